@@ -12,16 +12,18 @@ train_dataloader = dict(
     partition=dict(type="DirichletPartition", num_clients=100),
     transforms=[dict(type="RandomCrop", padding=4), dict(type="RandomFlip", prob=0.5), __normalize],
 )
+# 125 test images at a time: their activations fit a processor's cache. With 1,000 an evaluation
+# takes 1.5 times as long there.
 val_dataloader = dict(
     test=dict(
         type="ResidentData",
-        batch_size=1000,
+        batch_size=125,
         dataset=dict(type="CIFAR10Dataset", data_root=__root, split="test"),
         transforms=[__normalize],
     ),
     corrupted=dict(
         type="CorruptedData",
-        batch_size=1000,
+        batch_size=125,
         final_only=True,
         optional=True,
         dataset=dict(type="CIFAR10CDataset", data_root=__root),

@@ -15,13 +15,13 @@ train_dataloader = dict(
 val_dataloader = dict(
     test=dict(
         type="ResidentData",
-        batch_size=1000,
+        batch_size=125,
         dataset=dict(type="CIFAR100Dataset", data_root=__root, split="test"),
         transforms=[__normalize],
     ),
     corrupted=dict(
         type="CorruptedData",
-        batch_size=1000,
+        batch_size=125,
         final_only=True,
         optional=True,
         dataset=dict(type="CIFAR100CDataset", data_root=__root),
