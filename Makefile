@@ -10,7 +10,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: help demo demo-cifar test lint format install clean
+.PHONY: help demo demo-cifar test lint format docs docs-tools install clean
 
 help:
 	@echo "make demo     train and evaluate on embedded data"
@@ -18,6 +18,7 @@ help:
 	@echo "make test     lint, formatting and tests"
 	@echo "make lint     lint and formatting only"
 	@echo "make format   put the sources into shape"
+	@echo "make docs     the documentation as a site, in build/docs"
 	@echo "make clean    remove the environment and the caches"
 
 demo: $(STAMP)
@@ -38,6 +39,17 @@ lint: $(STAMP)
 format: $(STAMP)
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
+
+docs: docs-tools
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --config-file docs/site/mkdocs.yml
+
+docs-tools: $(VENV)/docs_installed
+
+# The extra `docs` by its names: with the package itself, pip would bring opencv-python back.
+$(VENV)/docs_installed: $(STAMP)
+	$(BIN)/python -m pip install --constraint constraints.txt \
+	  mkdocs mkdocs-material 'mkdocstrings[python]'
+	@touch $@
 
 install: $(STAMP)
 
