@@ -1,4 +1,4 @@
-"""Measure the engine: python tools/benchmark.py classification (or segmentation, state)."""
+"""Measure the engine: tools/benchmark.py classification (or segmentation, algorithms, state)."""
 
 import argparse
 import json
@@ -14,7 +14,7 @@ CONFIGS = {
     "classification": Path("configs/cifar10_a005_fedavg.py"),
     "segmentation": Path("configs/demo.py"),
 }
-CLIENTS = {"classification": 5, "segmentation": 2, "state": 1262}
+CLIENTS = {"classification": 5, "segmentation": 2, "algorithms": 5, "state": 1262}
 
 
 def positive(text: str) -> int:
@@ -30,7 +30,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--config", type=Path, help="an experiment (default: the usual one)")
     parser.add_argument("--repeats", type=positive, default=5, help="alternating runs (default: 5)")
     parser.add_argument(
-        "--clients", type=positive, help="participants of a round (default: 5; 2; state: 1262)"
+        "--clients",
+        type=positive,
+        help="participants of a round (default: 5; segmentation: 2; state: 1262)",
     )
     parser.add_argument("--threads", type=positive, help="threads of PyTorch (default: its own)")
     parser.add_argument("--amp", action="store_true", help="bfloat16 (classification: too)")
@@ -46,7 +48,7 @@ def parse_arguments() -> argparse.Namespace:
         "--samples",
         type=positive,
         default=500,
-        help="classification without its data: random images a client (default: 500)",
+        help="CIFAR-10 without its data: random images a client (default: 500)",
     )
     parser.add_argument(
         "--test-images", type=positive, default=10_000, help="and of the test (default: 10000)"
@@ -60,6 +62,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--vectors", type=positive, default=1, help="state: vectors of each client (default: 1)"
     )
+    parser.add_argument(
+        "--only", nargs="+", default=[], metavar="NAME", help="algorithms: these, beside FedAvg"
+    )
+    parser.add_argument(
+        "--resnet56", action="store_true", help="algorithms: those of FedAlign's table instead"
+    )
+    parser.add_argument("--markdown", action="store_true", help="algorithms: a Markdown table")
     parser.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
     return parser.parse_args()
 
@@ -86,6 +95,38 @@ def classification(arguments: argparse.Namespace, config: Any) -> dict[str, Any]
     return benchmark.classification(config, arguments.repeats, arguments.amp)
 
 
+def algorithms(arguments: argparse.Namespace) -> None:
+    """Show what each algorithm costs beside FedAvg."""
+    import torch
+    from rich.console import Console
+
+    from fedseg.analysis import benchmark_algorithms as benchmark
+
+    if arguments.threads is not None:
+        torch.set_num_threads(arguments.threads)
+    known = benchmark.RESNET56 if arguments.resnet56 else benchmark.CNN
+    with tempfile.TemporaryDirectory() as work_dir:
+        rounds = benchmark.prepare(
+            benchmark.choose(known, arguments.only),
+            Path("configs"),
+            Path(work_dir),
+            arguments.clients,
+            arguments.samples,
+            arguments.amp,
+            arguments.cfg_options,
+        )
+        figures = benchmark.algorithms(rounds, arguments.repeats)
+    network = "ResNet56" if arguments.resnet56 else "CNN"
+    precision = "bfloat16" if arguments.amp else "float32"
+    title = f"CIFAR-10, {network}, {torch.get_num_threads()} threads, {precision}"
+    if arguments.markdown:
+        print(f"{title}\n\n{benchmark.as_markdown(figures)}")
+    else:
+        Console().print(benchmark.as_table(title, figures))
+    if arguments.out is not None:
+        arguments.out.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+
+
 def state(arguments: argparse.Namespace) -> None:
     """Show the figures of clients' states on disk, in the system's folder for temporary files."""
     from fedseg.analysis import benchmark_state as benchmark
@@ -102,8 +143,8 @@ def main() -> int:
     arguments = parse_arguments()
     arguments.clients = arguments.clients or CLIENTS[arguments.what]
     warnings.filterwarnings("ignore")
-    if arguments.what == "state":
-        state(arguments)
+    if arguments.what in ("state", "algorithms"):
+        globals()[arguments.what](arguments)
         return 0
     arguments.config = arguments.config or CONFIGS[arguments.what]
     import torch

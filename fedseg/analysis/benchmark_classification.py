@@ -118,7 +118,8 @@ def adapt(config: Config, clients: int, samples: int, test_images: int) -> Confi
     root = Path(config.get("data_root") or config.train_dataloader.dataset.data_root)
     if not (root / "dataset.json").is_file():
         root = Path(config.work_dir) / "noise"
-        write_random_images(root, 2 * clients, samples, test_images)
+        if not (root / "dataset.json").is_file():  # another config's in the same folder
+            write_random_images(root, 2 * clients, samples, test_images)
         config.data_root = str(root)
         config.train_dataloader.partition = {
             "type": "HomogeneousPartition",

@@ -28,6 +28,18 @@ def test_classification(tmp_path):
     assert not list(tmp_path.glob("work_dirs")), "nothing is left behind"
 
 
+def test_algorithms(tmp_path):
+    out = tmp_path / "figures.json"
+    options = ("--clients", 2, "--repeats", 1, "--threads", 1, "--samples", 6, "--markdown")
+    nowhere = ("--cfg-options", f"data_root={tmp_path / 'nowhere'}")
+    result = run("algorithms", *options, "--only", "FedCM", "--out", out, *nowhere)
+    assert result.returncode == 0, result.stderr
+    title, _, *table = result.stdout.splitlines()
+    assert title == "CIFAR-10, CNN, 1 threads, float32"
+    assert [line.split(" | ")[0] for line in table[2:]] == ["| FedAvg", "| FedCM"]
+    assert json.loads(out.read_text())["methods"]["FedCM"]["traffic / FedAvg"] == 1.5
+
+
 @pytest.mark.parametrize(
     "arguments",
     [("classification", "--repeats", 0), ("segmentation", "--threads", "two")],
