@@ -1,0 +1,128 @@
+"""tools/compare.py: tables on the terminal, Markdown and a picture in a folder, plain errors."""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import toyresults
+from PIL import Image
+
+from fedseg import cli
+from fedseg.analysis.charts import COLOURS
+
+ROOT = Path(__file__).parents[2]
+RAINY = "idda_rainy_heterogeneous"
+
+
+@pytest.fixture
+def tool(monkeypatch, capsys):
+    """Runs the tool; returns (exit code, standard output, standard error)."""
+    path = ROOT / "tools" / "compare.py"
+    spec = importlib.util.spec_from_file_location("tool_compare", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.delenv("COLUMNS", raising=False)
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["compare.py", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.run(module.main)
+        return stop.value.code, *capsys.readouterr()
+
+    return run
+
+
+def run_of(folder: Path, figure: float, **changes) -> Path:
+    figures = {"unseen/mIoU": figure, "seen/mIoU": 60.0}
+    return toyresults.write(folder, toyresults.results(RAINY, figures, **changes))
+
+
+def colours_in(path: Path) -> list[int]:
+    """Pixels of each line colour."""
+    picture = np.asarray(Image.open(path).convert("RGB")).reshape(-1, 3)
+    found = []
+    for colour in COLOURS:
+        rgb = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+        found.append(int((picture == rgb).all(-1).sum()))
+    return found
+
+
+def test_two_runs(tool, tmp_path):
+    one = run_of(tmp_path / "fedavg", 50.0)
+    other = run_of(tmp_path / "fedprox", 52.5, algorithm={"type": "FedProx", "mu": 0.1})
+    code, out, err = tool(one, other)
+    assert code == 0 and err == ""
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    assert "algorithm.mu — 0.1" in lines
+    assert "algorithm.type FedAvg FedProx" in lines
+    at = next(i for i, line in enumerate(lines) if line.startswith("mIoU, unseen A 50.00"))
+    assert lines[at + 1].startswith("B 52.50 +2.50 52.50 ± 0.50")
+    assert lines[at + 1].endswith("+2.50 ± 0.00 (1 round)")
+    assert "not another seed" not in out and "how much another seed would differ" in out
+    assert "\x1b" not in out  # piped: no colours
+    folder = tmp_path / "compare"  # beside the reference
+    assert out.splitlines()[-2:] == [str(folder / "compare.md"), str(folder / "curves.png")]
+    text = (folder / "compare.md").read_text(encoding="utf-8")
+    assert "| algorithm.mu | — | 0.1 |" in text
+    assert "![training loss and figures over rounds](curves.png)" in text
+    assert not list(folder.glob("*.tmp"))
+    pixels = colours_in(folder / "curves.png")
+    assert min(pixels[:2]) > 300 and max(pixels[2:]) == 0
+
+
+def test_three_runs_of_which_one_is_not_finished(tool, small_run, tmp_path):
+    lines = (small_run / "history.jsonl").read_text().splitlines(keepends=True)
+    stopped = tmp_path / "stopped"
+    stopped.mkdir()
+    (stopped / "history.jsonl").write_text("".join(lines[:4]))
+    (stopped / "small.py").write_text(
+        (small_run / "small.py").read_text().replace("rho=0.1", "rho=0.3")
+    )
+    code, out, err = tool(small_run, stopped, small_run, "--out", tmp_path / "out")
+    assert code == 0 and err == ""
+    rows = [line.split() for line in out.splitlines()]
+    assert ["optim_wrapper.rho", "0.1", "0.3", "0.1"] in rows
+    assert "B is not finished: 4 of 6 rounds" in out
+    assert "B / A" in out and "C / A" in out
+    assert min(colours_in(tmp_path / "out" / "curves.png")[:3]) > 100
+
+
+def test_names_in_markdown_are_text(tool, tmp_path):
+    evil = "<script>alert(1)</script> | [x](y) *b*"
+    one, other = run_of(tmp_path / "a", 50.0), run_of(tmp_path / "b", 51.0, name=evil)
+    code, out, _ = tool(one, other, "--out", tmp_path / "out")
+    assert code == 0 and "<script>alert(1)</script> | [x](y)" in " ".join(out.split())
+    text = (tmp_path / "out" / "compare.md").read_text(encoding="utf-8")
+    assert "<script" not in text and "[x](y)" not in text
+    head, rule, *rows = (line for line in text.splitlines() if line.startswith("|"))
+    assert head.count(" | ") == rule.count(" | ") == rows[1].count(" | ")
+
+
+def test_errors_are_one_line(tool, tmp_path):
+    one = run_of(tmp_path / "a", 50.0)
+    (tmp_path / "file").write_text("")
+    newer = json.loads((one / "results.json").read_text())
+    newer["schema_version"] = 99
+    toyresults.write(tmp_path / "newer", newer)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / "results.json").write_text("{")
+    for arguments, told in (
+        ((one, tmp_path / "none"), "none: does not exist"),
+        ((one, tmp_path / "empty"), "empty: holds no run"),
+        ((one, tmp_path / "broken"), "results.json: is damaged"),
+        ((one, tmp_path / "newer"), "has schema version 99"),
+        ((one, one, "--out", tmp_path / "file" / "x"), "--out: "),
+    ):
+        code, _, err = tool(*arguments)
+        assert code == 2 and told in err
+        assert err.startswith("error: ") and len(err.splitlines()) == 1
+
+
+def test_help_says_which_deviation_is_which(tool):
+    code, out, _ = tool("--help")
+    assert code == 0
+    assert "over the rounds that both runs have evaluated" in out and "over the seeds" in out

@@ -1,0 +1,60 @@
+"""Compare runs: python tools/compare.py RUN_A RUN_B ... (--help tells the options)."""
+
+import argparse
+import warnings
+from pathlib import Path
+
+from fedseg import cli
+
+DETAILS = """\
+A RUN is a work dir (finished or not), the results.json of one, or a folder of the work dirs of one
+experiment's seeds. The first is the reference, to which the others' differences are taken.
+
+deviations:
+  last rounds: mean ± std   over the evaluations of the run's last rounds (100, or what the config
+                            says as train_cfg.val_last_rounds); not divided by n - 1
+  paired difference ± std   round by round, over the rounds that both runs have evaluated, among
+                            the last 100 up to the newest of them; not divided by n - 1
+  folders of seeds          every figure is a mean over seeds, every std over the seeds (divided by
+                            n - 1), and differences are taken seed by seed if both have the seeds
+A deviation over rounds tells how much a run still moves. Only seeds tell whether a difference would
+come out again.
+
+examples:
+  python tools/compare.py work_dirs/camvid_fedavg work_dirs/camvid_fedasam
+  python tools/compare.py work_dirs/fedavg work_dirs/fedprox work_dirs/scaffold --out drift
+"""
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Put runs beside one another: what differs in their configs, final figures "
+        "with differences, traffic, time, and the curves in one picture.",
+        epilog=DETAILS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("reference", type=Path, metavar="RUN_A", help="the reference")
+    parser.add_argument("others", type=Path, nargs="+", metavar="RUN_B", help="one or more others")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="where compare.md and curves.png go (default: the folder 'compare' beside RUN_A)",
+    )
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
+    from fedseg.analysis.compare import compare, read_sides
+    from fedseg.analysis.compare_output import print_comparison, write_comparison
+
+    comparison = compare(read_sides([arguments.reference, *arguments.others]))
+    print_comparison(comparison)
+    folder = arguments.out or comparison.sides[0].folder.parent / "compare"
+    for path in write_comparison(comparison, folder):
+        print(path)
+
+
+if __name__ == "__main__":
+    cli.run(main)
