@@ -24,6 +24,9 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--dry-run", action="store_true", help="check everything and print the plan; train nothing"
     )
+    parser.add_argument(
+        "--quiet", action="store_true", help="no progress, no warnings: errors and the final table"
+    )
     return parser.parse_args()
 
 
@@ -41,7 +44,7 @@ def main() -> int:
         amp=arguments.amp,
         resume=arguments.resume,
     )
-    code = train(config, dry_run=arguments.dry_run)
+    code = train(config, dry_run=arguments.dry_run, quiet=arguments.quiet)
     if code == 0 and not arguments.dry_run:
         print_summary(config.work_dir, arguments.config)
     return code

@@ -115,11 +115,22 @@ class DomainEvaluator:
                         test.process(chosen, data, predictions)
                         if on_prediction is not None:
                             on_prediction(test, prefix, chosen, predictions)
+                        self.runner.call_hook(
+                            "after_val_batch", figures=prefix, samples=len(chosen)
+                        )
                 self._collect(test, prefix, figures)
                 if prefix != test.name:
                     self.details[prefix]["domains_with_statistics"] = covered
                     self.details[prefix]["domains"] = len(test.groups())
         return figures
+
+    def num_predictions(self, sets: Iterable[EvaluationSet]) -> int:
+        """How many images :meth:`run` predicts: those that it evaluates in two ways count twice."""
+        policy = self.runner.batchnorm
+        return sum(
+            len(test.dataset) * (2 if policy is not None and self.has_own_clients(test) else 1)
+            for test in sets
+        )
 
     def predict_some(
         self, w: Tensor, buffers: Tensor, chosen: Mapping[str, Collection[int]]

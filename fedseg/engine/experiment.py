@@ -94,13 +94,22 @@ def unfinished(config: Config) -> bool:
     return False
 
 
-def train(config: Config, dry_run: bool = False) -> int:
-    """Run a config; returns the process's exit code. Ctrl-C raises ``Interrupted``."""
+def train(config: Config, dry_run: bool = False, quiet: bool = False) -> int:
+    """Run a config; returns the process's exit code. Ctrl-C raises ``Interrupted``.
+
+    Args:
+        config: as :func:`load_config` gives it.
+        dry_run: check everything and print the plan; train nothing.
+        quiet: show no progress and no warnings, which are in the log file all the same.
+    """
     if dry_run:
         with tempfile.TemporaryDirectory() as folder:  # nothing is written to the run's own
             config = copy.deepcopy(config)
             config.work_dir = folder
             print_plan(make_plan(FederatedRunner.from_cfg(config)))
         return 0
-    FederatedRunner.from_cfg(config).train()
+    runner = FederatedRunner.from_cfg(config)
+    if quiet:
+        runner.hush()
+    runner.train()
     return 0

@@ -117,8 +117,8 @@ class FederatedTrainLoop(BaseLoop):
     def run(self) -> None:
         """Train to ``max_rounds``; on Ctrl-C save what is finished and raise ``Interrupted``."""
         runner = self.runner
-        runner.call_hook("before_train")
         try:
+            runner.call_hook("before_train")
             if self.pending is not None:
                 self._finish_round(self.pending)
             runner.data.start(
@@ -179,6 +179,7 @@ class FederatedTrainLoop(BaseLoop):
                 if result is None:
                     break
                 self._take(result, updates, record, down, commit=last)
+                runner.call_hook("after_result", result=result)
                 seconds["aggregate"] += time.perf_counter() - begin
                 begin = time.perf_counter()
             self._require_updates(updates, record, participants)
@@ -347,15 +348,23 @@ class FederatedValLoop(BaseLoop):
         self.evaluate_global = evaluate_global
         self.details: dict[str, Any] = {}
 
-    def _is_due(self, test: EvaluationSet) -> bool:
-        return not test.final_only or self.runner.round >= self.runner.max_rounds
+    def _is_due(self, test: EvaluationSet, round_: int) -> bool:
+        return not test.final_only or round_ >= self.runner.max_rounds
+
+    def num_predictions(self, round_: int) -> int:
+        """How many images :meth:`run` predicts after a round."""
+        sets = [test for test in self.sets if self._is_due(test, round_)]
+        count = self.domains.num_predictions(sets)
+        if self.evaluate_global and self.runner.averaging is not None:
+            count += self.domains.num_predictions(test for test in sets if not test.final_only)
+        return count
 
     def run(self, on_prediction: Any = None) -> dict[str, float]:
         """Evaluate; returns the figures by name."""
         runner = self.runner
         runner.call_hook(f"before_{self.kind}")
         w, buffers = runner.evaluated_model()
-        sets = [test for test in self.sets if self._is_due(test)]
+        sets = [test for test in self.sets if self._is_due(test, runner.round)]
         figures = self.domains.run(w, buffers, on_prediction, sets)
         details = self.domains.details
         if self.evaluate_global and runner.averaging is not None:
@@ -375,5 +384,5 @@ class FederatedTestLoop(FederatedValLoop):
 
     kind = "test"
 
-    def _is_due(self, test: EvaluationSet) -> bool:
+    def _is_due(self, test: EvaluationSet, round_: int) -> bool:
         return True

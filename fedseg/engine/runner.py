@@ -43,6 +43,7 @@ from fedseg.engine.store import StateStore
 from fedseg.errors import ConfigError, Interrupted
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
+from fedseg.hooks.trackers import build_trackers, build_visualizer
 from fedseg.models.batchnorm import batchnorm_layers
 from fedseg.optim import build_local_optimizer
 from fedseg.registry import (
@@ -63,12 +64,14 @@ from fedseg.registry import (
 DEFAULT_HOOKS = {
     "checkpoint": {"type": "FederatedCheckpointHook"},
     "progress": {"type": "ProgressHook"},
+    "trackers": {"type": "TrackersHook"},
     "client_accuracy": {"type": "ClientAccuracyHook"},
     "pictures": {"type": "PicturesHook"},
 }
 BATCH_KEYS = ("type", "batch_size", "shuffle", "drop_last", "transforms")
 # what a run writes into its work dir, and a new one there moves aside
 OUTPUTS = ("history.jsonl", "results.json", "checkpoints", "state", "pictures", "test")
+OUTPUTS += ("tensorboard", "wandb", "mlflow", "vis_data")
 
 
 @RUNNERS.register_module()
@@ -86,7 +89,11 @@ class FederatedRunner(Runner):
         averaging, batchnorm: their hooks, or None.
         round: the present round, from 1.
         max_rounds: rounds of the run.
+        visualizer: while rounds are trained, what a hook adds to it reaches the trackers.
+        quiet: whether the terminal shows nothing but errors; see :meth:`hush`.
     """
+
+    quiet = False
 
     @classmethod
     def from_cfg(cls, cfg: Config) -> "FederatedRunner":
@@ -147,7 +154,16 @@ class FederatedRunner(Runner):
         self.logger.info(f"Config:\n{self.cfg.pretty_text}")
 
     def build_visualizer(self, visualizer: Any = None) -> Any:
-        return super().build_visualizer(visualizer or {"type": "Visualizer"})
+        """Trackers are built, not started: MMEngine would start them for a test or a plan too."""
+        self.trackers = build_trackers(visualizer, self.work_dir, self.name)
+        return build_visualizer(visualizer, self.experiment_name)
+
+    def hush(self) -> None:
+        """Show nothing but errors on the terminal; the log file still has everything."""
+        self.quiet = True
+        for handler in self.logger.handlers:
+            if not hasattr(handler, "baseFilename"):
+                handler.setLevel("ERROR")
 
     def build_model(self, model: Any) -> nn.Module:
         torch.manual_seed(seed_for(self.seed, "build"))
@@ -409,12 +425,8 @@ class FederatedRunner(Runner):
         return self._averaged(estimate=True) or (self.server.w, self.server.buffers)
 
     def finish_round(self, record: dict[str, Any]) -> None:
-        """Write a round's line and its scalars for the visualisation backends."""
+        """Write a round's line."""
         self.history.append(record)
-        scalars = {"lr": record["lr"], **record.get("metrics", {})}
-        if record["loss"] is not None:
-            scalars["loss"] = record["loss"]
-        self.visualizer.add_scalars(scalars, step=record["round"])
 
     @property
     def seconds(self) -> float:

@@ -1,4 +1,4 @@
-"""Hooks of a run: averaging, BatchNorm policies, checkpoints, progress, pictures and the like."""
+"""Hooks of a run: averaging, BatchNorm policies, checkpoints, progress, trackers, pictures."""
 
 from fedseg.hooks.averaging import SWA, WIMA, ModelAverage
 from fedseg.hooks.base import FederatedHook
@@ -7,6 +7,7 @@ from fedseg.hooks.checkpoint import FederatedCheckpointHook
 from fedseg.hooks.client_accuracy import ClientAccuracyHook
 from fedseg.hooks.pictures import PicturesHook
 from fedseg.hooks.progress import ProgressHook
+from fedseg.hooks.trackers import TrackersHook
 
 __all__ = [
     "SWA",
@@ -20,4 +21,5 @@ __all__ = [
     "PicturesHook",
     "ProgressHook",
     "SiloBN",
+    "TrackersHook",
 ]

@@ -6,7 +6,7 @@ from mmengine.hooks import Hook
 
 if TYPE_CHECKING:
     from fedseg.engine.client import Client
-    from fedseg.engine.messages import Update
+    from fedseg.engine.messages import ClientResult, Update
     from fedseg.engine.runner import FederatedRunner
     from fedseg.engine.server import Aggregate
 
@@ -31,6 +31,9 @@ class FederatedHook(Hook):
     def after_client(self, runner: "FederatedRunner", client: "Client", update: "Update") -> None:
         """The client has finished; ``update.vectors`` may be changed before they are checked."""
 
+    def after_result(self, runner: "FederatedRunner", result: "ClientResult") -> None:
+        """The server has taken a client's result, or rejected it; its loss is a plain number."""
+
     def after_aggregate(self, runner: "FederatedRunner", updates: "Aggregate") -> None:
         """The updates of an exchange are summed, before the server's step."""
 
@@ -48,6 +51,9 @@ class FederatedHook(Hook):
 
     def before_val_domain(self, runner: "FederatedRunner", domain: str) -> None:
         """Before a domain is evaluated."""
+
+    def after_val_batch(self, runner: "FederatedRunner", figures: str, samples: int) -> None:
+        """So many more images were predicted for the figures named ``<figures>/...``."""
 
     def results(self, runner: "FederatedRunner", history: list[dict[str, Any]]) -> dict[str, Any]:
         """What this hook adds to ``results.json``, by name."""
