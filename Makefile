@@ -2,6 +2,7 @@
 #
 #   make demo              the main job on embedded data, on the CPU
 #   make demo-cifar        classification by clients of few classes, in minutes
+#   make leaderboard       three short runs on embedded data, and the page that compares them
 #   make test              lint, formatting and tests
 #   make PYTHON=python3.12 demo      with a given interpreter
 
@@ -10,11 +11,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 
-.PHONY: help demo demo-cifar test lint format docs docs-tools install clean
+.PHONY: help demo demo-cifar leaderboard test lint format docs docs-tools install clean
 
 help:
 	@echo "make demo     train and evaluate on embedded data"
 	@echo "make demo-cifar   classify: CIFAR-10 where it is found, else rendered shapes"
+	@echo "make leaderboard  train three methods on embedded data, compare them on a page"
 	@echo "make test     lint, formatting and tests"
 	@echo "make lint     lint and formatting only"
 	@echo "make format   put the sources into shape"
@@ -26,6 +28,9 @@ demo: $(STAMP)
 
 demo-cifar: $(STAMP)
 	$(BIN)/python tools/demo_cifar.py
+
+leaderboard: $(STAMP)
+	$(BIN)/python tools/demo_leaderboard.py
 
 # A lint finding does not hide the test results, nor the other way round.
 test: $(STAMP)
