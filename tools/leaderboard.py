@@ -11,6 +11,7 @@ EXAMPLES = """examples:
     python tools/leaderboard.py work_dirs
     python tools/leaderboard.py work_dirs --out board
     python tools/leaderboard.py verify work_dirs/camvid_fedavg
+    python tools/leaderboard.py screenshots board --out docs/pictures
 """
 
 
@@ -18,12 +19,16 @@ def board_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="Put finished runs beside the published numbers: read every results.json below "
         "the folders, group seeds, rank within each benchmark. 'verify RUN' instead recomputes a "
-        "run's figures.",
+        "run's figures, 'screenshots DIR' takes pictures of a page.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders, at any depth")
-    parser.add_argument("--out", type=Path, help="also write Markdown, CSV and JSON to this folder")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="also write a page (index.html), Markdown, CSV and JSON to this folder",
+    )
     parser.add_argument(
         "--all", action="store_true", help="benchmarks without a run too: the published numbers"
     )
@@ -49,14 +54,27 @@ def verify_arguments() -> argparse.Namespace:
     return parser.parse_args(sys.argv[2:])
 
 
+def screenshot_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="leaderboard.py screenshots",
+        description="Take pictures of a page in light, in dark and at a phone's width, with the "
+        "Chromium that is installed.",
+    )
+    parser.add_argument("folder", type=Path, metavar="DIR", help="what --out has written")
+    parser.add_argument("--out", type=Path, required=True, help="where the pictures go")
+    return parser.parse_args(sys.argv[2:])
+
+
 def show_board(arguments: argparse.Namespace) -> int:
     from fedseg.leaderboard.board import build_board, read_runs
     from fedseg.leaderboard.output import print_board, write_board
+    from fedseg.leaderboard.page import write_page
 
     board = build_board(*read_runs(arguments.runs))
     print_board(board, everything=arguments.all)
     if arguments.out is not None:
-        for path in write_board(board, arguments.out, everything=arguments.all):
+        paths = write_board(board, arguments.out, everything=arguments.all)
+        for path in (*paths, write_page(board, arguments.out, everything=arguments.all)):
             print(path)
     return 0 if board.runs else 2
 
@@ -82,9 +100,19 @@ def verify_run(arguments: argparse.Namespace) -> int:
     return 1
 
 
+def take_screenshots(arguments: argparse.Namespace) -> int:
+    from fedseg.leaderboard.page_screenshots import take_screenshots
+
+    for path in take_screenshots(arguments.folder, arguments.out):
+        print(path)
+    return 0
+
+
 def main() -> int:
     if sys.argv[1:2] == ["verify"]:
         return verify_run(verify_arguments())
+    if sys.argv[1:2] == ["screenshots"]:
+        return take_screenshots(screenshot_arguments())
     return show_board(board_arguments())
 
 

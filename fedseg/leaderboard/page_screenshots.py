@@ -1,0 +1,125 @@
+"""Pictures of the page, by the browser that is installed: light, dark, and on a phone."""
+
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlencode
+
+from PIL import Image
+
+from fedseg.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+VARIABLE = "FEDSEG_BROWSER"
+PATIENCE = 300_000  # milliseconds that a busy machine may take
+ARGUMENTS = ("--no-sandbox", "--disable-gpu")  # root in a container has no sandbox
+
+
+@dataclass(frozen=True)
+class View:
+    """What is photographed.
+
+    Attributes:
+        name: of the file. width, height: of the window in CSS pixels. dark: the theme.
+        apart: the tab of runs that are not comparable, else the first one; IDDA where it is there.
+        at: the element that the window is scrolled to; the top of the page by default.
+        scale: device pixels a CSS pixel.
+    """
+
+    name: str
+    width: int
+    height: int
+    dark: bool = False
+    apart: bool = False
+    at: str | None = None
+    scale: float = 1
+
+
+VIEWS = (
+    View("leaderboard_light", 1200, 1100, apart=True),
+    View("leaderboard_run", 1200, 1000, apart=True, at="#one"),
+    View("leaderboard_dark", 1200, 1100, dark=True),
+    View("leaderboard_phone", 360, 760, scale=2),
+)
+
+
+def find_browser() -> str | None:
+    """The path of a Chromium: what the variable ``FEDSEG_BROWSER`` names, or a usual one."""
+    return next(filter(None, map(shutil.which, (os.environ.get(VARIABLE, ""), *BROWSERS))), None)
+
+
+def take_screenshots(folder: str | Path, out: str | Path) -> list[Path]:
+    """Photograph a page.
+
+    Args:
+        folder: that holds ``index.html``. out: where the PNG files go; it is made.
+
+    Returns:
+        The files, as :data:`VIEWS` names them.
+
+    Raises:
+        DataError: there is no page. ConfigError: there is no browser, or no Playwright.
+    """
+    index, out = Path(folder) / "index.html", Path(out)
+    if not index.is_file():
+        raise DataError(f"{index}: is missing: tools/leaderboard.py RUNS --out DIR writes the page")
+    browser_path = find_browser()
+    if browser_path is None:
+        raise ConfigError(
+            f"no browser was found: install Chromium, or name one by the variable {VARIABLE}"
+        )
+    try:
+        from playwright.sync_api import sync_playwright
+    except ImportError as error:
+        raise ConfigError(f"{error}: install the extra fedseg[test]") from error
+    out.mkdir(parents=True, exist_ok=True)
+    paths = []
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=browser_path, args=list(ARGUMENTS), timeout=PATIENCE
+        )
+        for view in VIEWS:
+            page = browser.new_page(
+                viewport={"width": view.width, "height": view.height},
+                device_scale_factor=view.scale,
+                color_scheme="dark" if view.dark else "light",
+                reduced_motion="reduce",
+            )
+            page.set_default_timeout(PATIENCE)
+            page.goto(index.resolve().as_uri())
+            _show(page, view)
+            path = out / f"{view.name}.png"
+            page.screenshot(path=path)
+            page.close()
+            _fewer_colours(path)
+            paths.append(path)
+        browser.close()
+    return paths
+
+
+def _show(page: "Page", view: View) -> None:
+    """Bring a page into the state of a view."""
+    tables = page.locator(".board").evaluate_all("all => all.map(one => one.dataset.table)")
+    wanted = "apart-" if view.apart else "idda_rainy_heterogeneous"
+    chosen = next((table for table in tables if table.startswith(wanted)), None)
+    if chosen is not None:
+        page.goto(f"{page.url.partition('#')[0]}#{urlencode({'table': chosen})}")
+        page.locator(f"#board-{chosen}").wait_for(state="visible")
+    if view.at is not None and page.locator(view.at).is_visible():
+        page.locator(view.at).evaluate("one => one.scrollIntoView()")
+    page.evaluate("document.activeElement.blur()")
+    page.evaluate(
+        "Promise.all([...document.images].map(one => one.decode().catch(() => undefined)))"
+    )
+
+
+def _fewer_colours(path: Path) -> None:
+    """Write a PNG again with a palette: a third of the size, and the eye sees no difference."""
+    with Image.open(path) as picture:
+        small = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
+    small.save(path, optimize=True)
