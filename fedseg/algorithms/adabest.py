@@ -12,16 +12,15 @@ The released code multiplies ``mu`` by the mean of N_k over the clients seen so 
 by the client's own N_k; the paper, and this, does not.
 """
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
 
 from fedseg.algorithms.base import Algorithm
+from fedseg.checks import check_number
 from fedseg.engine.arithmetic import descend
 from fedseg.engine.messages import Update
 from fedseg.engine.server import Aggregate, Server
-from fedseg.errors import ConfigError
 from fedseg.registry import ALGORITHMS
 
 if TYPE_CHECKING:
@@ -43,10 +42,8 @@ class AdaBest(Algorithm):
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
 
     def __init__(self, mu: float, beta: float) -> None:
-        if not 0 <= mu < math.inf:
-            raise ConfigError(f"algorithm.mu: must be >= 0 and finite, not {mu!r}")
-        if not 0 <= beta <= 1:
-            raise ConfigError(f"algorithm.beta: must be from 0 to 1, not {beta!r}")
+        check_number("algorithm.mu", mu, least=0)
+        check_number("algorithm.beta", beta, least=0, most=1)
         self.mu = mu
         self.beta = beta
 

@@ -9,16 +9,15 @@ it clips gradients at norm 10; and its momentum runs over BatchNorm's statistics
 ``beta`` is the paper's, clipping is the local optimiser's option, and statistics are averaged.
 """
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
 
 from fedseg.algorithms.base import Algorithm
+from fedseg.checks import check_number
 from fedseg.engine.arithmetic import descend
 from fedseg.engine.messages import Message
 from fedseg.engine.server import Aggregate, Server
-from fedseg.errors import ConfigError
 from fedseg.registry import ALGORITHMS
 
 if TYPE_CHECKING:
@@ -39,10 +38,8 @@ class FedACG(Algorithm):
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
 
     def __init__(self, lam: float, beta: float) -> None:
-        if not 0 <= lam < 1:
-            raise ConfigError(f"algorithm.lam: must be at least 0 and below 1, not {lam!r}")
-        if not 0 <= beta < math.inf:
-            raise ConfigError(f"algorithm.beta: must be >= 0 and finite, not {beta!r}")
+        check_number("algorithm.lam", lam, least=0, below=1)
+        check_number("algorithm.beta", beta, least=0)
         self.lam = lam
         self.beta = beta
 

@@ -15,7 +15,6 @@ Mendieta et al., "Local Learning Matters: Rethinking Data Heterogeneity in Feder
   clips the gradient's norm at 10, here an option of the local optimiser.
 """
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
@@ -23,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedseg.algorithms.local_loss import LocalLoss, full_precision
+from fedseg.checks import check_number, check_whole
 from fedseg.errors import ConfigError
 from fedseg.models.recording import recorded
 from fedseg.models.slim import Slim
@@ -54,15 +54,9 @@ class FedAlign(LocalLoss):
         power_iterations: int = 10,
         relative: bool = False,
     ) -> None:
-        if not 0 <= mu < math.inf:
-            raise ConfigError(f"local_loss.mu: must be >= 0 and finite, not {mu!r}")
-        if not 0 < width <= 1:
-            raise ConfigError(f"local_loss.width: must be > 0 and <= 1, not {width!r}")
-        if not isinstance(power_iterations, int) or power_iterations < 1:
-            raise ConfigError(
-                "local_loss.power_iterations: must be a positive whole number, not "
-                f"{power_iterations!r}"
-            )
+        check_number("local_loss.mu", mu, least=0)
+        check_number("local_loss.width", width, above=0, most=1)
+        check_whole("local_loss.power_iterations", power_iterations)
         self.mu = mu
         self.width = width
         self.power_iterations = power_iterations

@@ -15,9 +15,9 @@ import torch
 
 from fedseg.algorithms.fedavg import FedAvg
 from fedseg.algorithms.mean_gradient import check_optimizer, k_eta
+from fedseg.checks import check_number
 from fedseg.engine.messages import Message, Update
 from fedseg.engine.server import Aggregate, Server
-from fedseg.errors import ConfigError
 from fedseg.registry import ALGORITHMS
 
 if TYPE_CHECKING:
@@ -46,8 +46,7 @@ class FedCM(FedAvg):
         count_momentum: bool = False,
     ) -> None:
         super().__init__(server_optim)
-        if not 0 < alpha <= 1:
-            raise ConfigError(f"algorithm.alpha: must be > 0 and at most 1, not {alpha!r}")
+        check_number("algorithm.alpha", alpha, above=0, most=1)
         self.alpha = alpha
         self.count_momentum = count_momentum
 

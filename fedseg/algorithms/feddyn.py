@@ -7,16 +7,15 @@ Note that ``beta sigma`` on the server is the sum of all past drifts over K and 
 beta: for a large beta the clients train like FedAvg's, the server still adds that sum.
 """
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
 
 from fedseg.algorithms.base import Algorithm
+from fedseg.checks import check_number
 from fedseg.engine.arithmetic import descend
 from fedseg.engine.messages import Update
 from fedseg.engine.server import Aggregate, Server
-from fedseg.errors import ConfigError
 from fedseg.registry import ALGORITHMS
 
 if TYPE_CHECKING:
@@ -36,8 +35,7 @@ class FedDyn(Algorithm):
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
 
     def __init__(self, beta: float) -> None:
-        if not 0 < beta < math.inf:
-            raise ConfigError(f"algorithm.beta: must be > 0 and finite, not {beta!r}")
+        check_number("algorithm.beta", beta, above=0)
         self.beta = beta
 
     @torch.no_grad()

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 
 from fedseg.algorithms.feddyn import FedDyn
+from fedseg.checks import check_number
 from fedseg.engine.arithmetic import descend
 from fedseg.engine.messages import Message, Update
 from fedseg.engine.server import Aggregate, Server
 from fedseg.errors import ConfigError
-from fedseg.optim.local import linear_warmup, scale_to_norm
+from fedseg.optim.local import check_warmup, linear_warmup, scale_to_norm
 from fedseg.registry import ALGORITHMS
 
 if TYPE_CHECKING:
@@ -48,10 +49,8 @@ class FedGloSS(FedDyn):
         rho0: float | None = None,
         rho_rounds: int = 0,
     ) -> None:
-        if not rho_server >= 0:
-            raise ConfigError(f"algorithm.rho_server: must be >= 0, not {rho_server!r}")
-        if rho_rounds and rho0 is None:
-            raise ConfigError("algorithm.rho_rounds: needs rho0, the radius of the first round")
+        check_number("algorithm.rho_server", rho_server, least=0)
+        check_warmup("algorithm", rho0, rho_rounds)
         if admm:
             if beta is None:
                 raise ConfigError("algorithm.beta: is needed with admm=True")

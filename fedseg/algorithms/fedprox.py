@@ -8,14 +8,13 @@ code draws them uniformly and weights by N_k, as here. Its stragglers, which sto
 epochs, are no part of the rule and not here: every client does all its steps.
 """
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import torch
 
 from fedseg.algorithms.fedavg import FedAvg
-from fedseg.errors import ConfigError
+from fedseg.checks import check_number
 from fedseg.registry import ALGORITHMS
 
 if TYPE_CHECKING:
@@ -33,8 +32,7 @@ class FedProx(FedAvg):
 
     def __init__(self, mu: float, server_optim: Mapping | None = None) -> None:
         super().__init__(server_optim)
-        if not 0 <= mu < math.inf:
-            raise ConfigError(f"algorithm.mu: must be >= 0 and finite, not {mu!r}")
+        check_number("algorithm.mu", mu, least=0)
         self.mu = mu
 
     @torch.no_grad()

@@ -8,16 +8,15 @@ perturbation out of what it averages (``s <- rho m/||m||`` with the mean of ``mu
 ``mu_k - e``).
 """
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
 
 from fedseg.algorithms.feddyn import FedDyn
 from fedseg.algorithms.perturbation import OwnPerturbation
+from fedseg.checks import check_number
 from fedseg.engine.messages import Message, Update
 from fedseg.engine.server import Aggregate, Server
-from fedseg.errors import ConfigError
 from fedseg.optim.local import scale_to_norm
 from fedseg.registry import ALGORITHMS
 
@@ -45,8 +44,7 @@ class FedSMOO(OwnPerturbation, FedDyn):
     def __init__(self, rho: float, beta: float, freeze_statistics: bool = False) -> None:
         OwnPerturbation.__init__(self, freeze_statistics)
         FedDyn.__init__(self, beta)
-        if not 0 <= rho < math.inf:
-            raise ConfigError(f"algorithm.rho: must be >= 0 and finite, not {rho!r}")
+        check_number("algorithm.rho", rho, least=0)
         self.rho = rho
 
     def bind(self, flat: "FlatModel") -> None:

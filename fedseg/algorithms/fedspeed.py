@@ -13,16 +13,15 @@ for a large lam the clients train like FedAvg's, but what they send goes on to g
 its first participation a client sends a model twice as far away as the one it has trained.
 """
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
 
 from fedseg.algorithms.perturbation import OwnPerturbation
+from fedseg.checks import check_number
 from fedseg.engine.arithmetic import descend
 from fedseg.engine.messages import Update
 from fedseg.engine.server import Aggregate, Server
-from fedseg.errors import ConfigError
 from fedseg.optim.local import scale_to_norm
 from fedseg.registry import ALGORITHMS
 
@@ -50,12 +49,9 @@ class FedSpeed(OwnPerturbation):
         self, rho: float, alpha: float, lam: float, freeze_statistics: bool = False
     ) -> None:
         super().__init__(freeze_statistics)
-        if not 0 <= rho < math.inf:
-            raise ConfigError(f"algorithm.rho: must be >= 0 and finite, not {rho!r}")
-        if not 0 <= alpha <= 1:
-            raise ConfigError(f"algorithm.alpha: must be from 0 to 1, not {alpha!r}")
-        if not 0 < lam < math.inf:
-            raise ConfigError(f"algorithm.lam: must be > 0 and finite, not {lam!r}")
+        check_number("algorithm.rho", rho, least=0)
+        check_number("algorithm.alpha", alpha, least=0, most=1)
+        check_number("algorithm.lam", lam, above=0)
         self.rho = rho
         self.alpha = alpha
         self.lam = lam

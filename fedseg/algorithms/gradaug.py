@@ -14,7 +14,6 @@ Widths and resolutions come from torch's CPU generator, which is seeded for ever
 and set back for SAM's second pass: both passes have the same sub-networks.
 """
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from fedseg.algorithms.local_loss import LocalLoss, full_precision
+from fedseg.checks import check_number
 from fedseg.errors import ConfigError
 from fedseg.models.classifier import Classifier
 from fedseg.models.recording import recorded
@@ -61,10 +61,8 @@ class GradAug(LocalLoss):
         smallest: bool = False,
         multiple: int = 1,
     ) -> None:
-        if not 0 <= mu < math.inf:
-            raise ConfigError(f"local_loss.mu: must be >= 0 and finite, not {mu!r}")
-        if not 0 < width <= 1:
-            raise ConfigError(f"local_loss.width: must be > 0 and <= 1, not {width!r}")
+        check_number("local_loss.mu", mu, least=0)
+        check_number("local_loss.width", width, above=0, most=1)
         sides = [1] if resolutions is None else list(resolutions)
         for name, values in (("n", [n]), ("multiple", [multiple]), ("resolutions", sides)):
             if not values or not all(isinstance(v, int) and v >= 1 for v in values):

@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING
 import torch
 
 from fedseg.algorithms.base import Algorithm
+from fedseg.checks import check_number
 from fedseg.engine.messages import Message, Update
 from fedseg.engine.server import Aggregate, Server
-from fedseg.errors import ConfigError
 from fedseg.models.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.optim.server import build_server_optimizer
 from fedseg.registry import ALGORITHMS
@@ -49,8 +49,7 @@ class MIMELite(Algorithm):
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the rest is not
 
     def __init__(self, momentum: float = 0.0, server_optim: Mapping | None = None) -> None:
-        if not 0 <= momentum < 1:
-            raise ConfigError(f"algorithm.momentum: must be from 0 to below 1, not {momentum!r}")
+        check_number("algorithm.momentum", momentum, least=0, below=1)
         self.momentum = momentum
         self.server_optim = build_server_optimizer(server_optim)
 

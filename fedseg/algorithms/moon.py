@@ -15,7 +15,6 @@ changes the clients' loss and nothing else. Where the paper is silent:
   FedACG).
 """
 
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -26,6 +25,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedseg.algorithms.local_loss import LocalLoss, full_precision
+from fedseg.checks import check_number
 from fedseg.errors import ConfigError
 from fedseg.models.batchnorm import batch_statistics
 from fedseg.models.classifier import Classifier
@@ -56,10 +56,8 @@ class MOON(LocalLoss):
     """
 
     def __init__(self, mu: float = 1.0, tau: float = 0.5) -> None:
-        if not 0 <= mu < math.inf:
-            raise ConfigError(f"local_loss.mu: must be >= 0 and finite, not {mu!r}")
-        if not 0 < tau < math.inf:
-            raise ConfigError(f"local_loss.tau: must be > 0 and finite, not {tau!r}")
+        check_number("local_loss.mu", mu, least=0)
+        check_number("local_loss.tau", tau, above=0)
         self.mu = mu
         self.tau = tau
 

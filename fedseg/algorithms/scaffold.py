@@ -13,17 +13,16 @@ mean gradient and the control variates grow from one participation to the next, 
 :mod:`fedseg.algorithms.mean_gradient`; ``count_momentum`` is for that.
 """
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
 
 from fedseg.algorithms.base import Algorithm
 from fedseg.algorithms.mean_gradient import check_optimizer, k_eta
+from fedseg.checks import check_number
 from fedseg.engine.arithmetic import descend
 from fedseg.engine.messages import Message, Update
 from fedseg.engine.server import Aggregate, Server
-from fedseg.errors import ConfigError
 from fedseg.registry import ALGORITHMS
 
 if TYPE_CHECKING:
@@ -47,8 +46,7 @@ class SCAFFOLD(Algorithm):
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
 
     def __init__(self, eta_g: float = 1.0, count_momentum: bool = False) -> None:
-        if not 0 < eta_g < math.inf:
-            raise ConfigError(f"algorithm.eta_g: must be > 0 and finite, not {eta_g!r}")
+        check_number("algorithm.eta_g", eta_g, above=0)
         self.eta_g = eta_g
         self.count_momentum = count_momentum
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from fedseg.checks import check_number, check_whole
 from fedseg.engine.server import accumulation_dtype
 from fedseg.engine.store import StateStore
 from fedseg.errors import ConfigError
@@ -93,11 +94,16 @@ class SWA(ModelAverage):
         self, start: float | int = 0.75, cycle: int = 10, lr2: float | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        if isinstance(start, float) and not 0 <= start <= 1:
-            raise ConfigError(f"averaging.start: a fraction must lie in [0, 1], not {start!r}")
-        if not isinstance(cycle, int) or cycle < 1:
-            raise ConfigError(f"averaging.cycle: must be a positive integer, not {cycle!r}")
-        if cycle > 1 and lr2 is None:
+        check_number("averaging.start", start, least=0)
+        if isinstance(start, float) and start > 1:
+            raise ConfigError(
+                f"averaging.start: a fraction of the rounds is at most 1.0, not {start!r}; write a "
+                "round as a whole number"
+            )
+        check_whole("averaging.cycle", cycle)
+        if lr2 is not None:
+            check_number("averaging.lr2", lr2, least=0)
+        elif cycle > 1:
             raise ConfigError("averaging.lr2: is needed with a cycle of more than one round")
         self.start, self.cycle, self.lr2 = start, cycle, lr2
         self.count = 0
@@ -177,8 +183,7 @@ class WIMA(ModelAverage):
 
     def __init__(self, window: int = 100, memory_limit: int = 2**30, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        if not isinstance(window, int) or window < 1:
-            raise ConfigError(f"averaging.window: must be a positive integer, not {window!r}")
+        check_whole("averaging.window", window)
         self.window = window
         self.memory_limit = memory_limit
         self.store: StateStore | None = None

@@ -3,15 +3,17 @@
 import copy
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import torch
 from mmengine.optim import OptimWrapper as MMEngineOptimWrapper
 from mmengine.optim import build_optim_wrapper
 from torch import nn
+from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
+from fedseg.checks import check_number, check_whole
 from fedseg.errors import ConfigError
-from fedseg.registry import OPTIM_WRAPPERS, OPTIMIZERS, build
+from fedseg.registry import OPTIM_WRAPPERS, OPTIMIZERS, build, did_you_mean
 
 if TYPE_CHECKING:
     from fedseg.engine.client import Client
@@ -32,6 +34,15 @@ class OptimWrapper(MMEngineOptimWrapper):
     # attributes that may change without a captured step being another one: a step reads them from
     # tensors, or does not read them (MMEngine's schedulers count steps)
     free_in_graphs: ClassVar[frozenset[str]] = frozenset({"_global_step"})
+
+    def __init__(self, *args: Any, clip_grad: Mapping | None = None, **kwargs: Any) -> None:
+        _check_clipping(clip_grad)
+        super().__init__(*args, clip_grad=clip_grad, **kwargs)
+        if self._accumulative_counts != 1:
+            raise ConfigError(
+                "optim_wrapper.accumulative_counts: must be 1: every local step takes one batch; "
+                "for larger ones raise train_dataloader.batch_size"
+            )
 
     def bind(self, flat: "FlatModel") -> None:
         """Called once, with the model's vectors."""
@@ -68,6 +79,26 @@ class OptimWrapper(MMEngineOptimWrapper):
         self.clip_func(parameters, **self.clip_grad_kwargs)
 
 
+def _check_clipping(config: Mapping | None) -> None:
+    if config is None:
+        return
+    options = dict(config) if isinstance(config, Mapping) else {}
+    bound = {"norm": "max_norm", "value": "clip_value"}.get(options.pop("type", "norm"))
+    if bound not in options:
+        raise ConfigError(
+            "optim_wrapper.clip_grad: must be dict(max_norm=...) or dict(type='value', "
+            f"clip_value=...), not {config!r}"
+        )
+    clip = {"max_norm": clip_grad_norm_, "clip_value": clip_grad_value_}[bound]
+    known = set(inspect.signature(clip).parameters) - {"parameters"}
+    for name in options:
+        if name not in known:
+            raise ConfigError(
+                f"optim_wrapper.clip_grad.{name}: is unknown{did_you_mean(name, known)}"
+            )
+    check_number(f"optim_wrapper.clip_grad.{bound}", options[bound], above=0)
+
+
 def build_local_optimizer(config: Mapping, flat: "FlatModel") -> OptimWrapper:
     """Build ``optim_wrapper`` over the flat vector.
 
@@ -95,6 +126,8 @@ def build_local_optimizer(config: Mapping, flat: "FlatModel") -> OptimWrapper:
         parameter = nn.Parameter(flat.w)
         parameter.grad = flat.grad
         options = dict(config["optimizer"])
+        if "lr" in options:
+            check_number("optim_wrapper.optimizer.lr", options["lr"], least=0)
         kind = OPTIMIZERS.get(options["type"]) if isinstance(options.get("type"), str) else None
         if kind is not None and "fused" in inspect.signature(kind).parameters:
             options.setdefault("fused", True)
@@ -105,6 +138,15 @@ def build_local_optimizer(config: Mapping, flat: "FlatModel") -> OptimWrapper:
         raise ConfigError("optim_wrapper.optimizer.maximize: federated training minimises")
     wrapper.bind(flat)
     return wrapper
+
+
+def check_warmup(field: str, start: float | None, rounds: int) -> None:
+    """Raise ConfigError unless ``rho0`` and ``rho_rounds`` of a component are a schedule."""
+    check_whole(f"{field}.rho_rounds", rounds, least=0)
+    if start is not None:
+        check_number(f"{field}.rho0", start, least=0)
+    elif rounds:
+        raise ConfigError(f"{field}.rho_rounds: needs rho0, the radius of the first round")
 
 
 def linear_warmup(start: float | None, end: float, rounds: int, round_: int) -> float:

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from fedseg.errors import ConfigError
+from fedseg.checks import check_number
 from fedseg.models.batchnorm import frozen_running_statistics
-from fedseg.optim.local import OptimWrapper, linear_warmup, scale_to_norm
+from fedseg.optim.local import OptimWrapper, check_warmup, linear_warmup, scale_to_norm
 from fedseg.registry import OPTIM_WRAPPERS
 
 if TYPE_CHECKING:
@@ -51,10 +51,8 @@ class SAMOptimWrapper(OptimWrapper):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        if not rho >= 0:
-            raise ConfigError(f"optim_wrapper.rho: must be >= 0, not {rho!r}")
-        if rho_rounds and rho0 is None:
-            raise ConfigError("optim_wrapper.rho_rounds: needs rho0, the radius of the first round")
+        check_number("optim_wrapper.rho", rho, least=0)
+        check_warmup("optim_wrapper", rho0, rho_rounds)
         self.target_rho = self.rho = rho
         self.rho0 = rho0
         self.rho_rounds = rho_rounds
@@ -108,8 +106,7 @@ class ASAMOptimWrapper(SAMOptimWrapper):
 
     def __init__(self, *args: Any, rho: float, eta: float = 0.2, **kwargs: Any) -> None:
         super().__init__(*args, rho=rho, **kwargs)
-        if not eta >= 0:
-            raise ConfigError(f"optim_wrapper.eta: must be >= 0, not {eta!r}")
+        check_number("optim_wrapper.eta", eta, least=0)
         self.eta = eta
 
     def bind(self, flat: "FlatModel") -> None:

@@ -5,12 +5,13 @@ algorithm 2: no bias correction, ``tau`` outside the root, ``v_0 = tau^2``. All 
 float64.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from fedseg.checks import check_number
 from fedseg.engine.arithmetic import descend
 from fedseg.errors import ConfigError
 from fedseg.registry import SERVER_OPTIMIZERS, build
@@ -59,6 +60,8 @@ class SGD(ServerOptimizer):
     """
 
     def __init__(self, lr: float = 1.0, momentum: float = 0.0) -> None:
+        check_number("algorithm.server_optim.lr", lr, least=0)
+        check_number("algorithm.server_optim.momentum", momentum, least=0, below=1)
         self.lr, self.momentum = lr, momentum
 
     @torch.no_grad()
@@ -69,11 +72,20 @@ class SGD(ServerOptimizer):
         descend(server.w, delta if self.lr == 1 else delta * self.lr)
 
 
+def _checked(betas: Sequence[float]) -> tuple[float, float]:
+    field = "algorithm.server_optim.betas"
+    if not isinstance(betas, Sequence) or isinstance(betas, str) or len(betas) != 2:
+        raise ConfigError(f"{field}: must be two numbers such as (0.9, 0.99), not {betas!r}")
+    for position, beta in enumerate(betas):
+        check_number(f"{field}[{position}]", beta, least=0, below=1)
+    return tuple(betas)
+
+
 class _Adaptive(ServerOptimizer):
     def __init__(self, lr: float, betas: tuple[float, float], tau: float) -> None:
-        if not tau > 0:
-            raise ConfigError(f"algorithm.server_optim.tau: must be > 0, not {tau!r}")
-        self.lr, self.betas, self.tau = lr, tuple(betas), tau
+        check_number("algorithm.server_optim.lr", lr, least=0)
+        check_number("algorithm.server_optim.tau", tau, above=0)
+        self.lr, self.betas, self.tau = lr, betas, tau
 
     def second_moment(self, v: Tensor, square: Tensor) -> None:
         """Update ``v`` in place with the squared pseudo-gradient."""
@@ -102,7 +114,7 @@ class Adam(_Adaptive):
     def __init__(
         self, lr: float = 0.01, betas: tuple[float, float] = (0.9, 0.99), tau: float = 1e-3
     ) -> None:
-        super().__init__(lr, betas, tau)
+        super().__init__(lr, _checked(betas), tau)
 
     def second_moment(self, v: Tensor, square: Tensor) -> None:
         v.mul_(self.betas[1]).add_(square, alpha=1 - self.betas[1])
@@ -115,7 +127,7 @@ class Yogi(_Adaptive):
     def __init__(
         self, lr: float = 0.01, betas: tuple[float, float] = (0.9, 0.99), tau: float = 1e-3
     ) -> None:
-        super().__init__(lr, betas, tau)
+        super().__init__(lr, _checked(betas), tau)
 
     def second_moment(self, v: Tensor, square: Tensor) -> None:
         v.sub_(square * torch.sign(v - square), alpha=1 - self.betas[1])
@@ -132,6 +144,7 @@ class Adagrad(_Adaptive):
     """
 
     def __init__(self, lr: float = 0.1, beta1: float = 0.0, tau: float = 1e-3) -> None:
+        check_number("algorithm.server_optim.beta1", beta1, least=0, below=1)
         super().__init__(lr, (beta1, 0.0), tau)
 
     def second_moment(self, v: Tensor, square: Tensor) -> None:

@@ -123,6 +123,10 @@ def test_swa_follows_a_scheduled_rate(tmp_path):
     [
         ({"start": 1.5}, r"averaging\.start"),
         ({"start": -0.1}, r"averaging\.start"),
+        ({"start": -3}, r"averaging\.start"),
+        ({"start": "late"}, r"averaging\.start"),
+        ({"lr2": "low"}, r"averaging\.lr2"),
+        ({"lr2": -0.1}, r"averaging\.lr2"),
         ({"cycle": 0}, r"averaging\.cycle"),
         ({"cycle": 2.5}, r"averaging\.cycle"),
         ({"cycle": 2}, r"averaging\.lr2"),

@@ -151,6 +151,35 @@ def test_paramwise_options_reach_their_parameters():
         ({"type": "AmpOptimWrapper", "optimizer": SGD}, r"optim_wrapper\.type.*train_cfg\.amp"),
         ({"type": "NoWrapper", "optimizer": SGD}, r"optim_wrapper\.type: unknown"),
         ({"optimizer": {"type": "SGD", "lr": 0.1, "maximize": True}}, "maximize"),
+        ({"optimizer": {"type": "SGD", "lr": "fast"}}, r"optim_wrapper\.optimizer\.lr: must be"),
+        ({"optimizer": {"type": "SGD", "lr": float("nan")}}, r"optim_wrapper\.optimizer\.lr: must"),
+        (
+            {"type": "SAMOptimWrapper", "rho": "0,1", "optimizer": SGD},
+            r"optim_wrapper\.rho: must",
+        ),
+        (
+            {"type": "SAMOptimWrapper", "rho": 1, "rho0": 0, "rho_rounds": -1, "optimizer": SGD},
+            r"optim_wrapper\.rho_rounds: must be a whole number >= 0",
+        ),
+        ({"clip_grad": 5, "optimizer": SGD}, r"optim_wrapper\.clip_grad: must be dict\(max_norm"),
+        ({"clip_grad": {}, "optimizer": SGD}, r"optim_wrapper\.clip_grad: must be dict\(max_norm"),
+        (
+            {"clip_grad": {"maxnorm": 1}, "optimizer": SGD},
+            r"optim_wrapper\.clip_grad: must be dict\(max_norm.*'maxnorm'",
+        ),
+        (
+            {"clip_grad": {"max_norm": 1, "normtype": 1}, "optimizer": SGD},
+            r"optim_wrapper\.clip_grad\.normtype: is unknown.*'norm_type'",
+        ),
+        ({"clip_grad": {"max_norm": -1}, "optimizer": SGD}, r"clip_grad\.max_norm: must be .* > 0"),
+        (
+            {"clip_grad": {"type": "value", "clip_value": "1e"}, "optimizer": SGD},
+            r"clip_grad\.clip_value: must be a finite number > 0",
+        ),
+        (
+            {"accumulative_counts": 2, "optimizer": SGD},
+            r"accumulative_counts: must be 1",
+        ),
     ],
 )
 def test_wrong_configs(config, message):
