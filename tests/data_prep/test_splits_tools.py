@@ -369,6 +369,7 @@ def test_a_tool_prints_a_mistake_without_traceback(tmp_path):
         env={"PYTHONPATH": str(REPOSITORY)},
         capture_output=True,
         text=True,
+        timeout=300,
     )
     assert done.returncode == 2
     assert done.stderr.startswith("error: none/train: does not exist")

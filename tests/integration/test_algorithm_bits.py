@@ -65,7 +65,7 @@ def killed(tmp_path_factory):
         path = toyseg.write_config(folder / "toy.py", config)
         started[name, at] = config, folder, toyseg.start_cli(path)
     for _, folder, process in started.values():
-        _, err = process.communicate(timeout=240)
+        _, err = process.communicate()
         assert process.returncode == -signal.SIGKILL, err
         assert (folder / "killed").exists()
     return {moment: config for moment, (config, _, _) in started.items()}

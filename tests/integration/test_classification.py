@@ -10,7 +10,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -178,17 +177,6 @@ def write_killing(folder: Path, root: Path, at: str, round_: int) -> tuple[dict,
     return config, toyseg.write_config(folder / "toy.py", config)
 
 
-def wait(process: subprocess.Popen, seconds: float = 240) -> tuple[int, str]:
-    """The exit code and what was said; nothing of the process is left after a timeout."""
-    try:
-        out, err = process.communicate(timeout=seconds)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, err = process.communicate()
-        pytest.fail(f"no end after {seconds} s: {out}{err}")
-    return process.returncode, out + err
-
-
 MOMENTS = [("client", 5), ("checkpoint", 5)]
 
 
@@ -198,8 +186,11 @@ def killed(tmp_path_factory, root):
     started = {}
     for at, round_ in MOMENTS:
         config, path = write_killing(tmp_path_factory.mktemp(at), root, at, round_)
-        started[at] = config, toyseg.start_cli(path, start_new_session=True)
-    return {at: (config, *wait(process)) for at, (config, process) in started.items()}
+        started[at] = config, toyseg.start_cli(path)
+    return {
+        at: (config, process.wait(), process.communicate())
+        for at, (config, process) in started.items()
+    }
 
 
 @pytest.mark.parametrize(("at", "round_"), MOMENTS)

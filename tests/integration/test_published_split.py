@@ -1,24 +1,18 @@
 """The published split files load unchanged against rendered data, and the demo trains on it."""
 
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command_line import run as tool
 
 from fedseg.partition.splits import read_split
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT.parent / "shared" / "data" / "feddrive_splits" / "idda"
-pytestmark = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="needs the published split files")
-
-
-def tool(name: str, *arguments: object) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(ROOT / "tools" / name), *map(str, arguments)]
-    environment = dict(os.environ, OMP_NUM_THREADS="1")
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT, env=environment)
+pytestmark = pytest.mark.skipif(
+    not PUBLISHED.is_dir(), reason="needs the published split files, ../shared/data/feddrive_splits"
+)
 
 
 def test_the_demo_runs_on_the_published_rainy_split(tmp_path):
@@ -28,6 +22,7 @@ def test_the_demo_runs_on_the_published_rainy_split(tmp_path):
         *("--root", data, "--embedded", "--from", PUBLISHED),
         *("--setting", "rainy", "--distribution", "heterogeneous"),
         *("--limit-per-user", 2, "--limit-test", 1, "--size", "96x64"),
+        cwd=ROOT,
     )
     assert prepared.returncode == 0, prepared.stderr
     trained = tool(
@@ -35,6 +30,7 @@ def test_the_demo_runs_on_the_published_rainy_split(tmp_path):
         *("configs/demo.py", "--work-dir", run, "--cfg-options", f"data_root={data}"),
         *("train_cfg.max_rounds=1", "client_sampler.clients_per_round=2"),
         *("default_hooks.pictures=None", "train_dataloader.num_workers=0"),
+        cwd=ROOT,
     )
     assert trained.returncode == 0, trained.stderr
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))

@@ -2,9 +2,9 @@
 
 import json
 import subprocess
-import sys
 from pathlib import Path
 
+import command_line
 import numpy as np
 import pytest
 
@@ -25,8 +25,7 @@ def prepared(tmp_path: Path) -> Path:
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, "tools/demo_cifar.py", *arguments]
-    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    return command_line.run("demo_cifar.py", *arguments, cwd=ROOT)
 
 
 def test_ends_with_accuracies_and_pictures(prepared, tmp_path):

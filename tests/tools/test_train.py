@@ -6,17 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
+import command_line
+
 ROOT = Path(__file__).parents[2]
 
 
-def train(config: Path, *options: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, str(ROOT / "tools" / "train.py"), str(config), *options]
-    environment = dict(os.environ, OMP_NUM_THREADS="1", COLUMNS="120")
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
-
-
 def test_a_dry_run_tells_the_plan_and_trains_nothing(small_config, tmp_path):
-    run = train(small_config, "--dry-run", "--work-dir", str(tmp_path / "run"))
+    tool = [sys.executable, str(ROOT / "tools" / "train.py")]
+    command = [*tool, str(small_config), "--dry-run", "--work-dir", str(tmp_path / "run")]
+    environment = dict(os.environ, COLUMNS="120")
+    run = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=300)
     assert run.returncode == 0, run.stderr
     rows = {
         line.split("│")[1].strip(): line.split("│")[2].strip()
@@ -36,18 +35,14 @@ def test_missing_data_and_damaged_images_are_told_without_a_traceback(small_conf
     config = folder / small_config.name
     text = config.read_text().replace(str(small_config.parent), str(folder))
     config.write_text(text)
-    missing = train(config, "--dry-run", "--cfg-options", f"data_root={tmp_path / 'nowhere'}")
+    nowhere = f"data_root={tmp_path / 'nowhere'}"
+    missing = command_line.run("train.py", config, "--dry-run", "--cfg-options", nowhere)
     assert missing.returncode == 2
     assert str(tmp_path / "nowhere") in missing.stderr and "Traceback" not in missing.stderr
 
     for path in sorted((folder / "data" / "IDDAsmall").glob("*/Semantic/*.png")):
         path.write_bytes(path.read_bytes()[:-20])
-    damaged = train(
-        config,
-        "--work-dir",
-        str(tmp_path / "run"),
-        "--cfg-options",
-        "train_dataloader.num_workers=1",
-    )
+    options = ("--work-dir", tmp_path / "run", "--cfg-options", "train_dataloader.num_workers=1")
+    damaged = command_line.run("train.py", config, *options)
     assert damaged.returncode == 2
     assert ".png" in damaged.stderr and "Traceback" not in damaged.stderr

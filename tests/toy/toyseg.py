@@ -10,14 +10,13 @@ import json
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from command_line import CommandLine
 from mmengine.config import Config
 from mmengine.evaluator import BaseMetric
 from mmengine.model import BaseModel
@@ -337,18 +336,9 @@ def write_config(path: Path, config: Mapping[str, Any]) -> Path:
     return path
 
 
-def start_cli(config: Path, *options: str, **kwargs: Any) -> subprocess.Popen:
-    """``python tools/train.py CONFIG ...`` with one thread, as this process's tests run."""
-    environment = dict(os.environ, OMP_NUM_THREADS="1", MKL_NUM_THREADS="1")
-    environment["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(Path(__file__).parent)])
-    return subprocess.Popen(
-        [sys.executable, str(ROOT / "tools" / "train.py"), str(config), *options],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        **kwargs,
-    )
+def start_cli(config: Path | str, *options: str) -> CommandLine:
+    """``python tools/train.py CONFIG ...`` in a process of its own."""
+    return CommandLine("train.py", config, *options)
 
 
 def checkpoint(config: Mapping[str, Any], round_: int | None = None) -> dict[str, Any]:
