@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 from fedseg import cli
 
@@ -46,6 +47,20 @@ def prepare_data(root: Path) -> None:
     prepare(IDDA(options), options)
 
 
+def is_finished(config: Any) -> bool:
+    """Whether the work dir holds the finished run of this very config."""
+    from fedseg.engine.config import complete_config
+    from fedseg.engine.results import config_digest
+    from fedseg.errors import DataError
+    from fedseg.leaderboard.schema import FILE_NAME, read_results
+
+    try:
+        found = read_results(Path(config.work_dir) / FILE_NAME)
+    except DataError:
+        return False
+    return found.config_sha256 == config_digest(complete_config(config))
+
+
 def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
@@ -57,7 +72,6 @@ def main() -> int:
     from fedseg.leaderboard.board import build_board, read_runs
     from fedseg.leaderboard.output import print_board, write_board
     from fedseg.leaderboard.page import write_page
-    from fedseg.leaderboard.schema import FILE_NAME
 
     os.chdir(ROOT)  # the configs' data root is relative to it
     begin = time.perf_counter()
@@ -68,7 +82,7 @@ def main() -> int:
     for step, (path, seed) in enumerate(runs, start=2):
         work_dir = WORK_DIR / path.stem / f"seed_{seed}"
         config = load_config(path, work_dir=work_dir, seed=seed)
-        if (work_dir / FILE_NAME).exists():
+        if is_finished(config):
             say(f"{step}/{steps} {work_dir} is there")
             continue
         config["resume"] = unfinished(config)

@@ -28,7 +28,6 @@ class View:
         name: of the file. width, height: of the window in CSS pixels. dark: the theme.
         apart: the tab of runs that are not comparable, else the first one; IDDA where it is there.
         at: the element that the window is scrolled to; the top of the page by default.
-        scale: device pixels a CSS pixel.
     """
 
     name: str
@@ -37,14 +36,13 @@ class View:
     dark: bool = False
     apart: bool = False
     at: str | None = None
-    scale: float = 1
 
 
 VIEWS = (
     View("leaderboard_light", 1200, 1100, apart=True),
     View("leaderboard_run", 1200, 1000, apart=True, at="#one"),
     View("leaderboard_dark", 1200, 1100, dark=True),
-    View("leaderboard_phone", 360, 760, scale=2),
+    View("leaderboard_phone", 360, 760),
 )
 
 
@@ -86,7 +84,6 @@ def take_screenshots(folder: str | Path, out: str | Path) -> list[Path]:
         for view in VIEWS:
             page = browser.new_page(
                 viewport={"width": view.width, "height": view.height},
-                device_scale_factor=view.scale,
                 color_scheme="dark" if view.dark else "light",
                 reduced_motion="reduce",
             )
@@ -114,7 +111,8 @@ def _show(page: "Page", view: View) -> None:
         page.locator(view.at).evaluate("one => one.scrollIntoView()")
     page.evaluate("document.activeElement.blur()")
     page.evaluate(
-        "Promise.all([...document.images].map(one => one.decode().catch(() => undefined)))"
+        "Promise.all([...document.images].map(one => {"
+        " one.loading = 'eager'; return one.decode().catch(() => undefined); }))"
     )
 
 

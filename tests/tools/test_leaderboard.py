@@ -50,9 +50,12 @@ def test_a_folder_of_runs_becomes_a_board(tool, runs, tmp_path):
     assert code == 0 and err == ""
     assert "50.50 ± 0.71" in out and "FedDrive published mIoU" in out
     assert "broken/results.json: is damaged" in out
-    for name in ("leaderboard.md", "leaderboard.csv", "not_comparable.csv", "leaderboard.json"):
+    names = ("leaderboard.md", "leaderboard.csv", "not_comparable.csv", "leaderboard.json")
+    for name in (*names, "index.html"):
         assert str(tmp_path / "board" / name) in out
         assert (tmp_path / "board" / name).stat().st_size > 100
+    page = (tmp_path / "board" / "index.html").read_text()
+    assert "50.50" in page and "broken/results.json: is damaged" in page
 
 
 def test_a_real_run_of_other_clients_is_apart(tool, small_run):
@@ -90,6 +93,12 @@ def test_what_cannot_be_verified_is_one_message(tool, tmp_path):
     assert code == 2
     assert err.startswith(f"error: {tmp_path / 'results.json'}: is missing")
     assert len(err.splitlines()) == 1
+
+
+def test_screenshots_without_a_page_are_one_message(tool, tmp_path):
+    code, _, err = tool("screenshots", tmp_path, "--out", tmp_path)
+    assert code == 2
+    assert err.startswith(f"error: {tmp_path / 'index.html'}: is missing")
 
 
 def test_help(tool):

@@ -1,0 +1,308 @@
+"""The page without a browser: every row is there, what strangers wrote is text, nothing is lost."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import toypage
+import toyresults
+from PIL import Image
+from toypage import BROKEN, CIFAR, HOSTILE, RAINY, TARGET
+
+from fedseg.errors import ConfigError, DataError
+from fedseg.leaderboard import page_screenshots
+from fedseg.leaderboard.board import Board, build_board, read_runs
+from fedseg.leaderboard.output import shown, to_json
+from fedseg.leaderboard.page import COPIED, write_page
+
+ROOT = Path(__file__).parents[2]
+ASSETS = ROOT / "fedseg" / "leaderboard" / "page_assets"
+
+
+class Page(HTMLParser):
+    """What a browser would find: texts of cells by table and row, data, elements."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tables: dict[str, list[dict[str, str | list[str]]]] = {}
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: list[str] = []
+        self.data = ""
+        self._inside = ""
+        self.feed(text)
+        self.data = json.loads(self.data)
+
+    def handle_starttag(self, tag, attributes):
+        found = dict(attributes)
+        self.tags.append((tag, found))
+        self._inside = found.get("id", "") if tag == "script" else tag
+        if tag == "section" and "data-table" in found:
+            self.tables[found["data-table"]] = []
+        if tag == "tr" and "data-kind" in found:
+            list(self.tables.values())[-1].append({**found, "texts": []})
+
+    def handle_data(self, text):
+        if self._inside == "data":
+            self.data += text
+        elif text.strip():
+            self.texts.append(text.strip())
+            rows = list(self.tables.values())[-1] if self.tables else []
+            if rows:
+                rows[-1]["texts"].append(text.strip())
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory) -> Path:
+    return toypage.write_runs(tmp_path_factory.mktemp("page") / "runs")
+
+
+@pytest.fixture(scope="module")
+def board(runs) -> Board:
+    return build_board(*read_runs([runs]))
+
+
+@pytest.fixture(scope="module")
+def index(board, tmp_path_factory) -> Path:
+    return write_page(board, tmp_path_factory.mktemp("page") / "board")
+
+
+@pytest.fixture(scope="module")
+def page(index) -> Page:
+    return Page(index.read_text(encoding="utf-8"))
+
+
+def rows_with(page: Page, table: str, text: str) -> list[dict]:
+    return [row for row in page.tables[table] if text in row["texts"]]
+
+
+def test_every_row_is_there(board, page, tmp_path):
+    assert list(page.tables)[:3] == [r.benchmark.id for r in shown(board)]
+    assert len(page.tables) == len(shown(board)) + len(board.apart)
+    for ranking in shown(board):
+        assert len(page.tables[ranking.benchmark.id]) == len(ranking.rows)
+    apart = [rows for table, rows in page.tables.items() if table.startswith("apart-")]
+    assert [len(rows) for rows in apart] == [len(one.rows) for one in board.apart]
+    everything = Page(write_page(board, tmp_path, everything=True).read_text())
+    for ranking in shown(board, everything=True):
+        assert len(everything.tables[ranking.benchmark.id]) == len(ranking.rows)
+
+
+def test_a_row_has_rank_figure_seeds_rounds_and_traffic(page):
+    (own,) = rows_with(page, RAINY, f"{RAINY}_fedavg")
+    assert own["data-kind"] == "run" and own["texts"][0] == "3"  # the second has 50.54
+    at = own["texts"].index("50.50")
+    assert own["texts"][at + 1] == "± 0.71"
+    # 1000 parameters of 4 bytes, both ways, as FedAvg sends them
+    assert own["texts"][-3:] == ["2", "1,500", "57.2 MiB (1 \u00d7)"]
+    (first,) = rows_with(page, RAINY, "53.99")
+    assert "published" in first["texts"] and "FedDrive, published mIoU" in first["texts"]
+    (doubtful,) = rows_with(page, RAINY, "48.09")
+    assert "?" in doubtful["texts"] and any("in doubt:" in text for text in doubtful["texts"])
+    table = page.data["tables"][RAINY]
+    (kept,) = (
+        row
+        for row in table["rows"]
+        if row["label"] == "FedAvg + SiloBN" and row["source"].startswith("ECCV22")
+    )
+    assert set(kept["values"]) == {"unseen"}  # what is in doubt is in no chart
+
+
+def test_traffic_of_published_rows_is_what_their_paper_states(page):
+    rows = page.data["tables"][CIFAR]["rows"]
+    scaffold = [r for r in rows if r["label"] == "SCAFFOLD" and r["kind"] == "published"]
+    assert scaffold and {r["traffic"] for r in scaffold if "FedGloSS" in r["source"]} == {2}
+    assert any(r["kind"] == "published" and r["traffic"] is None for r in rows)
+    assert page.data["tables"][TARGET]["target"] == 59.9
+
+
+def test_embedded_runs_never_stand_beside_a_published_number(board, page):
+    embedded = {id_ for id_, run in to_json(board)["runs"].items() if run["embedded"]}
+    assert len(embedded) == 3
+    found = set()
+    for id_, table in page.data["tables"].items():
+        kinds = {row["kind"] for row in table["rows"]}
+        of_table = {run for row in table["rows"] for run in row["runs"]}
+        if "published" in kinds:
+            assert not of_table & embedded
+            assert not id_.startswith("apart-")
+        found |= of_table & embedded
+    assert found == embedded
+    for table, rows in page.tables.items():
+        if table.startswith("apart-"):
+            assert {row["data-kind"] for row in rows} == {"run"}
+    assert "embedded data: the images are rendered, they are not IDDA" in page.texts
+
+
+def test_strangers_words_are_text(index, page):
+    text = index.read_text(encoding="utf-8")
+    assert "<script>window" not in text and "<img" not in text and "<b>" not in text
+    scripts = [attributes for tag, attributes in page.tags if tag == "script"]
+    assert [s.get("src") for s in scripts] == [
+        "page/start.js",
+        "page/plotly.min.js",
+        "page/charts.js",
+        "page/page.js",
+        None,
+    ]
+    assert scripts[-1]["type"] == "application/json"
+    apart = [rows for table, rows in page.tables.items() if table.startswith("apart-")]
+    assert any(HOSTILE in row["texts"] for rows in apart for row in rows)  # as it was written
+    names = {run["name"] for run in page.data["runs"].values()}
+    assert HOSTILE in names
+
+
+def test_it_loads_nothing_from_elsewhere(index, page):
+    for tag, attributes in page.tags:
+        for name in ("src", "href"):
+            target = attributes.get(name)
+            if target and not target.startswith(("#", "data:,")):
+                assert (index.parent / target).is_file(), (tag, target)
+    (policy,) = (a["content"] for t, a in page.tags if a.get("http-equiv"))
+    assert "default-src 'none'" in policy and "http" not in policy and "unsafe-eval" not in policy
+    assert "script-src 'self' file:;" in policy
+    for name in COPIED:
+        assert "http" not in (ASSETS / name).read_text(encoding="utf-8")
+
+
+def test_what_is_broken_is_a_message_and_the_rest_is_there(page):
+    told = [text for text in page.texts if any(f"{name}" in text for name in BROKEN)]
+    for name, words in BROKEN.items():
+        assert [text for text in told if f"/{name}" in text and words in text], name
+    assert len(page.data["runs"]) == 8
+
+
+def test_a_run_has_what_its_charts_need(page):
+    by_name = {(run["name"], run["seed"]): run for run in page.data["runs"].values()}
+    first = by_name["rendered", 0]
+    assert first["classes"]["unseen"] == toypage.CLASSES and first["miou"]["unseen"] == 20
+    assert first["curves"]["figures"]["unseen/mIoU"] == [10, 20]
+    run = by_name["corrupted", 0]
+    assert run["corruptions"] == {"frost": [30, None, 9.5]}
+    clients = run["clients"]
+    assert clients["names"] == ["a (cat)", "b (dog)", f"{HOSTILE} (dog)"]  # by their main class
+    assert clients["values"] == [[20, 40], [10, 30], [None, 50]]
+    assert by_name["rendered", 1]["pictures"] == [] and by_name["rendered", 1]["clients"] is None
+
+
+def test_pictures_are_copied_under_names_of_their_content(index, page):
+    (run,) = (run for run in page.data["runs"].values() if run["pictures"])
+    assert [(p["domain"], p["image"]) for p in run["pictures"]] == [
+        ("seen", "00001_image"),
+        ("unseen", "00001_image"),
+    ]
+    for picture in run["pictures"]:
+        assert re.fullmatch(r"page/pictures/[0-9a-f]{20}\.jpg", picture["src"])
+        with Image.open(index.parent / picture["src"]) as copy:
+            assert copy.size == (picture["width"], picture["height"]) == (40, 30)
+    assert [t for t in page.texts if "00002_image.png: is no picture" in t]
+    assert len(list((index.parent / "page" / "pictures").iterdir())) == 2
+
+
+def test_a_page_is_written_over_an_earlier_one(runs, tmp_path):
+    copy = shutil.copytree(runs / "embedded_0", tmp_path / "runs" / "one")
+    secret = tmp_path / "secret.png"
+    Image.new("RGB", (5, 5)).save(secret)
+    (copy / "pictures" / "seen" / "00000_link.png").symlink_to(secret)
+    out = tmp_path / "board"
+    write_page(build_board(*read_runs([copy])), out)
+    pictures = out / "page" / "pictures"
+    (pictures / "mine.jpg").write_text("kept")
+    assert len(list(pictures.iterdir())) == 3  # the link was not followed
+    shutil.rmtree(copy / "pictures" / "unseen")
+    first = write_page(build_board(*read_runs([copy])), out).read_text()
+    assert len(list(pictures.iterdir())) == 2 and (pictures / "mine.jpg").is_file()
+    assert write_page(build_board(*read_runs([copy])), out).read_text() == first
+    assert not list(out.rglob("*.tmp"))
+
+
+@pytest.mark.parametrize("entry", [7, {"clients": ["a"]}, {"clients": [], "rounds": [1]}])
+def test_a_damaged_detail_costs_only_its_chart(entry, tmp_path):
+    content = toyresults.results(CIFAR, {"test/accuracy": 30.0})
+    content["client_accuracy"] = entry
+    content["final"]["test"] |= {"IoU": [1, 2], "corruptions": {"frost": 3}}
+    toyresults.write(tmp_path / "run", content)
+    found = Page(write_page(build_board(*read_runs([tmp_path])), tmp_path / "board").read_text())
+    (run,) = found.data["runs"].values()
+    assert (run["clients"], run["classes"], run["corruptions"]) == (None, {}, {})
+    assert [t for t in found.texts if "client_accuracy: is damaged" in t]
+    assert any(row["data-kind"] == "run" for row in found.tables[CIFAR])
+
+
+def test_a_board_without_runs(tmp_path):
+    board = build_board(*read_runs([tmp_path]))
+    empty = Page(write_page(board, tmp_path / "empty").read_text())
+    assert not empty.tables and empty.data == {"tables": {}, "runs": {}}
+    assert any("There is no row yet" in text for text in empty.texts)
+    assert any("no results.json was found" in text for text in empty.texts)
+    published = Page(write_page(board, tmp_path / "all", everything=True).read_text())
+    assert len(published.tables) > 50
+    kinds = {row["data-kind"] for rows in published.tables.values() for row in rows}
+    assert kinds == {"published"}
+
+
+def test_text_can_be_read_in_both_themes():
+    css = (ASSETS / "page.css").read_text(encoding="utf-8")
+    blocks = [dict(re.findall(r"--([\w-]+): (#\w{6});", b)) for b in re.findall(r"{([^{}]*)}", css)]
+    light, dark, chosen = (b for b in blocks if "paper" in b)
+    assert dark == chosen and set(dark) == set(light)
+
+    def luminance(colour: str) -> float:
+        channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+        r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
+        return 0.2126 * r + 0.7152 * g + 0.0722 * b
+
+    def contrast(one: str, other: str) -> float:
+        low, high = sorted((luminance(one), luminance(other)))
+        return (high + 0.05) / (low + 0.05)
+
+    for theme in (light, dark):
+        for ground in ("paper", "surface", "note", "accent-soft"):
+            for ink in ("ink", "muted", "accent"):
+                assert contrast(theme[ink], theme[ground]) >= 4.5, (ink, ground)
+        for number in range(7):
+            assert contrast(theme[f"mark-{number}"], theme["paper"]) >= 4.5
+
+
+def test_a_wheel_holds_the_page(tmp_path):
+    source = tmp_path / "source"
+    shutil.copytree(
+        ROOT / "fedseg" / "leaderboard",
+        source / "fedseg" / "leaderboard",
+        ignore=shutil.ignore_patterns("__pycache__"),
+    )
+    for name in ("fedseg/__init__.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source / name)
+    code = "from setuptools import build_meta; build_meta.build_wheel('..')"
+    done = subprocess.run([sys.executable, "-c", code], cwd=source, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    (wheel,) = tmp_path.glob("*.whl")
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for path in ASSETS.iterdir():
+        assert f"fedseg/leaderboard/page_assets/{path.name}" in names
+    assert {path.name for path in ASSETS.iterdir()} == {*COPIED, "index.html"}
+
+
+def test_screenshots_need_a_page_and_a_browser(index, tmp_path, monkeypatch):
+    with pytest.raises(DataError, match=r"index\.html: is missing"):
+        page_screenshots.take_screenshots(tmp_path, tmp_path)
+    monkeypatch.setattr(page_screenshots, "find_browser", lambda: None)
+    with pytest.raises(ConfigError, match="FEDSEG_BROWSER"):
+        page_screenshots.take_screenshots(index.parent, tmp_path)
+
+
+def test_a_browser_is_found(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv(page_screenshots.VARIABLE, raising=False)
+    assert page_screenshots.find_browser() is None
+    for name in ("chromium", "own"):
+        (tmp_path / name).write_text("#!/bin/sh\n")
+        (tmp_path / name).chmod(0o755)
+    assert page_screenshots.find_browser() == str(tmp_path / "chromium")
+    monkeypatch.setenv(page_screenshots.VARIABLE, str(tmp_path / "own"))
+    assert page_screenshots.find_browser() == str(tmp_path / "own")

@@ -1,0 +1,295 @@
+"""The page in a browser: opened from its folder, used by mouse, keyboard and on a phone."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import toypage
+from toypage import CIFAR, HOSTILE, RAINY, TARGET
+
+from fedseg.leaderboard.board import build_board, read_runs
+from fedseg.leaderboard.page import write_page
+from fedseg.leaderboard.page_screenshots import (
+    ARGUMENTS,
+    PATIENCE,
+    VIEWS,
+    find_browser,
+    take_screenshots,
+)
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+BROWSER = find_browser()
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium to open pages with")
+UNSEEN = 3  # the column of the first figure, from 1
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("browser")
+    board = build_board(*read_runs([toypage.write_runs(folder / "runs")]))
+    return write_page(board, folder / "board")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator["sync_api.Browser"]:
+    with sync_api.sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=BROWSER, args=list(ARGUMENTS), timeout=PATIENCE
+        )
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def show(browser, index) -> Iterator:
+    """Opens the page; afterwards nothing may have been complained of, or asked of a network."""
+    contexts, complaints, requests = [], [], []
+
+    def show(state: str = "", **options) -> "sync_api.Page":
+        context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
+        context.set_default_timeout(PATIENCE)
+        contexts.append(context)
+        page = context.new_page()
+        page.on("console", lambda m: complaints.append(f"{m.type}: {m.text}"))
+        page.on("pageerror", lambda error: complaints.append(str(error)))
+        page.on("request", lambda request: requests.append(request.url))
+        page.goto(f"{index.as_uri()}{state}")
+        return page
+
+    yield show
+    for context in contexts:
+        context.close()
+    assert not complaints
+    assert requests
+    assert not [url for url in requests if not url.startswith(("file:", "data:", "blob:"))]
+
+
+def column(page, number: int, table: str = RAINY) -> list[str]:
+    """The figures of a column as they are shown, without what is missing."""
+    cells = page.locator(f"#board-{table} tbody tr:visible > :nth-child({number})")
+    found = [cell.strip() for cell in cells.all_text_contents()]
+    return [re.split(r"[ ?]", cell)[0] for cell in found if re.match(r"\d", cell)]
+
+
+def apart(page) -> str:
+    """The table of the runs of rendered images."""
+    return page.locator(".board:has-text('rendered')").first.get_attribute("data-table")
+
+
+def test_a_table_is_sorted_by_mouse_and_keyboard(show):
+    page = show()
+    board = page.locator(f"#board-{RAINY}")
+    head = board.locator("thead th", has_text="unseen")
+    ranked = [float(value) for value in column(page, UNSEEN)]
+    assert len(ranked) > 10 and ranked == sorted(ranked, reverse=True)
+    assert board.locator("thead th").first.get_attribute("aria-sort") == "ascending"
+    head.locator("button").click()
+    assert head.get_attribute("aria-sort") == "descending"  # of a figure, the best comes first
+    assert [float(value) for value in column(page, UNSEEN)] == ranked
+    head.locator("button").press("Enter")
+    assert head.get_attribute("aria-sort") == "ascending"
+    assert [float(value) for value in column(page, UNSEEN)] == ranked[::-1]
+    assert board.locator("thead th[aria-sort]").count() == 1
+    last = board.locator(f"tbody tr:last-child td:nth-child({UNSEEN})").text_content()
+    assert last.strip() in ("lost", "-")  # what is missing stays last
+    board.locator("thead th.method button").click()
+    names = board.locator("tbody .name").all_text_contents()
+    assert names[0].split()[0] <= names[-1].split()[0]
+
+
+def test_rows_are_filtered(show):
+    page = show()
+    board = page.locator(f"#board-{RAINY}")
+    rows, told = board.locator("tbody tr:visible"), board.locator("[role=status]")
+    total = rows.count()
+    assert told.text_content() == f"{total} of {total} rows"
+    board.locator("input[type=search]").fill("silobn ECCV22")
+    assert 0 < rows.count() < total
+    assert all("SiloBN" in text for text in rows.all_text_contents())
+    assert told.text_content() == f"{rows.count()} of {total} rows"
+    board.locator("input[type=search]").fill("nothing of this name")
+    assert rows.count() == 0 and board.locator(".none").is_visible()
+    board.locator("input[type=search]").fill("")
+    board.locator("select[name=kind]").select_option("run")
+    assert rows.count() == 2 and board.locator("tbody .badge:visible").count() == 0
+    board.locator("select[name=algorithm]").select_option("FedProx")
+    assert rows.count() == 1 and "prox" in rows.first.text_content()
+
+
+def test_tabs_by_mouse_keyboard_and_link(show):
+    page = show()
+    tabs = page.get_by_role("tab")
+    assert tabs.count() == 4  # IDDA, CIFAR-10, Communication, apart
+    assert page.get_by_role("tabpanel").count() == 1
+    tabs.nth(1).click()
+    assert page.locator(f"#board-{CIFAR}").is_visible()
+    assert not page.locator(f"#board-{RAINY}").is_visible()
+    tabs.nth(1).press("ArrowRight")
+    assert page.locator(f"#board-{TARGET}").is_visible()
+    assert tabs.nth(2).evaluate("tab => tab === document.activeElement")
+    selected = [tab.get_attribute("aria-selected") for tab in tabs.all()]
+    assert selected == ["false", "false", "true", "false"]
+    assert [tab.get_attribute("tabindex") for tab in tabs.all()] == ["-1", "-1", "0", "-1"]
+    assert f"table={TARGET}" in page.url
+    for key, place in (("End", 3), ("ArrowRight", 0), ("ArrowLeft", 3), ("Home", 0)):
+        page.keyboard.press(key)
+        assert tabs.nth(place).get_attribute("aria-selected") == "true"
+    page.locator(f"#board-{RAINY} input[name=row]").first.uncheck()
+    kept = page.locator(f"#board-{RAINY} input[name=row]:checked").get_attribute("value")
+    other = show("#" + page.url.partition("#")[2])
+    checked = other.locator(f"#board-{RAINY} input[name=row]:checked")
+    assert checked.count() == 1 and checked.get_attribute("value") == kept
+    other.goto(other.url.partition("#")[0] + "#table=nonsense&rows=x&figure=y&run=z")
+    assert other.locator(f"#board-{RAINY}").is_visible()
+
+
+def test_curves_and_scatters_are_drawn(show):
+    page = show()
+    curves = page.locator("#curves .plot")
+    assert curves.locator(".scatterlayer .trace").count() == 3  # two lines, a shade of two seeds
+    assert "FedAvg ends at 50.50; FedProx ends at 48.00" in curves.get_attribute("aria-label")
+    page.locator("#curves summary").click()
+    cells = page.locator("#curves details tbody tr").first.locator("th, td").all_text_contents()
+    assert cells == ["750", "25.25", "24.00"]
+    page.locator("#curves-figure").select_option("training loss")
+    assert "training loss over rounds" in curves.get_attribute("aria-label")
+    page.locator("#curves-x").select_option("bytes")
+    assert "traffic (MiB)" in curves.text_content() and "against=bytes" in page.url
+    page.locator(f"#board-{RAINY} input[name=row]").nth(1).uncheck()
+    assert curves.locator(".scatterlayer .trace").count() == 2
+    page.locator(f"#board-{RAINY} input[name=row]").first.uncheck()
+    assert page.locator("#no-selection").is_visible() and not curves.is_visible()
+
+    scatter = page.locator("#scatter .plot")
+    label = scatter.get_attribute("aria-label")
+    assert label.startswith("unseen against seen standard:") and "FedAvg at 59.50, 50.50" in label
+    assert "published rows and 2 runs" in label
+    assert scatter.locator(".scatterlayer .trace").count() == 3  # published, and each of ours
+    page.locator("#scatter-y").select_option("seen")
+    assert scatter.get_attribute("aria-label").startswith("seen standard against seen standard")
+    assert "unseen against traffic" in page.locator("#traffic .plot").get_attribute("aria-label")
+
+
+def test_a_target_is_a_line(show):
+    page = show(f"#table={TARGET}")
+    assert "target 59.9 %" in page.locator("#curves .plot").text_content()
+    assert page.locator("#scatter").is_hidden() and page.locator("#traffic").is_hidden()
+
+
+def test_maps_and_pictures_of_a_run(show):
+    page = show()
+    page.get_by_role("tab").last.click()
+    table = apart(page)
+    if page.locator(".choose-table:visible").count():
+        page.locator(".choose-table:visible").select_option(table)
+    assert page.locator(f"#board-{table}").is_visible()
+    assert page.locator(f"#board-{table} .badge").count() == 0
+    page.locator("#one-run").select_option(label="FedAvg, seed 0")
+    rows = page.locator("#classes tbody tr")
+    assert rows.count() == 5  # four classes and their mean
+    road = rows.first.locator("th, td")
+    assert road.all_text_contents() == ["road", "91.3", "91.3"]
+    assert "rgb(" in road.nth(1).get_attribute("style")
+    assert rows.nth(2).locator("td").all_text_contents() == ["-", "-"]
+    assert rows.nth(3).locator("th").text_content() == HOSTILE
+    assert rows.last.locator("th, td").all_text_contents() == ["mIoU", "20.0", "29.0"]
+    pictures = page.locator("#pictures img")
+    assert pictures.count() == 2
+    pictures.first.scroll_into_view_if_needed()
+    page.wait_for_function("document.querySelector('#pictures img').naturalWidth === 40")
+    assert "Image 00001_image of seen" in pictures.first.get_attribute("alt")
+
+
+def test_corruptions_and_clients_of_a_run(show, index):
+    page = show()
+    page.get_by_role("tab").last.click()
+    table = page.locator(".board:has-text('corrupted')").last.get_attribute("data-table")
+    page.locator(".choose-table:visible").select_option(table)
+    assert page.locator("#corruptions tbody th, #corruptions tbody td").all_text_contents() == [
+        *("frost", "30.0", "-", "9.5")
+    ]
+    clients = page.locator("#clients .plot")
+    assert clients.locator(".heatmaplayer image").count() == 1
+    assert HOSTILE in clients.text_content()
+    page.locator("#clients summary").click()
+    lines = page.locator("#clients details tbody tr").all_text_contents()
+    assert lines == ["510.015.020.0", "1030.040.050.0"]
+
+
+def test_strangers_words_stay_text(show):
+    page = show()
+    page.get_by_role("tab").last.click()
+    table = apart(page)
+    if page.locator(".choose-table:visible").count():
+        page.locator(".choose-table:visible").select_option(table)
+    row = page.locator(f"#board-{table} tr", has_text="window.hacked")
+    assert row.locator(".source").text_content() == HOSTILE
+    for box in page.locator(f"#board-{table} input[name=row]").all():
+        box.check()
+    page.locator("#curves-figure").select_option(f"{HOSTILE}/mIoU")
+    assert HOSTILE in page.locator("#curves .plot").text_content()  # the axis, and the legend
+    page.locator("#one-run").select_option(label=f"{HOSTILE}, seed 0")
+    assert page.evaluate("window.hacked") is None
+    assert page.locator("main img, main b, main script").count() == 0
+
+
+def test_dark_mode(show):
+    page = show(color_scheme="light")
+    ground = "getComputedStyle(document.body).backgroundColor"
+    button = page.locator("#theme")
+    light = page.evaluate(ground)
+    assert button.get_attribute("aria-pressed") == "false"
+    button.click()
+    assert button.get_attribute("aria-pressed") == "true" and page.evaluate(ground) != light
+    ink = page.locator("#curves .xtitle").evaluate("one => getComputedStyle(one).fill")
+    assert ink == page.evaluate("getComputedStyle(document.body).color")
+    page.reload()
+    assert page.evaluate(ground) != light  # it is remembered
+    assert show(color_scheme="dark").evaluate(ground) == page.evaluate(ground)
+
+
+def test_a_phone_scrolls_tables_and_not_the_page(show):
+    page = show(viewport={"width": 360, "height": 740})
+    tabs = page.get_by_role("tab")
+    for number in range(tabs.count()):
+        tabs.nth(number).click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    tabs.first.click()
+    region = page.locator(f"#board-{RAINY} .scroll")
+    assert region.evaluate("one => one.scrollWidth > one.clientWidth")
+    region.evaluate("one => { one.scrollLeft = 1000; }")
+    assert page.locator(f"#board-{RAINY} tbody th").first.bounding_box()["x"] >= 0
+
+
+def test_the_keyboard_reaches_the_tables_first(show):
+    page = show(f"#table={CIFAR}")
+    page.keyboard.press("Tab")
+    link = page.locator(".skip")
+    assert link.evaluate("one => one === document.activeElement")
+    assert link.bounding_box()["x"] >= 0
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "tables"
+    assert f"table={CIFAR}" in page.url
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.getAttribute('role')") == "tab"
+
+
+def test_tables_are_read_without_scripts(show):
+    page = show(java_script_enabled=False)
+    assert page.locator(".board:visible").count() == page.locator(".board").count() > 3
+    assert page.locator("[role=tab]:visible").count() == 0
+    assert page.locator("noscript").is_visible()
+
+
+def test_screenshots_of_every_view(index, tmp_path):
+    from PIL import Image
+
+    found = take_screenshots(index.parent, tmp_path / "pictures")
+    assert [path.stem for path in found] == [view.name for view in VIEWS]
+    grounds = {}
+    for path, view in zip(found, VIEWS, strict=True):
+        with Image.open(path) as picture:
+            assert picture.size == (view.width, view.height)
+            grounds[view.name] = sum(picture.convert("RGB").getpixel((2, 2)))
+    assert grounds["leaderboard_dark"] < 150 < 600 < grounds["leaderboard_light"]

@@ -1,0 +1,77 @@
+"""tools/demo_leaderboard.py: data and configs belong together; the page comes of real runs."""
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedseg.engine.experiment import load_config
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def demo():
+    path = ROOT / "tools" / "demo_leaderboard.py"
+    spec = importlib.util.spec_from_file_location("tool_demo_leaderboard", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_configs_read_what_the_demo_renders(demo):
+    place = f"splits/{demo.DISTRIBUTION}/{demo.SETTING}"
+    methods = set()
+    for path in demo.CONFIGS:
+        config = load_config(ROOT / path)
+        train = config.train_dataloader.dataset
+        assert train.data_root == str(demo.DATA) and train.split == f"{place}/train"
+        for loader in config.val_dataloader.values():
+            assert loader.dataset.data_root == str(demo.DATA)
+            assert loader.dataset.split == f"{place}/test"
+            assert tuple(loader.dataset.pipeline[-1].size[::-1]) == demo.IMAGE_SIZE
+        methods.add((config.algorithm.type, config.optim_wrapper.get("type")))
+    assert len(methods) == len(demo.CONFIGS) == 3 and len(demo.SEEDS) == 2
+
+
+def test_the_demo_renders_few_small_images(demo, tmp_path, monkeypatch):
+    from data_prep import embedded
+
+    asked = {}
+
+    def remember(root, files, size):
+        asked.update(files=list(files), size=size)
+
+    monkeypatch.setattr(embedded, "write_idda", remember)
+    demo.prepare_data(tmp_path)
+    trained = 69 * demo.IMAGES_PER_CLIENT
+    assert asked["size"] == demo.IMAGE_SIZE
+    assert len(asked["files"]) == trained + (69 + 35) * demo.TEST_IMAGES_PER_DOMAIN
+
+
+def test_runs_become_a_page_and_are_not_made_twice(
+    demo, small_config, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.setattr(demo, "ROOT", tmp_path)
+    monkeypatch.setattr(demo, "CONFIGS", (small_config,))
+    monkeypatch.setattr(demo, "prepare_data", lambda root: None)
+    monkeypatch.setattr(sys, "argv", ["demo_leaderboard.py"])
+    monkeypatch.chdir(tmp_path)
+    assert demo.main() == 0
+    out, err = capsys.readouterr()
+    index = tmp_path / demo.BOARD / "index.html"
+    assert out.splitlines()[-1] == f"open this page in a browser: {index.as_uri()}"
+    text = index.read_text()
+    assert "FedASAM + SWA + SiloBN" in text and 'title="seeds 0, 1"' in text
+    assert "1/4 street scenes" in err and "4/4 the leaderboard" in err
+    results = sorted((tmp_path / demo.WORK_DIR).rglob("results.json"))
+    assert len(results) == 2
+    before = [path.stat().st_mtime_ns for path in results]
+    assert demo.main() == 0
+    assert [path.stat().st_mtime_ns for path in results] == before
+    assert "seed_1 is there" in capsys.readouterr().err
+    other = load_config(small_config, work_dir=results[0].parent, seed=7)
+    assert not demo.is_finished(other)
+    results[0].write_text("{")
+    assert not demo.is_finished(load_config(small_config, work_dir=results[0].parent, seed=0))

@@ -1,0 +1,102 @@
+"""A folder of runs for tests of the leaderboard's page: good ones, strangers' and broken ones."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import toyresults
+from PIL import Image
+
+RAINY = "idda_rainy_heterogeneous"
+CIFAR = "cifar10_a0_c5_cnn"
+TARGET = f"{CIFAR}_traffic"
+HOSTILE = """</script><script>window.hacked = 1</script><img src=x onerror="hacked=1">'"&amp;<b>"""
+CLASSES = {"road": 91.25, "sky": 80.5, "person": None, HOSTILE: 0.0}
+
+
+def figures(unseen: float) -> dict[str, float]:
+    return {"unseen/mIoU": unseen, "seen/mIoU": unseen + 9}
+
+
+def with_classes(content: dict) -> dict:
+    for domain in content["final"].values():
+        domain["IoU"] = CLASSES
+    return content
+
+
+def write_runs(root: Path) -> Path:
+    """Write the runs below a folder; returns it.
+
+    Comparable: ``fedavg`` (two seeds), ``fedprox``, each in IDDA's rainy setting, and ``cifar``.
+    Apart: ``embedded`` (two seeds, with classes and pictures), ``hostile``, ``corrupted`` (with
+    accuracy under corruptions and by client). Broken: ``damaged``, ``foreign``, ``newer``,
+    ``second``, ``stopped`` and ``cut``.
+    """
+    for seed in (0, 1):
+        content = toyresults.results(RAINY, figures(50.0 + seed), seed=seed)
+        toyresults.write(root / f"fedavg_{seed}", content)
+        content = toyresults.embedded(
+            toyresults.results(RAINY, figures(20.0 + seed), seed=seed, name="rendered")
+        )
+        toyresults.write(root / f"embedded_{seed}", with_classes(content))
+    write_pictures(root / "embedded_0" / "pictures")
+    other = {"name": "prox", "experiment_sha256": "a" * 64, "algorithm": {"type": "FedProx"}}
+    toyresults.write(root / "fedprox", toyresults.results(RAINY, figures(48.0), **other))
+    toyresults.write(root / "cifar", toyresults.results(CIFAR, {"test/accuracy": 64.0}))
+
+    content = toyresults.embedded(toyresults.results(RAINY, figures(10.0), name=HOSTILE))
+    content |= {"experiment_sha256": "b" * 64, "algorithm": {"type": HOSTILE}}
+    content["curves"]["figures"][f"{HOSTILE}/mIoU"] = [1.0, 2.0]
+    toyresults.write(root / "hostile", with_classes(content))
+
+    content = toyresults.results(CIFAR, {"test/accuracy": 30.0}, rounds=10, completed_rounds=10)
+    content |= {"final_round": 10, "name": "corrupted", "experiment_sha256": "c" * 64}
+    content["curves"]["rounds"] = [5, 10]
+    content["final"]["corrupted"] = {"accuracy": 21.0, "corruptions": {"frost": [30.0, None, 9.5]}}
+    content["client_accuracy"] = {
+        "images": "test",
+        "clients": ["b", "a", HOSTILE],
+        "classes": ["cat", "dog"],
+        "main_class": [1, 0, 1],
+        "rounds": [5, 10],
+        "accuracy": [[10.0, 20.0, None], [30.0, 40.0, 50.04]],
+    }
+    toyresults.write(root / "corrupted", content)
+    _write_broken(root)
+    return root
+
+
+def _write_broken(root: Path) -> None:
+    good = toyresults.results(RAINY, figures(50.0))
+    for name, text in {
+        "damaged": "{",
+        "foreign": '{"accuracy": 1}',
+        "newer": json.dumps(good | {"schema_version": 99}),
+    }.items():
+        (root / name).mkdir()
+        (root / name / "results.json").write_text(text)
+    toyresults.write(root / "second", good, changed_at=1)
+    toyresults.write(root / "stopped", good | {"completed_rounds": 700, "seed": 5})
+    (root / "cut").mkdir()
+    (root / "cut" / "history.jsonl").write_text("{}")
+
+
+BROKEN = {
+    "damaged": "is damaged",
+    "foreign": "is not a results.json of fedseg",
+    "newer": "has schema version 99",
+    "second": "is a second run",
+    "stopped": "the run is not finished, it has 700 of 1500 rounds",
+    "cut": "the run is not finished, it has no results.json",
+}
+"""Folder -> what the board says of it."""
+
+
+def write_pictures(folder: Path) -> None:
+    """Two predictions, a chart, which is none, and a file that is no picture."""
+    for domain in ("seen", "unseen"):
+        (folder / domain).mkdir(parents=True)
+        pixels = np.full((30, 40, 3), 200 if domain == "seen" else 90, np.uint8)
+        Image.fromarray(pixels).save(folder / domain / "00001_image.png")
+    Image.new("RGB", (10, 10)).save(folder / "curves.png")
+    (folder / "seen" / "00002_image.png").write_text("<script>window.hacked = 1</script>")
