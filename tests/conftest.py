@@ -1,7 +1,10 @@
 """What tests share: one thread, and a finished run on a data set that trains in a second."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
+
+os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported; for what tests start, too
 
 import cv2
 import numpy as np
