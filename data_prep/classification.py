@@ -89,6 +89,8 @@ def prepare(kind: ImageSet, options: Options) -> StoredImages:
     """
     console = Console(soft_wrap=True, highlight=False)
     root = options.root
+    if root.exists() and not root.is_dir():
+        raise ConfigError(f"--root: {root} is a file; name a folder")
     if options.embedded and (options.source or options.download):
         raise ConfigError("--embedded: renders images, leave out --source and --download")
     if options.embedded:

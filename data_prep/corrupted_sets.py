@@ -144,11 +144,7 @@ def make_corrupted(
             outcome.official.append(name)
             continue
         if _digest(path) != record["files"][path.name]:
-            raise DataError(
-                f"{path}: is not what was made here ({place / RECORD} has its checksum), it was "
-                "damaged or replaced: delete it to have it made again, or keep official files in a "
-                "folder of their own"
-            )
+            raise DataError(_not_ours(path))
         outcome.kept.append(name)
     size = len(labels) * int(np.prod(shape))
     _check_space(place, len(missing) * size)
@@ -257,11 +253,22 @@ def _current_record(place: Path, identity: dict[str, Any], outcome: Outcome) -> 
     }
     if record == identity:
         return {**identity, "files": there}
+    for name in there:  # first: a refusal leaves everything as it is
+        if _digest(place / name) != files[name]:
+            raise DataError(_not_ours(place / name))
     for name in there:
         (place / name).unlink()
     (place / RECORD).unlink(missing_ok=True)
     outcome.replaced = [name for name in there if name != LABELS]
     return {**identity, "files": {}}
+
+
+def _not_ours(path: Path) -> str:
+    return (
+        f"{path}: is not what was made here ({path.with_name(RECORD)} has its checksum), it was "
+        "damaged or replaced: delete it to have it made again, or keep official files in a "
+        "folder of their own"
+    )
 
 
 def _settle_labels(

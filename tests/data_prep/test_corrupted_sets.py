@@ -185,6 +185,16 @@ def test_a_file_that_was_changed_since(root):
     assert make_corrupted(root, corruptions=["fog"], **QUIET).made == ["fog"]
 
 
+def test_official_files_put_over_made_ones_are_not_deleted(root):
+    make_corrupted(root, corruptions=FEW, **QUIET)
+    path = root / "corrupted" / "fog.npy"
+    np.save(path, np.full((5 * N, 32, 32, 3), 7, np.uint8))
+    before = content(path.parent)
+    with pytest.raises(DataError, match=r"fog\.npy: is not what was made here.*replaced"):
+        make_corrupted(root, corruptions=FEW, seed=1, **QUIET)
+    assert content(path.parent) == before
+
+
 def test_another_test_set_has_its_files_made_again(root):
     make_corrupted(root, corruptions=FEW, **QUIET)
     before = content(root / "corrupted")

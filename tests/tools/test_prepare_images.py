@@ -83,6 +83,12 @@ def test_from_an_archive_to_clients(tmp_path, images, capsys):
     assert "classes a client" in out
 
 
+def test_a_root_that_is_a_file(tmp_path, images, capsys):
+    archive = write_archive(tmp_path / "a.tar.gz", cifar.CIFAR10, images)
+    message = failure(capsys, "--root", archive, "--source", archive, *SMALL)
+    assert f"--root: {archive} is a file; name a folder" in message
+
+
 def test_run_again_it_verifies(tmp_path, images, capsys):
     root = tmp_path / "root"
     source = write_npz(tmp_path / "npz", images, CLASSES)
