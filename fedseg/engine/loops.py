@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from mmengine.runner import BaseLoop
 
+from fedseg.checks import check_whole
 from fedseg.engine.arithmetic import is_finite
 from fedseg.engine.client import ClientTrainer
 from fedseg.engine.client_data import JobStream
@@ -62,8 +63,10 @@ class FederatedTrainLoop(BaseLoop):
             ("val_last_interval", val_last_interval),
             ("hook_interval", hook_interval),
         ):
-            if not isinstance(value, int) or value < 1:
-                raise ConfigError(f"train_cfg.{name}: must be a positive integer, not {value!r}")
+            check_whole(f"train_cfg.{name}", value)
+        check_whole("train_cfg.val_last_rounds", val_last_rounds, least=0)
+        if not isinstance(amp, bool):
+            raise ConfigError(f"train_cfg.amp: must be True or False, not {amp!r}")
         if not (isinstance(cuda_graph, bool) or cuda_graph == "auto"):
             raise ConfigError(
                 f"train_cfg.cuda_graph: must be True, False or 'auto', not {cuda_graph!r}"

@@ -236,7 +236,11 @@ class FederatedRunner(Runner):
         self.flat = FlatModel(self.model, self.cfg.get("channels_last", True))
         if self._load_from is not None:
             self._load_weights(self._load_from)
-        options = dict(self.cfg.get("state_store") or {})
+        options = self.cfg.get("state_store") or {}
+        if not isinstance(options, Mapping) or set(options) - {"keep"}:
+            raise ConfigError(
+                f"state_store: must be dict(keep='memory') or dict(keep='disk'), not {options!r}"
+            )
         self.store = StateStore(Path(self.work_dir) / "state" / "clients", **options)
         self.register_store("clients", self.store)
 
@@ -282,7 +286,7 @@ class FederatedRunner(Runner):
             {
                 "type": "StreamingData",
                 **options,
-                "local_epochs": train.get("local_epochs") or 1,
+                "local_epochs": 1 if train.get("local_epochs") is None else train["local_epochs"],
                 "local_steps": train.get("local_steps"),
                 "drop_single": bool(batchnorm_layers(self.model)),
                 "device": self.flat.w.device,

@@ -93,7 +93,7 @@ class StateStore:
 
     def __init__(self, folder: str | Path, keep: str = "memory") -> None:
         if keep not in ("memory", "disk"):
-            raise ConfigError(f"state store: keep must be 'memory' or 'disk', not {keep!r}")
+            raise ConfigError(f"state_store.keep: must be 'memory' or 'disk', not {keep!r}")
         self.folder = Path(folder)
         self.keep = keep
         self._staged: dict[str, Tensors] = {}

@@ -129,6 +129,20 @@ BAD = {
     ),
     "a missing evaluator": ({"val_evaluator": None}, r"val_evaluator: is missing"),
     "a seed that is no number": ({"randomness": {"seed": "zero"}}, r"randomness\.seed.*integer"),
+    "no local epochs": (
+        {"train_cfg": {"local_epochs": 0}},
+        r"train_cfg\.local_epochs: must be a positive integer, not 0",
+    ),
+    "a window that is no number": (
+        {"train_cfg": {"val_last_rounds": "all"}},
+        r"train_cfg\.val_last_rounds: must be a whole number >= 0",
+    ),
+    "amp as text": ({"train_cfg": {"amp": "no"}}, r"train_cfg\.amp: must be True or False"),
+    "an unknown option of the store": (
+        {"state_store": {"kep": "disk"}},
+        r"state_store: must be dict\(keep='memory'\)",
+    ),
+    "an unknown store": ({"state_store": {"keep": "tape"}}, r"state_store\.keep: must be 'memory'"),
     "checkpoints that cannot be fallen back from": (
         {"default_hooks": {"checkpoint": {"keep_last": 1}}},
         r"default_hooks\.checkpoint\.keep_last: must be >= 2",
