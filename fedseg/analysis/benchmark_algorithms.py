@@ -2,8 +2,8 @@
 
 Every method is a run of the engine from its own experiment, on the same clients and the same images
 in one process. A round of each is timed right after one of FedAvg, in turns, so that a drift of the
-machine's speed hits both. The same clients take part in every round: before anything is measured
-they have been there, so that their states exist (MOON has a previous model, SCAFFOLD control
+machine's speed hits both. The same clients take part in every round: before anything is counted or
+timed they have been there, so that their states exist (MOON has a previous model, SCAFFOLD control
 variates).
 
 Passes are counted in the arithmetic of the network: the floating-point operations of a round's
@@ -221,7 +221,7 @@ def algorithms(rounds: dict[str, MethodRound], repeats: int) -> dict[str, Any]:
 
     Args:
         rounds: from :func:`prepare`, FedAvg among them.
-        repeats: timed rounds of each, after three that are not timed.
+        repeats: timed rounds of each, after two that are not timed.
 
     Returns:
         Figures of all, and by name of each under ``"methods"``. Ratios of times are medians over
@@ -267,12 +267,11 @@ def _timed_beside_reference(
     """Pairs (FedAvg's, own) of a round's seconds and processor seconds, for each turn."""
     wall: dict[str, list[tuple[float, float]]] = {name: [] for name in rounds}
     processor: dict[str, list[tuple[float, float]]] = {name: [] for name in rounds}
-    for turn in range(repeats + 1):
+    for _ in range(repeats):
         for name, run in rounds.items():
             first, second = _clocked(rounds[REFERENCE]), _clocked(run)
-            if turn:  # the first one warms up
-                wall[name].append((first[0], second[0]))
-                processor[name].append((first[1], second[1]))
+            wall[name].append((first[0], second[0]))
+            processor[name].append((first[1], second[1]))
     return wall, processor
 
 
