@@ -197,13 +197,18 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
             no terminal.
     """
     console = console or Console()
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = max(console.width, PIPED_WIDTH)
+    widen(console)
     for table in tables(comparison):
         console.print(_rich_table(table))
         console.print()
     for remark in remarks(comparison):
         console.print(escape(remark), highlight=False)
+
+
+def widen(console: Console) -> None:
+    """Make room for wide tables where there is no terminal whose width must be kept."""
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = max(console.width, PIPED_WIDTH)
 
 
 def _rich_table(table: TextTable) -> Table:

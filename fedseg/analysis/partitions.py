@@ -18,7 +18,7 @@ from fedseg.analysis.charts import COLOURS, DPI
 from fedseg.errors import DataError
 from fedseg.partition import check_clients
 
-NAMED = 100  # classes or clients up to which each has its name at the axis
+NAMED = 110  # classes or clients up to which each has its name at the axis; IDDA has 105 domains
 MOST_ROWS, MOST_COLUMNS = 500, 1000  # cells of the picture; beyond, neighbours share one
 
 
@@ -119,32 +119,95 @@ def draw_partition(
     """
     statistics = partition_statistics(clients, labels, len(classes))
     counts = statistics["class_counts"]
-    sizes = counts.sum(axis=1)
-    shares = counts / sizes[:, None]
-    order = np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
+    return draw_mixes(
+        counts, counts.sum(axis=1), list(clients), classes, path, title, _subtitle(statistics)
+    )
+
+
+def draw_mixes(
+    counts: np.ndarray,
+    sizes: np.ndarray,
+    clients: Sequence[str],
+    classes: Sequence[str],
+    path: str | Path,
+    title: str = "",
+    subtitle: str = "",
+    kind: str = "class",
+    unit: str = "samples",
+    tests: Mapping[str, np.ndarray] | None = None,
+) -> Path:
+    """The picture of :func:`draw_partition` for whatever clients are mixes of.
+
+    Args:
+        counts: what each client has of each class, int [clients, classes]; each has something.
+        sizes: samples of each client, int [clients].
+        clients: their ids. classes: names of the rows.
+        path, title, subtitle: of the picture.
+        kind: what a row is: ``"class"`` or ``"domain"``.
+        unit: what ``counts`` counts.
+        tests: test set -> what it has of each class, int [classes]; columns of their own, on the
+            right.
+    """
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    order = order_of(shares)
     # 0.115 inch a row is the least for names that can be read
     height = min(max(2.4, 0.115 * len(classes), 0.24 * min(len(classes), 14)), 12)
     figure = Figure(figsize=(13, height + 2.6), dpi=DPI, layout="constrained")
     FigureCanvasAgg(figure)  # not pyplot: it keeps global state and may want a display
     figure.suptitle(title or "partition", fontsize=12, fontweight="bold")
-    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[height, 1.3])
-    _draw_mixes(figure, upper, shares[order].T, classes)
-    upper.set_title(_subtitle(statistics), fontsize=10)
+    grid = figure.add_gridspec(
+        2,
+        1 + bool(tests),
+        height_ratios=[height, 1.3],
+        width_ratios=[22, max(1.6, 0.9 * len(tests))] if tests else None,
+    )
+    upper = figure.add_subplot(grid[0, 0])
+    lower = figure.add_subplot(grid[1, 0], sharex=upper)
+    upper.tick_params(axis="x", labelbottom=False)
+    mixes = {name: row / max(row.sum(), 1) for name, row in (tests or {}).items()}
+    most = max([shares.max(), *(mix.max() for mix in mixes.values())])
+    image = draw_cells(upper, shares[order].T, classes, most, kind)
+    upper.set_title(subtitle, fontsize=10)
+    maps = [upper]
+    if mixes:
+        maps.append(figure.add_subplot(grid[0, 1], sharey=upper))
+        draw_cells(maps[1], np.stack(list(mixes.values())).T, classes, most, kind)
+        maps[1].set_title("test sets", fontsize=10)
+        maps[1].set_ylabel("")
+        maps[1].tick_params(axis="both", labelleft=False, labelbottom=False)
+        below = figure.add_subplot(grid[1, 1], sharex=maps[1])
+        below.set_axis_off()
+        for number, name in enumerate(mixes):
+            text = below.text(number + 0.5, 1, name, rotation=90, va="top", ha="center", fontsize=9)
+            text.set_in_layout(False)  # it may reach down beside the clients' names
+    whose = "samples" if unit == "samples" and mixes else f"client's {unit}"
+    add_scale(figure, image, maps, f"share of the {whose}")
     _draw_sizes(lower, sizes[order])
     if len(clients) <= NAMED:
-        names = [list(clients)[i] for i in order]
+        names = [clients[i] for i in order]
         lower.set_xticks(np.arange(len(names)) + 0.5, names)
-        small = len(names) > 30
+        small = len(names) > 30 or sum(map(len, names)) > 120
         lower.tick_params(axis="x", labelsize=6.5 if small else 9, rotation=90 if small else 0)
-    lower.set_xlabel("clients, in order of their largest class")
+    lower.set_xlabel(f"clients, in order of their largest {kind}")
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path)
     return path
 
 
-def _draw_mixes(figure: Figure, axes: Any, shares: np.ndarray, classes: Sequence[str]) -> None:
-    """The heat map; shares [classes, clients]."""
+def order_of(shares: np.ndarray) -> np.ndarray:
+    """Clients in order of their largest class, those with most of it first; from [clients, K]."""
+    return np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
+
+
+def draw_cells(
+    axes: Any, shares: np.ndarray, classes: Sequence[str], most: float, kind: str = "class"
+) -> Any:
+    """A heat map of shares [classes, clients] from 0 to ``most``; what is 0 is white.
+
+    Returns:
+        What :func:`add_scale` takes.
+    """
     rows, columns = shares.shape
     cells = _pool(_pool(shares, MOST_ROWS), MOST_COLUMNS, axis=1)
     # without the palest part of the map: a share of one sample must differ from none
@@ -154,7 +217,7 @@ def _draw_mixes(figure: Figure, axes: Any, shares: np.ndarray, classes: Sequence
         aspect="auto",
         interpolation="nearest",
         cmap=shades,
-        norm=PowerNorm(0.5, vmin=0, vmax=float(shares.max())),
+        norm=PowerNorm(0.5, vmin=0, vmax=most),
         extent=(0, columns, rows, 0),
     )
     # a line between the classes, and between clients where there is room
@@ -166,13 +229,18 @@ def _draw_mixes(figure: Figure, axes: Any, shares: np.ndarray, classes: Sequence
         axes.set_yticks(np.arange(rows) + 0.5, classes, fontsize=9 if rows <= 30 else 6.5)
     else:
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
-        axes.set_ylabel("class id")
+        axes.set_ylabel(f"{kind} id")
     axes.tick_params(axis="y", length=0)
     axes.tick_params(axis="x", bottom=False)
     axes.spines[:].set_color("0.6")
+    return image
+
+
+def add_scale(figure: Figure, image: Any, axes: Any, label: str) -> None:
+    """The scale of a heat map, beside its axes."""
     bar = figure.colorbar(image, ax=axes, pad=0.01, fraction=0.02, aspect=60)
     bar.ax.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
-    bar.set_label("share of the client's samples")
+    bar.set_label(label)
     bar.outline.set_visible(False)
 
 

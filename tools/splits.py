@@ -1,0 +1,64 @@
+"""Look at splits: python tools/splits.py CONFIG_OR_FILE... (--help tells the options)."""
+
+import argparse
+import warnings
+from pathlib import Path
+
+from fedseg import cli
+
+EXAMPLES = """\
+Each argument is a config, a split file (.json) or a folder of split files. Several are drawn side
+by side. Nothing is trained; for segmentation the images need not be there, the split files suffice.
+
+examples:
+  python tools/splits.py configs/cifar10_a0_fedavg.py configs/cifar10_a005_fedavg.py
+  python tools/splits.py data/cifar10/splits/*.json
+  python tools/splits.py configs/idda_rainy_fedavg.py configs/idda_rainy_uniform_fedavg.py --pixels
+  python tools/splits.py data/cityscapes/splits/heterogeneous
+"""
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Tables and pictures of who holds what: classes or domains a client, sizes, "
+        "and what the test sets have.",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("splits", type=Path, nargs="+", metavar="CONFIG_OR_FILE")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        default=Path("work_dirs/splits"),
+        help="where the pictures go (default: %(default)s)",
+    )
+    parser.add_argument(
+        "--pixels",
+        action="store_true",
+        help="segmentation: also the pixels of each class a client, from every label map",
+    )
+    parser.add_argument(
+        "--cfg-options",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override config fields, for example train_dataloader.partition.alpha=0.1",
+    )
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
+    from fedseg.analysis.splits import pixel_counts, read_views
+    from fedseg.analysis.splits_output import print_views, write_pictures
+
+    views = read_views(arguments.splits, arguments.cfg_options, images=arguments.pixels)
+    pixels = {view.name: pixel_counts(view) for view in views} if arguments.pixels else None
+    print_views(views)
+    for path in write_pictures(views, arguments.out, pixels):
+        print(path)
+
+
+if __name__ == "__main__":
+    cli.run(main)
