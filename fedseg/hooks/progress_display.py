@@ -72,6 +72,11 @@ class Status:
     memory: int | None = None
     gpu_memory: int | None = None
 
+    @property
+    def finished(self) -> bool:
+        """Whether nothing is left to train or to evaluate."""
+        return self.done >= self.rounds and self.clients is None and self.evaluating is None
+
 
 def line(status: Status) -> str:
     """The state as one line of plain text."""
@@ -81,7 +86,7 @@ def line(status: Status) -> str:
     elif status.clients is not None:
         parts.append(_clients(status))
     parts += [_loss(status), *_figures(status)]
-    if status.done < status.rounds or status.evaluating is not None:
+    if not status.finished:
         parts.append(_left(status))
     return "  ".join(part for part in [*parts, *_memory(status)] if part)
 
@@ -91,19 +96,16 @@ def panel(status: Status) -> RenderableType:
     rounds = Table.grid(padding=(0, 1), expand=True)
     for name in ("round", "bar", "percent", "time"):
         rounds.add_column(name, ratio=1 if name == "bar" else None, no_wrap=True)
-    finished = status.done >= status.rounds and status.evaluating is None
     rounds.add_row(
         Text(f"round {status.round}/{status.rounds}", style="bold"),
         ProgressBar(total=status.rounds, completed=status.done),
         f"{math.floor(100 * status.done / status.rounds):3d} %",
-        clock(status.gone) + ("" if finished else f", {_left(status)}"),
+        clock(status.gone) + ("" if status.finished else f", {_left(status)}"),
     )
     figures = [part for part in (_loss(status), *_figures(status)) if part]
     lines = [rounds, _one_line("  ".join(figures), "green")]
     if status.evaluating is not None:
         lines.append(_evaluation_bar(status))
-    elif finished:
-        lines.append(_one_line("  ".join(_memory(status)), "dim"))
     else:
         details = [_clients(status) if status.clients is not None else "", *_memory(status)]
         lines.append(_one_line("  ".join(part for part in details if part), "dim"))
