@@ -1,44 +1,12 @@
-"""The documentation is true: its examples run, its names and links exist."""
+"""The documentation is true: keys, names and links exist. tests/docs runs its examples."""
 
-import json
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from doc_pages import PAGES, ROOT
 
 from fedseg.engine.config import KNOWN_KEYS
 from fedseg.registry import BATCH_TRANSFORMS, CLIENT_DATA, EVALUATION_SETS, PARTITIONS
-
-ROOT = Path(__file__).parents[1]
-PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")])
-
-
-def named_blocks(page: Path) -> dict[str, str]:
-    """Code blocks that a line such as ```` `own.py`: ```` introduces, by file name."""
-    text = page.read_text(encoding="utf-8")
-    return dict(re.findall(r"^`([\w.]+)`:\n\n```\w*\n(.*?)^```", text, re.M | re.S))
-
-
-def test_the_example_of_own_components_runs(tmp_path):
-    blocks = named_blocks(ROOT / "docs" / "extending.md")
-    assert set(blocks) == {"own.py", "own_config.py"}
-    for name, code in blocks.items():
-        (tmp_path / name).write_text(code, encoding="utf-8")
-    command = [sys.executable, str(ROOT / "tools" / "train.py"), str(tmp_path / "own_config.py")]
-    run = subprocess.run(
-        [*command, "--work-dir", str(tmp_path / "run")], capture_output=True, text=True
-    )
-    assert run.returncode == 0, run.stderr
-    history = (tmp_path / "run" / "history.jsonl").read_text(encoding="utf-8").splitlines()
-    records = [json.loads(line) for line in history]
-    assert [r["round"] for r in records] == [1, 2, 3, 4, 5]
-    assert all(r["largest_step"] > 0 and len(r["participants"]) == 2 for r in records)
-    results = json.loads((tmp_path / "run" / "results.json").read_text(encoding="utf-8"))
-    # three blobs one unit apart along the diagonal: far better than chance, far from perfect
-    assert 40 < results["final"]["test"]["accuracy"] < 100
-    assert results["algorithm"]["type"] == "ClippedNesterov"
 
 
 def test_every_config_key_is_documented():

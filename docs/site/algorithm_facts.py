@@ -1,0 +1,314 @@
+"""Keeps the facts in docs/algorithms.md true: ``python docs/site/algorithm_facts.py`` writes them.
+
+Between ``<!-- facts: NAME -->`` and ``<!-- end -->`` stands what the program itself says: settings
+of a method's config, what a rehearsed round of it sends and keeps, and published figures from the
+package's data. A test compares the page with what is made here.
+"""
+
+import re
+import sys
+import tempfile
+import warnings
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "algorithms.md"
+MARKED = re.compile(r"(<!-- (facts|overview): ?([\w+]*) -->\n).*?(<!-- end -->)", re.DOTALL)
+OVERVIEW = (
+    "| method | config | gradients a step | vectors down, up | a client keeps |\n"
+    "|---|---|---|---|---|"
+)
+PUBLISHED = "| benchmark | published | FedAvg there | source |\n|---|---|---|---|"
+OF_FEDAVG = "| benchmark | published | source |\n|---|---|---|"
+# The benchmarks whose published figures the page shows; the leaderboard has all of them.
+BENCHMARKS = (
+    "cifar10_a005_c5_cnn",
+    "cifar100_a05_c5_cnn",
+    "cifar10_a005_c10_resnet20",
+    "cifar100_a05_c10_resnet20",
+    "cifar100_a05_k16_c16_r25_resnet56",
+    "cityscapes_heterogeneous",
+    "idda_rainy_heterogeneous",
+)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A method of the page.
+
+    Attributes:
+        config: name of its experiment. settings: the keys that make the method.
+        changes: overrides, as on the command line, where no experiment has it.
+        record: what its published figures are filed under: fields of
+            :class:`fedseg.leaderboard.methods.Method`.
+        rehearse: whether a round is rehearsed (not where it is FedAvg's).
+    """
+
+    config: str
+    settings: tuple[str, ...]
+    record: Mapping[str, str] = field(default_factory=dict)
+    changes: Mapping[str, Any] = field(default_factory=dict)
+    rehearse: bool = True
+
+
+def _cifar(method: str, algorithm: str = "", *settings: str, **more: Any) -> Entry:
+    record = {"algorithm": algorithm or method}
+    return Entry(f"cifar10_a005_{method}", settings or ("algorithm",), record, **more)
+
+
+def _server(kind: str) -> Entry:
+    changes = {"algorithm.server_optim": {"_delete_": True, "type": kind}}
+    return Entry("cifar10_a005_fedavg", ("algorithm",), {"server_opt": kind.lower()}, changes)
+
+
+_BATCHNORM = {"algorithm": "fedavg"}
+ENTRIES = {
+    "FedAvg": _cifar("fedavg"),
+    "FedAvgM": _cifar("fedavgm"),
+    "FedAdam": _server("Adam"),
+    "FedYogi": _server("Yogi"),
+    "FedAdagrad": _server("Adagrad"),
+    "FedProx": _cifar("fedprox"),
+    "SCAFFOLD": _cifar("scaffold"),
+    "FedDyn": _cifar("feddyn"),
+    "AdaBest": _cifar("adabest"),
+    "FedCM": _cifar("fedcm"),
+    "FedACG": _cifar("fedacg"),
+    "MIME": _cifar("mime", "mime_sgdm"),
+    "MIMELite": _cifar("mimelite"),
+    "FedSpeed": _cifar("fedspeed"),
+    "FedGamma": _cifar("fedgamma"),
+    "FedSMOO": _cifar("fedsmoo"),
+    "FedGloSS": _cifar("fedgloss_sam", "fedgloss_sam"),
+    "NaiveFedGloSS": _cifar(
+        "fedgloss_sam", "naive_fedgloss", changes={"algorithm.type": "NaiveFedGloSS"}
+    ),
+    "FedSAM": _cifar("fedsam", "fedsam", "optim_wrapper"),
+    "FedASAM": _cifar("fedasam", "fedasam", "optim_wrapper"),
+    "MOON": Entry("cifar10_a005_moon", ("local_loss",), {"algorithm": "moon"}),
+    "FedAlign": Entry("cifar10_a005_fedalign_resnet56", ("local_loss",), {"algorithm": "fedalign"}),
+    "GradAug": Entry("cifar10_a005_gradaug_resnet56", ("local_loss",), {"algorithm": "gradaug"}),
+    "StochDepth": Entry(
+        "cifar10_a005_stochdepth_resnet56", ("model",), {"algorithm": "stochdepth"}
+    ),
+    "SWA": Entry(
+        "cifar10_a005_fedavg_swa",
+        ("averaging",),
+        {"algorithm": "fedavg", "averaging": "swa"},
+        rehearse=False,
+    ),
+    "WIMA": Entry(
+        "cifar10_a005_fedavg_wima",
+        ("averaging",),
+        {"algorithm": "fedavg", "averaging": "wima"},
+        rehearse=False,
+    ),
+    "SiloBN": Entry(
+        "idda_rainy_silobn", ("batchnorm",), {**_BATCHNORM, "bn": "silobn"}, rehearse=False
+    ),
+    "FedBN": Entry(
+        "idda_rainy_silobn",
+        ("batchnorm",),
+        {**_BATCHNORM, "bn": "fedbn"},
+        {"batchnorm.type": "FedBN"},
+        rehearse=False,
+    ),
+    "Mixup": Entry(
+        "cifar10_a005_fedavg_mixup",
+        ("train_dataloader.transforms.-1",),
+        {"algorithm": "fedavg", "augmentation": "mixup"},
+        rehearse=False,
+    ),
+    "Cutout": Entry(
+        "cifar10_a005_fedavg_cutout",
+        ("train_dataloader.transforms.-1",),
+        {"algorithm": "fedavg", "augmentation": "cutout"},
+        rehearse=False,
+    ),
+    "LAB": Entry(
+        "idda_rainy_fedavg_lab",
+        ("train_dataloader.dataset.style",),
+        {"algorithm": "fedavg", "augmentation": "lab"},
+        rehearse=False,
+    ),
+    "CFSI": Entry(
+        "idda_rainy_fedavg_cfsi",
+        ("train_dataloader.dataset.style",),
+        {"algorithm": "fedavg", "augmentation": "cfsi"},
+        rehearse=False,
+    ),
+}
+# What is no part of a method in the settings shown.
+LEFT_OUT = {"optim_wrapper": ("optimizer", "clip_grad"), "model": ("num_classes", "weights")}
+
+
+# ---------------------------------------------------------------- settings
+
+
+def load(entry: Entry) -> Any:
+    """The config of an entry, with its changes."""
+    from fedseg.engine.experiment import load_config
+
+    config = load_config(ROOT / "configs" / f"{entry.config}.py", work_dir=Path("unused"))
+    config.merge_from_dict(dict(entry.changes))
+    return config
+
+
+def settings_of(entry: Entry) -> str:
+    """The keys that make the method, as a config writes them."""
+    config, shown = load(entry), []
+    for path in entry.settings:
+        *outer, key = path.split(".")
+        value: Any = config
+        for part in (*outer, key):
+            value = value[int(part)] if part.lstrip("-").isdigit() else value[part]
+        left_out = LEFT_OUT.get(path, ())
+        kept = {k: v for k, v in value.items() if k not in left_out}
+        label = "transforms" if key.lstrip("-").isdigit() else key
+        shown.append(f"`{label}={_code(kept)}`")
+    return ", ".join(shown)
+
+
+def _code(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return f"dict({', '.join(f'{k}={_code(v)}' for k, v in value.items())})"
+    if isinstance(value, str):
+        return f'"{value}"'
+    if isinstance(value, list):
+        return f"[{', '.join(map(_code, value))}]"
+    return repr(value)
+
+
+# ---------------------------------------------------------------- a rehearsed round
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What a method costs: words for the gradients a step; vectors like the model's."""
+
+    gradients: str
+    down: str
+    up: str
+    kept: str
+
+
+def cost_of(entry: Entry, folder: Path) -> Cost:
+    """Rehearse a round with a few random images, as ``tools/train.py --dry-run`` does."""
+    from fedseg.engine.plan import make_plan
+    from fedseg.engine.runner import FederatedRunner
+
+    config = load(entry)
+    config.work_dir, config.device = str(folder / "run"), "cpu"
+    config.train_dataloader.batch_size = 2
+    config.train_dataloader.partition = dict(type="HomogeneousPartition", num_clients=2)
+    config.train_dataloader.dataset.data_root = str(folder)
+    config.client_sampler = dict(type="UniformSampler", clients_per_round=1)
+    config.train_cfg.max_rounds = 1
+    config.val_dataloader = config.val_evaluator = config.val_cfg = None
+    config.test_dataloader = config.test_evaluator = config.test_cfg = None
+    config.default_hooks = dict(checkpoint=None, progress=None, pictures=None)
+    runner = FederatedRunner.from_cfg(config)
+    plan = make_plan(runner)
+    algorithm, size = runner.algorithm, 4 * plan["parameters"]
+    trained = sum(algorithm.trains(exchange) for exchange in range(algorithm.exchanges))
+    gradients = str(plan["forward-backward passes a step"])
+    if trained > 1:
+        gradients = f"{trained} x {gradients}"
+    if algorithm.full_gradient:
+        gradients += ", and one over all images"
+    if runner.cfg.get("local_loss") is not None:
+        gradients += ", and the loss"
+    kept = plan["client state when all have trained"] / plan["clients"]
+    down, up = (plan[f"traffic {way} a round"]["min"] for way in ("down", "up"))
+    return Cost(gradients, *(f"{round(part / size, 1):g}" for part in (down, up, kept)))
+
+
+def write_images(folder: Path) -> None:
+    """Twenty random images in the place of CIFAR-10."""
+    import numpy as np
+
+    from fedseg.datasets import write_images
+
+    rng = np.random.default_rng(0)
+    train, test = (
+        (rng.integers(0, 256, (n, 32, 32, 3), dtype=np.uint8), np.arange(n) % 10) for n in (20, 10)
+    )
+    write_images(folder, "CIFAR10", list("abcdefghij"), train, test)
+
+
+def overview() -> str:
+    """A line for every method with a round of its own."""
+    rows = []
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        write_images(folder)
+        for title, entry in ENTRIES.items():
+            if entry.rehearse:
+                cost = cost_of(entry, folder)
+                cells = (cost.gradients, f"{cost.down}, {cost.up}", cost.kept)
+                rows.append(f"| {title} | {_config(entry)} | {' | '.join(cells)} |")
+    return "\n".join([OVERVIEW, *rows]) + "\n"
+
+
+def _config(entry: Entry) -> str:
+    return f"`{entry.config}`"
+
+
+# ---------------------------------------------------------------- published figures
+
+
+def published(entry: Entry) -> str:
+    """A table of published figures beside FedAvg's in the same paper; empty if there is none."""
+    from fedseg.leaderboard.board import build_board
+    from fedseg.leaderboard.methods import Method
+    from fedseg.leaderboard.output import figure
+
+    fedavg = Method("fedavg")
+    wanted = Method(**{"algorithm": "fedavg", **entry.record})
+    rankings = {ranking.benchmark.id: ranking for ranking in build_board([]).rankings}
+    lines = []
+    for ranking in (rankings[name] for name in BENCHMARKS):
+        column = ranking.benchmark.columns[0]
+        plain = {r.paper: r.cells[column.key] for r in ranking.rows if r.method == fedavg}
+        for row in ranking.rows:
+            cell = row.cells[column.key]
+            if row.method != wanted or cell.value is None:
+                continue
+            cells = [f"{ranking.benchmark.title}: {column.label}", figure(cell, column)]
+            if wanted != fedavg:
+                cells.append(figure(plain[row.paper], column) if row.paper in plain else "")
+            lines.append(f"| {' | '.join([*cells, row.source])} |")
+    head = OF_FEDAVG if wanted == fedavg else PUBLISHED
+    return "\n".join([head, *lines]) + "\n" if lines else ""
+
+
+def facts(name: str) -> str:
+    """The facts of a method in Markdown."""
+    entry = ENTRIES[name]
+    where = "Over" if entry.changes else "In"
+    text = f"\n{where} `configs/{entry.config}.py`: {settings_of(entry)}\n"
+    table = published(entry)
+    return f"{text}\n{table}\n" if table else f"{text}\n"
+
+
+def refreshed(text: str) -> str:
+    """The page with every marked part made anew."""
+
+    def make(match: re.Match) -> str:
+        content = overview() if match[2] == "overview" else facts(match[3])
+        return f"{match[1]}{content}{match[4]}"
+
+    return MARKED.sub(make, text)
+
+
+def main() -> None:
+    warnings.filterwarnings("ignore")
+    sys.path.insert(0, str(ROOT))
+    PAGE.write_text(refreshed(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

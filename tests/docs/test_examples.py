@@ -1,0 +1,298 @@
+"""Every Python block of the documentation does what the page says: files, configs, scripts."""
+
+import ast
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import command_line
+import cv2
+import numpy as np
+import pytest
+import torch
+from doc_pages import ROOT, Block, all_blocks, blocks
+from mmengine.config import Config
+
+from fedseg.datasets.arrays import write_images
+from fedseg.engine.experiment import load_config, train
+from fedseg.engine.runner import FederatedRunner
+from fedseg.registry import DATASETS, METRICS
+
+DOCS = ROOT / "docs"
+CIFAR_CLASSES = "abcdefghij"
+PYTHON = [block for block in all_blocks() if block.language == "python"]
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder ``own`` with the files of every page, beside a clone called ``fedseg``."""
+    parent = tmp_path_factory.mktemp("pages")
+    (parent / "fedseg").symlink_to(ROOT, target_is_directory=True)
+    (parent / "own").mkdir()
+    for block in PYTHON:
+        if block.name:
+            assert not (parent / "own" / block.name).exists(), f"{block.name}: two pages have it"
+            (parent / "own" / block.name).write_text(block.text, encoding="utf-8")
+    return parent / "own"
+
+
+@pytest.fixture(scope="module")
+def cifar(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A prepared folder in the place of CIFAR-10: 100 training images in 10 classes, 30 others."""
+    rng = np.random.default_rng(0)
+
+    def images(count: int) -> tuple[np.ndarray, np.ndarray]:
+        labels = np.arange(count) % 10
+        pixels = rng.integers(0, 60, (count, 32, 32, 3)) + 20 * labels[:, None, None, None]
+        return pixels.clip(0, 255).astype(np.uint8), labels
+
+    root = tmp_path_factory.mktemp("cifar")
+    write_images(root, "CIFAR10", list(CIFAR_CLASSES), images(100), images(30))
+    return root
+
+
+@pytest.fixture(scope="module")
+def small(cifar: Path, small_config: Path) -> Callable[[Path], Config]:
+    """Reads a config and makes its run a matter of seconds: small images, two rounds."""
+    streets = small_config.parent / "data"
+
+    def load(path: Path, work_dir: Path | None = None) -> Config:
+        config = load_config(path, work_dir=work_dir)
+        config.merge_from_dict(
+            {
+                "train_cfg.max_rounds": 2,
+                "train_cfg.val_interval": 1,
+                "train_cfg.val_last_rounds": 2,
+                "train_cfg.val_last_interval": 1,
+                "client_sampler.clients_per_round": 2,
+                "default_hooks.pictures": None,
+            }
+        )
+        config.train_dataloader.batch_size = 2
+        config.val_dataloader.pop("corrupted", None)
+        for loader in (config.train_dataloader, *config.val_dataloader.values()):
+            shrink(loader, cifar, streets)
+        if config.train_dataloader.partition.type == "DirichletPartition":
+            config.train_dataloader.partition.num_clients = 10
+        config.test_dataloader = config.val_dataloader
+        return config
+
+    return load
+
+
+def shrink(loader: Config, cifar: Path, streets: Path) -> None:
+    """Point a loader to the toys; crops as small as they are."""
+    dataset = loader.dataset
+    if dataset.type == "IDDADataset":
+        dataset.data_root = str(streets)
+        dataset.split = "splits/train" if "partition" in loader else "splits/test"
+    elif dataset.type in ("CIFAR10Dataset", "EmbeddedImagesDataset"):
+        dataset.data_root = str(cifar)
+    if loader.get("type", "StreamingData") == "StreamingData":
+        loader.num_workers = 0
+    for step in dataset.get("pipeline") or ():
+        if step.type == "RandomScaleCrop":
+            step.crop_size, step.base_size = (32, 64), (36, 64)
+        elif step.type == "ResizeInput":
+            step.size = (32, 64)
+        elif step.type == "ResizeLabel":
+            step.size = (36, 64)
+
+
+def results_of(config: Config) -> dict:
+    return json.loads((Path(config.work_dir) / "results.json").read_text(encoding="utf-8"))
+
+
+def trained(config: Config) -> torch.Tensor:
+    """The global model at the end of a run, flat."""
+    runner = FederatedRunner.from_cfg(config)
+    runner.train()
+    return runner.server.w
+
+
+# ---------------------------------------------------------------- all blocks
+
+
+def named(page: str) -> dict[str, Block]:
+    return {block.name: block for block in blocks(DOCS / page) if block.name}
+
+
+def test_every_block_of_python_is_run_by_a_test_below():
+    assert PYTHON
+    for block in PYTHON:
+        ast.parse(block.text)
+        assert block.name in RUN or (not block.name and (block.is_config or block in SCRIPTS)), (
+            f"{block.page.name}: no test runs the block\n{block.text}"
+        )
+
+
+CONFIGS = [block for block in PYTHON if block.is_config and not block.name]
+SCRIPTS = [block for block in PYTHON if not block.is_config and not block.name]
+RUN = {  # file -> who runs it
+    "topk.py",
+    "cifar10_topk.py",
+    "scaled.py",
+    "cifar10_scaled.py",
+    "small_unet.py",
+    "idda_rainy_small_unet.py",
+    "patches.py",
+    "cifar10_patches.py",
+    "orchards.py",
+    "write_splits.py",
+    "orchards_fedavg.py",
+    "worst_class.py",
+    "cifar10_worst_class.py",
+    "weighted_iou.py",
+    "idda_rainy_weighted_iou.py",
+    "own.py",
+    "own_config.py",
+}
+
+
+@pytest.mark.parametrize("block", CONFIGS, ids=lambda block: block.page.stem)
+def test_configs_without_a_name_pass_a_dry_run(block, own, small, capsys):
+    """Their bases are beside them: in the clone's configs, or as the page writes the path."""
+    folder = own.parent / "fedseg" / "configs"
+    text = block.text
+    for base in {line for line in ast.walk(ast.parse(text)) if isinstance(line, ast.Constant)}:
+        if isinstance(base.value, str) and (folder / base.value).is_file():
+            text = text.replace(f'"{base.value}"', f'"../fedseg/configs/{base.value}"')
+    path = own / f"unnamed_{block.page.stem}_{CONFIGS.index(block)}.py"
+    path.write_text(text, encoding="utf-8")
+    assert train(small(path), dry_run=True) == 0
+    assert "clients a round" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("block", SCRIPTS, ids=lambda block: block.page.stem)
+def test_scripts_run(block, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    exec(compile(block.text, block.page.name, "exec"), {"__name__": "__main__"})
+    assert any(tmp_path.iterdir())  # each of them writes a file
+
+
+# ---------------------------------------------------------------- an algorithm
+
+
+def test_an_algorithm_is_one_short_file_and_one_config(own, cifar, tmp_path):
+    """From outside the package, by the command line, as the page tells."""
+    files = named("own_algorithm.md")
+    assert len(files["topk.py"].text.splitlines()) <= 40
+    assert len(files["cifar10_topk.py"].text.splitlines()) <= 5
+    options = ["train_cfg.max_rounds=2", "client_sampler.clients_per_round=2"]
+    options += ["train_dataloader.partition.num_clients=10", "default_hooks.pictures=None"]
+    arguments = ["own/cifar10_topk.py", "--work-dir", tmp_path]
+    options = ["--cfg-options", f"data_root={cifar}", *options]
+    done = command_line.run("train.py", *arguments, *options, cwd=own.parent)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert results["algorithm"]["type"] == "TopK" and results["algorithm"]["keep"] == 0.1
+    assert results["completed_rounds"] == 2
+
+
+def test_top_k_of_all_entries_is_fedavg_and_of_few_changes_few(own, small, tmp_path):
+    every = small(own / "cifar10_topk.py", tmp_path / "every")
+    every.algorithm.keep = 1.0
+    plain = small(own.parent / "fedseg" / "configs" / "cifar10_a005_fedavg.py", tmp_path / "plain")
+    assert torch.equal(trained(every), trained(plain))
+    few = small(own / "cifar10_topk.py", tmp_path / "few")
+    few.train_cfg.max_rounds = 1
+    runner = FederatedRunner.from_cfg(few)
+    runner.build_federation()
+    start = runner.server.w.clone()
+    changed = (trained(few) != start).float().mean()
+    assert 0.05 < changed <= 0.2  # two clients, a tenth each
+
+
+def test_a_server_rule_by_hand(own, small, tmp_path):
+    scaled = small(own / "cifar10_scaled.py", tmp_path / "scaled")
+    plain = small(own.parent / "fedseg" / "configs" / "cifar10_a005_fedavg.py", tmp_path / "plain")
+    plain.algorithm.server_optim = dict(type="SGD", lr=0.5)
+    assert torch.equal(trained(scaled), trained(plain))
+
+
+# ---------------------------------------------------------------- models
+
+
+@pytest.mark.parametrize(
+    ("config", "model"), [("idda_rainy_small_unet", "SmallUNet"), ("cifar10_patches", "PatchNet")]
+)
+def test_own_models_train(config, model, own, small, tmp_path):
+    config = small(own / f"{config}.py", tmp_path)
+    assert train(config) == 0
+    results = results_of(config)
+    assert model in (results["model"]["type"], results["model"].get("network"))
+    assert all(v is not None for v in results["curves"]["figures"].values())
+    history = (tmp_path / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(history) == 2 and all(json.loads(line)["norm_delta"] > 0 for line in history)
+
+
+# ---------------------------------------------------------------- a data set
+
+
+def test_own_data_set(own, small, tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    root = tmp_path / "data" / "orchards"
+    for site in ("east", "north", "west"):
+        for number in range(6):
+            raw = np.repeat(rng.integers(0, 4, (36, 1), np.uint8), 64, axis=1)
+            for kind, array in (("images", np.stack([raw * 60] * 3, 2)), ("labels", raw)):
+                (root / site / kind).mkdir(parents=True, exist_ok=True)
+                assert cv2.imwrite(str(root / site / kind / f"{number}.png"), array)
+    monkeypatch.chdir(tmp_path)
+    command = [sys.executable, str(own / "write_splits.py"), "data/orchards", "north"]
+    assert subprocess.run(command).returncode == 0
+    config = small(own / "orchards_fedavg.py", tmp_path / "run")
+    assert train(config) == 0
+    results = results_of(config)
+    assert results["data"]["train"]["samples"] == 2 * 4  # two sites, four of six images each
+    assert set(results["final"]) == {"seen", "unseen"}
+    assert set(results["final"]["unseen"]["IoU"]) == {"soil", "tree", "sky"}
+    dataset = DATASETS.build(config.val_dataloader.unseen.dataset)
+    assert set(dataset.domains) == {"north"} and len(dataset) == 6
+    raw = cv2.imread(str(root / "north" / "labels" / "0.png"), cv2.IMREAD_GRAYSCALE)
+    expected = np.where(raw == 0, 255, raw.astype(int) - 1)
+    assert np.array_equal(dataset[0]["data_samples"].numpy(), expected)
+
+
+# ---------------------------------------------------------------- metrics
+
+
+def test_worst_class(own, small, tmp_path):
+    config = small(own / "cifar10_worst_class.py", tmp_path)
+    assert train(config) == 0
+    final = results_of(config)["final"]["test"]
+    by_class = list(final["accuracy_by_class"].values())
+    assert len(by_class) == 10
+    assert final["worst_class"] == min(by_class)
+    assert final["balanced"] == pytest.approx(np.mean(by_class))
+    assert final["accuracy"] == pytest.approx(np.mean(by_class))  # classes of equal size
+
+
+def test_weighted_iou(own, small, tmp_path):
+    config = small(own / "idda_rainy_weighted_iou.py", tmp_path)
+    assert config.val_evaluator.type == "WeightedIoU"
+    metric = METRICS.build(dict(type="WeightedIoU"))
+    metric.dataset_meta = {"classes": ("a", "b", "c")}
+    labels = torch.tensor([[0, 0, 0, 1, 255]])
+    metric.process({"data_samples": labels}, torch.tensor([[0, 0, 1, 1, 2]]))
+    figures = metric.evaluate(1)
+    assert figures["fwIoU"] == pytest.approx(100 * (3 * 2 / 3 + 1 * 1 / 2) / 4)
+    assert figures["mIoU"] == pytest.approx(100 * (2 / 3 + 1 / 2) / 2)
+
+
+# ---------------------------------------------------------------- all at once
+
+
+def test_the_example_of_own_components_runs(own, tmp_path):
+    config = load_config(own / "own_config.py", work_dir=tmp_path)
+    assert train(config) == 0
+    history = (tmp_path / "history.jsonl").read_text(encoding="utf-8").splitlines()
+    records = [json.loads(line) for line in history]
+    assert [r["round"] for r in records] == [1, 2, 3, 4, 5]
+    assert all(r["largest_step"] > 0 and len(r["participants"]) == 2 for r in records)
+    results = results_of(config)
+    # three blobs one unit apart along the diagonal: far better than chance, far from perfect
+    assert 40 < results["final"]["test"]["accuracy"] < 100
+    assert results["algorithm"]["type"] == "ClippedNesterov"

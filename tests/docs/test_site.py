@@ -1,0 +1,52 @@
+"""The documentation as a site: it builds without a warning, and asks the network for nothing."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from doc_pages import ROOT
+
+FOREIGN = re.compile(r"<(?:script|img|link|iframe)\b[^>]*\b(?:src|href)=\"?(?:https?:)?//[^\s\">]+")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    pytest.importorskip("mkdocs", reason="make docs-tools installs MkDocs")
+    pytest.importorskip("material", reason="make docs-tools installs the theme")
+    pytest.importorskip("mkdocstrings", reason="make docs-tools installs mkdocstrings")
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
+    command += ["--config-file", str(ROOT / "docs" / "site" / "mkdocs.yml")]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "WARNING" not in done.stdout + done.stderr
+    return folder
+
+
+def test_pages_are_built(site):
+    sources = {path.stem for path in (ROOT / "docs").glob("*.md")}
+    assert sources <= {path.stem for path in site.glob("*.html")}
+
+
+def test_reference_has_public_names_and_no_private_ones(site):
+    text = (site / "api" / "algorithms.html").read_text(encoding="utf-8")
+    assert 'id="fedseg.algorithms.scaffold.SCAFFOLD.step"' in text
+    pages = "".join(p.read_text(encoding="utf-8") for p in (site / "api").glob("*.html"))
+    assert not re.search(r'id="fedseg\.[\w.]*\._\w', pages)
+    assert not re.search(r":(?:class|func|mod|meth|data):<code>", pages)
+
+
+def test_nothing_comes_from_elsewhere(site):
+    for page in site.rglob("*.html"):
+        assert not FOREIGN.findall(page.read_text(encoding="utf-8")), page.name
+    for style in site.rglob("*.css"):
+        assert not re.search(r"url\([\"']?(?:https?:)?//", style.read_text(encoding="utf-8"))
+
+
+def test_sources_of_the_site_are_not_served(site):
+    served = {path.name for path in (site / "site").iterdir()}
+    assert served == {"site.css"}
