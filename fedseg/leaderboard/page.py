@@ -32,6 +32,7 @@ COPIED = ("page.css", "start.js", "page.js", "charts.js")
 APART = "Not comparable"
 MARKS = "●■▲◆▼✚★"  # beside the colours of charts, in the order of their markers
 AXES = (("algorithm", "Algorithm"), ("averaging", "Averaging"), ("bn", "BatchNorm"))
+MODEL_NAMES = {name: cls.removesuffix("Segmentor") for cls, name in MODELS.items()}
 STATISTICS = {"window": "mean over the last {} rounds", "final": "last evaluation"}
 TIMES = "\u00d7"
 MOST_ROUNDS = 100  # columns of the map of clients
@@ -96,6 +97,7 @@ def render(
         lstrip_blocks=True,
         undefined=StrictUndefined,
     )
+    environment.policies["json.dumps_kwargs"] = {"allow_nan": False}  # the order stays as it is
     text = environment.get_template("index.html").render(
         groups=[
             {"name": name, "id": f"group-{n}", "tables": found}
@@ -135,7 +137,7 @@ def _ranking(ranking: Ranking, runs: Mapping[str, Run]) -> dict[str, Any]:
         f"{setting.clients_per_round} a round",
         f"{setting.rounds:,} rounds",
         f"{setting.local_epochs} local epochs" if setting.local_epochs > 1 else "1 local epoch",
-        next((cls for cls, name in MODELS.items() if name == setting.model), setting.model),
+        MODEL_NAMES.get(setting.model, setting.model),
     ]
     if benchmark.target is None:
         facts.append(STATISTICS[benchmark.columns[0].statistic].format(setting.window))

@@ -42,7 +42,7 @@ VIEWS = (
     View("leaderboard_light", 1200, 1100, apart=True),
     View("leaderboard_run", 1200, 1000, apart=True, at="#one"),
     View("leaderboard_dark", 1200, 1100, dark=True),
-    View("leaderboard_phone", 360, 760),
+    View("leaderboard_phone", 360, 760, at=".board:not([hidden]) .filters"),
 )
 
 

@@ -1,6 +1,8 @@
 """The page in a browser: opened from its folder, used by mouse, keyboard and on a phone."""
 
 import re
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,10 +17,10 @@ from fedseg.leaderboard.page_screenshots import (
     PATIENCE,
     VIEWS,
     find_browser,
-    take_screenshots,
 )
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
+TOOL = Path(__file__).parents[2] / "tools" / "leaderboard.py"
 BROWSER = find_browser()
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium to open pages with")
 UNSEEN = 3  # the column of the first figure, from 1
@@ -285,8 +287,12 @@ def test_tables_are_read_without_scripts(show):
 def test_screenshots_of_every_view(index, tmp_path):
     from PIL import Image
 
-    found = take_screenshots(index.parent, tmp_path / "pictures")
-    assert [path.stem for path in found] == [view.name for view in VIEWS]
+    out = tmp_path / "pictures"
+    command = [sys.executable, str(TOOL), "screenshots", str(index.parent), "--out", str(out)]
+    done = subprocess.run(command, capture_output=True, text=True)  # with a loop of its own
+    assert done.returncode == 0, done.stderr
+    found = [Path(line) for line in done.stdout.splitlines()]
+    assert found == [out / f"{view.name}.png" for view in VIEWS]
     grounds = {}
     for path, view in zip(found, VIEWS, strict=True):
         with Image.open(path) as picture:

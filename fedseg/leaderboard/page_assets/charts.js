@@ -190,7 +190,7 @@ window.Charts = (() => {
       std: () => null,
       text: (row) => (unit === "bytes" ? bytes(row.traffic) : `${row.traffic.toPrecision(3)} of FedAvg's`),
       name: "traffic",
-      title: unit === "bytes" ? `traffic of a run (${scale.name})` : "traffic of a run, relative to FedAvg's",
+      title: unit === "bytes" ? `traffic (${scale.name})` : "traffic, relative to FedAvg's",
     };
     points(figure, found, x, columnAxis(up), `${up.name} against traffic`, { xaxis: { rangemode: "tozero" } });
   }
@@ -237,10 +237,11 @@ window.Charts = (() => {
     return made;
   }
 
-  // A map of percentages: a table with a colour behind each number.
-  function heat(place, head, rows) {
+  // A map of percentages: a table with a colour behind each number; a total stands apart.
+  function heat(place, head, rows, total = false) {
     const made = table(place, head, rows.map(([name, ...values]) => [name, ...values.map((v) => short(v, 1))]));
     made.classList.add("heat");
+    made.classList.toggle("with-total", total);
     rows.forEach(([, ...values], i) => {
       values.forEach((value, j) => {
         if (value === null || value === undefined) return;

@@ -41,6 +41,13 @@
 
   // ------------------------------------------------------------ tabs
 
+  // Not scrollIntoView, which would also move where the keyboard's way through the page begins.
+  function reveal(tab) {
+    const list = tab.parentElement;
+    const end = tab.offsetLeft + tab.offsetWidth;
+    list.scrollLeft = Math.min(Math.max(list.scrollLeft, end - list.clientWidth), tab.offsetLeft);
+  }
+
   function showTable(id) {
     for (const board of boards) board.hidden = board.dataset.table !== id;
     const group = one(`#board-${CSS.escape(id)}`).closest(".group");
@@ -49,7 +56,7 @@
       const chosen = tab.getAttribute("aria-controls") === group.id;
       tab.setAttribute("aria-selected", String(chosen));
       tab.tabIndex = chosen ? 0 : -1;
-      if (chosen) tab.scrollIntoView({ block: "nearest", inline: "nearest" });
+      if (chosen) reveal(tab);
     }
     const chooser = one(".choose-table", group);
     if (chooser) chooser.value = id;
@@ -211,7 +218,7 @@
     one("#classes").hidden = !domains.length;
     if (domains.length) {
       const names = [...new Set(domains.flatMap((domain) => Object.keys(run.classes[domain])))];
-      Charts.heat(one("#classes .scroll"), ["class", ...domains], [...names.map((name) => [name, ...domains.map((domain) => run.classes[domain][name])]), ["mIoU", ...domains.map((domain) => run.miou[domain])]]);
+      Charts.heat(one("#classes .scroll"), ["class", ...domains], [...names.map((name) => [name, ...domains.map((domain) => run.classes[domain][name])]), ["mIoU", ...domains.map((domain) => run.miou[domain])]], true);
     }
     const corruptions = Object.entries(run.corruptions);
     one("#corruptions").hidden = !corruptions.length;
