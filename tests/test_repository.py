@@ -26,7 +26,7 @@ def tracked_files() -> list[Path]:
             ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True, text=True
         )
     except (OSError, subprocess.CalledProcessError):
-        pytest.skip("not a git checkout")
+        pytest.skip("needs git and its checkout")
     paths = [ROOT / name for name in listing.stdout.split("\0") if name]
     return [path for path in paths if path.is_file()]
 

@@ -23,7 +23,7 @@ def load() -> Callable[[str], Config]:
 def papers() -> dict[str, dict[str, list[dict]]]:
     """Tables of hyper-parameters by paper and table."""
     if not PAPERS.is_file():
-        pytest.skip("no reference numbers beside the repository")
+        pytest.skip("needs the papers' tables, ../shared/reference/hyperparameters.yaml")
     return yaml.safe_load(PAPERS.read_text())
 
 

@@ -29,7 +29,8 @@ from fedseg.errors import DataError
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
 needs_cifar = pytest.mark.skipif(
-    not (SHARED / "unpack_cifar10.py").is_file(), reason="no CIFAR-10 in ../shared/data"
+    not (SHARED / "unpack_cifar10.py").is_file(),
+    reason="needs CIFAR-10, ../shared/data/unpack_cifar10.py",
 )
 
 # Coarse label of every class of CIFAR-100, as everybody's loader has it.

@@ -27,7 +27,7 @@ def embedded() -> tuple[Labelled, Labelled]:
 
 def cifar10() -> tuple[Labelled, Labelled]:
     if not CIFAR10.is_dir():
-        pytest.skip("the CIFAR-10 images are not beside the repository")
+        pytest.skip("needs CIFAR-10, ../shared/data")
     return mosaics("train", 600), mosaics("test", 30)
 
 

@@ -14,7 +14,7 @@ SHARED = Path(__file__).parents[3] / "shared"
 
 
 @pytest.mark.skipif(
-    not (SHARED / "reference").is_dir(), reason="needs the transcriptions beside the repository"
+    not (SHARED / "reference").is_dir(), reason="needs the papers' tables, ../shared/reference"
 )
 def test_the_package_holds_what_the_conversion_gives():
     pytest.importorskip("yaml")

@@ -100,7 +100,9 @@ def test_cityscapes_numbers(distribution, seed, contents):
     check_cityscapes(*parts, distribution)
 
 
-@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="no published split files in ../shared/data")
+@pytest.mark.skipif(
+    not PUBLISHED.is_dir(), reason="needs the published splits, ../shared/data/feddrive_splits"
+)
 def test_published_files_have_the_same_numbers():
     for distribution in idda.DISTRIBUTIONS:
         for setting in idda.SETTINGS:

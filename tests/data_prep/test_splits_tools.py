@@ -22,7 +22,8 @@ from fedseg.partition import Split, read_split, write_split
 REPOSITORY = Path(__file__).parents[2]
 SHARED = REPOSITORY.parent / "shared" / "data"
 needs_published = pytest.mark.skipif(
-    not (SHARED / "feddrive_splits").is_dir(), reason="no published split files in ../shared/data"
+    not (SHARED / "feddrive_splits").is_dir(),
+    reason="needs the published splits, ../shared/data/feddrive_splits",
 )
 
 
@@ -335,7 +336,7 @@ def test_camvid_is_copied_verified_and_split(tmp_path, capsys):
     assert "val/0016E5 (100 instead of 101)" in failure(capsys, "prepare_camvid.py", "--root", root)
 
 
-@pytest.mark.skipif(not (SHARED / "camvid").is_dir(), reason="no CamVid in ../shared/data")
+@pytest.mark.skipif(not (SHARED / "camvid").is_dir(), reason="needs CamVid, ../shared/data/camvid")
 def test_camvid_real(tmp_path):
     assert tool("prepare_camvid.py", "--root", tmp_path, "--source", SHARED / "camvid") == 0
     check_camvid(tmp_path)

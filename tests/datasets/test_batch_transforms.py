@@ -181,7 +181,7 @@ def test_the_number_of_operations_does_not_depend_on_the_batch():
     assert len(counts) == 1 and counts.pop() < 100
 
 
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="no GPU")
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", PIPELINES)
 def test_a_gpu_gives_the_same(name):
     for shape in ((8, 8, 3), (7, 5, 3)):

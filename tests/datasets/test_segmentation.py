@@ -210,7 +210,7 @@ def test_style_changes_the_image_only(idda: Path) -> None:
 def test_real_camvid(tmp_path: Path) -> None:
     root = SHARED / "camvid"
     if not root.is_dir():
-        pytest.skip("CamVid is not at ../shared/data/camvid")
+        pytest.skip("needs CamVid, ../shared/data/camvid")
     users = {
         part: [(f"{part}/{p.name}", f"{part}annot/{p.stem}.png") for p in (root / part).iterdir()]
         for part in ("train", "val", "test")
@@ -231,7 +231,7 @@ def test_real_camvid(tmp_path: Path) -> None:
 def test_published_splits_pair_as_we_do(name: str, cls: type) -> None:
     root = SHARED / "feddrive_splits" / name
     if not root.is_dir():
-        pytest.skip("the published splits are not at ../shared/data/feddrive_splits")
+        pytest.skip("needs the published splits, ../shared/data/feddrive_splits")
     folders = sorted({path.parent for path in root.rglob("*.json")})
     assert folders
     for folder in folders:

@@ -415,7 +415,7 @@ def test_a_wrong_switch(tmp_path, images, choice):
 
 # ---------------------------------------------------------------- on a GPU
 
-needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
+needs_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 ON_CUDA = {
     **{name: RUNS[name] for name in RUNS if name != "bfloat16"},

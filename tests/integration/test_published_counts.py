@@ -12,7 +12,7 @@ from fedseg.partition.natural import NaturalPartition
 
 PUBLISHED = Path(__file__).parents[3] / "shared" / "data" / "feddrive_splits" / "idda" / "data"
 pytestmark = pytest.mark.skipif(
-    not PUBLISHED.is_dir(), reason="no published split files in ../shared/data"
+    not PUBLISHED.is_dir(), reason="needs the published splits, ../shared/data/feddrive_splits"
 )
 
 # Clients of 48 images, unseen and seen test images, unseen and seen domains.

@@ -14,7 +14,7 @@ from fedseg.partition import NaturalPartition
 
 SHARED = Path(__file__).parents[3] / "shared"
 needs_transcriptions = pytest.mark.skipif(
-    not (SHARED / "reference").is_dir(), reason="needs the transcriptions beside the repository"
+    not (SHARED / "reference").is_dir(), reason="needs the papers' tables, ../shared/reference"
 )
 CITED = {
     "fedsam": "ECCV22",
@@ -134,7 +134,8 @@ def test_known_data_have_the_published_counts():
 
 
 @pytest.mark.skipif(
-    not (SHARED / "data" / "feddrive_splits").is_dir(), reason="needs the published split files"
+    not (SHARED / "data" / "feddrive_splits").is_dir(),
+    reason="needs the published splits, ../shared/data/feddrive_splits",
 )
 @pytest.mark.parametrize(
     ("dataset", "place", "name"),

@@ -172,7 +172,9 @@ PUBLISHED_COUNTS = {
 }
 
 
-@pytest.mark.skipif(not PUBLISHED.is_dir(), reason="no published split files in ../shared/data")
+@pytest.mark.skipif(
+    not PUBLISHED.is_dir(), reason="needs the published splits, ../shared/data/feddrive_splits"
+)
 @pytest.mark.parametrize("folder", PUBLISHED_COUNTS)
 def test_published_files_load_unchanged(tmp_path, folder):
     clients, images, test_images = PUBLISHED_COUNTS[folder]
