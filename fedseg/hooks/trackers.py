@@ -141,7 +141,8 @@ class TrackersHook(FederatedHook):
         if not isinstance(tracker, Tracker):  # it may have all of them, or some twice
             return
         self._last[field] = tracker.last_round()
-        lengths = [sum(v or 0 for v in record["seconds"].values()) for record in history]
+        parts = ("train", "aggregate", "evaluate")
+        lengths = [sum(record["seconds"].get(part) or 0 for part in parts) for record in history]
         ended = tracker.now() - sum(lengths)
         for record, length in zip(history, lengths, strict=True):
             ended += length

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from mmengine.config import Config
@@ -130,10 +131,9 @@ class WandbTracker(Tracker, WandbVisBackend):
             settings = wandb.Settings(console="off", disable_git=True, save_code=False, **quiet)
             self._init_kwargs.setdefault("settings", settings)
             file = scratch / "run_id"
-            if "id" not in self._init_kwargs:
-                known = file.is_file()
-                found = file.read_text(encoding="utf-8").strip() if known else ""
-                self._init_kwargs["id"] = found or wandb.util.generate_id()
+            known = file.is_file()
+            own = file.read_text(encoding="utf-8").strip() if known else uuid4().hex[:8]
+            self._init_kwargs.setdefault("id", own)
             super()._init_env()
         file.write_text(self._init_kwargs["id"] + "\n", encoding="utf-8")
 
