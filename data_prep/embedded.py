@@ -316,6 +316,7 @@ class _Bar:
     """A progress bar with the time left; called with a number of files, it advances."""
 
     def __init__(self, title: str, total: int, done: int, shown: bool) -> None:
+        from rich.console import Console
         from rich.progress import (
             BarColumn,
             MofNCompleteColumn,
@@ -329,6 +330,7 @@ class _Bar:
             BarColumn(),
             MofNCompleteColumn(),
             TimeRemainingColumn(),
+            console=Console(stderr=True),
             disable=not shown or done == total,
         )
         self.task = self.bar.add_task(title, total=total, completed=done)

@@ -165,8 +165,9 @@ def _files(run: RunFiles) -> list[tuple[str, str]]:
         for name, what in (
             ("results.json", "figures, versions, checksums"),
             ("history.jsonl", "a line a round"),
+            ("tensorboard", "the same for TensorBoard"),
         )
-        if (run.folder / name).is_file()
+        if (run.folder / name).exists()
     ]
     newest = _newest(run)
     if newest is not None:

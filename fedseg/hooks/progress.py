@@ -139,6 +139,7 @@ class ProgressHook(FederatedHook):
         self._done, self._share = record["round"], 0.0
         self.status.clients = None
         self.status.loss = record["loss"]
+        self._look_at_gpu()
 
     def after_train_epoch(self, runner: "FederatedRunner") -> None:
         if self.status is not None:
@@ -171,6 +172,7 @@ class ProgressHook(FederatedHook):
         self._time_left.add_evaluation(self.status.predictions, taken)
         self.status.evaluating = None
         self._add_figures(metrics)
+        self._look_at_gpu()
         self._tell()
 
     def after_val(self, runner: "FederatedRunner") -> None:
@@ -203,10 +205,13 @@ class ProgressHook(FederatedHook):
         )
         status.left = left if math.isfinite(left) else None
         status.memory = peak_memory()
+        return status
+
+    def _look_at_gpu(self) -> None:
+        """Between rounds, from the run's own thread: the drawing one keeps away from the device."""
         device = self._runner.flat.w.device
         if device.type == "cuda":
-            status.gpu_memory = torch.cuda.max_memory_allocated(device)
-        return status
+            self.status.gpu_memory = torch.cuda.max_memory_allocated(device)
 
     def _tell_now_and_then(self) -> None:
         if self._screen is None and self.now() - self._last_line >= self.seconds:
