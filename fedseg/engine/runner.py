@@ -43,7 +43,7 @@ from fedseg.engine.store import StateStore
 from fedseg.errors import ConfigError, Interrupted
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
-from fedseg.hooks.trackers import build_trackers, build_visualizer
+from fedseg.hooks.trackers import build_trackers, build_visualizer, require_packages
 from fedseg.models.batchnorm import batchnorm_layers
 from fedseg.optim import build_local_optimizer
 from fedseg.registry import (
@@ -253,6 +253,7 @@ class FederatedRunner(Runner):
     def build_federation(self) -> None:
         """Build everything that training needs, from data to hooks' state; trains nothing."""
         cfg = self.cfg
+        require_packages(self.trackers)
         self._build_model_vectors()
         self.algorithm: Algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm")
         if not isinstance(self.algorithm, Algorithm):

@@ -73,7 +73,7 @@ def build_trackers(config: Any, work_dir: str | Path, name: str) -> dict[str, Ba
         work_dir: of the run. name: of the run.
 
     Raises:
-        ConfigError: a backend is unknown, or its package is not installed.
+        ConfigError: a backend, or an option of one, is unknown.
     """
     given = _checked(config).get("vis_backends") or []
     given = [given] if isinstance(given, Mapping) else given
@@ -89,14 +89,23 @@ def build_trackers(config: Any, work_dir: str | Path, name: str) -> dict[str, Ba
         if not isinstance(tracker, BaseVisBackend):
             raise ConfigError(f"{field}.type: {type(tracker).__name__} is not a vis backend")
         if isinstance(tracker, Tracker):
-            if importlib.util.find_spec(tracker.package) is None:
-                raise ConfigError(
-                    f"{field}: {kind} needs the package {tracker.package}, which is not installed: "
-                    "pip install -c constraints.txt -e '.[trackers]', or leave this tracker out"
-                )
             tracker.belong_to(name, Path(work_dir).absolute())
         trackers[field] = tracker
     return trackers
+
+
+def require_packages(trackers: Mapping[str, BaseVisBackend]) -> None:
+    """Look for the trackers' packages. Training needs them; testing a checkpoint does not.
+
+    Raises:
+        ConfigError: one is not installed.
+    """
+    for field, tracker in trackers.items():
+        if isinstance(tracker, Tracker) and importlib.util.find_spec(tracker.package) is None:
+            raise ConfigError(
+                f"{field}: needs the package {tracker.package}, which is not installed: pip "
+                "install -c constraints.txt -e '.[trackers]', or leave this tracker out"
+            )
 
 
 def _checked(config: Any) -> dict[str, Any]:
@@ -142,7 +151,8 @@ class TrackersHook(FederatedHook):
             return
         self._last[field] = tracker.last_round()
         parts = ("train", "aggregate", "evaluate")
-        lengths = [sum(record["seconds"].get(part) or 0 for part in parts) for record in history]
+        taken = [record.get("seconds") or {} for record in history]
+        lengths = [sum(seconds.get(part) or 0 for part in parts) for seconds in taken]
         ended = tracker.now() - sum(lengths)
         for record, length in zip(history, lengths, strict=True):
             ended += length

@@ -12,7 +12,7 @@ from mmengine.visualization import BaseVisBackend
 from fedseg.errors import ConfigError
 from fedseg.hooks import trackers
 from fedseg.hooks.base import FederatedHook
-from fedseg.hooks.trackers import build_trackers, scalars
+from fedseg.hooks.trackers import scalars
 from fedseg.registry import HOOKS, VISBACKENDS
 
 FEW = {"max_rounds": 4, "val_interval": 2}
@@ -279,10 +279,12 @@ def test_a_wrong_config_is_told_at_once(tmp_path, visualizer, message):
 
 
 @pytest.mark.parametrize("kind", ["WandbVisBackend", "MLflowVisBackend", "TensorboardVisBackend"])
-def test_a_package_that_is_not_there_is_told_at_once(tmp_path, monkeypatch, kind):
+def test_a_package_that_is_not_there_is_told_before_anything_is_built(tmp_path, monkeypatch, kind):
+    runner = toyseg.runner(settings(tmp_path, kind))  # enough for a test of a checkpoint
     monkeypatch.setattr(trackers.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"vis_backends\[0\]: .*not installed: .*\[trackers\]"):
-        build_trackers({"vis_backends": [{"type": kind}]}, tmp_path, "run")
+        runner.train()
+    assert not hasattr(runner, "data") and not (tmp_path / "run" / "history.jsonl").exists()
 
 
 def test_hooks_may_turn_trackers_off(tmp_path):

@@ -22,7 +22,9 @@ ROOT = Path(__file__).parents[2]
 TIMEOUT = 300  # seconds; only a process that hangs takes so long
 
 _FORKS = multiprocessing.get_context("forkserver")
-_FORKS.set_forkserver_preload(["fedseg.engine.experiment", "fedseg.analysis.summary"])
+_FORKS.set_forkserver_preload(
+    ["fedseg.engine.experiment", "fedseg.analysis.summary", "torch.utils.tensorboard"]
+)
 _started: list[BaseProcess] = []
 
 
