@@ -4,6 +4,7 @@ A prepared folder has its own checksums. Running a tool again compares them with
 without one with what was written, and changes nothing.
 """
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -133,7 +134,7 @@ def show_next(kind: ImageSet, root: Path, splits: list[Path]) -> None:
     """Print the command to run next."""
     command = f"{python()} tools/train.py configs/{kind.config} --dry-run"
     if root != Path("data") / kind.published.name.lower():
-        command += f" --cfg-options data_root={root}"
+        command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
     console = Console(soft_wrap=True, highlight=False)
     console.print(f"Next: {command}")
     if splits:

@@ -1,6 +1,7 @@
 """What the prepare tools do: verify or render, build or copy the splits, save them."""
 
 import json
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -238,7 +239,7 @@ def show_summary(made: Sequence[Made], root: Path) -> None:
         console.print("The splits are limited: figures are not the published benchmark's.")
     command = f"{python()} tools/train.py {_config(made)} --dry-run"
     if root != Path("data") / made[0].about["dataset"]:
-        command += f" --cfg-options data_root={root}"
+        command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
     console.print(f"Next: {command}", highlight=False)
 
 

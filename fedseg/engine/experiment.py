@@ -5,6 +5,7 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from mmengine.config import Config, DictAction
 
@@ -57,8 +58,7 @@ def load_config(
         if not separator or not key:
             raise ConfigError(f"--cfg-options: {option!r} is not of the form KEY=VALUE")
         try:
-            # as MMEngine's tools read it: numbers, booleans, None, lists, text
-            overrides[key] = DictAction._parse_iterable(value)
+            overrides[key] = _option_value(value)
         except AssertionError as error:
             raise ConfigError(f"--cfg-options: {option!r} has unbalanced brackets") from error
     if overrides:
@@ -78,6 +78,17 @@ def load_config(
         config.train_cfg["amp"] = True
     config["resume"] = resume
     return config
+
+
+def _option_value(text: str) -> Any:
+    """As MMEngine's tools read it: numbers, booleans, None, lists, text.
+
+    MMEngine takes all spaces out; here a single value keeps them, for paths that have some.
+    """
+    plain = text.strip("'\"")
+    if "," in plain or plain.startswith(("(", "[")):
+        return DictAction._parse_iterable(text)
+    return DictAction._parse_int_float_bool(plain)
 
 
 def unfinished(config: Config) -> bool:

@@ -279,9 +279,9 @@ class FederatedTrainLoop(BaseLoop):
             return
         reasons = "; ".join(f"{r['client']}: {r['reason']}" for r in record["rejected"][:5])
         raise TrainingError(
-            f"round {record['round']}: all {len(participants)} updates were rejected ({reasons}). "
-            f"{self.runner.last_good()} Lower the local learning rate or set "
-            "optim_wrapper.clip_grad"
+            f"round {record['round']}: all {len(participants)} updates were rejected ({reasons}), "
+            f"algorithm {type(self.runner.algorithm).__name__}. {self.runner.last_good()} "
+            "Lower the local learning rate or set optim_wrapper.clip_grad"
         )
 
     def _require_finite(self, record: dict[str, Any]) -> None:

@@ -5,6 +5,7 @@ import toyseg
 from mmengine.config import Config
 
 from fedseg.engine.config import complete_config
+from fedseg.engine.experiment import load_config
 from fedseg.engine.history import plain
 from fedseg.errors import ConfigError
 
@@ -20,6 +21,26 @@ def minimal(**changes):
         "client_sampler": {"type": "UniformSampler", "clients_per_round": 1},
     }
     return Config({**config, **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("/a b/c  d", "/a b/c  d"),
+        ("'/a b'", "/a b"),
+        ("3", 3),
+        ("0.5", 0.5),
+        ("true", True),
+        ("None", None),
+        ("[1, 2]", [1, 2]),
+        ("(1, 2)", (1, 2)),
+        ("a,b", ["a", "b"]),
+    ],
+)
+def test_overrides_of_the_command_line(tmp_path, text, value):
+    path = tmp_path / "config.py"
+    path.write_text("data_root = 1")
+    assert load_config(path, options=[f"data_root={text}"]).data_root == value
 
 
 def test_a_data_root_on_top_replaces_every_other():
