@@ -55,4 +55,4 @@ val_dataloader = dict(
 )
 test_dataloader = val_dataloader
 optim_wrapper = dict(optimizer=dict(lr=0.05))
-train_cfg = dict(max_rounds=32, val_interval=4, val_last_rounds=8, val_last_interval=4)
+train_cfg = dict(max_rounds=24, val_interval=4, val_last_rounds=8, val_last_interval=4)

@@ -39,8 +39,8 @@ class View:
 
 
 VIEWS = (
-    View("leaderboard_light", 1200, 1100, apart=True),
-    View("leaderboard_run", 1200, 1000, apart=True, at="#one"),
+    View("leaderboard_light", 1200, 1360, apart=True),
+    View("leaderboard_run", 1200, 1700, apart=True, at="#runs"),
     View("leaderboard_dark", 1200, 1100, dark=True),
     View("leaderboard_phone", 360, 760, at=".board:not([hidden]) .filters"),
 )
@@ -58,7 +58,7 @@ def take_screenshots(folder: str | Path, out: str | Path) -> list[Path]:
         folder: that holds ``index.html``. out: where the PNG files go; it is made.
 
     Returns:
-        The files, as :data:`VIEWS` names them.
+        The files, as ``VIEWS`` names them.
 
     Raises:
         DataError: there is no page. ConfigError: there is no browser, or no Playwright.

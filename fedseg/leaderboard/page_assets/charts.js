@@ -175,7 +175,7 @@ window.Charts = (() => {
   function scatter(figure, rows, across, up) {
     const found = rows.filter((row) => row.values[across.key] && row.values[up.key]);
     const [x, y] = [columnAxis(across), columnAxis(up)];
-    const ends = found.flatMap((row) => [x.value(row), y.value(row)]);
+    const ends = found.flatMap((row) => [x, y].flatMap((axis) => [axis.value(row) - (axis.std(row) ?? 0), axis.value(row) + (axis.std(row) ?? 0)]));
     const [low, high] = [Math.min(...ends), Math.max(...ends)];
     const shapes = [{ type: "line", x0: low, y0: low, x1: high, y1: high, layer: "below", line: { color: css("--muted"), width: 1, dash: "dot" } }];
     points(figure, found, x, y, `${up.name} against ${across.name}`, { shapes });
