@@ -50,12 +50,14 @@ class ProgressHook(FederatedHook):
         self.now: Callable[[], float] = time.perf_counter
         self.status: Status | None = None
         self._screen: Screen | None = None
-        self._alone = False  # an evaluation without training is shown
+        self._shown = False  # of a run, not of an evaluation by itself
+        self._alone = False  # an evaluation after the rounds is shown
 
     # ---------------------------------------------------------------- the run
 
     def before_train(self, runner: "FederatedRunner") -> None:
-        if not runner.quiet:
+        self._shown = not runner.quiet
+        if self._shown:
             self._begin(runner, runner.train_loop.round)
             if self.status.round:
                 self._say(f"going on after round {self.status.round}")
@@ -149,9 +151,9 @@ class ProgressHook(FederatedHook):
     # ---------------------------------------------------------------- an evaluation
 
     def before_val(self, runner: "FederatedRunner") -> None:
-        if runner.quiet or runner.data is None:  # no training run
+        if not self._shown:
             return
-        if self.status is None:  # after the last round: of a run that is resumed there
+        if self.status is None:  # a run that was resumed after its last round
             self._begin(runner, runner.train_loop.round)
             self._alone = True
         self.status.evaluating, self.status.predicted = "", 0

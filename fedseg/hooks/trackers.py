@@ -45,7 +45,7 @@ def scalars(record: Mapping[str, Any]) -> dict[str, float]:
             found |= {f"seconds/{name}": taken for name, taken in value.items()}
         elif key == "rejected":
             found["train/rejected"] = len(value)
-        elif key != "round":
+        elif key != "round" and not isinstance(value, list | Mapping | str):
             group = next((start for start in GROUPS if key.startswith(start)), "")
             found[GROUPS.get(group, "train/") + key.removeprefix(group)] = value
     return {name: v for name, v in plain(found).items() if isinstance(v, int | float)}

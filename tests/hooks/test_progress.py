@@ -384,6 +384,17 @@ def _write() -> None:
     print("from a loader process", file=sys.stdout)
 
 
+def test_colours_that_are_forced_do_not_make_a_log_a_terminal(monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert Console(stderr=True).is_interactive and not ProgressHook().console.is_interactive
+
+
+def test_an_evaluation_by_itself_shows_nothing(tmp_path):
+    runner, progress = build(tmp_path, plain_console())
+    runner.build_federation()
+    assert runner.val_loop.run() and shown(progress.console) == []
+
+
 @pytest.mark.parametrize("value", [-1, "soon", True])
 def test_a_wrong_interval_is_told(value):
     with pytest.raises(ConfigError, match=r"default_hooks\.progress\.seconds"):
