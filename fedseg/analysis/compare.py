@@ -413,8 +413,7 @@ def compare(sides: Sequence[Side]) -> Comparison:
         configs = [flat(_recorded(run, NOT_RECORDED_CONFIG)) for run in runs if run.finished]
     same = len(configs) == len(runs)
     apart = [_other_tests(sides[0], side) for side in sides]
-    names = list(dict.fromkeys(n for side in sides for run in side.runs for n in run.last))
-    main = [n for n in names if n.rpartition("/")[2] in MAIN_METRICS]
+    names = dict.fromkeys(n for side in sides for run in side.runs for n in run.last)
     return Comparison(
         sides=tuple(sides),
         config=differing(configs) if same else {},
@@ -422,10 +421,18 @@ def compare(sides: Sequence[Side]) -> Comparison:
         conditions=differing([flat(_conditions(run)) for run in runs if run.finished])
         if all(run.finished for run in runs)
         else {},
-        figures={name: _cells(name, sides, apart) for name in dict.fromkeys([*main, *names])},
+        figures={name: _cells(name, sides, apart) for name in _by_metric(names)},
         costs=_costs(sides),
         notes=tuple(_notes(sides, apart, complete, same)),
     )
+
+
+def _by_metric(names: Iterable[str]) -> list[str]:
+    """Figures metric by metric, the main ones first; else in the order given."""
+    metrics: dict[str, list[str]] = {metric: [] for metric in MAIN_METRICS}
+    for name in names:
+        metrics.setdefault(name.rpartition("/")[2], []).append(name)
+    return [name for group in metrics.values() for name in group]
 
 
 def _recorded(run: Run, without: Iterable[str]) -> dict[str, Any]:

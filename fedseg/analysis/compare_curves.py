@@ -33,7 +33,7 @@ def draw_curves(comparison: Comparison, path: Path) -> Path:
     metric = main_metric(comparison.figures)
     names = [n for n in comparison.figures if n.rpartition("/")[2] == metric and _moves(sides, n)]
     domains = [name.rpartition("/")[0] for name in names]
-    columns = min(COLUMNS, 1 + len(names))
+    columns = 2 if len(names) == 3 else min(COLUMNS, 1 + len(names))  # four are a square
     rows = -(-(1 + len(names)) // columns)
     figure = Figure(
         figsize=(max(5 * columns, 7), 3.7 * rows + 0.25 * len(sides)),

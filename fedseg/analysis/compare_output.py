@@ -96,7 +96,6 @@ def _figures(comparison: Comparison) -> TextTable:
     sides = comparison.sides
     windows = sorted({run.window for side in sides for run in side.runs})
     last = f"last {windows[0]} rounds" if len(windows) == 1 else "last rounds"
-    several = any(len(side.runs) > 1 for side in sides)
     domains = [name.rpartition("/")[0] for name in comparison.figures]
     rows = []
     for name, cells in comparison.figures.items():
@@ -106,7 +105,7 @@ def _figures(comparison: Comparison) -> TextTable:
             rows.append(("" if number else label, side.label, *_cell(cell)))
     reference = sides[0].label
     return TextTable(
-        "figures" if several else "figures (%)",
+        "figures",
         (
             "",
             "",
@@ -173,8 +172,7 @@ def remarks(comparison: Comparison) -> list[str]:
     }
     told = []
     if kinds:
-        words = "; ".join(f"{STD[kind]} ({kind})" for kind in STD if kind in kinds)
-        told.append(f"±: {words}.")
+        told.append("; ".join(f"± ({kind}): {STD[kind]}" for kind in STD if kind in kinds) + ".")
     if kinds & {"rounds", "evaluations"}:
         told.append(
             "A deviation over rounds tells how much a run moves, not how much another seed would "

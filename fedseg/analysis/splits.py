@@ -301,7 +301,7 @@ def _check_note(path: Path, dataset: StoredImages) -> None:
 
 def _of_split(folder: Path) -> View:
     """A folder of FedDrive's split files, or one with such folders ``train`` and ``test``."""
-    if not any(folder.glob("*.json")) and (folder / "train").is_dir():
+    if (folder / "train").is_dir():
         folder = folder / "train"
     train = read_split(folder)
     beside = folder.parent / "test"

@@ -190,6 +190,13 @@ def test_costs(tmp_path):
     assert costs["rejected_updates"] == (0, 1)
 
 
+def test_figures_stand_metric_by_metric(tmp_path):
+    order = ["b/aAcc", "b/mIoU", "b/mAcc", "a/aAcc", "a/mIoU"]
+    folder = write_history(tmp_path, [record(1, metrics=dict.fromkeys(order, 1.0))])
+    figures = compare(read_sides([folder, folder])).figures
+    assert list(figures) == ["b/mIoU", "a/mIoU", "b/aAcc", "a/aAcc", "b/mAcc"]
+
+
 def test_domains_of_figures():
     assert domain_of("global:seen_by_domain/mIoU") == "seen"
     assert domain_of("unseen_0001TP/aAcc") == "unseen_0001TP"
