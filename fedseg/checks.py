@@ -6,6 +6,8 @@ from typing import Any
 
 from fedseg.errors import ConfigError
 
+SMALLEST, LARGEST = 1e-37, 1e37  # a float32's, and of its inverse
+
 
 def check_number(
     field: str,
@@ -15,13 +17,17 @@ def check_number(
     above: float = -math.inf,
     most: float = math.inf,
     below: float = math.inf,
+    single: bool = True,
 ) -> None:
     """Raise ConfigError unless an option is a finite number within its bounds.
+
+    What a float32 cannot hold is refused too: PyTorch breaks off when it meets such a number.
 
     Args:
         field: its name in the config, for example ``"algorithm.mu"``.
         value: what the config says.
         least, most: bounds that it may reach. above, below: bounds that it may not reach.
+        single: whether vectors of a model in single precision are computed with it.
     """
     bounds = [(">=", least), (">", above), ("<=", most), ("<", below)]
     told = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if math.isfinite(bound))
@@ -29,6 +35,11 @@ def check_number(
     if not sound or not (least <= value <= most and above < value < below):
         number = f"a finite number {told}".rstrip()
         raise ConfigError(f"{field}: must be {number}, not {value!r}")
+    if single and value and not SMALLEST <= abs(value) <= LARGEST:
+        raise ConfigError(
+            f"{field}: {value!r} does not fit single precision, which has {SMALLEST:g} to "
+            f"{LARGEST:g}: use a number in between"
+        )
 
 
 def check_whole(field: str, value: Any, least: int = 1) -> None:

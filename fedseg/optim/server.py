@@ -60,7 +60,7 @@ class SGD(ServerOptimizer):
     """
 
     def __init__(self, lr: float = 1.0, momentum: float = 0.0) -> None:
-        check_number("algorithm.server_optim.lr", lr, least=0)
+        check_number("algorithm.server_optim.lr", lr, least=0, single=False)
         check_number("algorithm.server_optim.momentum", momentum, least=0, below=1)
         self.lr, self.momentum = lr, momentum
 
@@ -83,7 +83,7 @@ def _checked(betas: Sequence[float]) -> tuple[float, float]:
 
 class _Adaptive(ServerOptimizer):
     def __init__(self, lr: float, betas: tuple[float, float], tau: float) -> None:
-        check_number("algorithm.server_optim.lr", lr, least=0)
+        check_number("algorithm.server_optim.lr", lr, least=0, single=False)
         check_number("algorithm.server_optim.tau", tau, above=0)
         self.lr, self.betas, self.tau = lr, betas, tau
 
