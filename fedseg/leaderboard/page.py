@@ -171,9 +171,8 @@ def _apart(apart: Apart) -> dict[str, Any]:
     shared = [r for r in rows[0]["reasons"] if all(r in row["reasons"] for row in rows)]
     for row in rows:
         row["reasons"] = [reason for reason in row["reasons"] if reason not in shared]
-    digest = hashlib.sha256(f"{apart.title} {apart.closest}".encode()).hexdigest()
     return {
-        "id": f"apart-{digest[:8]}",
+        "id": f"apart-{_short_digest(f'{apart.title} {apart.closest}')}",
         "ranked": False,
         "group": APART,
         "title": apart.title[0].upper() + apart.title[1:],
@@ -190,7 +189,7 @@ def _row(row: Row, columns: Sequence[Column]) -> dict[str, Any]:
     method = row.method
     identity = "\n".join((row.source, method.label, *row.reasons))
     return {
-        "key": hashlib.sha256(identity.encode()).hexdigest()[:8],
+        "key": _short_digest(identity),
         "kind": "published" if row.published else "run",
         "label": method.label,
         "source": f"{row.paper}, {', '.join((row.table, *row.also))}" if row.paper else row.name,
@@ -271,6 +270,11 @@ def _share(row: Row, share: float | None) -> str:
         return "-"
     times = f"{share:.3g} {TIMES}"
     return times if row.bytes is None else f"{size(row.bytes)} ({times})"
+
+
+def _short_digest(text: str) -> str:
+    """A name that stays the same from one board to the next, for links."""
+    return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
 
 
 def _make_unique(tables: Iterable[dict[str, Any]]) -> None:
@@ -431,7 +435,7 @@ def _pictures(run: Run, folder: Path, messages: list[str]) -> list[dict[str, Any
     earlier one.
     """
     source = run.folder / "pictures"
-    if not source.is_dir():
+    if source.is_symlink() or not source.is_dir():
         return []
     paths = [p for p in sorted(source.glob("*/*.png")) if not p.is_symlink() and p.is_file()]
     domains: dict[str, list[Path]] = {}
@@ -482,5 +486,7 @@ def _asset(name: str) -> str:
 def _write(path: Path, content: str | bytes) -> None:
     """Write a file whole or not at all."""
     scratch = path.with_name(f"{path.name}.tmp")
-    scratch.write_bytes(content.encode() if isinstance(content, str) else content)
+    if isinstance(content, str):
+        content = content.encode(errors="replace")  # JSON can hold halves of characters
+    scratch.write_bytes(content)
     os.replace(scratch, path)

@@ -234,6 +234,23 @@ def test_a_damaged_detail_costs_only_its_chart(entry, tmp_path):
     assert any(row["data-kind"] == "run" for row in found.tables[CIFAR])
 
 
+def test_half_a_character_is_no_reason_to_fail(tmp_path):
+    content = toyresults.results(CIFAR, {"test/accuracy": 30.0}, name="half \ud800 a character")
+    toyresults.write(tmp_path / "run", content)
+    found = Page(write_page(build_board(*read_runs([tmp_path])), tmp_path / "board").read_text())
+    assert rows_with(found, CIFAR, "half ? a character")
+
+
+def test_an_older_file_has_a_row_and_no_curves(tmp_path):
+    content = toyresults.results(CIFAR, {"test/accuracy": 30.0}, schema_version=1, curves=...)
+    toyresults.write(tmp_path / "run", content)
+    found = Page(write_page(build_board(*read_runs([tmp_path])), tmp_path / "board").read_text())
+    (run,) = found.data["runs"].values()
+    assert run["curves"] is None
+    rows = [row for rows in found.tables.values() for row in rows]
+    assert any(row["data-kind"] == "run" and "30.00" in row["texts"] for row in rows)
+
+
 def test_a_board_without_runs(tmp_path):
     board = build_board(*read_runs([tmp_path]))
     empty = Page(write_page(board, tmp_path / "empty").read_text())
