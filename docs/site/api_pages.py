@@ -16,7 +16,7 @@ PACKAGE = Path(__file__).parents[2] / "fedseg"
 PACKAGES = {
     "algorithms": "Algorithms and local losses: a client rule, a server rule, a term of the loss.",
     "optim": "Local optimisers and the server's optimisers.",
-    "hooks": "Averaging, BatchNorm policies, checkpoints, progress.",
+    "hooks": "Averaging, BatchNorm policies, checkpoints, progress, trackers.",
     "partition": "Who holds which samples.",
     "datasets": "Data sets and transforms.",
     "models": "Networks, losses and BatchNorm helpers.",
