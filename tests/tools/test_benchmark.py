@@ -1,18 +1,16 @@
 """tools/benchmark.py as a command."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+import command_line
 import pytest
 
 ROOT = Path(__file__).parents[2]
 
 
 def run(*arguments):
-    command = [sys.executable, str(ROOT / "tools" / "benchmark.py"), *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, cwd=ROOT)
+    return command_line.run("benchmark.py", *arguments, cwd=ROOT)
 
 
 def test_classification(tmp_path):
