@@ -275,7 +275,7 @@ def _photo(row: Mapping[str, str], with_users: bool, num_classes: int, where: st
             f"{where}: {image!r} is no image id: it becomes a file name below the image folder, so "
             "it may hold letters, digits, '-' and '_' only"
         )
-    if not (text.isascii() and text.isdecimal()) or int(text) >= num_classes:
+    if not re.fullmatch("[0-9]{1,9}", text) or int(text) >= num_classes:
         raise DataError(
             f"{where}: unknown class {text!r}: classes are 0 to {num_classes - 1}; is num_classes "
             "right?"

@@ -152,6 +152,7 @@ def fault(root, **options):
         (f"0,{image_id(90)},4", "unknown class '4': classes are 0 to 3"),
         (f"0,{image_id(90)},-1", "unknown class '-1'"),
         (f"0,{image_id(90)},x", "unknown class 'x'"),
+        (f"0,{image_id(90)},{'9' * 5000}", "unknown class '9999"),
         (f"0,{image_id(90)}", "unknown class ''"),
         (f",{image_id(90)},1", "has no user_id"),
     ],
