@@ -13,14 +13,14 @@ from fedseg.datasets import write_images
 from fedseg.engine.experiment import load_config, train
 
 CONFIGS = Path(__file__).parents[2] / "configs"
-TRAIN, TEST = 1000, 20  # 500 clients of PAM with two images each
+TRAIN, TEST = 500, 10  # 500 clients of PAM with an image each
 
 
 def write_small_images(root: Path, name: str, classes: int, shape: tuple[int, int, int]) -> None:
-    """A prepared folder of noise in which every class occurs."""
+    """A prepared folder of noise; every class occurs among the training images."""
     rng = np.random.default_rng(0)
     splits = []
-    for count in (TRAIN, max(TEST, classes)):
+    for count in (TRAIN, TEST):
         images = rng.integers(0, 256, (count, *shape), dtype=np.uint8)
         splits.append((images, np.arange(count) % classes))
     coarse = [label // 5 for label in range(classes)] if classes == 100 else None
