@@ -129,13 +129,15 @@ class Side:
 class Value:
     """A mean over ``count`` rounds, evaluations or seeds (``over``), with its deviation.
 
-    ``std`` is divided by n - 1 over seeds, by n over rounds and evaluations; None for one seed.
+    ``std`` is divided by n - 1 over seeds, by n over rounds and evaluations; None for a single one.
+    ``over`` is empty for a value as it is, ``unpaired`` for a difference of means that share no
+    seeds.
     """
 
     mean: float
     std: float | None = None
     count: int = 1
-    over: str = "evaluation"
+    over: str = ""
 
 
 @dataclass(frozen=True)
@@ -481,7 +483,8 @@ def _own_cell(name: str, side: Side) -> Cell:
         return Cell(last, None)
     begin = run.rounds - run.window
     known = sum(round_ > begin for round_ in run.series(name)) or run.evaluations
-    return Cell(last, Value(run.mean[name], run.std.get(name), known, "evaluations"))
+    std = run.std.get(name) if known > 1 else None
+    return Cell(last, Value(run.mean[name], std, known, "evaluations"))
 
 
 def _over_seeds(values: Sequence[float]) -> Value | None:
@@ -514,8 +517,8 @@ def _paired(name: str, reference: Side, side: Side) -> Value | None:
         return None
     window = min(reference.first.window, side.first.window)
     differences = [other[r] - one[r] for r in rounds if r > rounds[-1] - window]
-    mean, std = statistics.fmean(differences), statistics.pstdev(differences)
-    return Value(mean, std, len(differences), "rounds")
+    std = statistics.pstdev(differences) if len(differences) > 1 else None
+    return Value(statistics.fmean(differences), std, len(differences), "rounds")
 
 
 def _over_shared_seeds(
@@ -526,8 +529,8 @@ def _over_shared_seeds(
         return _over_seeds([other[seed] - one[seed] for seed in shared])
     if not one or not other:
         return None
-    # nothing to pair: the difference of the means alone
-    return Value(statistics.fmean(other.values()) - statistics.fmean(one.values()))
+    difference = statistics.fmean(other.values()) - statistics.fmean(one.values())
+    return Value(difference, over="unpaired")
 
 
 def domain_of(figure: str) -> str:

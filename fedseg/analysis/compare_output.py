@@ -133,10 +133,12 @@ def _number(value: Value | None, sign: str = "", count: bool = False) -> str:
     if value is None:
         return NONE
     text = f"{value.mean:{sign}.2f}"
-    if value.std is None:
+    if value.std is not None:
+        text += f" ± {value.std:.2f}"
+    if not count:
         return text
     over = value.over.removesuffix("s") if value.count == 1 else value.over
-    return f"{text} ± {value.std:.2f}" + (f" ({value.count} {over})" if count else "")
+    return f"{text} (unpaired)" if over == "unpaired" else f"{text} ({value.count} {over})"
 
 
 def _cost_rows(costs: Mapping[str, Sequence[float | None]]) -> Iterator[tuple[str, ...]]:

@@ -32,6 +32,7 @@ from fedseg.registry import DATASETS, PARTITIONS, build
 NOTE = ".note.json"  # beside a split file that a prepare tool wrote
 LAYOUTS = (IDDADataset, CityscapesDataset, CamVidDataset)
 READERS = 4  # threads that read label maps
+MOST_SAMPLES = 20_000_000  # a larger index is a mistake; arrays as long would be made
 
 
 @dataclass(frozen=True)
@@ -275,9 +276,11 @@ def _of_indices(path: Path) -> View:
     partition = FixedPartition(file=path)
     root = path.parent.parent
     if not (root / INDEX).is_file():
-        flat = [i for indices in partition.clients.values() for i in indices if type(i) is int]
-        samples = 1 + max(flat, default=-1)
-        clients = check_clients(partition.clients, max(samples, 0), str(path))
+        known = [i for own in partition.clients.values() for i in own if type(i) is int]
+        samples = 1 + max(known, default=0)  # at least: what nobody holds is not known
+        if samples > MOST_SAMPLES:
+            raise DataError(f"{path}: index {samples - 1:,} is larger than any data set here")
+        clients = check_clients(partition.clients, max(samples, 1), str(path))
         note = f"{path}: the classes are not known: {root} is no prepared folder"
         return View(path.stem, path.stem, clients, samples, tests={}, notes=(note,))
     train, test = StoredImages(root, "train"), StoredImages(root, "test")

@@ -5,6 +5,7 @@ import shutil
 from pathlib import Path
 
 import cv2
+import landmark_files
 import numpy as np
 import pytest
 from rich.console import Console
@@ -104,6 +105,17 @@ def test_a_data_set_of_files_needs_no_images(small_config, tmp_path):
         read_views([small_config], [f"data_root={tmp_path}"], images=True)
 
 
+def test_users_with_photographs_on_disk(tmp_path):
+    root = landmark_files.write_landmarks(tmp_path / "landmarks")
+    config = Path(__file__).parents[2] / "configs" / "landmarks_fedavg.py"
+    classes = [
+        f"{name}.dataset.num_classes=4" for name in ("train_dataloader", "val_dataloader.test")
+    ]
+    (view,) = read_views([config], [f"data_root={root}", *classes])
+    assert view.kind == "class" and view.counts.tolist() == [[1, 1, 1, 1]] * 3
+    assert view.test_counts()["test"].tolist() == [2, 1, 1, 1]
+
+
 def test_pixels_are_counted_by_class(small_config):
     (view,) = read_views([small_config], images=True)
     counts = pixel_counts(view)
@@ -196,6 +208,9 @@ def test_what_is_no_split_is_told(tmp_path, config):
     (tmp_path / "list.json").write_text("[1]")
     (tmp_path / "broken.json").write_text("{")
     (tmp_path / "far.json").write_text('{"a": [0, "b"]}')
+    (tmp_path / "below.json").write_text('{"a": [0, -1]}')
+    (tmp_path / "huge.json").write_text(json.dumps({"a": [10**15]}))
+    (tmp_path / "twice.json").write_text('{"a": [0, 7], "b": [7]}')
     (tmp_path / "only.note.json").write_text("{}")
     (tmp_path / "wrong.py").write_text("model = 1")
     (tmp_path / "empty").mkdir()
@@ -205,6 +220,9 @@ def test_what_is_no_split_is_told(tmp_path, config):
         ("list.json", DataError, "client id -> list of indices"),
         ("broken.json", DataError, "not readable as JSON"),
         ("far.json", ConfigError, "plain list of integers"),
+        ("below.json", ConfigError, "has index -1"),
+        ("huge.json", DataError, "larger than any data set"),
+        ("twice.json", ConfigError, "sample 7 belongs to client 'a' and to 'b'"),
         ("only.note.json", DataError, "only notes about splits"),
         ("wrong.py", ConfigError, "train_dataloader is missing"),
         ("empty", DataError, r"no \*\.json split file"),
