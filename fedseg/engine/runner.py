@@ -124,7 +124,6 @@ class FederatedRunner(Runner):
         self._estimate: tuple[int, Tensor] | None = None  # round, re-estimated buffers
         super().__init__(*args, **kwargs)
         self.history = History(Path(self.work_dir) / "history.jsonl")
-        self.config_text = self.cfg.pretty_text  # slow to make: once, not at every checkpoint
 
     # ---------------------------------------------------------------- MMEngine, quieter
 
@@ -151,7 +150,8 @@ class FederatedRunner(Runner):
 
     def _log_env(self, env_cfg: dict) -> None:
         self.logger.info(f"torch {torch.__version__}, seed {self.seed}")
-        self.logger.info(f"Config:\n{self.cfg.pretty_text}")
+        self.config_text = self.cfg.pretty_text  # slow to make: once, also for the checkpoints
+        self.logger.info(f"Config:\n{self.config_text}")
 
     def build_visualizer(self, visualizer: Any = None) -> Any:
         """Trackers are built, not started: MMEngine would start them for a test or a plan too."""
