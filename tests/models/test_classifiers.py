@@ -405,10 +405,11 @@ def test_wrong_labels(labels, message):
         model(batch("CNN")[0], labels, mode="loss")
 
 
+@pytest.mark.parametrize("number", [0, "ten", 2.5])
 @ALL
-def test_no_classes(name):
-    with pytest.raises(ConfigError, match=r"model\.num_classes: must be at least 1, not 0"):
-        make(name, num_classes=0)
+def test_no_classes(name, number):
+    with pytest.raises(ConfigError, match=r"model\.num_classes: must be a positive integer, not "):
+        make(name, num_classes=number)
 
 
 @pytest.mark.parametrize(
