@@ -286,7 +286,7 @@ def _finished(
         rounds=results.completed_rounds,
         planned=results.rounds,
         evaluated=results.final_round,
-        window=window.rounds,
+        window=max(window.rounds, 1),
         last=_figures_of(results),
         mean=window.mean,
         std=window.std,

@@ -82,6 +82,12 @@ def test_a_finished_run_has_the_figures_of_its_results(tmp_path):
     assert cell.window == Value(52.0, None, 1, "evaluations")
 
 
+def test_a_window_of_no_round_is_the_last_one(tmp_path):
+    one = finished(tmp_path / "a", 50.0, last_rounds__rounds=0)
+    other = finished(tmp_path / "b", 51.0, last_rounds__rounds=-3)
+    assert cells(one, other)[1].paired == Value(1.0, None, 1, "rounds")
+
+
 def test_figures_of_one_run_only(tmp_path):
     one = write_history(tmp_path / "a", [record(1, 5.0)])
     other = write_history(tmp_path / "b", [record(1, metrics={"seen/aAcc": 70.0, FIGURE: None})])
