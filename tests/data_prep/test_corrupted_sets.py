@@ -1,6 +1,7 @@
 """Files of CIFAR-C: made, verified, interrupted and gone on with; and what is refused."""
 
 import json
+import multiprocessing
 import shutil
 from collections import namedtuple
 from pathlib import Path
@@ -83,6 +84,9 @@ def test_what_is_there_is_kept_and_more_is_added(root):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_interrupted_it_leaves_whole_files_only_and_goes_on(root, workers, monkeypatch):
     make_corrupted(root, "whole", FEW, **QUIET)
+    # workers that need not import everything: those that do are in the test above
+    forks = multiprocessing.get_context("fork")
+    monkeypatch.setattr(corrupted_sets, "get_context", lambda _: forks)
     real = corrupted_sets._finish
 
     def finish(path, part, record):
