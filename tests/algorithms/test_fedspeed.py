@@ -94,18 +94,21 @@ def test_lam_to_infinity_sends_all_drifts_so_far(tmp_path):
 # ---------------------------------------------------------------- where it ends
 
 
-def test_all_clients_reach_the_minimiser_where_fedavg_does_not(tmp_path):
-    speed = toyquad.run(tmp_path / "a", named(rho=0.0), **long(200))
-    np.testing.assert_allclose(final(speed), toyquad.minimiser(), rtol=1e-8)
-    average = toyquad.run(tmp_path / "b", FEDAVG, **long(200))
+@pytest.fixture(scope="module")
+def long_run(tmp_path_factory):
+    return toyquad.run(tmp_path_factory.mktemp("long"), named(rho=0.0), **long(200))
+
+
+def test_all_clients_reach_the_minimiser_where_fedavg_does_not(long_run, tmp_path):
+    np.testing.assert_allclose(final(long_run), toyquad.minimiser(), rtol=1e-8)
+    average = toyquad.run(tmp_path, FEDAVG, **long(200))
     assert np.abs(final(average) - toyquad.minimiser()).max() > 0.01
 
 
-def test_at_the_end_a_correction_is_the_clients_gradient(tmp_path):
-    config = toyquad.run(tmp_path, named(rho=0.0), **long(200))
+def test_at_the_end_a_correction_is_the_clients_gradient(long_run):
     for client in toyquad.USERS:
         expected = toyquad.gradient(client, toyquad.minimiser())
-        np.testing.assert_allclose(client_vector(config, client, "ghat"), expected, rtol=1e-6)
+        np.testing.assert_allclose(client_vector(long_run, client, "ghat"), expected, rtol=1e-6)
 
 
 def test_no_gradient_no_perturbation_no_nan():
