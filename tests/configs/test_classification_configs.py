@@ -80,7 +80,8 @@ def test_data_are_those_of_the_name(name, load):
     assert config.val_evaluator == config.test_evaluator == dict(type="Accuracy")
 
     test = config.val_dataloader.test
-    assert (test.type, test.batch_size) == ("ResidentData", 125)
+    images = 1000 if dataset == "mnist" else 125
+    assert (test.type, test.batch_size) == ("ResidentData", images)
     assert test.dataset == train.dataset | dict(split="test")
     domains = {"test"} if dataset == "mnist" else {"test", "corrupted"}
     assert set(config.val_dataloader) == domains
