@@ -251,8 +251,8 @@ def test_the_configs_are_those_of_benchmarks():
         used.update(fits)
         if not fits:
             apart.append(path.stem)
-    # FedAvg on the network of the local losses; one digit a client, ten clients
-    assert apart == ["cifar10_a005_fedavg_resnet56", "mnist_a0_fedavg"]
+    # FedAvg on the network of the local losses; rendered streets; one digit a client, ten clients
+    assert apart == ["cifar10_a005_fedavg_resnet56", "demo_leaderboard_fedavg", "mnist_a0_fedavg"]
     assert {"camvid", "mnist_a2_r3", "landmarks_c50_r1300", RAINY, CIFAR} <= used
     assert "cifar100_pam_c100_r10000_resnet20" in used and len(used) > 30
 
