@@ -18,9 +18,8 @@ from fedseg.analysis.compare_curves import draw_curves
 from fedseg.analysis.run_files import domain_label
 from fedseg.errors import ConfigError
 from fedseg.hooks.progress import clock
-from fedseg.leaderboard.output import size
+from fedseg.leaderboard.output import size, widen
 
-PIPED_WIDTH = 160  # columns where there is no terminal to fit
 NONE = "—"
 STD = {
     "rounds": "std over rounds that both evaluated",
@@ -203,12 +202,6 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
         console.print()
     for remark in remarks(comparison):
         console.print(escape(remark), highlight=False)
-
-
-def widen(console: Console) -> None:
-    """Make room for wide tables where there is no terminal whose width must be kept."""
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = max(console.width, PIPED_WIDTH)
 
 
 def _rich_table(table: TextTable) -> Table:

@@ -14,10 +14,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedseg.analysis.charts import COLOURS, DPI
-from fedseg.analysis.compare_output import widen
 from fedseg.analysis.partitions import NAMED, add_scale, draw_cells, draw_mixes, order_of
 from fedseg.analysis.splits import View
 from fedseg.errors import ConfigError
+from fedseg.leaderboard.output import widen
 
 PLURAL = {"class": "classes", "domain": "domains"}
 BARS = 40  # of a histogram, at most

@@ -19,6 +19,7 @@ from fedseg.leaderboard.board import Apart, Board, Cell, Ranking, Row, Run
 from fedseg.leaderboard.reference import read_published
 
 JSON_VERSION = 1
+PIPED_WIDTH = 160  # columns where there is no terminal to fit
 DOUBT = "?"
 LEGEND = f"{DOUBT}: in doubt, nothing is ranked against it"
 STATUS = {
@@ -101,21 +102,32 @@ def print_board(board: Board, console: Console | None = None, everything: bool =
     """Print the tables and messages.
 
     Args:
-        board: what to print. console: where to; standard output by default.
+        board: what to print.
+        console: where to; by default standard output, wide enough for a line a row where that is
+            no terminal.
         everything: benchmarks without a run too, with their published rows.
     """
     console = console or Console()
+    widen(console)
     for ranking in shown(board, everything):
         console.print(_ranking_table(ranking))
         notes = [ranking.benchmark.note, LEGEND if in_doubt(ranking.rows) else ""]
         console.print("; ".join(filter(None, notes)), style="dim", end="\n\n")
     for apart in board.apart:
         console.print(_apart_table(apart))
+        for reason in _reasons(apart):
+            console.print(Text(reason, style="dim"))
         console.print()
     if not shown(board, everything) and not board.apart:
         console.print("There is no row.")
     for message in board.messages:
         console.print(Text(message, style="yellow"), soft_wrap=True)
+
+
+def widen(console: Console) -> None:
+    """Make room for wide tables where there is no terminal whose width must be kept."""
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = max(console.width, PIPED_WIDTH)
 
 
 def _ranking_table(ranking: Ranking) -> Table:
@@ -154,16 +166,21 @@ def _apart_table(apart: Apart) -> Table:
         table.add_column(escape(header(column)), justify="right", no_wrap=True)
     table.add_column("seeds")
     table.add_column("experiment", overflow="fold")
-    table.add_column("why it is apart", overflow="fold", ratio=1)
     for row in apart.rows:
         table.add_row(
             escape(row.method.label),
             *(figure(row.cells[column.key], column) for column in apart.columns),
             seeds(row),
             escape(row.name),
-            escape("; ".join(row.reasons)),
         )
     return table
+
+
+def _reasons(apart: Apart) -> list[str]:
+    """Why the rows of a table are apart: once if it is the same for all, else a line for each."""
+    if len({tuple(row.reasons) for row in apart.rows}) == 1:
+        return [f"Apart because: {'; '.join(apart.rows[0].reasons)}"]
+    return [f"{row.name} is apart because: {'; '.join(row.reasons)}" for row in apart.rows]
 
 
 # ---------------------------------------------------------------- Markdown

@@ -66,8 +66,8 @@ def test_the_terminal_shows_figures_seeds_sources_and_reasons(board):
     assert "48.09 ?" in row_with(text, "48.09")
     assert "?: in doubt, nothing is ranked against it" in text
     assert "not reached" in row_with(text, "cifar10_a0_c5_cnn_fedavg", "not reached")
-    row = row_with(text, "20.1", "demo|x")
-    assert "embedded data: the images are rendered" in row
+    assert "20.1" in row_with(text, "20.1", "demo|x")
+    assert "Apart because: embedded data: the images are rendered" in text
     assert "Not comparable: rendered images, like IDDA rainy" in text
     assert "is not a results.json of fedseg" in text
     assert "Cityscapes" not in text
