@@ -1,8 +1,11 @@
 """What tests share: one thread, and a finished run on a data set that trains in a second."""
 
+import importlib.util
 import os
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported; for what tests start, too
 
@@ -11,6 +14,7 @@ import numpy as np
 import pytest
 import torch
 
+from fedseg import cli
 from fedseg.partition.splits import Split, write_split
 
 # Raw IDDA ids of sky, building, road and nothing, each in one colour: quick to learn.
@@ -131,3 +135,30 @@ def small_run(small_config: Path) -> Path:
     work_dir = small_config.parent / "run"
     assert train(load_config(small_config, work_dir=work_dir)) == 0
     return work_dir
+
+
+@pytest.fixture(scope="session")
+def load_tool() -> Callable[[str], ModuleType]:
+    """Imports ``tools/<name>.py``, anew at every call."""
+
+    def load(name: str) -> ModuleType:
+        path = Path(__file__).parents[1] / "tools" / f"{name}.py"
+        spec = importlib.util.spec_from_file_location(f"tool_{name}", path)
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        return module
+
+    return load
+
+
+@pytest.fixture
+def run_tool(load_tool, monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
+    """Runs a tool in this process: name, arguments -> exit code, standard output and error."""
+
+    def run(name: str, *arguments: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, arguments)])
+        with pytest.raises(SystemExit) as stop:
+            cli.run(load_tool(name).main)
+        return stop.value.code, *capsys.readouterr()
+
+    return run

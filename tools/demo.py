@@ -17,33 +17,13 @@ CONFIG = Path("configs/demo.py")
 WORK_DIR = Path("work_dirs/demo")
 REAL_CONFIG = Path("configs/idda_rainy_silobn_fedasam_swa.py")  # the same on the real images
 
-# The data: IDDA's rainy setting (hard rain is unseen), as in the config, of fewer images.
-SETTING, DISTRIBUTION = "rainy", "heterogeneous"
-IMAGE_SIZE = (464, 256)  # width, height
-IMAGES_PER_CLIENT = 8  # of each of the 69 clients
-TEST_IMAGES_PER_DOMAIN = 1  # of each of the 69 seen and 35 unseen domains
-
-
-def prepare_data(root: Path) -> None:
-    """Render what is not there yet, and write the split."""
-    from data_prep.prepare import IDDA, Options, prepare
-    from data_prep.store import Limit
-
-    options = Options(
-        root=root,
-        distributions=(DISTRIBUTION,),
-        settings=(SETTING,),
-        embedded=True,
-        size=IMAGE_SIZE,
-        limit=Limit(IMAGES_PER_CLIENT, TEST_IMAGES_PER_DOMAIN),
-        overwrite=True,  # of splits: the folder is the demo's own
-    )
-    prepare(IDDA(options), options)
+IMAGE_SIZE = (464, 256)  # width, height, as in the config
 
 
 def main() -> int:
     argparse.ArgumentParser(description=__doc__.split(".", 1)[1].strip()).parse_args()
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
+    from data_prep.demo_streets import prepare_demo_streets
     from fedseg.analysis.summary import print_summary
     from fedseg.engine.experiment import load_config, train, unfinished
 
@@ -52,7 +32,7 @@ def main() -> int:
     config = load_config(CONFIG, work_dir=WORK_DIR)
     root = Path(config.train_dataloader.dataset.data_root)
     print(f"1/3 street scenes in {root}", file=sys.stderr, flush=True)
-    prepare_data(root)
+    prepare_demo_streets(root, IMAGE_SIZE)
     config["resume"] = unfinished(config)
     again = ", going on where it stopped" if config.resume else ""
     print(f"2/3 training {CONFIG} in {WORK_DIR}{again}", file=sys.stderr, flush=True)

@@ -23,28 +23,7 @@ WORK_DIR = Path("work_dirs/demo_leaderboard")
 BOARD = WORK_DIR / "board"
 DATA = Path("data/demo_leaderboard")
 
-# The data: IDDA's rainy setting (hard rain is unseen), as in the configs, of few small images.
-SETTING, DISTRIBUTION = "rainy", "heterogeneous"
-IMAGE_SIZE = (232, 128)  # width, height
-IMAGES_PER_CLIENT = 8  # of each of the 69 clients
-TEST_IMAGES_PER_DOMAIN = 1  # of each of the 69 seen and 35 unseen domains
-
-
-def prepare_data(root: Path) -> None:
-    """Render what is not there yet, and write the split."""
-    from data_prep.prepare import IDDA, Options, prepare
-    from data_prep.store import Limit
-
-    options = Options(
-        root=root,
-        distributions=(DISTRIBUTION,),
-        settings=(SETTING,),
-        embedded=True,
-        size=IMAGE_SIZE,
-        limit=Limit(IMAGES_PER_CLIENT, TEST_IMAGES_PER_DOMAIN),
-        overwrite=True,  # of splits: the folder is the demo's own
-    )
-    prepare(IDDA(options), options)
+IMAGE_SIZE = (232, 128)  # width, height, as in the configs
 
 
 def is_finished(config: Any) -> bool:
@@ -68,6 +47,7 @@ def say(text: str) -> None:
 def main() -> int:
     argparse.ArgumentParser(description=__doc__.split(".", 1)[1].strip()).parse_args()
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
+    from data_prep.demo_streets import prepare_demo_streets
     from fedseg.engine.experiment import load_config, train, unfinished
     from fedseg.leaderboard.board import build_board, read_runs
     from fedseg.leaderboard.output import print_board, write_board
@@ -78,7 +58,7 @@ def main() -> int:
     runs = [(config, seed) for config in CONFIGS for seed in SEEDS]
     steps = len(runs) + 2
     say(f"1/{steps} street scenes in {DATA}")
-    prepare_data(DATA)
+    prepare_demo_streets(DATA, IMAGE_SIZE)
     for step, (path, seed) in enumerate(runs, start=2):
         work_dir = WORK_DIR / path.stem / f"seed_{seed}"
         config = load_config(path, work_dir=work_dir, seed=seed)

@@ -4,13 +4,12 @@ FedASAM + SWA with crop, flip, cutout and mixup on a toy of a second (:mod:`toyc
 """
 
 import contextlib
-import importlib.util
 import inspect
 import json
 import os
 import shutil
 import signal
-import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +19,6 @@ import toycls
 import toyseg
 from torch.nn import functional
 
-from fedseg import cli
 from fedseg.engine import store as store_module
 from fedseg.engine.client_data import Job
 from fedseg.engine.evaluation import DomainEvaluator
@@ -512,20 +510,9 @@ def test_published_configs_are_evaluated_in_every_one_of_the_last_100_rounds(nam
 
 
 @pytest.fixture
-def tool(monkeypatch, capsys):
-    """Runs ``tools/test.py``; returns (exit code, standard output, standard error)."""
-    path = Path(__file__).parents[2] / "tools" / "test.py"
-    spec = importlib.util.spec_from_file_location("tool_test", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["test.py", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.run(module.main)
-        return stop.value.code, *capsys.readouterr()
-
-    return run
+def tool(run_tool):
+    """Runs the tool; returns (exit code, standard output, standard error)."""
+    return partial(run_tool, "test")
 
 
 def test_testing_a_checkpoint_gives_the_runs_figures(tool, tmp_path, root, reference):

@@ -1,8 +1,7 @@
 """tools/compare.py: tables on the terminal, Markdown and a picture in a folder, plain errors."""
 
-import importlib.util
 import json
-import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +9,6 @@ import pytest
 import toyresults
 from PIL import Image
 
-from fedseg import cli
 from fedseg.analysis.charts import COLOURS
 
 ROOT = Path(__file__).parents[2]
@@ -18,21 +16,10 @@ RAINY = "idda_rainy_heterogeneous"
 
 
 @pytest.fixture
-def tool(monkeypatch, capsys):
+def tool(run_tool, monkeypatch):
     """Runs the tool; returns (exit code, standard output, standard error)."""
-    path = ROOT / "tools" / "compare.py"
-    spec = importlib.util.spec_from_file_location("tool_compare", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     monkeypatch.delenv("COLUMNS", raising=False)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["compare.py", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.run(module.main)
-        return stop.value.code, *capsys.readouterr()
-
-    return run
+    return partial(run_tool, "compare")
 
 
 def run_of(folder: Path, figure: float, **changes) -> Path:

@@ -1,28 +1,25 @@
 """tools/demo.py: its data and its config belong together; a stopped demo goes on."""
 
-import importlib.util
 import shutil
 from pathlib import Path
 
 import pytest
 
+from data_prep import demo_streets
 from fedseg.engine.experiment import load_config, unfinished
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
-def demo():
-    spec = importlib.util.spec_from_file_location("tool_demo", ROOT / "tools" / "demo.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def demo(load_tool):
+    return load_tool("demo")
 
 
 def test_the_config_reads_what_the_demo_renders(demo):
     config = load_config(ROOT / demo.CONFIG)
     train = config.train_dataloader.dataset
-    place = f"splits/{demo.DISTRIBUTION}/{demo.SETTING}"
+    place = f"splits/{demo_streets.DISTRIBUTION}/{demo_streets.SETTING}"
     assert train.type == "IDDADataset"
     assert train.split == f"{place}/train"
     for loader in config.val_dataloader.values():
@@ -41,12 +38,12 @@ def test_the_demo_renders_the_published_number_of_clients(demo, tmp_path, monkey
         asked.update(root=root, files=list(files), size=size)
 
     monkeypatch.setattr(embedded, "write_idda", remember)
-    demo.prepare_data(tmp_path)
-    demo.prepare_data(tmp_path)  # a second time changes nothing
+    demo_streets.prepare_demo_streets(tmp_path, demo.IMAGE_SIZE)
+    demo_streets.prepare_demo_streets(tmp_path, demo.IMAGE_SIZE)  # a second time changes nothing
     assert asked["size"] == demo.IMAGE_SIZE
-    trained = 69 * demo.IMAGES_PER_CLIENT
-    assert len(asked["files"]) == trained + (69 + 35) * demo.TEST_IMAGES_PER_DOMAIN
-    split = tmp_path / "splits" / demo.DISTRIBUTION / demo.SETTING
+    trained = 69 * demo_streets.IMAGES_PER_CLIENT
+    assert len(asked["files"]) == trained + (69 + 35) * demo_streets.TEST_IMAGES_PER_DOMAIN
+    split = tmp_path / "splits" / demo_streets.DISTRIBUTION / demo_streets.SETTING
     assert len(list((split / "train").glob("*.json"))) >= 1
 
 

@@ -1,27 +1,23 @@
 """tools/demo_leaderboard.py: data and configs belong together; the page comes of real runs."""
 
-import importlib.util
 import sys
 from pathlib import Path
 
 import pytest
 
+from data_prep import demo_streets
 from fedseg.engine.experiment import load_config
 
 ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def demo():
-    path = ROOT / "tools" / "demo_leaderboard.py"
-    spec = importlib.util.spec_from_file_location("tool_demo_leaderboard", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def demo(load_tool):
+    return load_tool("demo_leaderboard")
 
 
 def test_the_configs_read_what_the_demo_renders(demo):
-    place = f"splits/{demo.DISTRIBUTION}/{demo.SETTING}"
+    place = f"splits/{demo_streets.DISTRIBUTION}/{demo_streets.SETTING}"
     methods = set()
     for path in demo.CONFIGS:
         config = load_config(ROOT / path)
@@ -44,10 +40,10 @@ def test_the_demo_renders_few_small_images(demo, tmp_path, monkeypatch):
         asked.update(files=list(files), size=size)
 
     monkeypatch.setattr(embedded, "write_idda", remember)
-    demo.prepare_data(tmp_path)
-    trained = 69 * demo.IMAGES_PER_CLIENT
+    demo_streets.prepare_demo_streets(tmp_path, demo.IMAGE_SIZE)
+    trained = 69 * demo_streets.IMAGES_PER_CLIENT
     assert asked["size"] == demo.IMAGE_SIZE
-    assert len(asked["files"]) == trained + (69 + 35) * demo.TEST_IMAGES_PER_DOMAIN
+    assert len(asked["files"]) == trained + (69 + 35) * demo_streets.TEST_IMAGES_PER_DOMAIN
 
 
 def test_runs_become_a_page_and_are_not_made_twice(
@@ -55,7 +51,7 @@ def test_runs_become_a_page_and_are_not_made_twice(
 ):
     monkeypatch.setattr(demo, "ROOT", tmp_path)
     monkeypatch.setattr(demo, "CONFIGS", (small_config,))
-    monkeypatch.setattr(demo, "prepare_data", lambda root: None)
+    monkeypatch.setattr(demo_streets, "prepare_demo_streets", lambda root, size: None)
     monkeypatch.setattr(sys, "argv", ["demo_leaderboard.py"])
     monkeypatch.chdir(tmp_path)
     assert demo.main() == 0

@@ -1,36 +1,22 @@
 """tools/leaderboard.py: a folder of runs becomes a board, and a run is verified."""
 
-import importlib.util
 import json
 import shutil
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 import toyresults
-
-from fedseg import cli
 
 ROOT = Path(__file__).parents[2]
 RAINY = "idda_rainy_heterogeneous"
 
 
 @pytest.fixture
-def tool(monkeypatch, capsys):
+def tool(run_tool, monkeypatch):
     """Runs the tool; returns (exit code, standard output, standard error)."""
-    path = ROOT / "tools" / "leaderboard.py"
-    spec = importlib.util.spec_from_file_location("tool_leaderboard", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     monkeypatch.setenv("COLUMNS", "160")
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["leaderboard.py", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.run(module.main)
-        return stop.value.code, *capsys.readouterr()
-
-    return run
+    return partial(run_tool, "leaderboard")
 
 
 @pytest.fixture

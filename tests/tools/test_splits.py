@@ -1,15 +1,13 @@
 """tools/splits.py: tables, pictures that show what the split is, plain errors."""
 
-import importlib.util
 import json
-import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 from PIL import Image
 
-from fedseg import cli
 from fedseg.analysis.charts import COLOURS
 from fedseg.datasets.arrays import write_images
 
@@ -18,21 +16,10 @@ FULL = (8, 29, 88)  # a share of 1
 
 
 @pytest.fixture
-def tool(monkeypatch, capsys):
+def tool(run_tool, monkeypatch):
     """Runs the tool; returns (exit code, standard output, standard error)."""
-    path = ROOT / "tools" / "splits.py"
-    spec = importlib.util.spec_from_file_location("tool_splits", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
     monkeypatch.delenv("COLUMNS", raising=False)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["splits.py", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.run(module.main)
-        return stop.value.code, *capsys.readouterr()
-
-    return run
+    return partial(run_tool, "splits")
 
 
 @pytest.fixture

@@ -1,15 +1,13 @@
 """tools/test.py: the same figures as training's last evaluation, and kind errors."""
 
 import csv
-import importlib.util
 import json
 import shutil
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from fedseg import cli
 from fedseg.engine.store import file_digest
 from fedseg.errors import UserError
 
@@ -17,19 +15,9 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def tool(monkeypatch, capsys):
+def tool(run_tool):
     """Runs the tool; returns (exit code, standard output, standard error)."""
-    spec = importlib.util.spec_from_file_location("tool_test", ROOT / "tools" / "test.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["test.py", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stop:
-            cli.run(module.main)
-        return stop.value.code, *capsys.readouterr()
-
-    return run
+    return partial(run_tool, "test")
 
 
 @pytest.fixture

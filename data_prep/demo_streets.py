@@ -1,0 +1,28 @@
+"""Streets for the demos: IDDA in its rainy setting (hard rain is unseen), few rendered images."""
+
+from pathlib import Path
+
+from data_prep.prepare import IDDA, Options, prepare
+from data_prep.store import Limit
+
+SETTING, DISTRIBUTION = "rainy", "heterogeneous"
+IMAGES_PER_CLIENT = 8  # of each of the 69 clients
+TEST_IMAGES_PER_DOMAIN = 1  # of each of the 69 seen and 35 unseen domains
+
+
+def prepare_demo_streets(root: Path, size: tuple[int, int]) -> None:
+    """Render what is not there yet, and write the split.
+
+    Args:
+        root: the folder, a demo's own. size: of the images, (width, height) in pixels.
+    """
+    options = Options(
+        root=root,
+        distributions=(DISTRIBUTION,),
+        settings=(SETTING,),
+        embedded=True,
+        size=size,
+        limit=Limit(IMAGES_PER_CLIENT, TEST_IMAGES_PER_DOMAIN),
+        overwrite=True,  # of splits: the folder is the demo's own
+    )
+    prepare(IDDA(options), options)
