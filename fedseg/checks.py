@@ -42,8 +42,11 @@ def check_number(
         )
 
 
-def check_whole(field: str, value: Any, least: int = 1) -> None:
-    """Raise ConfigError unless an option is a whole number of at least ``least``."""
+def check_whole(field: str, value: Any, least: int = 1, also: str | None = None) -> None:
+    """Raise ConfigError unless an option is a whole number of at least ``least``, or ``also``."""
+    if also is not None and value == also:
+        return
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
         kind = "positive integer" if least == 1 else f"whole number >= {least}"
-        raise ConfigError(f"{field}: must be a {kind}, not {value!r}")
+        other = f" or {also!r}" if also is not None else ""
+        raise ConfigError(f"{field}: must be a {kind}{other}, not {value!r}")

@@ -50,3 +50,7 @@ def test_whole_numbers():
             check_whole("a.b", value)
     with pytest.raises(ConfigError, match=r"^a\.b: must be a whole number >= 0, not -1"):
         check_whole("a.b", -1, least=0)
+    check_whole("a.b", "all", also="all")
+    for value in (0, "most"):
+        with pytest.raises(ConfigError, match=r"^a\.b: must be a positive integer or 'all', not "):
+            check_whole("a.b", value, also="all")

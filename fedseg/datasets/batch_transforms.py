@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fedseg.checks import check_whole
 from fedseg.errors import ConfigError
 from fedseg.registry import BATCH_TRANSFORMS, build
 
@@ -224,8 +225,7 @@ class Cutout(BatchTransform):
     needs_floats = True
 
     def __init__(self, size: int) -> None:
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise ConfigError(f"transforms.Cutout.size: must be a positive integer, not {size!r}")
+        check_whole("transforms.Cutout.size", size)
         self.size = size
 
     def check(self, shape: Sequence[int], num_classes: int) -> tuple[int, int, int]:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import Dataset
 
+from fedseg.checks import check_whole
 from fedseg.engine.seeds import generator_for
 from fedseg.errors import ConfigError
 from fedseg.partition.natural import check_clients
@@ -56,8 +57,15 @@ class ClientData(ABC):
         """Local steps of one client in one round, over all its local epochs."""
 
     def full_sizes(self, client: int) -> list[int]:
-        """Sizes of the batches of one pass over all samples of a client."""
-        raise NotImplementedError(f"{type(self).__name__} has no full passes")
+        """Sizes of the batches of one pass over all samples of a client; some algorithms need it.
+
+        Raises:
+            ConfigError: these data have no such passes.
+        """
+        raise ConfigError(
+            f"train_dataloader.type: {type(self).__name__} has no full_sizes(), which an algorithm "
+            "with full-batch gradients needs"
+        )
 
     @abstractmethod
     def start(self, jobs: Iterable[Job]) -> None:
@@ -99,15 +107,15 @@ class PartitionedData(ClientData):
         drop_single: bool = False,
         seed: int = 0,
     ) -> None:
-        check_positive("train_dataloader.batch_size", batch_size, also="full")
+        check_whole("train_dataloader.batch_size", batch_size, also="full")
         if batch_size == 1 and drop_single:
             raise ConfigError(
                 "train_dataloader.batch_size: is 1, and BatchNorm cannot train on batches of one: "
                 "use at least 2, or a model without BatchNorm"
             )
-        check_positive("train_cfg.local_epochs", local_epochs)
+        check_whole("train_cfg.local_epochs", local_epochs)
         if local_steps is not None:
-            check_positive("train_cfg.local_steps", local_steps)
+            check_whole("train_cfg.local_steps", local_steps)
         self.dataset = build(DATASETS, dataset, "train_dataloader.dataset")
         partition = build(PARTITIONS, partition, "train_dataloader.partition")
         self.indices = check_clients(partition(self.dataset), len(self.dataset))
@@ -263,12 +271,3 @@ def balanced_batches(indices: np.ndarray, batch_size: int) -> list[list[int]]:
         count = min(count, len(indices) // 2)
     count = max(1, count)
     return [part.tolist() for part in np.array_split(np.asarray(indices), count) if len(part)]
-
-
-def check_positive(field: str, value: Any, also: str | None = None) -> None:
-    """Raise ConfigError unless a value is a positive integer (or ``also``)."""
-    if also is not None and value == also:
-        return
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        other = f" or {also!r}" if also else ""
-        raise ConfigError(f"{field}: must be a positive integer{other}, not {value!r}")

@@ -6,6 +6,7 @@ from typing import Any
 
 from mmengine.config import Config
 
+from fedseg.checks import check_whole
 from fedseg.errors import ConfigError
 from fedseg.registry import did_you_mean
 
@@ -94,9 +95,7 @@ def complete_config(config: Config) -> Config:
     seed = config.randomness["seed"]
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
         raise ConfigError(f"randomness.seed: must be an integer from 0 to 2^32 - 1, not {seed!r}")
-    rounds = config.train_cfg.get("max_rounds")
-    if not isinstance(rounds, int) or isinstance(rounds, bool) or rounds < 1:
-        raise ConfigError(f"train_cfg.max_rounds: must be a positive integer, not {rounds!r}")
+    check_whole("train_cfg.max_rounds", config.train_cfg.get("max_rounds"))
     _default(config, "dtype", "float32")
     if config.dtype not in DTYPES:
         raise ConfigError(f"dtype: must be one of {', '.join(DTYPES)}, not {config.dtype!r}")

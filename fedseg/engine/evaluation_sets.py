@@ -9,8 +9,9 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
+from fedseg.checks import check_whole
 from fedseg.datasets.batch_transforms import BatchPipeline
-from fedseg.engine.client_data import balanced_batches, check_positive
+from fedseg.engine.client_data import balanced_batches
 from fedseg.engine.resident import require_arrays
 from fedseg.engine.seeds import seed_for
 from fedseg.engine.streaming import (
@@ -93,7 +94,7 @@ class EvaluationSet:
         if not len(self.dataset):
             raise ConfigError(f"{field}.dataset: is empty")
         self.batch_size = config.get("batch_size", 1)
-        check_positive(f"{field}.batch_size", self.batch_size)
+        check_whole(f"{field}.batch_size", self.batch_size)
         self.final_only = _flag(config.get("final_only", False), f"{field}.final_only")
         metrics = evaluator if isinstance(evaluator, list | tuple) else [evaluator]
         self.metrics = [build(METRICS, metric, f"{kind}_evaluator") for metric in metrics]

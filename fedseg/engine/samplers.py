@@ -8,6 +8,7 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedseg.checks import check_whole
 from fedseg.engine.seeds import generator_for
 from fedseg.errors import ConfigError, DataError
 from fedseg.registry import SAMPLERS
@@ -38,13 +39,7 @@ class UniformSampler(ClientSampler):
     """
 
     def __init__(self, clients_per_round: int | str) -> None:
-        if clients_per_round != "all" and (
-            not isinstance(clients_per_round, int) or clients_per_round < 1
-        ):
-            raise ConfigError(
-                "client_sampler.clients_per_round: must be a positive integer or 'all', "
-                f"not {clients_per_round!r}"
-            )
+        check_whole("client_sampler.clients_per_round", clients_per_round, also="all")
         self.clients_per_round = clients_per_round
 
     def bind(self, clients: Sequence[str], seed: int) -> None:

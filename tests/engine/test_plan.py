@@ -5,7 +5,10 @@ import torch
 import toycls
 import toyseg
 
+from fedseg.engine.client_data import ClientData
 from fedseg.engine.plan import make_plan
+from fedseg.engine.streaming import StreamingData
+from fedseg.errors import ConfigError
 from fedseg.registry import ALGORITHMS
 
 # a setting of every algorithm of the package: what it takes to be built
@@ -105,6 +108,15 @@ def test_full_gradients_are_timed_by_themselves(tmp_path):
     assert mime["seconds a full-gradient batch"] > 0 and mime["seconds a local step"] > 0
     assert "seconds a full-gradient batch" not in plain
     assert mime["local steps a round"] == plain["local steps a round"]
+
+
+def test_data_without_full_passes_refuse_full_gradients(tmp_path, monkeypatch):
+    monkeypatch.setattr(StreamingData, "full_sizes", ClientData.full_sizes)  # not written
+    same_as_a_real_round(settings(tmp_path / "other", "SCAFFOLD"))
+    config = settings(tmp_path, "MIME")
+    for run in (make_plan, type(toyseg.runner(config)).train):
+        with pytest.raises(ConfigError, match=r"train_dataloader\.type: StreamingData has no full"):
+            run(toyseg.runner(config))
 
 
 def test_images_in_memory(tmp_path):
