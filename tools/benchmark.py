@@ -70,7 +70,10 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--markdown", action="store_true", help="algorithms: a Markdown table")
     parser.add_argument("--memory-of", type=int, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if arguments.config is not None and arguments.what not in CONFIGS:
+        parser.error(f"--config: {arguments.what} has experiments of its own")
+    return arguments
 
 
 def segmentation(arguments: argparse.Namespace, config: Any) -> dict[str, Any]:

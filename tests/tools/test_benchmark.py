@@ -48,6 +48,13 @@ def test_wrong_numbers(arguments):
     assert "must be a positive integer" in result.stderr and "Traceback" not in result.stderr
 
 
+@pytest.mark.parametrize("what", ["algorithms", "state"])
+def test_a_config_that_would_not_be_read_is_refused(what):
+    result = run(what, "--config", "configs/demo.py")
+    assert result.returncode == 2
+    assert f"--config: {what} has experiments of its own" in result.stderr
+
+
 def test_state(tmp_path):
     out = tmp_path / "figures.json"
     result = run("state", "--clients", 3, "--parameters", 1000, "--vectors", 2, "--out", out)
