@@ -1,6 +1,7 @@
 """Compare runs: python tools/compare.py RUN_A RUN_B ... (--help tells the options)."""
 
 import argparse
+import math
 import warnings
 from pathlib import Path
 
@@ -40,7 +41,17 @@ def parse_arguments() -> argparse.Namespace:
         type=Path,
         help="where compare.md and curves.png go (default: the folder 'compare' beside RUN_A)",
     )
-    return parser.parse_args()
+    parser.add_argument(
+        "--until",
+        type=float,
+        metavar="PERCENT",
+        help="also tell in which round, and after how much traffic, each run's mIoU or accuracy "
+        "first was at least this",
+    )
+    arguments = parser.parse_args()
+    if arguments.until is not None and not math.isfinite(arguments.until):
+        parser.error(f"--until: must be a number, not {arguments.until}")
+    return arguments
 
 
 def main() -> None:
@@ -49,7 +60,7 @@ def main() -> None:
     from fedseg.analysis.compare import compare, read_sides
     from fedseg.analysis.compare_output import print_comparison, write_comparison
 
-    comparison = compare(read_sides([arguments.reference, *arguments.others]))
+    comparison = compare(read_sides([arguments.reference, *arguments.others]), arguments.until)
     print_comparison(comparison)
     folder = arguments.out or comparison.sides[0].folder.parent / "compare"
     for path in write_comparison(comparison, folder):

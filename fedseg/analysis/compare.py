@@ -9,13 +9,13 @@ occur and must not be confused:
 """
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from fedseg.analysis.compare_configs import differing, flat, read_config_copy
-from fedseg.analysis.run_files import BY_DOMAIN, GLOBAL, MAIN_METRICS, is_number
+from fedseg.analysis.run_files import BY_DOMAIN, GLOBAL, MAIN_METRICS, is_number, main_metric
 from fedseg.engine.history import History
 from fedseg.engine.results import curves, window_statistics
 from fedseg.errors import DataError
@@ -158,6 +158,21 @@ class Cell:
 
 
 @dataclass(frozen=True)
+class Reached:
+    """When a figure of a side first was at least a target.
+
+    Attributes:
+        round, bytes: of that evaluation, and sent until then; means over the seeds that got there,
+            None if none did.
+        seeds: how many did, of the side's.
+    """
+
+    round: Value | None
+    bytes: Value | None
+    seeds: int
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Sides, and all that is said of them.
 
@@ -168,6 +183,10 @@ class Comparison:
         conditions: differing versions, hardware and checksums, likewise.
         figures: ``<domain>/<metric>`` -> a cell a side.
         costs: what it took, by name; a number a side, or None.
+        norms: of the parameters and of the pseudo-gradient in the last round, likewise.
+        until: the target of ``reached``, or None.
+        reached: figures of the main metric -> a value a side, None where a side has no curve of
+            it; empty without a target.
         notes: what stands in the way of a comparison, in words.
     """
 
@@ -177,6 +196,9 @@ class Comparison:
     conditions: Mapping[str, tuple[Any, ...]]
     figures: Mapping[str, tuple[Cell, ...]]
     costs: Mapping[str, tuple[float | None, ...]]
+    norms: Mapping[str, tuple[float | None, ...]]
+    until: float | None
+    reached: Mapping[str, tuple[Reached | None, ...]]
     notes: tuple[str, ...]
 
 
@@ -405,8 +427,13 @@ def read_history(path: Path) -> list[dict[str, Any]]:
 # ---------------------------------------------------------------- comparing
 
 
-def compare(sides: Sequence[Side]) -> Comparison:
-    """Compare sides with the first of them."""
+def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
+    """Compare sides with the first of them.
+
+    Args:
+        sides: at least one.
+        until: a value of the main metric, in percent: tell when each side first reached it.
+    """
     runs = [side.first for side in sides]
     complete = all(run.config is not None for run in runs)
     if complete:
@@ -416,6 +443,7 @@ def compare(sides: Sequence[Side]) -> Comparison:
     same = len(configs) == len(runs)
     apart = [_other_tests(sides[0], side) for side in sides]
     names = dict.fromkeys(n for side in sides for run in side.runs for n in run.last)
+    main = [] if until is None else _of_metric(main_metric(names), names)
     return Comparison(
         sides=tuple(sides),
         config=differing(configs) if same else {},
@@ -424,7 +452,10 @@ def compare(sides: Sequence[Side]) -> Comparison:
         if all(run.finished for run in runs)
         else {},
         figures={name: _cells(name, sides, apart) for name in _by_metric(names)},
-        costs=_costs(sides),
+        costs=_measured(sides, COSTS),
+        norms=_measured(sides, NORMS),
+        until=until,
+        reached={name: tuple(_reached(name, side, until) for side in sides) for name in main},
         notes=tuple(_notes(sides, apart, complete, same)),
     )
 
@@ -435,6 +466,10 @@ def _by_metric(names: Iterable[str]) -> list[str]:
     for name in names:
         metrics.setdefault(name.rpartition("/")[2], []).append(name)
     return [name for group in metrics.values() for name in group]
+
+
+def _of_metric(metric: str | None, names: Iterable[str]) -> list[str]:
+    return [name for name in names if name.rpartition("/")[2] == metric]
 
 
 def _recorded(run: Run, without: Iterable[str]) -> dict[str, Any]:
@@ -539,28 +574,23 @@ def domain_of(figure: str) -> str:
     return domain.removesuffix(BY_DOMAIN)
 
 
-def _costs(sides: Sequence[Side]) -> dict[str, tuple[float | None, ...]]:
-    """Rounds, traffic in bytes, and seconds; means over a side's seeds."""
-    kinds = {
-        "rounds": lambda run: run.rounds,
-        "bytes_down": lambda run: _traffic(run, "bytes_down"),
-        "bytes_up": lambda run: _traffic(run, "bytes_up"),
-        "bytes": lambda run: _traffic(run, "bytes_down") + _traffic(run, "bytes_up"),
-        "wall": lambda run: run.results.seconds.get("wall") if run.results else None,
-        "train": lambda run: _seconds(run, "train"),
-        "aggregate": lambda run: _seconds(run, "aggregate"),
-        "evaluate": lambda run: _seconds(run, "evaluate"),
-        "rejected_updates": lambda run: (
-            run.results.rejected_updates
-            if run.results is not None
-            else sum(len(record["rejected"]) for record in run.history)
-        ),
-    }
-    table = {}
-    for name, of in kinds.items():
-        found = [[value for run in side.runs if (value := of(run)) is not None] for side in sides]
-        table[name] = tuple(statistics.fmean(values) if values else None for values in found)
-    return table
+def _reached(name: str, side: Side, target: float) -> Reached | None:
+    """The first evaluation of a figure that is at least ``target``, over a side's runs."""
+    found = []
+    for run in side.runs:
+        values = run.series(name)
+        rounds = [round_ for round_, value in values.items() if value >= target]
+        if rounds:
+            found.append((rounds[0], run.curves.bytes[run.curves.rounds.index(rounds[0])]))
+        elif not values:
+            return None
+    if len(side.runs) == 1:
+        return Reached(*(map(Value, found[0]) if found else (None, None)), len(found))
+    return Reached(
+        _over_seeds([round_ for round_, _ in found]),
+        _over_seeds([sent for _, sent in found]),
+        len(found),
+    )
 
 
 def _traffic(run: Run, name: str) -> int:
@@ -572,7 +602,49 @@ def _traffic(run: Run, name: str) -> int:
 def _seconds(run: Run, name: str) -> float | None:
     if run.results is not None:
         return run.results.seconds.get(name)
+    if name == "wall":  # a stopped run's is not known
+        return None
     return sum(record["seconds"].get(name, 0.0) for record in run.history)
+
+
+def _rejected(run: Run) -> int:
+    if run.results is not None:
+        return run.results.rejected_updates
+    return sum(len(record["rejected"]) for record in run.history)
+
+
+def _norm(run: Run, name: str) -> float | None:
+    value = run.history[-1].get(name) if run.history else None
+    return value if is_number(value) else None
+
+
+Measure = Callable[[Run], float | None]
+COSTS: Mapping[str, Measure] = {
+    "rounds": lambda run: run.rounds,
+    "bytes_down": lambda run: _traffic(run, "bytes_down"),
+    "bytes_up": lambda run: _traffic(run, "bytes_up"),
+    "bytes": lambda run: _traffic(run, "bytes_down") + _traffic(run, "bytes_up"),
+    "wall": lambda run: _seconds(run, "wall"),
+    "train": lambda run: _seconds(run, "train"),
+    "aggregate": lambda run: _seconds(run, "aggregate"),
+    "evaluate": lambda run: _seconds(run, "evaluate"),
+    "rejected_updates": _rejected,
+}
+NORMS: Mapping[str, Measure] = {
+    "norm_w": lambda run: _norm(run, "norm_w"),
+    "norm_delta": lambda run: _norm(run, "norm_delta"),
+}
+
+
+def _measured(
+    sides: Sequence[Side], measures: Mapping[str, Measure]
+) -> dict[str, tuple[float | None, ...]]:
+    """Traffic is in bytes, times in seconds; means over a side's seeds."""
+    table = {}
+    for name, of in measures.items():
+        found = [[value for run in side.runs if (value := of(run)) is not None] for side in sides]
+        table[name] = tuple(statistics.fmean(values) if values else None for values in found)
+    return table
 
 
 # ---------------------------------------------------------------- what stands in the way

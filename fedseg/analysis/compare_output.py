@@ -2,7 +2,7 @@
 
 import html
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedseg.analysis.compare import Cell, Comparison, Side, Value
+from fedseg.analysis.compare import Cell, Comparison, Reached, Side, Value
 from fedseg.analysis.compare_configs import MISSING
 from fedseg.analysis.compare_curves import draw_curves
 from fedseg.analysis.run_files import domain_label
@@ -21,6 +21,7 @@ from fedseg.hooks.progress import clock
 from fedseg.leaderboard.output import size, widen
 
 NONE = "—"
+MANY = 4  # sides, from which on each has a row: columns for all would not fit
 STD = {
     "rounds": "std over rounds that both evaluated",
     "seeds": "std over seeds, divided by n - 1",
@@ -45,7 +46,7 @@ class TextTable:
 
 
 def tables(comparison: Comparison) -> Iterator[TextTable]:
-    """Runs, configs, conditions, figures, cost; without those that have nothing to tell."""
+    """Runs, configs, conditions, figures, cost, norms; without those that have nothing to tell."""
     sides = comparison.sides
     labels = tuple(side.label for side in sides)
     yield TextTable(
@@ -58,15 +59,12 @@ def tables(comparison: Comparison) -> Iterator[TextTable]:
         ("versions, hardware and data: what differs", comparison.conditions),
     ):
         if values:
-            yield TextTable(title, ("", *labels), _value_rows(values))
+            yield _values(title, labels, values)
     if comparison.figures:
         yield _figures(comparison)
-    yield TextTable(
-        "cost",
-        ("", *labels, *(f"{label} / {labels[0]}" for label in labels[1:])),
-        tuple(_cost_rows(comparison.costs)),
-        right=tuple(range(1, 2 * len(sides))),
-    )
+    yield _measures("cost", labels, comparison.costs)
+    if any(value is not None for row in comparison.norms.values() for value in row):
+        yield _measures("norms in the last round", labels, comparison.norms)
 
 
 def _run_row(side: Side) -> tuple[str, ...]:
@@ -78,8 +76,17 @@ def _run_row(side: Side) -> tuple[str, ...]:
     return side.label, run.name, seeds, rounds, str(side.path)
 
 
-def _value_rows(values: Mapping[str, Sequence[Any]]) -> tuple[tuple[str, ...], ...]:
-    return tuple((key, *(_plain(key, value) for value in row)) for key, row in values.items())
+def _values(title: str, labels: Sequence[str], values: Mapping[str, Sequence[Any]]) -> TextTable:
+    """A column a side; of many sides a row a value, with the sides that have it."""
+    rows = {key: [_plain(key, value) for value in row] for key, row in values.items()}
+    if len(labels) < MANY:
+        return TextTable(title, ("", *labels), tuple((key, *row) for key, row in rows.items()))
+    lines = []
+    for key, row in rows.items():
+        for number, text in enumerate(dict.fromkeys(row)):
+            having = [label for label, other in zip(labels, row, strict=True) if other == text]
+            lines.append(("" if number else key, text, ", ".join(having)))
+    return TextTable(title, ("", "", "in"), tuple(lines))
 
 
 def _plain(key: str, value: Any) -> str:
@@ -96,12 +103,17 @@ def _figures(comparison: Comparison) -> TextTable:
     windows = sorted({run.window for side in sides for run in side.runs})
     last = f"last {windows[0]} rounds" if len(windows) == 1 else "last rounds"
     domains = [name.rpartition("/")[0] for name in comparison.figures]
+    until = comparison.until if comparison.reached else None
     rows = []
     for name, cells in comparison.figures.items():
         domain, _, metric = name.rpartition("/")
         label = f"{metric}, {domain_label(domain, domains)}"
         for number, (side, cell) in enumerate(zip(sides, cells, strict=True)):
-            rows.append(("" if number else label, side.label, *_cell(cell)))
+            row = ("" if number else label, side.label, *_cell(cell))
+            if until is not None:
+                reached = comparison.reached.get(name)
+                row += _reached(reached and reached[number], side)
+            rows.append(row)
     reference = sides[0].label
     return TextTable(
         "figures",
@@ -112,9 +124,10 @@ def _figures(comparison: Comparison) -> TextTable:
             f"- {reference}",
             f"{last}: mean ± std",
             f"paired difference to {reference} ± std",
+            *(() if until is None else (f"rounds until {until:g}", "traffic")),
         ),
         tuple(rows),
-        right=(2, 3, 4, 5),
+        right=(2, 3, 4, 5, 6, 7),
         group=len(sides),
     )
 
@@ -126,6 +139,18 @@ def _cell(cell: Cell) -> tuple[str, ...]:
         _number(cell.window, count=True),
         _number(cell.paired, "+", count=True),
     )
+
+
+def _reached(reached: Reached | None, side: Side) -> tuple[str, str]:
+    if reached is None:
+        return NONE, NONE
+    if reached.round is None or reached.bytes is None:
+        return "not reached", NONE
+    first = reached.round
+    rounds = f"{first.mean:,.0f}" + ("" if first.std is None else f" ± {first.std:,.0f}")
+    if reached.seeds < len(side.runs):
+        rounds += f" ({reached.seeds} of {len(side.runs)} seeds)"
+    return rounds, size(reached.bytes.mean)
 
 
 def _number(value: Value | None, sign: str = "", count: bool = False) -> str:
@@ -140,26 +165,48 @@ def _number(value: Value | None, sign: str = "", count: bool = False) -> str:
     return f"{text} (unpaired)" if over == "unpaired" else f"{text} ({value.count} {over})"
 
 
-def _cost_rows(costs: Mapping[str, Sequence[float | None]]) -> Iterator[tuple[str, ...]]:
-    words = {
-        "rounds": ("rounds", lambda v: f"{v:,.0f}"),
-        "bytes_down": ("traffic to the clients", size),
-        "bytes_up": ("traffic back", size),
-        "bytes": ("traffic", size),
-        "wall": ("wall time", clock),
-        "train": ("training", clock),
-        "aggregate": ("aggregation", clock),
-        "evaluate": ("evaluation", clock),
-        "rejected_updates": ("rejected updates", lambda v: f"{v:,.0f}"),
-    }
-    for name, values in costs.items():
-        if not any(values) and name in ("rejected_updates", "wall"):
+WORDS: Mapping[str, tuple[str, Callable[[float], str]]] = {
+    "rounds": ("rounds", lambda v: f"{v:,.0f}"),
+    "bytes_down": ("traffic to the clients", size),
+    "bytes_up": ("traffic back", size),
+    "bytes": ("traffic", size),
+    "wall": ("wall time", clock),
+    "train": ("training", clock),
+    "aggregate": ("aggregation", clock),
+    "evaluate": ("evaluation", clock),
+    "rejected_updates": ("rejected updates", lambda v: f"{v:,.0f}"),
+    "norm_w": ("parameters", lambda v: f"{v:.4g}"),
+    "norm_delta": ("pseudo-gradient", lambda v: f"{v:.4g}"),
+}
+
+
+def _measures(
+    title: str, labels: Sequence[str], measures: Mapping[str, Sequence[float | None]]
+) -> TextTable:
+    """What was measured and its ratio to the reference: a column a side, or a row if many."""
+    head, columns, ratios = [], [], []
+    for name, values in measures.items():
+        if name in ("rejected_updates", "wall") and not any(values):
             continue
-        label, text = words[name]
-        cells = [NONE if v is None else text(v) for v in values]
-        first = values[0]
-        ratios = [NONE if v is None or not first else f"{v / first:.2f}" for v in values[1:]]
-        yield (label, *cells, *ratios)
+        word, text = WORDS[name]
+        head.append(word)
+        columns.append([NONE if value is None else text(value) for value in values])
+        of = values[0]
+        ratios.append([NONE if v is None or not of else f"{v / of:.2f}" for v in values[1:]])
+    if len(labels) < MANY:
+        rows = [
+            (word, *column, *ratio)
+            for word, column, ratio in zip(head, columns, ratios, strict=True)
+        ]
+        head = [*labels, *(f"{label} / {labels[0]}" for label in labels[1:])]
+    else:
+        for column, ratio in zip(columns, ratios, strict=True):
+            column[1:] = [
+                cell if of == NONE else f"{cell} ({of})"
+                for cell, of in zip(column[1:], ratio, strict=True)
+            ]
+        rows = list(zip(labels, *columns, strict=True))
+    return TextTable(title, ("", *head), tuple(rows), right=tuple(range(1, 1 + len(head))))
 
 
 def remarks(comparison: Comparison) -> list[str]:

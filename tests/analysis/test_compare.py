@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import toyresults
 
-from fedseg.analysis.compare import Value, compare, domain_of, read_run, read_sides
+from fedseg.analysis.compare import Reached, Value, compare, domain_of, read_run, read_sides
 from fedseg.analysis.compare_curves import apart
 from fedseg.errors import DataError
 
@@ -194,6 +194,47 @@ def test_costs(tmp_path):
     assert costs["wall"] == (60.0, None)
     assert costs["train"] == (50.0, 4.0)
     assert costs["rejected_updates"] == (0, 1)
+
+
+def test_norms_are_those_of_the_last_round(tmp_path):
+    norms = ({"norm_w": 5.0, "norm_delta": 2.0}, {"norm_w": 7.0, "norm_delta": None})
+    records = [record(r, 1.0, **norm) for r, norm in enumerate(norms, start=1)]
+    one = write_history(tmp_path / "a", records)
+    other = write_history(tmp_path / "b", [record(1, 1.0)])  # written by an older fedseg
+    assert compare(read_sides([one, other])).norms == {
+        "norm_w": (7.0, None),
+        "norm_delta": (None, None),
+    }
+
+
+def test_the_first_evaluation_that_reaches_a_target_counts(tmp_path):
+    values = {2: 19.9, 4: 20.0, 6: 15.0, 8: 30.0}
+    one = write_history(tmp_path / "a", [record(r, values.get(r)) for r in range(1, 9)])
+    low = write_history(tmp_path / "b", [record(r, 10.0) for r in range(1, 9)])
+    other = {"metrics": {"seen/mIoU": 50.0, "unseen/accuracy": 50.0}}
+    without = write_history(tmp_path / "c", [record(1, **other)])
+    comparison = compare(read_sides([one, low, without]), until=20.0)
+    assert set(comparison.reached) == {"unseen/mIoU", "seen/mIoU"}  # not of another metric
+    assert comparison.reached[FIGURE] == (
+        Reached(Value(4), Value(4 * 150), 1),
+        Reached(None, None, 0),
+        None,
+    )
+    assert comparison.reached["seen/mIoU"] == (None, None, Reached(Value(1), Value(150), 1))
+    assert compare(read_sides([one, low])).reached == {}
+
+
+def test_seeds_reach_a_target_on_average(tmp_path):
+    for seed, rounds in enumerate(((10, 20), (20, 40), (30, 60))):
+        curves = {"rounds": rounds, "bytes": (100, 200), "loss": (1.0, 1.0)}
+        curves["figures"] = {FIGURE: (10.0, 49.0 + seed)}
+        finished(tmp_path / "seeds" / str(seed), seed=seed, curves=curves)
+    side = read_sides([tmp_path / "seeds"])
+    (reached,) = compare(side, until=50.0).reached[FIGURE]
+    assert reached.seeds == 2
+    assert reached.round == Value(50.0, pytest.approx(200**0.5), 2, "seeds")
+    assert reached.bytes == Value(200.0, 0.0, 2, "seeds")
+    assert compare(side, until=52.0).reached[FIGURE] == (Reached(None, None, 0),)
 
 
 def test_figures_stand_metric_by_metric(tmp_path):

@@ -10,6 +10,7 @@ import toyresults
 from PIL import Image
 
 from fedseg.analysis.charts import COLOURS
+from fedseg.leaderboard.output import size
 
 ROOT = Path(__file__).parents[2]
 RAINY = "idda_rainy_heterogeneous"
@@ -75,6 +76,46 @@ def test_three_runs_of_which_one_is_not_finished(tool, small_run, tmp_path):
     assert "(2 rounds)" in out and "how much another seed would differ" in out
     assert "B / A" in out and "C / A" in out
     assert min(colours_in(tmp_path / "out" / "curves.png")[:3]) > 100
+
+
+def test_of_many_runs_each_has_a_row(tool, tmp_path):
+    runs = [run_of(tmp_path / name, 50.0) for name in "ab"]
+    runs += [run_of(tmp_path / "c", 51.0, algorithm={"type": "FedProx", "mu": 0.1})]
+    runs += [run_of(tmp_path / "d", 52.0, algorithm={"type": "FedProx", "mu": 0.01})]
+    code, out, err = tool(*runs, "--out", tmp_path / "out")
+    assert code == 0 and err == ""
+    lines = [" ".join(line.split()) for line in out.splitlines()]
+    at = lines.index("algorithm.mu — A, B")
+    assert lines[at + 1 : at + 3] == ["0.1 C", "0.01 D"]
+    at = lines.index("algorithm.type FedAvg A, B")
+    assert lines[at + 1] == "FedProx C, D"
+    costs = lines[lines.index("cost") :]
+    row = next(line for line in costs if line.startswith("D "))
+    reference = next(line for line in costs if line.startswith("A "))
+    assert "(1.00)" in row and "(" not in reference
+    text = (tmp_path / "out" / "compare.md").read_text(encoding="utf-8")
+    tables = [block for block in text.split("\n\n") if block.startswith("|")]
+    for table in tables:
+        assert len({line.count(" | ") for line in table.splitlines()}) == 1
+
+
+def test_until_a_figure_is_reached(tool, small_run, tmp_path):
+    records = [json.loads(line) for line in (small_run / "history.jsonl").read_text().splitlines()]
+    reached = [
+        record["round"] for record in records if record.get("metrics", {}).get("seen/mIoU", -1) >= 5
+    ]
+    code, out, err = tool(small_run, small_run, "--out", tmp_path, "--until", 5)
+    assert code == 0 and err == "" and reached
+    rows = [" ".join(line.split()) for line in out.splitlines()]
+    assert "rounds until 5 traffic" in " ".join(rows)
+    row = next(row for row in rows if row.startswith("mIoU, seen"))
+    sent = sum(r["bytes_down"] + r["bytes_up"] for r in records if r["round"] <= reached[0])
+    assert f" {reached[0]} {size(sent)}" in row
+    code, out, _ = tool(small_run, small_run, "--out", tmp_path, "--until", 101)
+    assert "not reached —" in " ".join(out.split())
+    for wrong in ("nan", "half"):
+        code, _, err = tool(small_run, small_run, "--until", wrong)
+        assert code == 2 and "--until" in err and "Traceback" not in err
 
 
 def test_names_in_markdown_are_text(tool, tmp_path):
