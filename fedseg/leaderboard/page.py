@@ -369,7 +369,8 @@ def _range(results: Any) -> str:
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether JavaScript reads it as a finite number, too."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
 
 
 def _numbers(found: Any) -> dict[str, float | None]:

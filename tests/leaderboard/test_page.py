@@ -1,6 +1,7 @@
 """The page without a browser: every row is there, what strangers wrote is text, nothing is lost."""
 
 import json
+import math
 import re
 import shutil
 import subprocess
@@ -232,6 +233,23 @@ def test_a_damaged_detail_costs_only_its_chart(entry, tmp_path):
     assert (run["clients"], run["classes"], run["corruptions"]) == (None, {}, {})
     assert [t for t in found.texts if "client_accuracy: is damaged" in t]
     assert any(row["data-kind"] == "run" for row in found.tables[CIFAR])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, 10**400])
+def test_a_detail_that_is_no_number_leaves_a_gap(value, tmp_path):
+    content = toyresults.results(CIFAR, {"test/accuracy": 30.0})
+    content["client_accuracy"] = {
+        "clients": ["a", "b"],
+        "main_class": [0, 0],
+        "classes": ["cat"],
+        "rounds": [1],
+        "accuracy": [[value, 50.0]],
+    }
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "results.json").write_text(json.dumps(content))
+    found = Page(write_page(build_board(*read_runs([tmp_path])), tmp_path / "board").read_text())
+    (run,) = found.data["runs"].values()
+    assert run["clients"]["values"] == [[None], [50.0]]
 
 
 def test_half_a_character_is_no_reason_to_fail(tmp_path):
