@@ -5,12 +5,14 @@ Accuracy", ICLR 2023, algorithm 1.
 
 The released code differs from the paper, which is followed here. It adds the mean of *all* clients'
 corrections to the mean of the participants' models, as FedDyn does, where the paper averages what
-the participants send; and it steps along the perturbed gradient alone (alpha = 1). The paper's
-average is uniform over the participants, whatever their numbers of samples.
+the participants send: ``all_corrections``. And it steps along the perturbed gradient alone, which
+is alpha = 1. Both averages are uniform over the participants, whatever their numbers of samples.
 
 Note that ``lam ghat_k`` is minus the sum of the client's drifts so far and does not depend on lam:
 for a large lam the clients train like FedAvg's, but what they send goes on to grow by that sum. At
-its first participation a client sends a model twice as far away as the one it has trained.
+its first participation a client sends a model twice as far away as the one it has trained. With few
+of many unlike clients in a round the paper's average moves by the participants' sums, and may not
+settle; the mean of all clients' corrections changes little from a round to the next.
 """
 
 from typing import TYPE_CHECKING
@@ -40,13 +42,19 @@ class FedSpeed(OwnPerturbation):
             (at two passes a step).
         lam: the inverse strength lambda of the proximal term, > 0 and finite.
         freeze_statistics: see :class:`~fedseg.algorithms.perturbation.OwnPerturbation`.
+        all_corrections: the released code's server rule, ``w <- mean_S w_k - lam mean_K ghat_k``.
     """
 
     client_vectors = ("ghat",)
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
 
     def __init__(
-        self, rho: float, alpha: float, lam: float, freeze_statistics: bool = False
+        self,
+        rho: float,
+        alpha: float,
+        lam: float,
+        freeze_statistics: bool = False,
+        all_corrections: bool = False,
     ) -> None:
         super().__init__(freeze_statistics)
         check_number("algorithm.rho", rho, least=0)
@@ -55,6 +63,8 @@ class FedSpeed(OwnPerturbation):
         self.rho = rho
         self.alpha = alpha
         self.lam = lam
+        self.all_corrections = all_corrections
+        self.server_vectors = ("ghat",) if all_corrections else ()
 
     def bind(self, flat: "FlatModel") -> None:
         super().bind(flat)
@@ -79,12 +89,19 @@ class FedSpeed(OwnPerturbation):
 
     @torch.no_grad()
     def finish(self, client: "Client") -> Update:
-        """``ghat_k <- ghat_k - (w_k - w)/lam``; sends ``w_k - lam ghat_k``."""
+        """``ghat_k <- ghat_k - (w_k - w)/lam``; sends ``w_k - lam ghat_k``, or ``w_k``."""
         delta = client.delta()
         correction = client.state["ghat"].add_(delta, alpha=1 / self.lam)
+        if self.all_corrections:  # the server can add up what they are
+            return Update({"delta": delta})
         return Update({"delta": delta.add_(correction, alpha=self.lam)})
 
     @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
-        """``w <- mean_S (w_k - lam ghat_k)``."""
-        descend(server.w, updates.uniform_mean("delta"))
+        """``w <- mean_S (w_k - lam ghat_k)``; or with the mean of all clients' ghat."""
+        step = updates.uniform_mean("delta")
+        if self.all_corrections:
+            scale = 1 / (self.lam * server.num_clients)
+            ghat = server.state["ghat"].add_(updates.uniform_sum("delta"), alpha=scale)
+            step = step + self.lam * ghat
+        descend(server.w, step)

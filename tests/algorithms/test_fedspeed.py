@@ -159,6 +159,17 @@ def test_states_and_traffic(tmp_path):
     assert toyalgorithms.bytes_of(config) == toyalgorithms.bytes_of(average)
 
 
+def test_with_all_corrections_the_server_keeps_their_mean_and_sends_nothing_more(tmp_path):
+    config = toyalgorithms.run(tmp_path / "a", named(all_corrections=True))
+    plain = toyalgorithms.run(tmp_path / "b", NAME)
+    assert toyalgorithms.bytes_of(config) == toyalgorithms.bytes_of(plain)
+    states = toyseg.client_states(config)["clients"]
+    mean = sum(state["ghat"].double() for state in states.values()) / len(toyseg.USERS)
+    server = toyseg.checkpoint(config)["server_state"]
+    assert server.keys() == {"ghat"} and server["ghat"].norm() > 0
+    torch.testing.assert_close(server["ghat"].double(), mean, rtol=1e-4, atol=1e-7)
+
+
 @pytest.mark.parametrize("kind", ["SAMOptimWrapper", "ASAMOptimWrapper"])
 def test_a_second_perturbation_is_refused(tmp_path, kind):
     with pytest.raises(ConfigError, match=rf"optim_wrapper\.type: {kind}.*FedSpeed.*rule of its"):

@@ -267,12 +267,19 @@ def adabest(
 
 
 def fedspeed(
-    fed: Federation, local: Local, rho: float, a: float, lam: float, rate: Rate | None = None
+    fed: Federation,
+    local: Local,
+    rho: float,
+    a: float,
+    lam: float,
+    rate: Rate | None = None,
+    all_corrections: bool = False,
 ) -> list[Round]:
     """FedSpeed (Sun 2023b): a blend of the gradient and SAM's, and a prox-correction.
 
     gt = (1-a) g(w_k) + a g(w_k + rho g/||g||); step with gt - ghat_k + (w_k - w)/lam;
-    ghat_k <- ghat_k - (w_k - w)/lam; w <- mean_S(w_k - lam ghat_k).
+    ghat_k <- ghat_k - (w_k - w)/lam; w <- mean_S(w_k - lam ghat_k). ``all_corrections``: the
+    released code's w <- mean_S(w_k) - lam mean_K(ghat_k), where K is all clients.
     """
     w, duals, history = fed.initial.copy(), zeros(fed), []
     for i, sampled in enumerate(fed.participants, start=1):
@@ -287,9 +294,10 @@ def fedspeed(
 
             w_k = walk(fed, k, w, local, step, eta)
             duals = duals | {k: duals[k] - (w_k - w) / lam}
-            sent[k] = w_k - lam * duals[k]
-        w = mean(sent)
-        history.append(Round(w, {}, by_client(dual=duals)))
+            sent[k] = w_k if all_corrections else w_k - lam * duals[k]
+        everyone = sum(duals.values()) / fed.num_clients
+        w = mean(sent) - lam * everyone if all_corrections else mean(sent)
+        history.append(Round(w, {"mean dual": everyone}, by_client(dual=duals)))
     return history
 
 

@@ -177,6 +177,15 @@ CASES = {
         1,
         1,
     ),
+    "FedSpeed, all corrections": Case(
+        {"type": "FedSpeed", "rho": 0.1, "alpha": 0.9, "lam": 2.0, "all_corrections": True},
+        lambda fed, local, rate: fedspeed(fed, local, 0.1, 0.9, 2.0, rate, all_corrections=True),
+        OWN_PERTURBATION,
+        {"ghat": "mean dual"},
+        {"ghat": "dual"},
+        1,
+        1,
+    ),
     "FedSMOO": Case(
         {"type": "FedSMOO", "rho": 0.1, "beta": 2.0},
         lambda fed, local, rate: fedsmoo(fed, local, 0.1, 2.0, rate),

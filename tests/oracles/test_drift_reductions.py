@@ -164,6 +164,15 @@ def test_fedspeed_with_every_client_is_feddyn(alpha, local, run):
     assert same(run(speed, participants=ALL), run(FEDDYN, local, participants=ALL))
 
 
+@pytest.mark.parametrize(("alpha", "local"), [(0.0, LOCAL), (1.0, SAM)], ids=["SGD", "SAM"])
+def test_fedspeed_with_all_corrections_is_feddyn(alpha, local, run):
+    """The released code's server rule is FedDyn's, with whoever takes part."""
+    speed = {"type": "FedSpeed", "rho": SAM.rho, "alpha": alpha, "lam": 2.0}
+    expected = run(FEDDYN, local)
+    assert same(run({**speed, "all_corrections": True}), expected)
+    assert not same(run(speed), expected)
+
+
 def test_fedspeed_lam_to_infinity(run):
     """Clients train like FedAvg's; what they send still holds all of their own moves so far."""
     speed = {"type": "FedSpeed", "rho": 0.1, "alpha": 0.0, "lam": 1e12}
