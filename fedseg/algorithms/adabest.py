@@ -69,7 +69,3 @@ class AdaBest(Algorithm):
         delta = updates.uniform_mean("delta")
         h = server.state["h"].add_(delta).mul_(self.beta)
         descend(server.w, delta + h)
-
-    def diagnostics(self, server: Server) -> dict[str, float]:
-        """``norm_h``: the norm of the server's estimate."""
-        return {"norm_h": float(server.state["h"].norm())}

@@ -76,8 +76,12 @@ class Algorithm:
         return Update({"delta": client.delta()})
 
     def diagnostics(self, server: "Server") -> dict[str, float]:
-        """Figures of the finished round for the history, by name."""
-        return {}
+        """Figures of the finished round for the history, by name.
+
+        By default ``norm_<name>`` of every vector that the server keeps: one that grows from round
+        to round is a correction that diverges.
+        """
+        return {f"norm_{name}": float(server.state[name].norm()) for name in self.server_vectors}
 
     @torch.no_grad()
     def step(self, server: "Server", updates: "Aggregate") -> None:

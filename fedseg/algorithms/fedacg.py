@@ -59,7 +59,3 @@ class FedACG(Algorithm):
         """``m <- lam m + mean_S(w_k - w_start)``, ``w <- w + m``."""
         momentum = server.state["momentum"].mul_(self.lam).sub_(updates.uniform_mean("delta"))
         descend(server.w, -momentum)
-
-    def diagnostics(self, server: Server) -> dict[str, float]:
-        """``norm_momentum``: the norm of ``m``."""
-        return {"norm_momentum": float(server.state["momentum"].norm())}

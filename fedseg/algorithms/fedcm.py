@@ -73,7 +73,3 @@ class FedCM(FedAvg):
         mean = updates.weighted_sum("delta", "per_step") / updates.num_clients
         server.state["direction"] = mean
         super().step(server, updates)
-
-    def diagnostics(self, server: Server) -> dict[str, float]:
-        """``norm_direction``: the norm of ``D``."""
-        return {"norm_direction": float(server.state["direction"].norm())}

@@ -125,5 +125,8 @@ class NaiveFedGloSS(FedGloSS):
         super().step(server, updates)
 
     def diagnostics(self, server: Server) -> dict[str, float]:
-        """``delta_eps``: distance from this perturbation to the one FedGloSS would have used."""
-        return {"delta_eps": float(server.scratch["delta_eps"])}
+        """``delta_eps``: distance from this perturbation to the one FedGloSS would have used.
+
+        FedGloSS perturbs nothing in the first round, where it is the radius.
+        """
+        return {**super().diagnostics(server), "delta_eps": float(server.scratch["delta_eps"])}

@@ -82,7 +82,3 @@ class SCAFFOLD(Algorithm):
         descend(server.w, delta if self.eta_g == 1 else delta * self.eta_g)
         change = updates.uniform_sum("control")
         server.state["control"].add_(change, alpha=1 / server.num_clients)
-
-    def diagnostics(self, server: Server) -> dict[str, float]:
-        """``norm_control``: the norm of ``c``, an estimate of the whole data's gradient."""
-        return {"norm_control": float(server.state["control"].norm())}

@@ -60,6 +60,26 @@ GLOSS = {"rho_server": 0.1, "beta": 10.0}
 
 
 @pytest.mark.parametrize(
+    ("algorithm", "names"),
+    [
+        ({"type": "FedDyn", "beta": 10.0}, ["sigma"]),
+        ({"type": "FedSMOO", "rho": 0.1, "beta": 10.0}, ["s", "sigma"]),
+        ({"type": "FedGloSS", **GLOSS}, ["previous_delta", "sigma"]),
+        ({"type": "NaiveFedGloSS", **GLOSS}, ["previous_delta", "sigma"]),
+        ({"type": "MIME", "momentum": 0.5}, ["m"]),
+        ({"type": "TwoVectors"}, ["control"]),
+    ],
+    ids=lambda value: value.get("type") if isinstance(value, dict) else None,
+)
+def test_the_history_has_the_norm_of_what_the_server_keeps(tmp_path, algorithm, names):
+    config, runner = run(tmp_path, algorithm)
+    line = toyseg.history(config)[-1]
+    kept = {f"norm_{name}": float(runner.server.state[name].norm()) for name in names}
+    assert {k: v for k, v in line.items() if k.removeprefix("norm_") in runner.server.state} == kept
+    assert all(norm > 0 for norm in kept.values())
+
+
+@pytest.mark.parametrize(
     ("algorithm", "down", "up"),
     [
         ({"type": "FedAvg"}, 1, 1),
