@@ -10,7 +10,10 @@ A registry imports the package that fills it the first time a name is asked for 
 import difflib
 import inspect
 import re
+import sysconfig
+import traceback
 from collections.abc import Iterable, Mapping
+from pathlib import Path
 from typing import Any
 
 from mmengine import registry as _mmengine
@@ -65,15 +68,28 @@ EXECUTORS = Registry("executor", scope="fedseg", locations=["fedseg.engine.execu
 SERVER_OPTIMIZERS = Registry("server optimizer", scope="fedseg", locations=["fedseg.optim.server"])
 
 
-def build(registry: Registry, config: Any, field: str, **defaults: Any) -> Any:
+PACKAGE = Path(__file__).parent
+STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
+VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+
+
+def build(
+    registry: Registry,
+    config: Any,
+    field: str,
+    given: Mapping[str, Any] | None = None,
+    **defaults: Any,
+) -> Any:
     """Build a component from a config; a mistake in it is a ConfigError that names the field.
 
     Args:
         registry: where ``config["type"]`` is looked up.
         config: a dict with a ``type``, or an object that is built already (returned as it is).
         field: where the config stands, for the message, for example ``"algorithm"``.
+        given: arguments that are not the config's to set.
         defaults: arguments for keys that the config leaves out.
     """
+    given = given or {}
     if not isinstance(config, Mapping):
         if config is None or isinstance(config, str | int | float | bool | list | tuple):
             raise ConfigError(f"{field}: must be a dict with a type, not {config!r}")
@@ -88,16 +104,25 @@ def build(registry: Registry, config: Any, field: str, **defaults: Any) -> Any:
             f"{field}.type: unknown {registry.name} {kind!r}{did_you_mean(kind, _names(registry))};"
             " a class of your own must be imported with custom_imports"
         )
+    own = [key for key in config if key != "type"]
+    for name in own:
+        if name in given:
+            raise ConfigError(f"{field}.{name}: is set by the run itself; remove it")
+    parameters = _parameters(registry.get(kind) if isinstance(kind, str) else kind)
+    _check_flags(config, parameters, field)
     try:
-        return registry.build(dict(config), default_args=defaults or None)
+        return registry.build({**config, **given}, default_args=defaults or None)
     except (TypeError, ValueError) as error:
         match = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        if match is not None:
-            name, known = match[1], _arguments(registry, kind)
-            hint = did_you_mean(name, known) or f"; known: {', '.join(sorted(known))}"
-            raise ConfigError(f"{field}.{name}: unknown argument of {kind}{hint}") from error
+        unknown = match[1] if match is not None else None
+        if "takes no arguments" in str(error) and own:
+            unknown = own[0]
+        if unknown in own:
+            known = sorted(set(parameters) - set(given))
+            hint = did_you_mean(unknown, known) or f"; known: {', '.join(known) or 'none'}"
+            raise ConfigError(f"{field}.{unknown}: unknown argument of {kind}{hint}") from error
         missing = re.search(r"missing \d+ required .*argument", str(error))
-        if missing is None and not _is_known_code(registry, kind):
+        if missing is None and (not _is_known_code(registry, kind) or _passed_own_code(error)):
             raise  # a fault in the user's own class: the traceback tells where
         raise ConfigError(f"{field}: {kind}: {error}") from error
 
@@ -119,11 +144,37 @@ def _names(registry: Registry) -> list[str]:
     return sorted(registry.module_dict)
 
 
-def _arguments(registry: Registry, kind: Any) -> set[str]:
-    cls = registry.get(kind) if isinstance(kind, str) else kind
-    classes = cls.__mro__ if inspect.isclass(cls) else [cls]
-    names: set[str] = set()
-    for part in classes:
-        if part is not object:
-            names |= set(inspect.signature(part).parameters)
-    return names - {"args", "kwargs", "self"}
+def _parameters(kind: Any) -> dict[str, inspect.Parameter]:
+    """The arguments of a function, or of a class and of those to which it hands on **kwargs."""
+    found: dict[str, inspect.Parameter] = {}
+    for part in kind.__mro__ if inspect.isclass(kind) else [kind]:
+        try:
+            parameters = inspect.signature(part).parameters
+        except (TypeError, ValueError):  # written in C
+            break
+        named = {n: p for n, p in parameters.items() if p.kind not in VARIABLE}
+        found = {**named, **found}
+        if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
+            break
+    return found
+
+
+def _check_flags(
+    config: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter], field: str
+) -> None:
+    """Refuse what is neither True nor False: a text such as "False" would count as True."""
+    for name, value in config.items():
+        flag = name in parameters and parameters[name].annotation is bool
+        if flag and not isinstance(value, bool):
+            raise ConfigError(f"{field}.{name}: must be True or False, not {value!r}")
+
+
+def _passed_own_code(error: Exception) -> bool:
+    """Whether a function that is neither fedseg's nor an installed package's was under way."""
+    for frame, _ in traceback.walk_tb(error.__traceback__):
+        file = Path(frame.f_code.co_filename)
+        installed = {"site-packages", "dist-packages"} & set(file.parts)
+        library = any(file.is_relative_to(root) for root in (PACKAGE, STANDARD_LIBRARY))
+        if file.is_file() and not installed and not library:
+            return True
+    return False

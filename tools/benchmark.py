@@ -153,13 +153,14 @@ def main() -> int:
     import torch
 
     from fedseg.analysis.benchmark import show
-    from fedseg.engine.experiment import load_config
+    from fedseg.engine.experiment import load_config, naming
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as work_dir:
         config = load_config(arguments.config, Path(work_dir), arguments.cfg_options)
-        figures = globals()[arguments.what](arguments, config)
+        with naming(config):
+            figures = globals()[arguments.what](arguments, config)
     if arguments.memory_of is not None:
         print(json.dumps(figures))
         return 0

@@ -42,14 +42,15 @@ def main() -> None:
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     from fedseg.analysis.pictures import write_test_pictures
     from fedseg.analysis.summary import print_test
-    from fedseg.engine.experiment import load_config
+    from fedseg.engine.experiment import load_config, naming
     from fedseg.engine.testing import default_folder, evaluate_checkpoint, write_test_results
 
     folder = arguments.out or default_folder(arguments.checkpoint)
     config = load_config(
         arguments.config, work_dir=folder, options=arguments.cfg_options, amp=arguments.amp
     )
-    runner, results = evaluate_checkpoint(config, arguments.checkpoint)
+    with naming(config):
+        runner, results = evaluate_checkpoint(config, arguments.checkpoint)
     files = write_test_results(results, folder)
     if arguments.pictures > 0:
         files += write_test_pictures(

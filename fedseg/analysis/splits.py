@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from mmengine.config import Config
 from rich.console import Console
 from rich.progress import track
 
@@ -23,7 +24,7 @@ from fedseg.datasets.arrays import INDEX, StoredImages
 from fedseg.datasets.images import read_label
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.engine.config import complete_config
-from fedseg.engine.experiment import load_config
+from fedseg.engine.experiment import load_config, naming
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.partition import FixedPartition, Split, check_clients, read_split
 from fedseg.partition.splits import KEYS
@@ -150,11 +151,16 @@ def _with_own_names(views: Sequence[View]) -> list[View]:
 
 
 def _of_config(path: Path, options: Sequence[str], images: bool) -> View:
-    config = complete_config(load_config(path, options=options))
+    config = load_config(path, options=options)
+    with naming(config):
+        return _of_data(path, complete_config(config), images)
+
+
+def _of_data(path: Path, config: Config, images: bool) -> View:
     loader = config.train_dataloader
     for key in ("dataset", "partition"):
         if loader.get(key) is None:
-            raise ConfigError(f"{path}: train_dataloader.{key}: is missing")
+            raise ConfigError(f"train_dataloader.{key}: is missing")
     dataset = _dataset(loader["dataset"], "train_dataloader.dataset", images)
     partition = build(PARTITIONS, loader["partition"], "train_dataloader.partition")
     clients = check_clients(partition(dataset), len(dataset))
@@ -162,7 +168,7 @@ def _of_config(path: Path, options: Sequence[str], images: bool) -> View:
     for name, entry in (config.get("val_dataloader") or {}).items():
         field = f"val_dataloader.{name}"
         if not isinstance(entry, Mapping) or entry.get("dataset") is None:
-            raise ConfigError(f"{path}: {field}.dataset: is missing")
+            raise ConfigError(f"{field}.dataset: is missing")
         try:
             tests[name] = _dataset(entry["dataset"], f"{field}.dataset", False)
         except MissingDataError as error:

@@ -121,8 +121,6 @@ class PartitionedData(ClientData):
         self.indices = check_clients(partition(self.dataset), len(self.dataset))
         self.clients = list(self.indices)
         self.sizes = [len(self.indices[client]) for client in self.clients]
-        if not isinstance(shuffle, bool) or not isinstance(drop_last, bool):
-            raise ConfigError("train_dataloader: shuffle and drop_last must be True or False")
         self.batch_size = batch_size
         self.local_epochs = local_epochs
         self.local_steps = local_steps

@@ -53,6 +53,7 @@ KNOWN_KEYS = frozenset(
 )
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
 DTYPES = ("float32", "float64")
+RANDOMNESS = ("seed", "deterministic", "diff_rank_seed")  # what MMEngine knows
 
 
 def complete_config(config: Config) -> Config:
@@ -76,6 +77,9 @@ def complete_config(config: Config) -> Config:
         if config.get(key) is None:
             raise ConfigError(f"{where}: {key} is missing")
 
+    schedulers = config.get("param_scheduler")
+    if not isinstance(schedulers, Mapping | list | tuple | None):
+        raise ConfigError(f"param_scheduler: must be a list of dicts, not {schedulers!r}")
     _apply_data_root(config)
     for number, hook in enumerate(_as_list("custom_hooks", config.get("custom_hooks"))):
         if isinstance(hook, str):
@@ -92,6 +96,10 @@ def complete_config(config: Config) -> Config:
     _default(config, "randomness", {"seed": 0})
     if config.randomness.get("seed") is None:
         config.randomness["seed"] = 0
+    for key in config.randomness:
+        if key not in RANDOMNESS:
+            hint = did_you_mean(key, RANDOMNESS) or f"; known: {', '.join(RANDOMNESS)}"
+            raise ConfigError(f"randomness.{key}: unknown{hint}")
     seed = config.randomness["seed"]
     if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
         raise ConfigError(f"randomness.seed: must be an integer from 0 to 2^32 - 1, not {seed!r}")
@@ -100,7 +108,7 @@ def complete_config(config: Config) -> Config:
     if config.dtype not in DTYPES:
         raise ConfigError(f"dtype: must be one of {', '.join(DTYPES)}, not {config.dtype!r}")
     config.train_cfg.setdefault("type", "FederatedTrainLoop")
-    if config.dtype == "float64" and config.train_cfg.get("amp"):
+    if config.dtype == "float64" and config.train_cfg.get("amp") is True:
         raise ConfigError("train_cfg.amp: bfloat16 contradicts dtype='float64'; choose one")
     _evaluation_defaults(config, "val", "FederatedValLoop")
     if config.get("test_dataloader") is None:

@@ -3,7 +3,8 @@
 import copy
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -105,6 +106,18 @@ def unfinished(config: Config) -> bool:
     return False
 
 
+@contextmanager
+def naming(config: Config) -> Iterator[None]:
+    """Within it, a ConfigError's message begins with the config's file, or with an option."""
+    try:
+        yield
+    except ConfigError as error:
+        file = config.filename
+        if file is None or str(error).startswith((str(file), "--")):
+            raise
+        raise ConfigError(f"{file}: {error}") from error
+
+
 def train(config: Config, dry_run: bool = False, quiet: bool = False) -> int:
     """Run a config; returns the process's exit code. Ctrl-C raises ``Interrupted``.
 
@@ -113,14 +126,15 @@ def train(config: Config, dry_run: bool = False, quiet: bool = False) -> int:
         dry_run: check everything and print the plan; train nothing.
         quiet: show no progress and no warnings, which are in the log file all the same.
     """
-    if dry_run:
-        with tempfile.TemporaryDirectory() as folder:  # nothing is written to the run's own
-            config = copy.deepcopy(config)
-            config.work_dir = folder
-            print_plan(make_plan(FederatedRunner.from_cfg(config)))
+    with naming(config):
+        if dry_run:
+            with tempfile.TemporaryDirectory() as folder:  # nothing is written to the run's own
+                config = copy.deepcopy(config)
+                config.work_dir = folder
+                print_plan(make_plan(FederatedRunner.from_cfg(config)))
+            return 0
+        runner = FederatedRunner.from_cfg(config)
+        if quiet:
+            runner.hush()
+        runner.train()
         return 0
-    runner = FederatedRunner.from_cfg(config)
-    if quiet:
-        runner.hush()
-    runner.train()
-    return 0

@@ -65,8 +65,6 @@ class FederatedTrainLoop(BaseLoop):
         ):
             check_whole(f"train_cfg.{name}", value)
         check_whole("train_cfg.val_last_rounds", val_last_rounds, least=0)
-        if not isinstance(amp, bool):
-            raise ConfigError(f"train_cfg.amp: must be True or False, not {amp!r}")
         if not (isinstance(cuda_graph, bool) or cuda_graph == "auto"):
             raise ConfigError(
                 f"train_cfg.cuda_graph: must be True, False or 'auto', not {cuda_graph!r}"

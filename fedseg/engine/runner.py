@@ -7,7 +7,9 @@ import shutil
 import sys
 import time
 import uuid
-from collections.abc import Mapping
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +167,15 @@ class FederatedRunner(Runner):
             if not hasattr(handler, "baseFilename"):
                 handler.setLevel("ERROR")
 
+    @contextmanager
+    def _logged_warnings(self) -> Iterator[None]:
+        """Warnings go where the run's own go: to the log file, and to a terminal not hushed."""
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            yield
+        for warning in caught:
+            self.logger.warning(str(warning.message))
+
     def build_model(self, model: Any) -> nn.Module:
         torch.manual_seed(seed_for(self.seed, "build"))
         model = build(MODELS, model, "model")
@@ -177,6 +188,8 @@ class FederatedRunner(Runner):
         device = self.cfg.get("device")
         if device is None:
             return model
+        if not isinstance(device, str | torch.device):
+            raise ConfigError(f"device: must be a name such as 'cpu' or 'cuda:0', not {device!r}")
         try:
             return model.to(device)
         except (RuntimeError, AssertionError) as error:
@@ -244,7 +257,9 @@ class FederatedRunner(Runner):
         self.store = StateStore(Path(self.work_dir) / "state" / "clients", **options)
         self.register_store("clients", self.store)
 
-    def _load_weights(self, path: str) -> None:
+    def _load_weights(self, path: str | Path) -> None:
+        if not isinstance(path, str | Path):
+            raise ConfigError(f"load_from: must be a checkpoint's path, not {path!r}")
         try:
             self.flat.load_state_dict(load_checkpoint(path)["state_dict"])
         except RuntimeError as error:
@@ -266,14 +281,15 @@ class FederatedRunner(Runner):
         self.client_sampler.participants(self.max_rounds)  # a list too short fails now, not then
         self.server = Server(self.flat, len(self.data.clients), self.algorithm.server_vectors)
         self.optim_wrapper = build_local_optimizer(self.optim_wrapper, self.flat)
-        self.algorithm.check(self.optim_wrapper, self.flat)
+        with self._logged_warnings():
+            self.algorithm.check(self.optim_wrapper, self.flat)
         self.algorithm.bind(self.flat)
         self.local_loss = self._build_local_loss()
+        if self.averaging is not None:
+            self.averaging.bind(self.flat)
         self.executor: Executor = build(EXECUTORS, cfg.executor, "executor")
-        loop = dict(self._train_loop)
-        self._train_loop = build(
-            LOOPS, {**loop, "runner": self, "dataloader": self._train_dataloader}, "train_cfg"
-        )
+        parts = {"runner": self, "dataloader": self._train_dataloader}
+        self._train_loop = build(LOOPS, dict(self._train_loop), "train_cfg", parts)
         self.param_schedulers = self._build_schedulers()
         self._val_loop = self._build_evaluation("val") if self._val_dataloader else None
 
@@ -282,19 +298,16 @@ class FederatedRunner(Runner):
             if key not in options:
                 raise ConfigError(f"train_dataloader.{key}: is missing")
         train = self.cfg.train_cfg
+        of_the_run = {
+            "local_epochs": 1 if train.get("local_epochs") is None else train["local_epochs"],
+            "local_steps": train.get("local_steps"),
+            "drop_single": bool(batchnorm_layers(self.model)),
+            "device": self.flat.w.device,
+            "dtype": self.flat.w.dtype,
+            "seed": self.seed,
+        }
         data = build(
-            CLIENT_DATA,
-            {
-                "type": "StreamingData",
-                **options,
-                "local_epochs": 1 if train.get("local_epochs") is None else train["local_epochs"],
-                "local_steps": train.get("local_steps"),
-                "drop_single": bool(batchnorm_layers(self.model)),
-                "device": self.flat.w.device,
-                "dtype": self.flat.w.dtype,
-                "seed": self.seed,
-            },
-            "train_dataloader",
+            CLIENT_DATA, {"type": "StreamingData", **options}, "train_dataloader", of_the_run
         )
         dropped = data.dropped()
         if dropped:
@@ -344,13 +357,12 @@ class FederatedRunner(Runner):
         return schedulers
 
     def _build_evaluation(self, kind: str) -> Any:
-        loop = dict(self.cfg[f"{kind}_cfg"])
-        loop |= {
+        parts = {
             "runner": self,
             "dataloader": self.cfg[f"{kind}_dataloader"],
             "evaluator": self.cfg[f"{kind}_evaluator"],
         }
-        return build(LOOPS, loop, f"{kind}_cfg")
+        return build(LOOPS, dict(self.cfg[f"{kind}_cfg"]), f"{kind}_cfg", parts)
 
     @property
     def val_loop(self) -> Any:
@@ -531,7 +543,8 @@ class FederatedRunner(Runner):
         if self._resume:
             # averaging registers its store when training begins: build it before verifying
             self.call_hook("register_stores")
-            found = latest_checkpoint(self.checkpoint_folder, self._verify_stores)
+            with self._logged_warnings():
+                found = latest_checkpoint(self.checkpoint_folder, self._verify_stores)
             if found is None:
                 self.logger.warning(
                     f"--resume: no checkpoint in {self.checkpoint_folder}, starting from round 1"

@@ -18,6 +18,7 @@ import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
+from fedseg.checks import check_whole
 from fedseg.engine.client_data import Job, PartitionedData, Replayable
 from fedseg.engine.seeds import seed_for, seed_global
 from fedseg.errors import ConfigError, DataError, UserError
@@ -123,6 +124,8 @@ class StreamingData(PartitionedData):
         dtype: torch.dtype = torch.float32,
         **kwargs: Any,
     ) -> None:
+        check_whole("train_dataloader.num_workers", num_workers, least=0)
+        check_whole("train_dataloader.prefetch_factor", prefetch_factor)
         super().__init__(*args, **kwargs)
         self.seconds_waiting = 0.0
         self.collate_fn = build_collate(collate_fn)

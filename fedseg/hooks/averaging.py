@@ -22,6 +22,7 @@ from fedseg.hooks.base import FederatedHook
 from fedseg.registry import HOOKS
 
 if TYPE_CHECKING:
+    from fedseg.engine.flat import FlatModel
     from fedseg.engine.runner import FederatedRunner
 
 BN_RULES = ("average", "reestimate")
@@ -43,17 +44,33 @@ class ModelAverage(FederatedHook):
     def __init__(self, bn: str = "average", parameters: str | None = None) -> None:
         if bn not in BN_RULES:
             raise ConfigError(f"averaging.bn: must be one of {BN_RULES}, not {bn!r}")
+        if parameters is not None:
+            try:
+                re.compile(parameters)
+            except (re.error, TypeError) as error:
+                raise ConfigError(
+                    f"averaging.parameters: {parameters!r} is no regular expression: {error}"
+                ) from error
         self.bn = bn
         self.parameters = parameters
         self._mask: Tensor | None = None
 
-    def before_train(self, runner: "FederatedRunner") -> None:
+    def bind(self, flat: "FlatModel") -> None:
+        """Called once, with the model's vectors.
+
+        Raises:
+            ConfigError: ``parameters`` matches none of the model's.
+        """
         if self.parameters is None:
             return
-        chosen = [s for s in runner.flat.slots if re.match(self.parameters, s.name)]
+        chosen = [s for s in flat.slots if re.match(self.parameters, s.name)]
         if not chosen:
-            raise ConfigError(f"averaging.parameters: {self.parameters!r} matches no parameter")
-        self._mask = torch.zeros_like(runner.flat.w, dtype=torch.bool)
+            names = ", ".join(sorted({s.name.partition(".")[0] for s in flat.slots}))
+            raise ConfigError(
+                f"averaging.parameters: {self.parameters!r} matches no parameter; their names "
+                f"begin with: {names}"
+            )
+        self._mask = torch.zeros_like(flat.w, dtype=torch.bool)
         for slot in chosen:
             self._mask[slot.span] = True
 
@@ -112,7 +129,6 @@ class SWA(ModelAverage):
         self._ordinary_lrs: list[float] | None = None
 
     def before_train(self, runner: "FederatedRunner") -> None:
-        super().before_train(runner)
         self.start_round = self.start
         if isinstance(self.start, float):
             self.start_round = max(1, math.ceil(round(self.start * runner.max_rounds, 6)))
@@ -205,7 +221,6 @@ class WIMA(ModelAverage):
         }
 
     def before_train(self, runner: "FederatedRunner") -> None:
-        super().before_train(runner)
         self.register_stores(runner)
 
     def after_round(self, runner: "FederatedRunner", record: dict[str, Any]) -> None:

@@ -113,6 +113,9 @@ def build_local_optimizer(config: Mapping, flat: "FlatModel") -> OptimWrapper:
         raise ConfigError(
             "optim_wrapper.optimizer: must be a dict such as dict(type='SGD', lr=0.1)"
         )
+    for name in ("lr", "momentum", "weight_decay"):
+        if name in config["optimizer"]:
+            check_number(f"optim_wrapper.optimizer.{name}", config["optimizer"][name], least=0)
     kind = config["type"]
     kind = OPTIM_WRAPPERS.get(kind) if isinstance(kind, str) else kind
     if kind is not None and not (inspect.isclass(kind) and issubclass(kind, OptimWrapper)):
@@ -126,13 +129,12 @@ def build_local_optimizer(config: Mapping, flat: "FlatModel") -> OptimWrapper:
         parameter = nn.Parameter(flat.w)
         parameter.grad = flat.grad
         options = dict(config["optimizer"])
-        if "lr" in options:
-            check_number("optim_wrapper.optimizer.lr", options["lr"], least=0)
         kind = OPTIMIZERS.get(options["type"]) if isinstance(options.get("type"), str) else None
         if kind is not None and "fused" in inspect.signature(kind).parameters:
             options.setdefault("fused", True)
-        options["params"] = [parameter]
-        config["optimizer"] = build(OPTIMIZERS, options, "optim_wrapper.optimizer")
+        config["optimizer"] = build(
+            OPTIMIZERS, options, "optim_wrapper.optimizer", {"params": [parameter]}
+        )
         wrapper = build(OPTIM_WRAPPERS, config, "optim_wrapper")
     if any(group.get("maximize") for group in wrapper.optimizer.param_groups):
         raise ConfigError("optim_wrapper.optimizer.maximize: federated training minimises")

@@ -358,7 +358,8 @@ def test_a_client_without_a_full_batch():
     [
         ({"batch_size": 0}, r"train_dataloader\.batch_size"),
         ({"batch_size": 2.0}, r"train_dataloader\.batch_size"),
-        ({"shuffle": "no"}, "shuffle and drop_last"),
+        ({"shuffle": "no"}, r"train_dataloader\.shuffle: must be True or False"),
+        ({"drop_last": 1}, r"train_dataloader\.drop_last: must be True or False"),
         ({"local_steps": 0}, r"train_cfg\.local_steps"),
         ({"num_workers": 4}, r"train_dataloader\.num_workers: unknown argument of ResidentData"),
         ({"transform": []}, r"train_dataloader\.transform: unknown.*'transforms'"),

@@ -411,6 +411,8 @@ def test_quiet_shows_only_the_final_table(tmp_path, monkeypatch, capsys):
         custom_hooks=[{"type": "Talk"}],
         log_level="INFO",
         train_cfg={"max_rounds": 2, "val_interval": 1},
+        algorithm={"_delete_": True, "type": "SCAFFOLD"},
+        optim_wrapper={"optimizer": {"momentum": 0.5}},  # SCAFFOLD warns of it
     )
     path = toyseg.write_config(tmp_path / "toy.py", config)
     (tmp_path / "run").mkdir()
@@ -424,3 +426,4 @@ def test_quiet_shows_only_the_final_table(tmp_path, monkeypatch, capsys):
     assert "unseen" in out and "history.jsonl" in out and "WARNING" not in out
     log = next((tmp_path / "run").rglob("*.log")).read_text()
     assert "said by the log" in log and "was moved to" in log
+    assert "SCAFFOLD divides by K_k eta" in log

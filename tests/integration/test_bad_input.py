@@ -5,6 +5,7 @@ import json
 import pytest
 import toyseg
 
+from fedseg.engine.experiment import load_config, train
 from fedseg.errors import ConfigError, TrainingError
 from fedseg.registry import PARTITIONS
 
@@ -23,6 +24,22 @@ class ToyPartition:
 
     def __call__(self, dataset):
         return self.clients
+
+
+@PARTITIONS.register_module()
+class NoOptions:
+    """A partition without options."""
+
+    def __call__(self, dataset):
+        return {"a": list(range(len(dataset)))}
+
+
+@PARTITIONS.register_module()
+class Faulty:
+    """A partition with a mistake of its author's."""
+
+    def __call__(self, dataset):
+        return {"a": [int("first")]}
 
 
 def own_partition(clients):
@@ -129,6 +146,60 @@ BAD = {
     ),
     "a missing evaluator": ({"val_evaluator": None}, r"val_evaluator: is missing"),
     "a seed that is no number": ({"randomness": {"seed": "zero"}}, r"randomness\.seed.*integer"),
+    "a text for a flag": (
+        {"algorithm": {"_delete_": True, "type": "SCAFFOLD", "count_momentum": "False"}},
+        r"algorithm\.count_momentum: must be True or False, not 'False'",
+    ),
+    "a weight decay that is no number": (
+        {"optim_wrapper": {"optimizer": {"weight_decay": float("nan")}}},
+        r"optim_wrapper\.optimizer\.weight_decay: must be a finite number >= 0, not nan",
+    ),
+    "a momentum that is a text": (
+        {"optim_wrapper": {"optimizer": {"momentum": "0.9"}}},
+        r"optim_wrapper\.optimizer\.momentum: must be a finite number >= 0, not '0.9'",
+    ),
+    "an unknown option of an optimiser": (
+        {"optim_wrapper": {"optimizer": {"zeal": 1}}},
+        r"optim_wrapper\.optimizer\.zeal: unknown argument of SGD; known: (?!.*(params|defaults))",
+    ),
+    "parameters of an optimiser": (
+        {"optim_wrapper": {"optimizer": {"params": []}}},
+        r"optim_wrapper\.optimizer\.params: is set by the run itself",
+    ),
+    "a seed of the loader": (
+        {"train_dataloader": {"seed": 3}},
+        r"train_dataloader\.seed: is set by the run itself",
+    ),
+    "an unknown kind of randomness": (
+        {"randomness": {"determinist": True}},
+        r"randomness\.determinist: unknown.*'deterministic'",
+    ),
+    "fewer workers than none": (
+        {"train_dataloader": {"num_workers": -1}},
+        r"train_dataloader\.num_workers: must be a whole number >= 0, not -1",
+    ),
+    "workers of a test set in words": (
+        {"val_dataloader": {"seen": {"num_workers": "two"}}},
+        r"val_dataloader\.seen\.num_workers: must be a whole number >= 0, not 'two'",
+    ),
+    "a number as weights": ({"load_from": 3}, r"load_from: must be a checkpoint's path, not 3"),
+    "a schedule that is a text": (
+        {"param_scheduler": "cosine"},
+        r"param_scheduler: must be a list of dicts, not 'cosine'",
+    ),
+    "a number as a device": ({"device": float("nan")}, r"device: must be a name such as 'cpu'"),
+    "an average over a number": (
+        {"averaging": {"_delete_": True, "type": "WIMA", "parameters": float("nan")}},
+        r"averaging\.parameters: nan is no regular expression",
+    ),
+    "an average over half a pattern": (
+        {"averaging": {"_delete_": True, "type": "WIMA", "parameters": "(conv"}},
+        r"averaging\.parameters: '\(conv' is no regular expression",
+    ),
+    "an option of a partition that has none": (
+        {"train_dataloader": {"partition": {"_delete_": True, "type": "NoOptions", "seed": 1}}},
+        r"train_dataloader\.partition\.seed: unknown argument of NoOptions; known: none",
+    ),
     "no local epochs": (
         {"train_cfg": {"local_epochs": 0}},
         r"train_cfg\.local_epochs: must be a positive integer, not 0",
@@ -161,6 +232,23 @@ def test_config_errors_name_the_field_and_the_fix(tmp_path, name):
         toyseg.train(toyseg.settings(tmp_path, **changes))
     trained = tmp_path / "run" / "history.jsonl"
     assert not trained.exists() or name == "a figure that there is not", "found before training"
+
+
+def test_a_mistake_in_ones_own_class_keeps_its_traceback(tmp_path):
+    """It is no matter of the config, wherever in the building of other parts it shows."""
+    partition = {"_delete_": True, "type": "Faulty"}
+    config = toyseg.settings(tmp_path, train_dataloader={"partition": partition})
+    with pytest.raises(ValueError, match="invalid literal for int") as raised:
+        toyseg.train(config)
+    assert raised.traceback[-1].name == "__call__"
+
+
+def test_a_plan_finds_what_training_would_refuse(tmp_path):
+    averaging = {"_delete_": True, "type": "WIMA", "parameters": "nothing"}
+    settings = toyseg.settings(tmp_path, averaging=averaging)
+    config = load_config(toyseg.write_config(tmp_path / "mine.py", settings))
+    with pytest.raises(ConfigError, match=r"mine\.py: averaging\.parameters: 'nothing' matches no"):
+        train(config, dry_run=True)
 
 
 @pytest.mark.parametrize(
@@ -346,13 +434,17 @@ def test_a_learning_rate_that_explodes(tmp_path):
 
 
 CLI = {
-    "contradiction": ({"model": {"norm": False}}, [], "batchnorm: SiloBN needs"),
+    "contradiction": ({"model": {"norm": False}}, [], "toy.py: batchnorm: SiloBN needs"),
     "rejected": (
         {"custom_hooks": [{"type": "PoisonHook", "clients": "all", "round_": 2}]},
         [],
         "round_000001.pth (round 1)",
     ),
-    "option": ({}, ["--cfg-options", "optim_wrapper.roh=3"], "optim_wrapper.roh: unknown argument"),
+    "option": (
+        {},
+        ["--cfg-options", "optim_wrapper.roh=3"],
+        "toy.py: optim_wrapper.roh: unknown argument",
+    ),
     "import": (
         {"custom_imports": {"imports": ["no_such_module"], "allow_failed_imports": False}},
         [],
