@@ -61,10 +61,10 @@ def _draw_loss(axes: Any, run: RunFiles) -> None:
         label="each round",
     )
     if smooth:
-        window = max(5, len(rounds) // 25)
+        window = smoothing_window(len(rounds))
         axes.plot(
             rounds,
-            _moving_mean(loss, window),
+            moving_mean(loss, window),
             color=COLOURS[0],
             linewidth=2,
             label=f"mean of {window} rounds",
@@ -123,7 +123,12 @@ def _set_of(domain: str) -> str:
     return domain.removeprefix(GLOBAL).removesuffix(BY_DOMAIN)
 
 
-def _moving_mean(values: np.ndarray, window: int) -> np.ndarray:
+def smoothing_window(rounds: int) -> int:
+    """Rounds over which a loss is averaged to be read: all charts take the same."""
+    return max(5, rounds // 25) if rounds >= SMOOTHED_FROM else 1
+
+
+def moving_mean(values: np.ndarray, window: int) -> np.ndarray:
     """Centred mean over what is there of each window; the window is shorter at both ends."""
     valid = np.isfinite(values)
     kernel = np.ones(window)

@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from fedseg.analysis.charts import COLOURS, DPI
+from fedseg.analysis.charts import COLOURS, DPI, moving_mean, smoothing_window
 from fedseg.analysis.compare import Comparison, Run, Side
 from fedseg.analysis.run_files import domain_label, main_metric
 
@@ -23,7 +23,7 @@ LABEL_HEIGHT = 0.062  # of the axes: how far apart two letters must be
 def draw_curves(comparison: Comparison, path: Path) -> Path:
     """Training loss, and the main figure of every domain, over the rounds; a line a run.
 
-    The loss of each round is pale, its mean since the evaluation before is the line.
+    The loss of each round is pale, its moving mean is the line.
 
     Args:
         comparison: of the runs.
@@ -96,10 +96,14 @@ def _draw_loss(axes: Any, sides: Sequence[Side]) -> None:
             if run.losses:
                 pairs = zip(*run.losses.items(), strict=True)
                 axes.plot(*pairs, color=_colour(number), alpha=0.25, linewidth=0.8)
-    _draw_lines(axes, [[_mean_losses(run) for run in side.runs] for side in sides], sides)
+    _draw_lines(axes, [[mean_losses(run) for run in side.runs] for side in sides], sides)
 
 
-def _mean_losses(run: Run) -> dict[int, float]:
+def mean_losses(run: Run) -> dict[int, float]:
+    """The moving mean by round; without a history, the means from one evaluation to the next."""
+    if run.losses:
+        means = moving_mean(np.array(list(run.losses.values())), smoothing_window(len(run.losses)))
+        return dict(zip(run.losses, means.tolist(), strict=True))
     if run.curves is None:
         return {}
     pairs = zip(run.curves.rounds, run.curves.loss, strict=True)

@@ -8,7 +8,7 @@ import pytest
 import toyresults
 
 from fedseg.analysis.compare import Reached, Value, compare, domain_of, read_run, read_sides
-from fedseg.analysis.compare_curves import apart
+from fedseg.analysis.compare_curves import apart, mean_losses
 from fedseg.errors import DataError
 
 RAINY = "idda_rainy_heterogeneous"
@@ -358,7 +358,25 @@ def test_a_folder_of_seeds_must_hold_one_experiment(tmp_path):
         read_sides([tmp_path / "c"])
 
 
-# ---------------------------------------------------------------- letters at the curves
+# ---------------------------------------------------------------- curves
+
+
+@pytest.mark.parametrize(("rounds", "window"), [(40, 1), (60, 5), (200, 8)])
+def test_the_line_of_the_loss_is_its_moving_mean(tmp_path, rounds, window):
+    """Wherever the run was evaluated: rarely at first, often at the end."""
+    losses = np.random.default_rng(0).uniform(0, 2, rounds)
+    records = [record(i + 1, 1.0 if i > rounds - 5 else None, loss=x) for i, x in enumerate(losses)]
+    drawn = mean_losses(read_run(write_history(tmp_path / "run", records)))
+    assert list(drawn) == list(range(1, rounds + 1))
+    middle = slice(rounds // 2 - window // 2, rounds // 2 - window // 2 + window)
+    assert drawn[rounds // 2 + 1] == pytest.approx(losses[middle].mean())
+
+
+def test_without_a_history_the_results_have_the_loss(tmp_path):
+    run = read_run(finished(tmp_path / "run"))
+    assert not run.losses
+    kept = {r: x for r, x in zip(run.curves.rounds, run.curves.loss, strict=True) if x is not None}
+    assert mean_losses(run) == kept != {}
 
 
 def test_letters_move_apart_as_little_as_possible():
