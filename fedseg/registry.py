@@ -68,7 +68,7 @@ EXECUTORS = Registry("executor", scope="fedseg", locations=["fedseg.engine.execu
 SERVER_OPTIMIZERS = Registry("server optimizer", scope="fedseg", locations=["fedseg.optim.server"])
 
 
-PACKAGE = Path(__file__).parent
+KNOWN = frozenset({"fedseg", "mmengine", "torch"})  # packages that tell what is wrong with a value
 STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
@@ -104,25 +104,30 @@ def build(
             f"{field}.type: unknown {registry.name} {kind!r}{did_you_mean(kind, _names(registry))};"
             " a class of your own must be imported with custom_imports"
         )
+    cls = registry.get(kind) if isinstance(kind, str) else kind
+    if not callable(cls):
+        raise ConfigError(f"{field}.type: must be a name, not {kind!r}")
     own = [key for key in config if key != "type"]
     for name in own:
         if name in given:
             raise ConfigError(f"{field}.{name}: is set by the run itself; remove it")
-    parameters = _parameters(registry.get(kind) if isinstance(kind, str) else kind)
+    parameters = _parameters(cls)
     _check_flags(config, parameters, field)
     try:
         return registry.build({**config, **given}, default_args=defaults or None)
     except (TypeError, ValueError) as error:
         match = re.search(r"unexpected keyword argument '(\w+)'", str(error))
         unknown = match[1] if match is not None else None
-        if "takes no arguments" in str(error) and own:
+        if own and f"{getattr(cls, '__name__', kind)}() takes no arguments" in str(error):
             unknown = own[0]
-        if unknown in own:
+        if unknown in own and unknown not in parameters:
             known = sorted(set(parameters) - set(given))
             hint = did_you_mean(unknown, known) or f"; known: {', '.join(known) or 'none'}"
             raise ConfigError(f"{field}.{unknown}: unknown argument of {kind}{hint}") from error
         missing = re.search(r"missing \d+ required .*argument", str(error))
-        if missing is None and (not _is_known_code(registry, kind) or _passed_own_code(error)):
+        if missing is None and (
+            _top_package(getattr(cls, "__module__", "")) not in KNOWN or _is_own_fault(error)
+        ):
             raise  # a fault in the user's own class: the traceback tells where
         raise ConfigError(f"{field}: {kind}: {error}") from error
 
@@ -133,48 +138,54 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
     return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
 
 
-def _is_known_code(registry: Registry, kind: Any) -> bool:
-    """Whether a wrong value, not a fault of the class, must be why it cannot be built."""
-    cls = registry.get(kind) if isinstance(kind, str) else kind
-    return cls.__module__.partition(".")[0] in ("fedseg", "torch", "mmengine")
-
-
 def _names(registry: Registry) -> list[str]:
     registry.import_from_location()
     return sorted(registry.module_dict)
 
 
-def _parameters(kind: Any) -> dict[str, inspect.Parameter]:
-    """The arguments of a function, or of a class and of those to which it hands on **kwargs."""
-    found: dict[str, inspect.Parameter] = {}
+def _parameters(kind: Any) -> dict[str, list[inspect.Parameter]]:
+    """The arguments of a function, or of a class and of those to which it hands on **kwargs.
+
+    An argument that a class shares with one that it inherits from is there once for each.
+    """
+    found: dict[str, list[inspect.Parameter]] = {}
     for part in kind.__mro__ if inspect.isclass(kind) else [kind]:
+        if inspect.isclass(part) and not {"__init__", "__new__"} & vars(part).keys():
+            continue
         try:
             parameters = inspect.signature(part).parameters
         except (TypeError, ValueError):  # written in C
             break
-        named = {n: p for n, p in parameters.items() if p.kind not in VARIABLE}
-        found = {**named, **found}
+        for name, parameter in parameters.items():
+            if parameter.kind not in VARIABLE:
+                found.setdefault(name, []).append(parameter)
         if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
             break
     return found
 
 
 def _check_flags(
-    config: Mapping[str, Any], parameters: Mapping[str, inspect.Parameter], field: str
+    config: Mapping[str, Any], parameters: Mapping[str, list[inspect.Parameter]], field: str
 ) -> None:
     """Refuse what is neither True nor False: a text such as "False" would count as True."""
     for name, value in config.items():
-        flag = name in parameters and parameters[name].annotation is bool
-        if flag and not isinstance(value, bool):
+        same = parameters.get(name, [])
+        flag = any(p.annotation in (bool, "bool") for p in same)
+        if flag and not isinstance(value, bool) and all(p.default is not value for p in same):
             raise ConfigError(f"{field}.{name}: must be True or False, not {value!r}")
 
 
-def _passed_own_code(error: Exception) -> bool:
-    """Whether a function that is neither fedseg's nor an installed package's was under way."""
+def _is_own_fault(error: Exception) -> bool:
+    """Whether a function was under way that is no installed package's: a user's own."""
     for frame, _ in traceback.walk_tb(error.__traceback__):
         file = Path(frame.f_code.co_filename)
         installed = {"site-packages", "dist-packages"} & set(file.parts)
-        library = any(file.is_relative_to(root) for root in (PACKAGE, STANDARD_LIBRARY))
-        if file.is_file() and not installed and not library:
+        if installed or not file.is_file() or file.is_relative_to(STANDARD_LIBRARY):
+            continue
+        if _top_package(frame.f_globals.get("__name__", "")) not in KNOWN:
             return True
     return False
+
+
+def _top_package(module: str) -> str:
+    return module.partition(".")[0]

@@ -81,7 +81,10 @@ class Algorithm:
         By default ``norm_<name>`` of every vector that the server keeps: one that grows from round
         to round is a correction that diverges.
         """
-        return {f"norm_{name}": float(server.state[name].norm()) for name in self.server_vectors}
+        kept = {name: server.state.get(name) for name in self.server_vectors}
+        return {
+            f"norm_{n}": float(v.norm()) for n, v in kept.items() if isinstance(v, torch.Tensor)
+        }
 
     @torch.no_grad()
     def step(self, server: "Server", updates: "Aggregate") -> None:

@@ -90,6 +90,10 @@ class FedGloSS(FedDyn):
         descend(server.w, step)
         server.state["previous_delta"] = delta
 
+    def diagnostics(self, server: Server) -> dict[str, float]:
+        """``norm_sigma``, with ADMM; the norm of the kept Delta is the history's ``norm_delta``."""
+        return {"norm_sigma": float(server.state["sigma"].norm())} if self.admm else {}
+
 
 @ALGORITHMS.register_module()
 class NaiveFedGloSS(FedGloSS):

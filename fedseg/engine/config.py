@@ -108,7 +108,10 @@ def complete_config(config: Config) -> Config:
     if config.dtype not in DTYPES:
         raise ConfigError(f"dtype: must be one of {', '.join(DTYPES)}, not {config.dtype!r}")
     config.train_cfg.setdefault("type", "FederatedTrainLoop")
-    if config.dtype == "float64" and config.train_cfg.get("amp") is True:
+    amp = config.train_cfg.get("amp", False)
+    if not isinstance(amp, bool):
+        raise ConfigError(f"train_cfg.amp: must be True or False, not {amp!r}")
+    if config.dtype == "float64" and amp:
         raise ConfigError("train_cfg.amp: bfloat16 contradicts dtype='float64'; choose one")
     _evaluation_defaults(config, "val", "FederatedValLoop")
     if config.get("test_dataloader") is None:

@@ -108,7 +108,8 @@ class EvaluationSet:
         self.num_workers = config.get("num_workers", 0)
         self.prefetch_factor = config.get("prefetch_factor", 2)
         check_whole(f"{field}.num_workers", self.num_workers, least=0)
-        check_whole(f"{field}.prefetch_factor", self.prefetch_factor)
+        if self.prefetch_factor is not None:
+            check_whole(f"{field}.prefetch_factor", self.prefetch_factor)
         self.collate_fn = build_collate(config.get("collate_fn"))
 
     def groups(self) -> dict[str, np.ndarray]:

@@ -92,20 +92,6 @@ def _option_value(text: str) -> Any:
     return DictAction._parse_int_float_bool(plain)
 
 
-def unfinished(config: Config) -> bool:
-    """Whether the work dir holds a run of this very config that was stopped and can be resumed."""
-    work_dir = Path(config.work_dir)
-    if (work_dir / "results.json").exists():
-        return False
-    digest = config_digest(complete_config(config))
-    for _, path in reversed(checkpoints(work_dir / "checkpoints")):
-        try:
-            return load_checkpoint(path)["meta"]["config_sha256"] == digest
-        except DataError:
-            continue  # damaged; resuming goes back to the one before it, too
-    return False
-
-
 @contextmanager
 def naming(config: Config) -> Iterator[None]:
     """Within it, a ConfigError's message begins with the config's file, or with an option."""
@@ -115,7 +101,22 @@ def naming(config: Config) -> Iterator[None]:
         file = config.filename
         if file is None or str(error).startswith((str(file), "--")):
             raise
-        raise ConfigError(f"{file}: {error}") from error
+        raise type(error)(f"{file}: {error}") from error
+
+
+def unfinished(config: Config) -> bool:
+    """Whether the work dir holds a run of this very config that was stopped and can be resumed."""
+    work_dir = Path(config.work_dir)
+    if (work_dir / "results.json").exists():
+        return False
+    with naming(config):
+        digest = config_digest(complete_config(config))
+    for _, path in reversed(checkpoints(work_dir / "checkpoints")):
+        try:
+            return load_checkpoint(path)["meta"]["config_sha256"] == digest
+        except DataError:
+            continue  # damaged; resuming goes back to the one before it, too
+    return False
 
 
 def train(config: Config, dry_run: bool = False, quiet: bool = False) -> int:

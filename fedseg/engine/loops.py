@@ -193,7 +193,8 @@ class FederatedTrainLoop(BaseLoop):
         accumulation = accumulation_dtype(server.w.device)
         record["norm_w"] = float(torch.linalg.vector_norm(server.w, dtype=accumulation))
         self._require_finite(record)
-        record.update(algorithm.diagnostics(server))
+        for name, value in algorithm.diagnostics(server).items():
+            record.setdefault(name, value)  # the round's own figures keep their names
         runner.store.commit(number)
         self.round = number
         accepted = [p for p in record["participants"] if p["loss"] is not None]

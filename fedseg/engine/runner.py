@@ -170,11 +170,14 @@ class FederatedRunner(Runner):
     @contextmanager
     def _logged_warnings(self) -> Iterator[None]:
         """Warnings go where the run's own go: to the log file, and to a terminal not hushed."""
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            yield
-        for warning in caught:
-            self.logger.warning(str(warning.message))
+        caught: list[warnings.WarningMessage] = []
+        try:
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always", UserWarning)
+                yield
+        finally:
+            for warning in caught:
+                self.logger.warning(str(warning.message))
 
     def build_model(self, model: Any) -> nn.Module:
         torch.manual_seed(seed_for(self.seed, "build"))
@@ -263,7 +266,7 @@ class FederatedRunner(Runner):
         try:
             self.flat.load_state_dict(load_checkpoint(path)["state_dict"])
         except RuntimeError as error:
-            raise ConfigError(f"{path}: does not fit the model: {error}") from error
+            raise ConfigError(f"load_from: {path} does not fit the model: {error}") from error
 
     def build_federation(self) -> None:
         """Build everything that training needs, from data to hooks' state; trains nothing."""

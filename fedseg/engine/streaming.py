@@ -107,7 +107,7 @@ class StreamingData(PartitionedData):
     Args:
         num_workers: loader processes; the batches do not depend on it.
         collate_fn: config of the batching function (registry ``FUNCTIONS``).
-        prefetch_factor: batches each worker keeps ready.
+        prefetch_factor: batches each worker keeps ready; None: PyTorch's number.
         device: where the model is; batches for a GPU go through pinned memory.
         dtype: unused, the model's preprocessor follows its model.
         dataset, partition, batch_size, local_epochs, local_steps, shuffle, drop_last, drop_single,
@@ -119,13 +119,14 @@ class StreamingData(PartitionedData):
         *args: Any,
         num_workers: int = 0,
         collate_fn: Mapping | None = None,
-        prefetch_factor: int = 4,
+        prefetch_factor: int | None = 4,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         **kwargs: Any,
     ) -> None:
         check_whole("train_dataloader.num_workers", num_workers, least=0)
-        check_whole("train_dataloader.prefetch_factor", prefetch_factor)
+        if prefetch_factor is not None:
+            check_whole("train_dataloader.prefetch_factor", prefetch_factor)
         super().__init__(*args, **kwargs)
         self.seconds_waiting = 0.0
         self.collate_fn = build_collate(collate_fn)

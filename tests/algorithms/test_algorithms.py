@@ -59,13 +59,31 @@ def run(tmp_path, algorithm, **changes):
 GLOSS = {"rho_server": 0.1, "beta": 10.0}
 
 
+@ALGORITHMS.register_module()
+class KeepsDelta(Algorithm):
+    """Keeps a vector whose norm would be called as one that every history has."""
+
+    server_vectors = ("delta",)
+
+    def step(self, server, updates):
+        server.state["delta"] += 100
+        server.w.sub_(updates.mean("delta").to(server.w.dtype))
+
+
+def test_a_kept_vector_does_not_take_the_name_of_the_pseudo_gradient(tmp_path):
+    own, plain = (run(tmp_path / name, {"type": name})[0] for name in ("KeepsDelta", "FedAvg"))
+    norms = [[line["norm_delta"] for line in toyseg.history(config)] for config in (own, plain)]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+
+
 @pytest.mark.parametrize(
     ("algorithm", "names"),
     [
         ({"type": "FedDyn", "beta": 10.0}, ["sigma"]),
         ({"type": "FedSMOO", "rho": 0.1, "beta": 10.0}, ["s", "sigma"]),
-        ({"type": "FedGloSS", **GLOSS}, ["previous_delta", "sigma"]),
-        ({"type": "NaiveFedGloSS", **GLOSS}, ["previous_delta", "sigma"]),
+        ({"type": "FedGloSS", **GLOSS}, ["sigma"]),
+        ({"type": "NaiveFedGloSS", **GLOSS}, ["sigma"]),
+        ({"type": "FedGloSS", "rho_server": 0.1, "admm": False}, []),
         ({"type": "MIME", "momentum": 0.5}, ["m"]),
         ({"type": "TwoVectors"}, ["control"]),
     ],

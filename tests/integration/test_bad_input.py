@@ -1,13 +1,15 @@
 """What a user does wrong is told in one message with the field and the fix, never a traceback."""
 
 import json
+from pathlib import Path
 
 import pytest
 import toyseg
 
 from fedseg.engine.experiment import load_config, train
+from fedseg.engine.streaming import StreamingData
 from fedseg.errors import ConfigError, TrainingError
-from fedseg.registry import PARTITIONS
+from fedseg.registry import CLIENT_DATA, PARTITIONS
 
 ONE_OF_ONE = {
     "dataset": {"users": {"a": 5, "lonely": 1}},
@@ -26,6 +28,16 @@ class ToyPartition:
         return self.clients
 
 
+class Mixin:
+    """Has no arguments of its own."""
+
+
+@CLIENT_DATA.register_module()
+class OwnData(Mixin, StreamingData):
+    def __init__(self, *args, shuffle=True, **kwargs):
+        super().__init__(*args, shuffle=shuffle, **kwargs)
+
+
 @PARTITIONS.register_module()
 class NoOptions:
     """A partition without options."""
@@ -34,12 +46,29 @@ class NoOptions:
         return {"a": list(range(len(dataset)))}
 
 
-@PARTITIONS.register_module()
-class Faulty:
-    """A partition with a mistake of its author's."""
+class FaultyWhenUsed:
+    """A partition with a mistake of its author's, as the others below."""
 
     def __call__(self, dataset):
         return {"a": [int("first")]}
+
+
+class FaultyPart(NoOptions):
+    def __init__(self, part=1):
+        self.part = NoOptions(part)
+
+
+class FaultyName(NoOptions):
+    def __init__(self, part=1):
+        self.part = NoOptions(part=part)
+
+
+PART = {"part": 2}
+FAULTS = {
+    FaultyWhenUsed: "invalid literal for int",
+    FaultyPart: "takes no arguments",
+    FaultyName: "takes no arguments",
+}
 
 
 def own_partition(clients):
@@ -146,6 +175,14 @@ BAD = {
     ),
     "a missing evaluator": ({"val_evaluator": None}, r"val_evaluator: is missing"),
     "a seed that is no number": ({"randomness": {"seed": "zero"}}, r"randomness\.seed.*integer"),
+    "a type that is none": (
+        {"algorithm": {"_delete_": True, "type": 3}},
+        r"algorithm\.type: must be a name, not 3",
+    ),
+    "a text for an inherited flag": (
+        {"train_dataloader": {"type": "OwnData", "shuffle": "False"}},
+        r"train_dataloader\.shuffle: must be True or False, not 'False'",
+    ),
     "a text for a flag": (
         {"algorithm": {"_delete_": True, "type": "SCAFFOLD", "count_momentum": "False"}},
         r"algorithm\.count_momentum: must be True or False, not 'False'",
@@ -234,13 +271,14 @@ def test_config_errors_name_the_field_and_the_fix(tmp_path, name):
     assert not trained.exists() or name == "a figure that there is not", "found before training"
 
 
-def test_a_mistake_in_ones_own_class_keeps_its_traceback(tmp_path):
+@pytest.mark.parametrize("faulty", FAULTS)
+def test_a_mistake_in_ones_own_class_keeps_its_traceback(tmp_path, faulty):
     """It is no matter of the config, wherever in the building of other parts it shows."""
-    partition = {"_delete_": True, "type": "Faulty"}
+    partition = {"_delete_": True, "type": faulty, **({} if faulty is FaultyWhenUsed else PART)}
     config = toyseg.settings(tmp_path, train_dataloader={"partition": partition})
-    with pytest.raises(ValueError, match="invalid literal for int") as raised:
+    with pytest.raises((TypeError, ValueError), match=FAULTS[faulty]) as raised:
         toyseg.train(config)
-    assert raised.traceback[-1].name == "__call__"
+    assert Path(raised.traceback[-1].path) == Path(__file__)
 
 
 def test_a_plan_finds_what_training_would_refuse(tmp_path):
