@@ -42,6 +42,12 @@ def check_number(
         )
 
 
+def check_flag(field: str, value: Any) -> None:
+    """Raise ConfigError unless an option is True or False; the text "False" would count as True."""
+    if not isinstance(value, bool):
+        raise ConfigError(f"{field}: must be True or False, not {value!r}")
+
+
 def check_whole(field: str, value: Any, least: int = 1, also: str | None = None) -> None:
     """Raise ConfigError unless an option is a whole number of at least ``least``, or ``also``."""
     if also is not None and value == also:

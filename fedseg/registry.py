@@ -20,6 +20,7 @@ from mmengine import registry as _mmengine
 from mmengine.registry import Registry
 from mmseg import registry as _mmseg
 
+from fedseg.checks import check_flag
 from fedseg.errors import ConfigError
 
 
@@ -167,12 +168,12 @@ def _parameters(kind: Any) -> dict[str, list[inspect.Parameter]]:
 def _check_flags(
     config: Mapping[str, Any], parameters: Mapping[str, list[inspect.Parameter]], field: str
 ) -> None:
-    """Refuse what is neither True nor False: a text such as "False" would count as True."""
+    """Check the arguments that a class declares as ``bool``; its own default is always right."""
     for name, value in config.items():
         same = parameters.get(name, [])
         flag = any(p.annotation in (bool, "bool") for p in same)
-        if flag and not isinstance(value, bool) and all(p.default is not value for p in same):
-            raise ConfigError(f"{field}.{name}: must be True or False, not {value!r}")
+        if flag and all(p.default is not value for p in same):
+            check_flag(f"{field}.{name}", value)
 
 
 def _is_own_fault(error: Exception) -> bool:

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from fedseg.checks import check_number, check_whole
+from fedseg.checks import check_flag, check_number, check_whole
 from fedseg.errors import ConfigError
 
 
@@ -54,3 +54,11 @@ def test_whole_numbers():
     for value in (0, "most"):
         with pytest.raises(ConfigError, match=r"^a\.b: must be a positive integer or 'all', not "):
             check_whole("a.b", value, also="all")
+
+
+@pytest.mark.parametrize("value", ["False", "", 0, 1, None, math.nan])
+def test_flags(value):
+    check_flag("algorithm.admm", True)
+    check_flag("algorithm.admm", False)
+    with pytest.raises(ConfigError, match=r"^algorithm\.admm: must be True or False, not "):
+        check_flag("algorithm.admm", value)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import Dataset
 
-from fedseg.checks import check_whole
+from fedseg.checks import check_flag, check_whole
 from fedseg.engine.seeds import generator_for
 from fedseg.errors import ConfigError
 from fedseg.partition.natural import check_clients
@@ -113,6 +113,8 @@ class PartitionedData(ClientData):
                 "train_dataloader.batch_size: is 1, and BatchNorm cannot train on batches of one: "
                 "use at least 2, or a model without BatchNorm"
             )
+        check_flag("train_dataloader.shuffle", shuffle)
+        check_flag("train_dataloader.drop_last", drop_last)
         check_whole("train_cfg.local_epochs", local_epochs)
         if local_steps is not None:
             check_whole("train_cfg.local_steps", local_steps)

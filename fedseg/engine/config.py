@@ -6,7 +6,7 @@ from typing import Any
 
 from mmengine.config import Config
 
-from fedseg.checks import check_whole
+from fedseg.checks import check_flag, check_whole
 from fedseg.errors import ConfigError
 from fedseg.registry import did_you_mean
 
@@ -109,8 +109,7 @@ def complete_config(config: Config) -> Config:
         raise ConfigError(f"dtype: must be one of {', '.join(DTYPES)}, not {config.dtype!r}")
     config.train_cfg.setdefault("type", "FederatedTrainLoop")
     amp = config.train_cfg.get("amp", False)
-    if not isinstance(amp, bool):
-        raise ConfigError(f"train_cfg.amp: must be True or False, not {amp!r}")
+    check_flag("train_cfg.amp", amp)
     if config.dtype == "float64" and amp:
         raise ConfigError("train_cfg.amp: bfloat16 contradicts dtype='float64'; choose one")
     _evaluation_defaults(config, "val", "FederatedValLoop")

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 
-from fedseg.checks import check_whole
+from fedseg.checks import check_flag, check_whole
 from fedseg.datasets.batch_transforms import BatchPipeline
 from fedseg.engine.client_data import balanced_batches
 from fedseg.engine.resident import require_arrays
@@ -42,7 +42,8 @@ def build_evaluation_set(
     """
     options = dict(config)
     field = f"{kind}_dataloader.{name}"
-    optional = _flag(options.pop("optional", False), f"{field}.optional")
+    optional = options.pop("optional", False)
+    check_flag(f"{field}.optional", optional)
     loader = options.pop("type", "StreamingData")
     cls = EVALUATION_SETS.get(loader) if isinstance(loader, str) else loader
     if not (inspect.isclass(cls) and issubclass(cls, EvaluationSet)):
@@ -95,7 +96,8 @@ class EvaluationSet:
             raise ConfigError(f"{field}.dataset: is empty")
         self.batch_size = config.get("batch_size", 1)
         check_whole(f"{field}.batch_size", self.batch_size)
-        self.final_only = _flag(config.get("final_only", False), f"{field}.final_only")
+        self.final_only = config.get("final_only", False)
+        check_flag(f"{field}.final_only", self.final_only)
         metrics = evaluator if isinstance(evaluator, list | tuple) else [evaluator]
         self.metrics = [build(METRICS, metric, f"{kind}_evaluator") for metric in metrics]
         for metric in self.metrics:
@@ -281,12 +283,6 @@ class CorruptedSet(ResidentSet):
             table.setdefault(corruption, []).append(value)
         severities = sorted({severity for _, severity in self._cells})
         return {"corruptions": table, "severities": severities}
-
-
-def _flag(value: Any, field: str) -> bool:
-    if not isinstance(value, bool):
-        raise ConfigError(f"{field}: must be True or False, not {value!r}")
-    return value
 
 
 def _plain(value: Any) -> Any:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from mmengine.runner import BaseLoop
 
-from fedseg.checks import check_whole
+from fedseg.checks import check_flag, check_whole
 from fedseg.engine.arithmetic import is_finite
 from fedseg.engine.client import ClientTrainer
 from fedseg.engine.client_data import JobStream
@@ -65,6 +65,7 @@ class FederatedTrainLoop(BaseLoop):
         ):
             check_whole(f"train_cfg.{name}", value)
         check_whole("train_cfg.val_last_rounds", val_last_rounds, least=0)
+        check_flag("train_cfg.amp", amp)
         if not (isinstance(cuda_graph, bool) or cuda_graph == "auto"):
             raise ConfigError(
                 f"train_cfg.cuda_graph: must be True, False or 'auto', not {cuda_graph!r}"
