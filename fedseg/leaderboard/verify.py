@@ -13,7 +13,7 @@ from mmengine.config import Config
 
 from fedseg.engine.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from fedseg.engine.config import complete_config
-from fedseg.engine.experiment import load_config
+from fedseg.engine.experiment import load_config, naming
 from fedseg.engine.history import History, plain
 from fedseg.engine.results import (
     config_digest,
@@ -104,6 +104,7 @@ def verify(
 
     Raises:
         DataError: ``results.json``, checkpoint, history or config is missing or damaged.
+        ConfigError: the config cannot be evaluated; it names the config's file.
     """
     folder = Path(folder)
     results = read_results(folder / FILE_NAME)
@@ -116,8 +117,9 @@ def verify(
     try:
         with tempfile.TemporaryDirectory() as scratch:
             loaded = _config(folder, results, config, options, Path(scratch))
-            digest = config_digest(complete_config(loaded))
-            final, elsewhere = _evaluate(loaded, checkpoint, results, Path(scratch), progress)
+            with naming(loaded):
+                digest = config_digest(complete_config(loaded))
+                final, elsewhere = _evaluate(loaded, checkpoint, results, Path(scratch), progress)
     finally:
         torch.set_num_threads(before)
     tolerance = TOLERANCE if elsewhere else 0.0

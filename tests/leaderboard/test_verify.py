@@ -94,6 +94,12 @@ def test_another_config_is_told(run, small_config, tmp_path):
     assert verify(run, small_config, options, progress=False).passed  # on purpose
 
 
+def test_a_config_that_cannot_be_evaluated_is_named(run, small_config):
+    options = ["model.type=NoModel"]
+    with pytest.raises(ConfigError, match=r"small\.py: model.*NoModel"):
+        verify(run, small_config, options, progress=False)
+
+
 def test_a_missing_or_foreign_checkpoint(run, small_config):
     newest = run / "checkpoints" / "round_000006.pth"
     change(run, "seed", to=4)
