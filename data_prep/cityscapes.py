@@ -20,8 +20,8 @@ from data_prep.deal import class_order, cut, fit_groups, rarest_class
 from data_prep.disk import Findings, check_headers
 from data_prep.embedded import CITYSCAPES_TRAIN, CITYSCAPES_VAL, cityscapes_files
 from data_prep.label_classes import CACHE, classes_present
+from fedseg.core.seeds import generator_for
 from fedseg.datasets import CityscapesDataset
-from fedseg.engine.seeds import generator_for
 from fedseg.errors import ConfigError, DataError
 from fedseg.partition import Split
 

@@ -12,10 +12,9 @@ from pathlib import Path
 import numpy as np
 from rich.console import Console
 
-from data_prep.labelled import SHARED, Labelled, Published, check, settle_shared
+from data_prep.labelled import SHARED, Labelled, Published, check, resolve_overlap
 from data_prep.prepare import is_embedded
 from data_prep.splits import Wanted, save_split
-from fedseg.analysis.partitions import draw_partition, partition_statistics, print_statistics
 from fedseg.cli import python
 from fedseg.datasets.arrays import (
     INDEX,
@@ -26,6 +25,7 @@ from fedseg.datasets.arrays import (
     write_images,
 )
 from fedseg.errors import ConfigError, DataError
+from fedseg.report.partition_charts import draw_partition, partition_statistics, print_statistics
 
 USERS = "train_users.npy"
 
@@ -175,7 +175,7 @@ def _convert(kind: ImageSet, options: Options, console: Console) -> None:
     console.print(f"reading {name} from {source}")
     data = kind.read(source)
     check(data, kind.published, source, options.unofficial)
-    data, shared = settle_shared(data, options.shared, source)
+    data, shared = resolve_overlap(data, options.shared, source)
     if shared:
         console.print(
             f"note: {shared} test images are training images too, pixel by pixel"

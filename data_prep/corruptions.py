@@ -26,8 +26,8 @@ import numpy as np
 from PIL import Image
 
 from data_prep.frost import panes
+from fedseg.core.seeds import generator_for
 from fedseg.datasets.corrupted import CORRUPTIONS, SEVERITIES
-from fedseg.engine.seeds import generator_for
 
 VERSION = 1
 """Goes up when corrupted images of the same seed change."""

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
+from fedseg.core.seeds import generator_for
 from fedseg.datasets.arrays import INDEX, SPLITS, read_index, write_images
-from fedseg.engine.seeds import generator_for
 from fedseg.errors import DataError
 
 SIZE = 32

@@ -10,7 +10,7 @@ from functools import lru_cache
 import cv2
 import numpy as np
 
-from fedseg.engine.seeds import generator_for
+from fedseg.core.seeds import generator_for
 
 PANES = 5
 SIZE = 224

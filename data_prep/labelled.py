@@ -104,7 +104,7 @@ def check(data: Labelled, published: Published, where: str | Path, unofficial: b
             )
 
 
-def settle_shared(data: Labelled, choice: str, where: str | Path) -> tuple[Labelled, int]:
+def resolve_overlap(data: Labelled, choice: str, where: str | Path) -> tuple[Labelled, int]:
     """Deal with images that are in both splits, pixel by pixel.
 
     The published CIFAR-100 has a few such pairs (ciFAIR, Barz and Denzler 2020, lists ten at a

@@ -9,7 +9,7 @@ from fedseg.errors import ConfigError
 SMALLEST, LARGEST = 1e-37, 1e37  # a float32's, and of its inverse
 
 
-def check_number(
+def check_float(
     field: str,
     value: Any,
     *,
@@ -42,13 +42,13 @@ def check_number(
         )
 
 
-def check_flag(field: str, value: Any) -> None:
+def check_bool(field: str, value: Any) -> None:
     """Raise ConfigError unless an option is True or False; the text "False" would count as True."""
     if not isinstance(value, bool):
         raise ConfigError(f"{field}: must be True or False, not {value!r}")
 
 
-def check_whole(field: str, value: Any, least: int = 1, also: str | None = None) -> None:
+def check_int(field: str, value: Any, least: int = 1, also: str | None = None) -> None:
     """Raise ConfigError unless an option is a whole number of at least ``least``, or ``also``."""
     if also is not None and value == also:
         return

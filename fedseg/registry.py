@@ -20,7 +20,7 @@ from mmengine import registry as _mmengine
 from mmengine.registry import Registry
 from mmseg import registry as _mmseg
 
-from fedseg.checks import check_flag
+from fedseg.checks import check_bool
 from fedseg.errors import ConfigError
 
 
@@ -28,10 +28,17 @@ def _child(role: str, parent: Registry, *locations: str) -> Registry:
     return Registry(role, parent=parent, scope="fedseg", locations=list(locations))
 
 
-RUNNERS = _child("runner", _mmseg.RUNNERS, "fedseg.engine.runner")
+RUNNERS = _child("runner", _mmseg.RUNNERS, "fedseg.runner.runner")
 RUNNER_CONSTRUCTORS = _child("runner constructor", _mmseg.RUNNER_CONSTRUCTORS)
-LOOPS = _child("loop", _mmseg.LOOPS, "fedseg.engine.loops")
-HOOKS = _child("hook", _mmseg.HOOKS, "fedseg.hooks")
+LOOPS = _child("loop", _mmseg.LOOPS, "fedseg.engine.loop", "fedseg.evaluation.loop")
+HOOKS = _child(
+    "hook",
+    _mmseg.HOOKS,
+    "fedseg.hooks",
+    "fedseg.runner.checkpoint_hook",
+    "fedseg.evaluation.client_accuracy",
+    "fedseg.report.pictures_hook",
+)
 STRATEGIES = _child("strategy", _mmengine.STRATEGIES)
 
 DATASETS = _child("dataset", _mmseg.DATASETS, "fedseg.datasets")
@@ -48,7 +55,7 @@ OPTIM_WRAPPER_CONSTRUCTORS = _child("optim wrapper constructor", _mmseg.OPTIM_WR
 PARAM_SCHEDULERS = _child("parameter scheduler", _mmseg.PARAM_SCHEDULERS)
 
 TASK_UTILS = _child("task util", _mmseg.TASK_UTILS)
-METRICS = _child("metric", _mmseg.METRICS, "fedseg.metrics")
+METRICS = _child("metric", _mmseg.METRICS, "fedseg.evaluation")
 EVALUATOR = _child("evaluator", _mmseg.EVALUATOR)
 VISUALIZERS = _child("visualizer", _mmseg.VISUALIZERS)
 VISBACKENDS = _child("vis_backend", _mmseg.VISBACKENDS, "fedseg.hooks.trackers_backends")
@@ -57,14 +64,14 @@ INFERENCERS = _child("inferencer", _mmseg.INFERENCERS)
 FUNCTIONS = _child("function", _mmengine.FUNCTIONS)
 
 ALGORITHMS = Registry("algorithm", scope="fedseg", locations=["fedseg.algorithms"])
-SAMPLERS = Registry("client sampler", scope="fedseg", locations=["fedseg.engine.samplers"])
+SAMPLERS = Registry("client sampler", scope="fedseg", locations=["fedseg.engine.sampler"])
 PARTITIONS = Registry("partition", scope="fedseg", locations=["fedseg.partition"])
 LOCAL_LOSSES = Registry("local loss", scope="fedseg", locations=["fedseg.algorithms"])
 BATCH_TRANSFORMS = Registry("batch transform", scope="fedseg", locations=["fedseg.datasets"])
 CLIENT_DATA = Registry(
-    "loader", scope="fedseg", locations=["fedseg.engine.resident", "fedseg.engine.streaming"]
+    "loader", scope="fedseg", locations=["fedseg.loaders.resident", "fedseg.loaders.streaming"]
 )
-EVALUATION_SETS = Registry("loader", scope="fedseg", locations=["fedseg.engine.evaluation_sets"])
+EVALUATION_SETS = Registry("loader", scope="fedseg", locations=["fedseg.evaluation.sets"])
 EXECUTORS = Registry("executor", scope="fedseg", locations=["fedseg.engine.executor"])
 SERVER_OPTIMIZERS = Registry("server optimizer", scope="fedseg", locations=["fedseg.optim.server"])
 
@@ -173,7 +180,7 @@ def _check_flags(
         same = parameters.get(name, [])
         flag = any(p.annotation in (bool, "bool") for p in same)
         if flag and all(p.default is not value for p in same):
-            check_flag(f"{field}.{name}", value)
+            check_bool(f"{field}.{name}", value)
 
 
 def _is_own_fault(error: Exception) -> bool:

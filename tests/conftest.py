@@ -130,7 +130,7 @@ def small_config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def small_run(small_config: Path) -> Path:
     """The work dir of that config's finished run."""
-    from fedseg.engine.experiment import load_config, train
+    from fedseg.runner.experiment import load_config, train
 
     work_dir = small_config.parent / "run"
     assert train(load_config(small_config, work_dir=work_dir)) == 0

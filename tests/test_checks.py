@@ -4,19 +4,19 @@ import math
 
 import pytest
 
-from fedseg.checks import check_flag, check_number, check_whole
+from fedseg.checks import check_bool, check_float, check_int
 from fedseg.errors import ConfigError
 
 
 @pytest.mark.parametrize("value", [0, 0.0, 1e-37, 3, 0.5, 1e37])
 def test_numbers(value):
-    check_number("algorithm.mu", value, least=0)
+    check_float("algorithm.mu", value, least=0)
 
 
 @pytest.mark.parametrize("value", ["1", None, True, math.nan, math.inf, -math.inf, -1, [1], 1j])
 def test_what_is_no_number(value):
     with pytest.raises(ConfigError, match=r"^algorithm\.mu: must be a finite number >= 0, not "):
-        check_number("algorithm.mu", value, least=0)
+        check_float("algorithm.mu", value, least=0)
 
 
 @pytest.mark.parametrize(
@@ -29,36 +29,36 @@ def test_what_is_no_number(value):
 )
 def test_bounds(bounds, inside, outside, told):
     for value in inside:
-        check_number("a.b", value, **bounds)
+        check_float("a.b", value, **bounds)
     for value in outside:
         with pytest.raises(ConfigError, match=rf"^a\.b: must be a finite number {told}, not "):
-            check_number("a.b", value, **bounds)
+            check_float("a.b", value, **bounds)
 
 
 @pytest.mark.parametrize("value", [1e-40, 1e39, 1e300, -1e39])
 def test_what_single_precision_does_not_hold(value):
     with pytest.raises(ConfigError, match=r"^a\.b: .* does not fit single precision.*1e-37"):
-        check_number("a.b", value)
-    check_number("a.b", value, single=False)
+        check_float("a.b", value)
+    check_float("a.b", value, single=False)
 
 
 def test_whole_numbers():
-    check_whole("a.b", 1)
-    check_whole("a.b", 0, least=0)
+    check_int("a.b", 1)
+    check_int("a.b", 0, least=0)
     for value in (0, 1.0, "1", True, None):
         with pytest.raises(ConfigError, match=r"^a\.b: must be a positive integer, not "):
-            check_whole("a.b", value)
+            check_int("a.b", value)
     with pytest.raises(ConfigError, match=r"^a\.b: must be a whole number >= 0, not -1"):
-        check_whole("a.b", -1, least=0)
-    check_whole("a.b", "all", also="all")
+        check_int("a.b", -1, least=0)
+    check_int("a.b", "all", also="all")
     for value in (0, "most"):
         with pytest.raises(ConfigError, match=r"^a\.b: must be a positive integer or 'all', not "):
-            check_whole("a.b", value, also="all")
+            check_int("a.b", value, also="all")
 
 
 @pytest.mark.parametrize("value", ["False", "", 0, 1, None, math.nan])
 def test_flags(value):
-    check_flag("algorithm.admm", True)
-    check_flag("algorithm.admm", False)
+    check_bool("algorithm.admm", True)
+    check_bool("algorithm.admm", False)
     with pytest.raises(ConfigError, match=r"^algorithm\.admm: must be True or False, not "):
-        check_flag("algorithm.admm", value)
+        check_bool("algorithm.admm", value)

@@ -5,8 +5,8 @@ import re
 import pytest
 from doc_pages import PAGES, ROOT
 
-from fedseg.engine.config import KNOWN_KEYS
 from fedseg.registry import BATCH_TRANSFORMS, CLIENT_DATA, EVALUATION_SETS, PARTITIONS
+from fedseg.runner.config import KNOWN_KEYS
 
 
 def test_every_config_key_is_documented():

@@ -15,9 +15,9 @@ SOURCES = sorted(path for package in PACKAGES for path in (ROOT / package).rglob
 TOOLS = sorted((ROOT / "tools").glob("*.py"))
 
 # Packages that know nothing of federated training, and what they may take from the engine.
-BELOW = ("fedseg.datasets", "fedseg.partition", "fedseg.models", "fedseg.metrics")
+BELOW = ("fedseg.datasets", "fedseg.partition", "fedseg.models", "fedseg.evaluation")
 ABOVE = ("fedseg.engine", "fedseg.algorithms", "fedseg.hooks", "fedseg.optim")
-SHARED = ("fedseg.engine.seeds",)
+SHARED = ("fedseg.core.seeds",)
 
 
 def tracked_files() -> list[Path]:

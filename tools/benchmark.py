@@ -78,7 +78,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def segmentation(arguments: argparse.Namespace, config: Any) -> dict[str, Any]:
     """The figures of a segmentation round, with memory."""
-    from fedseg.analysis import benchmark_segmentation as benchmark
+    from benchmarks import segmentation as benchmark
 
     config.train_cfg["amp"] = arguments.amp
     if arguments.memory_of is not None:
@@ -92,7 +92,7 @@ def segmentation(arguments: argparse.Namespace, config: Any) -> dict[str, Any]:
 
 def classification(arguments: argparse.Namespace, config: Any) -> dict[str, Any]:
     """The figures of a classification round."""
-    from fedseg.analysis import benchmark_classification as benchmark
+    from benchmarks import classification as benchmark
 
     config = benchmark.adapt(config, arguments.clients, arguments.samples, arguments.test_images)
     return benchmark.classification(config, arguments.repeats, arguments.amp)
@@ -101,9 +101,8 @@ def classification(arguments: argparse.Namespace, config: Any) -> dict[str, Any]
 def algorithms(arguments: argparse.Namespace) -> None:
     """Show what each algorithm costs beside FedAvg."""
     import torch
+    from benchmarks import algorithms as benchmark
     from rich.console import Console
-
-    from fedseg.analysis import benchmark_algorithms as benchmark
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
@@ -132,8 +131,8 @@ def algorithms(arguments: argparse.Namespace) -> None:
 
 def state(arguments: argparse.Namespace) -> None:
     """Show the figures of clients' states on disk, in the system's folder for temporary files."""
-    from fedseg.analysis import benchmark_state as benchmark
-    from fedseg.analysis.benchmark import show
+    from benchmarks import state as benchmark
+    from benchmarks.pairs import show
 
     with tempfile.TemporaryDirectory() as folder:
         figures = benchmark.state(
@@ -151,9 +150,9 @@ def main() -> int:
         return 0
     arguments.config = arguments.config or CONFIGS[arguments.what]
     import torch
+    from benchmarks.pairs import show
 
-    from fedseg.analysis.benchmark import show
-    from fedseg.engine.experiment import load_config, naming
+    from fedseg.runner.experiment import load_config, naming
 
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)

@@ -57,8 +57,8 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     arguments = parse_arguments()
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
-    from fedseg.analysis.compare import compare, read_sides
-    from fedseg.analysis.compare_output import print_comparison, write_comparison
+    from fedseg.report.compare import compare, read_sides
+    from fedseg.report.compare_output import print_comparison, write_comparison
 
     comparison = compare(read_sides([arguments.reference, *arguments.others]), arguments.until)
     print_comparison(comparison)

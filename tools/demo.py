@@ -24,8 +24,8 @@ def main() -> int:
     argparse.ArgumentParser(description=__doc__.split(".", 1)[1].strip()).parse_args()
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     from data_prep.demo_streets import prepare_demo_streets
-    from fedseg.analysis.summary import print_summary
-    from fedseg.engine.experiment import load_config, train, unfinished
+    from fedseg.report.summary import print_summary
+    from fedseg.runner.experiment import load_config, train, unfinished
 
     os.chdir(ROOT)  # the config's data root is relative to it
     begin = time.perf_counter()

@@ -91,8 +91,8 @@ def main() -> int:
     arguments = parse_arguments()
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     from data_prep.corrupted_sets import make_corrupted
-    from fedseg.analysis.summary import print_summary
-    from fedseg.engine.experiment import load_config, train, unfinished
+    from fedseg.report.summary import print_summary
+    from fedseg.runner.experiment import load_config, train, unfinished
 
     given = arguments.data.resolve() if arguments.data else None
     work_dir = arguments.work_dir

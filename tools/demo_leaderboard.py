@@ -28,10 +28,10 @@ IMAGE_SIZE = (232, 128)  # width, height, as in the configs
 
 def is_finished(config: Any) -> bool:
     """Whether the work dir holds the finished run of this very config."""
-    from fedseg.engine.config import complete_config
-    from fedseg.engine.results import config_digest
     from fedseg.errors import DataError
-    from fedseg.leaderboard.schema import FILE_NAME, read_results
+    from fedseg.runner.config import complete_config
+    from fedseg.runs.results import config_digest
+    from fedseg.runs.schema import FILE_NAME, read_results
 
     try:
         found = read_results(Path(config.work_dir) / FILE_NAME)
@@ -48,10 +48,10 @@ def main() -> int:
     argparse.ArgumentParser(description=__doc__.split(".", 1)[1].strip()).parse_args()
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     from data_prep.demo_streets import prepare_demo_streets
-    from fedseg.engine.experiment import load_config, train, unfinished
     from fedseg.leaderboard.board import build_board, read_runs
     from fedseg.leaderboard.output import print_board, write_board
     from fedseg.leaderboard.page import write_page
+    from fedseg.runner.experiment import load_config, train, unfinished
 
     os.chdir(ROOT)  # the configs' data root is relative to it
     begin = time.perf_counter()

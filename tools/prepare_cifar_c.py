@@ -68,7 +68,7 @@ def tell(
     outcome: Outcome, root: Path, folder: str = FOLDER, corruptions: list[str] | None = None
 ) -> None:
     """Print what is there now, and draw the contact sheet."""
-    from fedseg.analysis.corruptions import contact_sheet
+    from fedseg.report.corruptions import contact_sheet
 
     console = Console(soft_wrap=True, highlight=False)
     if outcome.replaced:

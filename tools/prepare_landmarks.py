@@ -6,10 +6,10 @@ from pathlib import Path
 from rich.console import Console
 
 from data_prep.landmarks import SOURCES, verify
-from fedseg.analysis.partitions import draw_partition, partition_statistics, print_statistics
 from fedseg.cli import python, run
 from fedseg.datasets.landmarks import LandmarksDataset
 from fedseg.partition import NaturalPartition
+from fedseg.report.partition_charts import draw_partition, partition_statistics, print_statistics
 
 EPILOG = f"""\
 Expected below the root: federated_train.csv and test.csv (or mini_gld_train_split.csv and

@@ -40,10 +40,10 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     arguments = parse_arguments()
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
-    from fedseg.analysis.pictures import write_test_pictures
-    from fedseg.analysis.summary import print_test
-    from fedseg.engine.experiment import load_config, naming
-    from fedseg.engine.testing import default_folder, evaluate_checkpoint, write_test_results
+    from fedseg.report.pictures import write_test_pictures
+    from fedseg.report.summary import print_test
+    from fedseg.runner.experiment import load_config, naming
+    from fedseg.runner.testing import default_folder, evaluate_checkpoint, write_test_results
 
     folder = arguments.out or default_folder(arguments.checkpoint)
     config = load_config(

@@ -33,8 +33,8 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     arguments = parse_arguments()
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
-    from fedseg.analysis.summary import print_summary
-    from fedseg.engine.experiment import load_config, train
+    from fedseg.report.summary import print_summary
+    from fedseg.runner.experiment import load_config, train
 
     config = load_config(
         arguments.config,

@@ -150,7 +150,7 @@ LEFT_OUT = {"optim_wrapper": ("optimizer", "clip_grad"), "model": ("num_classes"
 
 def load(entry: Entry) -> Any:
     """The config of an entry, with its changes."""
-    from fedseg.engine.experiment import load_config
+    from fedseg.runner.experiment import load_config
 
     config = load_config(ROOT / "configs" / f"{entry.config}.py", work_dir=Path("unused"))
     config.merge_from_dict(dict(entry.changes))
@@ -197,8 +197,8 @@ class Cost:
 
 def cost_of(entry: Entry, folder: Path) -> Cost:
     """Rehearse a round with a few random images, as ``tools/train.py --dry-run`` does."""
-    from fedseg.engine.plan import make_plan
-    from fedseg.engine.runner import FederatedRunner
+    from fedseg.runner.plan import make_plan
+    from fedseg.runner.runner import FederatedRunner
 
     config = load(entry)
     config.work_dir, config.device = str(folder / "run"), "cpu"

@@ -1,7 +1,6 @@
 """Federated algorithms: one file each, a client rule and a server rule."""
 
 from fedseg.algorithms.adabest import AdaBest
-from fedseg.algorithms.base import Algorithm
 from fedseg.algorithms.fedacg import FedACG
 from fedseg.algorithms.fedalign import FedAlign
 from fedseg.algorithms.fedavg import FedAvg
@@ -13,10 +12,11 @@ from fedseg.algorithms.fedprox import FedProx
 from fedseg.algorithms.fedsmoo import FedSMOO
 from fedseg.algorithms.fedspeed import FedSpeed
 from fedseg.algorithms.gradaug import GradAug
-from fedseg.algorithms.local_loss import LocalLoss
 from fedseg.algorithms.mime import MIME, MIMELite
 from fedseg.algorithms.moon import MOON
 from fedseg.algorithms.scaffold import SCAFFOLD
+from fedseg.core.algorithm import Algorithm
+from fedseg.core.local_loss import LocalLoss
 
 __all__ = [
     "MIME",

@@ -12,19 +12,15 @@ The released code multiplies ``mu`` by the mean of N_k over the clients seen so 
 by the client's own N_k; the paper, and this, does not.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 
-from fedseg.algorithms.base import Algorithm
-from fedseg.checks import check_number
-from fedseg.engine.arithmetic import descend
-from fedseg.engine.messages import Update
-from fedseg.engine.server import Aggregate, Server
+from fedseg.checks import check_float
+from fedseg.core.algorithm import Algorithm
+from fedseg.core.arithmetic import descend
+from fedseg.core.client import Client
+from fedseg.core.messages import Update
+from fedseg.core.server import Aggregate, Server
 from fedseg.registry import ALGORITHMS
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
 
 
 @ALGORITHMS.register_module()
@@ -42,18 +38,18 @@ class AdaBest(Algorithm):
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
 
     def __init__(self, mu: float, beta: float) -> None:
-        check_number("algorithm.mu", mu, least=0)
-        check_number("algorithm.beta", beta, least=0, most=1)
+        check_float("algorithm.mu", mu, least=0)
+        check_float("algorithm.beta", beta, least=0, most=1)
         self.mu = mu
         self.beta = beta
 
     @torch.no_grad()
-    def correct(self, client: "Client") -> None:
+    def correct(self, client: Client) -> None:
         """``g - h_k``."""
         client.grad.sub_(client.state["h"])
 
     @torch.no_grad()
-    def finish(self, client: "Client") -> Update:
+    def finish(self, client: Client) -> Update:
         """``h_k <- h_k/(t - t_k) + mu (w - w_k)``, t_k = the client's last round."""
         delta, h = client.delta(), client.state["h"]
         last_round = client.state.get("last_round")

@@ -9,19 +9,15 @@ it clips gradients at norm 10; and its momentum runs over BatchNorm's statistics
 ``beta`` is the paper's, clipping is the local optimiser's option, and statistics are averaged.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 
-from fedseg.algorithms.base import Algorithm
-from fedseg.checks import check_number
-from fedseg.engine.arithmetic import descend
-from fedseg.engine.messages import Message
-from fedseg.engine.server import Aggregate, Server
+from fedseg.checks import check_float
+from fedseg.core.algorithm import Algorithm
+from fedseg.core.arithmetic import descend
+from fedseg.core.client import Client
+from fedseg.core.messages import Message
+from fedseg.core.server import Aggregate, Server
 from fedseg.registry import ALGORITHMS
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
 
 
 @ALGORITHMS.register_module()
@@ -38,8 +34,8 @@ class FedACG(Algorithm):
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
 
     def __init__(self, lam: float, beta: float) -> None:
-        check_number("algorithm.lam", lam, least=0, below=1)
-        check_number("algorithm.beta", beta, least=0)
+        check_float("algorithm.lam", lam, least=0, below=1)
+        check_float("algorithm.beta", beta, least=0)
         self.lam = lam
         self.beta = beta
 
@@ -50,7 +46,7 @@ class FedACG(Algorithm):
         return server.message(ahead.add_(server.w).to(server.w.dtype))
 
     @torch.no_grad()
-    def correct(self, client: "Client") -> None:
+    def correct(self, client: Client) -> None:
         """``g + beta (w_k - w_start)``, the gradient with ``beta/2 ||w_k - w_start||^2``."""
         client.grad.sub_(client.delta(), alpha=self.beta)
 

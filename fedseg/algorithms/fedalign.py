@@ -15,22 +15,18 @@ Mendieta et al., "Local Learning Matters: Rethinking Data Heterogeneity in Feder
   clips the gradient's norm at 10, here an option of the local optimiser.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedseg.algorithms.local_loss import LocalLoss, full_precision
-from fedseg.checks import check_number, check_whole
+from fedseg.checks import check_float, check_int
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
+from fedseg.core.local_loss import LocalLoss, full_precision
 from fedseg.errors import ConfigError
 from fedseg.models.recording import recorded
 from fedseg.models.slim import Slim
 from fedseg.registry import LOCAL_LOSSES
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
-    from fedseg.engine.flat import FlatModel
 
 
 @LOCAL_LOSSES.register_module()
@@ -54,15 +50,15 @@ class FedAlign(LocalLoss):
         power_iterations: int = 10,
         relative: bool = False,
     ) -> None:
-        check_number("local_loss.mu", mu, least=0)
-        check_number("local_loss.width", width, above=0, most=1)
-        check_whole("local_loss.power_iterations", power_iterations)
+        check_float("local_loss.mu", mu, least=0)
+        check_float("local_loss.width", width, above=0, most=1)
+        check_int("local_loss.power_iterations", power_iterations)
         self.mu = mu
         self.width = width
         self.power_iterations = power_iterations
         self.relative = relative
 
-    def check(self, flat: "FlatModel") -> None:
+    def check(self, flat: FlatModel) -> None:
         stages = getattr(flat.model, "stages", None)
         if not isinstance(stages, nn.Sequential) or len(stages) < 2:
             raise ConfigError(
@@ -71,7 +67,7 @@ class FedAlign(LocalLoss):
             )
         self._slim = Slim(stages[-1])
 
-    def loss(self, client: "Client") -> Tensor:
+    def loss(self, client: Client) -> Tensor:
         if self.mu == 0:
             return client.model_loss()
         stage = client.model.stages[-1]

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 
 import torch
 
-from fedseg.algorithms.base import Algorithm
-from fedseg.engine.server import Aggregate, Server
+from fedseg.core.algorithm import Algorithm
+from fedseg.core.server import Aggregate, Server
 from fedseg.optim.server import build_server_optimizer
 from fedseg.registry import ALGORITHMS
 

@@ -9,21 +9,18 @@ the paper, that is the paper's ``w <- w - eta_g D`` up to the unit of ``eta_g`` 
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import torch
 
 from fedseg.algorithms.fedavg import FedAvg
 from fedseg.algorithms.mean_gradient import check_optimizer, k_eta
-from fedseg.checks import check_number
-from fedseg.engine.messages import Message, Update
-from fedseg.engine.server import Aggregate, Server
+from fedseg.checks import check_float
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
+from fedseg.core.messages import Message, Update
+from fedseg.core.server import Aggregate, Server
+from fedseg.optim import OptimWrapper
 from fedseg.registry import ALGORITHMS
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
-    from fedseg.engine.flat import FlatModel
-    from fedseg.optim import OptimWrapper
 
 
 @ALGORITHMS.register_module()
@@ -46,11 +43,11 @@ class FedCM(FedAvg):
         count_momentum: bool = False,
     ) -> None:
         super().__init__(server_optim)
-        check_number("algorithm.alpha", alpha, above=0, most=1)
+        check_float("algorithm.alpha", alpha, above=0, most=1)
         self.alpha = alpha
         self.count_momentum = count_momentum
 
-    def check(self, local: "OptimWrapper", flat: "FlatModel") -> None:
+    def check(self, local: OptimWrapper, flat: FlatModel) -> None:
         check_optimizer(local, type(self).__name__, self.count_momentum)
 
     @torch.no_grad()
@@ -58,12 +55,12 @@ class FedCM(FedAvg):
         return server.message(server.w, {"direction": server.state["direction"]})
 
     @torch.no_grad()
-    def correct(self, client: "Client") -> None:
+    def correct(self, client: Client) -> None:
         """``alpha g + (1 - alpha) D``."""
         client.grad.lerp_(client.extras["direction"], 1 - self.alpha)
 
     @torch.no_grad()
-    def finish(self, client: "Client") -> Update:
+    def finish(self, client: Client) -> Update:
         per_step = 1 / k_eta(client, self.count_momentum)
         return Update({"delta": client.delta()}, weights={"per_step": per_step})
 

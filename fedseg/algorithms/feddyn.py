@@ -7,19 +7,15 @@ Note that ``beta sigma`` on the server is the sum of all past drifts over K and 
 beta: for a large beta the clients train like FedAvg's, the server still adds that sum.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 
-from fedseg.algorithms.base import Algorithm
-from fedseg.checks import check_number
-from fedseg.engine.arithmetic import descend
-from fedseg.engine.messages import Update
-from fedseg.engine.server import Aggregate, Server
+from fedseg.checks import check_float
+from fedseg.core.algorithm import Algorithm
+from fedseg.core.arithmetic import descend
+from fedseg.core.client import Client
+from fedseg.core.messages import Update
+from fedseg.core.server import Aggregate, Server
 from fedseg.registry import ALGORITHMS
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
 
 
 @ALGORITHMS.register_module()
@@ -35,17 +31,17 @@ class FedDyn(Algorithm):
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
 
     def __init__(self, beta: float) -> None:
-        check_number("algorithm.beta", beta, above=0)
+        check_float("algorithm.beta", beta, above=0)
         self.beta = beta
 
     @torch.no_grad()
-    def correct(self, client: "Client") -> None:
+    def correct(self, client: Client) -> None:
         """``g - sigma_k + (w_k - w)/beta``: the gradient of the regularised local loss."""
         client.grad.sub_(client.state["sigma"])
         client.grad.add_(client.w, alpha=1 / self.beta).sub_(client.start, alpha=1 / self.beta)
 
     @torch.no_grad()
-    def finish(self, client: "Client") -> Update:
+    def finish(self, client: Client) -> Update:
         """``sigma_k <- sigma_k - (w_k - w)/beta``."""
         delta = client.delta()
         client.state["sigma"].add_(delta, alpha=1 / self.beta)

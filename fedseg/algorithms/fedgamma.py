@@ -8,23 +8,19 @@ from the client's own gradient, without the control variates, as in the code rel
 authors' group.
 """
 
-from typing import TYPE_CHECKING
-
 from fedseg.algorithms.scaffold import SCAFFOLD
+from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
+from fedseg.optim import OptimWrapper
 from fedseg.optim.sam import SAMOptimWrapper
 from fedseg.registry import ALGORITHMS
-
-if TYPE_CHECKING:
-    from fedseg.engine.flat import FlatModel
-    from fedseg.optim import OptimWrapper
 
 
 @ALGORITHMS.register_module()
 class FedGamma(SCAFFOLD):
     """SCAFFOLD for SAM's gradients; arguments as :class:`SCAFFOLD`."""
 
-    def check(self, local: "OptimWrapper", flat: "FlatModel") -> None:
+    def check(self, local: OptimWrapper, flat: FlatModel) -> None:
         if not isinstance(local, SAMOptimWrapper):
             raise ConfigError(
                 f"optim_wrapper.type: FedGamma is SCAFFOLD with SAM's gradient, and "

@@ -7,22 +7,18 @@ Two things in the released code differ from the paper, which is followed here: i
 server's dual update by a further |S|, and its server rho schedule reads the wrong list.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 from torch import Tensor
 
 from fedseg.algorithms.feddyn import FedDyn
-from fedseg.checks import check_number
-from fedseg.engine.arithmetic import descend
-from fedseg.engine.messages import Message, Update
-from fedseg.engine.server import Aggregate, Server
+from fedseg.checks import check_float
+from fedseg.core.arithmetic import descend
+from fedseg.core.client import Client
+from fedseg.core.messages import Message, Update
+from fedseg.core.server import Aggregate, Server
 from fedseg.errors import ConfigError
 from fedseg.optim.local import check_warmup, linear_warmup, scale_to_norm
 from fedseg.registry import ALGORITHMS
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
 
 
 @ALGORITHMS.register_module()
@@ -49,7 +45,7 @@ class FedGloSS(FedDyn):
         rho0: float | None = None,
         rho_rounds: int = 0,
     ) -> None:
-        check_number("algorithm.rho_server", rho_server, least=0)
+        check_float("algorithm.rho_server", rho_server, least=0)
         check_warmup("algorithm", rho0, rho_rounds)
         if admm:
             if beta is None:
@@ -75,11 +71,11 @@ class FedGloSS(FedDyn):
     def broadcast(self, server: Server) -> Message:
         return self.perturbed(server, server.state["previous_delta"])
 
-    def correct(self, client: "Client") -> None:
+    def correct(self, client: Client) -> None:
         if self.admm:
             super().correct(client)
 
-    def finish(self, client: "Client") -> Update:
+    def finish(self, client: Client) -> Update:
         return super().finish(client) if self.admm else Update({"delta": client.delta()})
 
     @torch.no_grad()
@@ -113,7 +109,7 @@ class NaiveFedGloSS(FedGloSS):
         return self.perturbed(server, server.scratch["delta"])
 
     @torch.no_grad()
-    def finish(self, client: "Client") -> Update:
+    def finish(self, client: Client) -> Update:
         if client.exchange == 0:
             return Update({"delta": client.delta()})
         return super().finish(client)

@@ -9,16 +9,13 @@ epochs, are no part of the rule and not here: every client does all its steps.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import torch
 
 from fedseg.algorithms.fedavg import FedAvg
-from fedseg.checks import check_number
+from fedseg.checks import check_float
+from fedseg.core.client import Client
 from fedseg.registry import ALGORITHMS
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
 
 
 @ALGORITHMS.register_module()
@@ -32,10 +29,10 @@ class FedProx(FedAvg):
 
     def __init__(self, mu: float, server_optim: Mapping | None = None) -> None:
         super().__init__(server_optim)
-        check_number("algorithm.mu", mu, least=0)
+        check_float("algorithm.mu", mu, least=0)
         self.mu = mu
 
     @torch.no_grad()
-    def correct(self, client: "Client") -> None:
+    def correct(self, client: Client) -> None:
         """``g + mu (w_k - w)``; the difference first, so that a small one keeps its digits."""
         client.grad.sub_(client.delta(), alpha=self.mu)

@@ -8,21 +8,17 @@ perturbation out of what it averages (``s <- rho m/||m||`` with the mean of ``mu
 ``mu_k - e``).
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from fedseg.algorithms.feddyn import FedDyn
 from fedseg.algorithms.perturbation import OwnPerturbation
-from fedseg.checks import check_number
-from fedseg.engine.messages import Message, Update
-from fedseg.engine.server import Aggregate, Server
+from fedseg.checks import check_float
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
+from fedseg.core.messages import Message, Update
+from fedseg.core.server import Aggregate, Server
 from fedseg.optim.local import scale_to_norm
 from fedseg.registry import ALGORITHMS
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
-    from fedseg.engine.flat import FlatModel
 
 
 @ALGORITHMS.register_module()
@@ -44,17 +40,17 @@ class FedSMOO(OwnPerturbation, FedDyn):
     def __init__(self, rho: float, beta: float, freeze_statistics: bool = False) -> None:
         OwnPerturbation.__init__(self, freeze_statistics)
         FedDyn.__init__(self, beta)
-        check_number("algorithm.rho", rho, least=0)
+        check_float("algorithm.rho", rho, least=0)
         self.rho = rho
 
-    def bind(self, flat: "FlatModel") -> None:
+    def bind(self, flat: FlatModel) -> None:
         super().bind(flat)
         self._epsilon = torch.empty_like(flat.w)
 
     def broadcast(self, server: Server) -> Message:
         return server.message(server.w, {"s": server.state["s"]})
 
-    def perturb(self, client: "Client") -> None:
+    def perturb(self, client: Client) -> None:
         """``d = g - mu_k - s``, ``e = rho d/||d||``, ``mu_k <- mu_k + (e - s)``."""
         mu, s = client.state["mu"], client.extras["s"]
         direction = client.grad.sub_(mu).sub_(s)
@@ -64,7 +60,7 @@ class FedSMOO(OwnPerturbation, FedDyn):
         client.w.add_(epsilon)
 
     @torch.no_grad()
-    def finish(self, client: "Client") -> Update:
+    def finish(self, client: Client) -> Update:
         """FedDyn's update, and ``mu_k - e`` with the last step's ``e``."""
         update = super().finish(client)
         update.vectors["mu"] = torch.sub(client.state["mu"], self._epsilon, out=self._epsilon)

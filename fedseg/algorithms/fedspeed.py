@@ -15,21 +15,17 @@ of many unlike clients in a round the paper's average moves by the participants'
 settle; the mean of all clients' corrections changes little from a round to the next.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from fedseg.algorithms.perturbation import OwnPerturbation
-from fedseg.checks import check_number
-from fedseg.engine.arithmetic import descend
-from fedseg.engine.messages import Update
-from fedseg.engine.server import Aggregate, Server
+from fedseg.checks import check_float
+from fedseg.core.arithmetic import descend
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
+from fedseg.core.messages import Update
+from fedseg.core.server import Aggregate, Server
 from fedseg.optim.local import scale_to_norm
 from fedseg.registry import ALGORITHMS
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
-    from fedseg.engine.flat import FlatModel
 
 
 @ALGORITHMS.register_module()
@@ -57,38 +53,38 @@ class FedSpeed(OwnPerturbation):
         all_corrections: bool = False,
     ) -> None:
         super().__init__(freeze_statistics)
-        check_number("algorithm.rho", rho, least=0)
-        check_number("algorithm.alpha", alpha, least=0, most=1)
-        check_number("algorithm.lam", lam, above=0)
+        check_float("algorithm.rho", rho, least=0)
+        check_float("algorithm.alpha", alpha, least=0, most=1)
+        check_float("algorithm.lam", lam, above=0)
         self.rho = rho
         self.alpha = alpha
         self.lam = lam
         self.all_corrections = all_corrections
         self.server_vectors = ("ghat",) if all_corrections else ()
 
-    def bind(self, flat: "FlatModel") -> None:
+    def bind(self, flat: FlatModel) -> None:
         super().bind(flat)
         self._plain = torch.empty_like(flat.w)
 
-    def perturb(self, client: "Client") -> None:
+    def perturb(self, client: Client) -> None:
         """``e = rho g1/||g1||``; keeps ``g1``."""
         self._plain.copy_(client.grad)
         client.w.addcmul_(client.grad, scale_to_norm(self.rho, client.grad.norm()))
 
-    def gradient(self, client: "Client") -> None:
+    def gradient(self, client: Client) -> None:
         """``gt = (1 - alpha) g1 + alpha g2``."""
         super().gradient(client)
         with torch.no_grad():
             client.grad.mul_(self.alpha).add_(self._plain, alpha=1 - self.alpha)
 
     @torch.no_grad()
-    def correct(self, client: "Client") -> None:
+    def correct(self, client: Client) -> None:
         """``gt - ghat_k + (w_k - w)/lam``."""
         client.grad.sub_(client.state["ghat"])
         client.grad.add_(client.w, alpha=1 / self.lam).sub_(client.start, alpha=1 / self.lam)
 
     @torch.no_grad()
-    def finish(self, client: "Client") -> Update:
+    def finish(self, client: Client) -> Update:
         """``ghat_k <- ghat_k - (w_k - w)/lam``; sends ``w_k - lam ghat_k``, or ``w_k``."""
         delta = client.delta()
         correction = client.state["ghat"].add_(delta, alpha=1 / self.lam)

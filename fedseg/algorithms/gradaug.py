@@ -15,23 +15,20 @@ and set back for SAM's second pass: both passes have the same sub-networks.
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from fedseg.algorithms.local_loss import LocalLoss, full_precision
-from fedseg.checks import check_number
+from fedseg.checks import check_float
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
+from fedseg.core.local_loss import LocalLoss, full_precision
 from fedseg.errors import ConfigError
 from fedseg.models.classifier import Classifier
 from fedseg.models.recording import recorded
 from fedseg.models.slim import Slim
 from fedseg.registry import LOCAL_LOSSES
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
-    from fedseg.engine.flat import FlatModel
 
 
 @LOCAL_LOSSES.register_module()
@@ -61,8 +58,8 @@ class GradAug(LocalLoss):
         smallest: bool = False,
         multiple: int = 1,
     ) -> None:
-        check_number("local_loss.mu", mu, least=0)
-        check_number("local_loss.width", width, above=0, most=1)
+        check_float("local_loss.mu", mu, least=0)
+        check_float("local_loss.width", width, above=0, most=1)
         sides = [1] if resolutions is None else list(resolutions)
         for name, values in (("n", [n]), ("multiple", [multiple]), ("resolutions", sides)):
             if not values or not all(isinstance(v, int) and v >= 1 for v in values):
@@ -76,7 +73,7 @@ class GradAug(LocalLoss):
         self.smallest = smallest
         self.multiple = multiple
 
-    def check(self, flat: "FlatModel") -> None:
+    def check(self, flat: FlatModel) -> None:
         model = flat.model
         if not isinstance(model, Classifier):
             raise ConfigError(
@@ -93,7 +90,7 @@ class GradAug(LocalLoss):
                 )
         self._slim = Slim(model, self.multiple, whole=[model.classifier])
 
-    def loss(self, client: "Client") -> Tensor:
+    def loss(self, client: Client) -> Tensor:
         if self.mu == 0:
             return client.model_loss()
         with recorded(client.model.classifier) as calls:

@@ -7,20 +7,17 @@ what momentum makes of K_k steps.
 """
 
 import warnings
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Any
 
 from torch.optim import SGD
 
+from fedseg.core.client import Client
 from fedseg.errors import ConfigError, TrainingError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fedseg.engine.client import Client
-    from fedseg.optim import OptimWrapper
+from fedseg.optim import OptimWrapper
 
 
-def check_optimizer(local: "OptimWrapper", algorithm: str, count_momentum: bool) -> None:
+def check_optimizer(local: OptimWrapper, algorithm: str, count_momentum: bool) -> None:
     """Raise ConfigError unless a client moves by a sum of gradients times one learning rate.
 
     Momentum that is not counted is warned of.
@@ -64,7 +61,7 @@ def unit_steps(group: "Mapping[str, Any]", steps: int) -> float:
     return total
 
 
-def k_eta(client: "Client", count_momentum: bool) -> float:
+def k_eta(client: Client, count_momentum: bool) -> float:
     """``K_k eta``, by which ``w - w_k`` is divided; counted, with what momentum makes of K_k.
 
     Raises:

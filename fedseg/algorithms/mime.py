@@ -15,21 +15,18 @@ optimiser, which the paper does not have, would come on top.
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import torch
 
-from fedseg.algorithms.base import Algorithm
-from fedseg.checks import check_number
-from fedseg.engine.messages import Message, Update
-from fedseg.engine.server import Aggregate, Server
-from fedseg.models.batchnorm import batchnorm_layers, frozen_running_statistics
+from fedseg.checks import check_float
+from fedseg.core.algorithm import Algorithm
+from fedseg.core.batchnorm import batchnorm_layers, frozen_running_statistics
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
+from fedseg.core.messages import Message, Update
+from fedseg.core.server import Aggregate, Server
 from fedseg.optim.server import build_server_optimizer
 from fedseg.registry import ALGORITHMS
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
-    from fedseg.engine.flat import FlatModel
 
 
 @ALGORITHMS.register_module()
@@ -49,7 +46,7 @@ class MIMELite(Algorithm):
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the rest is not
 
     def __init__(self, momentum: float = 0.0, server_optim: Mapping | None = None) -> None:
-        check_number("algorithm.momentum", momentum, least=0, below=1)
+        check_float("algorithm.momentum", momentum, least=0, below=1)
         self.momentum = momentum
         self.server_optim = build_server_optimizer(server_optim)
 
@@ -57,11 +54,11 @@ class MIMELite(Algorithm):
         return server.message(server.w, {"m": server.state["m"]})
 
     @torch.no_grad()
-    def correct(self, client: "Client") -> None:
+    def correct(self, client: Client) -> None:
         """``(1-b) g(w_k) + b m``."""
         client.grad.mul_(1 - self.momentum).add_(client.extras["m"], alpha=self.momentum)
 
-    def finish(self, client: "Client") -> Update:
+    def finish(self, client: Client) -> Update:
         return Update({"delta": client.delta(), "gradient": client.full_gradient})
 
     def new_momentum(self, server: Server, updates: Aggregate) -> torch.Tensor:
@@ -90,7 +87,7 @@ class MIME(MIMELite):
     training = (1,)
     gradients = 2
 
-    def bind(self, flat: "FlatModel") -> None:
+    def bind(self, flat: FlatModel) -> None:
         super().bind(flat)
         self._center, self._own = torch.empty_like(flat.w), torch.empty_like(flat.w)
         self._norms = list(batchnorm_layers(flat.model).values())
@@ -100,7 +97,7 @@ class MIME(MIMELite):
             return server.message(server.w)
         return server.message(server.w, {"d": server.scratch["d"]}, known=True)
 
-    def gradient(self, client: "Client") -> None:
+    def gradient(self, client: Client) -> None:
         """``g(w_k) - g(w)``, with the same minibatch, augmentation and dropout."""
         client.local.gradient(client)
         with torch.no_grad():
@@ -114,11 +111,11 @@ class MIME(MIMELite):
             torch.sub(self._own, client.grad, out=client.grad)
 
     @torch.no_grad()
-    def correct(self, client: "Client") -> None:
+    def correct(self, client: Client) -> None:
         """``(1-b)(g(w_k) - g(w)) + d``."""
         client.grad.mul_(1 - self.momentum).add_(client.extras["d"])
 
-    def finish(self, client: "Client") -> Update:
+    def finish(self, client: Client) -> Update:
         if client.exchange == 0:
             return Update({"gradient": client.full_gradient})
         return Update({"delta": client.delta()})

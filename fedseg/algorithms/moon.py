@@ -17,24 +17,21 @@ changes the clients' loss and nothing else. Where the paper is silent:
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedseg.algorithms.local_loss import LocalLoss, full_precision
-from fedseg.checks import check_number
+from fedseg.checks import check_float
+from fedseg.core.batchnorm import batch_statistics
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
+from fedseg.core.local_loss import LocalLoss, full_precision
 from fedseg.errors import ConfigError
-from fedseg.models.batchnorm import batch_statistics
 from fedseg.models.classifier import Classifier
 from fedseg.models.recording import recorded
 from fedseg.registry import LOCAL_LOSSES
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
-    from fedseg.engine.flat import FlatModel
 
 PREVIOUS = "moon_previous"
 
@@ -56,19 +53,19 @@ class MOON(LocalLoss):
     """
 
     def __init__(self, mu: float = 1.0, tau: float = 0.5) -> None:
-        check_number("local_loss.mu", mu, least=0)
-        check_number("local_loss.tau", tau, above=0)
+        check_float("local_loss.mu", mu, least=0)
+        check_float("local_loss.tau", tau, above=0)
         self.mu = mu
         self.tau = tau
 
-    def check(self, flat: "FlatModel") -> None:
+    def check(self, flat: FlatModel) -> None:
         if not isinstance(flat.model, Classifier):
             raise ConfigError(
                 "local_loss: MOON compares one representation of every image, which classifiers "
                 f"have and {type(flat.model).__name__} has not; use a classifier or another loss"
             )
 
-    def loss(self, client: "Client") -> Tensor:
+    def loss(self, client: Client) -> Tensor:
         previous = client.state.get(PREVIOUS)
         if self.mu == 0 or previous is None:
             return client.model_loss()
@@ -83,12 +80,12 @@ class MOON(LocalLoss):
         # -log(a / (a + b)) = log(1 + b / a)
         return loss + self.mu * F.softplus((away - toward) / self.tau).mean()
 
-    def finish(self, client: "Client") -> None:
+    def finish(self, client: Client) -> None:
         if self.mu > 0:
             client.state[PREVIOUS] = client.w.clone()
 
 
-def _features(client: "Client", w: Tensor) -> Tensor:
+def _features(client: Client, w: Tensor) -> Tensor:
     """The batch's features in the network with parameters ``w``, float [B, D]."""
     parameters, images = client.flat.views(w), client.batch["inputs"]
     with recorded(client.model.classifier) as calls:

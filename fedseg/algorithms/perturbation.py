@@ -1,19 +1,16 @@
 """What algorithms share that perturb the weights by a rule of their own instead of SAM's."""
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 import torch
 
-from fedseg.algorithms.base import Algorithm
+from fedseg.core.algorithm import Algorithm
+from fedseg.core.batchnorm import batchnorm_layers, frozen_running_statistics
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
-from fedseg.models.batchnorm import batchnorm_layers, frozen_running_statistics
+from fedseg.optim import OptimWrapper
 from fedseg.optim.sam import SAMOptimWrapper
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
-    from fedseg.engine.flat import FlatModel
-    from fedseg.optim import OptimWrapper
 
 
 class OwnPerturbation(Algorithm):
@@ -29,7 +26,7 @@ class OwnPerturbation(Algorithm):
     def __init__(self, freeze_statistics: bool) -> None:
         self.freeze_statistics = freeze_statistics
 
-    def check(self, local: "OptimWrapper", flat: "FlatModel") -> None:
+    def check(self, local: OptimWrapper, flat: FlatModel) -> None:
         super().check(local, flat)
         if isinstance(local, SAMOptimWrapper):
             raise ConfigError(
@@ -38,16 +35,16 @@ class OwnPerturbation(Algorithm):
                 "(algorithm.rho): use OptimWrapper"
             )
 
-    def bind(self, flat: "FlatModel") -> None:
+    def bind(self, flat: FlatModel) -> None:
         super().bind(flat)
         self._center = torch.empty_like(flat.w)
         self._norms = list(batchnorm_layers(flat.model).values())
 
-    def perturb(self, client: "Client") -> None:
+    def perturb(self, client: Client) -> None:
         """``w_k <- w_k + e`` in place, with the gradient at ``w_k`` in ``client.grad``."""
         raise NotImplementedError
 
-    def gradient(self, client: "Client") -> None:
+    def gradient(self, client: Client) -> None:
         """The gradient at ``w_k + e``; afterwards ``client.w`` is ``w_k`` again."""
         client.backward()
         with torch.no_grad():

@@ -13,22 +13,18 @@ mean gradient and the control variates grow from one participation to the next, 
 :mod:`fedseg.algorithms.mean_gradient`; ``count_momentum`` is for that.
 """
 
-from typing import TYPE_CHECKING
-
 import torch
 
-from fedseg.algorithms.base import Algorithm
 from fedseg.algorithms.mean_gradient import check_optimizer, k_eta
-from fedseg.checks import check_number
-from fedseg.engine.arithmetic import descend
-from fedseg.engine.messages import Message, Update
-from fedseg.engine.server import Aggregate, Server
+from fedseg.checks import check_float
+from fedseg.core.algorithm import Algorithm
+from fedseg.core.arithmetic import descend
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
+from fedseg.core.messages import Message, Update
+from fedseg.core.server import Aggregate, Server
+from fedseg.optim import OptimWrapper
 from fedseg.registry import ALGORITHMS
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
-    from fedseg.engine.flat import FlatModel
-    from fedseg.optim import OptimWrapper
 
 
 @ALGORITHMS.register_module()
@@ -46,14 +42,14 @@ class SCAFFOLD(Algorithm):
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
 
     def __init__(self, eta_g: float = 1.0, count_momentum: bool = False) -> None:
-        check_number("algorithm.eta_g", eta_g, above=0)
+        check_float("algorithm.eta_g", eta_g, above=0)
         self.eta_g = eta_g
         self.count_momentum = count_momentum
 
-    def check(self, local: "OptimWrapper", flat: "FlatModel") -> None:
+    def check(self, local: OptimWrapper, flat: FlatModel) -> None:
         check_optimizer(local, type(self).__name__, self.count_momentum)
 
-    def bind(self, flat: "FlatModel") -> None:
+    def bind(self, flat: FlatModel) -> None:
         self._difference = torch.empty_like(flat.w)
 
     @torch.no_grad()
@@ -61,13 +57,13 @@ class SCAFFOLD(Algorithm):
         return server.message(server.w, {"control": server.state["control"]})
 
     @torch.no_grad()
-    def correct(self, client: "Client") -> None:
+    def correct(self, client: Client) -> None:
         """``g - c_k + c`` (equation 3)."""
         torch.sub(client.extras["control"], client.state["control"], out=self._difference)
         client.grad.add_(self._difference)
 
     @torch.no_grad()
-    def finish(self, client: "Client") -> Update:
+    def finish(self, client: Client) -> Update:
         """``c_k+ = c_k - c + (w - w_k)/(K_k eta)`` (equation 4)."""
         delta = client.delta()
         change = torch.div(delta, k_eta(client, self.count_momentum), out=self._difference)

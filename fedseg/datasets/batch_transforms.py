@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedseg.checks import check_whole
+from fedseg.checks import check_int
 from fedseg.errors import ConfigError
 from fedseg.registry import BATCH_TRANSFORMS, build
 
@@ -225,7 +225,7 @@ class Cutout(BatchTransform):
     needs_floats = True
 
     def __init__(self, size: int) -> None:
-        check_whole("transforms.Cutout.size", size)
+        check_int("transforms.Cutout.size", size)
         self.size = size
 
     def check(self, shape: Sequence[int], num_classes: int) -> tuple[int, int, int]:

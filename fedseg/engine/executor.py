@@ -3,8 +3,8 @@
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
-from fedseg.engine.client import ClientTrainer
-from fedseg.engine.messages import ClientResult, Message, Task
+from fedseg.core.messages import ClientResult, Message, Task
+from fedseg.engine.trainer import ClientTrainer
 from fedseg.registry import EXECUTORS
 
 

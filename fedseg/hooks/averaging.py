@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from fedseg.checks import check_number, check_whole
-from fedseg.engine.server import accumulation_dtype
-from fedseg.engine.store import StateStore
+from fedseg.checks import check_float, check_int
+from fedseg.core.hook import FederatedHook
+from fedseg.core.server import accumulation_dtype
 from fedseg.errors import ConfigError
-from fedseg.hooks.base import FederatedHook
 from fedseg.registry import HOOKS
+from fedseg.runner.state_store import StateStore
 
 if TYPE_CHECKING:
-    from fedseg.engine.flat import FlatModel
-    from fedseg.engine.runner import FederatedRunner
+    from fedseg.core.flat import FlatModel
+    from fedseg.runner.runner import FederatedRunner
 
 BN_RULES = ("average", "reestimate")
 
@@ -111,15 +111,15 @@ class SWA(ModelAverage):
         self, start: float | int = 0.75, cycle: int = 10, lr2: float | None = None, **kwargs: Any
     ) -> None:
         super().__init__(**kwargs)
-        check_number("averaging.start", start, least=0)
+        check_float("averaging.start", start, least=0)
         if isinstance(start, float) and start > 1:
             raise ConfigError(
                 f"averaging.start: a fraction of the rounds is at most 1.0, not {start!r}; write a "
                 "round as a whole number"
             )
-        check_whole("averaging.cycle", cycle)
+        check_int("averaging.cycle", cycle)
         if lr2 is not None:
-            check_number("averaging.lr2", lr2, least=0)
+            check_float("averaging.lr2", lr2, least=0)
         elif cycle > 1:
             raise ConfigError("averaging.lr2: is needed with a cycle of more than one round")
         self.start, self.cycle, self.lr2 = start, cycle, lr2
@@ -199,7 +199,7 @@ class WIMA(ModelAverage):
 
     def __init__(self, window: int = 100, memory_limit: int = 2**30, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        check_whole("averaging.window", window)
+        check_int("averaging.window", window)
         self.window = window
         self.memory_limit = memory_limit
         self.store: StateStore | None = None

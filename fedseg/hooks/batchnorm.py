@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from fedseg.core.batchnorm import batchnorm_layers
+from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError
-from fedseg.hooks.base import FederatedHook
-from fedseg.models.batchnorm import batchnorm_layers
 from fedseg.registry import HOOKS
 
 if TYPE_CHECKING:
-    from fedseg.engine.client import Client
-    from fedseg.engine.messages import Update
-    from fedseg.engine.runner import FederatedRunner
+    from fedseg.core.client import Client
+    from fedseg.core.messages import Update
+    from fedseg.runner.runner import FederatedRunner
 
 BUFFERS, AFFINE, COUNTER = "bn.buffers", "bn.affine", "bn.counter."
 

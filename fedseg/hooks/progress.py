@@ -9,16 +9,16 @@ from typing import TYPE_CHECKING, Any
 import torch
 from rich.console import Console
 
+from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError
-from fedseg.hooks.base import FederatedHook
 from fedseg.hooks.progress_display import Figure, Screen, Status, line
 from fedseg.hooks.progress_time import TimeLeft, clock
 from fedseg.registry import HOOKS
 
 if TYPE_CHECKING:
-    from fedseg.engine.client import Client
-    from fedseg.engine.messages import ClientResult
-    from fedseg.engine.runner import FederatedRunner
+    from fedseg.core.client import Client
+    from fedseg.core.messages import ClientResult
+    from fedseg.runner.runner import FederatedRunner
 
 __all__ = ["ProgressHook", "clock"]
 

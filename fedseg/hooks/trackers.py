@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from mmengine.visualization import BaseVisBackend, Visualizer
 
-from fedseg.engine.history import plain
+from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError
-from fedseg.hooks.base import FederatedHook
 from fedseg.hooks.trackers_backends import Tracker
 from fedseg.registry import HOOKS, VISBACKENDS, VISUALIZERS, build
+from fedseg.runs.history import plain
 
 if TYPE_CHECKING:
-    from fedseg.engine.runner import FederatedRunner
+    from fedseg.runner.runner import FederatedRunner
 
 DEFAULT = {"vis_backends": [{"type": "TensorboardVisBackend"}]}
 GROUPS = {"norm_": "norm/", "bytes_": "traffic/bytes_"}

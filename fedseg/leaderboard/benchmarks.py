@@ -21,7 +21,7 @@ from functools import cache
 from typing import Any
 
 from fedseg.leaderboard.reference import Published, known_data, read_published
-from fedseg.leaderboard.schema import DataEntry, Results
+from fedseg.runs.schema import DataEntry, Results
 
 # Class of a model -> its name in the published records.
 MODELS = {

@@ -22,7 +22,7 @@ from fedseg.leaderboard.benchmarks import (
 )
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
 from fedseg.leaderboard.reference import Published, read_published
-from fedseg.leaderboard.schema import FILE_NAME, Results, read_results
+from fedseg.runs.schema import FILE_NAME, Results, read_results
 
 ASIDE = "previous"  # where a new run moves an earlier one of its folder
 MAIN_METRICS = ("mIoU", "accuracy")

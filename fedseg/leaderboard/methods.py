@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fedseg.leaderboard.reference import Published
-from fedseg.leaderboard.schema import Results
+from fedseg.runs.schema import Results
 
 # These perturb weights as a part of the algorithm: a SAM wrapper is their default.
 OWN_SAM = ("fedspeed", "fedgamma", "fedsmoo", "naive_fedgloss")

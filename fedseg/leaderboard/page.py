@@ -25,7 +25,7 @@ from fedseg.leaderboard.board import Apart, Board, Ranking, Row, Run
 from fedseg.leaderboard.methods import NAMES, method_of_record
 from fedseg.leaderboard.output import STATUS, header, number, shown, size
 from fedseg.leaderboard.reference import read_published
-from fedseg.leaderboard.schema import FILE_NAME
+from fedseg.runs.schema import FILE_NAME
 
 ASSETS = "page_assets"
 COPIED = ("page.css", "start.js", "page.js", "charts.js")

@@ -11,20 +11,20 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from fedseg.engine.checkpoint import checkpoints, load_checkpoint, save_checkpoint
-from fedseg.engine.config import complete_config
-from fedseg.engine.experiment import load_config, naming
-from fedseg.engine.history import History, plain
-from fedseg.engine.results import (
+from fedseg.errors import ConfigError, DataError
+from fedseg.runner.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from fedseg.runner.config import complete_config
+from fedseg.runner.experiment import load_config, naming
+from fedseg.runner.testing import evaluate_checkpoint
+from fedseg.runs.history import History, plain
+from fedseg.runs.results import (
     config_digest,
     curves,
     hardware,
     package_versions,
     window_statistics,
 )
-from fedseg.engine.testing import evaluate_checkpoint
-from fedseg.errors import ConfigError, DataError
-from fedseg.leaderboard.schema import FILE_NAME, Results, read_results
+from fedseg.runs.schema import FILE_NAME, Results, read_results
 
 TOLERANCE = 0.05
 """Percentage points by which a figure may differ on another machine.

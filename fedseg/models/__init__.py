@@ -1,6 +1,6 @@
 """Models: segmentors and classifiers, their preprocessing, losses and BatchNorm helpers."""
 
-from fedseg.models.batchnorm import (
+from fedseg.core.batchnorm import (
     batch_statistics,
     batchnorm_layers,
     frozen_running_statistics,

@@ -3,7 +3,7 @@
 from mmcv.cnn import build_norm_layer
 from torch import nn
 
-from fedseg.models.batchnorm import batchnorm_layers
+from fedseg.core.batchnorm import batchnorm_layers
 from fedseg.models.segmentor import Segmentor
 from fedseg.registry import MODELS
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from mmengine.model import BaseModel
 from torch import Tensor, nn
 
-from fedseg.checks import check_whole
+from fedseg.checks import check_int
 from fedseg.errors import ConfigError, DataError
 from fedseg.models.weights import WeightsFile
 from fedseg.registry import MODELS
@@ -56,7 +56,7 @@ class Classifier(BaseModel):
         if isinstance(data_preprocessor, dict):
             data_preprocessor = MODELS.build(data_preprocessor)
         super().__init__(data_preprocessor, init_cfg)
-        check_whole("model.num_classes", num_classes)
+        check_int("model.num_classes", num_classes)
         self.num_classes = num_classes
         self.in_channels = in_channels
         self.image_size = None if image_size is None else tuple(image_size)

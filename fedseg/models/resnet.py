@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torchvision.models import resnet as torchvision_resnet
 
-from fedseg.checks import check_number
+from fedseg.checks import check_float
 from fedseg.errors import ConfigError
 from fedseg.models.classifier import Classifier
 from fedseg.models.groupnorm import group_norm
@@ -130,7 +130,7 @@ class ResNet(Classifier):
     ) -> None:
         super().__init__(num_classes, in_channels=3, **kwargs)
         if stochastic_depth is not None:
-            check_number("model.stochastic_depth", stochastic_depth, above=0, most=1)
+            check_float("model.stochastic_depth", stochastic_depth, above=0, most=1)
         channels = widths[0]
         self.stem = nn.Sequential(
             nn.Conv2d(3, channels, 3, padding=1, bias=False), norm(channels), nn.ReLU(inplace=True)

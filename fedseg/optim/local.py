@@ -3,7 +3,7 @@
 import copy
 import inspect
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 import torch
 from mmengine.optim import OptimWrapper as MMEngineOptimWrapper
@@ -11,13 +11,11 @@ from mmengine.optim import build_optim_wrapper
 from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
-from fedseg.checks import check_number, check_whole
+from fedseg.checks import check_float, check_int
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
 from fedseg.registry import OPTIM_WRAPPERS, OPTIMIZERS, build, did_you_mean
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
-    from fedseg.engine.flat import FlatModel
 
 
 @OPTIM_WRAPPERS.register_module()
@@ -44,13 +42,13 @@ class OptimWrapper(MMEngineOptimWrapper):
                 "for larger ones raise train_dataloader.batch_size"
             )
 
-    def bind(self, flat: "FlatModel") -> None:
+    def bind(self, flat: FlatModel) -> None:
         """Called once, with the model's vectors."""
 
     def start_round(self, round_: int) -> None:
         """Called before the clients of 1-based round ``round_``; sets what depends on the round."""
 
-    def forget(self) -> None:
+    def reset_state(self) -> None:
         """Start a client afresh: momentum does not pass from one to the next."""
         optimizer = self.optimizer
         plain_sgd = type(optimizer) is torch.optim.SGD and not any(
@@ -63,13 +61,13 @@ class OptimWrapper(MMEngineOptimWrapper):
             if state.get("momentum_buffer") is not None:
                 state["momentum_buffer"].zero_()
 
-    def gradient(self, client: "Client", replay: bool = False) -> None:
+    def gradient(self, client: Client, replay: bool = False) -> None:
         """Leave the gradient for this step in ``client.grad``, ``client.w`` as it was.
 
         Args:
             client: at the weights where the gradient is wanted.
             replay: a further gradient over the same minibatch, at other weights; see
-                :meth:`fedseg.engine.client.Client.backward`.
+                :meth:`fedseg.core.client.Client.backward`.
         """
         client.backward(replay)
 
@@ -96,10 +94,10 @@ def _check_clipping(config: Mapping | None) -> None:
             raise ConfigError(
                 f"optim_wrapper.clip_grad.{name}: is unknown{did_you_mean(name, known)}"
             )
-    check_number(f"optim_wrapper.clip_grad.{bound}", options[bound], above=0)
+    check_float(f"optim_wrapper.clip_grad.{bound}", options[bound], above=0)
 
 
-def build_local_optimizer(config: Mapping, flat: "FlatModel") -> OptimWrapper:
+def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
     """Build ``optim_wrapper`` over the flat vector.
 
     The optimiser sees one parameter, the whole vector, so that a step is a few kernels. With
@@ -115,7 +113,7 @@ def build_local_optimizer(config: Mapping, flat: "FlatModel") -> OptimWrapper:
         )
     for name in ("lr", "momentum", "weight_decay"):
         if name in config["optimizer"]:
-            check_number(f"optim_wrapper.optimizer.{name}", config["optimizer"][name], least=0)
+            check_float(f"optim_wrapper.optimizer.{name}", config["optimizer"][name], least=0)
     kind = config["type"]
     kind = OPTIM_WRAPPERS.get(kind) if isinstance(kind, str) else kind
     if kind is not None and not (inspect.isclass(kind) and issubclass(kind, OptimWrapper)):
@@ -144,9 +142,9 @@ def build_local_optimizer(config: Mapping, flat: "FlatModel") -> OptimWrapper:
 
 def check_warmup(field: str, start: float | None, rounds: int) -> None:
     """Raise ConfigError unless ``rho0`` and ``rho_rounds`` of a component are a schedule."""
-    check_whole(f"{field}.rho_rounds", rounds, least=0)
+    check_int(f"{field}.rho_rounds", rounds, least=0)
     if start is not None:
-        check_number(f"{field}.rho0", start, least=0)
+        check_float(f"{field}.rho0", start, least=0)
     elif rounds:
         raise ConfigError(f"{field}.rho_rounds: needs rho0, the radius of the first round")
 

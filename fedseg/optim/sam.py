@@ -7,18 +7,16 @@ correction act at the restored weights, never inside the perturbation.
 """
 
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 
-from fedseg.checks import check_number
-from fedseg.models.batchnorm import frozen_running_statistics
+from fedseg.checks import check_float
+from fedseg.core.batchnorm import frozen_running_statistics
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
 from fedseg.optim.local import OptimWrapper, check_warmup, linear_warmup, scale_to_norm
 from fedseg.registry import OPTIM_WRAPPERS
-
-if TYPE_CHECKING:
-    from fedseg.engine.client import Client
-    from fedseg.engine.flat import FlatModel
 
 
 @OPTIM_WRAPPERS.register_module()
@@ -51,7 +49,7 @@ class SAMOptimWrapper(OptimWrapper):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        check_number("optim_wrapper.rho", rho, least=0)
+        check_float("optim_wrapper.rho", rho, least=0)
         check_warmup("optim_wrapper", rho0, rho_rounds)
         self.target_rho = self.rho = rho
         self.rho0 = rho0
@@ -69,14 +67,14 @@ class SAMOptimWrapper(OptimWrapper):
         if self._radius is not None:
             self._radius.fill_(value)
 
-    def bind(self, flat: "FlatModel") -> None:
+    def bind(self, flat: FlatModel) -> None:
         self._center = torch.empty_like(flat.w)
         self._radius = flat.w.new_tensor(self.rho)
 
     def start_round(self, round_: int) -> None:
         self.rho = linear_warmup(self.rho0, self.target_rho, self.rho_rounds, round_)
 
-    def gradient(self, client: "Client", replay: bool = False) -> None:
+    def gradient(self, client: Client, replay: bool = False) -> None:
         client.backward(replay)
         with torch.no_grad():
             self._center.copy_(client.w)
@@ -106,10 +104,10 @@ class ASAMOptimWrapper(SAMOptimWrapper):
 
     def __init__(self, *args: Any, rho: float, eta: float = 0.2, **kwargs: Any) -> None:
         super().__init__(*args, rho=rho, **kwargs)
-        check_number("optim_wrapper.eta", eta, least=0)
+        check_float("optim_wrapper.eta", eta, least=0)
         self.eta = eta
 
-    def bind(self, flat: "FlatModel") -> None:
+    def bind(self, flat: FlatModel) -> None:
         super().bind(flat)
         self._mask = flat.adaptive_mask()
         self._offset = self._mask * self.eta + (1 - self._mask)

@@ -11,8 +11,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from fedseg.checks import check_number
-from fedseg.engine.arithmetic import descend
+from fedseg.checks import check_float
+from fedseg.core.arithmetic import descend
 from fedseg.errors import ConfigError
 from fedseg.registry import SERVER_OPTIMIZERS, build
 
@@ -60,8 +60,8 @@ class SGD(ServerOptimizer):
     """
 
     def __init__(self, lr: float = 1.0, momentum: float = 0.0) -> None:
-        check_number("algorithm.server_optim.lr", lr, least=0, single=False)
-        check_number("algorithm.server_optim.momentum", momentum, least=0, below=1)
+        check_float("algorithm.server_optim.lr", lr, least=0, single=False)
+        check_float("algorithm.server_optim.momentum", momentum, least=0, below=1)
         self.lr, self.momentum = lr, momentum
 
     @torch.no_grad()
@@ -77,14 +77,14 @@ def _checked(betas: Sequence[float]) -> tuple[float, float]:
     if not isinstance(betas, Sequence) or isinstance(betas, str) or len(betas) != 2:
         raise ConfigError(f"{field}: must be two numbers such as (0.9, 0.99), not {betas!r}")
     for position, beta in enumerate(betas):
-        check_number(f"{field}[{position}]", beta, least=0, below=1)
+        check_float(f"{field}[{position}]", beta, least=0, below=1)
     return tuple(betas)
 
 
 class _Adaptive(ServerOptimizer):
     def __init__(self, lr: float, betas: tuple[float, float], tau: float) -> None:
-        check_number("algorithm.server_optim.lr", lr, least=0, single=False)
-        check_number("algorithm.server_optim.tau", tau, above=0)
+        check_float("algorithm.server_optim.lr", lr, least=0, single=False)
+        check_float("algorithm.server_optim.tau", tau, above=0)
         self.lr, self.betas, self.tau = lr, betas, tau
 
     def second_moment(self, v: Tensor, square: Tensor) -> None:
@@ -144,7 +144,7 @@ class Adagrad(_Adaptive):
     """
 
     def __init__(self, lr: float = 0.1, beta1: float = 0.0, tau: float = 1e-3) -> None:
-        check_number("algorithm.server_optim.beta1", beta1, least=0, below=1)
+        check_float("algorithm.server_optim.beta1", beta1, least=0, below=1)
         super().__init__(lr, (beta1, 0.0), tau)
 
     def second_moment(self, v: Tensor, square: Tensor) -> None:

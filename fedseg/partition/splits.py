@@ -165,7 +165,7 @@ def _natural(path: Path) -> list[tuple[int, int | str]]:
 def _read_file(file: Path) -> dict[str, list[Sample]]:
     try:
         data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_no_twins)
-    except _TwinKeyError as error:
+    except DuplicateKeyError as error:
         raise DataError(f"{file}: {error}: give each user its own id") from error
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file}: is not readable as JSON ({error}): write it again") from error
@@ -226,7 +226,7 @@ def _check_user(file: Path, user: str, count: Any, data: Any) -> list[Sample]:
     return list(zip(images, labels, strict=True))
 
 
-class _TwinKeyError(ValueError):
+class DuplicateKeyError(ValueError):
     pass
 
 
@@ -235,7 +235,7 @@ def _no_twins(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     if len(found) < len(pairs):
         seen: set[str] = set()
         twin = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise _TwinKeyError(f"key {twin!r} occurs twice in one object")
+        raise DuplicateKeyError(f"key {twin!r} occurs twice in one object")
     return found
 
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 import toyseg
 
-from fedseg.algorithms.base import Algorithm
+from fedseg.core.algorithm import Algorithm
 from fedseg.errors import ConfigError
 from fedseg.registry import ALGORITHMS, build
 

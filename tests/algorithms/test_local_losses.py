@@ -10,8 +10,8 @@ import toycls
 import toyseg
 
 from fedseg.algorithms import MOON, FedAlign, GradAug, LocalLoss
-from fedseg.engine.interrupt import InterruptGuard
 from fedseg.errors import ConfigError
+from fedseg.runner.interrupt import InterruptGuard
 
 PREVIOUS = "moon_previous"
 LOSSES = {

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from fedseg.datasets.transforms import build_transform
-from fedseg.engine.config import KNOWN_KEYS, complete_config
 from fedseg.registry import (
     ALGORITHMS,
     BATCH_TRANSFORMS,
@@ -32,6 +31,7 @@ from fedseg.registry import (
     TRANSFORMS,
     build,
 )
+from fedseg.runner.config import KNOWN_KEYS, complete_config
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 ALL = sorted(path.stem for path in CONFIGS.glob("*.py"))

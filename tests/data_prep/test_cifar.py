@@ -24,7 +24,7 @@ from image_files import (
 
 from data_prep import cifar
 from data_prep.cifar import CIFAR10, CIFAR100, find_source, read
-from data_prep.labelled import check, settle_shared
+from data_prep.labelled import check, resolve_overlap
 from fedseg.errors import DataError
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"
@@ -200,33 +200,33 @@ def test_shared_images_are_refused_by_name(tmp_path, overlap):
     folder = write_npz(tmp_path, overlap, CIFAR10.published.classes)
     data = read(folder, CIFAR10)
     with pytest.raises(DataError, match=r"1 test images .*train\.npz\[3[01]\] = .*test\.npz\[7\]"):
-        settle_shared(data, "refuse", folder)
+        resolve_overlap(data, "refuse", folder)
 
 
 def test_shared_images_in_folders_are_named_by_file(tmp_path, overlap):
     classes = CIFAR10.published.classes
     folder = write_folders(tmp_path, overlap, classes)
     with pytest.raises(DataError, match=r"train/\w+/003[01]\.png = .*test/\w+/0007\.png"):
-        settle_shared(read(folder, CIFAR10), "refuse", folder)
+        resolve_overlap(read(folder, CIFAR10), "refuse", folder)
 
 
 def test_shared_images_can_be_kept_or_dropped(tmp_path, overlap):
     data = read(write_npz(tmp_path, overlap, CIFAR10.published.classes), CIFAR10)
-    kept, count = settle_shared(data, "keep", tmp_path)
+    kept, count = resolve_overlap(data, "keep", tmp_path)
     assert kept is data and count == 1
-    dropped, count = settle_shared(data, "drop", tmp_path)
+    dropped, count = resolve_overlap(data, "drop", tmp_path)
     train = dropped.parts["train"]
     assert count == 0 and len(train.images) == len(train.labels) == 38
     assert "2 training images dropped" in dropped.source
     assert train.name(30).endswith("train.npz[32]")
-    assert settle_shared(dropped, "refuse", tmp_path)[1] == 0
+    assert resolve_overlap(dropped, "refuse", tmp_path)[1] == 0
     np.testing.assert_array_equal(dropped.parts["test"].images, overlap["test"][0])
 
 
 def test_shared_images_of_the_official_files_are_counted(tmp_path, overlap):
     folder = write_batches(tmp_path / "b", CIFAR10, overlap)
     data = read(folder, published_as(CIFAR10, folder, overlap))
-    kept, count = settle_shared(data, "refuse", folder)
+    kept, count = resolve_overlap(data, "refuse", folder)
     assert kept is data and count == 1
 
 
@@ -493,4 +493,4 @@ def test_the_real_cifar10(tmp_path):
     np.testing.assert_allclose(mean, [0.4914, 0.4822, 0.4465], atol=5e-5)
     np.testing.assert_allclose(std, [0.2470, 0.2435, 0.2616], atol=5e-5)
     # none in both splits, so nothing has to be told of this set
-    assert settle_shared(data, "refuse", tmp_path)[1] == 0
+    assert resolve_overlap(data, "refuse", tmp_path)[1] == 0

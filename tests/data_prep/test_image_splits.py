@@ -7,10 +7,10 @@ import pytest
 from image_files import image_set
 
 from data_prep.splits import read_users, save_split, wanted
-from fedseg.analysis.partitions import partition_statistics
 from fedseg.datasets import ImageArrays
 from fedseg.errors import ConfigError, DataError
 from fedseg.partition import FixedPartition
+from fedseg.report.partition_charts import partition_statistics
 
 
 @pytest.fixture

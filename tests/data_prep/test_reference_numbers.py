@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from data_prep.reference_numbers import TARGET, feddrive, files, partition_checksum
-from fedseg.engine.client_data import PartitionedData
 from fedseg.errors import DataError
+from fedseg.loaders.partitioned import PartitionedData
 
 SHARED = Path(__file__).parents[3] / "shared"
 

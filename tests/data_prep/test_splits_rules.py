@@ -8,8 +8,8 @@ import pytest
 
 from data_prep import cityscapes, idda
 from data_prep.deal import deal_across, fit_groups, rarest_class
+from fedseg.core.seeds import generator_for
 from fedseg.datasets import CityscapesDataset, IDDADataset
-from fedseg.engine.seeds import generator_for
 from fedseg.errors import ConfigError
 from fedseg.partition import read_split
 

@@ -18,8 +18,8 @@ from landmark_files import (
 from torch.utils.data import DataLoader
 
 from fedseg.datasets.landmarks import LandmarksDataset
-from fedseg.engine.streaming import SeededDataset, StreamingData
 from fedseg.errors import ConfigError, DataError
+from fedseg.loaders.streaming import SeededDataset, StreamingData
 from fedseg.partition import NaturalPartition
 from fedseg.registry import DATASETS
 

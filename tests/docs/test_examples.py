@@ -16,9 +16,9 @@ from doc_pages import ROOT, Block, all_blocks, blocks
 from mmengine.config import Config
 
 from fedseg.datasets.arrays import write_images
-from fedseg.engine.experiment import load_config, train
-from fedseg.engine.runner import FederatedRunner
 from fedseg.registry import DATASETS, METRICS
+from fedseg.runner.experiment import load_config, train
+from fedseg.runner.runner import FederatedRunner
 
 DOCS = ROOT / "docs"
 CIFAR_CLASSES = "abcdefghij"

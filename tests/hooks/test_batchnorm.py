@@ -5,9 +5,9 @@ import torch
 import toyseg
 from torch import nn
 
+from fedseg.core.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook
-from fedseg.models.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.registry import HOOKS
 
 STATISTICS = ["bn1.running_mean", "bn1.running_var", "renamed.running_mean", "renamed.running_var"]

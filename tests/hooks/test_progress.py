@@ -19,8 +19,8 @@ import pytest
 import toyseg
 from rich.console import Console
 
+from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, Interrupted
-from fedseg.hooks.base import FederatedHook
 from fedseg.hooks.progress import ProgressHook
 from fedseg.hooks.progress_display import Figure, Screen, Status, line, panel
 from fedseg.registry import HOOKS

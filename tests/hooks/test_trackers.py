@@ -9,9 +9,9 @@ import pytest
 import toyseg
 from mmengine.visualization import BaseVisBackend
 
+from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError
 from fedseg.hooks import trackers
-from fedseg.hooks.base import FederatedHook
 from fedseg.hooks.trackers import scalars
 from fedseg.registry import HOOKS, VISBACKENDS
 

@@ -81,7 +81,7 @@ def test_sigkill_and_resume(killed, wholes, name, at):
 
 def stopped(monkeypatch, config, round_, exchange, check, resume):
     """Train until Ctrl-C at the n-th check of an exchange; the server as it is then."""
-    from fedseg.engine.interrupt import Interrupted, InterruptGuard
+    from fedseg.runner.interrupt import Interrupted, InterruptGuard
 
     made = toyseg.runner(config, resume)
     seen = [0]

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import toyseg
 
-from fedseg.engine.experiment import load_config, train
-from fedseg.engine.streaming import StreamingData
 from fedseg.errors import ConfigError, TrainingError
+from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import CLIENT_DATA, PARTITIONS
+from fedseg.runner.experiment import load_config, train
 
 ONE_OF_ONE = {
     "dataset": {"users": {"a": 5, "lonely": 1}},

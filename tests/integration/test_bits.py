@@ -18,8 +18,8 @@ import torch
 import toyseg
 from command_line import TIMEOUT
 
-from fedseg.engine import checkpoint as checkpoint_module
-from fedseg.engine import store as store_module
+from fedseg.runner import checkpoint as checkpoint_module
+from fedseg.runner import state_store as store_module
 
 
 @pytest.fixture(scope="module")
@@ -222,7 +222,7 @@ def test_kills_while_something_is_written(tmp_path, name):
 
 def test_an_interrupt_at_every_check(tmp_path, reference, monkeypatch):
     """Ctrl-C in a client's steps, in an evaluation, before the first round: resume, same bits."""
-    from fedseg.engine.interrupt import Interrupted, InterruptGuard
+    from fedseg.runner.interrupt import Interrupted, InterruptGuard
 
     def stop_at(number):
         seen = [0]
@@ -248,8 +248,8 @@ def test_an_interrupt_at_every_check(tmp_path, reference, monkeypatch):
 
 
 def test_an_interrupted_evaluation_is_done_again(tmp_path, reference, monkeypatch):
-    from fedseg.engine.evaluation import DomainEvaluator
-    from fedseg.engine.interrupt import Interrupted
+    from fedseg.evaluation.domains import DomainEvaluator
+    from fedseg.runner.interrupt import Interrupted
 
     config = toyseg.settings(tmp_path)
     run = DomainEvaluator.run

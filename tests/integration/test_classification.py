@@ -19,15 +19,15 @@ import toycls
 import toyseg
 from torch.nn import functional
 
-from fedseg.engine import store as store_module
-from fedseg.engine.client_data import Job
-from fedseg.engine.evaluation import DomainEvaluator
-from fedseg.engine.experiment import load_config
-from fedseg.engine.experiment import train as train_config
-from fedseg.engine.interrupt import InterruptGuard
-from fedseg.engine.loops import FederatedTrainLoop
-from fedseg.engine.seeds import seed_for
+from fedseg.core.client_data import Job
+from fedseg.core.seeds import seed_for
+from fedseg.engine.loop import FederatedTrainLoop
 from fedseg.errors import ConfigError, Interrupted, TrainingError
+from fedseg.evaluation.domains import DomainEvaluator
+from fedseg.runner import state_store as store_module
+from fedseg.runner.experiment import load_config
+from fedseg.runner.experiment import train as train_config
+from fedseg.runner.interrupt import InterruptGuard
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -267,9 +267,9 @@ def test_killed_at_the_very_end(tmp_path, root, reference, monkeypatch, moment):
 
     with monkeypatch.context() as patch, pytest.raises(KilledError):
         if moment == "before results.json":
-            patch.setattr("fedseg.engine.runner.write_results", die)
+            patch.setattr("fedseg.runner.runner.write_results", die)
         else:
-            patch.setattr("fedseg.engine.evaluation_sets.CorruptedSet.score", die)
+            patch.setattr("fedseg.evaluation.sets.CorruptedSet.score", die)
         toyseg.train(config)
     assert not (tmp_path / "run" / "results.json").exists()
     toyseg.train(config, resume=True)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from fedseg.datasets import write_images
-from fedseg.engine.experiment import load_config, train
+from fedseg.runner.experiment import load_config, train
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 TRAIN, TEST = 500, 10  # 500 clients of PAM with an image each

@@ -10,9 +10,9 @@ import torch
 import toyseg
 from mmengine.config import Config
 
-from fedseg.engine.experiment import load_config
-from fedseg.engine.results import SCHEMA_VERSION
-from fedseg.engine.runner import FederatedRunner
+from fedseg.runner.experiment import load_config
+from fedseg.runner.runner import FederatedRunner
+from fedseg.runs.results import SCHEMA_VERSION
 
 OWN_MODULE = '''
 """A user's own model, data set, partition, algorithm and hook; nothing of fedseg is changed."""
@@ -20,8 +20,8 @@ OWN_MODULE = '''
 import torch
 from torch import nn
 
-from fedseg.algorithms.base import Algorithm
-from fedseg.engine.messages import Update
+from fedseg.core.algorithm import Algorithm
+from fedseg.core.messages import Update
 from fedseg.hooks import FederatedHook
 from fedseg.registry import ALGORITHMS, DATASETS, HOOKS, MODELS, PARTITIONS
 
@@ -314,8 +314,8 @@ def test_results_have_every_field(finished):
 
 
 def test_the_configs_hash_is_of_what_matters(tmp_path, finished):
-    from fedseg.engine.config import complete_config
-    from fedseg.engine.results import config_digest
+    from fedseg.runner.config import complete_config
+    from fedseg.runs.results import config_digest
 
     def digest(**changes):
         return config_digest(complete_config(Config(toyseg.settings(tmp_path, **changes))))
@@ -326,7 +326,7 @@ def test_the_configs_hash_is_of_what_matters(tmp_path, finished):
 
 
 def test_the_mean_over_the_last_rounds():
-    from fedseg.engine.results import window_statistics
+    from fedseg.runs.results import window_statistics
 
     history = [{"round": i, "metrics": {"a/mIoU": float(i)}} for i in (10, 90, 95, 100)]
     history.insert(3, {"round": 97})

@@ -4,7 +4,7 @@ import pytest
 import torch
 import toyseg
 
-from fedseg.engine.client_data import Job
+from fedseg.core.client_data import Job
 
 ALL = {
     "train_dataloader": {"partition": {"_delete_": True, "type": "SinglePartition"}},
@@ -27,7 +27,7 @@ def federated(tmp_path, **changes):
 
 def centralised(runner, dtype, rounds=ROUNDS):
     """A plain torch loop over the batches that the engine's data stream plans."""
-    from fedseg.engine.seeds import seed_for
+    from fedseg.core.seeds import seed_for
 
     torch.manual_seed(seed_for(0, "build"))
     model = toyseg.ToySegNet().to(dtype)

@@ -16,7 +16,7 @@ from fedseg.leaderboard.benchmarks import (
     settings,
 )
 from fedseg.leaderboard.reference import read_published
-from fedseg.leaderboard.schema import Results, from_plain, migrated
+from fedseg.runs.schema import Results, from_plain, migrated
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 RAINY = "idda_rainy_heterogeneous"

@@ -7,7 +7,7 @@ import toyresults
 
 from fedseg.leaderboard.board import Board, build_board, reach, read_runs
 from fedseg.leaderboard.reference import read_published
-from fedseg.leaderboard.schema import read_results
+from fedseg.runs.schema import read_results
 
 RAINY = "idda_rainy_heterogeneous"
 CIFAR = "cifar10_a0_c5_cnn"

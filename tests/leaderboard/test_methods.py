@@ -7,7 +7,7 @@ import toyresults
 
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
 from fedseg.leaderboard.reference import read_published
-from fedseg.leaderboard.schema import Results, from_plain
+from fedseg.runs.schema import Results, from_plain
 
 FIGURES = {"unseen/mIoU": 50.0}
 SAM, ASAM = {"type": "SAMOptimWrapper"}, {"type": "ASAMOptimWrapper"}

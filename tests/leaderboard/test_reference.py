@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from fedseg.datasets import CityscapesDataset, IDDADataset
-from fedseg.engine.client_data import PartitionedData
 from fedseg.leaderboard.reference import PAPERS, Published, known_data, read_published
+from fedseg.loaders.partitioned import PartitionedData
 from fedseg.partition import NaturalPartition
 
 SHARED = Path(__file__).parents[3] / "shared"

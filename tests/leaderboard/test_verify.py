@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from fedseg.engine.experiment import load_config, train
 from fedseg.errors import ConfigError, DataError
 from fedseg.leaderboard import verify as module
 from fedseg.leaderboard.verify import verify
+from fedseg.runner.experiment import load_config, train
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from mmengine.config import Config
 from torch import nn
 
-from fedseg.engine.client import forward, prepare_batch
-from fedseg.engine.flat import FlatModel
+from fedseg.core.flat import FlatModel
+from fedseg.core.forward import forward, prepare_batch
 from fedseg.errors import ConfigError, DataError
 from fedseg.models import Classifier, batchnorm_layers
 from fedseg.registry import MODELS, build

@@ -8,7 +8,7 @@ import torch
 import toyseg
 from torch import nn
 
-from fedseg.engine.flat import FlatModel
+from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
 from fedseg.optim import build_local_optimizer
 from fedseg.optim.local import linear_warmup, scale_to_norm

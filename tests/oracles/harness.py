@@ -127,7 +127,7 @@ def write_config(
 
 def run_engine(folder: Path, algorithm: dict[str, Any], **options: Any) -> Trace:
     """Train by the engine; ``options`` are those of ``write_config``."""
-    from fedseg.engine.runner import FederatedRunner
+    from fedseg.runner.runner import FederatedRunner
 
     folder.mkdir(parents=True, exist_ok=True)
     config = Config.fromfile(write_config(folder, algorithm, **options))

@@ -1,6 +1,6 @@
 """The point of drift correction: which algorithms reach the minimum that clients disagree about.
 
-Two-dimensional quadratics of ``fedseg.analysis.drift`` with every client in every round and several
+Two-dimensional quadratics of ``fedseg.report.drift`` with every client in every round and several
 full-batch steps, by the engine; the minimiser and the gradients are computed here.
 """
 
@@ -12,7 +12,7 @@ import pytest
 from drift import Round, adabest, fedacg, fedcm, fedprox, fedsmoo, fedspeed, mime, scaffold
 from transcriptions import Federation, Local, ServerSGD, fedavg, feddyn, fedgloss
 
-from fedseg.analysis import drift as example
+from fedseg.report import drift as example
 
 ROUNDS = 40
 LOCAL = Local(lr=example.LR, momentum=0.0, weight_decay=0.0, epochs=example.LOCAL_STEPS)

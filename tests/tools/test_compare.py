@@ -9,8 +9,8 @@ import pytest
 import toyresults
 from PIL import Image
 
-from fedseg.analysis.charts import COLOURS
 from fedseg.leaderboard.output import size
+from fedseg.report.charts import COLOURS
 
 ROOT = Path(__file__).parents[2]
 RAINY = "idda_rainy_heterogeneous"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from data_prep import demo_streets
-from fedseg.engine.experiment import load_config, unfinished
+from fedseg.runner.experiment import load_config, unfinished
 
 ROOT = Path(__file__).parents[2]
 

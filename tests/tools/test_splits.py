@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedseg.analysis.charts import COLOURS
 from fedseg.datasets.arrays import write_images
+from fedseg.report.charts import COLOURS
 
 ROOT = Path(__file__).parents[2]
 FULL = (8, 29, 88)  # a share of 1

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from fedseg.engine.store import file_digest
 from fedseg.errors import UserError
+from fedseg.runner.state_store import file_digest
 
 ROOT = Path(__file__).parents[2]
 

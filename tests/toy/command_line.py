@@ -23,7 +23,7 @@ TIMEOUT = 300  # seconds; only a process that hangs takes so long
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["fedseg.engine.experiment", "fedseg.analysis.summary", "torch.utils.tensorboard"]
+    ["fedseg.runner.experiment", "fedseg.report.summary", "torch.utils.tensorboard"]
 )
 _started: list[BaseProcess] = []
 

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from fedseg.algorithms import FedAvg, LocalLoss
-from fedseg.engine.client import Client, ClientTrainer
-from fedseg.engine.flat import FlatModel
-from fedseg.engine.messages import Message, Task
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
+from fedseg.core.messages import Message, Task
+from fedseg.engine.trainer import ClientTrainer
 from fedseg.models import Classifier, ResNet, group_norm
 from fedseg.models.resnet import BasicBlock, Bottleneck
 from fedseg.optim import build_local_optimizer

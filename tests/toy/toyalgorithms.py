@@ -8,7 +8,7 @@ import torch
 import toyseg
 from mmengine.config import Config
 
-from fedseg.engine.flat import FlatModel
+from fedseg.core.flat import FlatModel
 from fedseg.hooks import FederatedHook
 from fedseg.optim.local import build_local_optimizer
 from fedseg.registry import HOOKS

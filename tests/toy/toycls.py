@@ -13,10 +13,10 @@ import torch
 import toyseg
 from torch import Tensor, nn
 
+from fedseg.core.messages import Update
 from fedseg.datasets.arrays import write_images
 from fedseg.datasets.corrupted import CorruptedImages
 from fedseg.engine.executor import Executor
-from fedseg.engine.messages import Update
 from fedseg.models.classifier import Classifier
 from fedseg.registry import DATASETS, EXECUTORS, MODELS
 

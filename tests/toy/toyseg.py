@@ -189,7 +189,7 @@ class KillHook(FederatedHook):
             self._sabotage()
 
     def _sabotage(self) -> None:
-        from fedseg.engine import store
+        from fedseg.runner import state_store as store
 
         if self.marker.exists():
             return
@@ -317,7 +317,7 @@ def merge(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]
 
 def runner(config: Mapping[str, Any], resume: bool = False) -> Any:
     """A FederatedRunner in this process."""
-    from fedseg.engine.runner import FederatedRunner
+    from fedseg.runner.runner import FederatedRunner
 
     return FederatedRunner.from_cfg(Config({**copy.deepcopy(dict(config)), "resume": resume}))
 

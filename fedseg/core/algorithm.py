@@ -1,0 +1,89 @@
+"""What an algorithm is: a client rule and a server rule over flat vectors."""
+
+from typing import ClassVar
+
+import torch
+
+from fedseg.core.client import Client, LocalOptimizer
+from fedseg.core.flat import FlatModel
+from fedseg.core.messages import Message, Update
+from fedseg.core.server import Aggregate, Server
+
+
+class Algorithm:
+    """A client rule (``gradient``, ``correct``, ``finish``) and a server rule (``step``).
+
+    The round around it is the same for all: the server broadcasts, every participant does its local
+    steps, their updates are summed, the server steps. A subclass overrides what its paper changes.
+
+    Attributes:
+        exchanges: broadcasts and answers in a round.
+        training: the exchanges (from 0) in which clients do local steps; None: all.
+        full_gradient: the exchanges in which each client first computes its full-batch gradient at
+            what it received; it is in ``client.full_gradient``.
+        client_vectors: names of vectors like ``w`` that each client keeps between its rounds, in
+            ``client.state``; zeros at its first participation.
+        server_vectors: names of vectors like ``w`` that the server keeps, in ``server.state``;
+            zeros at the start.
+        weightings: how the updates are summed: ``"samples"`` (weights N_k; always among them),
+            ``"uniform"`` (1), or a name of its own, for which ``finish`` gives each update its
+            weight.
+        gradients: gradients that a local step takes; its forward-backward passes are that many
+            times those of the local optimiser's gradient.
+    """
+
+    exchanges: ClassVar[int] = 1
+    training: ClassVar[tuple[int, ...] | None] = None
+    full_gradient: ClassVar[tuple[int, ...]] = ()
+    client_vectors: ClassVar[tuple[str, ...]] = ()
+    server_vectors: ClassVar[tuple[str, ...]] = ()
+    weightings: ClassVar[tuple[str, ...]] = ("samples",)
+    gradients: ClassVar[int] = 1
+
+    def bind(self, flat: FlatModel) -> None:
+        """Called once, with the model's vectors: the place to make scratch vectors like ``w``."""
+
+    def check(self, local: LocalOptimizer, flat: FlatModel) -> None:
+        """Raise ConfigError for a local optimiser or a model that has no meaning with this one."""
+
+    def trains(self, exchange: int) -> bool:
+        """Whether clients do local steps in an exchange."""
+        return self.training is None or exchange in self.training
+
+    def passes(self) -> list[list[bool]]:
+        """For every exchange, a client's passes over its data: full gradient (True), steps."""
+        return [
+            [True] * (exchange in self.full_gradient) + [False] * self.trains(exchange)
+            for exchange in range(self.exchanges)
+        ]
+
+    def broadcast(self, server: Server) -> Message:
+        """What every participant receives; ``server.exchange`` counts the exchanges of a round."""
+        return server.message(server.w)
+
+    def gradient(self, client: Client) -> None:
+        """Leave this step's gradient in ``client.grad``: by default the local optimiser's own."""
+        client.local.gradient(client)
+
+    def correct(self, client: Client) -> None:
+        """Change ``client.grad`` in place before the optimiser's step, at the unperturbed ``w``."""
+
+    def finish(self, client: Client) -> Update:
+        """After the last local step: update ``client.state`` and return what is sent."""
+        return Update({"delta": client.delta()})
+
+    def diagnostics(self, server: Server) -> dict[str, float]:
+        """Figures of the finished round for the history, by name.
+
+        By default ``norm_<name>`` of every vector that the server keeps: one that grows from round
+        to round is a correction that diverges.
+        """
+        kept = {name: server.state.get(name) for name in self.server_vectors}
+        return {
+            f"norm_{n}": float(v.norm()) for n, v in kept.items() if isinstance(v, torch.Tensor)
+        }
+
+    @torch.no_grad()
+    def step(self, server: Server, updates: Aggregate) -> None:
+        """Change ``server.w`` and ``server.state`` with the aggregated updates."""
+        raise NotImplementedError

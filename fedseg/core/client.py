@@ -1,0 +1,136 @@
+"""A client during its local training, and what it borrows from whoever trains it."""
+
+from contextlib import AbstractContextManager
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor, nn
+
+from fedseg.core.flat import FlatModel
+from fedseg.core.forward import forward, total_loss
+from fedseg.core.messages import Message, Task
+
+
+class LocalOptimizer(Protocol):
+    """The local optimizer as algorithms see it; :class:`fedseg.optim.OptimWrapper` is one.
+
+    Attributes:
+        optimizer: the torch optimizer over the flat vector.
+        passes: forward-backward passes a step.
+    """
+
+    optimizer: torch.optim.Optimizer
+    passes: int
+
+    def gradient(self, client: "Client", replay: bool = False) -> None:
+        """Leave the gradient for this step in ``client.grad``, ``client.w`` as it was."""
+
+    def step(self) -> None:
+        """One step along ``grad``."""
+
+
+class Trainer(Protocol):
+    """What a client borrows from its trainer: the one model, its optimizer, a scratch vector."""
+
+    flat: FlatModel
+    local: LocalOptimizer
+    delta_scratch: Tensor
+    replays_draws: bool
+
+    def autocast(self) -> AbstractContextManager:
+        """The context that every forward pass runs in."""
+
+    def loss(self, client: "Client") -> Tensor:
+        """The local loss of ``client.batch``, a 0-d tensor with a graph."""
+
+
+class Client:
+    """A client during its local training, as algorithms, optim wrappers and hooks see it.
+
+    Attributes:
+        id: its name in the partition; ``index``: its position there.
+        round, exchange: where the run is; ``num_samples``: N_k; ``num_steps``: local steps K_k.
+        step: local steps done so far.
+        w, grad: the model's parameters and gradient, flat, live.
+        buffers, counters: float buffers (flat, live) and integer buffers (by name, live).
+        start: the parameters that it started from, flat; do not change in place.
+        extras: further vectors of the message, for example the server's control variate.
+        state: its own vectors, kept between its rounds; assign or change in place.
+        lr: the local learning rate of this round.
+        loss: of the last first pass, a 0-d tensor on the device, valid until the next step.
+        loss_sum: over the local steps so far, likewise.
+        full_gradient: the full-batch gradient at ``start``, as the local optimiser takes it (SAM's
+            with SAM), where the algorithm asks for one.
+    """
+
+    def __init__(self, trainer: Trainer, task: Task, message: Message) -> None:
+        self._trainer = trainer
+        self.id = task.name
+        self.index = task.client
+        self.round = task.round
+        self.exchange = task.exchange
+        self.num_samples = task.num_samples
+        self.num_steps = task.num_steps
+        self.flat = trainer.flat
+        self.w = trainer.flat.w
+        self.grad = trainer.flat.grad
+        self.buffers = trainer.flat.buffers
+        self.counters = trainer.flat.counters
+        self.start = message.w
+        self.extras = message.extras
+        self.local = trainer.local
+        self.lr = trainer.local.optimizer.param_groups[0]["lr"]
+        self.step = 0
+        self.batch: Any = None
+        self.loss: Tensor | None = None
+        self.full_gradient: Tensor | None = None
+        self._random_state: tuple[Tensor, Tensor | None] | None = None
+        device = self.w.device
+        precision = torch.promote_types(self.w.dtype, torch.float32)
+        self.loss_sum = torch.zeros((), device=device, dtype=precision)
+        self.state = {name: tensor.to(device, copy=True) for name, tensor in task.state.items()}
+
+    @property
+    def model(self) -> nn.Module:
+        return self._trainer.model
+
+    def delta(self) -> Tensor:
+        """``start - w``, in a scratch vector that the next call overwrites."""
+        return torch.sub(self.start, self.w, out=self._trainer.delta_scratch)
+
+    def model_loss(self) -> Tensor:
+        """The model's own loss of the batch, a 0-d tensor with a graph."""
+        return total_loss(forward(self.model, self.batch, "loss"))
+
+    def backward(self, replay: bool = False) -> Tensor:
+        """Put the minibatch gradient of the local loss at the present ``w`` into ``grad``.
+
+        Args:
+            replay: a second pass over the same minibatch (SAM): the model draws the same random
+                numbers (dropout) again, and ``loss`` keeps the first pass's value.
+
+        Returns:
+            The loss, a 0-d tensor.
+        """
+        if self._trainer.replays_draws:
+            if replay:
+                self._restore_random_state()
+            else:
+                self._save_random_state()
+        with self._trainer.autocast():
+            loss = self._trainer.loss(self)
+        self.flat.backward(loss)
+        loss = loss.detach()
+        if not replay:
+            self.loss = loss
+        return loss
+
+    def _save_random_state(self) -> None:
+        cuda = torch.cuda.get_rng_state(self.w.device) if self.w.is_cuda else None
+        self._random_state = (torch.get_rng_state(), cuda)
+
+    def _restore_random_state(self) -> None:
+        cpu, cuda = self._random_state
+        torch.set_rng_state(cpu)
+        if cuda is not None:
+            torch.cuda.set_rng_state(cuda, self.w.device)

@@ -1,0 +1,101 @@
+"""The clients' training data as a round sees them: jobs, and the batches of each.
+
+Everything is known in advance: participants, shuffles and augmentations are pure functions of the
+seed and of (round, client, epoch). How the batches are made is the loaders' subject.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fedseg.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Job:
+    """One client's pass over its data in one exchange of one round.
+
+    ``full``: one pass over all its samples for the full-batch gradient, instead of local steps.
+    """
+
+    round: int
+    exchange: int
+    client: int
+    full: bool = False
+
+
+class ClientData(ABC):
+    """The clients' training data: who has how much, and the batches of a job.
+
+    Attributes:
+        clients: client ids in partition order; a client's position is its index everywhere.
+        sizes: samples of each client.
+        fits_model: whether batches come on the model's device and in its floating point type.
+        seconds_waiting: time that training has waited for batches so far.
+    """
+
+    clients: list[str]
+    sizes: list[int]
+    fits_model: bool = False
+    seconds_waiting: float = 0.0
+
+    @abstractmethod
+    def num_steps(self, client: int) -> int:
+        """Local steps of one client in one round, over all its local epochs."""
+
+    def full_sizes(self, client: int) -> list[int]:
+        """Sizes of the batches of one pass over all samples of a client; some algorithms need it.
+
+        Raises:
+            ConfigError: these data have no such passes.
+        """
+        raise ConfigError(
+            f"train_dataloader.type: {type(self).__name__} has no full_sizes(), which an algorithm "
+            "with full-batch gradients needs"
+        )
+
+    @abstractmethod
+    def start(self, jobs: Iterable[Job]) -> None:
+        """Begin to stream the batches of these jobs, in this order."""
+
+    @abstractmethod
+    def batches(self, job: Job) -> Iterator[Any]:
+        """The batches of the next job of the stream, which must be ``job``."""
+
+    def close(self) -> None:  # noqa: B027 - not every kind has workers
+        """Release workers."""
+
+
+class Replayable:
+    """An iterable that starts anew at every ``iter()``."""
+
+
+class JobStream(Replayable):
+    """The jobs of all rounds from ``first`` on, in the order in which they will be trained.
+
+    Args:
+        participants: round -> client positions.
+        first: first round, 1-based.
+        last: last round, included.
+        passes: for every exchange of a round, the passes of each client over its data: True for a
+            full-batch gradient, False for local steps.
+    """
+
+    def __init__(
+        self,
+        participants: Callable[[int], list[int]],
+        first: int,
+        last: int,
+        passes: Sequence[Sequence[bool]] = ((False,),),
+    ) -> None:
+        self.participants, self.first, self.last = participants, first, last
+        self.passes = passes
+
+    def __iter__(self) -> Iterator[Job]:
+        for round_ in range(self.first, self.last + 1):
+            participants = self.participants(round_)
+            for exchange, passes in enumerate(self.passes):
+                for client in participants:
+                    for full in passes:
+                        yield Job(round_, exchange, client, full)

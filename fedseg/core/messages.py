@@ -1,0 +1,89 @@
+"""What travels between the server and a client, and what it weighs."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+
+@dataclass
+class Message:
+    """What every participant of an exchange receives.
+
+    Attributes:
+        w: the parameters to start from, flat.
+        buffers: the global float buffers (BatchNorm statistics), flat.
+        counters: the global integer buffers, by name.
+        extras: further vectors of the algorithm, for example a control variate.
+        known: the participants have ``w`` from an earlier exchange of the round; it is not sent
+            again.
+    """
+
+    w: Tensor
+    buffers: Tensor
+    counters: Mapping[str, Tensor] = field(default_factory=dict)
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    known: bool = False
+
+    @property
+    def num_vectors(self) -> int:
+        """Vectors like ``w`` that are sent."""
+        return len(self.extras) + (not self.known)
+
+
+@dataclass
+class Update:
+    """What a participant sends back: vectors like ``w``.
+
+    After local steps one of them is ``delta``, which is ``start - w``, the direction from the
+    trained model to what the client received.
+
+    Attributes:
+        vectors: by name.
+        weights: what the vectors weigh in sums of the algorithm's own, by the name of the
+            weighting (:class:`fedseg.core.algorithm.Algorithm`); a number each, which is no
+            traffic to speak of.
+    """
+
+    vectors: dict[str, Tensor]
+    weights: Mapping[str, float] = field(default_factory=dict)
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.vectors[name]
+
+
+@dataclass(frozen=True)
+class Task:
+    """One client's work in an exchange; ``state`` is what its store holds."""
+
+    round: int
+    exchange: int
+    client: int
+    name: str
+    num_samples: int
+    num_steps: int
+    state: Mapping[str, Tensor]
+
+
+@dataclass
+class ClientResult:
+    """What comes out of a task.
+
+    ``update`` and ``buffers`` may live in memory that the next client overwrites: use them before
+    asking for the next result.
+    """
+
+    task: Task
+    update: Update
+    buffers: Tensor
+    counters: Mapping[str, Tensor]
+    state: dict[str, Tensor]
+    loss: float
+    lr: float
+
+    def state_vectors(self) -> dict[str, Tensor]:
+        """The client's own vectors that are like ``w``, by name, to be checked with the update."""
+        like = next(iter(self.update.vectors.values()), None)
+        if like is None:
+            return {}
+        return {f"state {n}": t for n, t in self.state.items() if t.shape == like.shape}

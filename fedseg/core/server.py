@@ -1,0 +1,165 @@
+"""The server: the global model, what its algorithm keeps, and the running sum of the updates."""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from fedseg.core.arithmetic import accumulate
+from fedseg.core.flat import FlatModel
+from fedseg.core.messages import ClientResult, Message
+
+
+def accumulation_dtype(device: torch.device) -> torch.dtype:
+    """float64, so that a sum over clients is exact to rounding; float32 where there is none."""
+    return torch.float32 if device.type == "mps" else torch.float64
+
+
+class Aggregate:
+    """Running sums over the updates of a round; memory does not grow with the number of clients.
+
+    Args:
+        weightings: which sums are kept: ``"samples"`` (N_k times the vector), ``"uniform"``, or a
+            name for which each update brings its weight.
+
+    Attributes:
+        num_clients: updates added. num_samples: the sum of their N_k.
+    """
+
+    def __init__(self, weightings: tuple[str, ...] = ("samples",)) -> None:
+        self.weightings = weightings
+        self.num_clients = 0
+        self.num_samples = 0
+        self._sums: dict[tuple[str, str], Tensor] = {}
+        self._means: dict[str, Tensor] = {}
+        self._counters: dict[str, Tensor] = {}
+
+    @torch.no_grad()
+    def add(self, result: ClientResult) -> None:
+        """Add one accepted update."""
+        samples = result.task.num_samples
+        self._means.clear()
+        self.num_clients += 1
+        self.num_samples += samples
+        weights = {"samples": samples, "uniform": 1, **result.update.weights}
+        for name, vector in result.update.vectors.items():
+            for weighting in self.weightings:
+                self._accumulate(name, weighting, vector, weights[weighting])
+        self._accumulate("buffers", "samples", result.buffers, samples)
+        for name, counter in result.counters.items():
+            self._counters[name] = self._counters.get(name, 0) + counter.double() * samples
+
+    def _accumulate(self, name: str, weighting: str, vector: Tensor, weight: float) -> None:
+        key = (name, weighting)
+        if key not in self._sums:
+            self._sums[key] = torch.zeros_like(vector, dtype=accumulation_dtype(vector.device))
+        accumulate(self._sums[key], vector, weight)
+
+    def _sum(self, name: str, weighting: str) -> Tensor:
+        try:
+            return self._sums[name, weighting]
+        except KeyError:
+            kept = ", ".join(f"{n} ({w})" for n, w in self._sums)
+            raise KeyError(f"no {weighting} sum of {name!r} is kept, only of: {kept}") from None
+
+    def mean(self, name: str = "delta") -> Tensor:
+        """``sum_S N_k/N v_k``, float64 (do not change in place)."""
+        if name not in self._means:
+            self._means[name] = self._sum(name, "samples") / self.num_samples
+        return self._means[name]
+
+    def uniform_mean(self, name: str = "delta") -> Tensor:
+        """``mean_S v_k``, float64."""
+        return self._sum(name, "uniform") / self.num_clients
+
+    def uniform_sum(self, name: str = "delta") -> Tensor:
+        """``sum_S v_k``, float64 (do not change in place)."""
+        return self._sum(name, "uniform")
+
+    def weighted_sum(self, name: str, weighting: str) -> Tensor:
+        """``sum_S weight_k v_k`` of any weighting, float64 (do not change in place)."""
+        return self._sum(name, weighting)
+
+    def counters(self) -> dict[str, Tensor]:
+        """Integer buffers averaged by N_k and rounded."""
+        return {n: (c / self.num_samples).round().long() for n, c in self._counters.items()}
+
+
+class Server:
+    """The global model and everything that outlives a round on the server.
+
+    Args:
+        flat: gives the initial model; the server's vectors are its own.
+        num_clients: all clients, K.
+        server_vectors: names of the algorithm's zero-initialised vectors.
+
+    Attributes:
+        w: the global parameters, flat, in the model's dtype.
+        buffers: the global float buffers, flat. counters: the global integer buffers.
+        state: the algorithm's and the server optimiser's vectors, float64.
+        scratch: vectors that live within a round (between exchanges) and are never saved.
+        round, exchange: where the run is (rounds from 1, exchanges from 0).
+    """
+
+    def __init__(
+        self, flat: FlatModel, num_clients: int, server_vectors: tuple[str, ...] = ()
+    ) -> None:
+        self.w = flat.w.clone()
+        self.buffers = flat.buffers.clone()
+        self.counters = {name: counter.clone() for name, counter in flat.counters.items()}
+        self.num_clients = num_clients
+        dtype = accumulation_dtype(self.w.device)
+        self.state = {name: torch.zeros_like(self.w, dtype=dtype) for name in server_vectors}
+        self.scratch: dict[str, Tensor] = {}
+        self._local_buffers: Tensor | None = None
+        self._local_counters: frozenset[str] = frozenset()
+        self._num_parameters = flat.num_parameters
+        self._num_buffers = flat.num_buffers
+        self.round = 0
+        self.exchange = 0
+
+    def message(
+        self, w: Tensor, extras: Mapping[str, Tensor] | None = None, known: bool = False
+    ) -> Message:
+        """A message that starts the clients at ``w``; see :class:`Message`.
+
+        Extras are given in the model's dtype: that is what is sent.
+        """
+        extras = {name: vector.to(w.dtype) for name, vector in (extras or {}).items()}
+        return Message(w, self.buffers, self.counters, extras, known)
+
+    def keep_local(self, buffers: Tensor, counters: list[str], parameters: Tensor) -> None:
+        """Say what the clients keep to themselves: it is neither averaged nor counted as traffic.
+
+        Args:
+            buffers: mask over the float buffers. counters: names of integer buffers.
+            parameters: mask over ``w``; what a client sends there must be zero.
+        """
+        self._local_buffers = buffers
+        self._local_counters = frozenset(counters)
+        self._num_buffers -= int(buffers.sum())
+        self._num_parameters -= int(parameters.sum())
+
+    def traffic(self, num_vectors: int, buffers: bool = True) -> int:
+        """Bytes of a message or update.
+
+        Args:
+            num_vectors: its vectors like ``w``.
+            buffers: whether the float and integer buffers travel with them.
+        """
+        if not buffers:
+            return num_vectors * self._num_parameters * self.w.element_size()
+        shared = [c for n, c in self.counters.items() if n not in self._local_counters]
+        floats = num_vectors * self._num_parameters + self._num_buffers
+        return floats * self.w.element_size() + sum(c.numel() * c.element_size() for c in shared)
+
+    @torch.no_grad()
+    def take_buffers(self, updates: Aggregate) -> None:
+        """The global buffers become the average of the participants', but for those kept local."""
+        mean = updates.mean("buffers").to(self.buffers.dtype)
+        if self._local_buffers is not None:
+            mean = torch.where(self._local_buffers, self.buffers, mean)
+        self.buffers.copy_(mean)
+        for name, counter in updates.counters().items():
+            if name not in self._local_counters:
+                self.counters[name].copy_(counter)

@@ -1,0 +1,183 @@
+"""The client trainer: one model, one optimizer, and every client's local steps in turn."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from mmengine.model import BaseDataPreprocessor
+from torch import Tensor
+
+from fedseg.core.algorithm import Algorithm
+from fedseg.core.batchnorm import frozen_running_statistics
+from fedseg.core.client import Client, LocalOptimizer
+from fedseg.core.client_data import ClientData, Job
+from fedseg.core.flat import FlatModel
+from fedseg.core.forward import prepare_batch
+from fedseg.core.local_loss import LocalLoss
+from fedseg.core.messages import ClientResult, Message, Task
+from fedseg.core.seeds import seed_for, seed_model
+
+
+class EagerStep:
+    """Local steps run kernel by kernel.
+
+    Args:
+        trainer: does them.
+    """
+
+    def __init__(self, trainer: "ClientTrainer") -> None:
+        self._trainer = trainer
+
+    def __call__(self, client: Client) -> None:
+        """Do one local step on ``client.batch``."""
+        self._trainer.local_step(client)
+
+    def leave(self, client: Client) -> None:
+        """Called after a client's last step."""
+
+
+class ClientTrainer:
+    """Trains one client after another in the same model.
+
+    Args:
+        flat: the model as flat vectors.
+        algorithm: client and server rule.
+        local: the local optimiser.
+        data: the clients' batches.
+        seed: the run's seed.
+        local_loss: what a minibatch costs.
+        amp: compute in bfloat16 under autocast; parameters and updates stay in the model's dtype.
+        call_hook: called as ``call_hook(stage, **arguments)``.
+        check: called before every local step; raises to stop early.
+        hook_interval: local steps between two calls of ``after_local_steps``.
+        make_step: gives what does one local step of a client, from this trainer; by default it
+            runs eagerly, :mod:`fedseg.runner.cuda_graph` has another.
+
+    Attributes:
+        cache_casts, replays_draws: turned off while a step is recorded that must do without.
+    """
+
+    cache_casts = True
+    replays_draws = True
+
+    def __init__(
+        self,
+        flat: FlatModel,
+        algorithm: Algorithm,
+        local: LocalOptimizer,
+        data: ClientData,
+        *,
+        seed: int,
+        local_loss: LocalLoss | None = None,
+        amp: bool = False,
+        call_hook: Callable[..., None],
+        check: Callable[[], None] = lambda: None,
+        hook_interval: int = 50,
+        make_step: "Callable[[ClientTrainer], EagerStep] | None" = None,
+    ) -> None:
+        self.flat = flat
+        self.model = flat.model
+        self.algorithm = algorithm
+        self.local = local
+        self.data = data
+        self.seed = seed
+        self.local_loss = local_loss or LocalLoss()
+        self.amp = amp
+        self.call_hook = call_hook
+        self.check = check
+        self.hook_interval = hook_interval
+        self.delta_scratch = torch.empty_like(flat.w)
+        self.step = (make_step or EagerStep)(self)
+
+    def autocast(self) -> AbstractContextManager:
+        """The context that every forward pass runs in."""
+        if not self.amp:
+            return nullcontext()
+        device = self.flat.w.device.type
+        return torch.autocast(device, dtype=torch.bfloat16, cache_enabled=self.cache_casts)
+
+    def loss(self, client: Client) -> Tensor:
+        """The local loss of ``client.batch``, a 0-d tensor with a graph."""
+        return self.local_loss.loss(client)
+
+    def local_step(self, client: Client) -> None:
+        """One local step on ``client.batch``; nothing in it waits for the device."""
+        with torch.enable_grad():
+            self.algorithm.gradient(client)
+        self.algorithm.correct(client)
+        self.local.step()
+        client.loss_sum += client.loss
+
+    def train(self, task: Task, message: Message) -> ClientResult:
+        """Load the message, do the client's local steps, and return its update."""
+        flat, algorithm = self.flat, self.algorithm
+        flat.w.copy_(message.w)
+        flat.buffers.copy_(message.buffers)
+        for name, counter in flat.counters.items():
+            counter.copy_(message.counters[name])
+        seed_model(seed_for(self.seed, "model", task.round, task.client), flat.w.device)
+        self.local.reset_state()
+        self.model.train()
+
+        client = Client(self, task, message)
+        for name in algorithm.client_vectors:
+            if name not in client.state:
+                client.state[name] = torch.zeros_like(flat.w)
+        self.call_hook("before_client", client=client)
+        if task.exchange in algorithm.full_gradient:
+            client.full_gradient = self._full_gradient(client)
+        if algorithm.trains(task.exchange):
+            self._local_steps(client)
+            self.local_loss.finish(client)
+        flat.check_views()
+        update = algorithm.finish(client)
+        self.call_hook("after_client", client=client, update=update)
+        return ClientResult(
+            task=task,
+            update=update,
+            buffers=flat.buffers,
+            counters=flat.counters,
+            state=client.state,
+            loss=float(client.loss_sum) / max(client.step, 1),
+            lr=client.lr,
+        )
+
+    def _preparation(self) -> Callable[[Any], Any]:
+        """What a batch needs before the model takes it: nothing, if it was made to fit."""
+        preprocessor = getattr(self.model, "data_preprocessor", None)
+        # MMEngine's default only moves tensors to the model's device
+        if self.data.fits_model and type(preprocessor) in (BaseDataPreprocessor, type(None)):
+            return lambda batch: batch
+        return lambda batch: prepare_batch(self.model, batch, self.flat.w.dtype, training=True)
+
+    def _local_steps(self, client: Client) -> None:
+        prepare = self._preparation()
+        for batch in self.data.batches(Job(client.round, client.exchange, client.index)):
+            self.check()
+            client.batch = prepare(batch)
+            self.step(client)
+            client.step += 1
+            if client.step % self.hook_interval == 0:
+                self.call_hook("after_local_steps", client=client)
+        self.step.leave(client)
+        client.batch = None
+
+    def _full_gradient(self, client: Client) -> Tensor:
+        """The local optimiser's gradient over all of a client's samples, at ``w``, augmented once.
+
+        With SAM it is the mean of the minibatches' SAM gradients, which any one of them estimates.
+        BatchNorm normalises by the batch and its running statistics stay as they are.
+        """
+        total = torch.zeros_like(self.flat.w)
+        sizes = self.data.full_sizes(client.index)
+        job = Job(client.round, client.exchange, client.index, full=True)
+        with frozen_running_statistics(self.model):
+            for size, batch in zip(sizes, self.data.batches(job), strict=True):
+                self.check()
+                client.batch = prepare_batch(self.model, batch, self.flat.w.dtype, training=True)
+                with torch.enable_grad():
+                    self.local.gradient(client)
+                total.add_(self.flat.grad, alpha=size / sum(sizes))
+        client.batch = None
+        return total

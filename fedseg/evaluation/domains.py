@@ -1,0 +1,282 @@
+"""Evaluation by domain: which images, under which BatchNorm statistics, scored by which metric."""
+
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedseg.core.batchnorm import batch_statistics, batchnorm_layers
+from fedseg.core.forward import forward, prepare_batch
+from fedseg.errors import ConfigError
+from fedseg.evaluation.sets import EvaluationSet
+from fedseg.loaders.partitioned import balanced_batches
+
+if TYPE_CHECKING:
+    from fedseg.runner.runner import FederatedRunner
+
+
+def _rows(data: Any, rows: list[int]) -> Any:
+    """The same structure with only these rows of every tensor."""
+    if isinstance(data, Tensor):
+        return data[rows]
+    if isinstance(data, Mapping):
+        return {key: _rows(value, rows) for key, value in data.items()}
+    return type(data)(_rows(value, rows) for value in data)
+
+
+@contextmanager
+def model_with(runner: "FederatedRunner", w: Tensor, buffers: Tensor) -> Iterator[None]:
+    """The runner's model holds these parameters and buffers inside the context.
+
+    What it held before needs no restoring: every client and every evaluation loads its own.
+    """
+    with torch.no_grad():
+        runner.flat.w.copy_(w)
+        runner.flat.buffers.copy_(buffers)
+    runner.model.eval()
+    yield
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Samples of a test set that one model predicts.
+
+    Attributes:
+        plan: sample indices of every batch.
+        w, buffers: the model, flat.
+        batch_statistics: BatchNorm normalises by the batch, not by the statistics in ``buffers``.
+        counted: the samples whose predictions count; the others only fill up batches. None: all.
+    """
+
+    plan: list[list[int]]
+    w: Tensor
+    buffers: Tensor
+    batch_statistics: bool = False
+    counted: frozenset[int] | None = None
+
+    def only(self, wanted: Collection[int]) -> "_Part":
+        """What it takes to predict some samples as the whole part does."""
+        counted = frozenset(i for batch in self.plan for i in batch if i in wanted)
+        if self.counted is not None:
+            counted &= self.counted
+        plan = [batch for batch in self.plan if not counted.isdisjoint(batch)]
+        if not self.batch_statistics:  # a sample does not depend on its batch
+            plan = [[i for i in batch if i in counted] for batch in plan]
+        return replace(self, plan=plan, counted=counted)
+
+
+class DomainEvaluator:
+    """Evaluates a model on every domain, under every kind of BatchNorm statistics that applies.
+
+    Without a BatchNorm policy a model is evaluated with the global running statistics. With SiloBN
+    or FedBN there are none: ``standard`` normalises by the test batch, and where every domain of a
+    test set has training clients of its own, ``by_domain`` repeats the evaluation with those
+    clients' statistics. Figures are named ``<domain>/<metric>`` and
+    ``<domain>_by_domain/<metric>``.
+
+    Args:
+        runner: gives model, server, BatchNorm policy and client states.
+        sets: the evaluation sets.
+    """
+
+    def __init__(self, runner: "FederatedRunner", sets: list[EvaluationSet]) -> None:
+        self.runner = runner
+        self.sets = sets
+        self.details: dict[str, dict[str, Any]] = {}
+
+    def run(
+        self,
+        w: Tensor,
+        buffers: Tensor,
+        on_prediction: Callable[[EvaluationSet, str, list[int], Any], None] | None = None,
+        sets: Iterable[EvaluationSet] | None = None,
+    ) -> dict[str, float]:
+        """All figures of a model; :attr:`details` keeps what goes beyond (per-class IoU, coverage).
+
+        Args:
+            w, buffers: the model, flat.
+            on_prediction: called with (set, figure prefix, sample indices, predictions) per batch.
+            sets: which of the sets; None: all.
+        """
+        figures: dict[str, float] = {}
+        self.details = {}
+        for test in self.sets if sets is None else sets:
+            self.runner.call_hook("before_val_domain", domain=test.name)
+            for prefix, parts in self._views(test, w, buffers):
+                covered = 0
+                for part in parts:
+                    covered += not part.batch_statistics
+                    for chosen, data, predictions in self._predict(test, part):
+                        test.process(chosen, data, predictions)
+                        if on_prediction is not None:
+                            on_prediction(test, prefix, chosen, predictions)
+                        self.runner.call_hook(
+                            "after_val_batch", figures=prefix, samples=len(chosen)
+                        )
+                self._collect(test, prefix, figures)
+                if prefix != test.name:
+                    self.details[prefix]["domains_with_statistics"] = covered
+                    self.details[prefix]["domains"] = len(test.groups())
+        return figures
+
+    def num_predictions(self, sets: Iterable[EvaluationSet]) -> int:
+        """How many images :meth:`run` predicts: those that it evaluates in two ways count twice."""
+        policy = self.runner.batchnorm
+        return sum(
+            len(test.dataset) * (2 if policy is not None and self.has_own_clients(test) else 1)
+            for test in sets
+        )
+
+    def predict_some(
+        self, w: Tensor, buffers: Tensor, chosen: Mapping[str, Collection[int]]
+    ) -> Iterator[tuple[EvaluationSet, str, int, Any]]:
+        """The predictions of a few images, as :meth:`run` makes them; nothing is scored.
+
+        Where a batch's own statistics normalise it, an image is predicted in the batch that it has
+        in the evaluation.
+
+        Args:
+            w, buffers: the model, flat.
+            chosen: sample indices by the name of the evaluation set.
+
+        Yields:
+            (set, figure prefix, sample index, prediction).
+        """
+        for test in self.sets:
+            wanted = frozenset(chosen.get(test.name, ()))
+            for prefix, parts in self._views(test, w, buffers):
+                for part in parts:
+                    for indices, _, predictions in self._predict(test, part.only(wanted)):
+                        for index, prediction in zip(indices, predictions, strict=True):
+                            yield test, prefix, index, prediction
+
+    def _views(
+        self, test: EvaluationSet, w: Tensor, buffers: Tensor
+    ) -> Iterator[tuple[str, Iterable["_Part"]]]:
+        """Figure prefixes, each with the parts of the test set and the model that predicts them."""
+        policy = self.runner.batchnorm
+        plan = test.plan(np.arange(len(test.dataset)))
+        if policy is None:
+            yield test.name, [_Part(plan, w, buffers)]
+            return
+        standard_w = w
+        if policy.local_affine:
+            states = [self._state(client) for client in self.runner.client_sizes]
+            personal = policy.personal(w, buffers, states)
+            standard_w = w if personal is None else personal[0]
+        standard = _Part(plan, standard_w, buffers, batch_statistics=True)
+        yield test.name, [standard]
+        if self.has_own_clients(test):
+            yield f"{test.name}_by_domain", self._domain_parts(test, w, buffers, standard)
+
+    def _domain_parts(
+        self, test: EvaluationSet, w: Tensor, buffers: Tensor, standard: _Part
+    ) -> Iterator[_Part]:
+        """One domain's model at a time: all of them at once might not fit into memory.
+
+        Domains of which no client has trained yet are predicted as in ``standard``, in the batches
+        of the whole test set: alone, a domain may be a single image.
+        """
+        untrained: list[int] = []
+        for domain, indices in test.groups().items():
+            states = [self._state(c) for c in self.runner.domain_clients[domain]]
+            personal = self.runner.batchnorm.personal(w, buffers, states)
+            if personal is None:
+                untrained += indices.tolist()
+            else:
+                yield _Part(test.plan(indices), *personal)
+        if untrained:
+            yield standard.only(untrained)
+
+    def _state(self, client: str) -> tuple[int, Mapping[str, Tensor]]:
+        return self.runner.client_sizes[client], self.runner.store.get(client)
+
+    @torch.no_grad()
+    def time_batches(self, test: EvaluationSet, w: Tensor, buffers: Tensor, batches: int) -> float:
+        """Seconds a sample takes, from the first few batches; nothing is scored."""
+        chosen = np.arange(min(len(test.dataset), batches * test.batch_size))
+        begin = time.perf_counter()
+        policy = self.runner.batchnorm
+        statistics = nullcontext() if policy is None else batch_statistics(self.runner.model)
+        with model_with(self.runner, w, buffers), statistics:
+            for _, batch in test.batches(test.plan(chosen), pin_memory=False):
+                data = prepare_batch(self.runner.model, batch, w.dtype, training=False)
+                with self.runner.autocast():
+                    forward(self.runner.model, data, "predict")
+        return (time.perf_counter() - begin) / len(chosen)
+
+    def has_own_clients(self, test: EvaluationSet) -> bool:
+        """Whether every domain of a test set has training clients of its own."""
+        groups = test.groups()
+        return bool(groups) and all(d in self.runner.domain_clients for d in groups)
+
+    def _collect(self, test: EvaluationSet, prefix: str, figures: dict[str, float]) -> None:
+        self.details[prefix] = test.details()
+        figures.update({f"{prefix}/{name}": value for name, value in test.score().items()})
+
+    @torch.no_grad()
+    def _predict(self, test: EvaluationSet, part: _Part) -> Iterator[tuple[list[int], Any, Any]]:
+        """(sample indices, preprocessed batch, predictions) of every batch, of what counts."""
+        runner = self.runner
+        statistics = batch_statistics(runner.model) if part.batch_statistics else nullcontext()
+        with model_with(runner, part.w, part.buffers), statistics:
+            for indices, batch in test.batches(part.plan, pin_memory=runner.flat.w.is_cuda):
+                runner.interrupt.check()
+                data = prepare_batch(runner.model, batch, runner.flat.w.dtype, training=False)
+                if part.batch_statistics and len(indices) == 1:
+                    predictions = self._predict_single(test, data)
+                else:
+                    with runner.autocast():
+                        predictions = forward(runner.model, data, "predict")
+                if part.counted is not None and not part.counted.issuperset(indices):
+                    rows = [n for n, index in enumerate(indices) if index in part.counted]
+                    indices, data = [indices[n] for n in rows], _rows(data, rows)
+                    predictions = _rows([predictions], rows)[0]
+                yield indices, data, predictions
+
+    def _predict_single(self, test: EvaluationSet, data: Any) -> Any:
+        try:
+            with self.runner.autocast():
+                return forward(self.runner.model, data, "predict")
+        except ValueError as error:
+            raise ConfigError(
+                f"val_dataloader.{test.name}: a batch of one image has no statistics for "
+                f"{type(self.runner.batchnorm).__name__}'s standard evaluation ({error}); give it "
+                "a batch_size of at least 2, and at least 2 images"
+            ) from error
+
+
+@torch.no_grad()
+def reestimate_statistics(
+    runner: "FederatedRunner", w: Tensor, buffers: Tensor, num_samples: int = 512
+) -> Tensor:
+    """Float buffers with BatchNorm statistics re-estimated for ``w``.
+
+    Cumulative averages over training images (evenly spaced over the whole training set, in their
+    training augmentation with a fixed seed), as is usual for averaged weights.
+    """
+    data, model = runner.data, runner.model
+    everything = np.concatenate(list(data.indices.values()))
+    chosen = everything[np.linspace(0, len(everything) - 1, num_samples).round().astype(int)]
+    chosen = np.unique(chosen)
+    size = data.batch_size if data.batch_size != "full" else len(chosen)
+    layers = batchnorm_layers(model).values()
+    momenta = [layer.momentum for layer in layers]
+    with model_with(runner, w, buffers):
+        for layer in layers:
+            layer.reset_running_stats()
+            layer.momentum = None  # cumulative average
+            layer.train()
+        for batch in data.sample_batches(balanced_batches(chosen, size)):
+            runner.interrupt.check()
+            prepared = prepare_batch(model, batch, runner.flat.w.dtype, training=True)
+            with runner.autocast():
+                forward(model, prepared, "tensor")
+        for layer, momentum in zip(layers, momenta, strict=True):
+            layer.momentum = momentum
+        return runner.flat.buffers.clone()

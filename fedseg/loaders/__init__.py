@@ -1,0 +1,1 @@
+"""How batches reach a client: streamed from disk, or resident on the device."""

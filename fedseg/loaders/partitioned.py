@@ -1,0 +1,183 @@
+"""A data set divided among clients: how each client's samples are cut into batches, in which order.
+
+How the batches of that plan are made is another matter, and there are two ways:
+:mod:`fedseg.loaders.streaming` for images on disk, :mod:`fedseg.loaders.resident` for small images
+that fit into memory.
+"""
+
+import hashlib
+import json
+import math
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from torch.utils.data import Dataset
+
+from fedseg.checks import check_bool, check_int
+from fedseg.core.client_data import ClientData, Job
+from fedseg.core.seeds import generator_for
+from fedseg.errors import ConfigError
+from fedseg.partition.natural import check_clients
+from fedseg.registry import DATASETS, PARTITIONS, build
+
+
+class PartitionedData(ClientData):
+    """A data set dealt out to clients, and the plan of every local epoch.
+
+    Args:
+        dataset: a data set or its config.
+        partition: maps the data set to ``{client id: sample indices}``, or its config.
+        batch_size: samples a step, or ``"full"`` for one step over all of a client's samples.
+        local_epochs: passes over a client's samples in a round.
+        local_steps: instead, a fixed number of steps a round (epochs follow one another as needed).
+        shuffle: a fresh order every local epoch; ``False`` keeps the partition's order.
+        drop_last: leave out a last, smaller batch.
+        drop_single: leave out a last batch of one sample, which BatchNorm cannot train on.
+        seed: the run's seed.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset | Mapping,
+        partition: Mapping | Callable,
+        batch_size: int | str,
+        *,
+        local_epochs: int = 1,
+        local_steps: int | None = None,
+        shuffle: bool = True,
+        drop_last: bool = False,
+        drop_single: bool = False,
+        seed: int = 0,
+    ) -> None:
+        check_int("train_dataloader.batch_size", batch_size, also="full")
+        if batch_size == 1 and drop_single:
+            raise ConfigError(
+                "train_dataloader.batch_size: is 1, and BatchNorm cannot train on batches of one: "
+                "use at least 2, or a model without BatchNorm"
+            )
+        check_bool("train_dataloader.shuffle", shuffle)
+        check_bool("train_dataloader.drop_last", drop_last)
+        check_int("train_cfg.local_epochs", local_epochs)
+        if local_steps is not None:
+            check_int("train_cfg.local_steps", local_steps)
+        self.dataset = build(DATASETS, dataset, "train_dataloader.dataset")
+        partition = build(PARTITIONS, partition, "train_dataloader.partition")
+        self.indices = check_clients(partition(self.dataset), len(self.dataset))
+        self.clients = list(self.indices)
+        self.sizes = [len(self.indices[client]) for client in self.clients]
+        self.batch_size = batch_size
+        self.local_epochs = local_epochs
+        self.local_steps = local_steps
+        self.shuffle = shuffle
+        self.drop_last = drop_last
+        self.drop_single = drop_single
+        self.seed = seed
+        for client in range(len(self.clients)):
+            if not self.batch_sizes(client):
+                raise ConfigError(self._no_batch_message(client))
+
+    def _no_batch_message(self, client: int) -> str:
+        name, size = self.clients[client], self.sizes[client]
+        if size == 1 and self.drop_single:
+            return (
+                f"client {name!r} has one image, and BatchNorm cannot train on a batch of one: "
+                "merge it with another client, remove it, or use a model without BatchNorm"
+            )
+        return (
+            f"client {name!r} has {size} samples, which is no full batch of {self.batch_size}: "
+            "lower train_dataloader.batch_size or set train_dataloader.drop_last=False"
+        )
+
+    def batch_sizes(self, client: int) -> list[int]:
+        """Sizes of the batches of one local epoch."""
+        size = self.sizes[client]
+        batch = size if self.batch_size == "full" else min(self.batch_size, size)
+        if self.drop_last and self.batch_size != "full":
+            batch = self.batch_size
+        sizes = [batch] * (size // batch)
+        rest = size % batch
+        if rest and not self.drop_last:
+            sizes.append(rest)
+        if self.drop_single and sizes and sizes[-1] == 1:
+            sizes.pop()
+        return sizes
+
+    def num_steps(self, client: int) -> int:
+        if self.local_steps is not None:
+            return self.local_steps
+        return len(self.batch_sizes(client)) * self.local_epochs
+
+    def full_sizes(self, client: int) -> list[int]:
+        size = self.sizes[client]
+        batch = size if self.batch_size == "full" else min(self.batch_size, size)
+        sizes = [batch] * (size // batch) + [size % batch] * (size % batch > 0)
+        if self.drop_single and len(sizes) > 1 and sizes[-1] == 1:
+            sizes[-2:] = [sizes[-2] + 1]  # every sample counts, and BatchNorm takes no single one
+        return sizes
+
+    def num_batches(self, job: Job) -> int:
+        """Batches of a job."""
+        return len(self.full_sizes(job.client)) if job.full else self.num_steps(job.client)
+
+    def dropped(self) -> list[str]:
+        """Clients that lose a last batch of one to BatchNorm in every epoch."""
+        return [
+            self.clients[i]
+            for i, size in enumerate(self.sizes)
+            if sum(self.batch_sizes(i)) == size - 1 and self.drop_single and not self.drop_last
+        ]
+
+    def epochs(self, job: Job) -> Iterator[tuple[int, np.ndarray, list[int]]]:
+        """(epoch, sample indices in their order, batch sizes) of a job's local epochs.
+
+        A pure function of seed and job. Every exchange of a round has the same batches, so that a
+        second pass over the clients (as in NaiveFedGloSS) sees what the first one saw.
+        """
+        indices = self.indices[self.clients[job.client]]
+        if job.full:
+            yield 0, indices, self.full_sizes(job.client)
+            return
+        remaining = self.num_steps(job.client)
+        epoch = 0
+        while remaining:
+            order = indices
+            if self.shuffle:
+                rng = generator_for(self.seed, "shuffle", job.round, job.client, epoch)
+                order = indices[rng.permutation(len(indices))]
+            sizes = self.batch_sizes(job.client)[:remaining]
+            yield epoch, order, sizes
+            remaining -= len(sizes)
+            epoch += 1
+
+    @abstractmethod
+    def sample_batches(self, batches: list[list[int]]) -> Iterator[Any]:
+        """Batches of given samples in their training augmentation, with draws of their own."""
+
+    def checksum(self) -> str:
+        """SHA-256 over clients and their samples: by file names where the data set has them."""
+        files = getattr(self.dataset, "files", None)
+        digest = hashlib.sha256()
+        if files is None and hasattr(self.dataset, "split_checksum"):
+            digest.update(str(self.dataset.split_checksum).encode())
+        for client, indices in self.indices.items():
+            names = [str(i) for i in indices]
+            if files is not None:
+                root = str(getattr(self.dataset, "data_root", ""))
+                names = [str(files[i][0]).removeprefix(root).lstrip("/\\") for i in indices]
+            digest.update(json.dumps([client, names]).encode())
+        return digest.hexdigest()
+
+
+def balanced_batches(indices: np.ndarray, batch_size: int) -> list[list[int]]:
+    """Cut indices into batches of nearly equal size, at most ``batch_size`` each.
+
+    Test-time batch statistics depend on the size of a batch: equal sizes keep a last image from
+    being judged alone (so does one batch of three where ``batch_size`` is 2), and none is dropped.
+    """
+    count = math.ceil(len(indices) / batch_size)
+    if batch_size > 1:
+        count = min(count, len(indices) // 2)
+    count = max(1, count)
+    return [part.tolist() for part in np.array_split(np.asarray(indices), count) if len(part)]

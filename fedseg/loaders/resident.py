@@ -1,0 +1,122 @@
+"""Training batches of small images that live on the device: no loader, no workers, no copies.
+
+All images of the data set are one uint8 tensor on the model's device. A batch is a gather and a few
+tensor operations (:mod:`fedseg.datasets.batch_transforms`); nothing is done image by image.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedseg.core.client_data import Job
+from fedseg.core.seeds import generator_for
+from fedseg.datasets.arrays import ImageArrays
+from fedseg.datasets.batch_transforms import BatchPipeline
+from fedseg.errors import ConfigError
+from fedseg.loaders.partitioned import PartitionedData
+from fedseg.registry import CLIENT_DATA
+
+Draws = list[dict[str, np.ndarray]]
+
+
+@CLIENT_DATA.register_module()
+class ResidentData(PartitionedData):
+    """Clients' batches from images in the device's memory.
+
+    The draws of a local epoch's augmentation come from generators keyed by (seed, step of the
+    augmentation, round, client, epoch), so batches are a pure function of seed and job.
+
+    Args:
+        transforms: configs of batched transforms, in order.
+        device: where the model is.
+        dtype: floating point type of the model.
+        dataset, partition, batch_size, local_epochs, local_steps, shuffle, drop_last, drop_single,
+            seed: see :class:`~fedseg.loaders.partitioned.PartitionedData`; the data set must be an
+            :class:`~fedseg.datasets.arrays.ImageArrays`.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        transforms: Sequence[Any] = (),
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(*args, **kwargs)
+        require_arrays(self.dataset, "train_dataloader")
+        images = self.dataset.images
+        self.pipeline = BatchPipeline(
+            transforms,
+            images.shape[1:],
+            len(self.dataset.classes),
+            dtype,
+            "train_dataloader.transforms",
+        )
+        self.fits_model = self.pipeline.normalized
+        self.device = torch.device(device)
+        self.images = torch.from_numpy(np.array(images)).to(self.device)
+        self.labels = torch.from_numpy(np.array(self.dataset.labels)).to(self.device)
+
+    def start(self, jobs: Iterable[Job]) -> None:
+        """Nothing to prepare: a job's batches are made when it is asked for them."""
+
+    def draws(self, job: Job, epoch: int, sizes: Sequence[int]) -> Draws:
+        """The draws of the augmentation in one local epoch: for each step, arrays by name."""
+        counters = job.round, job.client, epoch
+        return self.pipeline.draw(
+            lambda step: generator_for(self.seed, "augment batch", step, *counters), sizes
+        )
+
+    def batches(self, job: Job) -> Iterator[dict[str, Tensor]]:
+        for epoch, order, sizes in self.epochs(job):
+            yield from self._batches(order, sizes, self.draws(job, epoch, sizes))
+
+    def _batches(
+        self, order: np.ndarray, sizes: Sequence[int], draws: Draws
+    ) -> Iterator[dict[str, Tensor]]:
+        chosen = self._to_device(order)
+        drawn = [{name: self._to_device(rows) for name, rows in own.items()} for own in draws]
+        start = 0
+        for size in sizes:
+            rows = slice(start, start + size)
+            yield self.pipeline.apply(
+                self.images.index_select(0, chosen[rows]),
+                self.labels.index_select(0, chosen[rows]),
+                [{name: values[rows] for name, values in own.items()} for own in drawn],
+            )
+            start += size
+
+    def _to_device(self, array: np.ndarray) -> Tensor:
+        return torch.from_numpy(array).to(self.device, non_blocking=True)
+
+    def batches_one_by_one(self, job: Job) -> Iterator[dict[str, np.ndarray]]:
+        """The readable twin of :meth:`batches`: every image by itself, in NumPy."""
+        for epoch, order, sizes in self.epochs(job):
+            draws = self.draws(job, epoch, sizes)
+            start = 0
+            for size in sizes:
+                rows = slice(start, start + size)
+                images, labels = self.dataset.gather(order[rows])
+                own = [{name: values[rows] for name, values in step.items()} for step in draws]
+                yield self.pipeline.one_by_one(images, labels, own)
+                start += size
+
+    def sample_batches(self, batches: list[list[int]]) -> Iterator[dict[str, Tensor]]:
+        order = np.concatenate([np.asarray(batch, dtype=np.int64) for batch in batches])
+        sizes = [len(batch) for batch in batches]
+        draws = self.pipeline.draw(lambda step: generator_for(0, "statistics", step), sizes)
+        yield from self._batches(order, sizes, draws)
+
+
+def require_arrays(dataset: Any, loader: str) -> None:
+    """Raise ConfigError unless a data set holds its images as arrays."""
+    if not isinstance(dataset, ImageArrays):
+        raise ConfigError(
+            f"{loader}.type: ResidentData holds all images in memory and needs a data set of "
+            f"arrays (ImageArrays), not {type(dataset).__name__}: leave type out to stream the "
+            "images from disk"
+        )

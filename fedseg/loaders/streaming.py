@@ -1,0 +1,200 @@
+"""Training batches of the clients, streamed: one DataLoader for the whole run.
+
+The order of everything is known in advance, so one loader with persistent workers streams the
+batches of client after client and round after round, and its workers are already on the next client
+while one trains.
+"""
+
+import functools
+import random
+import signal
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import cv2
+import numpy as np
+import torch
+from torch.utils.data import DataLoader, Dataset, default_collate
+
+from fedseg.checks import check_int
+from fedseg.core.client_data import Job, Replayable
+from fedseg.core.seeds import seed_for, seed_global
+from fedseg.errors import ConfigError, DataError, UserError
+from fedseg.loaders.partitioned import PartitionedData
+from fedseg.registry import CLIENT_DATA, FUNCTIONS
+
+
+class SeededDataset(Dataset):
+    """Any data set, asked by ``(index, seed)``.
+
+    A data set that says ``seeded = True`` takes that key itself. For any other, Python's, NumPy's
+    and torch's global generators are seeded for the sample, and put back afterwards, so that its
+    transforms are reproducible too whatever process they run in.
+    """
+
+    def __init__(self, dataset: Dataset) -> None:
+        self.dataset = dataset
+        self.seeded = getattr(dataset, "seeded", False)
+
+    def __len__(self) -> int:
+        return len(self.dataset)
+
+    def __getitem__(self, key: tuple[int, int]) -> Any:
+        try:
+            return self._sample(*key)
+        except OSError as error:
+            name = type(self.dataset).__name__
+            raise DataError(f"{name}, sample {key[0]}: cannot be read: {error}") from error
+
+    def _sample(self, index: int, seed: int) -> Any:
+        if self.seeded:
+            return self.dataset[index, seed]
+        with torch.random.fork_rng(devices=[]):
+            before = random.getstate(), np.random.get_state()  # noqa: NPY002
+            seed_global(seed)
+            try:
+                return self.dataset[index]
+            finally:
+                random.setstate(before[0])
+                np.random.set_state(before[1])  # noqa: NPY002
+
+
+def init_worker(_worker: int) -> None:
+    """Set a loader process up.
+
+    OpenCV's own threads would fight the workers for the cores. A Ctrl-C in a terminal reaches every
+    process: the workers leave it to the main one, which still needs their batches to stop tidily.
+    """
+    cv2.setNumThreads(0)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def plain_worker_errors() -> Iterator[None]:
+    """A user's error from a loader process, without the traceback that torch writes into it."""
+    try:
+        yield
+    except UserError as error:
+        name = f"{type(error).__module__}.{type(error).__qualname__}: "
+        head, _, message = str(error).rpartition(name)
+        if "in DataLoader worker process" not in head:
+            raise
+        raise type(error)(message.strip()) from None
+
+
+def build_collate(config: Mapping | None) -> Callable:
+    """The function that makes a batch of samples; torch's ``default_collate`` unless configured."""
+    if config is None:
+        return default_collate
+    if callable(config):
+        return config
+    options = dict(config) if isinstance(config, Mapping) else {}
+    name = options.pop("type", None)
+    function = FUNCTIONS.get(name) if isinstance(name, str) else name
+    if not callable(function):
+        raise ConfigError(
+            f"collate_fn: {config!r} is no function of the registry FUNCTIONS; a function of your "
+            "own must be registered there and imported with custom_imports"
+        )
+    return functools.partial(function, **options) if options else function
+
+
+@CLIENT_DATA.register_module()
+class StreamingData(PartitionedData):
+    """Clients' batches through one ``torch.utils.data.DataLoader``.
+
+    Args:
+        num_workers: loader processes; the batches do not depend on it.
+        collate_fn: config of the batching function (registry ``FUNCTIONS``).
+        prefetch_factor: batches each worker keeps ready; None: PyTorch's number.
+        device: where the model is; batches for a GPU go through pinned memory.
+        dtype: unused, the model's preprocessor follows its model.
+        dataset, partition, batch_size, local_epochs, local_steps, shuffle, drop_last, drop_single,
+            seed: see :class:`~fedseg.loaders.partitioned.PartitionedData`.
+    """
+
+    def __init__(
+        self,
+        *args: Any,
+        num_workers: int = 0,
+        collate_fn: Mapping | None = None,
+        prefetch_factor: int | None = 4,
+        device: torch.device | str = "cpu",
+        dtype: torch.dtype = torch.float32,
+        **kwargs: Any,
+    ) -> None:
+        check_int("train_dataloader.num_workers", num_workers, least=0)
+        if prefetch_factor is not None:
+            check_int("train_dataloader.prefetch_factor", prefetch_factor)
+        super().__init__(*args, **kwargs)
+        self.seconds_waiting = 0.0
+        self.collate_fn = build_collate(collate_fn)
+        self._loader_options = {
+            "num_workers": num_workers,
+            "collate_fn": self.collate_fn,
+            "pin_memory": torch.device(device).type == "cuda",
+            "worker_init_fn": init_worker if num_workers else None,
+            "prefetch_factor": prefetch_factor if num_workers else None,
+        }
+        self._batches: Iterator | None = None
+        self._expected: Iterator[Job] | None = None
+
+    def batch_keys(self, job: Job) -> Iterator[list[tuple[int, int]]]:
+        """The (sample index, seed) keys of every batch: a pure function of seed and job."""
+        for epoch, order, sizes in self.epochs(job):
+            position = 0
+            for size in sizes:
+                yield [
+                    (int(i), seed_for(self.seed, "augment", job.round, job.client, epoch, int(i)))
+                    for i in order[position : position + size]
+                ]
+                position += size
+
+    def start(self, jobs: Iterable[Job]) -> None:
+        self.close()
+        jobs = list(jobs) if not isinstance(jobs, Replayable) else jobs
+        self._expected = iter(jobs)
+        loader = DataLoader(
+            SeededDataset(self.dataset),
+            batch_sampler=_KeyStream(self, jobs),
+            generator=torch.Generator(),  # the loader draws a worker seed: not from the global one
+            **self._loader_options,
+        )
+        self._batches = iter(loader)
+
+    def batches(self, job: Job) -> Iterator[Any]:
+        expected = next(self._expected)
+        if expected != job:
+            raise RuntimeError(f"the data stream is at {expected}, but {job} was asked for")
+        for _ in range(self.num_batches(job)):
+            begin = time.perf_counter()
+            with plain_worker_errors():
+                batch = next(self._batches)
+            self.seconds_waiting += time.perf_counter() - begin
+            yield batch
+
+    def close(self) -> None:
+        self._batches = None
+        self._expected = None
+
+    def sample_batches(self, batches: list[list[int]]) -> Iterator[Any]:
+        loader = DataLoader(
+            SeededDataset(self.dataset),
+            batch_sampler=[[(i, 0) for i in batch] for batch in batches],
+            collate_fn=self.collate_fn,
+            generator=torch.Generator(),
+        )
+        yield from loader
+
+
+class _KeyStream:
+    """A batch sampler: the keys of every batch of every job."""
+
+    def __init__(self, data: StreamingData, jobs: Iterable[Job]) -> None:
+        self.data, self.jobs = data, jobs
+
+    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
+        for job in self.jobs:
+            yield from self.data.batch_keys(job)

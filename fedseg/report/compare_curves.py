@@ -1,0 +1,163 @@
+"""The curves of several runs in one picture."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import MaxNLocator
+
+from fedseg.report.charts import COLOURS, DPI, moving_mean, smoothing_window
+from fedseg.report.compare import Comparison, Run, Side
+from fedseg.runs.run_files import domain_label, main_metric
+
+COLUMNS = 3
+# A run is known by its colour, its dashes and the letter at its end.
+DASHES = ("-", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 4)))
+LABEL_HEIGHT = 0.062  # of the axes: how far apart two letters must be
+
+
+def draw_curves(comparison: Comparison, path: Path) -> Path:
+    """Training loss, and the main figure of every domain, over the rounds; a line a run.
+
+    The loss of each round is pale, its moving mean is the line.
+
+    Args:
+        comparison: of the runs.
+        path: the PNG.
+    """
+    sides = comparison.sides
+    metric = main_metric(comparison.figures)
+    names = [n for n in comparison.figures if n.rpartition("/")[2] == metric and _moves(sides, n)]
+    domains = [name.rpartition("/")[0] for name in names]
+    columns = 2 if len(names) == 3 else min(COLUMNS, 1 + len(names))  # four are a square
+    rows = -(-(1 + len(names)) // columns)
+    figure = Figure(
+        figsize=(max(5 * columns, 7), 3.7 * rows + 0.25 * len(sides)),
+        dpi=DPI,
+        layout="constrained",
+    )
+    FigureCanvasAgg(figure)  # not pyplot: it keeps global state and may want a display
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    _draw_loss(panels[0], sides)
+    for axes, name, domain in zip(panels[1:], names, domains, strict=False):
+        axes.set_title(domain_label(domain, domains), fontsize=11)
+        axes.set_ylabel(f"{metric} (%)" if metric in ("mIoU", "accuracy") else str(metric))
+        lines = [[run.series(name) for run in side.runs] for side in sides]
+        _draw_lines(axes, lines, sides)
+    for axes in panels[1 + len(names) :]:
+        axes.set_axis_off()
+    rounds = max((run.rounds for side in sides for run in side.runs), default=1)
+    for axes in panels[: 1 + len(names)]:
+        axes.set_xlabel("round")
+        axes.set_xlim(0, max(rounds, 1))
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        axes.grid(color="0.9")
+        axes.set_axisbelow(True)
+        axes.spines[["top", "right"]].set_visible(False)
+    handles = [
+        Line2D([], [], color=_colour(i), linestyle=_dashes(i), linewidth=2, label=_name(side))
+        for i, side in enumerate(sides)
+    ]
+    figure.legend(handles=handles, loc="outside upper left", frameon=False, fontsize=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    return path
+
+
+def _moves(sides: Sequence[Side], name: str) -> bool:
+    """Whether a figure has a curve: what is evaluated only at the end has none."""
+    return any(len(run.series(name)) > 1 for side in sides for run in side.runs)
+
+
+def _name(side: Side) -> str:
+    seeds = ", ".join(str(run.seed) for run in side.runs if run.seed is not None)
+    word = "seeds" if len(side.runs) > 1 else "seed"
+    return f"{side.label}  {side.first.name}" + (f", {word} {seeds}" if seeds else "")
+
+
+def _colour(number: int) -> str:
+    return COLOURS[number % len(COLOURS)]
+
+
+def _dashes(number: int) -> Any:
+    # beyond six runs, colours meet other dashes than before
+    return DASHES[(number + number // len(COLOURS)) % len(DASHES)]
+
+
+def _draw_loss(axes: Any, sides: Sequence[Side]) -> None:
+    axes.set_title("training loss", fontsize=11)
+    axes.set_ylabel("mean local loss")
+    for number, side in enumerate(sides):
+        for run in side.runs:
+            if run.losses:
+                pairs = zip(*run.losses.items(), strict=True)
+                axes.plot(*pairs, color=_colour(number), alpha=0.25, linewidth=0.8)
+    _draw_lines(axes, [[mean_losses(run) for run in side.runs] for side in sides], sides)
+
+
+def mean_losses(run: Run) -> dict[int, float]:
+    """The moving mean by round; without a history, the means from one evaluation to the next."""
+    if run.losses:
+        means = moving_mean(np.array(list(run.losses.values())), smoothing_window(len(run.losses)))
+        return dict(zip(run.losses, means.tolist(), strict=True))
+    if run.curves is None:
+        return {}
+    pairs = zip(run.curves.rounds, run.curves.loss, strict=True)
+    return {round_: loss for round_, loss in pairs if loss is not None}
+
+
+def _draw_lines(
+    axes: Any, lines: Sequence[Sequence[dict[int, float]]], sides: Sequence[Side]
+) -> None:
+    """A line a run, and the side's letter where its lines end."""
+    ends: dict[int, tuple[int, float]] = {}
+    for number, runs in enumerate(lines):
+        runs = [points for points in runs if points]
+        for points in runs:
+            axes.plot(
+                list(points),
+                list(points.values()),
+                color=_colour(number),
+                linestyle=_dashes(number),
+                linewidth=1.9 if len(runs) == 1 else 1.2,
+                marker="o" if len(points) == 1 else None,
+                markersize=4,
+            )
+        if runs:
+            values = [points[max(points)] for points in runs]
+            ends[number] = max(max(points) for points in runs), float(np.mean(values))
+    if not ends:
+        text = {"ha": "center", "va": "center", "color": "0.5"}
+        axes.text(0.5, 0.5, "nothing was recorded", transform=axes.transAxes, **text)
+        return
+    low, high = axes.get_ylim()
+    heights = apart([y for _, y in ends.values()], LABEL_HEIGHT * (high - low))
+    for (number, (x, _)), height in zip(ends.items(), heights, strict=True):
+        style = {"color": _colour(number), "fontsize": 11, "fontweight": "bold"}
+        axes.text(x, height, f" {sides[number].label}", va="center", **style)
+
+
+def apart(values: Sequence[float], gap: float) -> list[float]:
+    """Values moved as little as possible (least squares) so that no two are nearer than ``gap``.
+
+    Their order is kept. In that order, position minus ``gap`` times rank must not fall: an isotonic
+    regression, by pooling neighbours that violate it.
+    """
+    order = np.argsort(values, kind="stable")
+    pools: list[tuple[float, int]] = []  # mean and number of values that moved together
+    for rank, index in enumerate(order):
+        mean, count = float(values[index]) - gap * rank, 1
+        while pools and pools[-1][0] > mean:
+            before, number = pools.pop()
+            mean = (before * number + mean * count) / (number + count)
+            count += number
+        pools.append((mean, count))
+    levels = [mean for mean, count in pools for _ in range(count)]
+    moved = [0.0] * len(order)
+    for rank, (index, level) in enumerate(zip(order, levels, strict=True)):
+        moved[index] = level + gap * rank
+    return moved

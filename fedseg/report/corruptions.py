@@ -1,0 +1,330 @@
+"""Accuracy under corruptions: table, CSV and picture; a contact sheet of the images themselves."""
+
+import csv
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+from matplotlib import colormaps
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from rich.console import Console
+from rich.table import Table
+
+from fedseg.datasets.arrays import StoredImages
+from fedseg.datasets.corrupted import CORRUPTIONS, CorruptedImages
+from fedseg.errors import ConfigError, DataError
+from fedseg.report.charts import COLOURS, DPI
+from fedseg.runs.run_files import is_number
+
+KINDS = (("noise", 3), ("blur", 4), ("weather", 4), ("digital", 4), ("extra", 4))
+"""How the paper groups the corruptions, in the official order: names and how many."""
+
+_CELL, _GAP = 0.3, 0.35  # height of a row in inches, and of the space between kinds in rows
+_ENLARGED = 3  # pixels of the contact sheet for one of the image
+_BESIDE, _ABOVE, _MARGIN = 110, 66, 10  # pixels around the images of the contact sheet
+
+
+@dataclass(frozen=True)
+class CorruptionAccuracies:
+    """Accuracy in percent by corruption and severity.
+
+    Attributes:
+        table: for each corruption, one accuracy a severity; None where there is none.
+        severities: of the columns.
+        clean: accuracy on the test set as it is, if known.
+    """
+
+    table: dict[str, list[float | None]]
+    severities: list[int]
+    clean: float | None = None
+
+    @classmethod
+    def find(cls, results: Mapping[str, Any]) -> "CorruptionAccuracies | None":
+        """Look for them in ``results.json`` (``final``) or ``test_results.json`` (``domains``).
+
+        Returns:
+            None if no corrupted set was evaluated.
+
+        Raises:
+            DataError: a corruption has another number of accuracies than there are severities.
+        """
+        domains = results.get("final") or results.get("domains") or {}
+        entry = next((e for e in domains.values() if e.get("corruptions")), None)
+        if entry is None:
+            return None
+        found = entry["corruptions"]
+        longest = max(map(len, found.values()))
+        severities = list(entry.get("severities") or range(1, longest + 1))
+        for name, values in found.items():
+            if len(values) != len(severities):
+                raise DataError(
+                    f"results: {name} has {len(values)} accuracies for {len(severities)} "
+                    "severities: evaluate the corrupted set again with tools/test.py"
+                )
+        order = [n for n in CORRUPTIONS if n in found]
+        order += [n for n in found if n not in order]
+        table = {n: [v if is_number(v) else None for v in found[n]] for n in order}
+        clean = (domains.get("test") or {}).get("accuracy")
+        return cls(table, severities, clean if is_number(clean) else None)
+
+    def mean(self, corruption: str) -> float | None:
+        """Over the severities of one corruption."""
+        return _mean(self.table[corruption])
+
+    def means(self) -> list[float | None]:
+        """Over the corruptions, one a severity."""
+        return [_mean(column) for column in zip(*self.table.values(), strict=True)]
+
+    @property
+    def overall(self) -> float | None:
+        """Over all corruptions and severities."""
+        return _mean([value for values in self.table.values() for value in values])
+
+
+def print_corruptions(figures: CorruptionAccuracies, console: Console | None = None) -> None:
+    """Print accuracy by corruption (rows) and severity (columns), with means."""
+    table = Table(title="accuracy under corruptions by severity (%)", title_justify="left")
+    table.add_column("corruption", no_wrap=True)
+    for severity in figures.severities:
+        table.add_column(str(severity), justify="right")
+    table.add_column("mean", justify="right", style="bold")
+    for name, values in figures.table.items():
+        cells = [_text(v) for v in (*values, figures.mean(name))]
+        table.add_row(_words(name), *cells, end_section=_ends_kind(name, figures.table))
+    table.add_row("mean", *[_text(v) for v in (*figures.means(), figures.overall)], style="bold")
+    console = console or Console()
+    console.print(table)
+    if figures.clean is not None:
+        console.print(f"without corruption: {figures.clean:.2f}", highlight=False)
+
+
+def write_corruptions_csv(figures: CorruptionAccuracies, path: Path) -> Path:
+    """Write the same with full precision: a row a corruption, then the mean of all."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    scratch = path.with_name(path.name + ".tmp")
+    with open(scratch, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["corruption", *(f"severity_{s}" for s in figures.severities), "mean"])
+        for name, values in figures.table.items():
+            writer.writerow([name, *values, figures.mean(name)])
+        writer.writerow(["mean", *figures.means(), figures.overall])
+    os.replace(scratch, path)
+    return path
+
+
+def draw_corruptions(figures: CorruptionAccuracies, path: Path, title: str = "") -> Path:
+    """Heat map of accuracy by corruption and severity; beside it bars of the highest severity.
+
+    Args:
+        figures: see :class:`CorruptionAccuracies`.
+        path: the PNG.
+        title: what was evaluated, for example the run's name.
+    """
+    rows = _rows(figures.table)
+    mean_row = max(rows.values()) + 1 + _GAP
+    severities = figures.severities
+    figure = _figure(4.9 + 0.62 * (len(severities) + 1), 1.5 + _CELL * (mean_row + 1))
+    figure.suptitle(title or "accuracy under corruptions", fontsize=12, fontweight="bold")
+    heat, bars = figure.subplots(1, 2, sharey=True, width_ratios=[len(severities) + 1.35, 4])
+    _draw_heat(heat, figures, rows, mean_row)
+    _draw_bars(bars, figures, rows, mean_row)
+    heat.set_ylim(mean_row + 0.6, -0.6)
+    heat.set_yticks([*rows.values(), mean_row], [*map(_words, rows), "mean"])
+    heat.get_yticklabels()[-1].set_fontweight("bold")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    return path
+
+
+def contact_sheet(dataset: CorruptedImages, path: Path, index: int = 0) -> Path:
+    """One image under every corruption and severity of a data set, as a PNG.
+
+    The clean image stands first in each row, where the prepared test set has as many images as the
+    corrupted one.
+
+    Args:
+        dataset: the corrupted images.
+        path: the PNG.
+        index: which image of a group.
+
+    Raises:
+        ConfigError: a group has no such image.
+    """
+    if not 0 <= index < dataset.group_size:
+        raise ConfigError(f"index: must be 0 to {dataset.group_size - 1}, not {index}")
+    names = list(dict.fromkeys(name for name, _ in dataset.groups))
+    levels = list(dict.fromkeys(level for _, level in dataset.groups))
+    numbers = np.arange(len(dataset.groups)) * dataset.group_size + index
+    images = dataset.gather(numbers)[0].reshape(len(names), len(levels), *dataset.images.shape[1:])
+    columns = [f"severity {level}" for level in levels]
+    clean = _clean(dataset, index)
+    if clean is not None:
+        repeated = np.broadcast_to(clean, (len(names), 1, *clean.shape))
+        images = np.concatenate([repeated, images], axis=1)
+        columns = ["clean", *columns]
+    half = -(-len(names) // 2) if len(names) > 8 else len(names)
+    blocks = [range(start, min(start + half, len(names))) for start in range(0, len(names), half)]
+    mosaics = [_mosaic(images[block], half) for block in blocks]
+    # Placed by the pixel, so that every pixel of an image is equally large.
+    height, width = (_ENLARGED * side for side in mosaics[0].shape[:2])
+    total = len(blocks) * (_BESIDE + width) + _MARGIN, _ABOVE + height + _MARGIN
+    figure = Figure(figsize=(total[0] / DPI, total[1] / DPI), dpi=DPI)
+    FigureCanvasAgg(figure)
+    label = dataset.classes[int(dataset.labels[index])]
+    figure.suptitle(f"image {index} ({label})", fontsize=11, y=1 - 8 / total[1], va="top")
+    for number, (mosaic, block) in enumerate(zip(mosaics, blocks, strict=True)):
+        left = number * (_BESIDE + width) + _BESIDE
+        place = left / total[0], _MARGIN / total[1], width / total[0], height / total[1]
+        _draw_block(figure.add_axes(place), mosaic, half, [names[i] for i in block], columns)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+    return path
+
+
+def _draw_heat(
+    axes: Any, figures: CorruptionAccuracies, rows: Mapping[str, float], mean_row: float
+) -> None:
+    last = len(figures.severities) + 0.35  # the mean stands apart
+    for name, y in rows.items():
+        for x, value in enumerate(figures.table[name]):
+            _draw_cell(axes, x, y, value)
+        _draw_cell(axes, last, y, figures.mean(name), bold=True)
+    for x, value in enumerate(figures.means()):
+        _draw_cell(axes, x, mean_row, value, bold=True)
+    _draw_cell(axes, last, mean_row, figures.overall, bold=True)
+    axes.set_xlim(-0.55, last + 0.55)
+    axes.set_xticks(
+        [*range(len(figures.severities)), last], [*map(str, figures.severities), "mean"]
+    )
+    axes.set_xlabel("severity: accuracy (%)")
+    axes.xaxis.set_label_position("top")
+    axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
+    axes.spines[:].set_visible(False)
+
+
+def _draw_bars(
+    axes: Any, figures: CorruptionAccuracies, rows: Mapping[str, float], mean_row: float
+) -> None:
+    places = [*rows.values(), mean_row]
+    values = [figures.table[name][-1] for name in rows] + [figures.means()[-1]]
+    for y, value in zip(places, values, strict=True):
+        if value is None:
+            continue
+        bold = y == mean_row
+        axes.barh(y, value, height=0.72, color=COLOURS[1] if bold else COLOURS[0])
+        weight = "bold" if bold else "normal"
+        axes.text(value + 1, y, f"{value:.1f}", va="center", fontsize=8.5, fontweight=weight)
+    if figures.clean is not None:
+        axes.axvline(figures.clean, color="0.35", linestyle="--", linewidth=1.2)
+        axes.text(
+            figures.clean,
+            -0.75,
+            f"clean {figures.clean:.1f}",
+            ha="center",
+            va="bottom",
+            fontsize=8.5,
+            color="0.3",
+        )
+    axes.set_xlim(0, 112)
+    axes.set_xticks(range(0, 101, 20))
+    axes.set_xlabel(f"accuracy at severity {figures.severities[-1]} (%)")
+    axes.grid(axis="x", color="0.9")
+    axes.set_axisbelow(True)
+    axes.tick_params(axis="y", length=0, labelleft=False)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def _draw_cell(axes: Any, x: float, y: float, value: float | None, bold: bool = False) -> None:
+    face = "0.95" if value is None else colormaps["YlGnBu"](value / 100)
+    axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=face))
+    axes.text(
+        x,
+        y,
+        "–" if value is None else f"{value:.1f}",  # noqa: RUF001 (a dash, not a minus)
+        ha="center",
+        va="center",
+        fontsize=9,
+        fontweight="bold" if bold else "normal",
+        color="white" if value is not None and value > 62 else "0.1",
+    )
+
+
+def _mosaic(images: np.ndarray, rows: int) -> np.ndarray:
+    """Images [n, columns, H, W, C] in rows with white lines between, uint8 [*, *, C]."""
+    count, columns, height, width, channels = images.shape
+    line = max(1, height // 16)
+    mosaic = np.full((rows, height + line, columns, width + line, channels), 255, np.uint8)
+    mosaic[:count, :height, :, :width] = images.transpose(0, 2, 1, 3, 4)
+    return mosaic.reshape(rows * (height + line), columns * (width + line), channels)
+
+
+def _draw_block(
+    axes: Any, mosaic: np.ndarray, rows: int, names: Sequence[str], columns: Sequence[str]
+) -> None:
+    """A mosaic with the names of its rows and columns."""
+    axes.imshow(mosaic.squeeze(), interpolation="nearest", cmap="gray", vmin=0, vmax=255)
+    height, width = mosaic.shape[0] / rows, mosaic.shape[1] / len(columns)
+    labels = [_words(name).replace(" ", "\n") for name in names]
+    axes.set_yticks((np.arange(len(names)) + 0.47) * height, labels, fontsize=9)
+    axes.set_xticks((np.arange(len(columns)) + 0.47) * width, columns, fontsize=9)
+    axes.tick_params(length=0, labeltop=True, labelbottom=False)
+    axes.spines[:].set_visible(False)
+
+
+def _clean(dataset: CorruptedImages, index: int) -> np.ndarray | None:
+    """The image as it was, uint8 [H, W, C]; None if the corrupted set has other images."""
+    try:
+        test = StoredImages(dataset.data_root, "test")
+    except DataError:
+        return None
+    same = len(test) == dataset.group_size and test.labels[index] == dataset.labels[index]
+    return test.gather(np.array([index]))[0][0] if same else None
+
+
+def _rows(table: Mapping[str, Any]) -> dict[str, float]:
+    """Where each corruption's row is: kinds stand apart."""
+    rows, y = {}, 0.0
+    for name in table:
+        rows[name] = y
+        y += 1 + _GAP * _ends_kind(name, table)
+    return rows
+
+
+def _ends_kind(name: str, table: Mapping[str, Any]) -> bool:
+    """Whether the next corruption of a table is of another kind, or there is none."""
+    names = list(table)
+    following = names[names.index(name) + 1 :]
+    return not following or _kind(following[0]) != _kind(name)
+
+
+def _kind(name: str) -> str:
+    kinds = [kind for kind, count in KINDS for _ in range(count)]
+    return kinds[CORRUPTIONS.index(name)] if name in CORRUPTIONS else name
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    """None if a value is missing: a mean over fewer would not compare."""
+    if not values or any(value is None for value in values):
+        return None
+    return fmean(values)
+
+
+def _text(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _words(name: str) -> str:
+    return name.replace("_", " ").replace("jpeg", "JPEG")
+
+
+def _figure(width: float, height: float) -> Figure:
+    # not pyplot: it keeps global state and may want a display
+    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure

@@ -1,0 +1,165 @@
+"""The ``pictures`` folder of a run: curves, IoU by class, predictions of a few images a domain."""
+
+import colorsys
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from torch import Tensor
+
+from fedseg.report.charts import draw_client_accuracy, draw_curves, draw_iou_by_class
+from fedseg.report.corruptions import (
+    CorruptionAccuracies,
+    draw_corruptions,
+    write_corruptions_csv,
+)
+from fedseg.report.overlays import Classes, Example, contact_sheet, draw_example, save_png
+from fedseg.runs.run_files import RunFiles, domain_label
+
+if TYPE_CHECKING:
+    from fedseg.evaluation.domains import DomainEvaluator
+    from fedseg.evaluation.loop import FederatedValLoop
+    from fedseg.evaluation.sets import EvaluationSet
+
+
+def write_charts(
+    work_dir: str | Path, folder: Path, palette: list[list[int]] | None = None
+) -> list[Path]:
+    """Write ``curves.png`` and what else a run has: IoU by class, clients, corruptions."""
+    run = RunFiles.read(work_dir)
+    paths = [draw_curves(run, folder / "curves.png")]
+    by_class = draw_iou_by_class(
+        run.results.get("final") or {}, folder / "iou_by_class.png", palette
+    )
+    paths += [by_class] * (by_class is not None)
+    if run.results.get("client_accuracy"):
+        name = str(run.results.get("name") or "")
+        found = run.results["client_accuracy"]
+        paths.append(draw_client_accuracy(found, folder / "client_accuracy.png", name))
+    return paths + write_corruptions(run.results, folder)
+
+
+def write_corruptions(results: Mapping[str, Any], folder: Path) -> list[Path]:
+    """Picture and CSV table of the accuracy under corruptions, where a corrupted set was tested."""
+    found = CorruptionAccuracies.find(results)
+    if found is None:
+        return []
+    name = str(results.get("name") or "")
+    return [
+        draw_corruptions(found, folder / "corruptions.png", name),
+        write_corruptions_csv(found, folder / "corruptions.csv"),
+    ]
+
+
+def write_test_pictures(
+    loop: "FederatedValLoop", domains: Mapping[str, Mapping[str, Any]], folder: Path, count: int
+) -> list[Path]:
+    """The pictures of an evaluation: IoU by class of ``domains``, a few predictions of each."""
+    palette = classes_of(loop.sets[0]).palette
+    by_class = draw_iou_by_class(domains, folder / "iou_by_class.png", palette)
+    overlays = write_overlays(loop.domains, *loop.runner.evaluated_model(), folder, count)
+    corruptions = write_corruptions({"domains": domains}, folder)
+    return [by_class] * (by_class is not None) + corruptions + overlays
+
+
+def write_overlays(
+    evaluator: "DomainEvaluator", w: Tensor, buffers: Tensor, folder: Path, count: int = 3
+) -> list[Path]:
+    """Predict a few images of every domain and draw them.
+
+    For every domain, under every kind of BatchNorm statistics that it is evaluated with:
+    ``<domain>.png``, a contact sheet, and ``<domain>/<sample index>_<file>.png`` a picture an
+    image. Test sets that are no segmentation are left out.
+
+    Args:
+        evaluator: gives test sets and predictions.
+        w, buffers: the model, flat.
+        folder: where the pictures go.
+        count: images of every test set, spread evenly over it.
+
+    Returns:
+        The files written.
+    """
+    chosen = {
+        test.name: spread(count, len(test.dataset))
+        for test in evaluator.sets
+        if _is_segmentation(test)
+    }
+    found: dict[str, list[tuple[int, Example]]] = {}
+    sets: dict[str, EvaluationSet] = {}
+    for test, domain, index, prediction in evaluator.predict_some(w, buffers, chosen):
+        example = _example(test, index, prediction.cpu().numpy())
+        found.setdefault(domain, []).append((index, example))
+        sets[domain] = test
+    paths = []
+    for domain, examples in found.items():
+        examples.sort(key=lambda pair: pair[0])
+        classes = classes_of(sets[domain], [e for _, e in examples])
+        for index, example in examples:
+            stem = re.sub(r"[^\w.-]+", "_", Path(example.file).stem)
+            picture = draw_example(example, classes)
+            paths.append(save_png(folder / domain / f"{index:05d}_{stem}.png", picture))
+        title = domain_label(domain, found)
+        sheet = contact_sheet([e for _, e in examples], classes, title)
+        paths.append(save_png(folder / f"{domain}.png", sheet))
+    return paths
+
+
+def spread(count: int, total: int) -> list[int]:
+    """At most ``count`` indices below ``total``, the centres of equal pieces."""
+    count = min(count, total)
+    return [int((i + 0.5) * total / count) for i in range(count)]
+
+
+def classes_of(test: "EvaluationSet", examples: Sequence[Example] = ()) -> Classes:
+    """Names and colours of a test set's classes; colours are made up where it has none."""
+    meta = getattr(test.dataset, "metainfo", None) or {}
+    ignore = meta.get("ignore_index", 255)
+    names = meta.get("classes")
+    if names is None:
+        ids = [int(i) for e in examples for m in (e.truth, e.prediction) for i in np.unique(m)]
+        names = [str(i) for i in range(1 + max((i for i in ids if i != ignore), default=0))]
+    palette = meta.get("palette") or _colours(len(names))
+    return Classes(names, palette, ignore)
+
+
+def _colours(count: int) -> list[list[int]]:
+    """Colours of hues far apart, by the golden ratio."""
+    hues = [(i * 0.61803399) % 1 for i in range(count)]
+    return [[round(255 * c) for c in colorsys.hsv_to_rgb(h, 0.65, 0.9)] for h in hues]
+
+
+def _is_segmentation(test: "EvaluationSet") -> bool:
+    """Whether the labels are maps and the inputs pictures."""
+    image, label = _sample(test.dataset, 0)
+    return getattr(label, "ndim", 0) == 2 and getattr(image, "ndim", 0) == 3 and len(image) == 3
+
+
+def _sample(dataset: Any, index: int) -> tuple[Any, Any]:
+    item = dataset[index]
+    if isinstance(item, dict):
+        return item.get("inputs"), item.get("data_samples")
+    return item[0], item[1]
+
+
+def _example(test: "EvaluationSet", index: int, prediction: np.ndarray) -> Example:
+    image, label = _sample(test.dataset, index)
+    files, domains = getattr(test.dataset, "files", None), test.domains
+    return Example(
+        image=_as_picture(np.asarray(image)),
+        truth=np.asarray(label),
+        prediction=prediction,
+        domain=domains[index] if domains is not None else test.name,
+        file=Path(files[index][0]).name if files is not None else f"sample {index}",
+    )
+
+
+def _as_picture(image: np.ndarray) -> np.ndarray:
+    """[3, H, W] of any type as uint8 [H, W, 3]; floats are stretched to their own range."""
+    image = np.ascontiguousarray(image.transpose(1, 2, 0))
+    if image.dtype == np.uint8:
+        return image
+    low, high = float(image.min()), float(image.max())
+    return np.round((image - low) * (255 / max(high - low, 1e-12))).astype(np.uint8)

@@ -1,0 +1,52 @@
+"""Pictures at the end of a run."""
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fedseg.core.hook import FederatedHook
+from fedseg.errors import ConfigError
+from fedseg.registry import HOOKS
+
+if TYPE_CHECKING:
+    from fedseg.runner.runner import FederatedRunner
+
+
+@HOOKS.register_module()
+class PicturesHook(FederatedHook):
+    """Writes ``pictures`` in the work dir: curves, IoU by class, a few predictions a domain.
+
+    A run without evaluation gets none. What goes wrong here is a warning: the run is finished and
+    its results are written.
+
+    Args:
+        images: predicted images of every domain; 0: none.
+    """
+
+    priority = "LOWEST"
+
+    def __init__(self, images: int = 3) -> None:
+        if not isinstance(images, int) or images < 0:
+            raise ConfigError(f"default_hooks.pictures.images: must be >= 0, not {images!r}")
+        self.images = images
+
+    def after_run(self, runner: "FederatedRunner") -> None:
+        if runner.val_loop is None:
+            return
+        begin = time.perf_counter()
+        try:
+            count = len(self._write(runner))
+        except Exception as error:  # a picture is never worth a finished run
+            runner.logger.warning(f"pictures: not all could be drawn: {error!r}")
+            return
+        seconds = time.perf_counter() - begin
+        runner.logger.info(f"pictures: {count} files in {seconds:.1f} s")
+
+    def _write(self, runner: "FederatedRunner") -> list[Path]:
+        from fedseg.report.pictures import classes_of, write_charts, write_overlays
+
+        folder, loop = Path(runner.work_dir) / "pictures", runner.val_loop
+        paths = write_charts(runner.work_dir, folder, classes_of(loop.sets[0]).palette)
+        if self.images:
+            paths += write_overlays(loop.domains, *runner.evaluated_model(), folder, self.images)
+        return paths

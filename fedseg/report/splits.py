@@ -1,0 +1,405 @@
+"""Who holds what, for any data set: read from a config or from a split's files, without training.
+
+Nothing is trained and no model is built. For segmentation, images need not even be on disk: the
+names in the split files tell the domains.
+"""
+
+import inspect
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from mmengine.config import Config
+from rich.console import Console
+from rich.progress import track
+
+from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset
+from fedseg.datasets.arrays import INDEX, StoredImages
+from fedseg.datasets.images import read_label
+from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
+from fedseg.errors import ConfigError, DataError, MissingDataError
+from fedseg.partition import FixedPartition, Split, check_clients, read_split
+from fedseg.partition.splits import KEYS
+from fedseg.registry import DATASETS, PARTITIONS, build
+from fedseg.report.partition_charts import partition_statistics
+from fedseg.runner.config import complete_config
+from fedseg.runner.experiment import load_config, naming
+
+NOTE = ".note.json"  # beside a split file that a prepare tool wrote
+LAYOUTS = (IDDADataset, CityscapesDataset, CamVidDataset)
+READERS = 4  # threads that read label maps
+MOST_SAMPLES = 20_000_000  # a larger index is a mistake; arrays as long would be made
+
+
+@dataclass(frozen=True)
+class TestSet:
+    """Test images.
+
+    Attributes:
+        samples: how many.
+        labels: the row of each sample (see :class:`View`), int [N]; None if there is none.
+    """
+
+    samples: int
+    labels: np.ndarray | None
+
+
+@dataclass(frozen=True)
+class View:
+    """A split to be looked at.
+
+    Attributes:
+        name: short, for files. title: what it is, in words.
+        clients: client id -> indices of samples. samples: of the whole data set.
+        kind: what the samples are told apart by: ``"class"``, ``"domain"``, or None if nothing is
+            known of them but their number.
+        rows: names of the classes or domains, also those that only test sets have.
+        labels: the row of each sample, int [N]; None without a kind.
+        tests: by name. notes: what could not be looked at, in words.
+        dataset: of the clients, where label maps can be read from it.
+    """
+
+    name: str
+    title: str
+    clients: Mapping[str, np.ndarray]
+    samples: int
+    kind: str | None = None
+    rows: tuple[str, ...] = ()
+    labels: np.ndarray | None = None
+    tests: Mapping[str, TestSet] | None = None
+    notes: tuple[str, ...] = ()
+    dataset: SegmentationDataset | None = None
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Samples of each client, int [clients]."""
+        return np.array([len(indices) for indices in self.clients.values()])
+
+    @property
+    def counts(self) -> np.ndarray:
+        """Samples of each client in each row, int [clients, rows]; one row without a kind."""
+        return self.statistics["class_counts"]
+
+    @property
+    def statistics(self) -> dict[str, Any]:
+        """Partition statistics (:mod:`fedseg.report.partition_charts`); a class is a row here."""
+        labels = np.zeros(self.samples, np.int64) if self.labels is None else self.labels
+        return partition_statistics(self.clients, labels, max(len(self.rows), 1))
+
+    def test_counts(self) -> dict[str, np.ndarray]:
+        """Samples of each test set in each row, int [rows]; of those that have rows."""
+        return {
+            name: np.bincount(test.labels, minlength=len(self.rows))
+            for name, test in (self.tests or {}).items()
+            if test.labels is not None
+        }
+
+
+def read_views(
+    paths: Iterable[str | Path], options: Sequence[str] = (), images: bool = False
+) -> list[View]:
+    """Read splits.
+
+    Args:
+        paths: configs (``.py``), split files (``.json``) or folders of split files.
+        options: ``KEY=VALUE`` overrides, of configs.
+        images: label maps will be read: their files must be there.
+
+    Raises:
+        ConfigError: a config is wrong, or an override has no config to change.
+        DataError: a file is missing, damaged, or no split.
+    """
+    paths = [Path(path) for path in paths]
+    if options and not any(path.suffix == ".py" for path in paths):
+        raise ConfigError("--cfg-options: change configs, and no config is named")
+    views = []
+    for path in paths:
+        if path.name.endswith(NOTE):
+            continue  # says how the split beside it was made: `splits/*.json` names both
+        if path.suffix == ".py":
+            views.append(_of_config(path, options, images))
+        elif path.is_dir():
+            views.append(_of_split(path))
+        else:
+            views.append(_of_file(path))
+    if not views:
+        raise DataError("no split is named: only notes about splits")
+    return _with_own_names(views)
+
+
+def _with_own_names(views: Sequence[View]) -> list[View]:
+    """The second view of a name is ``<name>_2``, for each is a file."""
+    taken: set[str] = set()
+    named = []
+    for view in views:
+        stem = re.sub(r"[^\w.-]+", "_", view.name) or "split"
+        name, number = stem, 1
+        while name in taken:
+            number += 1
+            name = f"{stem}_{number}"
+        taken.add(name)
+        named.append(replace(view, name=name))
+    return named
+
+
+# ---------------------------------------------------------------- configs
+
+
+def _of_config(path: Path, options: Sequence[str], images: bool) -> View:
+    config = load_config(path, options=options)
+    with naming(config):
+        return _of_data(path, complete_config(config), images)
+
+
+def _of_data(path: Path, config: Config, images: bool) -> View:
+    loader = config.train_dataloader
+    for key in ("dataset", "partition"):
+        if loader.get(key) is None:
+            raise ConfigError(f"train_dataloader.{key}: is missing")
+    dataset = _dataset(loader["dataset"], "train_dataloader.dataset", images)
+    partition = build(PARTITIONS, loader["partition"], "train_dataloader.partition")
+    clients = check_clients(partition(dataset), len(dataset))
+    tests, notes = {}, []
+    for name, entry in (config.get("val_dataloader") or {}).items():
+        field = f"val_dataloader.{name}"
+        if not isinstance(entry, Mapping) or entry.get("dataset") is None:
+            raise ConfigError(f"{field}.dataset: is missing")
+        try:
+            tests[name] = _dataset(entry["dataset"], f"{field}.dataset", False)
+        except MissingDataError as error:
+            if not entry.get("optional"):
+                raise
+            notes.append(f"{path.stem}: test set {name!r} is not there ({error})")
+    recipe = loader["partition"]
+    title = f"{path.stem}: {_recipe(recipe) if isinstance(recipe, Mapping) else partition}"
+    return _view(path.stem, title, clients, dataset, tests, notes)
+
+
+def _dataset(config: Any, field: str, images: bool) -> Any:
+    """A data set as configured; one that is listed by a split file needs no images."""
+    if isinstance(config, Mapping) and not images:
+        kind = config.get("type")
+        kind = DATASETS.get(kind) if isinstance(kind, str) else kind
+        if inspect.isclass(kind) and issubclass(kind, SegmentationDataset):
+            config = {k: v for k, v in config.items() if k not in ("style", "pipeline")}
+            if "check" in inspect.signature(kind).parameters:
+                config["check"] = "none"
+    return build(DATASETS, config, field)
+
+
+def _recipe(config: Mapping[str, Any]) -> str:
+    """Type and plain options of a partition."""
+    options = [f"{k} {v}" for k, v in config.items() if k != "type" and not isinstance(v, Mapping)]
+    return ", ".join([str(config.get("type")), *options])
+
+
+def _view(
+    name: str,
+    title: str,
+    clients: Mapping[str, np.ndarray],
+    dataset: Any,
+    tests: Mapping[str, Any],
+    notes: Sequence[str] = (),
+) -> View:
+    """A view of data sets, by class if they have labels, else by domain."""
+    sets = {name: TestSet(len(test), None) for name, test in tests.items()}
+    segmentation = dataset if isinstance(dataset, SegmentationDataset) else None
+    view = View(
+        name, title, clients, len(dataset), tests=sets, notes=tuple(notes), dataset=segmentation
+    )
+    labels = _classes(dataset)
+    if labels is not None:
+        of_tests = {n: found for n, test in tests.items() if (found := _classes(test)) is not None}
+        names = (getattr(dataset, "metainfo", None) or {}).get("classes")
+        most = max(int(array.max()) for array in (labels, *of_tests.values()))
+        rows = tuple(names) if names is not None else tuple(map(str, range(most + 1)))
+        if most >= len(rows):
+            raise DataError(f"{title}: class id {most} occurs, but there are {len(rows)} classes")
+        return _with_rows(view, "class", rows, labels, of_tests)
+    domains = _domains(dataset)
+    if domains is None:
+        return view
+    of_tests = {n: found for n, test in tests.items() if (found := _domains(test)) is not None}
+    rows = tuple(sorted({*domains, *(d for found in of_tests.values() for d in found)}))
+    place = {domain: number for number, domain in enumerate(rows)}
+    numbers = {n: np.array([place[d] for d in found]) for n, found in of_tests.items()}
+    return _with_rows(view, "domain", rows, np.array([place[d] for d in domains]), numbers)
+
+
+def _with_rows(
+    view: View,
+    kind: str,
+    rows: tuple[str, ...],
+    labels: np.ndarray,
+    tests: Mapping[str, np.ndarray],
+) -> View:
+    known = {n: replace(test, labels=tests.get(n)) for n, test in (view.tests or {}).items()}
+    return replace(view, kind=kind, rows=rows, labels=labels, tests=known)
+
+
+def _classes(dataset: Any) -> np.ndarray | None:
+    """Class ids, int [N], if the data set has one a sample."""
+    labels = getattr(dataset, "labels", None)
+    if labels is None:
+        return None
+    labels = np.asarray(labels)
+    if labels.shape != (len(dataset),) or not np.issubdtype(labels.dtype, np.integer):
+        return None
+    return labels if labels.size and labels.min() >= 0 else None
+
+
+def _domains(dataset: Any) -> list[str] | None:
+    domains = getattr(dataset, "domains", None)
+    if domains is None or len(domains) != len(dataset):
+        return None
+    return [str(domain) for domain in domains]
+
+
+# ---------------------------------------------------------------- files
+
+
+def _of_file(path: Path) -> View:
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError as error:
+        raise DataError(
+            f"{path}: does not exist: name a config, a split file or a folder of split files"
+        ) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is no config (.py) and not readable as JSON ({error})") from error
+    if isinstance(content, dict) and all(key in content for key in KEYS):
+        return _of_split(path.parent)  # all files of a folder are one split
+    return _of_indices(path)
+
+
+def _of_indices(path: Path) -> View:
+    """Clients by indices, with the labels of the prepared folder that the file lies in."""
+    partition = FixedPartition(file=path)
+    root = path.parent.parent
+    if not (root / INDEX).is_file():
+        known = [i for own in partition.clients.values() for i in own if type(i) is int]
+        samples = 1 + max(known, default=0)  # at least: what nobody holds is not known
+        if samples > MOST_SAMPLES:
+            raise DataError(f"{path}: index {samples - 1:,} is larger than any data set here")
+        clients = check_clients(partition.clients, max(samples, 1), str(path))
+        note = f"{path}: the classes are not known: {root} is no prepared folder"
+        return View(path.stem, path.stem, clients, samples, tests={}, notes=(note,))
+    train, test = StoredImages(root, "train"), StoredImages(root, "test")
+    _check_note(path, train)
+    return _view(path.stem, path.stem, partition(train), train, {"test": test})
+
+
+def _check_note(path: Path, dataset: StoredImages) -> None:
+    """Raise DataError if a split was made of other images than those of its folder."""
+    note = path.with_suffix(NOTE)
+    try:
+        known = json.loads(note.read_text(encoding="utf-8")).get("images_sha256")
+    except (OSError, ValueError, AttributeError):
+        return  # absent, or somebody else's
+    if known is not None and known != dataset.split_checksum:
+        raise DataError(
+            f"{path}: was made of other images than those in {dataset.data_root} ({note.name}): "
+            "make it again"
+        )
+
+
+def _of_split(folder: Path) -> View:
+    """A folder of FedDrive's split files, or one with such folders ``train`` and ``test``."""
+    if (folder / "train").is_dir():
+        folder = folder / "train"
+    train = read_split(folder)
+    beside = folder.parent / "test"
+    tests = {}
+    if folder.name == "train" and beside.is_dir() and any(beside.glob("*.json")):
+        tests = dict(read_split(beside).users)
+    name = "_".join(folder.parts[-3:-1] if folder.name == "train" else folder.parts[-2:])
+    listed = {test: Split({test: samples}) for test, samples in tests.items()}
+    domain_of = _layout([train, *listed.values()])
+    ends = np.cumsum([len(samples) for samples in train.users.values()])
+    clients = {
+        user: np.arange(end - len(samples), end)
+        for (user, samples), end in zip(train.users.items(), ends, strict=True)
+    }
+    notes = [] if domain_of else [f"{folder}: its paths are of no known data set: no domains"]
+    return _view(
+        name,
+        "/".join(folder.parts[-3:]),
+        clients,
+        _Listed(train, domain_of),
+        {test: _Listed(split, domain_of) for test, split in listed.items()},
+        notes,
+    )
+
+
+class _Listed:
+    """Samples of split files, known by their paths."""
+
+    def __init__(self, split: Split, domain_of: Any) -> None:
+        self.domains = [domain_of(x) for x, _ in split.samples] if domain_of else None
+        self._count = len(split)
+
+    def __len__(self) -> int:
+        return self._count
+
+
+def _layout(splits: Sequence[Split]) -> Any:
+    """How the data set whose paths these are tells the domain; None for an unknown one.
+
+    A data set is known by how it derives the path of a label from that of its image.
+    """
+    samples = [sample for split in splits for sample in split.samples]
+    for kind in LAYOUTS:
+        reader = kind.__new__(kind)  # without a data root: only its rules about paths
+        try:
+            if all(reader.label_of(x) == y for x, y in samples):
+                for x, _ in samples:
+                    reader.domain_of(x)
+                return reader.domain_of
+        except (ValueError, IndexError):
+            continue
+    return None
+
+
+# ---------------------------------------------------------------- pixels
+
+
+def pixel_counts(view: View) -> np.ndarray:
+    """Pixels of every class that each client holds, int64 [clients, classes]; reads label maps.
+
+    Raises:
+        ConfigError: the view has no label maps.
+        DataError: a label map is missing or damaged.
+    """
+    dataset = view.dataset
+    if dataset is None:
+        raise ConfigError(
+            f"--pixels: {view.name} has no label maps that could be read: it is for configs of "
+            "segmentation data sets"
+        )
+    train_ids = np.full(256, IGNORE)
+    train_ids[list(dataset.label_ids)] = list(dataset.label_ids.values())
+
+    def of_image(index: int) -> np.ndarray:
+        raw = np.bincount(read_label(dataset.files[index][1]).ravel(), minlength=256)
+        return np.bincount(train_ids, weights=raw, minlength=256).astype(np.int64)
+
+    counts = np.zeros((len(view.clients), 256), np.int64)
+    jobs = [(row, index) for row, held in enumerate(view.clients.values()) for index in held]
+    with ThreadPoolExecutor(READERS) as pool:
+        found = pool.map(of_image, [index for _, index in jobs])
+        console = Console(stderr=True)
+        shown = track(
+            zip(jobs, found, strict=True),
+            "reading label maps",
+            len(jobs),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        for (row, _), pixels in shown:
+            counts[row] += pixels
+    return counts[:, : len(dataset.classes)]

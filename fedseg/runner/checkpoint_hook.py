@@ -1,0 +1,120 @@
+"""When checkpoints are written and which are kept."""
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
+from fedseg.core.hook import FederatedHook
+from fedseg.errors import ConfigError, DataError
+from fedseg.registry import HOOKS
+from fedseg.runner.checkpoint import (
+    checkpoints,
+    load_checkpoint,
+    remove_checkpoint,
+)
+
+if TYPE_CHECKING:
+    from fedseg.runner.runner import FederatedRunner
+
+
+@HOOKS.register_module()
+class FederatedCheckpointHook(FederatedHook):
+    """Writes ``checkpoints/round_000010.pth`` in the work dir and deletes what is not needed.
+
+    Args:
+        interval: rounds between checkpoints; the last round always has one.
+        keep_last: newest checkpoints to keep, at least 2 (one to fall back to).
+        keep_every: keep every k-th round's for good (1: all of them; 0: none). The clients' states
+            are kept for the newest ones only, so that these are for looking at, not for resuming.
+        save_best: name of a figure, for example ``"unseen/mIoU"``; the checkpoint of the round with
+            the highest is copied to ``best_unseen_mIoU.pth``.
+    """
+
+    priority = "VERY_LOW"
+
+    def __init__(
+        self,
+        interval: int = 10,
+        keep_last: int = 2,
+        keep_every: int = 0,
+        save_best: str | None = None,
+    ) -> None:
+        if not isinstance(interval, int) or interval < 1:
+            raise ConfigError(f"default_hooks.checkpoint.interval: must be >= 1, not {interval!r}")
+        if not isinstance(keep_last, int) or keep_last < 2:
+            raise ConfigError(
+                f"default_hooks.checkpoint.keep_last: must be >= 2, not {keep_last!r}"
+            )
+        if not isinstance(keep_every, int) or keep_every < 0:
+            raise ConfigError(
+                f"default_hooks.checkpoint.keep_every: must be >= 0, not {keep_every!r}"
+            )
+        self.interval = interval
+        self.keep_last = keep_last
+        self.keep_every = keep_every
+        self.save_best = save_best
+        self.best: float | None = None
+        self._metrics: dict[str, float] = {}
+        self._indexes: dict[int, dict[str, Any]] = {}
+
+    def after_val_epoch(self, runner: "FederatedRunner", metrics: dict[str, float]) -> None:
+        self._metrics = metrics
+        if self.save_best is not None and self.save_best not in metrics:
+            raise ConfigError(
+                f"default_hooks.checkpoint.save_best: {self.save_best!r} is not among the figures: "
+                f"{', '.join(sorted(metrics))}"
+            )
+
+    def after_train_epoch(self, runner: "FederatedRunner") -> None:
+        round_ = runner.round
+        improved = self._improved()
+        due = round_ % self.interval == 0 or round_ == runner.max_rounds
+        kept = self.keep_every and round_ % self.keep_every == 0
+        if due or kept or improved:
+            path = runner.save(round_)
+            if improved:
+                name = self.save_best.replace("/", "_").replace(":", "_")
+                shutil.copyfile(path, path.with_name(f"best_{name}.pth"))
+            self._clean(runner)
+        self._metrics = {}
+
+    def on_interrupt(self, runner: "FederatedRunner") -> None:
+        """Save the last finished round, if it is not on disk yet."""
+        loop = runner.train_loop
+        done = [number for number, _ in checkpoints(runner.checkpoint_folder)]
+        if loop.round and (loop.round not in done or loop.pending is not None):
+            runner.save(loop.round)
+            self._clean(runner)
+
+    def _improved(self) -> bool:
+        if self.save_best is None or self.save_best not in self._metrics:
+            return False
+        value = self._metrics[self.save_best]
+        if self.best is not None and not value > self.best:
+            return False
+        self.best = value
+        return True
+
+    def _clean(self, runner: "FederatedRunner") -> None:
+        found = checkpoints(runner.checkpoint_folder)
+        newest = found[-self.keep_last :]
+        for round_, path in found[: -self.keep_last]:
+            if not (self.keep_every and round_ % self.keep_every == 0):
+                remove_checkpoint(path)
+        for name, store in runner.stores.items():
+            indexes = [self._index(round_, path).get(name, {}) for round_, path in newest]
+            store.collect_garbage(indexes)
+        self._indexes = {r: self._indexes[r] for r, _ in newest if r in self._indexes}
+
+    def _index(self, round_: int, path: Any) -> dict[str, Any]:
+        if round_ not in self._indexes:
+            try:
+                self._indexes[round_] = load_checkpoint(path)["stores"]
+            except DataError:
+                return {}
+        return self._indexes[round_]
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"best": self.best}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.best = state["best"]

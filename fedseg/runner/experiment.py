@@ -1,0 +1,141 @@
+"""From a config file to a finished run: what the command lines share."""
+
+import copy
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config, DictAction
+
+from fedseg.errors import ConfigError, DataError
+from fedseg.runner.checkpoint import checkpoints, load_checkpoint
+from fedseg.runner.config import complete_config
+from fedseg.runner.plan import make_plan, print_plan
+from fedseg.runner.runner import FederatedRunner
+from fedseg.runs.results import config_digest
+
+
+def load_config(
+    path: Path,
+    work_dir: Path | None = None,
+    options: Sequence[str] = (),
+    seed: int | None = None,
+    amp: bool = False,
+    resume: bool = False,
+) -> Config:
+    """Read a config file and apply what a command line changes.
+
+    The config's folder is importable, so that ``custom_imports`` finds modules beside the config.
+
+    Args:
+        path: the config file.
+        work_dir: where the run writes; default ``work_dirs/<config's name>``.
+        options: ``KEY=VALUE`` overrides of existing or new fields.
+        seed: replaces ``randomness.seed``.
+        amp: sets ``train_cfg.amp``.
+        resume: go on from the newest checkpoint of the work dir.
+
+    Raises:
+        ConfigError: the file is missing, is no config, or an override is malformed.
+    """
+    if not path.is_file():
+        raise ConfigError(f"{path}: no such config file")
+    folder = str(path.resolve().parent)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        config = Config.fromfile(path)
+    except Exception as error:  # a config is a program of the user's
+        if isinstance(error, ImportError) and error.__cause__ is not None:
+            error = error.__cause__  # MMEngine puts the whole search path around it
+        kind = type(error).__name__
+        raise ConfigError(f"{path}: cannot be read as a config: {kind}: {error}") from error
+    overrides = {}
+    for option in options:
+        key, separator, value = option.partition("=")
+        if not separator or not key:
+            raise ConfigError(f"--cfg-options: {option!r} is not of the form KEY=VALUE")
+        try:
+            overrides[key] = _option_value(value)
+        except AssertionError as error:
+            raise ConfigError(f"--cfg-options: {option!r} has unbalanced brackets") from error
+    if overrides:
+        try:
+            config.merge_from_dict(overrides)
+        except (TypeError, KeyError, IndexError) as error:
+            raise ConfigError(f"--cfg-options: {error}") from error
+    if work_dir is not None:
+        config.work_dir = str(work_dir)
+    elif config.get("work_dir") is None:
+        config.work_dir = str(Path("work_dirs") / path.stem)
+    if seed is not None:
+        config.setdefault("randomness", {})
+        config.randomness["seed"] = seed
+    if amp:
+        config.setdefault("train_cfg", {})
+        config.train_cfg["amp"] = True
+    config["resume"] = resume
+    return config
+
+
+def _option_value(text: str) -> Any:
+    """As MMEngine's tools read it: numbers, booleans, None, lists, text.
+
+    MMEngine takes all spaces out; here a single value keeps them, for paths that have some.
+    """
+    plain = text.strip("'\"")
+    if "," in plain or plain.startswith(("(", "[")):
+        return DictAction._parse_iterable(text)
+    return DictAction._parse_int_float_bool(plain)
+
+
+@contextmanager
+def naming(config: Config) -> Iterator[None]:
+    """Within it, a ConfigError's message begins with the config's file, or with an option."""
+    try:
+        yield
+    except ConfigError as error:
+        file = config.filename
+        if file is None or str(error).startswith((str(file), "--")):
+            raise
+        raise type(error)(f"{file}: {error}") from error
+
+
+def unfinished(config: Config) -> bool:
+    """Whether the work dir holds a run of this very config that was stopped and can be resumed."""
+    work_dir = Path(config.work_dir)
+    if (work_dir / "results.json").exists():
+        return False
+    with naming(config):
+        digest = config_digest(complete_config(config))
+    for _, path in reversed(checkpoints(work_dir / "checkpoints")):
+        try:
+            return load_checkpoint(path)["meta"]["config_sha256"] == digest
+        except DataError:
+            continue  # damaged; resuming goes back to the one before it, too
+    return False
+
+
+def train(config: Config, dry_run: bool = False, quiet: bool = False) -> int:
+    """Run a config; returns the process's exit code. Ctrl-C raises ``Interrupted``.
+
+    Args:
+        config: as :func:`load_config` gives it.
+        dry_run: check everything and print the plan; train nothing.
+        quiet: show no progress and no warnings, which are in the log file all the same.
+    """
+    with naming(config):
+        if dry_run:
+            with tempfile.TemporaryDirectory() as folder:  # nothing is written to the run's own
+                config = copy.deepcopy(config)
+                config.work_dir = folder
+                print_plan(make_plan(FederatedRunner.from_cfg(config)))
+            return 0
+        runner = FederatedRunner.from_cfg(config)
+        if quiet:
+            runner.mute_console()
+        runner.train()
+        return 0

@@ -1,0 +1,209 @@
+"""What a run will do, found out without doing it: the content of ``train.py --dry-run``."""
+
+import itertools
+import resource
+import statistics
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from fedseg.core.client_data import ClientData, Job
+from fedseg.core.messages import Task
+from fedseg.core.server import Aggregate
+from fedseg.hooks.progress import clock
+
+if TYPE_CHECKING:
+    from fedseg.runner.runner import FederatedRunner
+
+TIMED_STEPS = 3
+BYTES = (
+    "traffic down a round",
+    "traffic up a round",
+    "client state when all have trained",
+    "peak memory so far",
+    "peak GPU memory so far",
+)
+
+
+def make_plan(runner: "FederatedRunner") -> dict[str, Any]:
+    """Build the federation, rehearse a round with one client, time test batches, count the rest.
+
+    Nothing is written to the work dir's history or checkpoints. Seconds are estimates from this
+    machine in its present state; memory, traffic and client state are in bytes.
+    """
+    runner.build_federation()
+    if runner.batchnorm is not None:
+        runner.batchnorm.before_train(runner)
+    data, loop, algorithm, server = runner.data, runner.train_loop, runner.algorithm, runner.server
+    rounds = range(1, runner.max_rounds + 1)
+    participants = [runner.client_sampler.participants(r) for r in rounds]
+    steps = [sum(data.num_steps(c) for c in chosen) for chosen in participants]
+    evaluations = sum(loop.evaluates(r) for r in rounds) if runner.val_loop is not None else 0
+    rehearsal = _rehearse(runner, max(participants[0], key=data.num_steps))
+    val_seconds, final_seconds = _time_evaluation(runner) if evaluations else (0.0, 0.0)
+    trained = sum(algorithm.trains(exchange) for exchange in range(algorithm.exchanges))
+    training = rehearsal.step_seconds * sum(steps) * trained
+    if algorithm.full_gradient:
+        batches = sum(len(data.full_sizes(c)) for chosen in participants for c in chosen)
+        training += rehearsal.full_seconds * batches * len(algorithm.full_gradient)
+    state = rehearsal.state
+    if runner.batchnorm is not None:
+        masks = (runner.batchnorm.buffer_mask, runner.batchnorm.affine_mask)
+        state += sum(int(mask.sum()) for mask in masks) * server.w.element_size()
+    cuda = server.w.is_cuda
+    return {
+        "clients": len(data.clients),
+        "samples": sum(data.sizes),
+        "samples a client": _spread(data.sizes),
+        "clients a round": _spread([len(chosen) for chosen in participants]),
+        "local steps a client": _spread([data.num_steps(c) for c in range(len(data.clients))]),
+        "local steps a round": _spread(steps),
+        "forward-backward passes a step": runner.optim_wrapper.passes * algorithm.gradients,
+        "rounds": runner.max_rounds,
+        "evaluations": evaluations,
+        "test samples": {s.name: len(s.dataset) for s in getattr(runner.val_loop, "sets", [])},
+        "parameters": runner.flat.num_parameters,
+        "traffic down a round": _spread([rehearsal.down * len(c) for c in participants]),
+        "traffic up a round": _spread([rehearsal.up * len(c) for c in participants]),
+        "client state when all have trained": state * len(data.clients),
+        "peak memory so far": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        * (1 if sys.platform == "darwin" else 1024),
+        **({"peak GPU memory so far": torch.cuda.max_memory_allocated()} if cuda else {}),
+        "seconds a local step": rehearsal.step_seconds,
+        **(
+            {"seconds a full-gradient batch": rehearsal.full_seconds}
+            if algorithm.full_gradient
+            else {}
+        ),
+        "seconds an evaluation": val_seconds,
+        **({"seconds of the evaluation at the end": final_seconds} if final_seconds else {}),
+        "estimated seconds": training + evaluations * val_seconds + final_seconds,
+    }
+
+
+def _spread(values: list[int]) -> dict[str, float]:
+    return {"min": min(values), "median": statistics.median(values), "max": max(values)}
+
+
+class _FewBatches(ClientData):
+    """The first batches of every job; notes how long each keeps its taker busy."""
+
+    def __init__(self, source: ClientData, count: int, device: torch.device) -> None:
+        self.source, self.count, self.device = source, count, device
+        self.clients, self.sizes, self.fits_model = source.clients, source.sizes, source.fits_model
+        self.seconds: dict[bool, list[float]] = {True: [], False: []}  # by Job.full
+
+    def num_steps(self, client: int) -> int:
+        return min(self.count, self.source.num_steps(client))
+
+    def full_sizes(self, client: int) -> list[int]:
+        return self.source.full_sizes(client)[: self.count]
+
+    def start(self, jobs: Iterable[Job]) -> None:
+        """Nothing to prepare: every job is a stream of its own."""
+
+    def _now(self) -> float:
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        return time.perf_counter()
+
+    def batches(self, job: Job) -> Iterator[Any]:
+        moments = []
+        self.source.start([job])
+        try:
+            for batch in itertools.islice(self.source.batches(job), self.count):
+                moments.append(self._now())
+                yield batch
+            moments.append(self._now())
+        finally:
+            self.source.close()
+        durations = [b - a for a, b in itertools.pairwise(moments)]
+        self.seconds[job.full] += durations[1:] or durations  # the first one warms up
+
+
+@dataclass(frozen=True)
+class _Rehearsal:
+    """What one client costs in a round: bytes down, up and of its state, seconds of a batch."""
+
+    down: int
+    up: int
+    state: int
+    step_seconds: float
+    full_seconds: float
+
+
+def _rehearse(runner: "FederatedRunner", client: int) -> _Rehearsal:
+    """Go through a round with one client and a few of its batches; the server stays as it is.
+
+    What is sent is counted in real messages and updates, so that it is right for every algorithm.
+    """
+    trainer, server, algorithm = runner.train_loop.trainer, runner.server, runner.algorithm
+    few = _FewBatches(runner.data, TIMED_STEPS + 1, server.w.device)
+    before = trainer.data, trainer.call_hook
+    trainer.data, trainer.call_hook = few, lambda *_, **__: None
+    server.round = 1
+    runner.optim_wrapper.start_round(1)
+    down = up = 0
+    try:
+        for exchange in range(algorithm.exchanges):
+            server.exchange = exchange
+            name, samples = few.clients[client], few.sizes[client]
+            task = Task(1, exchange, client, name, samples, few.num_steps(client), {})
+            message = algorithm.broadcast(server)
+            result = trainer.train(task, message)
+            down += server.traffic(message.num_vectors, buffers=not message.known)
+            up += server.traffic(len(result.update.vectors), algorithm.trains(exchange))
+            if exchange < algorithm.exchanges - 1:  # the last one would change the server
+                updates = Aggregate(algorithm.weightings)
+                updates.add(result)
+                algorithm.step(server, updates)
+    finally:
+        trainer.data, trainer.call_hook = before
+        server.scratch.clear()
+    state = sum(tensor.numel() * tensor.element_size() for tensor in result.state.values())
+    seconds = {full: statistics.median(few.seconds[full] or [0.0]) for full in few.seconds}
+    return _Rehearsal(down, up, state, seconds[False], seconds[True])
+
+
+def _time_evaluation(runner: "FederatedRunner") -> tuple[float, float]:
+    """Seconds of an evaluation, and of the sets that are evaluated only at the end."""
+    each = final = 0.0
+    w, buffers = runner.server.w, runner.server.buffers
+    for test in runner.val_loop.sets:
+        times = runner.val_loop.domains.time_batches(test, w, buffers, batches=2)
+        seconds = times * len(test.dataset)
+        if runner.batchnorm is not None and runner.val_loop.domains.has_own_clients(test):
+            seconds *= 2
+        if test.final_only:
+            final += seconds
+        else:
+            each += seconds
+    return each, final
+
+
+def print_plan(plan: dict[str, Any], console: Console | None = None) -> None:
+    """Show a plan as a table."""
+    table = Table(title="plan", show_header=False)
+    for name, value in plan.items():
+        table.add_row(name, _text(name, value))
+    (console or Console()).print(table)
+
+
+def _text(name: str, value: Any) -> str:
+    if isinstance(value, dict):
+        if set(value) == {"min", "median", "max"}:
+            if value["min"] == value["max"]:
+                return _text(name, value["min"])
+            return " / ".join(_text(name, value[k]) for k in ("min", "median", "max"))
+        return ", ".join(f"{k} {v:,}" for k, v in value.items()) or "none"
+    if name in BYTES:
+        return f"{value / 2**20:,.1f} MiB"
+    if name == "estimated seconds":
+        return clock(value)
+    return f"{value:.3f}" if isinstance(value, float) and value % 1 else f"{value:,.0f}"

@@ -1,0 +1,170 @@
+"""Testing a checkpoint: figures of every domain, and the files that keep them."""
+
+import csv
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+
+from fedseg.errors import ConfigError, DataError
+from fedseg.evaluation.sets import EvaluationSet
+from fedseg.runner.checkpoint import load_checkpoint
+from fedseg.runner.runner import FederatedRunner
+from fedseg.runner.state_store import file_digest
+from fedseg.runs.history import plain
+from fedseg.runs.results import by_domain, config_digest, package_versions
+
+SCHEMA_VERSION = 1
+
+
+def default_folder(checkpoint: Path) -> Path:
+    """Where the test of a checkpoint goes: ``test/<checkpoint's name>`` in its run's work dir."""
+    folder = checkpoint.parent
+    run = folder.parent if folder.name == "checkpoints" else folder
+    return run / "test" / checkpoint.stem
+
+
+def evaluate_checkpoint(
+    config: Config, checkpoint: Path, progress: bool = True
+) -> tuple[FederatedRunner, dict[str, Any]]:
+    """Evaluate a checkpoint on every test domain of a config; needs no training data.
+
+    Args:
+        config: as :func:`fedseg.runner.experiment.load_config` gives it; ``work_dir`` is where
+            logs go, which should not be a run's own work dir.
+        checkpoint: its file, where training wrote it: the clients' BatchNorm statistics are found
+            from there.
+        progress: show the images evaluated so far.
+
+    Returns:
+        The runner, and the content of ``test_results.json``.
+
+    Raises:
+        ConfigError: the config has no test set.
+        DataError: the checkpoint is missing, damaged, or of another model.
+    """
+    if not checkpoint.is_file():
+        raise DataError(f"{checkpoint}: no such checkpoint")
+    runner = FederatedRunner.from_cfg(config)
+    if runner.cfg.test_dataloader is None:
+        where = runner.cfg.filename or "the config"
+        raise ConfigError(
+            f"{where}: has neither test_dataloader nor val_dataloader, nothing to test"
+        )
+    payload = load_checkpoint(checkpoint)
+    _check_fit(checkpoint, runner, payload["state_dict"])
+    averaging = runner.cfg.get("averaging") or {}
+    if averaging.get("bn") == "reestimate" and runner.batchnorm is None:
+        runner.logger.warning(
+            "averaging.bn='reestimate': the checkpoint of a round that was not evaluated keeps "
+            "averaged statistics, and they are tested"
+        )
+    with _TestProgress(progress) as shown:
+        figures = runner.test(checkpoint, shown.advance)
+    loop = runner.test_loop
+    domains = by_domain(figures, loop.details)
+    images = {test.name: len(test.dataset) for test in loop.sets}
+    for domain, entry in domains.items():
+        entry["images"] = images[domain.removesuffix("_by_domain")]
+    meta = payload.get("meta") or {}
+    results = {
+        "schema_version": SCHEMA_VERSION,
+        "name": Path(config.filename or runner.name).stem,
+        "config_sha256": config_digest(runner.cfg),
+        "trained_config_sha256": meta.get("config_sha256"),
+        "checkpoint": str(checkpoint),
+        "checkpoint_sha256": file_digest(checkpoint),
+        "round": payload.get("round"),
+        "averaged": "averaged_state_dict" in payload,
+        "seed": meta.get("seed"),
+        "amp": bool(runner.cfg.train_cfg.get("amp", False)),
+        "device": str(runner.flat.w.device),
+        "versions": package_versions(),
+        "domains": domains,
+    }
+    return runner, plain(results)
+
+
+def _check_fit(checkpoint: Path, runner: FederatedRunner, state_dict: dict[str, Any]) -> None:
+    """Say in one line why a checkpoint is of another model."""
+    expected = {name: tuple(t.shape) for name, t in runner.model.state_dict().items()}
+    found = {name: tuple(t.shape) for name, t in state_dict.items()}
+    wrong = [
+        f"{name} is {found[name]}, the model has {shape}"
+        for name, shape in expected.items()
+        if name in found and found[name] != shape
+    ]
+    wrong += [f"{name} is missing" for name in expected if name not in found]
+    wrong += [f"{name} is not in the model" for name in found if name not in expected]
+    if wrong:
+        shown = "; ".join(wrong[:3]) + (f"; and {len(wrong) - 3} more" if len(wrong) > 3 else "")
+        raise DataError(
+            f"{checkpoint}: is a checkpoint of another model: {shown}. Give the config that it was "
+            "trained with"
+        )
+
+
+def write_test_results(results: dict[str, Any], folder: Path) -> list[Path]:
+    """Write ``test_results.json`` and, where classes have an IoU, ``iou_by_class.csv``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "test_results.json"
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+    columns = [d for d, entry in results["domains"].items() if entry.get("IoU")]
+    if not columns:
+        return [path]
+    table = folder / "iou_by_class.csv"
+    classes = list(results["domains"][columns[0]]["IoU"])
+    with open(table, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file)
+        writer.writerow(["class", *columns])
+        for name in classes:  # full precision; empty where the class does not occur
+            writer.writerow([name, *(results["domains"][d]["IoU"].get(name) for d in columns)])
+    return [path, table]
+
+
+class _TestProgress:
+    """A bar for every domain, or a line where there is no terminal."""
+
+    def __init__(self, shown: bool) -> None:
+        self.console = Console(stderr=True)
+        self._shown = shown
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("images, left"),
+            TimeRemainingColumn(elapsed_when_finished=True),
+            console=self.console,
+            disable=not (shown and self.console.is_terminal),
+        )
+        self._tasks: dict[str, TaskID] = {}
+
+    def __enter__(self) -> "_TestProgress":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def advance(self, test: EvaluationSet, domain: str, indices: list[int], _: Any) -> None:
+        """A batch was predicted."""
+        if domain not in self._tasks:
+            total = len(test.dataset)
+            self._tasks[domain] = self._bars.add_task(domain, total=total)
+            if self._shown and not self.console.is_terminal:
+                print(f"testing {domain}: {total} images", file=sys.stderr, flush=True)
+        self._bars.advance(self._tasks[domain], len(indices))

@@ -1,0 +1,1 @@
+"""A finished run as data: schema, history, results."""

@@ -1,0 +1,271 @@
+"""``results.json``: the evidence of a finished run."""
+
+import hashlib
+import json
+import os
+import platform
+import statistics
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from mmengine.config import Config
+
+import fedseg
+from fedseg.datasets.arrays import ImageArrays, content_checksum
+from fedseg.runs.history import plain
+
+if TYPE_CHECKING:
+    from fedseg.runner.runner import FederatedRunner
+
+# fedseg.runs.schema describes every field, and reads older versions
+SCHEMA_VERSION = 2
+PACKAGES = (
+    "torch",
+    "torchvision",
+    "numpy",
+    "onedl-mmengine",
+    "onedl-mmcv",
+    "onedl-mmsegmentation",
+    "albumentations",
+    "opencv-python-headless",
+    "timm",
+)
+# where and how long a run happens does not change what it is
+NOT_IDENTITY = ("work_dir", "resume", "experiment_name", "log_level", "visualizer", "launcher")
+# nor do these tell one seed of an experiment from another, as keys of the config or anywhere in it
+NOT_METHOD = (*NOT_IDENTITY, "randomness", "executor", "default_hooks", "state_store", "device")
+NOT_METHOD_ANYWHERE = (
+    "data_root",
+    "num_workers",
+    "prefetch_factor",
+    "val_interval",
+    "hook_interval",
+    "cuda_graph",
+)
+LARGEST_CONTENT = 2**29  # bytes of images whose content is summed up after a run
+
+
+def config_digest(config: Config) -> str:
+    """SHA-256 of a config's content, without what does not change the experiment."""
+    content = {k: v for k, v in config.to_dict().items() if k not in NOT_IDENTITY}
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def experiment_digest(config: Config) -> str:
+    """SHA-256 of what the seeds of one experiment share: no seed, no paths, no loader settings."""
+    content = {k: v for k, v in config.to_dict().items() if k not in NOT_METHOD}
+    text = json.dumps(_without(content, NOT_METHOD_ANYWHERE), sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _without(value: Any, keys: tuple[str, ...]) -> Any:
+    if isinstance(value, Mapping):
+        return {k: _without(v, keys) for k, v in value.items() if k not in keys}
+    if isinstance(value, list | tuple):
+        return [_without(v, keys) for v in value]
+    return value
+
+
+def hardware(device: torch.device) -> str:
+    """What computed: the GPU's name, or the CPU's instruction set; figures can depend on it."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of Python, fedseg and the packages that figures depend on."""
+    versions = {"python": platform.python_version(), "fedseg": fedseg.__version__}
+    for name in PACKAGES:
+        try:
+            versions[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            continue
+    return versions
+
+
+def window_statistics(
+    history: list[dict[str, Any]], max_rounds: int, window: int = 100
+) -> dict[str, Any]:
+    """Mean and standard deviation of every figure over the evaluations of the last rounds.
+
+    The deviation is that of the population of evaluations (not divided by n-1); 0 for one
+    evaluation.
+    """
+    chosen = [r["metrics"] for r in history if "metrics" in r and r["round"] > max_rounds - window]
+    names = sorted({name for metrics in chosen for name in metrics})
+    values = {n: [m[n] for m in chosen if isinstance(m.get(n), int | float)] for n in names}
+    return {
+        "rounds": min(window, max_rounds),
+        "evaluations": len(chosen),
+        "mean": {n: statistics.fmean(v) for n, v in values.items() if v},
+        "std": {n: statistics.pstdev(v) for n, v in values.items() if v},
+    }
+
+
+def by_domain(figures: dict[str, Any], details: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """``{"unseen/mIoU": x}`` as ``{"unseen": {"mIoU": x, ...details}}``."""
+    nested: dict[str, dict[str, Any]] = {}
+    for name, value in figures.items():
+        domain, _, metric = name.rpartition("/")
+        nested.setdefault(domain, {})[metric] = value
+    for domain, more in details.items():
+        nested.setdefault(domain, {}).update(more)
+    return nested
+
+
+def embedded(dataset: Any) -> bool:
+    """Whether a data set is rendered: a ``dataset.json`` in its root says so."""
+    root = getattr(dataset, "data_root", None)
+    marker = Path(root) / "dataset.json" if root else None
+    if marker is None or not marker.is_file():
+        return False
+    return bool(json.loads(marker.read_text(encoding="utf-8")).get("embedded", False))
+
+
+def curves(history: list[dict[str, Any]]) -> dict[str, Any]:
+    """The figures over the rounds that were evaluated, with what they had cost until then.
+
+    ``loss`` is the mean over the rounds since the evaluation before; ``bytes`` counts both ways,
+    from the first round on. A figure that an evaluation does not have is None.
+    """
+    rounds, totals, losses, metrics = [], [], [], []
+    total, recent = 0, []
+    for record in history:
+        total += record["bytes_down"] + record["bytes_up"]
+        if record.get("loss") is not None:
+            recent.append(record["loss"])
+        if "metrics" in record:
+            rounds.append(record["round"])
+            totals.append(total)
+            losses.append(statistics.fmean(recent) if recent else None)
+            metrics.append(record["metrics"])
+            recent = []
+    names = dict.fromkeys(name for figures in metrics for name in figures)
+    return {
+        "rounds": rounds,
+        "bytes": totals,
+        "loss": losses,
+        "figures": {name: [figures.get(name) for figures in metrics] for name in names},
+    }
+
+
+def _dataset_entry(dataset: Any, loader: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a data set, and how its loader prepares images."""
+    config = loader["dataset"] if isinstance(loader.get("dataset"), Mapping) else {}
+    steps = loader.get("transforms") or config.get("pipeline") or []
+    entry = {
+        "dataset": type(dataset).__name__,
+        "samples": len(dataset),
+        "embedded": embedded(dataset),
+        "split": config.get("split"),
+        "split_checksum": getattr(dataset, "split_checksum", None),
+        "content_sha256": None,
+        "generated": list(getattr(dataset, "generated", ())),
+        "steps": _described(list(steps)),
+        "style": _described(config.get("style")),
+    }
+    if isinstance(dataset, ImageArrays) and dataset.images.nbytes <= LARGEST_CONTENT:
+        entry["content_sha256"] = content_checksum(dataset.images, dataset.labels)
+    return entry
+
+
+def _described(config: Any) -> Any:
+    """A part of a config as plain values; what is none is told by its repr."""
+    return json.loads(json.dumps(config, default=repr))
+
+
+def _recipe(config: Any) -> dict[str, Any]:
+    """Type and options of a component, without lists and parts (of clients, of a network)."""
+    if not isinstance(config, Mapping):
+        return {"type": type(config).__name__}
+    scalars = (str, int, float, bool)
+    return {k: v for k, v in config.items() if v is None or isinstance(v, scalars)}
+
+
+def write_results(runner: "FederatedRunner") -> dict[str, Any]:
+    """Write ``results.json`` into the work dir, atomically; returns its content."""
+    cfg, data, history = runner.cfg, runner.data, runner.history.read()
+    evaluated = [r for r in history if "metrics" in r]
+    final = evaluated[-1]["metrics"] if evaluated else {}
+    details = runner.val_loop.details if runner.val_loop is not None else {}
+    sets = runner.val_loop.sets if runner.val_loop is not None else []
+    seconds = {k: sum(r["seconds"][k] for r in history) for k in ("train", "aggregate", "evaluate")}
+    steps = cfg.train_cfg.get("local_steps")
+    loader = cfg.train_dataloader
+    results = {
+        "schema_version": SCHEMA_VERSION,
+        "name": runner.name,
+        "config_sha256": config_digest(cfg),
+        "experiment_sha256": experiment_digest(cfg),
+        "versions": package_versions(),
+        "device": str(runner.flat.w.device),
+        "hardware": hardware(runner.flat.w.device),
+        "seed": runner.seed,
+        "rounds": runner.max_rounds,
+        "completed_rounds": runner.train_loop.round,
+        "model": {
+            "type": cfg.model["type"],
+            "network": (cfg.model.get("network") or {}).get("type"),
+            "options": {k: v for k, v in _recipe(cfg.model).items() if k != "type"},
+            "parameters": runner.flat.num_parameters,
+        },
+        "algorithm": cfg.algorithm.to_dict(),
+        "local_loss": cfg.local_loss.to_dict() if cfg.get("local_loss") else None,
+        "optim_wrapper": cfg.optim_wrapper.to_dict(),
+        "averaging": cfg.averaging.to_dict() if cfg.get("averaging") else None,
+        "batchnorm": cfg.batchnorm.to_dict() if cfg.get("batchnorm") else None,
+        "amp": bool(cfg.train_cfg.get("amp", False)),
+        "data": {
+            "train": {
+                **_dataset_entry(data.dataset, loader),
+                "clients": len(data.clients),
+                "partition": _recipe(loader["partition"]),
+                "partition_sha256": data.checksum(),
+                "batch_size": loader["batch_size"],
+            },
+            **{
+                f"test:{s.name}": _dataset_entry(s.dataset, cfg.val_dataloader[s.name])
+                for s in sets
+            },
+        },
+        "clients_per_round": _participation(history),
+        "local_epochs": (cfg.train_cfg.get("local_epochs") or 1) if steps is None else None,
+        "local_steps": steps,
+        "final": by_domain(final, details),
+        "final_round": evaluated[-1]["round"] if evaluated else None,
+        "last_rounds": window_statistics(
+            history, runner.max_rounds, runner.train_loop.val_last_rounds
+        ),
+        "curves": curves(history),
+        "communication": {
+            "bytes_down": sum(r["bytes_down"] for r in history),
+            "bytes_up": sum(r["bytes_up"] for r in history),
+        },
+        **_of_hooks(runner, history),
+        "rejected_updates": sum(len(r["rejected"]) for r in history),
+        "seconds": {**seconds, "wall": runner.seconds},
+        "threads": torch.get_num_threads(),
+    }
+    path = Path(runner.work_dir) / "results.json"
+    temporary = path.with_name(path.name + ".tmp")
+    temporary.write_text(json.dumps(plain(results), indent=2) + "\n", encoding="utf-8")
+    os.replace(temporary, path)
+    return results
+
+
+def _of_hooks(runner: "FederatedRunner", history: list[dict[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for hook in runner.hooks:
+        if hasattr(hook, "results"):
+            found |= hook.results(runner, history)
+    return found
+
+
+def _participation(history: list[dict[str, Any]]) -> dict[str, int]:
+    counts = [len(r["participants"]) for r in history] or [0]
+    return {"min": min(counts), "max": max(counts)}

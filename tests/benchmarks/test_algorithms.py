@@ -1,0 +1,125 @@
+"""The benchmark of algorithms: what it counts is what the algorithms are defined to need."""
+
+import pytest
+import torch
+from benchmarks import algorithms as benchmark
+
+from fedseg.errors import ConfigError
+from tests.test_docs import ROOT
+
+# passes a step, traffic, vectors that a client keeps, and vectors that it holds while it trains:
+# model, gradient, what it received and their difference are 4, then extras, state, work vectors
+EXPECTED = {
+    "FedAvg": (1, 1, 0, 4),
+    "FedProx": (1, 1, 0, 4),
+    "SCAFFOLD": (1, 2, 1, 7),
+    "FedDyn": (1, 1, 1, 5),
+    "AdaBest": (1, 1, 1, 5),
+    "FedCM": (1, 1.5, 0, 5),
+    "FedACG": (1, 1, 0, 4),
+    "FedGloSS-SGD": (1, 1, 1, 5),
+    "FedSAM": (2, 1, 0, 5),
+    "FedASAM": (2, 1, 0, 8),
+    "FedGloSS-SAM": (2, 1, 1, 6),
+    "FedGamma": (2, 2, 1, 8),
+    "FedSpeed": (2, 1, 1, 7),
+    "FedSMOO": (2, 2, 2, 9),
+    "MIMELite": (2, 2, 0, 6),
+    "MIME": (3, 2, 0, 7),
+}
+
+
+def prepared(folder, methods, clients=2, samples=6, amp=False):
+    """On random images, whatever is in data/."""
+    options = [f"data_root={folder / 'nowhere'}"]
+    return benchmark.prepare(methods, ROOT / "configs", folder, clients, samples, amp, options)
+
+
+@pytest.fixture(scope="module")
+def steady(tmp_path_factory):
+    """All methods on the CNN after two rounds, and the operations of the second."""
+    torch.set_num_threads(1)
+    rounds = prepared(tmp_path_factory.mktemp("cnn"), benchmark.CNN)
+    for run in rounds.values():
+        run()
+    return rounds, {name: run.flops() for name, run in rounds.items()}
+
+
+def test_every_method_is_expected(steady):
+    rounds, _ = steady
+    assert set(rounds) == {*EXPECTED, "MOON"}
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_counts_are_those_of_the_definition(steady, name):
+    rounds, flops = steady
+    run, reference = rounds[name], rounds["FedAvg"]
+    passes, traffic, kept, held = EXPECTED[name]
+    assert flops[name] == passes * flops["FedAvg"]
+    assert run.ledger.traffic == [traffic * sent for sent in reference.ledger.traffic]
+    assert run.kept() == pytest.approx(kept, abs=1e-5)
+    assert run.ledger.held == held
+    runner = run.runner  # the engine's own count, and one full-batch gradient a local epoch
+    own = runner.optim_wrapper.passes * runner.algorithm.gradients
+    assert passes == own + len(runner.algorithm.full_gradient)
+
+
+def test_moon_has_two_forward_passes_more(steady):
+    """And a projection head. A forward pass is at least a third: images need no gradient."""
+    rounds, flops = steady
+    assert 1 + 2 / 3 < flops["MOON"] / flops["FedAvg"] < 2
+    run, reference = rounds["MOON"], rounds["FedAvg"]
+    larger = run.runner.flat.num_parameters / reference.runner.flat.num_parameters
+    assert larger > 1
+    assert run.ledger.traffic[1] / reference.ledger.traffic[1] == pytest.approx(larger)
+    assert (run.kept(), run.ledger.held) == (1, 5)
+
+
+def test_participants_are_the_same_and_have_been_there(steady):
+    rounds, _ = steady
+    chosen = {tuple(run.runner.client_sampler.participants(9)) for run in rounds.values()}
+    assert len(chosen) == 1 and len(*chosen) == 2
+    assert len(rounds["SCAFFOLD"].runner.store.keys()) == 2
+    assert len({id(run.runner.train_loop.trainer.data) for run in rounds.values()}) == 1
+    assert all(run.runner.optim_wrapper.clip_grad_kwargs is None for run in rounds.values())
+
+
+def test_sub_networks_are_counted(tmp_path):
+    """FedAlign runs a quarter of the channels of the last stage again, as its paper's table has."""
+    rounds = prepared(tmp_path, benchmark.choose(benchmark.RESNET56, ["FedAlign"]), clients=1)
+    flops = {name: run.flops() for name, run in rounds.items()}
+    assert 1.01 < flops["FedAlign"] / flops["FedAvg"] < 1.05
+
+
+@pytest.mark.parametrize("amp", [False, True])
+def test_figures_are_consistent(tmp_path, amp):
+    methods = benchmark.choose(benchmark.CNN, ["SCAFFOLD", "MIME"])
+    figures = benchmark.algorithms(prepared(tmp_path, methods, amp=amp), repeats=1)
+    assert figures["clients a round"] == figures["steps a round"] == 2
+    found = figures["methods"]
+    assert list(found) == ["FedAvg", "SCAFFOLD", "MIME"]
+    for name, own in found.items():
+        passes, traffic, kept, held = EXPECTED[name]
+        assert own["passes a step"] == passes and own["traffic / FedAvg"] == traffic
+        assert (own["vectors kept"], own["vectors in training"]) == (kept, held)
+        assert own["seconds a round"] > 0 and own["parameters"] == 797_962
+        assert own["round / (passes x FedAvg)"] == own["round / FedAvg"] / passes
+        assert own["processor time / (passes x FedAvg)"] > 0
+
+
+def test_tables():
+    own = {"round / FedAvg": 3.1449, "passes a step": 3.0, "round / (passes x FedAvg)": 1.0483}
+    own |= {"traffic / FedAvg": 2.0, "vectors kept": 0, "vectors in training": 7.0}
+    figures = {"methods": {"MIME": own}}
+    lines = benchmark.as_markdown(figures).splitlines()
+    assert lines[0].startswith("|  | round / FedAvg | passes a step |")
+    assert lines[1].count("---") == 7
+    assert lines[2] == "| MIME | 3.14 | 3.00 | 1.048 | 2.00 | 0 | 7 |"
+    assert benchmark.as_table("title", figures).row_count == 1
+
+
+def test_unknown_names():
+    with pytest.raises(ConfigError, match=r"--only: 'Scaffold' is unknown.*known: FedAvg"):
+        benchmark.choose(benchmark.CNN, ["Scaffold"])
+    assert list(benchmark.choose(benchmark.CNN, ["MIME"])) == ["FedAvg", "MIME"]
+    assert benchmark.choose(benchmark.CNN, []) == benchmark.CNN

@@ -1,0 +1,65 @@
+"""Top-1 accuracy of ids and of logits."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedseg.errors import DataError
+from fedseg.evaluation import Accuracy
+
+
+def test_ids_and_logits_agree():
+    labels = torch.tensor([0, 1, 2, 1, 0, 2, 2])
+    logits = torch.nn.functional.one_hot(torch.tensor([0, 1, 1, 1, 2, 2, 2]), 3).float()
+    for predictions in (logits, logits.argmax(1)):
+        metric = Accuracy()
+        for part in (slice(0, 4), slice(4, 7)):
+            metric.process({"data_samples": labels[part]}, predictions[part])
+        assert metric.evaluate(7) == {"accuracy": 100 * 5 / 7}
+        assert metric.counts.sum(dim=1).tolist() == [5, 7]
+
+
+def test_bad_use():
+    with pytest.raises(DataError, match="no image"):
+        Accuracy().evaluate(0)
+    with pytest.raises(DataError, match="differ in shape"):
+        Accuracy().process({"data_samples": torch.tensor([0, 1])}, torch.tensor([0]))
+
+
+def test_by_class():
+    metric = Accuracy()
+    metric.dataset_meta = {"classes": ("a", "b", "c", "d")}
+    assert metric.per_class() == {}
+    labels = torch.tensor([0, 1, 2, 1, 0, 2, 2])
+    predictions = torch.tensor([0, 1, 1, 1, 2, 2, 3])
+    for part in (slice(0, 3), slice(3, 4), slice(4, 7)):
+        metric.process({"data_samples": labels[part]}, predictions[part])
+    # class d is predicted once and has no image
+    assert metric.per_class() == {"a": 50.0, "b": 100.0, "c": 100 / 3, "d": None}
+    assert metric.evaluate(7) == {"accuracy": 100 * 4 / 7}
+    assert metric.per_class()["c"] == 100 / 3, "still readable"
+    metric.process({"data_samples": labels[:2]}, predictions[:2])
+    assert metric.per_class() == {"a": 100.0, "b": 100.0, "c": None, "d": None}, "starts anew"
+
+
+def test_by_class_against_numpy():
+    rng = np.random.default_rng(0)
+    labels, predictions = rng.integers(0, 6, 500), rng.integers(0, 6, 500)
+    metric = Accuracy(prefix="top1")
+    metric.dataset_meta = {"classes": tuple("abcdef")}
+    for part in np.array_split(np.arange(500), 7):
+        batch = {"data_samples": torch.from_numpy(labels[part])}
+        metric.process(batch, torch.from_numpy(predictions[part]))
+    right = labels == predictions
+    assert metric.evaluate(500) == {"top1/accuracy": pytest.approx(100 * right.mean())}
+    for i, name in enumerate("abcdef"):
+        assert metric.per_class()[name] == pytest.approx(100 * right[labels == i].mean())
+
+
+@pytest.mark.parametrize("meta", [None, {}, {"classes": None}, {"classes": ()}])
+def test_without_class_names_there_is_the_whole_only(meta):
+    metric = Accuracy()
+    metric.dataset_meta = meta
+    metric.process({"data_samples": torch.tensor([0, 7])}, torch.tensor([0, 1]))
+    assert metric.per_class() == {}
+    assert metric.evaluate(2) == {"accuracy": 50.0}

@@ -1,0 +1,90 @@
+"""Accuracy by client: weighted by class mix, or on a client's own images."""
+
+import numpy as np
+import pytest
+from mmengine.config import Config
+
+from fedseg.datasets.arrays import write_images
+from fedseg.errors import ConfigError
+from fedseg.hooks import ClientAccuracyHook
+from fedseg.runner.runner import FederatedRunner
+
+NORMALIZE = {"type": "Normalize", "mean": [0.5] * 3, "std": [0.5] * 3}
+CLIENTS = {"a": [0, 1, 2, 3], "b": [4, 5, 6], "c": [7, 8, 9, 10, 11]}
+
+
+@pytest.fixture
+def run(tmp_path):
+    rng = np.random.default_rng(0)
+
+    def images(count: int) -> tuple[np.ndarray, np.ndarray]:
+        return rng.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8), np.arange(count) % 3
+
+    write_images(tmp_path / "data", "three", list("xyz"), images(12), images(10))
+
+    def train(**hook) -> dict:
+        data = {"type": "StoredImages", "data_root": str(tmp_path / "data")}
+        config = Config(
+            {
+                "model": {"type": "CNN", "num_classes": 3},
+                "train_dataloader": {
+                    "type": "ResidentData",
+                    "batch_size": 4,
+                    "dataset": data,
+                    "partition": {"type": "FixedPartition", "clients": CLIENTS},
+                    "transforms": [NORMALIZE],
+                },
+                "val_dataloader": {
+                    "test": {
+                        "type": "ResidentData",
+                        "batch_size": 4,
+                        "dataset": {**data, "split": "test"},
+                        "transforms": [NORMALIZE],
+                    }
+                },
+                "val_evaluator": {"type": "Accuracy"},
+                "train_cfg": {"max_rounds": 2, "val_interval": 1},
+                "client_sampler": {"type": "UniformSampler", "clients_per_round": 2},
+                "optim_wrapper": {"optimizer": {"type": "SGD", "lr": 0.05}},
+                "default_hooks": {
+                    "progress": None,
+                    "pictures": None,
+                    "client_accuracy": {"type": "ClientAccuracyHook", **hook},
+                },
+                "work_dir": str(tmp_path / "run"),
+            }
+        )
+        runner = FederatedRunner.from_cfg(config)
+        runner.train()
+        return runner
+
+    return train
+
+
+def test_test_images_in_each_clients_class_mix(run):
+    runner = run()
+    found = runner.results["client_accuracy"]
+    by_class = list(runner.results["final"]["test"]["accuracy_by_class"].values())
+    labels = runner.data.dataset.labels
+    expected = [np.mean([by_class[labels[i]] for i in own]) for own in CLIENTS.values()]
+    assert found["rounds"] == [1, 2]
+    assert found["clients"] == list(CLIENTS)
+    assert found["accuracy"][-1] == pytest.approx(expected)
+    assert runner.history.read()[-1]["client_accuracy"] == pytest.approx(expected)
+    assert found["main_class"] == [0, 0, 1]  # ties go to the first class
+
+
+def test_own_training_images(run):
+    runner = run(images="train")
+    dataset, values = runner.data.dataset, runner.results["client_accuracy"]["accuracy"][-1]
+    test = runner.val_loop.sets[0]
+    for own, value in zip(CLIENTS.values(), values, strict=True):
+        batch = test.prepare(*dataset.gather(np.asarray(own)))
+        runner.model.eval()
+        hits = runner.model(**batch, mode="predict") == batch["data_samples"]
+        assert value == pytest.approx(100 * hits.double().mean().item())
+
+
+def test_wrong_choice():
+    with pytest.raises(ConfigError, match="images"):
+        ClientAccuracyHook(images="both")

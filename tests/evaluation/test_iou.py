@@ -1,0 +1,127 @@
+"""IoU against an independent count, its rules for absent classes, and exactness."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+
+from fedseg.errors import ConfigError, DataError
+from fedseg.evaluation import IoUMetric
+from fedseg.registry import METRICS
+
+CLASSES = ("road", "car", "sky", "bus")
+
+
+def metric(**kwargs):
+    metric = IoUMetric(**kwargs)
+    metric.dataset_meta = {"classes": CLASSES, "ignore_index": 255}
+    return metric
+
+
+def run(metric, truth, prediction):
+    metric.process({"data_samples": torch.as_tensor(truth)}, torch.as_tensor(prediction))
+
+
+def test_name_resolves_to_this_metric():
+    assert isinstance(METRICS.build({"type": "IoUMetric"}), IoUMetric)
+
+
+def test_against_a_count_pixel_by_pixel():
+    generator = np.random.default_rng(0)
+    truth = generator.integers(0, 4, (5, 9, 11))
+    truth[generator.random(truth.shape) < 0.2] = 255
+    prediction = generator.integers(0, 4, truth.shape)
+    m = metric()
+    for part in (slice(0, 2), slice(2, 5)):
+        run(m, truth[part], prediction[part])
+    figures = m.evaluate(5)
+
+    pairs = [(t, p) for t, p in zip(truth.flat, prediction.flat, strict=True) if t != 255]
+    for t in range(4):
+        for p in range(4):
+            assert int(m.confusion[t, p]) == pairs.count((t, p))
+    iou, recall = [], []
+    for c in range(4):
+        both = sum(t == c and p == c for t, p in pairs)
+        iou.append(both / sum(t == c or p == c for t, p in pairs))
+        recall.append(both / sum(t == c for t, p in pairs))
+    assert figures["mIoU"] == pytest.approx(100 * np.mean(iou), rel=1e-14)
+    assert figures["mAcc"] == pytest.approx(100 * np.mean(recall), rel=1e-14)
+    assert figures["aAcc"] == pytest.approx(100 * sum(t == p for t, p in pairs) / len(pairs))
+    assert list(m.per_class()) == list(CLASSES)
+    assert list(m.per_class().values()) == pytest.approx([100 * x for x in iou], rel=1e-14)
+
+
+def test_absent_classes_are_left_out_but_wrong_predictions_count():
+    """Truth has road and car only; one road pixel is taken for a bus."""
+    m = metric()
+    run(m, [[0, 0, 0, 1, 255]], [[0, 0, 3, 1, 2]])
+    figures = m.evaluate(1)
+    assert m.per_class() == {"road": pytest.approx(200 / 3), "car": 100.0, "sky": None, "bus": None}
+    assert figures["mIoU"] == pytest.approx((200 / 3 + 100) / 2)
+    assert figures["aAcc"] == 75.0
+    json.dumps([figures, m.per_class()], allow_nan=False)
+    assert all(type(value) is float for value in figures.values())
+
+
+def test_sums_are_exact_beyond_float32():
+    m = metric()
+    run(m, [[0, 1]], [[0, 0]])
+    m.counts = m.counts * (2**60) + 1  # float64 could not tell these from multiples of 2^60
+    run(m, [[0, 1]], [[0, 0]])
+    assert int(m.confusion[0, 0]) == 2**60 + 2
+    assert int(m.confusion[1, 0]) == 2**60 + 2
+    assert int(m.confusion[2, 2]) == 1
+
+
+def test_reset_and_a_second_evaluation_start_from_zero():
+    m = metric()
+    run(m, [[0, 1]], [[0, 0]])
+    first = m.evaluate(1)
+    assert m.evaluate(1) == first  # still readable
+    run(m, [[2, 2]], [[2, 2]])
+    assert m.evaluate(1)["mIoU"] == 100.0
+    m.reset()
+    assert int(m.confusion.sum()) == 0
+
+
+def test_prefix():
+    m = metric(prefix="seen")
+    run(m, [[0]], [[0]])
+    assert m.evaluate(1)["seen/mIoU"] == 100.0
+
+
+@pytest.mark.parametrize("wrong", [4, -1])
+def test_prediction_out_of_range(wrong):
+    with pytest.raises(DataError, match="predictions hold class ids"):
+        run(metric(), [[0, 1]], [[0, wrong]])
+
+
+def test_label_out_of_range():
+    with pytest.raises(DataError, match="labels hold class ids 0 to 9"):
+        run(metric(), [[0, 9]], [[0, 0]])
+
+
+def test_sizes_differ():
+    with pytest.raises(DataError, match="differ in size"):
+        run(metric(), [[0, 1]], [[0, 1, 1]])
+
+
+def test_nothing_counted():
+    with pytest.raises(DataError, match="no labelled pixel"):
+        metric().evaluate(0)
+    m = metric()
+    run(m, [[255]], [[0]])
+    with pytest.raises(DataError, match="no labelled pixel"):
+        m.evaluate(1)
+
+
+def test_number_of_classes():
+    with pytest.raises(ConfigError, match="number of classes is unknown"):
+        run(IoUMetric(), [[0]], [[0]])
+    with pytest.raises(ConfigError, match="leave num_classes out"):
+        run(metric(num_classes=5), [[0]], [[0]])
+    m = IoUMetric(num_classes=3)
+    run(m, [[0, 2]], [[0, 2]])
+    assert m.per_class() == {"0": 100.0, "1": None, "2": 100.0}

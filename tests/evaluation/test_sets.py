@@ -1,0 +1,442 @@
+"""Test images by loader: streamed or resident the same figures, corrupted ones by hand counting."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import toycls
+import toyseg
+
+from data_prep.corrupted_sets import make_corrupted
+from data_prep.corruptions import corrupt
+from fedseg.datasets import CIFAR10CDataset
+from fedseg.datasets.arrays import write_images
+from fedseg.errors import ConfigError, DataError, MissingDataError
+from fedseg.evaluation import sets as evaluation_sets
+from fedseg.evaluation.sets import (
+    CorruptedSet,
+    EvaluationSet,
+    ResidentSet,
+    build_evaluation_set,
+)
+
+LIKE = torch.zeros(())
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory) -> Path:
+    return toycls.write_data(tmp_path_factory.mktemp("data") / "toy")
+
+
+def test_images(root: Path, **options) -> dict:
+    return {"type": "StoredImages", "data_root": str(root), "split": "test", **options}
+
+
+test_images.__test__ = False
+
+
+def corrupted_images(root: Path, **options) -> dict:
+    return {"type": "ToyCorrupted", "data_root": str(root), **options}
+
+
+def evaluation_set(config: dict, name: str = "test", evaluator=None) -> EvaluationSet | None:
+    return build_evaluation_set(name, config, evaluator or {"type": "Accuracy"}, "val", LIKE)
+
+
+def resident(root: Path, **options) -> dict:
+    transforms = [toycls.NORMALIZE]
+    given = {"type": "ResidentData", "dataset": test_images(root), "transforms": transforms}
+    return {**given, "batch_size": 1000, **options}
+
+
+def corrupted(root: Path, **options) -> dict:
+    return resident(root, **{"type": "CorruptedData", "dataset": corrupted_images(root), **options})
+
+
+def built(tmp_path, root, **changes):
+    """A runner that has everything but has trained nothing; its model has random weights."""
+    runner = toyseg.runner(toycls.settings(tmp_path, root, **changes))
+    runner.build_federation()
+    return runner
+
+
+@pytest.fixture(scope="module")
+def trained(root, tmp_path_factory):
+    """A runner with a model that is right more often than by chance."""
+    config = toycls.settings(
+        tmp_path_factory.mktemp("trained"),
+        root,
+        train_dataloader={"transforms": toycls.CROP_AND_FLIP},
+        optim_wrapper=toyseg.PLAIN["optim_wrapper"],
+        averaging=None,
+        train_cfg={"max_rounds": 12, "local_epochs": 3},
+    )
+    return toyseg.train(config)
+
+
+def predicted(runner, test: EvaluationSet | str) -> tuple[dict[str, float], list[int]]:
+    """The figures of a test set, and the prediction of every image."""
+    if isinstance(test, str):
+        test = next(own for own in runner.val_loop.sets if own.name == test)
+    found: dict[int, int] = {}
+
+    def note(own, prefix, indices, predictions):
+        assert own is test and prefix == test.name
+        found.update(zip(indices, predictions.tolist(), strict=True))
+
+    server = runner.server
+    figures = runner.val_loop.domains.run(server.w, server.buffers, note, [test])
+    assert len(found) == len(test.dataset)
+    return figures, [found[i] for i in range(len(found))]
+
+
+def details_of(runner) -> dict:
+    return runner.val_loop.domains.details
+
+
+# ---------------------------------------------------------------- resident and streaming
+
+
+PREPROCESSOR = {"type": "ImagePreprocessor", "mean": toycls.MEAN, "std": toycls.STD}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_resident_and_streamed_images_have_the_same_figures(tmp_path, root, dtype):
+    streamed = {"batch_size": 5, "dataset": test_images(root)}
+    streamed_train = {
+        "_delete_": True,
+        "batch_size": 8,
+        "dataset": test_images(root, split="train"),
+        "partition": {"type": "FixedPartition", "clients": toycls.partition()},
+    }
+    one = built(tmp_path / "a", root, dtype=dtype)
+    two = built(
+        tmp_path / "b",
+        root,
+        dtype=dtype,
+        model={"data_preprocessor": PREPROCESSOR},
+        train_dataloader=streamed_train,
+        val_dataloader={"_delete_": True, "test": streamed},
+    )
+    assert torch.equal(one.server.w, two.server.w)
+    assert predicted(one, "test") == predicted(two, "test")
+    assert details_of(one) == details_of(two)
+
+
+def test_raw_images_go_through_the_models_preprocessor(tmp_path, root):
+    """Without Normalize a resident set gives uint8, as the streaming loader does."""
+    one = built(tmp_path / "a", root)
+    two = built(
+        tmp_path / "b",
+        root,
+        model={"data_preprocessor": PREPROCESSOR},
+        train_dataloader={"transforms": toycls.CROP_AND_FLIP[:2]},
+        val_dataloader={"_delete_": True, "test": resident(root, transforms=[])},
+    )
+    assert predicted(one, "test") == predicted(two, "test")
+
+
+def test_normalised_twice_is_refused(tmp_path, root):
+    runner = built(tmp_path, root, model={"data_preprocessor": PREPROCESSOR})
+    with pytest.raises(DataError, match=r"expected uint8 .* got torch\.float32"):
+        predicted(runner, "test")
+
+
+def test_accuracy_by_hand_counting(trained, root):
+    figures, predictions = predicted(trained, "test")
+    labels = np.load(root / "test_labels.npy")
+    right = np.asarray(predictions) == labels
+    assert 40 < 100 * right.mean() < 100, "worth comparing"
+    assert figures == {"test/accuracy": pytest.approx(100 * right.mean(), abs=1e-12)}
+    by_class = details_of(trained)["test"]["accuracy_by_class"]
+    for i in range(toycls.CLASSES):
+        assert by_class[f"class {i}"] == pytest.approx(100 * right[labels == i].mean(), abs=1e-12)
+
+
+@pytest.mark.parametrize("size", [1, 4, 7, toycls.TEST, 10**6])
+def test_figures_do_not_depend_on_the_batch_size(trained, root, size):
+    for name, config in (("test", resident(root)), ("corrupted", corrupted(root))):
+        test = evaluation_set({**config, "batch_size": size}, name)
+        expected, details = predicted(trained, name), details_of(trained)
+        assert predicted(trained, test) == expected
+        assert details_of(trained) == details
+        assert len(test.plan(np.arange(len(test.dataset)))) <= -(-len(test.dataset) // size)
+
+
+def test_large_sets_stay_where_they_are(trained, root, monkeypatch):
+    expected = predicted(trained, "test")
+    monkeypatch.setattr(evaluation_sets, "RESIDENT_BYTES", 100)
+    test = evaluation_set(resident(root))
+    assert predicted(trained, test) == expected
+    assert test._resident is None
+
+
+def test_batches_are_gathered_and_normalised(root):
+    test = evaluation_set(resident(root, batch_size=6))
+    assert isinstance(test, ResidentSet)
+    images, labels = test.dataset.gather(np.arange(toycls.TEST))
+    expected = (images / 255 - toycls.MEAN) / toycls.STD
+    seen = []
+    for chosen, batch in test.batches(test.plan(np.arange(toycls.TEST)), pin_memory=False):
+        seen += chosen
+        own = batch["inputs"].permute(0, 2, 3, 1).numpy()
+        assert np.abs(own - expected[chosen]).max() < 1e-6
+        assert np.array_equal(batch["data_samples"], labels[chosen])
+        assert batch["inputs"].is_contiguous(memory_format=torch.channels_last)
+    assert seen == list(range(toycls.TEST))
+    some = next(iter(test.batches([[5, 2, 2]], pin_memory=False)))[1]
+    assert np.array_equal(some["data_samples"], labels[[5, 2, 2]])
+
+
+# ---------------------------------------------------------------- which sets, and when
+
+
+def test_sets_for_the_end_are_evaluated_at_the_end(tmp_path, root):
+    """Three evaluations, the corrupted images in the last one only; tools/test.py always does."""
+    config = toycls.settings(tmp_path, root, train_cfg={"val_interval": 2})
+    toyseg.train(config)
+    figures = {r["round"]: set(r["metrics"]) for r in toyseg.history(config) if "metrics" in r}
+    assert figures[2] == figures[4] == {"test/accuracy"}
+    expected = {f"corrupted/accuracy_severity_{s}" for s in range(1, 6)}
+    assert figures[6] == figures[2] | expected | {"corrupted/accuracy"}
+    early = Path(config["work_dir"]) / "checkpoints" / "round_000005.pth"
+    tested = toyseg.runner({**config, "work_dir": str(tmp_path / "test")}).test(early)
+    assert set(tested) == figures[6]
+
+
+def test_a_single_round_is_the_end(tmp_path, root):
+    config = toycls.settings(tmp_path, root, train_cfg={"max_rounds": 1})
+    runner = toyseg.train(config)
+    assert "corrupted/accuracy" in toyseg.history(config)[0]["metrics"]
+    assert set(runner.val_loop.details) == {"test", "corrupted"}
+
+
+def test_missing_optional_data_are_left_out_with_a_warning(tmp_path, root):
+    gone = {"corrupted": {"dataset": {"folder": "nowhere"}}}
+    config = toycls.settings(
+        tmp_path, root, val_dataloader=gone, train_cfg={"max_rounds": 1}, log_level="WARNING"
+    )
+    runner = toyseg.train(config)
+    assert runner.val_loop.missing == ["corrupted"]
+    assert set(toyseg.history(config)[0]["metrics"]) == {"test/accuracy"}
+    log = next(Path(config["work_dir"]).rglob("*.log")).read_text()
+    assert "val_dataloader.corrupted: its data are not there, so it is left out" in log
+    results = json.loads((Path(config["work_dir"]) / "results.json").read_text())
+    assert set(results["final"]) == {"test"} and "test:corrupted" not in results["data"]
+
+
+def test_missing_data_that_are_not_optional(root, tmp_path):
+    missing = corrupted(root, dataset=corrupted_images(root, folder="nowhere"))
+    with pytest.raises(MissingDataError, match="nowhere: holds no corrupted images"):
+        evaluation_set(missing)
+    assert evaluation_set({**missing, "optional": True}) is None
+    with pytest.raises(MissingDataError):
+        evaluation_set({**missing, "optional": False})
+    nothing = resident(tmp_path, optional=True)
+    assert evaluation_set(nothing) is None
+
+
+def test_data_that_are_there_but_damaged_are_never_left_out(tmp_path):
+    root = toycls.write_data(tmp_path / "toy")
+    path = root / "corrupted" / "contrast.npy"
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-9])
+    with pytest.raises(DataError, match=r"contrast\.npy: is damaged"):
+        evaluation_set(corrupted(root, optional=True))
+    path.unlink()  # one of two
+    with pytest.raises(DataError, match="contrast missing"):
+        evaluation_set(corrupted(root, optional=True))
+    np.save(path, np.zeros((5 * toycls.TEST - 1, 8, 8, 3), np.uint8))
+    with pytest.raises(DataError, match=r"contrast\.npy: has 109 images, but there are 110 labels"):
+        evaluation_set(corrupted(root, optional=True))
+
+
+def test_no_set_at_all(tmp_path, root):
+    gone = {"_delete_": True, "test": resident(tmp_path / "nowhere", optional=True)}
+    with pytest.raises(ConfigError, match="val_dataloader: the data of no domain are there"):
+        built(tmp_path, root, val_dataloader=gone)
+
+
+def test_the_global_model_beside_the_averaged_one(tmp_path, root):
+    config = toycls.settings(tmp_path, root, val_cfg={"evaluate_global": True})
+    runner = toyseg.train(config)
+    lines = {r["round"]: r["metrics"] for r in toyseg.history(config) if "metrics" in r}
+    names = {name.partition("/")[0] for name in lines[6]}
+    assert names == {"test", "global:test", "corrupted"}, "the corrupted images once"
+    test = [runner.val_loop.sets[0]]
+    for prefix, key in (("", "averaged_state_dict"), ("global:", "state_dict")):
+        runner.flat.load_state_dict(toyseg.checkpoint(config)[key])
+        w, buffers = runner.flat.w.clone(), runner.flat.buffers.clone()
+        figures = runner.val_loop.domains.run(w, buffers, None, test)
+        assert figures == {"test/accuracy": lines[6][f"{prefix}test/accuracy"]}
+    results = json.loads((Path(config["work_dir"]) / "results.json").read_text())
+    assert "accuracy_by_class" in results["final"]["global:test"]
+
+
+# ---------------------------------------------------------------- corrupted images
+
+
+def test_figures_of_corrupted_images_by_hand_counting(trained, root):
+    figures, predictions = predicted(trained, "corrupted")
+    labels = np.load(root / "test_labels.npy")
+    right = np.asarray(predictions).reshape(2, 5, toycls.TEST) == labels
+    shares = 100 * right.sum(2) / toycls.TEST
+    assert len(np.unique(shares)) > 4, "worth comparing"
+    expected = {"corrupted/accuracy": shares.mean()}
+    for severity in range(1, 6):
+        expected[f"corrupted/accuracy_severity_{severity}"] = shares[:, severity - 1].mean()
+    assert figures == {name: pytest.approx(value, abs=1e-12) for name, value in expected.items()}
+    details = details_of(trained)["corrupted"]
+    assert details["severities"] == [1, 2, 3, 4, 5]
+    table = details["corruptions"]
+    assert list(table) == list(toycls.CORRUPTIONS)
+    for number, name in enumerate(toycls.CORRUPTIONS):
+        assert table[name] == pytest.approx(shares[number].tolist(), abs=1e-12)
+
+
+def test_predictions_are_those_of_the_files(trained, root):
+    """Image by image through the model, straight from the .npy files."""
+    _, predictions = predicted(trained, "corrupted")
+    stacked = [np.load(root / "corrupted" / f"{name}.npy") for name in toycls.CORRUPTIONS]
+    inputs = torch.from_numpy((np.concatenate(stacked) / 255 - toycls.MEAN) / toycls.STD)
+    with torch.no_grad():
+        expected = trained.model(inputs.permute(0, 3, 1, 2).float(), mode="predict")
+    assert predictions == expected.tolist()
+
+
+def test_every_evaluation_counts_anew(trained):
+    first, details = predicted(trained, "corrupted"), details_of(trained)
+    server, test = trained.server, trained.val_loop.sets[1]
+    trained.val_loop.domains.run(-server.w, server.buffers, None, [test])
+    assert details_of(trained) != details
+    assert predicted(trained, "corrupted") == first
+    assert details_of(trained) == details
+
+
+@pytest.mark.parametrize(
+    ("options", "corruptions", "severities"),
+    [
+        ({"corruptions": ["contrast"]}, ["contrast"], [1, 2, 3, 4, 5]),
+        ({"corruptions": ["contrast", "fog"]}, ["fog", "contrast"], [1, 2, 3, 4, 5]),
+        ({"severities": [5, 2]}, ["fog", "contrast"], [2, 5]),
+        ({"corruptions": "fog", "severities": 3}, ["fog"], [3]),
+    ],
+)
+def test_some_corruptions_and_severities(trained, root, options, corruptions, severities):
+    predicted(trained, "corrupted")
+    table = details_of(trained)["corrupted"]["corruptions"]
+    config = corrupted(root, dataset=corrupted_images(root, **options))
+    figures, _ = predicted(trained, evaluation_set(config, "some"))
+    details = details_of(trained)["some"]
+    expected = {c: [table[c][s - 1] for s in severities] for c in corruptions}
+    assert details == {"corruptions": expected, "severities": severities}
+    assert list(details["corruptions"]) == corruptions, "in the official order"
+    assert figures["some/accuracy"] == pytest.approx(np.mean(list(expected.values())))
+    assert set(figures) == {"some/accuracy"} | {f"some/accuracy_severity_{s}" for s in severities}
+
+
+class Greyness(torch.nn.Module):
+    """Says class 1 where an image is darker than middle grey; as ids or as logits."""
+
+    def __init__(self, logits: bool) -> None:
+        super().__init__()
+        self.logits = logits
+
+    def forward(self, inputs, data_samples=None, mode="predict"):
+        dark = (inputs.mean((1, 2, 3)) < 0.5).long()
+        return torch.nn.functional.one_hot(dark, 10).float() if self.logits else dark
+
+
+@pytest.mark.parametrize("logits", [False, True])
+def test_real_corruptions_of_a_prepared_folder(tmp_path, logits):
+    """Files made by the tool; what is counted here is the corruption itself, image by image."""
+    rng = np.random.default_rng(0)
+    images = np.repeat(rng.integers(60, 200, (8, 1, 1, 3), dtype=np.uint8), 32, 1).repeat(32, 2)
+    images = images ^ rng.integers(0, 8, images.shape, dtype=np.uint8)
+    labels = np.arange(8) % 2
+    names = [f"class {i}" for i in range(10)]
+    write_images(tmp_path, "CIFAR10", names, (images[:2], labels[:2]), (images[2:], labels[2:]))
+    chosen = ["brightness", "contrast"]
+    make_corrupted(tmp_path, corruptions=chosen, workers=1, progress=False)
+    dataset = CIFAR10CDataset(tmp_path, corruptions=chosen)
+    plain = {"type": "Normalize", "mean": [0.0] * 3, "std": [1.0] * 3}
+    test = evaluation_set(corrupted(tmp_path, dataset=dataset, batch_size=7, transforms=[plain]))
+    model = Greyness(logits)
+    for indices, batch in test.batches(test.plan(np.arange(len(dataset))), pin_memory=False):
+        test.process(indices, batch, model(**batch))
+    table, figures = test.details()["corruptions"], test.score()
+    expected = {}
+    for name in chosen:
+        made = [corrupt(images[2:], name, severity) for severity in range(1, 6)]
+        right = [(x.mean((1, 2, 3)) < 127.5) == labels[2:] for x in made]
+        expected[name] = [100 * r.mean() for r in right]
+    assert table == {name: pytest.approx(values) for name, values in expected.items()}
+    assert figures["accuracy"] == pytest.approx(np.mean(list(expected.values())))
+    assert len(set(expected["brightness"])) > 1
+
+
+def test_images_without_corruptions(root):
+    with pytest.raises(ConfigError, match=r"val_dataloader\.test\.dataset: StoredImages has no"):
+        evaluation_set(resident(root, type="CorruptedData"))
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+@pytest.mark.parametrize(
+    ("step", "name"),
+    [
+        ({"type": "RandomCrop"}, "RandomCrop"),
+        ({"type": "RandomFlip", "prob": 0.0}, "RandomFlip"),
+    ],
+)
+def test_random_transforms(root, step, name):
+    with pytest.raises(ConfigError, match=rf"val_dataloader\.test\.transforms\[0\]: {name} is ran"):
+        evaluation_set(resident(root, transforms=[step, toycls.NORMALIZE]))
+
+
+@pytest.mark.parametrize("step", [{"type": "Cutout", "size": 2}, {"type": "Mixup"}])
+def test_random_transforms_of_floats(root, step):
+    for config in (resident(root), corrupted(root)):
+        with pytest.raises(ConfigError, match=r"transforms\[1\]: .* is random; test images"):
+            evaluation_set({**config, "transforms": [toycls.NORMALIZE, step]})
+
+
+@pytest.mark.parametrize("loader", ["ResidentDat", "Accuracy", None, 3, dict, "torch.nn.Linear"])
+def test_unknown_loaders(root, loader):
+    with pytest.raises(ConfigError, match=r"val_dataloader\.test\.type: unknown loader") as raised:
+        evaluation_set(resident(root, type=loader))
+    assert "known: CorruptedData, ResidentData, StreamingData" in str(raised.value)
+    assert loader != "ResidentDat" or "did you mean 'ResidentData'" in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_workers": 2}, r"val_dataloader\.test: unknown key 'num_workers'; known: .*optional"),
+        ({"transform": []}, "unknown key 'transform'"),
+        ({"batch_size": 0}, r"val_dataloader\.test\.batch_size: must be a positive"),
+        ({"final_only": "no"}, r"val_dataloader\.test\.final_only: must be True or False"),
+        ({"optional": "no"}, r"val_dataloader\.test\.optional: must be True or False"),
+        ({"dataset": None}, r"val_dataloader\.test\.dataset: must be a dict"),
+        ({"dataset": {"type": "Stored"}}, r"dataset\.type: unknown dataset 'Stored'"),
+        ({"dataset": {"type": "ToyScenes"}}, r"test\.type: ResidentData .* not ToyScenes"),
+        ({"transforms": "Normalize"}, r"val_dataloader\.test\.transforms: must be a list"),
+    ],
+)
+def test_options_that_make_no_sense(root, options, message):
+    with pytest.raises(ConfigError, match=message):
+        evaluation_set(resident(root, **options))
+
+
+def test_the_streaming_loader_has_its_own_keys(root):
+    config = {"batch_size": 3, "dataset": test_images(root)}
+    test = evaluation_set(config)
+    assert type(test) is EvaluationSet and not isinstance(test, ResidentSet | CorruptedSet)
+    assert type(evaluation_set({**config, "type": "StreamingData"})) is EvaluationSet
+    with pytest.raises(ConfigError, match="unknown key 'transforms'"):
+        evaluation_set({**config, "transforms": []})
+    with pytest.raises(ConfigError, match="dataset is missing"):
+        evaluation_set({"type": "ResidentData", "batch_size": 3})

@@ -1,0 +1,386 @@
+"""Resident batches: their readable twin, their plan, and that no image is touched by itself."""
+
+import copy
+from collections import Counter
+from itertools import chain
+
+import numpy as np
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from fedseg.core.client_data import Job
+from fedseg.datasets import ImageArrays
+from fedseg.errors import ConfigError
+from fedseg.loaders.partitioned import balanced_batches
+from fedseg.loaders.resident import ResidentData
+from fedseg.loaders.streaming import StreamingData
+from fedseg.registry import CLIENT_DATA, build
+
+SIZES = {"a": 23, "b": 8, "c": 1, "d": 3, "e": 16}
+TOTAL = sum(SIZES.values())
+CLASSES = 5
+NORMALIZE = {"type": "Normalize", "mean": (0.4, 0.5, 0.6), "std": (0.2, 0.25, 0.3)}
+AUGMENTED = [
+    {"type": "RandomCrop", "padding": 2},
+    {"type": "RandomFlip"},
+    NORMALIZE,
+    {"type": "Cutout", "size": 3},
+    {"type": "Mixup", "alpha": 0.5},
+]
+
+
+def arrays(shape=(8, 6, 3), seed: int = 0) -> ImageArrays:
+    rng = np.random.default_rng(seed)
+    images = rng.integers(0, 256, (TOTAL, *shape), dtype=np.uint8)
+    images[:, 0, 0, 0] = np.arange(TOTAL)  # tells which image it is
+    labels = rng.integers(0, CLASSES, TOTAL)
+    return ImageArrays(images, labels, [f"class {i}" for i in range(CLASSES)])
+
+
+DATASET = arrays()
+ORDER = np.random.default_rng(3).permutation(TOTAL)  # clients hold samples in no order
+
+
+def clients(dataset) -> dict[str, np.ndarray]:
+    ends = np.cumsum(list(SIZES.values()))
+    return {c: ORDER[e - n : e] for (c, n), e in zip(SIZES.items(), ends, strict=True)}
+
+
+def resident(**options) -> ResidentData:
+    given = {"dataset": DATASET, "partition": clients, "batch_size": 8, "transforms": AUGMENTED}
+    return ResidentData(**{**given, **options})
+
+
+def batches(data: ResidentData, *job: int) -> list[dict[str, torch.Tensor]]:
+    return list(data.batches(Job(*job)))
+
+
+def same(one, two) -> bool:
+    return len(one) == len(two) and all(
+        torch.equal(a[name], b[name])
+        for a, b in zip(one, two, strict=True)
+        for name in ("inputs", "data_samples")
+    )
+
+
+def drawn_samples(data: ResidentData, *job: int) -> list[list[int]]:
+    """Indices of the samples of every batch, read off the images."""
+    return [batch["inputs"][:, 0, 0, 0].tolist() for batch in batches(data, *job)]
+
+
+# ---------------------------------------------------------------- the readable twin
+
+OPTIONS = {
+    "plain": {"transforms": [NORMALIZE]},
+    "no transforms": {"transforms": []},
+    "augmented": {},
+    "three epochs": {"local_epochs": 3},
+    "drop_last": {"drop_last": True, "batch_size": 3, "partition": lambda d: {"a": ORDER[:23]}},
+    "drop_single": {"drop_single": True, "batch_size": 7, "partition": lambda d: {"b": ORDER[:8]}},
+    "local steps": {"local_steps": 5},
+    "fewer steps than an epoch": {"local_steps": 2, "batch_size": 4},
+    "full": {"batch_size": "full"},
+    "larger than every client": {"batch_size": 1000},
+    "one by one": {"batch_size": 1},
+    "in order": {"shuffle": False, "local_epochs": 2},
+    "crop to a smaller size": {"transforms": [{"type": "RandomCrop", "size": 5}, NORMALIZE]},
+}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("name", OPTIONS)
+def test_batches_are_their_images_one_by_one(name, dtype):
+    data = resident(dtype=dtype, **OPTIONS[name])
+    tolerance = 1e-6 if dtype == torch.float32 else 1e-12
+    for client in range(len(data.clients)):
+        for round_ in (1, 7):
+            job = Job(round_, 0, client)
+            made, twins = list(data.batches(job)), list(data.batches_one_by_one(job))
+            assert len(made) == len(twins) == data.num_steps(client)
+            for batch, twin in zip(made, twins, strict=True):
+                for key, value in twin.items():
+                    assert tuple(batch[key].shape) == value.shape
+                    assert np.abs(batch[key].numpy() - value.astype(float)).max() <= tolerance
+                if name != "no transforms":
+                    assert batch["inputs"].dtype == dtype
+
+
+@pytest.mark.parametrize("shape", [(28, 28, 1), (5, 7, 3), (32, 32, 3)])
+def test_images_of_any_shape(shape):
+    channels = {"mean": [0.5] * shape[2], "std": [0.2] * shape[2]}
+    steps = [*AUGMENTED[:2], {"type": "Normalize", **channels}, *AUGMENTED[3:]]
+    data = resident(dataset=arrays(shape), transforms=steps)
+    job = Job(2, 0, 0)
+    for batch, twin in zip(data.batches(job), data.batches_one_by_one(job), strict=True):
+        assert np.abs(batch["inputs"].numpy() - twin["inputs"]).max() <= 1e-6
+        assert np.abs(batch["data_samples"].numpy() - twin["data_samples"]).max() <= 1e-6
+        assert batch["inputs"].is_contiguous(memory_format=torch.channels_last)
+
+
+# ---------------------------------------------------------------- a pure function of seed and job
+
+
+def test_batches_are_a_pure_function_of_seed_and_job():
+    data = resident(seed=4, local_epochs=2)
+    first = batches(data, 5, 0, 0)
+    batches(data, 1, 0, 2)
+    torch.manual_seed(9)
+    assert same(batches(data, 5, 0, 0), first)
+    assert same(batches(data, 5, 1, 0), first), "a second exchange sees the same batches"
+    assert same(batches(resident(seed=4, local_epochs=2), 5, 0, 0), first)
+    assert same(batches(copy.deepcopy(data), 5, 0, 0), first)
+    for other in (batches(data, 6, 0, 0), batches(resident(seed=5, local_epochs=2), 5, 0, 0)):
+        assert not same(other, first)
+    assert not same(first[:3], first[3:]), "epochs differ"
+
+
+def test_jobs_may_be_interleaved():
+    data = resident(local_epochs=2)
+    expected = {client: batches(data, 3, 0, client) for client in (4, 0, 1)}
+    streams = {client: data.batches(Job(3, 0, client)) for client in expected}
+    got = {client: [] for client in expected}
+    while streams:
+        for client in list(streams):
+            batch = next(streams[client], None)
+            if batch is None:
+                del streams[client]
+            else:
+                got[client].append(batch)
+    assert all(same(got[client], expected[client]) for client in expected)
+
+
+def test_the_global_generators_are_left_alone():
+    before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    batches(resident(), 1, 0, 0)
+    list(resident().sample_batches([[0, 1], [2]]))
+    assert torch.equal(torch.get_rng_state(), before[0])
+    assert np.array_equal(np.random.get_state()[1], before[1])  # noqa: NPY002
+
+
+def test_no_two_epochs_clients_rounds_steps_or_seeds_share_their_draws():
+    seen = Counter()
+    twice = [step for step in AUGMENTED for _ in range(1 + (step is not NORMALIZE))]
+    for seed in (0, 1):
+        data = resident(seed=seed, transforms=twice)
+        for round_ in (1, 2, 3):
+            for client in range(len(SIZES)):
+                for epoch in (0, 1):
+                    for own in data.draws(Job(round_, 0, client), epoch, [40]):
+                        seen.update((name, rows.tobytes()) for name, rows in own.items())
+    assert set(seen.values()) == {1}
+    # crop: top, left; flip; cutout: y, x; mixup: weight, other
+    assert len(seen) == 2 * 7 * 2 * 3 * len(SIZES) * 2
+
+
+def test_a_step_at_the_end_changes_nothing_before_it():
+    whole = resident().draws(Job(1, 0, 0), 0, [8, 8, 7])
+    for count in range(len(AUGMENTED)):
+        part = resident(transforms=AUGMENTED[:count]).draws(Job(1, 0, 0), 0, [8, 8, 7])
+        assert len(part) == count
+        for own, other in zip(part, whole, strict=False):
+            assert all(np.array_equal(own[name], other[name]) for name in other)
+
+
+def test_augmentation_does_not_change_the_order():
+    plain = [batch["data_samples"] for batch in batches(resident(transforms=[NORMALIZE]), 1, 0, 0)]
+    augmented = [b["data_samples"] for b in batches(resident(transforms=AUGMENTED[:4]), 1, 0, 0)]
+    assert all(torch.equal(a, b) for a, b in zip(plain, augmented, strict=True))
+
+
+# ---------------------------------------------------------------- which samples, in which order
+
+
+def test_every_sample_once_an_epoch():
+    data = resident(transforms=[], local_epochs=3)
+    for client, (name, size) in enumerate(SIZES.items()):
+        found = list(chain.from_iterable(drawn_samples(data, 1, 0, client)))
+        epochs = [found[i : i + size] for i in range(0, 3 * size, size)]
+        assert all(sorted(e) == sorted(clients(None)[name].tolist()) for e in epochs)
+        assert size < 8 or epochs[0] != epochs[1] != epochs[2]
+
+
+def test_labels_belong_to_their_images():
+    for batch in batches(resident(transforms=[], local_epochs=2), 1, 0, 0):
+        indices = batch["inputs"][:, 0, 0, 0].numpy()
+        assert np.array_equal(batch["data_samples"], DATASET.labels[indices])
+        assert np.array_equal(batch["inputs"], DATASET.images[indices].transpose(0, 3, 1, 2))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"local_epochs": 2},
+        {"local_steps": 7},
+        {"batch_size": "full"},
+        {"shuffle": False},
+        {"drop_last": True, "batch_size": 1},
+        {"seed": 11, "batch_size": 5},
+    ],
+)
+def test_the_order_is_that_of_the_streaming_loader(options):
+    own = resident(transforms=[], **options)
+    streamed = StreamingData(DATASET, clients, **{"batch_size": 8, **options})
+    jobs = [Job(round_, 0, client) for round_ in (1, 2) for client in range(len(SIZES))]
+    streamed.start(jobs)
+    for job in jobs:
+        assert own.num_steps(job.client) == streamed.num_steps(job.client)
+        expected = list(streamed.batches(job))
+        assert same(expected, list(own.batches(job)))  # images and labels, bit for bit
+        keys = [[i for i, _ in batch] for batch in streamed.batch_keys(job)]
+        assert keys == drawn_samples(own, job.round, 0, job.client)
+    assert own.checksum() == streamed.checksum()
+    streamed.close()
+
+
+def test_unshuffled_keeps_the_partitions_order():
+    data = resident(transforms=[], shuffle=False)
+    assert list(chain.from_iterable(drawn_samples(data, 1, 0, 0))) == clients(None)["a"].tolist()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, [[8, 8, 7], [8], [1], [3], [8, 8]]),
+        ({"batch_size": "full"}, [[23], [8], [1], [3], [16]]),
+        ({"batch_size": 100}, [[23], [8], [1], [3], [16]]),
+        ({"local_epochs": 2, "batch_size": 16}, [[16, 7] * 2, [8] * 2, [1] * 2, [3] * 2, [16] * 2]),
+        ({"local_steps": 4}, [[8, 8, 7, 8], [8] * 4, [1] * 4, [3] * 4, [8] * 4]),
+    ],
+)
+def test_batches_and_steps(options, expected):
+    data = resident(**options)
+    for client, sizes in enumerate(expected):
+        assert [len(batch["inputs"]) for batch in batches(data, 1, 0, client)] == sizes
+        assert data.num_steps(client) == len(sizes)
+
+
+def test_mixup_stays_within_a_batch():
+    """Every label that is mixed in is one of the same batch."""
+    data = resident(transforms=[NORMALIZE, {"type": "Mixup"}], batch_size=4)
+    plain = resident(transforms=[], batch_size=4)
+    for batch, own in zip(batches(data, 1, 0, 0), batches(plain, 1, 0, 0), strict=True):
+        present = set(own["data_samples"].tolist())
+        assert set(batch["data_samples"].sum(0).nonzero().ravel().tolist()) == present
+
+
+def test_samples_of_ones_choice():
+    """As for re-estimating BatchNorm: given samples, augmented, the same every time."""
+    data = resident(transforms=[])
+    plan = balanced_batches(np.arange(TOTAL)[::3], 8)
+    made = list(data.sample_batches(plan))
+    assert [batch["inputs"][:, 0, 0, 0].tolist() for batch in made] == plan
+    assert same(list(resident().sample_batches(plan)), list(resident(seed=8).sample_batches(plan)))
+
+
+def test_start_and_close_need_nothing():
+    data = resident()
+    first = batches(data, 1, 0, 0)
+    data.start([Job(1, 0, 1), Job(1, 0, 0)])
+    assert same(batches(data, 1, 0, 0), first)
+    data.close()
+    assert same(batches(data, 1, 0, 0), first)
+    assert data.seconds_waiting == 0.0
+
+
+# ---------------------------------------------------------------- nothing image by image
+
+
+class Operations(TorchDispatchMode):
+    """Counts tensor operations, and those that make the CPU wait for a device."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = self.waits = 0
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.count += 1
+        self.waits += "local_scalar_dense" in str(function) or "nonzero" in str(function)
+        return function(*args, **(kwargs or {}))
+
+
+def test_no_sample_is_asked_for_by_itself(monkeypatch):
+    def refuse(*_):
+        raise AssertionError("a sample was asked for")
+
+    data = resident()
+    monkeypatch.setattr(ImageArrays, "__getitem__", refuse)
+    monkeypatch.setattr(ImageArrays, "gather", refuse)
+    assert len(batches(data, 1, 0, 0)) == 3
+
+
+def test_operations_of_a_batch_do_not_depend_on_its_size():
+    def count(size: int) -> int:
+        data = resident(batch_size=size, partition=lambda d: {"a": np.arange(48)})
+        batches(data, 1, 0, 0)  # constants are made once
+        stream = data.batches(Job(1, 0, 0))
+        next(stream)  # an epoch begins with its order and draws
+        with Operations() as operations:
+            batch = next(stream)
+        assert len(batch["inputs"]) == size and operations.waits == 0
+        return operations.count
+
+    assert count(2) == count(8) == count(24) < 100
+
+
+def test_an_epoch_is_drawn_at_once():
+    """A constant number of operations however many samples, before the first batch."""
+
+    def count(total: int) -> int:
+        data = resident(batch_size="full", partition=lambda d: {"a": np.arange(total)})
+        batches(data, 1, 0, 0)
+        with Operations() as operations:
+            batches(data, 1, 0, 0)
+        assert operations.waits == 0
+        return operations.count
+
+    assert count(2) == count(50) < 150
+
+
+# ---------------------------------------------------------------- what is refused
+
+
+def test_a_data_set_without_arrays():
+    numbers = torch.utils.data.TensorDataset(torch.arange(3))
+    with pytest.raises(ConfigError, match=r"train_dataloader\.type: .* not TensorDataset: leave"):
+        resident(dataset=numbers, partition=lambda d: {"a": [0]})
+
+
+def test_a_client_without_a_full_batch():
+    with pytest.raises(ConfigError, match=r"client 'c' has 1 samples.*drop_last=False"):
+        resident(drop_last=True)
+    with pytest.raises(ConfigError, match="client 'c' has one image, and BatchNorm"):
+        resident(drop_single=True)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"batch_size": 0}, r"train_dataloader\.batch_size"),
+        ({"batch_size": 2.0}, r"train_dataloader\.batch_size"),
+        ({"shuffle": "no"}, r"train_dataloader\.shuffle: must be True or False"),
+        ({"drop_last": 1}, r"train_dataloader\.drop_last: must be True or False"),
+        ({"local_steps": 0}, r"train_cfg\.local_steps"),
+        ({"num_workers": 4}, r"train_dataloader\.num_workers: unknown argument of ResidentData"),
+        ({"transform": []}, r"train_dataloader\.transform: unknown.*'transforms'"),
+        ({"transforms": [{"type": "Cutout", "size": 2}]}, r"train_dataloader\.transforms\[0\]"),
+        ({"transforms": [{"type": "Flip"}]}, r"train_dataloader\.transforms\[0\]\.type"),
+        (
+            {"transforms": [{"type": "Normalize", "mean": [0.5], "std": [0.5]}]},
+            "has 1 channels, the images have 3",
+        ),
+    ],
+)
+def test_options_that_make_no_sense(options, message):
+    given = {"dataset": DATASET, "partition": clients, "batch_size": 8, **options}
+    with pytest.raises(ConfigError, match=message):
+        build(CLIENT_DATA, {"type": "ResidentData", **given}, "train_dataloader")
+
+
+def test_an_unknown_loader():
+    with pytest.raises(ConfigError, match=r"train_dataloader\.type: unknown loader 'Residen'"):
+        build(CLIENT_DATA, {"type": "Residen"}, "train_dataloader")
+    with pytest.raises(ConfigError, match="transforms: unknown argument of StreamingData"):
+        config = {"type": "StreamingData", "dataset": DATASET, "partition": clients}
+        build(CLIENT_DATA, {**config, "batch_size": 2, "transforms": []}, "train_dataloader")

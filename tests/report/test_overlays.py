@@ -1,0 +1,122 @@
+"""Panels, sheets and legends, at pixels whose colour is known."""
+
+import numpy as np
+import pytest
+import torch
+
+from fedseg.evaluation import IoUMetric
+from fedseg.report.overlays import (
+    OPACITY,
+    Classes,
+    Example,
+    contact_sheet,
+    draw_example,
+    image_miou,
+    occurring,
+    panels,
+    save_png,
+)
+
+RED, GREEN, BLUE = [200, 0, 0], [0, 180, 0], [0, 0, 250]
+CLASSES = Classes(("road", "car", "sky"), [RED, GREEN, BLUE])
+
+
+def example(height: int = 40, width: int = 100, file: str = "a.jpg") -> Example:
+    """Truth: road left, car right, ignored below; prediction: road everywhere."""
+    truth = np.zeros((height, width), np.uint8)
+    truth[:, width // 2 :] = 1
+    truth[-height // 4 :] = 255
+    image = np.full((height, width, 3), 100, np.uint8)
+    return Example(image, truth, np.zeros((height, width), np.int64), "T01_CN_A", file)
+
+
+def colours(picture: np.ndarray) -> set[tuple[int, ...]]:
+    return {tuple(c) for c in np.unique(picture.reshape(-1, 3), axis=0).tolist()}
+
+
+def test_panels_show_image_truth_prediction_and_blend():
+    parts = panels(example(), CLASSES, width=100)
+    assert list(parts) == ["image", "truth", "prediction over image", "prediction"]
+    assert all(p.shape == (40, 100, 3) and p.dtype == np.uint8 for p in parts.values())
+    assert parts["image"][5, 5].tolist() == [100, 100, 100]
+    assert parts["truth"][5, 5].tolist() == RED
+    assert parts["truth"][5, 95].tolist() == GREEN
+    assert parts["truth"][39, 5].tolist() == [0, 0, 0]  # ignored
+    assert parts["prediction"][5, 95].tolist() == RED
+    blended = [OPACITY * c + (1 - OPACITY) * 100 for c in RED]
+    assert parts["prediction over image"][39, 95].tolist() == pytest.approx(blended, abs=1)
+
+
+def test_small_images_grow_by_a_whole_number_and_large_ones_shrink():
+    grown = panels(example(10, 30), CLASSES, width=100)
+    assert grown["truth"].shape == (30, 90, 3)
+    assert colours(grown["truth"]) == {tuple(RED), tuple(GREEN), (0, 0, 0)}
+    shrunk = panels(example(400, 1000), CLASSES, width=100)
+    assert shrunk["truth"].shape == (40, 100, 3)
+    assert colours(shrunk["truth"]) == {tuple(RED), tuple(GREEN), (0, 0, 0)}
+
+
+def test_image_and_label_may_differ_in_size():
+    one = example(40, 100)
+    small = Example(one.image[::2, ::2], one.truth, one.prediction, "d", "f")
+    parts = panels(small, CLASSES, width=100)
+    assert parts["image"].shape == parts["truth"].shape == (40, 100, 3)
+
+
+def test_image_miou_is_the_metric_of_one_image():
+    rng = np.random.default_rng(0)
+    truth = rng.choice([0, 1, 3, 255], (20, 30)).astype(np.uint8)
+    prediction = rng.integers(0, 5, (20, 30))
+    metric = IoUMetric(num_classes=5)
+    metric.process(
+        {"data_samples": torch.from_numpy(truth)[None].long()}, torch.from_numpy(prediction)[None]
+    )
+    assert image_miou(truth, prediction) == pytest.approx(metric.evaluate(1)["mIoU"], rel=1e-12)
+
+
+def test_image_miou_without_a_label_is_none():
+    assert image_miou(np.full((4, 4), 255), np.zeros((4, 4), int)) is None
+
+
+def test_only_occurring_classes_are_in_the_legend():
+    assert occurring([example()], CLASSES) == [0, 1, 255]
+    with_sky = Example(**{**vars(example()), "prediction": np.full((40, 100), 2)})
+    assert occurring([example(), with_sky], CLASSES) == [0, 1, 2, 255]
+    assert tuple(BLUE) not in colours(draw_example(example(), CLASSES, width=100))
+    assert tuple(BLUE) in colours(contact_sheet([example(), with_sky], CLASSES, "seen", width=100))
+
+
+def test_one_image_has_four_panels_at_their_place():
+    width = 320
+    picture = draw_example(example(64, 320), CLASSES, width=width)
+    assert picture.shape[1] == 2 * width + 8 + 2 * 20
+    middle = 20 + width // 4, 20 + width + 8 + width // 4  # left halves of both columns
+    rows = picture[:, middle[0]].tolist(), picture[:, middle[1]].tolist()
+    assert rows[0].count([100, 100, 100]) >= 64  # the image
+    assert 64 + 48 <= rows[1].count(RED) < 64 + 64  # all of the prediction, 3/4 of the truth
+    assert picture[0, 0].tolist() == [255, 255, 255]
+
+
+def test_the_sheet_grows_by_a_row_an_image():
+    heights = [
+        contact_sheet([example(file=f"{i}.jpg") for i in range(n)], CLASSES, "t", width=100).shape[
+            0
+        ]
+        for n in (1, 2, 3)
+    ]
+    assert heights[2] - heights[1] == heights[1] - heights[0] > 40
+
+
+def test_a_long_file_name_leaves_the_size_as_it_is():
+    short = draw_example(example(40, 400), CLASSES, width=400)
+    long = draw_example(example(40, 400, file=f"{'very_' * 60}long.jpg"), CLASSES, width=400)
+    assert short.shape == long.shape
+    assert (short != long).any()
+
+
+def test_saved_png_is_the_picture(tmp_path):
+    from PIL import Image
+
+    picture = draw_example(example(), CLASSES, width=100)
+    path = save_png(tmp_path / "new" / "a.png", picture)
+    assert (np.asarray(Image.open(path)) == picture).all()

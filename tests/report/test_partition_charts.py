@@ -1,0 +1,135 @@
+"""Statistics of a partition by hand, and a picture that shows what they say."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+from rich.console import Console
+
+from fedseg.errors import ConfigError, DataError
+from fedseg.report.charts import COLOURS
+from fedseg.report.partition_charts import draw_partition, partition_statistics, print_statistics
+
+LABELS = np.array([0, 0, 1, 1, 1, 1, 2, 2])
+CLIENTS = {"a": np.array([0, 2, 6]), "b": np.array([4, 3]), "c": np.array([7])}
+
+
+def one_class_each(classes: int, clients: int, size: int = 4):
+    """Clients of one class, in turn."""
+    labels = np.repeat(np.arange(clients) % classes, size)
+    return {str(i): np.arange(i * size, (i + 1) * size) for i in range(clients)}, labels
+
+
+def text(statistics, title="") -> str:
+    console = Console(file=io.StringIO(), width=100)
+    print_statistics(statistics, title, console)
+    return console.file.getvalue()
+
+
+def pixels(path) -> np.ndarray:
+    return np.asarray(Image.open(path).convert("RGB")).astype(int)
+
+
+def test_statistics_by_hand():
+    statistics = partition_statistics(CLIENTS, LABELS, 4)
+    assert statistics["class_counts"].tolist() == [[1, 1, 1, 0], [0, 2, 0, 0], [0, 0, 1, 0]]
+    assert statistics["class_counts"].dtype == np.int64
+    assert (statistics["clients"], statistics["classes"]) == (3, 4)
+    assert (statistics["samples"], statistics["unused"]) == (6, 2)
+    assert statistics["size"] == {"min": 1, "median": 2, "mean": 2, "max": 3}
+    spread = statistics["classes_per_client"]
+    assert spread == {"min": 1, "median": 1, "mean": pytest.approx(5 / 3), "max": 3}
+    # the whole: 1/4, 1/2, 1/4, 0; the clients' distances 1/6, 1/2, 3/4
+    assert statistics["total_variation"] == pytest.approx((1 / 6 + 1 / 2 + 3 / 4) / 3)
+
+
+def test_statistics_of_no_and_of_most_skew():
+    clients, labels = one_class_each(10, 20)
+    assert partition_statistics(clients, labels, 10)["total_variation"] == pytest.approx(0.9)
+    whole = {"all": np.arange(len(labels))}
+    statistics = partition_statistics(whole, labels.astype(np.uint8), 10)
+    assert statistics["total_variation"] == 0
+    assert statistics["classes_per_client"]["min"] == 10
+
+
+def test_wrong_clients_and_labels_are_told():
+    with pytest.raises(ConfigError, match="sample 2 belongs to client 'a' and to 'b'"):
+        partition_statistics({"a": [1, 2], "b": [2]}, LABELS, 3)
+    with pytest.raises(ConfigError, match="there is no client"):
+        partition_statistics({}, LABELS, 3)
+    with pytest.raises(DataError, match="class id 2 occurs, but the 2 classes have ids 0 to 1"):
+        partition_statistics(CLIENTS, LABELS, 2)
+    with pytest.raises(DataError, match="one class id a sample"):
+        partition_statistics(CLIENTS, LABELS.astype(float), 3)
+
+
+def test_table_has_the_figures():
+    clients, labels = one_class_each(10, 200, size=50)
+    clients["0"] = np.append(clients["0"], clients["1"][:1])
+    clients["1"] = clients["1"][3:]
+    printed = text(partition_statistics(clients, labels, 10), "CIFAR-10 [alpha 0]")
+    assert "CIFAR-10 [alpha 0]" in printed
+    rows = [line.replace("│", " ").split() for line in printed.splitlines() if " a client" in line]
+    assert rows == [
+        ["samples", "a", "client", "47", "50", "49.99", "51"],
+        ["classes", "a", "client", "1", "1", "1.00", "2"],
+    ]
+    assert "200 clients, 9,998 samples (2 unused), 10 classes" in printed
+    assert "0.900" in printed
+    assert "unused" not in text(partition_statistics(*one_class_each(2, 2), 2))
+
+
+@pytest.mark.parametrize("classes, clients", [(10, 100), (100, 500), (3, 1), (700, 1500)])
+def test_picture_is_drawn_at_any_scale(tmp_path, classes, clients):
+    held, labels = one_class_each(classes, clients)
+    names = [f"class {i}" for i in range(classes)]
+    path = draw_partition(held, labels, names, tmp_path / "new" / "split.png", "a split")
+    picture = pixels(path)
+    assert picture.shape[1] == 1560  # more than a pixel for each of 500 clients
+    assert picture.shape[0] < 1800
+
+
+def test_picture_has_a_diagonal_of_full_cells(tmp_path):
+    held, labels = one_class_each(10, 100)
+    picture = pixels(draw_partition(held, labels, list("abcdefghij"), tmp_path / "s.png", "a"))
+    full = (picture == [8, 29, 88]).all(axis=-1)  # the end of the map: a share of 1
+    full[:, 1450:] = False  # the colour bar
+    rows, columns = np.nonzero(full)
+    # in order of the largest class, though clients take classes in turn: row follows column
+    assert np.corrcoef(rows, columns)[0, 1] > 0.99
+    area = (np.ptp(rows) + 1) * (np.ptp(columns) + 1)
+    assert 0.08 < len(rows) / area < 0.11  # a tenth, less the lines between cells
+
+
+def test_picture_tells_few_samples_from_none_and_many(tmp_path):
+    # 499 samples of class 0 and one of class 1; class 2 is at nobody's
+    labels = np.array([0] * 499 + [1])
+    path = draw_partition({"0": np.arange(500)}, labels, ["a", "b", "c"], tmp_path / "s.png")
+    column = pixels(path)[:, 700]
+    colours, areas = np.unique(column, axis=0, return_counts=True)
+    flat = {tuple(c) for c, n in zip(colours.tolist(), areas, strict=True) if n > 20}
+    # the share of nearly all, of nearly none, and of none; the bar of the size
+    (pale,) = flat - {(8, 29, 88), (0, 114, 178), (255, 255, 255)}
+    assert len(flat) == 4
+    assert 150 < min(pale) < 200 and pale[1] > 225  # a yellowish green
+    cell = (column == pale).all(axis=-1).sum()
+    assert (column == [8, 29, 88]).all(axis=-1).sum() == pytest.approx(cell, abs=2)
+
+
+def test_picture_shows_sizes(tmp_path):
+    blue = [int(COLOURS[0][i : i + 2], 16) for i in (1, 3, 5)]
+
+    def bar_heights(sizes):
+        ends = np.cumsum(sizes)
+        held = {
+            str(k): np.arange(e - s, e) for k, (s, e) in enumerate(zip(sizes, ends, strict=True))
+        }
+        labels = np.zeros(ends[-1], np.int64)
+        path = draw_partition(held, labels, ["one"], tmp_path / "s.png", "sizes")
+        found = (pixels(path) == blue).all(axis=-1).sum(axis=0)
+        return found[found > 20]
+
+    heights = bar_heights([40, 20, 10])
+    assert heights.max() / heights.min() == pytest.approx(4, rel=0.1)
+    assert bar_heights([20, 20, 20]).std() < 1

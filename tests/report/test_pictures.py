@@ -1,0 +1,167 @@
+"""The pictures of a whole run, and that predictions in them are the evaluation's."""
+
+import shutil
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from fedseg.report.pictures import classes_of, spread, write_charts, write_overlays
+from fedseg.report.pictures_hook import PicturesHook
+from fedseg.runner.experiment import load_config
+from fedseg.runner.runner import FederatedRunner
+
+PALETTE = {"road": (128, 64, 128), "building": (70, 70, 70), "sky": (70, 130, 180)}
+
+
+def occurs(picture: np.ndarray, colour: tuple[int, ...]) -> bool:
+    return bool((picture == np.array(colour, np.uint8)).all(-1).any())
+
+
+@pytest.fixture
+def tested(small_config, small_run, tmp_path):
+    """A runner that has tested the small run, and all of its predictions."""
+    runner = FederatedRunner.from_cfg(load_config(small_config, work_dir=tmp_path / "test"))
+    predictions = {}
+
+    def keep(test, domain, indices, batch):
+        predictions.update(((domain, i), p.clone()) for i, p in zip(indices, batch, strict=True))
+
+    runner.test(small_run / "checkpoints" / "round_000006.pth", keep)
+    return runner, predictions
+
+
+@pytest.mark.parametrize(
+    ("count", "total", "expected"),
+    [(3, 9, [1, 4, 7]), (3, 2, [0, 1]), (1, 5, [2]), (0, 5, []), (3, 100, [16, 50, 83])],
+)
+def test_spread(count, total, expected):
+    assert spread(count, total) == expected
+
+
+def test_some_predictions_are_those_of_the_evaluation(tested):
+    runner, predictions = tested
+    evaluator = runner.test_loop.domains
+    chosen = {"unseen": [0, 3], "seen": [2]}
+    found = {
+        (domain, index): prediction
+        for _, domain, index, prediction in evaluator.predict_some(
+            runner.server.w, runner.server.buffers, chosen
+        )
+    }
+    assert set(found) == {("unseen", 0), ("unseen", 3), ("seen", 2), ("seen_by_domain", 2)}
+    for key, prediction in found.items():
+        assert torch.equal(prediction, predictions[key])
+
+
+def test_a_domain_without_statistics_is_predicted_as_in_the_standard_evaluation(tested):
+    runner, predictions = tested
+    get = runner.store.get
+    runner.store.get = lambda client: {} if client == "T02_CS_A" else get(client)
+    evaluator = runner.test_loop.domains
+    found = {}
+
+    def keep(test, domain, indices, batch):
+        found.update(((domain, i), p.clone()) for i, p in zip(indices, batch, strict=True))
+
+    evaluator.run(runner.server.w, runner.server.buffers, keep)
+    assert set(found) == set(predictions)  # each image once, under each kind of statistics
+    for index, domain in enumerate(runner.test_loop.sets[1].domains):
+        own = domain == "T01_CN_A"
+        expected = predictions["seen_by_domain" if own else "seen", index]
+        assert torch.equal(found["seen_by_domain", index], expected)
+    assert evaluator.details["seen_by_domain"]["domains_with_statistics"] == 1
+    assert evaluator.details["seen_by_domain"]["domains"] == 2
+
+
+def test_overlays_of_every_domain(tested, tmp_path):
+    runner, predictions = tested
+    server, folder = runner.server, tmp_path / "pictures"
+    paths = write_overlays(runner.test_loop.domains, server.w, server.buffers, folder, count=2)
+    assert sorted(str(p.relative_to(folder)) for p in paths) == [
+        "seen.png",
+        "seen/00001_5_T01_CN_A.png",
+        "seen/00003_5_T02_CS_A.png",
+        "seen_by_domain.png",
+        "seen_by_domain/00001_5_T01_CN_A.png",
+        "seen_by_domain/00003_5_T02_CS_A.png",
+        "unseen.png",
+        "unseen/00001_1_T03_HRN_A.png",
+        "unseen/00003_3_T03_HRN_A.png",
+    ]
+    assert all(path.is_file() for path in paths)
+    # the labels are 128 x 72: a panel is 5 times as large; its right column begins after the left
+    picture = np.asarray(Image.open(folder / "unseen" / "00001_1_T03_HRN_A.png"))
+    right = 20 + 640 + 8
+    assert picture.shape[1] == right + 640 + 20
+    first = next(y for y in range(len(picture)) if tuple(picture[y, right]) == PALETTE["sky"])
+    truth = picture[first : first + 360, right : right + 640]
+    assert {tuple(c) for c in truth.reshape(-1, 3).tolist()} == {*PALETTE.values(), (0, 0, 0)}
+    classes = classes_of(runner.test_loop.sets[0])
+    shown = classes.table()[predictions["unseen", 1].numpy().astype(np.uint8)]
+    expected = shown.repeat(5, axis=0).repeat(5, axis=1)
+    bottom = [
+        y for y in range(first + 360, len(picture) - 359)
+        if (picture[y : y + 360, right : right + 640] == expected).all()
+    ]  # fmt: skip
+    assert len(bottom) == 1  # the prediction stands below the truth
+
+
+def test_training_leaves_pictures(small_run):
+    folder = small_run / "pictures"
+    names = {str(p.relative_to(folder)) for p in folder.rglob("*.png")}
+    assert {"curves.png", "iou_by_class.png"} <= names
+    assert {"unseen.png", "seen.png", "seen_by_domain.png"} <= names
+    assert len([n for n in names if n.startswith("unseen/")]) == 3
+    assert occurs(np.asarray(Image.open(folder / "unseen.png")), PALETTE["building"])
+    assert occurs(np.asarray(Image.open(folder / "iou_by_class.png"))[..., :3], PALETTE["road"])
+
+
+def test_charts_can_be_drawn_again(small_run, tmp_path):
+    paths = write_charts(small_run, tmp_path, [[1, 2, 3]])
+    assert [p.name for p in paths] == ["curves.png", "iou_by_class.png"]
+
+
+class Logger:
+    def __init__(self):
+        self.warnings = []
+
+    def warning(self, text):
+        self.warnings.append(text)
+
+
+class Runner:
+    val_loop = object()  # has none of what a loop has
+
+    def __init__(self, work_dir):
+        self.work_dir, self.logger = work_dir, Logger()
+
+
+def test_a_failing_picture_is_a_warning(tmp_path):
+    runner = Runner(tmp_path)
+    PicturesHook().after_run(runner)
+    assert len(runner.logger.warnings) == 1
+    assert "pictures" in runner.logger.warnings[0]
+
+
+def test_classification_has_curves_but_no_overlays(tested, small_run, tmp_path):
+    class Digits(torch.utils.data.Dataset):
+        def __len__(self):
+            return 4
+
+        def __getitem__(self, index):
+            return torch.zeros(3, 8, 8), torch.tensor(index)
+
+    runner, _ = tested
+    evaluator = runner.test_loop.domains
+    for test in evaluator.sets:
+        test.dataset = Digits()
+    server = runner.server
+    assert write_overlays(evaluator, server.w, server.buffers, tmp_path / "pictures") == []
+    folder = tmp_path / "run"
+    folder.mkdir()
+    shutil.copy(small_run / "history.jsonl", folder)
+    text = (folder / "history.jsonl").read_text().replace("mIoU", "accuracy")
+    (folder / "history.jsonl").write_text(text)
+    assert [p.name for p in write_charts(folder, folder)] == ["curves.png"]

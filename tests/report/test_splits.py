@@ -1,0 +1,249 @@
+"""What is read of splits, against splits that were made by hand."""
+
+import json
+import shutil
+from pathlib import Path
+
+import cv2
+import landmark_files
+import numpy as np
+import pytest
+from rich.console import Console
+
+from fedseg.datasets.arrays import images_checksum, write_images
+from fedseg.errors import ConfigError, DataError
+from fedseg.partition import Split, write_split
+from fedseg.report.splits import pixel_counts, read_views
+from fedseg.report.splits_output import print_views
+
+LABELS = np.array([0, 0, 0, 1, 1, 2])
+
+CONFIG = """
+model = dict(type="NoSuchModel")
+optim_wrapper = dict(type="OptimWrapper", optimizer=dict(type="SGD", lr=1))
+client_sampler = dict(type="UniformSampler", clients_per_round=1)
+train_cfg = dict(max_rounds=1)
+train_dataloader = dict(
+    type="ResidentData",
+    batch_size=1,
+    dataset=dict(type="StoredImages", data_root={root!r}),
+    partition=dict(type="FixedPartition", clients=dict(a=[0, 1, 3], b=[4])),
+)
+val_dataloader = dict(
+    test=dict(batch_size=1, dataset=dict(type="StoredImages", data_root={root!r}, split="test")),
+    more=dict(batch_size=1, optional=True, dataset=dict(type="StoredImages", data_root="none")),
+)
+val_evaluator = dict(type="Accuracy")
+"""
+
+
+@pytest.fixture
+def prepared(tmp_path) -> Path:
+    """A prepared folder of six training and two test images of three classes."""
+    images = np.arange(8, dtype=np.uint8)[:, None, None, None] * np.ones((1, 4, 4, 1), np.uint8)
+    root = tmp_path / "images"
+    test = np.array([2, 2])
+    write_images(root, "Toy", ["x", "y", "z"], (images[:6], LABELS), (images[6:], test))
+    return root
+
+
+@pytest.fixture
+def config(prepared, tmp_path) -> Path:
+    path = tmp_path / "own.py"
+    path.write_text(CONFIG.format(root=str(prepared)))
+    return path
+
+
+def printed(*views, width: int = 120) -> list[str]:
+    console = Console(width=width, record=True)
+    with console.capture() as capture:
+        print_views(views, console)
+    return [" ".join(line.split()) for line in capture.get().splitlines()]
+
+
+# ---------------------------------------------------------------- configs
+
+
+def test_a_config_gives_classes_a_client(config):
+    (view,) = read_views([config])
+    assert (view.name, view.kind, view.rows, view.samples) == ("own", "class", ("x", "y", "z"), 6)
+    assert view.counts.tolist() == [[2, 1, 0], [0, 1, 0]]
+    assert view.sizes.tolist() == [3, 1]
+    assert {n: c.tolist() for n, c in view.test_counts().items()} == {"test": [0, 0, 2]}
+    (note,) = view.notes  # optional, and not there
+    assert "test set 'more' is not there" in note
+    lines = printed(view)
+    assert "clients 2" in lines and "samples a client 1 / 2 / 3" in lines and "unused 2" in lines
+    assert "classes a client 1 / 1.5 / 2" in lines
+    assert "own test 2 1 class 0" in lines  # of class z, which no client holds
+
+
+def test_options_change_the_partition(config):
+    given = dict(type="DirichletPartition", num_clients=3, alpha=0)
+    options = [f"train_dataloader.partition.{k}={v}" for k, v in given.items()]
+    config.write_text(config.read_text().replace(", clients=dict(a=[0, 1, 3], b=[4])", ""))
+    (view,) = read_views([config], options)
+    assert sorted(view.counts.tolist()) == [[0, 0, 1], [0, 2, 0], [3, 0, 0]]
+    assert view.title == "own: DirichletPartition, num_clients 3, alpha 0"
+
+
+def test_a_data_set_of_files_needs_no_images(small_config, tmp_path):
+    source = small_config.parent / "data"
+    for name in ("train", "test"):
+        folder = tmp_path / "splits" / name
+        folder.mkdir(parents=True)
+        text = (source / "splits" / name / "clients.json").read_text()
+        (folder / "clients.json").write_text(text)
+    (view,) = read_views([small_config], [f"data_root={tmp_path}"])
+    assert view.kind == "domain" and view.rows == ("T01_CN_A", "T02_CS_A", "T03_HRN_A")
+    assert view.counts.tolist() == [[4, 0, 0], [0, 4, 0]]
+    tests = {name: counts.tolist() for name, counts in view.test_counts().items()}
+    assert tests == {"unseen": [0, 0, 5], "seen": [2, 2, 0]}
+    lines = printed(view)
+    assert "small unseen 5 1 domain 0" in lines and "small seen 4 2 domains 2" in lines
+    with pytest.raises(DataError, match=r"files of .* are missing"):
+        read_views([small_config], [f"data_root={tmp_path}"], images=True)
+
+
+def test_users_with_photographs_on_disk(tmp_path):
+    root = landmark_files.write_landmarks(tmp_path / "landmarks")
+    config = Path(__file__).parents[2] / "configs" / "landmarks_fedavg.py"
+    classes = [
+        f"{name}.dataset.num_classes=4" for name in ("train_dataloader", "val_dataloader.test")
+    ]
+    (view,) = read_views([config], [f"data_root={root}", *classes])
+    assert view.kind == "class" and view.counts.tolist() == [[1, 1, 1, 1]] * 3
+    assert view.test_counts()["test"].tolist() == [2, 1, 1, 1]
+
+
+def test_pixels_are_counted_by_class(small_config):
+    (view,) = read_views([small_config], images=True)
+    counts = pixel_counts(view)
+    assert counts.shape == (2, 16)
+    root = small_config.parent / "data" / "IDDAsmall"
+    # raw ids of the rendered scenes: 20 is sky, 1 building, 7 road; 0 is ignored
+    for row, domain in enumerate(("T01_CN_A", "T02_CS_A")):
+        raw = [
+            cv2.imread(str(root / domain / "Semantic" / f"{i}_{domain}.png"), cv2.IMREAD_UNCHANGED)
+            for i in range(4)
+        ]
+        for train_id, raw_id in ((10, 20), (2, 1), (0, 7)):
+            assert counts[row, train_id] == sum(int((image == raw_id).sum()) for image in raw)
+        assert counts[row].sum() == sum(int((image != 0).sum()) for image in raw)
+
+
+def test_no_pixels_without_label_maps(config):
+    (view,) = read_views([config])
+    with pytest.raises(ConfigError, match="--pixels: own has no label maps"):
+        pixel_counts(view)
+
+
+# ---------------------------------------------------------------- files
+
+
+def test_a_file_of_indices_takes_labels_from_its_folder(prepared):
+    folder = prepared / "splits"
+    folder.mkdir()
+    (folder / "two.json").write_text(json.dumps({"a": [0, 5], "b": [3]}))
+    (folder / "two.note.json").write_text("{}")
+    (view,) = read_views(sorted(folder.iterdir()))
+    assert view.name == "two" and view.kind == "class"
+    assert view.counts.tolist() == [[1, 0, 1], [0, 1, 0]]
+    assert view.tests["test"].samples == 2
+
+
+def test_a_split_of_other_images_is_told(prepared):
+    folder = prepared / "splits"
+    folder.mkdir()
+    (folder / "two.json").write_text(json.dumps({"a": [0, 5]}))
+    note = folder / "two.note.json"
+    mine = images_checksum(np.load(prepared / "train_images.npy"), LABELS)
+    note.write_text(json.dumps({"images_sha256": mine}))
+    assert len(read_views([folder / "two.json"])) == 1
+    note.write_text(json.dumps({"images_sha256": "0" * 64}))
+    with pytest.raises(DataError, match="made of other images"):
+        read_views([folder / "two.json"])
+
+
+def test_indices_alone_have_sizes_only(tmp_path):
+    path = tmp_path / "a" / "indices.json"
+    path.parent.mkdir()
+    path.write_text(json.dumps({"a": [0, 9], "b": [4]}))
+    (view,) = read_views([path])
+    assert (view.kind, view.samples, view.labels) == (None, 10, None)
+    assert "the classes are not known" in view.notes[0]
+    lines = printed(view)
+    assert "samples a client 1 / 1.5 / 2" in lines
+    assert not any("classes a client" in line for line in lines)
+
+
+def test_split_folders_tell_domains_by_their_paths(small_config, tmp_path):
+    splits = tmp_path / "splits"
+    shutil.copytree(small_config.parent / "data" / "splits", splits)
+    (splits / "split.json").write_text("{}")  # a prepare tool's note on both parts
+    (view,) = read_views([splits])
+    again = read_views([splits / "train", splits / "train" / "clients.json"])
+    for one in again:
+        assert one.counts.tolist() == view.counts.tolist() == [[4, 0, 0], [0, 4, 0]]
+    assert [one.name for one in again] == [view.name, f"{view.name}_2"]
+    assert {n: c.tolist() for n, c in view.test_counts().items()} == {
+        "test_user_diff_domain": [0, 0, 5],
+        "test_user_same_domain": [2, 2, 0],
+    }
+    pairs = {
+        "city": ("train/ulm/ulm_0_0_leftImg8bit.png", "train/ulm/ulm_0_0_gtFine_labelIds.png"),
+        "camvid": ("train/0006R0_f00930.png", "trainannot/0006R0_f00930.png"),
+        "else": ("a.png", "b.png"),
+    }
+    found = {}
+    for name, pair in pairs.items():
+        write_split(tmp_path / name, Split({"client": [pair]}))
+        (one,) = read_views([tmp_path / name])
+        found[name] = one.rows
+        assert bool(one.notes) == (name == "else")
+    assert found == {"city": ("ulm",), "camvid": ("0006R0",), "else": ()}
+
+
+def test_what_is_no_split_is_told(tmp_path, config):
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "far.json").write_text('{"a": [0, "b"]}')
+    (tmp_path / "below.json").write_text('{"a": [0, -1]}')
+    (tmp_path / "huge.json").write_text(json.dumps({"a": [10**15]}))
+    (tmp_path / "twice.json").write_text('{"a": [0, 7], "b": [7]}')
+    (tmp_path / "only.note.json").write_text("{}")
+    (tmp_path / "wrong.py").write_text("model = 1")
+    (tmp_path / "empty").mkdir()
+    for name, error, told in (
+        ("none.json", DataError, "does not exist"),
+        ("none.py", ConfigError, "no such config file"),
+        ("list.json", DataError, "client id -> list of indices"),
+        ("broken.json", DataError, "not readable as JSON"),
+        ("far.json", ConfigError, "plain list of integers"),
+        ("below.json", ConfigError, "has index -1"),
+        ("huge.json", DataError, "larger than any data set"),
+        ("twice.json", ConfigError, "sample 7 belongs to client 'a' and to 'b'"),
+        ("only.note.json", DataError, "only notes about splits"),
+        ("wrong.py", ConfigError, "train_dataloader is missing"),
+        ("empty", DataError, r"no \*\.json split file"),
+    ):
+        with pytest.raises(error, match=told):
+            read_views([tmp_path / name])
+    with pytest.raises(ConfigError, match="no config is named"):
+        read_views([tmp_path / "list.json"], ["seed=1"])
+    with pytest.raises(ConfigError, match=r"train_dataloader\.dataset"):
+        read_views([config], ["train_dataloader.dataset.type=Nothing"])
+
+
+def test_published_splits_are_read():
+    root = Path(__file__).parents[2].parent / "shared" / "data" / "feddrive_splits"
+    if not root.is_dir():
+        pytest.skip("FedDrive's published split files are not beside the repository")
+    country, cities = read_views(
+        [root / "idda/data/heterogeneous/country", root / "cityscapes/data/heterogeneous/train"]
+    )
+    assert (len(country.clients), len(country.rows), country.samples) == (90, 104, 4320)
+    assert (country.counts > 0).sum(axis=1).tolist() == [1] * 90
+    assert country.counts.sum(axis=0)[-14:].tolist() == [0] * 14  # the country is unseen
+    assert (len(cities.clients), cities.samples) == (144, 2904)
+    assert {n: test.samples for n, test in cities.tests.items()} == {"test_user": 500}

@@ -1,0 +1,110 @@
+"""The table after training."""
+
+import json
+import shutil
+
+import pytest
+from rich.console import Console
+
+from fedseg.errors import DataError
+from fedseg.report.summary import print_summary
+
+
+def printed(*args, **kwargs) -> str:
+    console = Console(width=100, force_terminal=False, record=True, quiet=False)
+    with console.capture() as capture:
+        print_summary(*args, console=console, **kwargs)
+    return capture.get()
+
+
+@pytest.fixture
+def run_copy(small_run, tmp_path):
+    copy = tmp_path / "run"
+    shutil.copytree(small_run, copy)
+    return copy
+
+
+def change(run, **fields) -> None:
+    path = run / "results.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+
+
+def test_summary_names_figures_files_and_the_next_command(small_run, small_config):
+    text = printed(small_run, small_config)
+    results = json.loads((small_run / "results.json").read_text())
+    assert "FedAvg + ASAM + SWA + SiloBN" in text
+    for label, domain in (
+        ("unseen", "unseen"),
+        ("seen standard", "seen"),
+        ("seen by_domain", "seen_by_domain"),
+    ):
+        row = next(line for line in text.splitlines() if f"│ {label} " in line)
+        assert f" {results['final'][domain]['mIoU']:.2f} " in row
+        assert f" {results['last_rounds']['mean'][f'{domain}/mIoU']:.2f} ± " in row
+    assert "6 of 6, 2 of 2 clients each" in text
+    for name in ("results.json", "history.jsonl", "checkpoints/round_000006.pth"):
+        assert name in text
+    assert "pictures/curves.png" in text
+    checkpoint = small_run / "checkpoints" / "round_000006.pth"
+    assert f"python tools/test.py {small_config} {checkpoint}\n" in text  # one line, though long
+    assert "prepare_" not in text  # not rendered
+
+
+def test_rendered_data_are_told(run_copy):
+    change(run_copy, data={"train": {"dataset": "IDDADataset", "embedded": True, "clients": 2}})
+    text = printed(run_copy, real_config="configs/real.py")
+    assert "not the published benchmark" in text
+    assert "python tools/prepare_idda.py" in text
+    assert "python tools/train.py configs/real.py" in text
+
+
+def test_the_copy_of_the_config_is_named_where_it_works_alone(run_copy):
+    assert f"test.py conf.py {run_copy}" in printed(run_copy, "conf.py")  # imports its network
+    (run_copy / "small.py").write_text("model = dict(type='X')")
+    assert f"test.py {run_copy / 'small.py'} {run_copy}" in printed(run_copy, "conf.py")
+
+
+def test_classification_and_missing_figures(run_copy):
+    final = {"test": {"accuracy": 91.234}, "other": {"accuracy": None}}
+    change(run_copy, final=final, last_rounds={"rounds": 1, "evaluations": 1})
+    text = printed(run_copy)
+    assert "accuracy (%)" in text
+    assert "91.23" in text
+    assert "mean ±" not in text  # of a single evaluation
+    assert "pixel accuracy" not in text
+
+
+def test_corruptions_are_told_by_severity(run_copy):
+    table = {"fog": [50.0, 40.0, 30.0, 20.0, 10.0], "snow": [60.0, 50.0, 40.0, 30.0, 20.0]}
+    corrupted = {"accuracy": 35.0, "corruptions": table, "severities": [1, 2, 3, 4, 5]}
+    change(run_copy, final={"test": {"accuracy": 91.234}, "corrupted": corrupted})
+    text = printed(run_copy)
+    assert "under 2 corruptions: mean accuracy 35.00 %" in text
+    assert "55.00 at 1, 45.00 at 2, 35.00 at 3, 25.00 at 4, 15.00 at 5" in text
+    row = next(line for line in text.splitlines() if "│ corrupted " in line)
+    assert " 35.00 " in row
+
+
+def test_procedural_images_stand_in_for_cifar(run_copy):
+    train = {"dataset": "EmbeddedImagesDataset", "embedded": True, "clients": 2}
+    change(run_copy, data={"train": train})
+    text = printed(run_copy, real_config="configs/real.py")
+    assert "with the real CIFAR-10 below data/cifar10" in text
+    assert "python tools/prepare_cifar.py\n" in text
+
+
+def test_a_run_that_evaluated_nothing(run_copy):
+    change(run_copy, final={}, last_rounds={"rounds": 6, "evaluations": 0, "mean": {}, "std": {}})
+    assert "nothing was evaluated" in printed(run_copy)
+
+
+def test_how_many_domains_have_statistics_is_told_when_not_all(run_copy):
+    assert "statistics of their own" not in printed(run_copy)
+    covered = {"mIoU": 3.0, "domains": 5, "domains_with_statistics": 2}
+    change(run_copy, final={"seen": {"mIoU": 4.0}, "seen_by_domain": covered})
+    assert "2 of the 5 domains have statistics" in printed(run_copy)
+
+
+def test_an_unfinished_run_is_an_error(tmp_path):
+    with pytest.raises(DataError, match="not finished"):
+        printed(tmp_path)

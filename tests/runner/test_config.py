@@ -1,0 +1,100 @@
+"""What a config is refused for before anything is built, and what it may leave out."""
+
+import pytest
+import toyseg
+from mmengine.config import Config
+
+from fedseg.errors import ConfigError
+from fedseg.runner.config import complete_config
+from fedseg.runner.experiment import load_config
+from fedseg.runs.history import plain
+
+
+def minimal(**changes):
+    config = {
+        "model": {"type": "Net"},
+        "train_dataloader": {"dataset": {"type": "Data", "data_root": "a"}},
+        "val_dataloader": {"seen": {"dataset": {"type": "Data", "data_root": "a"}}},
+        "val_evaluator": {"type": "Metric"},
+        "train_cfg": {"max_rounds": 3},
+        "optim_wrapper": {"optimizer": {"type": "SGD", "lr": 0.1}},
+        "client_sampler": {"type": "UniformSampler", "clients_per_round": 1},
+    }
+    return Config({**config, **changes})
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("/a b/c  d", "/a b/c  d"),
+        ("'/a b'", "/a b"),
+        ("3", 3),
+        ("0.5", 0.5),
+        ("true", True),
+        ("None", None),
+        ("[1, 2]", [1, 2]),
+        ("(1, 2)", (1, 2)),
+        ("a,b", ["a", "b"]),
+    ],
+)
+def test_overrides_of_the_command_line(tmp_path, text, value):
+    path = tmp_path / "config.py"
+    path.write_text("data_root = 1")
+    assert load_config(path, options=[f"data_root={text}"]).data_root == value
+
+
+def test_a_data_root_on_top_replaces_every_other():
+    config = complete_config(minimal(data_root="b"))
+    assert config.train_dataloader.dataset.data_root == "b"
+    assert config.val_dataloader.seen.dataset.data_root == "b"
+    assert config.test_dataloader.seen.dataset.data_root == "b"
+    assert complete_config(minimal()).train_dataloader.dataset.data_root == "a"
+
+
+def test_epochs_and_steps_contradict_each_other():
+    with pytest.raises(ConfigError, match=r"train_cfg: local_epochs and local_steps.*None"):
+        complete_config(minimal(train_cfg={"max_rounds": 3, "local_epochs": 2, "local_steps": 5}))
+    complete_config(minimal(train_cfg={"max_rounds": 3, "local_epochs": None, "local_steps": 5}))
+
+
+@pytest.mark.parametrize("seed", [-1, 2**32, 0.5, True, "0"])
+def test_seeds_that_no_generator_takes(seed):
+    with pytest.raises(ConfigError, match=r"randomness\.seed"):
+        complete_config(minimal(randomness={"seed": seed}))
+
+
+def test_hooks_of_ones_own_are_a_list():
+    with pytest.raises(ConfigError, match="custom_hooks: must be a list"):
+        complete_config(minimal(custom_hooks={"type": "Hook"}))
+
+
+def test_a_misspelt_default_hook_is_told(tmp_path):
+    config = toyseg.settings(tmp_path)
+    config["default_hooks"] = {"checkpiont": {"type": "FederatedCheckpointHook"}}
+    with pytest.raises(ConfigError, match=r"default_hooks\.checkpiont.*'checkpoint'"):
+        toyseg.runner(config)
+
+
+@pytest.mark.parametrize(("field", "value"), [("lr", "0.1"), ("lr", -1.0), ("momentum", -0.5)])
+def test_wrong_values_of_the_optimiser_name_the_field(tmp_path, field, value):
+    config = toyseg.settings(tmp_path)
+    config["optim_wrapper"]["optimizer"][field] = value
+    with pytest.raises(ConfigError, match=r"optim_wrapper\.optimizer"):
+        toyseg.train(config)
+
+
+def test_an_unknown_device_is_told(tmp_path):
+    with pytest.raises(ConfigError, match="device: 'cudaa'"):
+        toyseg.runner({**toyseg.settings(tmp_path), "device": "cudaa"})
+
+
+def test_history_takes_arrays_and_names_what_it_cannot_take():
+    import numpy as np
+    import torch
+
+    assert plain({"a": torch.tensor([1.0, float("nan")]), "b": np.float64(2)}) == {
+        "a": [1.0, None],
+        "b": 2.0,
+    }
+    with pytest.raises(ConfigError, match="set in the history"):
+        plain({"a": {1, 2}})

@@ -1,0 +1,55 @@
+"""Ctrl-C: a flag first, a stop the second time, the old handlers back afterwards."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+from fedseg.errors import UserError
+from fedseg.runner.interrupt import Interrupted, InterruptGuard
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_first_signal_asks(number, capsys):
+    guard = InterruptGuard()
+    guard.check()
+    with guard:
+        os.kill(os.getpid(), number)
+        assert guard.requested
+        with pytest.raises(Interrupted):
+            guard.check()
+    assert "stopping at the next safe point" in capsys.readouterr().err
+    assert issubclass(Interrupted, UserError)
+
+
+def test_the_second_ctrl_c_stops_at_once():
+    with InterruptGuard():
+        os.kill(os.getpid(), signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            os.kill(os.getpid(), signal.SIGINT)
+
+
+def test_handlers_are_put_back_also_after_an_error():
+    before = signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM)
+    with InterruptGuard():
+        assert signal.getsignal(signal.SIGINT) is not before[0]
+    with pytest.raises(ValueError, match="x"), InterruptGuard():
+        raise ValueError("x")
+    assert before == (signal.getsignal(signal.SIGINT), signal.getsignal(signal.SIGTERM))
+
+
+def test_other_threads_have_no_signals():
+    errors = []
+
+    def enter():
+        try:
+            with InterruptGuard() as guard:
+                guard.check()
+        except Exception as error:
+            errors.append(error)
+
+    thread = threading.Thread(target=enter)
+    thread.start()
+    thread.join()
+    assert errors == []
