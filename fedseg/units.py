@@ -1,0 +1,29 @@
+"""Bytes, durations and memory, measured and written for people."""
+
+import sys
+
+
+def format_bytes(count: float) -> str:
+    """A number of bytes with a binary unit: ``"1.5 MiB"``."""
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if abs(count) < 1024:
+            return f"{count:,.0f} {unit}" if unit == "B" else f"{count:,.1f} {unit}"
+        count /= 1024
+    return f"{count:,.1f} TiB"
+
+
+def format_duration(seconds: float) -> str:
+    """Seconds as ``h:mm:ss``."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"
+
+
+def peak_memory() -> int | None:
+    """Bytes of memory that this process has used at most; None on systems that do not tell."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return None
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else 1024 * peak  # macOS counts bytes, Linux KiB
