@@ -161,19 +161,6 @@ class FlatModel:
                 parameter.grad = view
         torch._foreach_copy_(places, found)
 
-    def adaptive_mask(self) -> Tensor:
-        """1 where ASAM scales with ``|w|`` (weights and norm scales), 0 for biases and gaps."""
-        norm_scales = {
-            f"{prefix}.weight" if prefix else "weight"
-            for prefix, module in self.model.named_modules()
-            if "Norm" in type(module).__name__
-        }
-        mask = torch.zeros_like(self.w)
-        for slot in self.slots:
-            if len(slot.shape) > 1 or slot.name in norm_scales:
-                mask[slot.span] = 1
-        return mask
-
     def state_dict(
         self, w: Tensor | None = None, buffers: Tensor | None = None
     ) -> dict[str, Tensor]:

@@ -1,14 +1,63 @@
-"""The stages of a federated run at which a hook may act."""
+"""The stages of a federated run at which a hook may act, and what it sees of the run."""
 
-from typing import TYPE_CHECKING, Any
+from contextlib import AbstractContextManager
+from logging import Logger
+from typing import Any, Protocol
 
 from mmengine.hooks import Hook
+from torch import Tensor, nn
 
-if TYPE_CHECKING:
-    from fedseg.core.client import Client
-    from fedseg.core.messages import ClientResult, Update
-    from fedseg.core.server import Aggregate
-    from fedseg.runner.runner import FederatedRunner
+from fedseg.core.algorithm import Algorithm
+from fedseg.core.client import Client, LocalOptimizer
+from fedseg.core.client_data import ClientData
+from fedseg.core.flat import FlatModel
+from fedseg.core.messages import ClientResult, Update
+from fedseg.core.server import Aggregate, Server
+
+
+class Run(Protocol):
+    """What a hook, a loop or an evaluator may use of the run that it acts in.
+
+    Attributes:
+        model, flat: the network, and its parameters, gradients and buffers as vectors.
+        server: the global model and the algorithm's vectors.
+        algorithm, data, optim_wrapper: the parts of the local training.
+        store: the clients' states. client_sampler, executor, param_schedulers: as configured.
+        train_loop, val_loop: the loops; ``val_loop`` is None in a run without evaluation.
+        history: takes the line of each finished round.
+        round: the present round, from 1. max_rounds: rounds of the run.
+        work_dir: where the run writes. logger: for the user's messages.
+    """
+
+    model: nn.Module
+    flat: FlatModel
+    server: Server
+    algorithm: Algorithm
+    data: ClientData
+    optim_wrapper: LocalOptimizer
+    store: Any
+    client_sampler: Any
+    executor: Any
+    param_schedulers: list[Any]
+    train_loop: Any
+    val_loop: Any
+    history: Any
+    round: int
+    max_rounds: int
+    work_dir: str
+    logger: Logger
+
+    def call_hook(self, fn_name: str, **kwargs: Any) -> None:
+        """Call a stage of every hook that has it."""
+
+    def autocast(self) -> AbstractContextManager:
+        """The context of every forward pass."""
+
+    def evaluated_model(self) -> tuple[Tensor, Tensor]:
+        """(parameters, buffers) of the averaged model if there is one, else of the global one."""
+
+    def open_store(self, name: str, keep: str) -> Any:
+        """A :class:`fedseg.runner.state_store.StateStore` that checkpoints save and restore."""
 
 
 class FederatedHook(Hook):
@@ -19,43 +68,46 @@ class FederatedHook(Hook):
     ``after_val_epoch(metrics)``, ``after_val``, ``after_train``, ``after_run``.
     """
 
-    def before_round(self, runner: "FederatedRunner") -> None:
+    def bind(self, flat: FlatModel) -> None:
+        """Called once, when the model's vectors are made; raises ConfigError if it has no use."""
+
+    def before_round(self, runner: Run) -> None:
         """Before the broadcast of round ``runner.round`` (from 1)."""
 
-    def before_client(self, runner: "FederatedRunner", client: "Client") -> None:
+    def before_client(self, runner: Run, client: Client) -> None:
         """The client has loaded the global model and its state, before its first local step."""
 
-    def after_local_steps(self, runner: "FederatedRunner", client: "Client") -> None:
+    def after_local_steps(self, runner: Run, client: Client) -> None:
         """Every ``train_cfg.hook_interval`` local steps."""
 
-    def after_client(self, runner: "FederatedRunner", client: "Client", update: "Update") -> None:
+    def after_client(self, runner: Run, client: Client, update: Update) -> None:
         """The client has finished; ``update.vectors`` may be changed before they are checked."""
 
-    def after_result(self, runner: "FederatedRunner", result: "ClientResult") -> None:
+    def after_result(self, runner: Run, result: ClientResult) -> None:
         """The server has taken a client's result, or rejected it; its loss is a plain number."""
 
-    def after_aggregate(self, runner: "FederatedRunner", updates: "Aggregate") -> None:
+    def after_aggregate(self, runner: Run, updates: Aggregate) -> None:
         """The updates of an exchange are summed, before the server's step."""
 
-    def after_round(self, runner: "FederatedRunner", record: dict[str, Any]) -> None:
+    def after_round(self, runner: Run, record: dict[str, Any]) -> None:
         """``runner.server.w`` is the new global model; ``record`` becomes the history's line."""
 
-    def on_interrupt(self, runner: "FederatedRunner") -> None:
+    def on_interrupt(self, runner: Run) -> None:
         """The run stops early: undo what a round in progress changed, save what must be saved."""
 
-    def after_stop(self, runner: "FederatedRunner") -> None:
+    def after_stop(self, runner: Run) -> None:
         """The rounds are over, whether they were finished, interrupted or ended by an error."""
 
-    def register_stores(self, runner: "FederatedRunner") -> None:
-        """Register state stores of this hook's own with ``runner.register_store``."""
+    def register_stores(self, runner: Run) -> None:
+        """Open this hook's own stores with ``runner.open_store``."""
 
-    def before_val_domain(self, runner: "FederatedRunner", domain: str) -> None:
+    def before_val_domain(self, runner: Run, domain: str) -> None:
         """Before a domain is evaluated."""
 
-    def after_val_batch(self, runner: "FederatedRunner", figures: str, samples: int) -> None:
-        """So many more images were predicted for the figures named ``<figures>/...``."""
+    def after_val_batch(self, runner: Run, figures: str, samples: int) -> None:
+        """So many more images were predicted for the metrics named ``<figures>/...``."""
 
-    def results(self, runner: "FederatedRunner", history: list[dict[str, Any]]) -> dict[str, Any]:
+    def results(self, runner: Run, history: list[dict[str, Any]]) -> dict[str, Any]:
         """What this hook adds to ``results.json``, by name."""
         return {}
 

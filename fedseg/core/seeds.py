@@ -7,7 +7,6 @@ of the clients, or on having been resumed.
 """
 
 import hashlib
-import random
 import struct
 
 import numpy as np
@@ -43,10 +42,3 @@ def seed_model(seed: int, device: torch.device) -> None:
             torch.cuda.manual_seed(seed)
     elif device.type != "cpu":
         torch.manual_seed(seed)
-
-
-def seed_global(seed: int) -> None:
-    """Seed Python's, NumPy's and torch's CPU generator, for code that draws from them."""
-    random.seed(seed)
-    np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 - for code that is not ours
-    torch.default_generator.manual_seed(seed)  # torch.manual_seed takes milliseconds a sample

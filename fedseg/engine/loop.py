@@ -1,110 +1,65 @@
-"""The loops of a federated run: rounds of training, evaluation by domain."""
+"""The loop of a federated run: rounds of training, with evaluations between them."""
 
 import time
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import torch
 from mmengine.runner import BaseLoop
 
-from fedseg.checks import check_bool, check_int
+from fedseg.checks import check_int
 from fedseg.core.arithmetic import is_finite
 from fedseg.core.client_data import JobStream
-from fedseg.core.messages import ClientResult, Task
+from fedseg.core.hook import Run
+from fedseg.core.messages import ClientResult, Message, Task
 from fedseg.core.server import Aggregate, accumulation_dtype
-from fedseg.engine.trainer import ClientTrainer
+from fedseg.engine.record import RoundRecord
 from fedseg.engine.updates import validate_update
-from fedseg.errors import ConfigError, Interrupted, TrainingError
+from fedseg.errors import Interrupted, TrainingError
 from fedseg.registry import LOOPS
-
-if TYPE_CHECKING:
-    from fedseg.runner.runner import FederatedRunner
 
 
 @LOOPS.register_module()
 class FederatedTrainLoop(BaseLoop):
-    """Rounds: plan, broadcast, local training, gate, aggregate, server step, hooks, evaluation.
+    """Rounds of a federated run, and when they are evaluated.
 
     Args:
         runner, dataloader: given by the runner.
         max_rounds: rounds of the run, T.
-        local_epochs: passes over a client's samples in a round, E.
-        local_steps: instead, a fixed number of steps a round.
         val_interval: rounds between evaluations; the last round is always evaluated.
         val_last_rounds: length of the window at the end in which it is evaluated more often, and
-            over which the reported figure is the mean.
+            over which the reported metric is the mean.
         val_last_interval: rounds between evaluations in that window.
-        amp: local training and evaluation in bfloat16 under autocast (no scaler), CPU or GPU.
-        hook_interval: local steps between two calls of the hooks' ``after_local_steps``.
-        cuda_graph: replay local steps from CUDA graphs: ``"auto"`` where it is possible, ``True``
-            the same with a warning where there is no GPU, ``False`` never.
+
+    Attributes:
+        round: the last finished round.
+        pending: the line of a round that is trained but not evaluated yet, else None.
     """
 
     def __init__(
         self,
-        runner: "FederatedRunner",
-        dataloader: Mapping[str, Any],
+        runner: Run,
+        dataloader: Any,
         max_rounds: int,
-        local_epochs: int = 1,
-        local_steps: int | None = None,
         val_interval: int = 50,
         val_last_rounds: int = 100,
         val_last_interval: int = 5,
-        amp: bool = False,
-        hook_interval: int = 50,
-        cuda_graph: bool | str = "auto",
     ) -> None:
         self._runner = runner
-        for name, value in (
-            ("max_rounds", max_rounds),
-            ("val_interval", val_interval),
-            ("val_last_interval", val_last_interval),
-            ("hook_interval", hook_interval),
-        ):
-            check_int(f"train_cfg.{name}", value)
+        check_int("train_cfg.max_rounds", max_rounds)
+        check_int("train_cfg.val_interval", val_interval)
+        check_int("train_cfg.val_last_interval", val_last_interval)
         check_int("train_cfg.val_last_rounds", val_last_rounds, least=0)
-        check_bool("train_cfg.amp", amp)
-        if not (isinstance(cuda_graph, bool) or cuda_graph == "auto"):
-            raise ConfigError(
-                f"train_cfg.cuda_graph: must be True, False or 'auto', not {cuda_graph!r}"
-            )
         self.max_rounds = max_rounds
         self.val_interval = val_interval
         self.val_last_rounds = val_last_rounds
         self.val_last_interval = val_last_interval
         self.round = 0
         self.pending: dict[str, Any] | None = None
-        self.trainer = ClientTrainer(
-            runner.flat,
-            runner.algorithm,
-            runner.optim_wrapper,
-            runner.data,
-            seed=runner.seed,
-            local_loss=runner.local_loss,
-            amp=amp,
-            call_hook=runner.call_hook,
-            check=runner.interrupt.check,
-            hook_interval=hook_interval,
-            make_step=runner.make_step(cuda_graph),
-        )
-        runner.executor.bind(self.trainer)
 
-    # MMEngine reads these where it speaks of epochs: a round is the epoch
-    @property
-    def max_epochs(self) -> int:
-        return self.max_rounds
-
-    @property
-    def epoch(self) -> int:
-        return self.round
-
-    @property
-    def iter(self) -> int:
-        return self.round
-
-    @property
-    def max_iters(self) -> int:
-        return self.max_rounds
+    # MMEngine reads these where it speaks of epochs and iterations: both are rounds here
+    max_epochs = max_iters = property(lambda self: self.max_rounds)
+    epoch = iter = property(lambda self: self.round)
 
     def evaluates(self, round_: int) -> bool:
         """Whether a round ends with an evaluation."""
@@ -115,191 +70,151 @@ class FederatedTrainLoop(BaseLoop):
 
     def run(self) -> None:
         """Train to ``max_rounds``; on Ctrl-C save what is finished and raise ``Interrupted``."""
-        runner = self.runner
+        run, first = self.runner, self.round + 1
         try:
-            runner.call_hook("before_train")
+            run.call_hook("before_train")
             if self.pending is not None:
                 self._finish_round(self.pending)
-            runner.data.start(
-                JobStream(
-                    runner.client_sampler.participants,
-                    self.round + 1,
-                    self.max_rounds,
-                    runner.algorithm.passes(),
-                )
-            )
+            participants, passes = run.client_sampler.participants, run.algorithm.passes()
+            run.data.start(JobStream(participants, first, self.max_rounds, passes))
             while self.round < self.max_rounds:
-                self._run_round()
+                self._run_round(self.round + 1)
         except Interrupted:
-            runner.store.discard()
-            runner.call_hook("on_interrupt")
+            run.store.discard()
+            run.call_hook("on_interrupt")
             raise
         finally:
-            runner.call_hook("after_stop")
-            runner.data.close()
-            runner.executor.close()
-        runner.call_hook("after_train")
+            run.call_hook("after_stop")
+            run.data.close()
+            run.executor.close()
+        run.call_hook("after_train")
 
-    def _run_round(self) -> None:
-        runner, server, algorithm = self.runner, self.runner.server, self.runner.algorithm
-        number = self.round + 1
-        runner.round = server.round = number
-        server.scratch.clear()
-        participants = runner.client_sampler.participants(number)
-        runner.optim_wrapper.start_round(number)
-        runner.call_hook("before_train_epoch")
-        runner.call_hook("before_round")
-
-        record: dict[str, Any] = {
-            "round": number,
-            "participants": [],
-            "lr": runner.optim_wrapper.optimizer.param_groups[0]["lr"],
-            "loss": None,
-            "rejected": [],
-            "bytes_down": 0,
-            "bytes_up": 0,
-        }
-        seconds = {"train": 0.0, "aggregate": 0.0, "evaluate": 0.0, "data_wait": 0.0}
-        waited = runner.data.seconds_waiting
-        for exchange in range(algorithm.exchanges):
-            server.exchange = exchange
-            last = exchange == algorithm.exchanges - 1
+    def _run_round(self, number: int) -> None:
+        run, server, algorithm = self.runner, self.runner.server, self.runner.algorithm
+        record = self._begin_round(number)
+        # 1. Choose the participants: a pure function of seed and round
+        participants = run.client_sampler.participants(number)
+        for server.exchange in range(algorithm.exchanges):
+            # 2. Broadcast: the model to start from, and the algorithm's extras
             message = algorithm.broadcast(server)
-            down = server.traffic(message.num_vectors, buffers=not message.known)
-            updates = Aggregate(algorithm.weightings)
-            begin = time.perf_counter()
-            results = iter(
-                runner.executor.run(self._tasks(number, exchange, participants), message)
-            )
-            while True:
-                result = next(results, None)
-                seconds["train"] += time.perf_counter() - begin
-                begin = time.perf_counter()
-                if result is None:
-                    break
-                self._take(result, updates, record, down, commit=last)
-                runner.call_hook("after_result", result=result)
-                seconds["aggregate"] += time.perf_counter() - begin
-                begin = time.perf_counter()
-            self._require_updates(updates, record, participants)
-            runner.call_hook("after_aggregate", updates=updates)
-            algorithm.step(server, updates)
-            if last:
-                server.take_buffers(updates)
-                record["norm_delta"] = float(updates.mean("delta").norm())
-            seconds["aggregate"] += time.perf_counter() - begin
-        accumulation = accumulation_dtype(server.w.device)
-        record["norm_w"] = float(torch.linalg.vector_norm(server.w, dtype=accumulation))
-        self._require_finite(record)
-        for name, value in algorithm.diagnostics(server).items():
-            record.setdefault(name, value)  # the round's own figures keep their names
-        runner.store.commit(number)
-        self.round = number
-        accepted = [p for p in record["participants"] if p["loss"] is not None]
-        samples = sum(p["samples"] for p in accepted)
-        if samples:
-            record["loss"] = sum(p["loss"] * p["samples"] for p in accepted) / samples
-        seconds["data_wait"] = runner.data.seconds_waiting - waited
-        record["seconds"] = seconds
-        runner.call_hook("after_round", record=record)
-        for scheduler in runner.param_schedulers or []:
-            scheduler.step()
-        self.pending = record
-        self._finish_round(record)
+            # 3. Train: every participant does its local steps
+            results = run.executor.run(self._tasks(number, participants), message)
+            # 4. Aggregate: validate each update, add it to the running sums
+            updates = self._aggregate(results, message, record)
+            # 5. Step: the algorithm's server rule gives the new global model
+            self._step(updates, record)
+        # 6. Commit: the round's client states become the current ones
+        self._commit(record)
+        # 7. Evaluate every domain if it is time, write the history's line, checkpoint
+        self._finish_round(self.pending)
 
-    def _tasks(self, round_: int, exchange: int, participants: list[int]) -> list[Task]:
-        data = self.runner.data
+    def _begin_round(self, number: int) -> RoundRecord:
+        run = self.runner
+        run.round = run.server.round = number
+        run.server.scratch.clear()
+        run.optim_wrapper.start_round(number)
+        run.call_hook("before_train_epoch")
+        run.call_hook("before_round")
+        record = RoundRecord(number, run.optim_wrapper.optimizer.param_groups[0]["lr"])
+        record.seconds["data_wait"] -= run.data.seconds_waiting
+        return record
+
+    def _tasks(self, number: int, participants: list[int]) -> list[Task]:
+        data, store, exchange = self.runner.data, self.runner.store, self.runner.server.exchange
         return [
             Task(
-                round=round_,
+                round=number,
                 exchange=exchange,
                 client=client,
                 name=data.clients[client],
                 num_samples=data.sizes[client],
                 num_steps=data.num_steps(client),
-                state=self.runner.store.look_up(data.clients[client]),
+                state=store.look_up(data.clients[client]),
             )
             for client in participants
         ]
 
-    def _take(
-        self,
-        result: ClientResult,
-        updates: Aggregate,
-        record: dict[str, Any],
-        down: int,
-        commit: bool,
-    ) -> None:
-        """Check an update; add it to the sum and stage its client's state, or reject it.
-
-        Args:
-            down: bytes that the client has received.
-            commit: whether this is the last exchange of the round.
-        """
-        runner, task = self.runner, result.task
-        trained = runner.algorithm.trains(task.exchange)
-        record["bytes_down"] += down
-        record["bytes_up"] += runner.server.traffic(len(result.update.vectors), trained)
-        expected = {"buffers": runner.server.buffers}
-        if trained:
-            expected["delta"] = runner.server.w
-        reason = validate_update(
-            {**result.update.vectors, "buffers": result.buffers, **result.state_vectors()},
-            expected,
-            runner.server.w,
-        )
-        if reason is not None:
-            record["rejected"].append(
-                {"client": task.name, "exchange": task.exchange, "reason": reason}
+    def _aggregate(
+        self, results: Iterator[ClientResult], message: Message, record: RoundRecord
+    ) -> Aggregate:
+        run = self.runner
+        down = run.server.traffic(message.num_vectors, buffers=not message.known)
+        updates = Aggregate(run.algorithm.weightings)
+        results = iter(results)
+        while True:
+            with record.timed("train"):
+                result = next(results, None)
+            if result is None:
+                break
+            with record.timed("aggregate"):
+                self._take(result, updates, record, down)
+                run.call_hook("after_result", result=result)
+        if not updates.num_clients:
+            rejected = record.line["rejected"]
+            reasons = "; ".join(f"{r['client']}: {r['reason']}" for r in rejected[:5])
+            raise TrainingError(
+                f"round {run.round}: all {len(rejected)} updates were rejected ({reasons}). Lower "
+                "the local learning rate or set optim_wrapper.clip_grad"
             )
-            runner.logger.warning(
+        return updates
+
+    def _take(
+        self, result: ClientResult, updates: Aggregate, record: RoundRecord, down: int
+    ) -> None:
+        """Validate an update; add it to the sums and stage its client's state, or reject it."""
+        run, server, task = self.runner, self.runner.server, result.task
+        trained = run.algorithm.trains(task.exchange)
+        record.count_traffic(down, server.traffic(len(result.update.vectors), trained))
+        reason = validate_update(result, server, trained)
+        if reason is None:
+            updates.add(result)
+        else:
+            record.reject(task, reason)
+            run.logger.warning(
                 f"round {task.round}: the update of client {task.name!r} is rejected: {reason}"
             )
-        else:
-            updates.add(result)
-        if commit:
-            record["participants"].append(
-                {
-                    "client": task.name,
-                    "samples": task.num_samples,
-                    "steps": task.num_steps,
-                    "loss": result.loss if reason is None else None,
-                }
-            )
+        if task.exchange == run.algorithm.exchanges - 1:
+            record.add_participant(task, result.loss if reason is None else None)
             if reason is None and result.state:
-                runner.store.stage(task.name, result.state)
+                run.store.stage(task.name, result.state)
 
-    def _require_updates(
-        self, updates: Aggregate, record: dict[str, Any], participants: list[int]
-    ) -> None:
-        if updates.num_clients:
-            return
-        reasons = "; ".join(f"{r['client']}: {r['reason']}" for r in record["rejected"][:5])
-        raise TrainingError(
-            f"round {record['round']}: all {len(participants)} updates were rejected ({reasons}), "
-            f"algorithm {type(self.runner.algorithm).__name__}. "
-            f"{self.runner.latest_checkpoint_message()} "
-            "Lower the local learning rate or set optim_wrapper.clip_grad"
-        )
+    def _step(self, updates: Aggregate, record: RoundRecord) -> None:
+        run, server = self.runner, self.runner.server
+        with record.timed("aggregate"):
+            run.call_hook("after_aggregate", updates=updates)
+            run.algorithm.step(server, updates)
+            if server.exchange < run.algorithm.exchanges - 1:
+                return
+            server.take_buffers(updates)
+            record.line["norm_delta"] = float(updates.mean("delta").norm())
+        accumulation = accumulation_dtype(server.w.device)
+        record.line["norm_w"] = float(torch.linalg.vector_norm(server.w, dtype=accumulation))
+        if not is_finite(server.w):
+            raise TrainingError(
+                f"round {run.round}: the global model is not finite after the server step of "
+                f"{type(run.algorithm).__name__}. Lower the learning rates or set "
+                "optim_wrapper.clip_grad"
+            )
+        for name, value in run.algorithm.diagnostics(server).items():
+            record.line.setdefault(name, value)  # the round's own metrics keep their names
 
-    def _require_finite(self, record: dict[str, Any]) -> None:
-        if is_finite(self.runner.server.w):
-            return
-        raise TrainingError(
-            f"round {record['round']}: the global model is not finite after "
-            f"{type(self.runner.algorithm).__name__}'s server step. "
-            f"{self.runner.latest_checkpoint_message()} "
-            "Lower the learning rates or set optim_wrapper.clip_grad"
-        )
+    def _commit(self, record: RoundRecord) -> None:
+        run = self.runner
+        run.store.commit(run.round)
+        self.round = run.round
+        record.seconds["data_wait"] += run.data.seconds_waiting
+        self.pending = record.close()
+        run.call_hook("after_round", record=self.pending)
+        for scheduler in run.param_schedulers:
+            scheduler.step()
 
-    def _finish_round(self, record: dict[str, Any]) -> None:
-        """Evaluate if it is time, write the history's line, checkpoint."""
-        runner = self.runner
-        runner.round = self.round
-        if runner.val_loop is not None and self.evaluates(self.round):
+    def _finish_round(self, line: dict[str, Any]) -> None:
+        run = self.runner
+        run.round = self.round
+        if run.val_loop is not None and self.evaluates(self.round):
             begin = time.perf_counter()
-            record["metrics"] = runner.val_loop.run()
-            record["seconds"]["evaluate"] = time.perf_counter() - begin
+            line["metrics"] = run.val_loop.run()
+            line["seconds"]["evaluate"] = time.perf_counter() - begin
         self.pending = None
-        runner.finish_round(record)
-        runner.call_hook("after_train_epoch")
+        run.history.append(line)
+        run.call_hook("after_train_epoch")

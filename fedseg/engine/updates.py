@@ -1,27 +1,23 @@
-"""The gate between a client and the aggregate: an update is checked before it counts."""
-
-from collections.abc import Mapping
-
-from torch import Tensor
+"""The check between a client and the aggregate: what every update must be before it counts."""
 
 from fedseg.core.arithmetic import is_finite
+from fedseg.core.messages import ClientResult
+from fedseg.core.server import Server
 
 
-def validate_update(
-    vectors: Mapping[str, Tensor], like: Mapping[str, Tensor], other: Tensor
-) -> str | None:
-    """Why an update must be rejected, or None if it is sound.
+def validate_update(result: ClientResult, server: Server, trained: bool) -> str | None:
+    """Why an update must be rejected, or None if it counts.
 
     Args:
-        vectors: the tensors that the client sends.
-        like: name -> a tensor of the shape and dtype expected; all of them must be there.
-        other: what vectors of any other name are expected to be like.
+        result: what the client sends, and its new state.
+        server: has the vectors whose shapes and dtypes are expected.
+        trained: whether the client did local steps: it must send ``delta`` then.
     """
-    missing = [name for name in like if name not in vectors]
-    if missing:
-        return f"{missing[0]} is missing"
-    for name, vector in vectors.items():
-        expected = like.get(name, other)
+    if trained and "delta" not in result.update.vectors:
+        return "delta is missing"
+    sent = {**result.update.vectors, "buffers": result.buffers, **result.state_vectors()}
+    for name, vector in sent.items():
+        expected = server.buffers if name == "buffers" else server.w
         if vector.shape != expected.shape:
             return f"{name} has shape {tuple(vector.shape)}, expected {tuple(expected.shape)}"
         if vector.dtype != expected.dtype:

@@ -1,7 +1,7 @@
 """Accuracy of the evaluated model for each client: what heterogeneous training forgets."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,13 +9,10 @@ import torch
 from fedseg.core.forward import forward
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError
-from fedseg.evaluation.domains import model_with
+from fedseg.evaluation.domains import EvaluatedRun, model_with
 from fedseg.evaluation.sets import ResidentSet
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.registry import HOOKS
-
-if TYPE_CHECKING:
-    from fedseg.runner.runner import FederatedRunner
 
 DETAIL = "accuracy_by_class"
 
@@ -44,7 +41,7 @@ class ClientAccuracyHook(FederatedHook):
         self.images, self.domain = images, domain
         self._mix: np.ndarray | None = None
 
-    def after_val_epoch(self, runner: "FederatedRunner", metrics: Mapping[str, Any]) -> None:
+    def after_val_epoch(self, runner: EvaluatedRun, metrics: Mapping[str, Any]) -> None:
         record = runner.train_loop.pending if runner.data is not None else None
         if record is None or not hasattr(runner.data.dataset, "labels"):
             return
@@ -55,7 +52,7 @@ class ClientAccuracyHook(FederatedHook):
         if found is not None:
             record["client_accuracy"] = found
 
-    def results(self, runner: "FederatedRunner", history: list[dict[str, Any]]) -> dict[str, Any]:
+    def results(self, runner: EvaluatedRun, history: list[dict[str, Any]]) -> dict[str, Any]:
         lines = [record for record in history if record.get("client_accuracy")]
         if not lines:
             return {}
@@ -70,7 +67,7 @@ class ClientAccuracyHook(FederatedHook):
             }
         }
 
-    def _class_mix(self, runner: "FederatedRunner") -> np.ndarray:
+    def _class_mix(self, runner: EvaluatedRun) -> np.ndarray:
         """float64 [clients, classes]: each client's share of every class."""
         if self._mix is None:
             dataset = runner.data.dataset
@@ -82,7 +79,7 @@ class ClientAccuracyHook(FederatedHook):
             self._mix = np.stack(counts) / np.asarray(runner.data.sizes)[:, None]
         return self._mix
 
-    def _of_test_classes(self, runner: "FederatedRunner") -> list[float | None] | None:
+    def _of_test_classes(self, runner: EvaluatedRun) -> list[float | None] | None:
         details = runner.val_loop.details
         names = [self.domain] if self.domain else [test.name for test in runner.val_loop.sets]
         names = [f"global:{name}" for name in names] + names
@@ -100,7 +97,7 @@ class ClientAccuracyHook(FederatedHook):
         return [float(v) if np.isfinite(v) else None for v in values]
 
     @torch.no_grad()
-    def _of_own_images(self, runner: "FederatedRunner") -> list[float]:
+    def _of_own_images(self, runner: EvaluatedRun) -> list[float]:
         test = next((s for s in runner.val_loop.sets if isinstance(s, ResidentSet)), None)
         if test is None or not hasattr(runner.data.dataset, "gather"):
             raise ConfigError(

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -12,12 +12,26 @@ from torch import Tensor
 
 from fedseg.core.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.core.forward import forward, prepare_batch
+from fedseg.core.hook import Run
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.loaders.partitioned import balanced_batches
 
-if TYPE_CHECKING:
-    from fedseg.runner.runner import FederatedRunner
+
+class EvaluatedRun(Run, Protocol):
+    """What the evaluation needs of a run besides.
+
+    Attributes:
+        batchnorm: the BatchNorm policy, or None. averaging: the average, or None.
+        client_sizes: client -> samples. domain_clients: domain -> its training clients.
+        interrupt: its ``check`` raises to stop early.
+    """
+
+    batchnorm: Any
+    averaging: Any
+    client_sizes: Mapping[str, int]
+    domain_clients: Mapping[str, list[str]]
+    interrupt: Any
 
 
 def _rows(data: Any, rows: list[int]) -> Any:
@@ -30,7 +44,7 @@ def _rows(data: Any, rows: list[int]) -> Any:
 
 
 @contextmanager
-def model_with(runner: "FederatedRunner", w: Tensor, buffers: Tensor) -> Iterator[None]:
+def model_with(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> Iterator[None]:
     """The runner's model holds these parameters and buffers inside the context.
 
     What it held before needs no restoring: every client and every evaluation loads its own.
@@ -84,7 +98,7 @@ class DomainEvaluator:
         sets: the evaluation sets.
     """
 
-    def __init__(self, runner: "FederatedRunner", sets: list[EvaluationSet]) -> None:
+    def __init__(self, runner: EvaluatedRun, sets: list[EvaluationSet]) -> None:
         self.runner = runner
         self.sets = sets
         self.details: dict[str, dict[str, Any]] = {}
@@ -253,7 +267,7 @@ class DomainEvaluator:
 
 @torch.no_grad()
 def reestimate_statistics(
-    runner: "FederatedRunner", w: Tensor, buffers: Tensor, num_samples: int = 512
+    runner: EvaluatedRun, w: Tensor, buffers: Tensor, num_samples: int = 512
 ) -> Tensor:
     """Float buffers with BatchNorm statistics re-estimated for ``w``.
 

@@ -6,7 +6,7 @@ from typing import Any
 from mmengine.runner import BaseLoop
 
 from fedseg.errors import ConfigError
-from fedseg.evaluation.domains import DomainEvaluator
+from fedseg.evaluation.domains import DomainEvaluator, EvaluatedRun
 from fedseg.evaluation.sets import EvaluationSet, build_evaluation_set
 from fedseg.registry import LOOPS
 
@@ -26,7 +26,7 @@ class FederatedValLoop(BaseLoop):
 
     def __init__(
         self,
-        runner: Any,
+        runner: EvaluatedRun,
         dataloader: Mapping[str, Mapping[str, Any]],
         evaluator: Any,
         evaluate_global: bool = False,

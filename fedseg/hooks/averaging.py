@@ -8,22 +8,17 @@ Improves Generalization in Heterogeneous Federated Learning", ICCV Workshops 202
 
 import math
 import re
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedseg.checks import check_float, check_int
-from fedseg.core.hook import FederatedHook
+from fedseg.core.flat import FlatModel
+from fedseg.core.hook import FederatedHook, Run
 from fedseg.core.server import accumulation_dtype
 from fedseg.errors import ConfigError
 from fedseg.registry import HOOKS
-from fedseg.runner.state_store import StateStore
-
-if TYPE_CHECKING:
-    from fedseg.core.flat import FlatModel
-    from fedseg.runner.runner import FederatedRunner
 
 BN_RULES = ("average", "reestimate")
 
@@ -55,7 +50,7 @@ class ModelAverage(FederatedHook):
         self.parameters = parameters
         self._mask: Tensor | None = None
 
-    def bind(self, flat: "FlatModel") -> None:
+    def bind(self, flat: FlatModel) -> None:
         """Called once, with the model's vectors.
 
         Raises:
@@ -78,7 +73,7 @@ class ModelAverage(FederatedHook):
         """The averaged (parameters, buffers), or None while there is none."""
         raise NotImplementedError
 
-    def evaluated(self, runner: "FederatedRunner") -> tuple[Tensor, Tensor] | None:
+    def evaluated(self, runner: Run) -> tuple[Tensor, Tensor] | None:
         """The (parameters, buffers) to evaluate in the global model's place, in its dtype."""
         averages = self.average()
         if averages is None:
@@ -128,7 +123,7 @@ class SWA(ModelAverage):
         self._buffers: Tensor | None = None
         self._ordinary_lrs: list[float] | None = None
 
-    def before_train(self, runner: "FederatedRunner") -> None:
+    def before_train(self, runner: Run) -> None:
         self.start_round = self.start
         if isinstance(self.start, float):
             self.start_round = max(1, math.ceil(round(self.start * runner.max_rounds, 6)))
@@ -140,7 +135,7 @@ class SWA(ModelAverage):
                 "the global model is what is evaluated"
             )
 
-    def before_round(self, runner: "FederatedRunner") -> None:
+    def before_round(self, runner: Run) -> None:
         if runner.round < self.start_round or self.cycle == 1:
             return
         t = ((runner.round - 1) % self.cycle + 1) / self.cycle
@@ -149,7 +144,7 @@ class SWA(ModelAverage):
         for group in groups:
             group["lr"] = (1 - t) * group["lr"] + t * self.lr2
 
-    def after_round(self, runner: "FederatedRunner", record: dict[str, Any]) -> None:
+    def after_round(self, runner: Run, record: dict[str, Any]) -> None:
         self.restore_lr(runner)
         if runner.round < self.start_round or runner.round % self.cycle:
             return
@@ -162,10 +157,10 @@ class SWA(ModelAverage):
             average.mul_(self.count).add_(value).div_(self.count + 1)
         self.count += 1
 
-    def on_interrupt(self, runner: "FederatedRunner") -> None:
+    def on_interrupt(self, runner: Run) -> None:
         self.restore_lr(runner)
 
-    def restore_lr(self, runner: "FederatedRunner") -> None:
+    def restore_lr(self, runner: Run) -> None:
         """Give the optimiser back its ordinary rate (also when a round is given up)."""
         if self._ordinary_lrs is not None:
             for group, lr in zip(
@@ -202,28 +197,27 @@ class WIMA(ModelAverage):
         check_int("averaging.window", window)
         self.window = window
         self.memory_limit = memory_limit
-        self.store: StateStore | None = None
+        self.store: Any = None
         self._sums: dict[str, Tensor] = {}
         self._rounds: list[int] = []
 
-    def register_stores(self, runner: "FederatedRunner") -> None:
+    def register_stores(self, runner: Run) -> None:
         if self.store is not None:
             return
         server = runner.server
         size = sum(v.numel() * v.element_size() for v in (server.w, server.buffers)) * self.window
         keep = "memory" if size <= self.memory_limit else "disk"
-        self.store = StateStore(Path(runner.work_dir) / "state" / "wima", keep)
-        runner.register_store("wima", self.store)
+        self.store = runner.open_store("wima", keep)
         dtype = accumulation_dtype(server.w.device)
         self._sums = {
             "w": torch.zeros_like(server.w, dtype=dtype),
             "buffers": torch.zeros_like(server.buffers, dtype=dtype),
         }
 
-    def before_train(self, runner: "FederatedRunner") -> None:
+    def before_train(self, runner: Run) -> None:
         self.register_stores(runner)
 
-    def after_round(self, runner: "FederatedRunner", record: dict[str, Any]) -> None:
+    def after_round(self, runner: Run, record: dict[str, Any]) -> None:
         newest = {"w": runner.server.w, "buffers": runner.server.buffers}
         self.store.stage(str(runner.round), newest)
         self.store.commit(runner.round)

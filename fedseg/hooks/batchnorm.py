@@ -7,20 +7,17 @@ are local too. Both act on every BatchNorm layer of the model, whatever its name
 """
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from fedseg.core.batchnorm import batchnorm_layers
-from fedseg.core.hook import FederatedHook
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
+from fedseg.core.hook import FederatedHook, Run
+from fedseg.core.messages import Update
 from fedseg.errors import ConfigError
 from fedseg.registry import HOOKS
-
-if TYPE_CHECKING:
-    from fedseg.core.client import Client
-    from fedseg.core.messages import Update
-    from fedseg.runner.runner import FederatedRunner
 
 BUFFERS, AFFINE, COUNTER = "bn.buffers", "bn.affine", "bn.counter."
 
@@ -30,15 +27,14 @@ class BatchNormPolicy(FederatedHook):
 
     local_affine = False
 
-    def before_train(self, runner: "FederatedRunner") -> None:
-        flat = runner.flat
-        names = list(batchnorm_layers(runner.model))
+    def bind(self, flat: FlatModel) -> None:
+        names = list(batchnorm_layers(flat.model))
         tracked = {s.name: s for s in flat.buffer_slots}
         self.layers = [n for n in names if f"{n}.running_mean" in tracked]
         if not self.layers:
             raise ConfigError(
                 f"batchnorm: {type(self).__name__} needs a model with BatchNorm layers that track "
-                f"statistics; {type(runner.model).__name__} has none. Set batchnorm=None"
+                f"statistics; {type(flat.model).__name__} has none. Set batchnorm=None"
             )
         self._slots = tracked
         self.buffer_mask = torch.zeros_like(flat.buffers, dtype=torch.bool)
@@ -52,9 +48,11 @@ class BatchNormPolicy(FederatedHook):
                 if slot.name.startswith(prefixes):
                     self.affine_mask[slot.span] = True
         self.counter_names = [n for n in flat.counters if n.startswith(prefixes)]
+
+    def before_train(self, runner: Run) -> None:
         runner.server.keep_local(self.buffer_mask, self.counter_names, self.affine_mask)
 
-    def before_client(self, runner: "FederatedRunner", client: "Client") -> None:
+    def before_client(self, runner: Run, client: Client) -> None:
         if BUFFERS not in client.state:
             return  # its first participation: the global model's initial statistics
         client.buffers[self.buffer_mask] = client.state[BUFFERS]
@@ -65,7 +63,7 @@ class BatchNormPolicy(FederatedHook):
             client.start[self.affine_mask] = client.state[AFFINE]
             client.w.copy_(client.start)
 
-    def after_client(self, runner: "FederatedRunner", client: "Client", update: "Update") -> None:
+    def after_client(self, runner: Run, client: Client, update: Update) -> None:
         client.state[BUFFERS] = client.buffers[self.buffer_mask]
         for name in self.counter_names:
             client.state[COUNTER + name] = client.counters[name].clone()

@@ -151,6 +151,16 @@ class PartitionedData(ClientData):
             remaining -= len(sizes)
             epoch += 1
 
+    def clients_by_domain(self) -> dict[str, list[str]]:
+        """Domain -> the clients whose images are all of it; empty without domains."""
+        domains = getattr(self.dataset, "domains", None)
+        clients: dict[str, list[str]] = {}
+        for client, indices in self.indices.items() if domains is not None else ():
+            own = {domains[i] for i in indices}
+            if len(own) == 1:
+                clients.setdefault(own.pop(), []).append(client)
+        return clients
+
     @abstractmethod
     def sample_batches(self, batches: list[list[int]]) -> Iterator[Any]:
         """Batches of given samples in their training augmentation, with draws of their own."""

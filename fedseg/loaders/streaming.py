@@ -20,10 +20,17 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from fedseg.checks import check_int
 from fedseg.core.client_data import Job, Replayable
-from fedseg.core.seeds import seed_for, seed_global
+from fedseg.core.seeds import seed_for
 from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.loaders.partitioned import PartitionedData
 from fedseg.registry import CLIENT_DATA, FUNCTIONS
+
+
+def seed_global(seed: int) -> None:
+    """Seed Python's, NumPy's and torch's CPU generator, for code that draws from them."""
+    random.seed(seed)
+    np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 - for code that is not ours
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed takes milliseconds a sample
 
 
 class SeededDataset(Dataset):

@@ -109,7 +109,7 @@ class ASAMOptimWrapper(SAMOptimWrapper):
 
     def bind(self, flat: FlatModel) -> None:
         super().bind(flat)
-        self._mask = flat.adaptive_mask()
+        self._mask = adaptive_mask(flat)
         self._offset = self._mask * self.eta + (1 - self._mask)
         self._scale = torch.empty_like(flat.w)
 
@@ -119,3 +119,17 @@ class ASAMOptimWrapper(SAMOptimWrapper):
         grad.mul_(scale)  # T g
         factor = scale_to_norm(self._radius, grad.norm())
         w.addcmul_(grad.mul_(scale), factor)  # rho T^2 g / ||T g||
+
+
+def adaptive_mask(flat: FlatModel) -> torch.Tensor:
+    """1 where ASAM scales with ``|w|`` (weights and norm scales), 0 for biases and gaps."""
+    norm_scales = {
+        f"{prefix}.weight" if prefix else "weight"
+        for prefix, module in flat.model.named_modules()
+        if "Norm" in type(module).__name__
+    }
+    mask = torch.zeros_like(flat.w)
+    for slot in flat.slots:
+        if len(slot.shape) > 1 or slot.name in norm_scales:
+            mask[slot.span] = 1
+    return mask

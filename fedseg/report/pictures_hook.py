@@ -2,14 +2,10 @@
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from fedseg.core.hook import FederatedHook
+from fedseg.core.hook import FederatedHook, Run
 from fedseg.errors import ConfigError
 from fedseg.registry import HOOKS
-
-if TYPE_CHECKING:
-    from fedseg.runner.runner import FederatedRunner
 
 
 @HOOKS.register_module()
@@ -30,7 +26,7 @@ class PicturesHook(FederatedHook):
             raise ConfigError(f"default_hooks.pictures.images: must be >= 0, not {images!r}")
         self.images = images
 
-    def after_run(self, runner: "FederatedRunner") -> None:
+    def after_run(self, runner: Run) -> None:
         if runner.val_loop is None:
             return
         begin = time.perf_counter()
@@ -42,8 +38,8 @@ class PicturesHook(FederatedHook):
         seconds = time.perf_counter() - begin
         runner.logger.info(f"pictures: {count} files in {seconds:.1f} s")
 
-    def _write(self, runner: "FederatedRunner") -> list[Path]:
-        from fedseg.report.pictures import classes_of, write_charts, write_overlays
+    def _write(self, runner: Run) -> list[Path]:
+        from fedseg.report.pictures import classes_of, write_charts, write_overlays  # Matplotlib
 
         folder, loop = Path(runner.work_dir) / "pictures", runner.val_loop
         paths = write_charts(runner.work_dir, folder, classes_of(loop.sets[0]).palette)

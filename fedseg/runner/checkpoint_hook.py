@@ -1,8 +1,9 @@
 """When checkpoints are written and which are kept."""
 
 import shutil
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from fedseg.checks import check_int
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError
 from fedseg.registry import HOOKS
@@ -11,9 +12,6 @@ from fedseg.runner.checkpoint import (
     load_checkpoint,
     remove_checkpoint,
 )
-
-if TYPE_CHECKING:
-    from fedseg.runner.runner import FederatedRunner
 
 
 @HOOKS.register_module()
@@ -38,16 +36,9 @@ class FederatedCheckpointHook(FederatedHook):
         keep_every: int = 0,
         save_best: str | None = None,
     ) -> None:
-        if not isinstance(interval, int) or interval < 1:
-            raise ConfigError(f"default_hooks.checkpoint.interval: must be >= 1, not {interval!r}")
-        if not isinstance(keep_last, int) or keep_last < 2:
-            raise ConfigError(
-                f"default_hooks.checkpoint.keep_last: must be >= 2, not {keep_last!r}"
-            )
-        if not isinstance(keep_every, int) or keep_every < 0:
-            raise ConfigError(
-                f"default_hooks.checkpoint.keep_every: must be >= 0, not {keep_every!r}"
-            )
+        check_int("default_hooks.checkpoint.interval", interval)
+        check_int("default_hooks.checkpoint.keep_last", keep_last, least=2)
+        check_int("default_hooks.checkpoint.keep_every", keep_every, least=0)
         self.interval = interval
         self.keep_last = keep_last
         self.keep_every = keep_every
@@ -56,7 +47,7 @@ class FederatedCheckpointHook(FederatedHook):
         self._metrics: dict[str, float] = {}
         self._indexes: dict[int, dict[str, Any]] = {}
 
-    def after_val_epoch(self, runner: "FederatedRunner", metrics: dict[str, float]) -> None:
+    def after_val_epoch(self, runner: Any, metrics: dict[str, float]) -> None:
         self._metrics = metrics
         if self.save_best is not None and self.save_best not in metrics:
             raise ConfigError(
@@ -64,7 +55,7 @@ class FederatedCheckpointHook(FederatedHook):
                 f"{', '.join(sorted(metrics))}"
             )
 
-    def after_train_epoch(self, runner: "FederatedRunner") -> None:
+    def after_train_epoch(self, runner: Any) -> None:
         round_ = runner.round
         improved = self._improved()
         due = round_ % self.interval == 0 or round_ == runner.max_rounds
@@ -77,7 +68,7 @@ class FederatedCheckpointHook(FederatedHook):
             self._clean(runner)
         self._metrics = {}
 
-    def on_interrupt(self, runner: "FederatedRunner") -> None:
+    def on_interrupt(self, runner: Any) -> None:
         """Save the last finished round, if it is not on disk yet."""
         loop = runner.train_loop
         done = [number for number, _ in checkpoints(runner.checkpoint_folder)]
@@ -94,7 +85,7 @@ class FederatedCheckpointHook(FederatedHook):
         self.best = value
         return True
 
-    def _clean(self, runner: "FederatedRunner") -> None:
+    def _clean(self, runner: Any) -> None:
         found = checkpoints(runner.checkpoint_folder)
         newest = found[-self.keep_last :]
         for round_, path in found[: -self.keep_last]:

@@ -1,13 +1,11 @@
 """What a run will do, found out without doing it: the content of ``train.py --dry-run``."""
 
 import itertools
-import resource
 import statistics
-import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -16,10 +14,8 @@ from rich.table import Table
 from fedseg.core.client_data import ClientData, Job
 from fedseg.core.messages import Task
 from fedseg.core.server import Aggregate
-from fedseg.hooks.progress import clock
-
-if TYPE_CHECKING:
-    from fedseg.runner.runner import FederatedRunner
+from fedseg.runner.runner import FederatedRunner
+from fedseg.units import format_bytes, format_duration, peak_memory
 
 TIMED_STEPS = 3
 BYTES = (
@@ -31,7 +27,7 @@ BYTES = (
 )
 
 
-def make_plan(runner: "FederatedRunner") -> dict[str, Any]:
+def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     """Build the federation, rehearse a round with one client, time test batches, count the rest.
 
     Nothing is written to the work dir's history or checkpoints. Seconds are estimates from this
@@ -72,8 +68,7 @@ def make_plan(runner: "FederatedRunner") -> dict[str, Any]:
         "traffic down a round": _spread([rehearsal.down * len(c) for c in participants]),
         "traffic up a round": _spread([rehearsal.up * len(c) for c in participants]),
         "client state when all have trained": state * len(data.clients),
-        "peak memory so far": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        * (1 if sys.platform == "darwin" else 1024),
+        "peak memory so far": peak_memory() or 0,
         **({"peak GPU memory so far": torch.cuda.max_memory_allocated()} if cuda else {}),
         "seconds a local step": rehearsal.step_seconds,
         **(
@@ -138,12 +133,12 @@ class _Rehearsal:
     full_seconds: float
 
 
-def _rehearse(runner: "FederatedRunner", client: int) -> _Rehearsal:
+def _rehearse(runner: FederatedRunner, client: int) -> _Rehearsal:
     """Go through a round with one client and a few of its batches; the server stays as it is.
 
     What is sent is counted in real messages and updates, so that it is right for every algorithm.
     """
-    trainer, server, algorithm = runner.train_loop.trainer, runner.server, runner.algorithm
+    trainer, server, algorithm = runner.trainer, runner.server, runner.algorithm
     few = _FewBatches(runner.data, TIMED_STEPS + 1, server.w.device)
     before = trainer.data, trainer.call_hook
     trainer.data, trainer.call_hook = few, lambda *_, **__: None
@@ -171,7 +166,7 @@ def _rehearse(runner: "FederatedRunner", client: int) -> _Rehearsal:
     return _Rehearsal(down, up, state, seconds[False], seconds[True])
 
 
-def _time_evaluation(runner: "FederatedRunner") -> tuple[float, float]:
+def _time_evaluation(runner: FederatedRunner) -> tuple[float, float]:
     """Seconds of an evaluation, and of the sets that are evaluated only at the end."""
     each = final = 0.0
     w, buffers = runner.server.w, runner.server.buffers
@@ -203,7 +198,7 @@ def _text(name: str, value: Any) -> str:
             return " / ".join(_text(name, value[k]) for k in ("min", "median", "max"))
         return ", ".join(f"{k} {v:,}" for k, v in value.items()) or "none"
     if name in BYTES:
-        return f"{value / 2**20:,.1f} MiB"
+        return format_bytes(value)
     if name == "estimated seconds":
-        return clock(value)
+        return format_duration(value)
     return f"{value:.3f}" if isinstance(value, float) and value % 1 else f"{value:,.0f}"

@@ -8,17 +8,15 @@ import statistics
 from collections.abc import Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch
 from mmengine.config import Config
 
 import fedseg
+from fedseg.core.hook import Run
 from fedseg.datasets.arrays import ImageArrays, content_checksum
 from fedseg.runs.history import plain
-
-if TYPE_CHECKING:
-    from fedseg.runner.runner import FederatedRunner
 
 # fedseg.runs.schema describes every field, and reads older versions
 SCHEMA_VERSION = 2
@@ -46,6 +44,16 @@ NOT_METHOD_ANYWHERE = (
     "cuda_graph",
 )
 LARGEST_CONTENT = 2**29  # bytes of images whose content is summed up after a run
+
+
+class FinishedRun(Run, Protocol):
+    """What results are written from, besides what hooks see."""
+
+    cfg: Config
+    name: str
+    seed: int
+    seconds: float
+    hooks: list[Any]
 
 
 def config_digest(config: Config) -> str:
@@ -187,7 +195,7 @@ def _recipe(config: Any) -> dict[str, Any]:
     return {k: v for k, v in config.items() if v is None or isinstance(v, scalars)}
 
 
-def write_results(runner: "FederatedRunner") -> dict[str, Any]:
+def write_results(runner: FinishedRun) -> dict[str, Any]:
     """Write ``results.json`` into the work dir, atomically; returns its content."""
     cfg, data, history = runner.cfg, runner.data, runner.history.read()
     evaluated = [r for r in history if "metrics" in r]
@@ -258,7 +266,7 @@ def write_results(runner: "FederatedRunner") -> dict[str, Any]:
     return results
 
 
-def _of_hooks(runner: "FederatedRunner", history: list[dict[str, Any]]) -> dict[str, Any]:
+def _of_hooks(runner: FinishedRun, history: list[dict[str, Any]]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for hook in runner.hooks:
         if hasattr(hook, "results"):

@@ -80,7 +80,7 @@ def test_participants_are_the_same_and_have_been_there(steady):
     chosen = {tuple(run.runner.client_sampler.participants(9)) for run in rounds.values()}
     assert len(chosen) == 1 and len(*chosen) == 2
     assert len(rounds["SCAFFOLD"].runner.store.keys()) == 2
-    assert len({id(run.runner.train_loop.trainer.data) for run in rounds.values()}) == 1
+    assert len({id(run.runner.trainer.data) for run in rounds.values()}) == 1
     assert all(run.runner.optim_wrapper.clip_grad_kwargs is None for run in rounds.values())
 
 

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedseg.core.seeds import generator_for, seed_for, seed_global, seed_model
+from fedseg.core.seeds import generator_for, seed_for, seed_model
+from fedseg.loaders.streaming import seed_global
 
 
 def test_known_values():

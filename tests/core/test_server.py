@@ -1,4 +1,4 @@
-"""The gate, the running sum and the server's buffers."""
+"""The running sums and the server's buffers."""
 
 import numpy as np
 import pytest
@@ -8,45 +8,6 @@ from torch import nn
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import ClientResult, Task, Update
 from fedseg.core.server import Aggregate, Server
-from fedseg.engine.updates import validate_update
-
-LIKE = {"delta": torch.zeros(4), "buffers": torch.zeros(2)}
-
-
-def good(**changes):
-    return {"delta": torch.ones(4), "buffers": torch.ones(2), **changes}
-
-
-@pytest.mark.parametrize(
-    ("vectors", "reason"),
-    [
-        (good(), None),
-        (good(extra=torch.ones(4)), None),
-        (good(delta=torch.ones(5)), "delta has shape (5,), expected (4,)"),
-        (good(delta=torch.ones(4, 1)), "delta has shape (4, 1), expected (4,)"),
-        (good(delta=torch.ones(4).double()), "delta has dtype torch.float64"),
-        (good(delta=torch.ones(4, dtype=torch.long)), "delta has dtype torch.int64"),
-        (good(delta=torch.tensor([0, 0, float("nan"), 0])), "delta is not finite"),
-        (good(delta=torch.tensor([0, 0, float("inf"), 0])), "delta is not finite"),
-        (good(delta=torch.tensor([0, 0, -float("inf"), 0])), "delta is not finite"),
-        (good(buffers=torch.tensor([0, float("nan")])), "buffers is not finite"),
-        (good(extra=torch.tensor([0, 0, 0, float("nan")])), "extra is not finite"),
-        (good(extra=torch.ones(2)), "extra has shape (2,)"),
-        ({"delta": torch.ones(4)}, "buffers is missing"),
-        ({"buffers": torch.ones(2)}, "delta is missing"),
-    ],
-)
-def test_defects(vectors, reason):
-    found = validate_update(vectors, LIKE, LIKE["delta"])
-    assert found is None if reason is None else found.startswith(reason)
-
-
-def test_a_model_without_buffers_passes():
-    like = {"delta": torch.zeros(4), "buffers": torch.zeros(0)}
-    assert (
-        validate_update({"delta": torch.ones(4), "buffers": torch.zeros(0)}, like, like["delta"])
-        is None
-    )
 
 
 def result(samples, delta, buffers=(), counters=None, **vectors):

@@ -6,8 +6,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fedseg.engine.sampler import FixedSampler, UniformSampler
+from fedseg.engine.sampler import UniformSampler
 from fedseg.errors import ConfigError, DataError
+from fedseg.runner.replay import FixedSampler
 
 CLIENTS = [f"c{i}" for i in range(10)]
 # upper 0.1 % points of chi-square with 9 and with 44 degrees of freedom

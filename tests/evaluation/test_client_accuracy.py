@@ -6,7 +6,7 @@ from mmengine.config import Config
 
 from fedseg.datasets.arrays import write_images
 from fedseg.errors import ConfigError
-from fedseg.hooks import ClientAccuracyHook
+from fedseg.evaluation.client_accuracy import ClientAccuracyHook
 from fedseg.runner.runner import FederatedRunner
 
 NORMALIZE = {"type": "Normalize", "mean": [0.5] * 3, "std": [0.5] * 3}

@@ -12,6 +12,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
 from fedseg.optim import build_local_optimizer
 from fedseg.optim.local import linear_warmup, scale_to_norm
+from fedseg.optim.sam import adaptive_mask
 
 SGD = {"type": "SGD", "lr": 0.1}
 
@@ -43,7 +44,7 @@ def make(config):
 
 
 def scaling(flat, eta):
-    mask = flat.adaptive_mask()
+    mask = adaptive_mask(flat)
     return torch.where(mask == 1, flat.w.abs() + eta, 1.0)
 
 

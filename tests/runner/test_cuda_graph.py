@@ -106,6 +106,7 @@ def trained(config, monkeypatch, recorder=None):
 
 def both(tmp_path, monkeypatch, settings, recorder=None):
     """Train eagerly and with graphs: the second runner, the recorder, its warnings; same bits."""
+    settings = toyseg.merge(settings, {"train_cfg": {"cuda_graph": "auto"}})
     eager = {**settings, "work_dir": str(tmp_path / "eager")}
     graphs = {**settings, "work_dir": str(tmp_path / "graphs")}
     trained(eager, monkeypatch)
@@ -116,7 +117,7 @@ def both(tmp_path, monkeypatch, settings, recorder=None):
 
 
 def step_of(runner):
-    return runner.train_loop.trainer.step
+    return runner.trainer.step
 
 
 def all_steps(runner):

@@ -28,7 +28,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fedseg.core.client import Client
 from fedseg.core.messages import Update
-from fedseg.engine.sampler import FixedSampler
+from fedseg.runner.replay import FixedSampler
 from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook
 from fedseg.registry import did_you_mean
@@ -161,7 +161,7 @@ class MethodRound:
 
     def flops(self) -> int:
         """Run the next round; floating-point operations of its network passes."""
-        trainer = self.runner.train_loop.trainer
+        trainer = self.runner.trainer
         step, trainer.step = trainer.step, EagerStep(trainer)  # a replayed graph cannot be counted
         counter = FlopCounterMode(display=False)
         with counter:
@@ -214,7 +214,7 @@ def prepare(
         runner.client_sampler = FixedSampler([chosen], repeat=True)
         runner.client_sampler.bind(runner.data.clients, runner.seed)
         data = data or runner.data
-        runner.data = runner.train_loop.trainer.data = data  # the images once, not for each
+        runner.data = runner.trainer.data = data  # the images once, not for each
         rounds[name] = MethodRound(runner)
     return rounds
 

@@ -106,12 +106,12 @@ def engine_round(
 
 @contextmanager
 def _recorded(runner: FederatedRunner, data: RecordedData) -> Iterator[None]:
-    before = runner.data, runner.train_loop.trainer.data
-    runner.data = runner.train_loop.trainer.data = data
+    before = runner.data, runner.trainer.data
+    runner.data = runner.trainer.data = data
     try:
         yield
     finally:
-        runner.data, runner.train_loop.trainer.data = before
+        runner.data, runner.trainer.data = before
 
 
 def segmentation(config: Any, repeats: int, clients: int, local_steps: int) -> dict[str, Any]:
@@ -151,7 +151,7 @@ def segmentation(config: Any, repeats: int, clients: int, local_steps: int) -> d
             repeats,
         )
     runner.server.w.copy_(start)
-    runner.train_loop.trainer.local = sgd
+    runner.trainer.local = sgd
     medians = {name: statistics.median(values) / len(batches) for name, values in seconds.items()}
     pairs = list(zip(*seconds.values(), strict=True))
     return {

@@ -1,0 +1,31 @@
+"""What of a run's log reaches the terminal, and Python's warnings in the log."""
+
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from logging import Logger, LogRecord
+
+
+def quiet_console(logger: Logger, level: str) -> None:
+    """Show on the terminal only what is of a level (for ``INFO``: warnings); files keep all."""
+    for handler in logger.handlers:
+        if not hasattr(handler, "baseFilename"):
+            handler.setLevel("WARNING" if level == "INFO" else level)
+            handler.addFilter(_is_news)
+
+
+def _is_news(record: LogRecord) -> bool:
+    return "The prefix is not set" not in record.getMessage()  # MMEngine, of every metric
+
+
+@contextmanager
+def logged_warnings(logger: Logger) -> Iterator[None]:
+    """Python's warnings inside go to the log, and to a terminal that is not muted."""
+    caught: list[warnings.WarningMessage] = []
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", UserWarning)
+            yield
+    finally:
+        for warning in caught:
+            logger.warning(str(warning.message))

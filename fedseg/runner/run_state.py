@@ -1,0 +1,167 @@
+"""What a checkpoint holds of a run, and how a run goes on from it."""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedseg.core.hook import Run
+from fedseg.errors import ConfigError
+from fedseg.runs.results import config_digest
+
+BATCH_KEYS = ("type", "batch_size", "shuffle", "drop_last", "transforms")
+
+
+def collect(run: Any) -> dict[str, Any]:
+    """Everything that the run's future depends on, as tensors and plain values.
+
+    Args:
+        run: a :class:`fedseg.runner.runner.FederatedRunner` whose federation is built.
+    """
+    server = run.server
+    payload = {
+        "state_dict": _state_dict(run, server.w, server.buffers),
+        "round": run.train_loop.round,
+        "pending_record": run.train_loop.pending,
+        "server_state": dict(server.state),
+        "hooks": {key: hook.state_dict() for key, hook in _stateful_hooks(run)},
+        "schedulers": [scheduler.state_dict() for scheduler in run.param_schedulers],
+        "param_groups": [
+            {key: value for key, value in group.items() if key != "params"}
+            for group in run.optim_wrapper.optimizer.param_groups
+        ],
+        "stores": {name: store.flush() for name, store in run.stores.items()},
+        "client_sizes": run.client_sizes,
+        "domain_clients": run.domain_clients,
+        "seconds": run.seconds,
+        "meta": {
+            "seed": run.seed,
+            "config": run.config_text,
+            "config_sha256": config_digest(run.cfg),
+            "identity": _identity(run),
+            "dataset_meta": _plain(getattr(run.data.dataset, "metainfo", None)),
+        },
+    }
+    if run.batchnorm is not None:  # small, and an old checkpoint's state files are deleted
+        states = ((client, run.store.get(client)) for client in run.store.keys())  # noqa: SIM118
+        own = ((client, run.batchnorm.own(state)) for client, state in states)
+        payload["client_statistics"] = {client: state for client, state in own if state}
+    averaged = run.averaged_model()
+    if averaged is not None:
+        payload["averaged_state_dict"] = _state_dict(run, *averaged)
+    return payload
+
+
+def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
+    """Bring a run, built from its config, to where a checkpoint was made.
+
+    Args:
+        run: as in :func:`collect`; its hooks have opened their stores.
+        path, payload: the checkpoint's file and content.
+
+    Raises:
+        ConfigError: the checkpoint is of another run.
+    """
+    for field, value in _identity(run).items():
+        before = payload["meta"]["identity"].get(field, value)
+        if before != value:
+            raise ConfigError(
+                f"--resume: {path} was made with another {field} ({before!r}, now {value!r}); "
+                "use the run's own config, or another --work-dir"
+            )
+    server, device = run.server, run.server.w.device
+    restore_model(run, payload["state_dict"])
+    server.state = _to_device(payload["server_state"], device)
+    hooks = _to_device(payload["hooks"], device)
+    for scheduler, state in zip(run.param_schedulers, payload["schedulers"], strict=True):
+        scheduler.load_state_dict(state)
+    if run.param_schedulers:  # a schedule goes on from its last rate; else the config's holds
+        groups = run.optim_wrapper.optimizer.param_groups
+        for group, saved in zip(groups, payload["param_groups"], strict=True):
+            group.update(saved)
+    for name, index in payload["stores"].items():
+        run.stores[name].load(index)
+    loop = run.train_loop
+    run.seconds_before = payload["seconds"]
+    run.round = loop.round = payload["round"]
+    loop.pending = payload["pending_record"]
+    run.history.truncate(loop.round - (loop.pending is not None))
+    for key, hook in _stateful_hooks(run):
+        if hooks.get(key):
+            hook.load_state_dict(hooks[key])
+
+
+def restore_for_test(run: Any, payload: dict[str, Any]) -> None:
+    """Give a run without training data what its evaluation needs of a checkpoint."""
+    run.client_sizes = dict(payload.get("client_sizes", {}))
+    run.domain_clients = dict(payload.get("domain_clients", {}))
+    if run.batchnorm is not None:
+        for client, state in payload.get("client_statistics", {}).items():
+            run.store.stage(client, state)
+        run.store.commit(payload["round"])
+    if payload.get("averaged_state_dict") is not None:
+        restore_model(run, payload["averaged_state_dict"])
+
+
+def restore_model(run: Run, state_dict: Mapping[str, Tensor]) -> None:
+    """Load a plain state dict into the model and the server's copy of it."""
+    flat, server = run.flat, run.server
+    flat.load_state_dict(state_dict)
+    server.w.copy_(flat.w)
+    server.buffers.copy_(flat.buffers)
+    for name, counter in server.counters.items():
+        counter.copy_(flat.counters[name])
+
+
+def _state_dict(run: Run, w: Tensor, buffers: Tensor) -> dict[str, Tensor]:
+    plain = run.flat.state_dict(w, buffers)
+    for name, counter in run.server.counters.items():
+        plain[name] = counter.detach().cpu().clone()
+    return plain
+
+
+def _stateful_hooks(run: Any) -> Iterator[tuple[str, Any]]:
+    """Hooks with a state, by class and number among those of their class."""
+    seen: dict[str, int] = {}
+    for hook in run.hooks:
+        name = type(hook).__name__
+        number = seen[name] = seen.get(name, -1) + 1
+        if hasattr(hook, "load_state_dict"):
+            yield f"{name}:{number}", hook
+
+
+def _identity(run: Any) -> dict[str, Any]:
+    """What a resumed run must share with the one that it continues."""
+    cfg = run.cfg
+    return {
+        "seed": run.seed,
+        "algorithm": json.dumps(cfg.algorithm, sort_keys=True, default=str),
+        "local loss": json.dumps(cfg.get("local_loss"), sort_keys=True, default=str),
+        "train data": run.data.checksum(),
+        "batches": json.dumps(
+            {key: cfg.train_dataloader.get(key) for key in BATCH_KEYS}, default=str
+        ),
+        "model parameters": run.flat.num_parameters,
+        "dtype": str(run.flat.w.dtype),
+        "amp": bool(cfg.train_cfg.get("amp", False)),
+        "channels_last": bool(cfg.get("channels_last", True)),
+        "averaging": type(run.averaging).__name__,
+        "batchnorm": type(run.batchnorm).__name__,
+        "param_scheduler": [type(s).__name__ for s in run.param_schedulers],
+    }
+
+
+def _plain(meta: Any) -> Any:
+    """Class names and colors as plain lists."""
+    return json.loads(json.dumps(meta, default=list)) if meta is not None else None
+
+
+def _to_device(value: Any, device: torch.device) -> Any:
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, Mapping):
+        return {k: _to_device(v, device) for k, v in value.items()}
+    return value
