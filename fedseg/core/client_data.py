@@ -67,12 +67,9 @@ class ClientData(ABC):
         """Release workers."""
 
 
-class Replayable:
-    """An iterable that starts anew at every ``iter()``."""
-
-
-class JobStream(Replayable):
-    """The jobs of all rounds from ``first`` on, in the order in which they will be trained.
+@dataclass(frozen=True)
+class JobStream:
+    """The jobs of all rounds from ``first`` on, in training order; starts anew at every ``iter``.
 
     Args:
         participants: round -> client positions.
@@ -82,15 +79,10 @@ class JobStream(Replayable):
             full-batch gradient, False for local steps.
     """
 
-    def __init__(
-        self,
-        participants: Callable[[int], list[int]],
-        first: int,
-        last: int,
-        passes: Sequence[Sequence[bool]] = ((False,),),
-    ) -> None:
-        self.participants, self.first, self.last = participants, first, last
-        self.passes = passes
+    participants: Callable[[int], list[int]]
+    first: int
+    last: int
+    passes: Sequence[Sequence[bool]] = ((False,),)
 
     def __iter__(self) -> Iterator[Job]:
         for round_ in range(self.first, self.last + 1):

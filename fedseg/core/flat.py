@@ -136,10 +136,6 @@ class FlatModel:
         """A vector like ``w`` as parameters by name, for ``torch.func.functional_call``."""
         return {slot.name: slot.view(vector) for slot in self.slots}
 
-    @property
-    def element_size(self) -> int:
-        return self.w.element_size()
-
     def backward(self, loss: Tensor) -> None:
         """Replace ``grad`` by the gradient of ``loss``; zeros where it does not reach.
 

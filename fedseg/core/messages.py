@@ -48,9 +48,6 @@ class Update:
     vectors: dict[str, Tensor]
     weights: Mapping[str, float] = field(default_factory=dict)
 
-    def __getitem__(self, name: str) -> Tensor:
-        return self.vectors[name]
-
 
 @dataclass(frozen=True)
 class Task:

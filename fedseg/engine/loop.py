@@ -164,7 +164,8 @@ class FederatedTrainLoop(BaseLoop):
         """Validate an update; add it to the sums and stage its client's state, or reject it."""
         run, server, task = self.runner, self.runner.server, result.task
         trained = run.algorithm.trains(task.exchange)
-        record.count_traffic(down, server.traffic(len(result.update.vectors), trained))
+        record.line["bytes_down"] += down
+        record.line["bytes_up"] += server.traffic(len(result.update.vectors), trained)
         reason = validate_update(result, server, trained)
         if reason is None:
             updates.add(result)

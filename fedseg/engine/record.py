@@ -37,11 +37,6 @@ class RoundRecord:
         finally:
             self.seconds[phase] += time.perf_counter() - begin
 
-    def count_traffic(self, down: int, up: int) -> None:
-        """Bytes of one client's message and update."""
-        self.line["bytes_down"] += down
-        self.line["bytes_up"] += up
-
     def reject(self, task: Task, reason: str) -> None:
         """An update does not count, and why."""
         entry = {"client": task.name, "exchange": task.exchange, "reason": reason}

@@ -19,7 +19,7 @@ import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 from fedseg.checks import check_int
-from fedseg.core.client_data import Job, Replayable
+from fedseg.core.client_data import Job, JobStream
 from fedseg.core.seeds import seed_for
 from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.loaders.partitioned import PartitionedData
@@ -161,7 +161,7 @@ class StreamingData(PartitionedData):
 
     def start(self, jobs: Iterable[Job]) -> None:
         self.close()
-        jobs = list(jobs) if not isinstance(jobs, Replayable) else jobs
+        jobs = jobs if isinstance(jobs, JobStream) else list(jobs)
         self._expected = iter(jobs)
         loader = DataLoader(
             SeededDataset(self.dataset),

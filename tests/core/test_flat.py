@@ -161,7 +161,7 @@ def test_alignment_gaps_stay_zero():
     flat = make()
     hole = gaps(flat)
     assert hole.any()
-    step = ALIGNMENT_BYTES // flat.element_size
+    step = ALIGNMENT_BYTES // flat.w.element_size()
     assert all(slot.offset % step == 0 for slot in flat.slots)
     parameter = nn.Parameter(flat.w)
     parameter.grad = flat.grad
