@@ -9,11 +9,7 @@ A registry imports the package that fills it the first time a name is asked for 
 
 import difflib
 import inspect
-import re
-import sysconfig
-import traceback
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import Any
 
 from mmengine import registry as _mmengine
@@ -78,8 +74,8 @@ EXECUTORS = Registry("executor", scope="fedseg", locations=["fedseg.engine.execu
 SERVER_OPTIMIZERS = Registry("server optimizer", scope="fedseg", locations=["fedseg.optim.server"])
 
 
-KNOWN = frozenset({"fedseg", "mmengine", "torch"})  # packages that tell what is wrong with a value
-STANDARD_LIBRARY = Path(sysconfig.get_path("stdlib"))
+# packages whose errors of value say what is wrong with a config; others keep their traceback
+KNOWN = frozenset({"fedseg", "mmengine", "mmseg", "mmcv", "torch"})
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -118,27 +114,21 @@ def build(
     if not callable(cls):
         raise ConfigError(f"{field}.type: must be a name, not {kind!r}")
     own = [key for key in config if key != "type"]
+    parameters, takes_any = _parameters(cls)
     for name in own:
         if name in given:
             raise ConfigError(f"{field}.{name}: is set by the run itself; remove it")
-    parameters = _parameters(cls)
+        if name not in parameters and not takes_any:
+            known = sorted(set(parameters) - set(given))
+            hint = did_you_mean(name, known) or f"; known: {', '.join(known) or 'none'}"
+            raise ConfigError(f"{field}.{name}: unknown argument of {kind}{hint}")
     _check_flags(config, parameters, field)
     try:
         return registry.build({**config, **given}, default_args=defaults or None)
     except (TypeError, ValueError) as error:
-        match = re.search(r"unexpected keyword argument '(\w+)'", str(error))
-        unknown = match[1] if match is not None else None
-        if own and f"{getattr(cls, '__name__', kind)}() takes no arguments" in str(error):
-            unknown = own[0]
-        if unknown in own and unknown not in parameters:
-            known = sorted(set(parameters) - set(given))
-            hint = did_you_mean(unknown, known) or f"; known: {', '.join(known) or 'none'}"
-            raise ConfigError(f"{field}.{unknown}: unknown argument of {kind}{hint}") from error
-        missing = re.search(r"missing \d+ required .*argument", str(error))
-        if missing is None and (
-            _top_package(getattr(cls, "__module__", "")) not in KNOWN or _is_own_fault(error)
-        ):
-            raise  # a fault in the user's own class: the traceback tells where
+        is_signature = "required positional argument" in str(error) or "keyword" in str(error)
+        if not is_signature and getattr(cls, "__module__", "").partition(".")[0] not in KNOWN:
+            raise  # in a class of the user's own: the traceback says where
         raise ConfigError(f"{field}: {kind}: {error}") from error
 
 
@@ -153,10 +143,12 @@ def _names(registry: Registry) -> list[str]:
     return sorted(registry.module_dict)
 
 
-def _parameters(kind: Any) -> dict[str, list[inspect.Parameter]]:
-    """The arguments of a function, or of a class and of those to which it hands on **kwargs.
+def _parameters(kind: Any) -> tuple[dict[str, list[inspect.Parameter]], bool]:
+    """The arguments of a function, or of a class and of those to which it passes on **kwargs.
 
-    An argument that a class shares with one that it inherits from is there once for each.
+    Returns:
+        Name -> that argument of each class in the chain that has it; and whether the last one
+        takes arguments of any name.
     """
     found: dict[str, list[inspect.Parameter]] = {}
     for part in kind.__mro__ if inspect.isclass(kind) else [kind]:
@@ -165,13 +157,13 @@ def _parameters(kind: Any) -> dict[str, list[inspect.Parameter]]:
         try:
             parameters = inspect.signature(part).parameters
         except (TypeError, ValueError):  # written in C
-            break
+            return found, True
         for name, parameter in parameters.items():
             if parameter.kind not in VARIABLE:
                 found.setdefault(name, []).append(parameter)
         if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-            break
-    return found
+            return found, False
+    return found, True
 
 
 def _check_flags(
@@ -183,19 +175,3 @@ def _check_flags(
         flag = any(p.annotation in (bool, "bool") for p in same)
         if flag and all(p.default is not value for p in same):
             check_bool(f"{field}.{name}", value)
-
-
-def _is_own_fault(error: Exception) -> bool:
-    """Whether a function was under way that is no installed package's: a user's own."""
-    for frame, _ in traceback.walk_tb(error.__traceback__):
-        file = Path(frame.f_code.co_filename)
-        installed = {"site-packages", "dist-packages"} & set(file.parts)
-        if installed or not file.is_file() or file.is_relative_to(STANDARD_LIBRARY):
-            continue
-        if _top_package(frame.f_globals.get("__name__", "")) not in KNOWN:
-            return True
-    return False
-
-
-def _top_package(module: str) -> str:
-    return module.partition(".")[0]

@@ -15,7 +15,8 @@ from typing import Any
 import torch
 
 from fedseg.errors import DataError
-from fedseg.runner.state_store import file_digest, sync_folder, write_atomically
+from fedseg.files import sha256, sync_folder, write_text
+from fedseg.runner.state_store import save_tensors
 
 PATTERN = re.compile(r"round_(\d{6,})\.pth")
 
@@ -30,13 +31,7 @@ def _digest_path(path: Path) -> Path:
 
 
 def _write_digests(path: Path, digests: list[str]) -> None:
-    target = _digest_path(path)
-    temporary = target.with_name(target.name + ".tmp")
-    with open(temporary, "w", encoding="ascii") as file:
-        file.writelines(f"{digest}\n" for digest in digests)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, target)
+    write_text(_digest_path(path), "".join(f"{digest}\n" for digest in digests), sync=True)
 
 
 def _read_digests(path: Path) -> list[str]:
@@ -47,10 +42,10 @@ def _read_digests(path: Path) -> list[str]:
 def save_checkpoint(path: Path, payload: dict[str, Any]) -> None:
     """Write a checkpoint atomically: a kill at any moment leaves the old one or the new one."""
     temporary = path.with_name(path.name + ".part")
-    digest = write_atomically(temporary, payload)
+    digest = save_tensors(temporary, payload)
     # until the rename is done, the file may be either the old or the new one
     digests = _read_digests(path) if path.is_file() else []
-    old = [d for d in digests if d == file_digest(path)]
+    old = [d for d in digests if d == sha256(path)]
     _write_digests(path, [*old, digest])
     os.replace(temporary, path)
     sync_folder(path.parent)
@@ -67,7 +62,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path}: no such checkpoint")
-    if _digest_path(path).is_file() and file_digest(path) not in _read_digests(path):
+    if _digest_path(path).is_file() and sha256(path) not in _read_digests(path):
         raise DataError(
             f"{path}: damaged or truncated, its checksum does not match {_digest_path(path).name}"
         )

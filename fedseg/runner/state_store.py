@@ -18,41 +18,17 @@ import torch
 from torch import Tensor
 
 from fedseg.errors import ConfigError, DataError
+from fedseg.files import atomic_writer, sha256, sync_folder
 
 Tensors = dict[str, Tensor]
 Index = dict[str, dict[str, str]]
 
 
-def write_atomically(path: Path, payload: object) -> str:
-    """``torch.save`` to a temporary file, fsync, rename. Returns the file's SHA-256."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + ".tmp")
-    with open(temporary, "wb") as file:
+def save_tensors(path: Path, payload: object) -> str:
+    """``torch.save``, atomic and durable. Returns the file's SHA-256."""
+    with atomic_writer(path, "wb", sync=True) as file:
         torch.save(payload, file)
-        file.flush()
-        os.fsync(file.fileno())
-    digest = file_digest(temporary)
-    os.replace(temporary, path)
-    sync_folder(path.parent)
-    return digest
-
-
-def sync_folder(folder: Path) -> None:
-    """Make a rename in ``folder`` durable."""
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
-def file_digest(path: Path) -> str:
-    """The file's SHA-256 as hexadecimal text."""
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(2**20):
-            digest.update(block)
-    return digest.hexdigest()
+    return sha256(path)
 
 
 class StoredTensors(Mapping):
@@ -133,7 +109,7 @@ class StateStore:
             self._staged[key] = copies
         else:
             staged = self.folder / self._file_name(key, "staged")
-            self._staged_files[key] = write_atomically(staged, copies)
+            self._staged_files[key] = save_tensors(staged, copies)
 
     def discard(self, key: str | None = None) -> None:
         """Forget what was staged for a key (a rejected update), or for all (a failed round)."""
@@ -176,7 +152,7 @@ class StateStore:
 
     def _write(self, key: str, tensors: Tensors, round_: int) -> None:
         name = self._file_name(key, f"{round_:06d}")
-        digest = write_atomically(self.folder / name, tensors)
+        digest = save_tensors(self.folder / name, tensors)
         self._files[key] = {"file": name, "sha256": digest}
 
     def flush(self) -> Index:
@@ -195,7 +171,7 @@ class StateStore:
                 raise DataError(f"state of {key!r}: file name {entry['file']!r} leaves its folder")
             if not path.is_file():
                 raise DataError(f"{path}: missing (state of {key!r})")
-            if file_digest(path) != entry["sha256"]:
+            if sha256(path) != entry["sha256"]:
                 raise DataError(f"{path}: damaged, its checksum does not match (state of {key!r})")
 
     def load(self, index: Index) -> None:

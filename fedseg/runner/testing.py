@@ -2,7 +2,6 @@
 
 import csv
 import json
-import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -20,9 +19,9 @@ from rich.progress import (
 
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet
+from fedseg.files import sha256, write_text
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.runner import FederatedRunner
-from fedseg.runner.state_store import file_digest
 from fedseg.runs.history import plain
 from fedseg.runs.results import by_domain, config_digest, package_versions
 
@@ -85,7 +84,7 @@ def evaluate_checkpoint(
         "config_sha256": config_digest(runner.cfg),
         "trained_config_sha256": meta.get("config_sha256"),
         "checkpoint": str(checkpoint),
-        "checkpoint_sha256": file_digest(checkpoint),
+        "checkpoint_sha256": sha256(checkpoint),
         "round": payload.get("round"),
         "averaged": "averaged_state_dict" in payload,
         "seed": meta.get("seed"),
@@ -120,9 +119,7 @@ def write_test_results(results: dict[str, Any], folder: Path) -> list[Path]:
     """Write ``test_results.json`` and, where classes have an IoU, ``iou_by_class.csv``."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "test_results.json"
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    write_text(path, json.dumps(results, indent=2) + "\n")
     columns = [d for d, entry in results["domains"].items() if entry.get("IoU")]
     if not columns:
         return [path]

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 
 from fedseg.errors import ConfigError
+from fedseg.files import write_text
 
 
 def plain(value: Any) -> Any:
@@ -71,6 +72,4 @@ class History:
         if not self.path.is_file():
             return
         kept = [r for r in self.read() if r["round"] <= last_round]
-        temporary = self.path.with_name(self.path.name + ".tmp")
-        temporary.write_text("".join(json.dumps(r) + "\n" for r in kept), encoding="utf-8")
-        os.replace(temporary, self.path)
+        write_text(self.path, "".join(json.dumps(r) + "\n" for r in kept))

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 import platform
 import statistics
 from collections.abc import Mapping
@@ -16,6 +15,7 @@ from mmengine.config import Config
 import fedseg
 from fedseg.core.hook import Run
 from fedseg.datasets.arrays import ImageArrays, content_checksum
+from fedseg.files import write_text
 from fedseg.runs.history import plain
 
 # fedseg.runs.schema describes every field, and reads older versions
@@ -260,9 +260,7 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
         "threads": torch.get_num_threads(),
     }
     path = Path(runner.work_dir) / "results.json"
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text(json.dumps(plain(results), indent=2) + "\n", encoding="utf-8")
-    os.replace(temporary, path)
+    write_text(path, json.dumps(plain(results), indent=2) + "\n")
     return results
 
 

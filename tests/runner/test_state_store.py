@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from fedseg.errors import ConfigError, DataError
-from fedseg.runner.state_store import StateStore, file_digest, write_atomically
+from fedseg.files import sha256
+from fedseg.runner.state_store import StateStore, save_tensors
 
 MODES = pytest.mark.parametrize("keep", ["memory", "disk"])
 
@@ -212,7 +213,7 @@ def test_no_foreign_object_is_unpickled(tmp_path):
     index = store.flush()
     path = tmp_path / index["a"]["file"]
     torch.save({"sigma": Evil()}, path)
-    index["a"]["sha256"] = file_digest(path)
+    index["a"]["sha256"] = sha256(path)
     other = StateStore(tmp_path, "disk")
     other.load(index)
     with pytest.raises(Exception, match=r"(?i)weights.only"):
@@ -249,7 +250,7 @@ def test_unknown_mode(tmp_path):
         StateStore(tmp_path, "ram")
 
 
-def test_write_atomically_makes_folders_and_tells_the_digest(tmp_path):
+def test_save_tensors_makes_folders_and_tells_the_digest(tmp_path):
     path = tmp_path / "deep" / "er" / "x.pt"
-    digest = write_atomically(path, {"a": 1})
-    assert digest == file_digest(path) and [p.name for p in path.parent.iterdir()] == ["x.pt"]
+    digest = save_tensors(path, {"a": 1})
+    assert digest == sha256(path) and [p.name for p in path.parent.iterdir()] == ["x.pt"]

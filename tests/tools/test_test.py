@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fedseg.errors import UserError
-from fedseg.runner.state_store import file_digest
+from fedseg.files import sha256
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +46,7 @@ def test_figures_equal_those_of_training_without_its_data(tool, small_config, sm
     images = {"unseen": 5, "seen": 4, "seen_by_domain": 4}
     expected = {d: {**entry, "images": images[d]} for d, entry in trained["final"].items()}
     assert tested["domains"] == expected  # every figure and class, exactly
-    assert tested["checkpoint_sha256"] == file_digest(path)
+    assert tested["checkpoint_sha256"] == sha256(path)
     assert tested["round"] == 6
     assert tested["averaged"] is True
     for label in ("unseen", "seen standard", "seen by_domain"):

@@ -1,0 +1,86 @@
+"""A trainer from the config alone does what the run's own does, in whatever process."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import torch
+import toyseg
+
+from fedseg.core.client_data import Job
+from fedseg.core.messages import Message, Task
+from fedseg.core.server import Server
+from fedseg.runner.build import build_trainer
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = """
+import hashlib, json, sys
+from fedseg.runner.build import build_trainer
+sys.path.insert(0, {toy!r})
+trainer = build_trainer(json.load(open({config!r})))
+print(hashlib.sha256(trainer.flat.w.numpy().tobytes()).hexdigest())
+"""
+
+
+def settings(folder, **changes):
+    return toyseg.settings(
+        folder,
+        algorithm={"_delete_": True, "type": "SCAFFOLD"},
+        optim_wrapper={
+            "_delete_": True,
+            "type": "SAMOptimWrapper",
+            "rho": 0.1,
+            "optimizer": {"type": "SGD", "lr": 0.1},
+        },
+        batchnorm={"_delete_": True, "type": "SiloBN"},
+        **changes,
+    )
+
+
+def train(trainer, client=2):
+    """The result of one client's first round."""
+    data = trainer.data
+    server = Server(trainer.flat, len(data.clients), trainer.algorithm.server_vectors)
+    server.round = 1
+    trainer.local.start_round(1)
+    message = trainer.algorithm.broadcast(server)
+    assert isinstance(message, Message)
+    task = Task(1, 0, client, data.clients[client], data.sizes[client], data.num_steps(client), {})
+    data.start([Job(1, 0, client)])
+    try:
+        return trainer.train(task, message)
+    finally:
+        data.close()
+
+
+def test_the_trainer_of_a_config_gives_the_updates_of_the_run(tmp_path):
+    config = settings(tmp_path)
+    runner = toyseg.runner(config)
+    runner.build_federation()
+    runner.call_hook("before_train")
+    expected = train(runner.trainer)
+    found = train(build_trainer(config))
+    assert torch.equal(found.update.vectors["delta"], expected.update.vectors["delta"])
+    assert found.update.vectors.keys() == expected.update.vectors.keys() > {"delta"}
+    assert found.loss == expected.loss and found.state.keys() == expected.state.keys()
+    for name, tensor in expected.state.items():
+        assert torch.equal(found.state[name], tensor), name
+
+
+def test_nothing_is_written(tmp_path):
+    build_trainer(settings(tmp_path / "work"))
+    assert not (tmp_path / "work").exists()
+
+
+def test_another_process_builds_the_same_model(tmp_path):
+    config = settings(tmp_path)
+    own = build_trainer(config)
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    toy = str(ROOT / "tests" / "toy")
+    script = SCRIPT.format(toy=toy, config=str(tmp_path / "config.json"))
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split()[-1] == hashlib.sha256(own.flat.w.numpy().tobytes()).hexdigest()
