@@ -1,24 +1,28 @@
 """What every command line shares: a user's mistake is one message, not a traceback."""
 
+import os
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
-from fedseg.errors import Interrupted, UserError
+from fedseg.errors import DEBUG, Interrupted, UserError
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
     """Run a tool's ``main`` and exit with its return value (None: 0).
 
     A :class:`fedseg.errors.UserError` is printed on stderr without a traceback (exit code 2);
-    Ctrl-C ends quietly (exit code 130). Any other exception is a fault of the program and keeps its
-    traceback.
+    Ctrl-C ends quietly (exit code 130). Any other exception is a fault of the program and keeps
+    its traceback. With the environment variable ``FEDSEG_DEBUG`` a user error shows its own, too.
     """
     try:
         code = main()
     except UserError as error:
         kind = "" if isinstance(error, Interrupted) else "error: "
+        if os.environ.get(DEBUG):
+            traceback.print_exception(error)
         print(f"{kind}{error}", file=sys.stderr)
         code = error.exit_code
     except KeyboardInterrupt:

@@ -4,6 +4,8 @@ The command lines print these as one message without a traceback. A message name
 config field, what is wrong with it, and what to do.
 """
 
+DEBUG = "FEDSEG_DEBUG"  # environment variable: command lines show tracebacks of user errors too
+
 
 class UserError(Exception):
     """Base of every error that is the user's to mend."""

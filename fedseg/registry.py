@@ -17,7 +17,7 @@ from mmengine.registry import Registry
 from mmseg import registry as _mmseg
 
 from fedseg.checks import check_bool
-from fedseg.errors import ConfigError
+from fedseg.errors import DEBUG, ConfigError
 
 
 def _child(role: str, parent: Registry, *locations: str) -> Registry:
@@ -74,8 +74,6 @@ EXECUTORS = Registry("executor", scope="fedseg", locations=["fedseg.engine.execu
 SERVER_OPTIMIZERS = Registry("server optimizer", scope="fedseg", locations=["fedseg.optim.server"])
 
 
-# packages whose errors of value say what is wrong with a config; others keep their traceback
-KNOWN = frozenset({"fedseg", "mmengine", "mmseg", "mmcv", "torch"})
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
@@ -126,10 +124,7 @@ def build(
     try:
         return registry.build({**config, **given}, default_args=defaults or None)
     except (TypeError, ValueError) as error:
-        is_signature = "required positional argument" in str(error) or "keyword" in str(error)
-        if not is_signature and getattr(cls, "__module__", "").partition(".")[0] not in KNOWN:
-            raise  # in a class of the user's own: the traceback says where
-        raise ConfigError(f"{field}: {kind}: {error}") from error
+        raise ConfigError(f"{field}: {kind}: {error} ({DEBUG}=1 shows where)") from error
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

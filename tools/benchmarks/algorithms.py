@@ -28,12 +28,12 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fedseg.core.client import Client
 from fedseg.core.messages import Update
-from fedseg.runner.replay import FixedSampler
 from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook
 from fedseg.registry import did_you_mean
 from fedseg.runner.cuda_graph import EagerStep
 from fedseg.runner.experiment import load_config
+from fedseg.runner.replay import FixedSampler
 from fedseg.runner.runner import FederatedRunner
 
 REFERENCE = "FedAvg"

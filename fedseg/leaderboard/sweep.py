@@ -1,0 +1,121 @@
+"""What the user sees of a sweep: its plan with hours, its progress, the board at its end."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from fedseg.leaderboard.board import build_board, read_runs
+from fedseg.leaderboard.output import print_board
+from fedseg.runner.sweep import Job, expected_seconds, run_sweep
+from fedseg.units import format_duration
+
+
+def label(job: Job) -> str:
+    """A run in words: ``cifar10_a005_fedavg seed0``."""
+    return f"{job.work_dir.parent.name} {job.work_dir.name}"
+
+
+def show_plan(jobs: Sequence[Job], at_once: int) -> None:
+    """Print every run with its state and the time that it still needs."""
+    console = Console()
+    with console.status("rehearsing a round of each experiment"):
+        seconds = expected_seconds(jobs)
+    table = Table("run", "state", "rounds", "h:mm:ss left")
+    for job, left in seconds.items():
+        known = isinstance(left, float)
+        table.add_row(
+            label(job),
+            job.state,
+            f"{job.rounds_done:,}/{job.rounds:,}",
+            format_duration(left) if known else "[red]?[/red]",
+        )
+    console.print(table)
+    for reason in dict.fromkeys(left for left in seconds.values() if isinstance(left, str)):
+        console.print(reason, style="red", markup=False)
+    known = [left for left in seconds.values() if isinstance(left, float)]
+    console.print(
+        f"{len(jobs)} runs, {format_duration(sum(known))} of computing, at least "
+        f"{format_duration(max(sum(known) / at_once, max(known, default=0)))} with "
+        f"{at_once} at a time on cores of their own",
+        highlight=False,
+    )
+
+
+def show_sweep(jobs: Sequence[Job], at_once: int) -> int:
+    """Run a sweep with a bar for every run under way, then print the board.
+
+    Returns:
+        The process's exit code: 1 if a run failed.
+    """
+    console = Console(stderr=True)
+    failures: dict[Job, str] = {}
+    with _Bars(jobs, console) as bars:
+        for job, seconds, failure in run_sweep(jobs, at_once, bars.update):
+            if failure is not None:
+                failures[job] = failure
+            how = "failed" if failure else "finished"
+            console.print(f"{label(job)}: {how} after {format_duration(seconds)}", highlight=False)
+    folders = [Path(job.work_dir) for job in jobs if (job.work_dir / "results.json").is_file()]
+    if folders:
+        print_board(build_board(*read_runs(folders)))
+    for job, failure in failures.items():
+        console.print(
+            f"{label(job)} failed: {failure} (see {job.work_dir / 'output.txt'})",
+            style="red",
+            markup=False,
+        )
+    return 1 if failures else 0
+
+
+class _Bars:
+    """A bar over the rounds of all runs, and one for each run under way."""
+
+    def __init__(self, jobs: Sequence[Job], console: Console) -> None:
+        self.jobs = jobs
+        self._bars = Progress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TextColumn("rounds"),
+            TimeElapsedColumn(),
+            TimeRemainingColumn(),
+            console=console,
+            disable=not console.is_terminal,
+        )
+        total = sum(job.rounds for job in jobs)
+        self._all = self._bars.add_task("all runs", total=total)
+        self._active: dict[Job, TaskID] = {}
+        self._ended = sum(job.rounds for job in jobs if job.state == "finished")
+        self._bars.update(self._all, completed=self._ended)
+
+    def __enter__(self) -> "_Bars":
+        self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._bars.stop()
+
+    def update(self, active: Sequence[Job]) -> None:
+        """Show how far the runs under way are."""
+        for job in [job for job in self._active if job not in active]:
+            self._bars.remove_task(self._active.pop(job))
+            self._ended += job.rounds
+        done = self._ended
+        for job in active:
+            if job not in self._active:
+                self._active[job] = self._bars.add_task(label(job), total=job.rounds)
+            rounds = job.rounds_done
+            self._bars.update(self._active[job], completed=rounds)
+            done += rounds
+        self._bars.update(self._all, completed=done)

@@ -1,0 +1,214 @@
+"""Many runs as one command: settings x methods x seeds x values, each a process of its own."""
+
+import itertools
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from fedseg.errors import ConfigError, DataError, UserError
+from fedseg.runner.experiment import load_config, naming, unfinished
+from fedseg.runs.results import config_digest
+
+TRAIN = Path(__file__).parents[2] / "tools" / "train.py"
+POLL_SECONDS = 0.5
+
+
+@dataclass(frozen=True)
+class Job:
+    """One run of a sweep.
+
+    Attributes:
+        config: file of the setting or experiment. methods: merged over it.
+        options: ``KEY=VALUE`` overrides, those of the grid included.
+        seed, amp: as in ``train.py``.
+        work_dir: where it writes.
+        state: ``"finished"``, ``"stopped"`` (it is resumed) or ``"new"``.
+        rounds: of the whole run.
+    """
+
+    config: Path
+    methods: tuple[str, ...]
+    options: tuple[str, ...]
+    seed: int
+    amp: bool
+    work_dir: Path
+    state: str
+    rounds: int
+
+    @property
+    def command(self) -> list[str]:
+        """What trains it."""
+        command = [sys.executable, str(TRAIN), str(self.config)]
+        command += ["--with", *self.methods] if self.methods else []
+        command += ["--work-dir", str(self.work_dir), "--seed", str(self.seed), "--quiet"]
+        command += ["--amp"] if self.amp else []
+        command += ["--cfg-options", *self.options] if self.options else []
+        return command + (["--resume"] if self.state == "stopped" else [])
+
+    @property
+    def rounds_done(self) -> int:
+        """Lines that the run's history has by now; reading them would take longer and longer."""
+        try:
+            lines = (self.work_dir / "history.jsonl").read_bytes().count(b"\n")
+        except FileNotFoundError:
+            return 0
+        return min(self.rounds, lines)
+
+
+def plan_sweep(
+    configs: Sequence[Path],
+    method_lists: Sequence[Sequence[str]],
+    seeds: Sequence[int],
+    grid: Sequence[Sequence[str]] = (),
+    options: Sequence[str] = (),
+    amp: bool = False,
+    root: Path = Path("work_dirs"),
+) -> list[Job]:
+    """Every run of a sweep, and how far it is.
+
+    Args:
+        configs: files of settings or experiments.
+        method_lists: each combined with every config; none is the same as one empty list.
+        seeds: of every experiment.
+        grid: axes, each ``[KEY=VALUE, ...]``; every combination of values is run.
+        options: ``KEY=VALUE`` overrides of all runs.
+        amp: bfloat16.
+        root: runs go to ``<root>/<experiment>[,KEY=VALUE...]/seed<seed>``.
+
+    Raises:
+        ConfigError: a config is wrong, or two runs are the same.
+    """
+    jobs: dict[Path, Job] = {}
+    for path, methods in itertools.product(configs, method_lists or [[]]):
+        for values in itertools.product(*grid):
+            for seed in seeds:
+                job = _plan_run(path, tuple(methods), values, tuple(options), seed, amp, root)
+                if job.work_dir in jobs:
+                    raise ConfigError(f"sweep: {job.work_dir} is asked for twice; name it once")
+                jobs[job.work_dir] = job
+    return list(jobs.values())
+
+
+def _plan_run(
+    path: Path,
+    methods: tuple[str, ...],
+    values: tuple[str, ...],
+    options: tuple[str, ...],
+    seed: int,
+    amp: bool,
+    root: Path,
+) -> Job:
+    options = (*options, *values)
+    config = load_config(path, methods, options=options, seed=seed, amp=amp)
+    name = ",".join([config.experiment_name, *(value.replace("/", "_") for value in values)])
+    config.work_dir = str(root / name / f"seed{seed}")
+    with naming(config):
+        state = _state(config)
+        rounds = config.get("train_cfg", {}).get("max_rounds")
+        if not isinstance(rounds, int):
+            raise ConfigError(f"train_cfg.max_rounds: must be a positive integer, not {rounds!r}")
+    return Job(path, methods, options, seed, amp, Path(config.work_dir), state, rounds)
+
+
+def _state(config: Any) -> str:
+    results = Path(config.work_dir) / "results.json"
+    if not results.is_file():
+        return "stopped" if unfinished(config) else "new"
+    try:
+        made = json.loads(results.read_text(encoding="utf-8"))["config_sha256"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise DataError(f"{results}: is damaged ({error}); remove it to run it again") from error
+    from fedseg.runner.config import complete_config
+
+    if made != config_digest(complete_config(config)):
+        raise ConfigError(
+            f"{results}: is of another config; give another --work-dir, or remove the folder"
+        )
+    return "finished"
+
+
+def run_sweep(
+    jobs: Sequence[Job], at_once: int, on_change: Callable[[Sequence[Job]], None]
+) -> Iterator[tuple[Job, float, str | None]]:
+    """Run what is not finished; a run that fails does not stop the others.
+
+    Args:
+        jobs: as :func:`plan_sweep` gives them.
+        at_once: processes at a time.
+        on_change: called with the runs under way, twice a second.
+
+    Yields:
+        (job, seconds, None or what went wrong) of every run that has ended.
+    """
+    waiting = [job for job in jobs if job.state != "finished"][::-1]
+    active: dict[Job, tuple[subprocess.Popen, float]] = {}
+    try:
+        while waiting or active:
+            while waiting and len(active) < at_once:
+                job = waiting.pop()
+                active[job] = _start(job), time.monotonic()
+            for job, (process, begin) in list(active.items()):
+                if process.poll() is not None:
+                    del active[job]
+                    failure = None if process.returncode == 0 else _last_line(job)
+                    yield job, time.monotonic() - begin, failure
+            on_change(list(active))
+            time.sleep(POLL_SECONDS)
+    except BaseException:  # Ctrl-C reaches the runs as well: they save and end by themselves
+        for process, _ in active.values():
+            process.terminate()
+        for process, _ in active.values():
+            process.wait()
+        raise
+
+
+def _start(job: Job) -> subprocess.Popen:
+    job.work_dir.mkdir(parents=True, exist_ok=True)
+    with open(_output(job), "wb") as file:
+        return subprocess.Popen(
+            job.command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+        )
+
+
+def _output(job: Job) -> Path:
+    return job.work_dir / "output.txt"
+
+
+def _last_line(job: Job) -> str:
+    lines = _output(job).read_text(encoding="utf-8", errors="replace").split("\n")
+    return next((line for line in reversed(lines) if line.strip()), "ended without a word")
+
+
+def expected_seconds(jobs: Sequence[Job]) -> dict[Job, float | str]:
+    """Seconds that each run still needs, rehearsed once for each experiment; or why not known."""
+    import tempfile
+
+    from fedseg.runner.plan import make_plan
+    from fedseg.runner.runner import FederatedRunner
+
+    rehearsed: dict[tuple, float | str] = {}
+    for job in jobs:
+        key = job.config, job.methods, job.options
+        if key in rehearsed or job.state == "finished":
+            continue
+        with tempfile.TemporaryDirectory() as folder:
+            try:
+                config = load_config(
+                    job.config, job.methods, Path(folder), job.options, job.seed, job.amp
+                )
+                config["log_level"] = "ERROR"
+                plan = make_plan(FederatedRunner.from_cfg(config))
+                rehearsed[key] = plan["estimated seconds"]
+            except UserError as error:
+                rehearsed[key] = str(error)
+    found: dict[Job, float | str] = {}
+    for job in jobs:
+        whole = 0.0 if job.state == "finished" else rehearsed[job.config, job.methods, job.options]
+        left = 1 - job.rounds_done / job.rounds if job.state == "stopped" else 1
+        found[job] = whole if isinstance(whole, str) else whole * left
+    return found
