@@ -33,7 +33,7 @@ def generator_for(seed: int, purpose: str, *counters: int) -> np.random.Generato
 def seed_model(seed: int, device: torch.device) -> None:
     """Seed what a model on ``device`` draws from (dropout), without a word to other devices.
 
-    The same draws as after ``torch.manual_seed``, which tells every kind of device that the machine
+    The same draws as after ``torch.manual_seed``, which seeds every kind of device that the machine
     might have and costs a client a hundred times as much.
     """
     torch.default_generator.manual_seed(seed)
