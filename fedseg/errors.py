@@ -1,4 +1,4 @@
-"""What a user did wrong, told so that the user can mend it.
+"""What a user did wrong, said so that the user can fix it.
 
 The command lines print these as one message without a traceback. A message names the file or the
 config field, what is wrong with it, and what to do.
@@ -8,7 +8,7 @@ DEBUG = "FEDSEG_DEBUG"  # environment variable: command lines show tracebacks of
 
 
 class UserError(Exception):
-    """Base of every error that is the user's to mend."""
+    """Base of every error that is the user's to fix."""
 
     exit_code = 2  # of a command line that ends with it
 

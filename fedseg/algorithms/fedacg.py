@@ -6,7 +6,7 @@ released code.
 
 The released code leaves the 1/2 out of the proximal term, so that its weight is half of ``beta``;
 it clips gradients at norm 10; and its momentum runs over BatchNorm's statistics as well. Here
-``beta`` is the paper's, clipping is the local optimiser's option, and statistics are averaged.
+``beta`` is the paper's, clipping is the local optimizer's option, and statistics are averaged.
 """
 
 import torch

@@ -7,12 +7,12 @@ Mendieta et al., "Local Learning Matters: Rethinking Data Heterogeneity in Feder
   blocks of 64 and 256 channels of ResNet56, the last two basic blocks of ResNet18.
 - The sub-block gets the first channels of what the stage got, and these are the ``f_{L-1}`` of its
   ``X_S``. Neither they nor ``X_F`` carry a gradient: the term trains the sub-block's weights only.
-- Its BatchNorm normalises by the batch. GroupNorm, which the paper does not have, keeps its number
+- Its BatchNorm normalizes by the batch. GroupNorm, which the paper does not have, keeps its number
   of groups (see ``Slim``).
 - The paper adds ``mu L_lip``; the released code first scales the term to the value of the
   cross-entropy, so that its gradient is ``mu CE / L_lip`` times that of ``L_lip``: ``relative``.
   The published mu belongs to that form: L_lip of an untrained ResNet56 is about 1e5. The code also
-  clips the gradient's norm at 10, here an option of the local optimiser.
+  clips the gradient's norm at 10, here an option of the local optimizer.
 """
 
 import torch

@@ -19,7 +19,7 @@ class FedAvg(Algorithm):
     """``w <- ServerOpt(w, Delta)`` with ``Delta = sum_S N_k/N (w - w_k)``.
 
     Args:
-        server_optim: the server optimiser. ``SGD`` with lr 1 is FedAvg, with momentum FedAvgM;
+        server_optim: the server optimizer. ``SGD`` with lr 1 is FedAvg, with momentum FedAvgM;
             ``Adam``, ``Adagrad``, ``Yogi`` are FedAdam, FedAdagrad, FedYogi.
     """
 

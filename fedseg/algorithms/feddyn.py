@@ -20,7 +20,7 @@ from fedseg.registry import ALGORITHMS
 
 @ALGORITHMS.register_module()
 class FedDyn(Algorithm):
-    """Dynamic regularisation.
+    """Dynamic regularization.
 
     Args:
         beta: inverse strength of the quadratic term (1/alpha in the paper), > 0 and finite.
@@ -36,7 +36,7 @@ class FedDyn(Algorithm):
 
     @torch.no_grad()
     def correct(self, client: Client) -> None:
-        """``g - sigma_k + (w_k - w)/beta``: the gradient of the regularised local loss."""
+        """``g - sigma_k + (w_k - w)/beta``: the gradient of the regularized local loss."""
         client.grad.sub_(client.state["sigma"])
         client.grad.add_(client.w, alpha=1 / self.beta).sub_(client.start, alpha=1 / self.beta)
 

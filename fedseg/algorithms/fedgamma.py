@@ -3,7 +3,7 @@
 Dai et al., "FedGAMMA: Federated Learning with Global Sharpness-Aware Minimization", IEEE
 Transactions on Neural Networks and Learning Systems, 2023, algorithm FedGAMMA: every local step
 takes SAM's gradient in place of the plain one; what is sent and kept is SCAFFOLD's. SAM itself (or
-ASAM, which the paper does not have) is the local optimiser of the config: its perturbation comes
+ASAM, which the paper does not have) is the local optimizer of the config: its perturbation comes
 from the client's own gradient, without the control variates, as in the code released by its
 authors' group.
 """

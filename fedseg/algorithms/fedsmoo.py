@@ -23,7 +23,7 @@ from fedseg.registry import ALGORITHMS
 
 @ALGORITHMS.register_module()
 class FedSMOO(OwnPerturbation, FedDyn):
-    """Dynamic regularisation of the model (FedDyn's) and of the perturbation.
+    """Dynamic regularization of the model (FedDyn's) and of the perturbation.
 
     Every client has a dual ``mu_k`` of its perturbation, updated at every local step, and the
     server the global perturbation ``s``: a second vector each way, twice FedAvg's traffic.

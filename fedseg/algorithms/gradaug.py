@@ -3,7 +3,7 @@
 Yang, Zhu, Chen, "GradAug: A New Regularization Method for Deep Neural Networks", NeurIPS 2020,
 algorithm 1, as local training of federated clients after Mendieta et al. (FedAlign), CVPR 2022.
 
-- A sub-network of width a has the first channels of every layer, its BatchNorm normalises by the
+- A sub-network of width a has the first channels of every layer, its BatchNorm normalizes by the
   batch, running statistics are the full network's (see ``Slim``).
 - The transformation is another resolution, bilinear with aligned corners, as in both codes.
 - The paper draws every width from the uniform distribution on [width, 1]; in both released codes

@@ -1,4 +1,4 @@
-"""The mean gradient of a client's local steps, told by how far it went: ``(w - w_k)/(K_k eta)``.
+"""The mean gradient of a client's local steps, from how far it went: ``(w - w_k)/(K_k eta)``.
 
 That is exact for plain SGD with one learning rate (weight decay and an algorithm's correction are
 part of it). Momentum carries a client further: with 0.9, up to ten times as far. An algorithm that

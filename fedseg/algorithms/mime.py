@@ -8,10 +8,10 @@ Both averages, of the models and of the full-batch gradients, are uniform over t
 the paper writes them. The full-batch gradient is one pass over a client's samples in their training
 augmentation; like every pass at ``w`` it leaves BatchNorm's running statistics alone.
 
-With SAM or ASAM as the local optimiser its gradient takes the place of every gradient here, of the
+With SAM or ASAM as the local optimizer its gradient takes the place of every gradient here, of the
 full-batch one as well (the mean of the minibatches' SAM gradients), so that ``g(w_k) - g(w) + c``
-stays an unbiased estimate. Weight decay is the local optimiser's, at ``w_k``; momentum of the local
-optimiser, which the paper does not have, would come on top.
+stays an unbiased estimate. Weight decay is the local optimizer's, at ``w_k``; momentum of the local
+optimizer, which the paper does not have, would come on top.
 """
 
 from collections.abc import Mapping

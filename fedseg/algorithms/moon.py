@@ -8,7 +8,7 @@ changes the clients' loss and nothing else. Where the paper is silent:
   untrained random network as their previous model. FedAlign's code gives them the initial global
   model. A received model as the previous one would be a term of constant value and zero gradient.
 - The two fixed networks run without dropout and the like (eval mode), as in the released code.
-  Their BatchNorm normalises by the batch, as the trained network's does, and no running statistics
+  Their BatchNorm normalizes by the batch, as the trained network's does, and no running statistics
   are read or changed; the released code reads each network's own running statistics, FedAlign's
   code takes the batch.
 - "Global model" is what the client received, which other algorithms perturb or move (FedGloSS,
@@ -95,7 +95,7 @@ def _features(client: Client, w: Tensor) -> Tensor:
 
 @contextmanager
 def _at_rest(model: nn.Module) -> Iterator[None]:
-    """Eval mode, but BatchNorm normalises by the batch and keeps its running statistics."""
+    """Eval mode, but BatchNorm normalizes by the batch and keeps its running statistics."""
     training = [module for module in model.modules() if module.training]
     model.eval()
     try:

@@ -29,7 +29,7 @@ class Algorithm:
             ``"uniform"`` (1), or a name of its own, for which ``finish`` gives each update its
             weight.
         gradients: gradients that a local step takes; its forward-backward passes are that many
-            times those of the local optimiser's gradient.
+            times those of the local optimizer's gradient.
     """
 
     exchanges: ClassVar[int] = 1
@@ -44,7 +44,7 @@ class Algorithm:
         """Called once, with the model's vectors: the place to make scratch vectors like ``w``."""
 
     def check(self, local: LocalOptimizer, flat: FlatModel) -> None:
-        """Raise ConfigError for a local optimiser or a model that has no meaning with this one."""
+        """Raise ConfigError for a local optimizer or a model that has no meaning with this one."""
 
     def trains(self, exchange: int) -> bool:
         """Whether clients do local steps in an exchange."""
@@ -62,11 +62,11 @@ class Algorithm:
         return server.message(server.w)
 
     def gradient(self, client: Client) -> None:
-        """Leave this step's gradient in ``client.grad``: by default the local optimiser's own."""
+        """Leave this step's gradient in ``client.grad``: by default the local optimizer's own."""
         client.local.gradient(client)
 
     def correct(self, client: Client) -> None:
-        """Change ``client.grad`` in place before the optimiser's step, at the unperturbed ``w``."""
+        """Change ``client.grad`` in place before the optimizer's step, at the unperturbed ``w``."""
 
     def finish(self, client: Client) -> Update:
         """After the last local step: update ``client.state`` and return what is sent."""

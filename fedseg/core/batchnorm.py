@@ -14,7 +14,7 @@ def batchnorm_layers(model: nn.Module) -> dict[str, _BatchNorm]:
 
 @contextmanager
 def batch_statistics(model: nn.Module | Iterable[nn.Module]) -> Iterator[None]:
-    """Normalise by the statistics of the current batch, without the running ones.
+    """Normalize by the statistics of the current batch, without the running ones.
 
     Running statistics are neither read nor changed, and the rest of the model keeps its mode. A
     layer that sees one value a channel (a single image at 1x1) has no statistics: torch raises
@@ -29,7 +29,7 @@ def batch_statistics(model: nn.Module | Iterable[nn.Module]) -> Iterator[None]:
 
 @contextmanager
 def frozen_running_statistics(model: nn.Module | Iterable[nn.Module]) -> Iterator[None]:
-    """Keep running statistics from being changed; each layer normalises as its mode says.
+    """Keep running statistics from being changed; each layer normalizes as its mode says.
 
     Args:
         model: a model, or its layers.

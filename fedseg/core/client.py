@@ -59,7 +59,7 @@ class Client:
         lr: the local learning rate of this round.
         loss: of the last first pass, a 0-d tensor on the device, valid until the next step.
         loss_sum: over the local steps so far, likewise.
-        full_gradient: the full-batch gradient at ``start``, as the local optimiser takes it (SAM's
+        full_gradient: the full-batch gradient at ``start``, as the local optimizer takes it (SAM's
             with SAM), where the algorithm asks for one.
     """
 

@@ -2,10 +2,10 @@
 
 Every parameter of the model becomes a view into ``w``, its gradient a view into ``grad``, every
 float buffer (BatchNorm statistics) a view into ``buffers``. Resetting, subtracting, correcting,
-measuring and averaging a model are then one tensor operation each, and autograd, optimisers and
+measuring and averaging a model are then one tensor operation each, and autograd, optimizers and
 ``load_state_dict`` go on working through the views.
 
-Each tensor starts at a multiple of 64 bytes, which vectorised kernels want; the gaps are zeros and
+Each tensor starts at a multiple of 64 bytes, which vectorized kernels want; the gaps are zeros and
 stay zeros, so norms and sums over ``w`` are those of the parameters. 4-D weights get channels_last
 strides *inside* the vector (a later ``.to(memory_format=...)`` would tear the views off). Integer
 buffers (BatchNorm's batch counters) cannot be averaged and stay apart, in ``counters``.

@@ -1,4 +1,4 @@
-"""What changes the loss that clients minimise, whatever the algorithm and the local optimiser."""
+"""What changes the loss that clients minimize, whatever the algorithm and the local optimizer."""
 
 import torch
 from torch import Tensor

@@ -31,7 +31,7 @@ def generator_for(seed: int, purpose: str, *counters: int) -> np.random.Generato
 
 
 def seed_model(seed: int, device: torch.device) -> None:
-    """Seed what a model on ``device`` draws from (dropout), without a word to other devices.
+    """Seed what a model on ``device`` draws from (dropout), and no other device.
 
     The same draws as after ``torch.manual_seed``, which seeds every kind of device that the machine
     might have and costs a client a hundred times as much.

@@ -91,12 +91,12 @@ class Server:
     Args:
         flat: gives the initial model; the server's vectors are its own.
         num_clients: all clients, K.
-        server_vectors: names of the algorithm's zero-initialised vectors.
+        server_vectors: names of the algorithm's zero-initialized vectors.
 
     Attributes:
         w: the global parameters, flat, in the model's dtype.
         buffers: the global float buffers, flat. counters: the global integer buffers.
-        state: the algorithm's and the server optimiser's vectors, float64.
+        state: the algorithm's and the server optimizer's vectors, float64.
         scratch: vectors that live within a round (between exchanges) and are never saved.
         round, exchange: where the run is (rounds from 1, exchanges from 0).
     """

@@ -43,7 +43,7 @@ class ClientTrainer:
     Args:
         flat: the model as flat vectors.
         algorithm: client and server rule.
-        local: the local optimiser.
+        local: the local optimizer.
         data: the clients' batches.
         seed: the run's seed.
         local_loss: what a minibatch costs.
@@ -164,10 +164,10 @@ class ClientTrainer:
         client.batch = None
 
     def _full_gradient(self, client: Client) -> Tensor:
-        """The local optimiser's gradient over all of a client's samples, at ``w``, augmented once.
+        """The local optimizer's gradient over all of a client's samples, at ``w``, augmented once.
 
         With SAM it is the mean of the minibatches' SAM gradients, which any one of them estimates.
-        BatchNorm normalises by the batch and its running statistics stay as they are.
+        BatchNorm normalizes by the batch and its running statistics stay as they are.
         """
         total = torch.zeros_like(self.flat.w)
         sizes = self.data.full_sizes(client.index)

@@ -63,7 +63,7 @@ class _Part:
     Attributes:
         plan: sample indices of every batch.
         w, buffers: the model, flat.
-        batch_statistics: BatchNorm normalises by the batch, not by the statistics in ``buffers``.
+        batch_statistics: BatchNorm normalizes by the batch, not by the statistics in ``buffers``.
         counted: the samples whose predictions count; the others only fill up batches. None: all.
     """
 
@@ -88,7 +88,7 @@ class DomainEvaluator:
     """Evaluates a model on every domain, under every kind of BatchNorm statistics that applies.
 
     Without a BatchNorm policy a model is evaluated with the global running statistics. With SiloBN
-    or FedBN there are none: ``standard`` normalises by the test batch, and where every domain of a
+    or FedBN there are none: ``standard`` normalizes by the test batch, and where every domain of a
     test set has training clients of its own, ``by_domain`` repeats the evaluation with those
     clients' statistics. Figures are named ``<domain>/<metric>`` and
     ``<domain>_by_domain/<metric>``.
@@ -151,7 +151,7 @@ class DomainEvaluator:
     ) -> Iterator[tuple[EvaluationSet, str, int, Any]]:
         """The predictions of a few images, as :meth:`run` makes them; nothing is scored.
 
-        Where a batch's own statistics normalise it, an image is predicted in the batch that it has
+        Where a batch's own statistics normalize it, an image is predicted in the batch that it has
         in the evaluation.
 
         Args:

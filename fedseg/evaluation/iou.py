@@ -74,7 +74,7 @@ class IoUMetric(CountingMetric):
         confusion = self.confusion
         total = int(confusion.sum())
         if total == 0:
-            raise DataError("IoUMetric: no labelled pixel was counted; is the test set empty?")
+            raise DataError("IoUMetric: no labeled pixel was counted; is the test set empty?")
         truth = confusion.sum(1)
         present = truth > 0
         correct = confusion.diagonal().double()

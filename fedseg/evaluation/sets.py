@@ -209,7 +209,7 @@ class ResidentSet(EvaluationSet):
             yield chosen, self._batch(*self._gather(np.asarray(chosen)))
 
     def prepare(self, images: np.ndarray, labels: np.ndarray) -> dict[str, Tensor]:
-        """Any images, uint8 [B, H, W, C], as a batch of this set: on the device, normalised."""
+        """Any images, uint8 [B, H, W, C], as a batch of this set: on the device, normalized."""
         return self._batch(*self._upload(images, labels))
 
     def _batch(self, images: Tensor, labels: Tensor) -> dict[str, Tensor]:

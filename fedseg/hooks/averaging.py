@@ -161,7 +161,7 @@ class SWA(ModelAverage):
         self.restore_lr(runner)
 
     def restore_lr(self, runner: Run) -> None:
-        """Give the optimiser back its ordinary rate (also when a round is given up)."""
+        """Give the optimizer back its ordinary rate (also when a round is given up)."""
         if self._ordinary_lrs is not None:
             for group, lr in zip(
                 runner.optim_wrapper.optimizer.param_groups, self._ordinary_lrs, strict=True

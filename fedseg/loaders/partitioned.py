@@ -24,7 +24,7 @@ from fedseg.registry import DATASETS, PARTITIONS, build
 
 
 class PartitionedData(ClientData):
-    """A data set dealt out to clients, and the plan of every local epoch.
+    """A data set divided among clients, and the plan of every local epoch.
 
     Args:
         dataset: a data set or its config.

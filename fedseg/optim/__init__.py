@@ -1,4 +1,4 @@
-"""Local optimisers as MMEngine optim wrappers, and the server's optimisers."""
+"""Local optimizers as MMEngine optim wrappers, and the server's optimizers."""
 
 from fedseg.optim.local import OptimWrapper, build_local_optimizer
 from fedseg.optim.sam import ASAMOptimWrapper, SAMOptimWrapper

@@ -1,4 +1,4 @@
-"""The local optimiser: an MMEngine optim wrapper over the flat parameter vector."""
+"""The local optimizer: an MMEngine optim wrapper over the flat parameter vector."""
 
 import copy
 import inspect
@@ -20,10 +20,10 @@ from fedseg.registry import OPTIM_WRAPPERS, OPTIMIZERS, build, did_you_mean
 
 @OPTIM_WRAPPERS.register_module()
 class OptimWrapper(MMEngineOptimWrapper):
-    """Plain local training: the minibatch gradient, one optimiser step.
+    """Plain local training: the minibatch gradient, one optimizer step.
 
     Args:
-        optimizer: a torch optimiser, or in a config its dict.
+        optimizer: a torch optimizer, or in a config its dict.
         clip_grad: ``dict(max_norm=...)`` or ``dict(type="value", clip_value=...)``; acts on the
             corrected gradient.
     """
@@ -72,7 +72,7 @@ class OptimWrapper(MMEngineOptimWrapper):
         client.backward(replay)
 
     def _clip_grad(self) -> None:
-        # MMEngine's own logs the norm, which would synchronise the device at every step
+        # MMEngine's own logs the norm, which would synchronize the device at every step
         parameters = [p for group in self.optimizer.param_groups for p in group["params"]]
         self.clip_func(parameters, **self.clip_grad_kwargs)
 
@@ -100,7 +100,7 @@ def _check_clipping(config: Mapping | None) -> None:
 def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
     """Build ``optim_wrapper`` over the flat vector.
 
-    The optimiser sees one parameter, the whole vector, so that a step is a few kernels. With
+    The optimizer sees one parameter, the whole vector, so that a step is a few kernels. With
     ``paramwise_cfg`` or a ``constructor`` it sees the model's own parameters (views of the
     vector). Parameters that a loss does not reach have a zero gradient here, not none: weight
     decay acts on them.
@@ -135,7 +135,7 @@ def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
         )
         wrapper = build(OPTIM_WRAPPERS, config, "optim_wrapper")
     if any(group.get("maximize") for group in wrapper.optimizer.param_groups):
-        raise ConfigError("optim_wrapper.optimizer.maximize: federated training minimises")
+        raise ConfigError("optim_wrapper.optimizer.maximize: federated training minimizes")
     wrapper.bind(flat)
     return wrapper
 

@@ -1,4 +1,4 @@
-"""Sharpness-aware local optimisers.
+"""Sharpness-aware local optimizers.
 
 SAM: Foret et al., "Sharpness-Aware Minimization for Efficiently Improving Generalization", ICLR
 2021, equation 2. ASAM: Kwon et al., "ASAM: Adaptive Sharpness-Aware Minimization", ICML 2021,

@@ -89,11 +89,11 @@ def checkpoints(folder: Path) -> list[tuple[int, Path]]:
 def latest_checkpoint(
     folder: Path, verify: Callable[[dict[str, Any]], None]
 ) -> tuple[Path, dict[str, Any]] | None:
-    """The newest sound checkpoint of a folder and its content, or None.
+    """The newest intact checkpoint of a folder and its content, or None.
 
     Args:
         folder: where the checkpoints lie.
-        verify: raises :class:`DataError` if what the checkpoint refers to is not sound.
+        verify: raises :class:`DataError` if what the checkpoint refers to is damaged.
     """
     for _, path in reversed(checkpoints(folder)):
         try:

@@ -9,11 +9,11 @@ replays is fixed: addresses, shapes, and every number that Python held while it 
   training begins, into vectors that stay where they are (``HELD``);
 - learning rates are read from tensors, and so is what an optim wrapper or an algorithm lists in
   ``free_in_graphs``;
-- every other number that the algorithm, the local loss, the optimiser or the model's modules hold
+- every other number that the algorithm, the local loss, the optimizer or the model's modules hold
   is part of the graph's key: if one changes, another graph is recorded;
 - momentum is zeroed between clients, never rebuilt.
 
-A step that cannot be recorded runs eagerly, and so do all after it; one warning tells the reason.
+A step that cannot be recorded runs eagerly, and so do all after it; one warning gives the reason.
 That is a step that waits for the device (``.item()``), draws random numbers on the host, reads what
 differs from step to step (``client.step``), or whose first replay does not do what the eager step
 did. Each graph is held against its eager twin when it is made. Numbers that code keeps elsewhere
@@ -78,7 +78,7 @@ class CudaCapture:
             try:
                 with torch.cuda.stream(self.stream):
                     with warnings.catch_warnings():
-                        warnings.simplefilter("ignore")  # it does not see every synchronisation
+                        warnings.simplefilter("ignore")  # it does not see every synchronization
                         torch.cuda.set_sync_debug_mode("error")
                     function()
             finally:
@@ -370,7 +370,7 @@ class GraphedStep(EagerStep):
                 before.put_back()
                 trainer.replays_draws = draws
                 replay = backend.capture(step)
-        except RuntimeError as error:  # a synchronisation, or whatever else CUDA refuses
+        except RuntimeError as error:  # a synchronization, or whatever else CUDA refuses
             raise NotCapturableError(_first_cause(error)) from error
         finally:
             trainer.cache_casts = trainer.replays_draws = True
@@ -503,7 +503,7 @@ def _host_random_state() -> tuple[bytes, Any, tuple]:
 
 
 def _require_capturable(optimizer: torch.optim.Optimizer, w: Tensor) -> None:
-    """Raise unless an optimiser's step can be recorded with its learning rate in a tensor."""
+    """Raise unless an optimizer's step can be recorded with its learning rate in a tensor."""
     if w.dtype != torch.float32:
         raise NotCapturableError(
             f"the model is in {str(w.dtype).removeprefix('torch.')}, and a recorded step has its "
@@ -519,7 +519,7 @@ def _require_capturable(optimizer: torch.optim.Optimizer, w: Tensor) -> None:
 def _require_equal(before: Any, after: Any) -> None:
     if before != after:
         raise NotCapturableError(
-            "a step changes numbers that the algorithm, the optimiser or the model holds"
+            "a step changes numbers that the algorithm, the optimizer or the model holds"
         )
 
 

@@ -181,7 +181,7 @@ def _output(job: Job) -> Path:
 
 def _last_line(job: Job) -> str:
     lines = _output(job).read_text(encoding="utf-8", errors="replace").split("\n")
-    return next((line for line in reversed(lines) if line.strip()), "ended without a word")
+    return next((line for line in reversed(lines) if line.strip()), "it ended without output")
 
 
 def expected_seconds(jobs: Sequence[Job]) -> dict[Job, float | str]:
