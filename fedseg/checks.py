@@ -30,12 +30,10 @@ def check_float(
         single: whether vectors of a model in single precision are computed with it.
     """
     bounds = [(">=", least), (">", above), ("<=", most), ("<", below)]
-    bounds_text = " and ".join(
-        f"{sign} {bound:g}" for sign, bound in bounds if math.isfinite(bound)
-    )
+    wanted = " and ".join(f"{sign} {bound:g}" for sign, bound in bounds if math.isfinite(bound))
     is_finite = isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     if not is_finite or not (least <= value <= most and above < value < below):
-        number = f"a finite number {bounds_text}".rstrip()
+        number = f"a finite number {wanted}".rstrip()
         raise ConfigError(f"{field}: must be {number}, not {value!r}")
     if single and value and not SMALLEST <= abs(value) <= LARGEST:
         raise ConfigError(

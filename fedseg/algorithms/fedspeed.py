@@ -11,8 +11,8 @@ is alpha = 1. Both averages are uniform over the participants, whatever their nu
 Note that ``lam ghat_k`` is minus the sum of the client's drifts so far and does not depend on lam:
 for a large lam the clients train like FedAvg's, but what they send goes on to grow by that sum. At
 its first participation a client sends a model twice as far away as the one it has trained. With few
-of many heterogeneous clients in a round the paper's average moves by the participants' sums, and may not
-settle; the mean of all clients' corrections changes little from a round to the next.
+of many heterogeneous clients in a round the paper's average moves by the participants' sums and
+may not settle; the mean of all clients' corrections changes little from a round to the next.
 """
 
 import torch
