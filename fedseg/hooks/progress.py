@@ -28,7 +28,7 @@ class Screen(Live):
         options = {"refresh_per_second": 2, "redirect_stdout": sys.stdout.isatty()}
         super().__init__(console=hook.console, get_renderable=hook.panel, **options)
         self._handlers = [h for h in handlers if getattr(h, "stream", None) is sys.stdout]
-        self.start()
+        self.start(refresh=True)
         for handler in self._handlers:
             handler.stream = sys.stdout  # as redirected
         util.register_after_fork(self, Screen._restore)
