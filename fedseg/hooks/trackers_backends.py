@@ -9,7 +9,7 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,8 @@ class Tracker(BaseVisBackend):
         folder: where it writes in the work dir, unless ``save_dir`` is set.
         run_name, work_dir: of the run; the path is absolute.
         finished: whether the run is complete when the tracker is closed.
+
+    ``add_scalars`` takes besides MMEngine's arguments a ``wall_time``, in seconds since 1970.
     """
 
     package = folder = ""
@@ -77,13 +79,11 @@ class TensorBoardTracker(Tracker, TensorboardVisBackend):
     def add_config(self, config: Config, **kwargs: Any) -> None:
         """Nothing: the config is a file of the work dir."""
 
-    def add_scalars(
-        self, scalar_dict: Mapping[str, float], step: int = 0, wall_time: float | None = None
-    ) -> None:
+    def add_scalars(self, scalars: Any, step: int = 0, *_: Any, wall_time: Any = None) -> None:
         """All scalars of a round as one event, which is many times cheaper than one each."""
         from torch.utils.tensorboard.summary import Summary
 
-        values = [Summary.Value(tag=n, simple_value=v) for n, v in scalar_dict.items()]
+        values = [Summary.Value(tag=n, simple_value=v) for n, v in scalars.items()]
         self._tensorboard.file_writer.add_summary(Summary(value=values), step, wall_time)
 
 
@@ -137,11 +137,9 @@ class WandbTracker(Tracker, WandbVisBackend):
     def add_image(self, name: str, image: np.ndarray, step: int = 0, **kwargs: Any) -> None:
         self._wandb.log({name: self._wandb.Image(image)}, step=step)
 
-    def add_scalars(
-        self, scalar_dict: Mapping[str, float], step: int = 0, wall_time: float | None = None
-    ) -> None:
+    def add_scalars(self, scalars: Any, step: int = 0, *_: Any, wall_time: Any = None) -> None:
         when = {} if wall_time is None else {"_timestamp": wall_time}
-        self._wandb.log({**scalar_dict, **when}, step=step)
+        self._wandb.log({**scalars, **when}, step=step)
 
     def close(self) -> None:
         if hasattr(self, "_wandb"):
@@ -210,13 +208,11 @@ class MLflowTracker(Tracker, MLflowVisBackend):
     def add_image(self, name: str, image: np.ndarray, step: int = 0, **kwargs: Any) -> None:
         self._mlflow.log_image(self._run, image, key=name, step=step)
 
-    def add_scalars(
-        self, scalar_dict: Mapping[str, float], step: int = 0, wall_time: float | None = None
-    ) -> None:
+    def add_scalars(self, scalars: Any, step: int = 0, *_: Any, wall_time: Any = None) -> None:
         from mlflow.entities import Metric
 
         when = round(1000 * (time.time() if wall_time is None else wall_time))
-        metrics = [Metric(name, float(value), when, step) for name, value in scalar_dict.items()]
+        metrics = [Metric(name, float(value), when, step) for name, value in scalars.items()]
         self._mlflow.log_batch(self._run, metrics=metrics)
 
     def close(self) -> None:
