@@ -10,6 +10,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
+TEST_STAMP := $(VENV)/test_installed
 
 .PHONY: help demo demo-cifar leaderboard test lint format docs docs-tools install clean
 
@@ -37,15 +38,15 @@ leaderboard: $(STAMP)
 WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile
 
 # A lint finding does not hide the test results, nor the other way round.
-test: $(STAMP)
+test: $(TEST_STAMP)
 	@code=0; $(MAKE) --no-print-directory lint || code=1; \
 	$(BIN)/python -m pytest $(WORKERS) || code=1; exit $$code
 
-lint: $(STAMP)
+lint: $(TEST_STAMP)
 	$(BIN)/python -m ruff check .
 	$(BIN)/python -m ruff format --check .
 
-format: $(STAMP)
+format: $(TEST_STAMP)
 	$(BIN)/python -m ruff check --fix .
 	$(BIN)/python -m ruff format .
 
@@ -54,15 +55,21 @@ docs: docs-tools
 
 docs-tools: $(VENV)/docs_installed
 
-# The extra `docs` by its names: with the package itself, pip would bring opencv-python back.
 $(VENV)/docs_installed: $(STAMP)
-	$(BIN)/python -m pip install --constraint constraints.txt \
-	  mkdocs mkdocs-material 'mkdocstrings[python]'
+	$(call install_extra,docs)
 	@touch $@
+
+# The packages of an extra by their names, from the installed project's metadata: asked for the
+# project with the extra, pip would bring opencv-python back.
+define install_extra
+$(BIN)/python -m pip install --constraint constraints.txt $$($(BIN)/python -c 'from \
+  importlib.metadata import requires; print(*(line.partition(";")[0] for line in \
+  requires("fedseg") if line.endswith("extra == \"$(1)\"")))')
+endef
 
 install: $(STAMP)
 
-# Once, and again when the dependencies change.
+# What a run needs: once, and again when the dependencies change.
 #
 # mmcv asks for opencv-python and albumentations for opencv-python-headless: two wheels that unpack
 # into one folder, cv2/. Only the headless one stays, which needs no display libraries. It provides
@@ -72,10 +79,15 @@ $(STAMP): pyproject.toml constraints.txt
 	  echo "fedseg needs Python 3.10 or newer, '$(PYTHON)' is not." \
 	    "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[test]'
+	$(BIN)/python -m pip install --constraint constraints.txt --editable .
 	$(BIN)/python -m pip uninstall --yes --quiet opencv-python opencv-python-headless
 	$(BIN)/python -m pip install --constraint constraints.txt --no-deps opencv-python-headless
 	$(BIN)/python -W ignore -c 'import cv2, mmcv, mmseg, albumentations, torch, torchvision'
+	@touch $@
+
+# What the tests need on top: pytest and ruff, the other trackers, a driver for the browser.
+$(TEST_STAMP): $(STAMP)
+	$(call install_extra,test)
 	@touch $@
 
 clean:

@@ -1,252 +1,200 @@
-"""What the user sees while a run goes on: lines redrawn on a terminal, or lines of a log."""
+"""Progress of a run on standard error: three lines redrawn on a terminal, plain lines in a log."""
 
 import math
 import sys
 import time
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from multiprocessing import util
+from typing import Any
 
 import torch
 from rich.console import Console
+from rich.live import Live
+from rich.progress_bar import ProgressBar
+from rich.table import Column, Table
+from rich.text import Text
 
+from fedseg.checks import check_float
 from fedseg.core.hook import FederatedHook
-from fedseg.errors import ConfigError
-from fedseg.hooks.progress_display import Figure, Screen, Status, line
-from fedseg.hooks.progress_time import TimeLeft, clock
 from fedseg.registry import HOOKS
+from fedseg.units import format_bytes, format_duration, peak_memory
 
-if TYPE_CHECKING:
-    from fedseg.core.client import Client
-    from fedseg.core.messages import ClientResult
-    from fedseg.runner.runner import FederatedRunner
 
-__all__ = ["ProgressHook", "clock"]
+class Screen(Live):
+    """Lines at the bottom of a terminal; what is printed or logged meanwhile goes above them."""
+
+    def __init__(self, hook: "ProgressHook", handlers: list[Any]) -> None:
+        self._streams = sys.stdout, sys.stderr
+        options = {"refresh_per_second": 2, "redirect_stdout": sys.stdout.isatty()}
+        super().__init__(console=hook.console, get_renderable=hook.panel, **options)
+        self._handlers = [h for h in handlers if getattr(h, "stream", None) is sys.stdout]
+        self.start(refresh=True)
+        for handler in self._handlers:
+            handler.stream = sys.stdout  # as redirected
+        util.register_after_fork(self, Screen._restore)
+
+    def stop(self) -> None:
+        super().stop()
+        self._restore()
+
+    def _restore(self) -> None:
+        # no lock: in a forked loader process the parent's drawing thread holds them for ever
+        sys.stdout, sys.stderr = self._streams
+        for handler in self._handlers:
+            handler.stream = sys.stdout
 
 
 @HOOKS.register_module()
 class ProgressHook(FederatedHook):
-    """Round, clients, loss, figures, time left and memory.
+    """Round, clients, loss, metrics, time left and memory; nothing if ``runner.quiet``.
 
-    On a terminal they are redrawn in place; elsewhere there is a line after every evaluation, and
-    one every ``seconds``. A quiet run (``runner.quiet``) shows nothing. Nothing here waits for the
-    device: losses are read when a client's result is there.
+    On a terminal they are redrawn; elsewhere there is a line after every evaluation, and one every
+    ``seconds``. Nothing here waits for the device.
 
     Args:
-        seconds: without a terminal, the time between two lines.
-        figure: endings of the figures shown, for example ``"mIoU"``; others are in the history.
+        seconds: time between two lines where there is no terminal.
+        metric: endings of the metrics shown (at most four), for example ``"mIoU"``.
+        figure: the name of ``metric`` in older configs.
     """
 
     priority = "LOW"
 
-    def __init__(
-        self, seconds: float = 20.0, figure: str | tuple[str, ...] = ("mIoU", "accuracy")
-    ) -> None:
-        if isinstance(seconds, bool) or not isinstance(seconds, int | float) or seconds < 0:
-            raise ConfigError(f"default_hooks.progress.seconds: must be >= 0, not {seconds!r}")
-        self.seconds = seconds
-        self.endings = (figure,) if isinstance(figure, str) else tuple(figure)
+    def __init__(self, seconds: float = 20.0, metric: Any = None, figure: Any = None) -> None:
+        check_float("default_hooks.progress.seconds", seconds, least=0)
+        shown = metric or figure or ("mIoU", "accuracy")
+        self.seconds, self.endings = seconds, shown if isinstance(shown, str) else tuple(shown)
         # rich takes FORCE_COLOR for a terminal, but a log cannot be redrawn
-        self.console = Console(stderr=True, force_interactive=None if _is_terminal() else False)
-        self.now: Callable[[], float] = time.perf_counter
-        self.status: Status | None = None
-        self._screen: Screen | None = None
-        self._shown = False  # of a run, not of an evaluation by itself
-        self._alone = False  # an evaluation after the rounds is shown
+        terminal = None if sys.stderr and sys.stderr.isatty() else False
+        self.console = Console(stderr=True, force_interactive=terminal)
+        self.now = time.perf_counter
+        self._shown, self._screen = False, None
+        self._clients, self._clients_done, self._step, self._share, self._loss = 0, 0, "", 0.0, None
+        self._evaluating, self._predicted, self._to_predict = "", 0, 0
+        self._rounds, self._evaluations = deque(maxlen=20), deque(maxlen=20)  # (amount, seconds)
+        self._metrics: list[dict[str, float | None]] = []  # of all evaluations
 
-    # ---------------------------------------------------------------- the run
+    def before_train(self, runner: Any) -> None:
+        self._runner, self._shown, self._finished = runner, not runner.quiet, runner.round
+        self._round_began = self._val_began = self._last_line = self.now()
+        loop, val, rounds = runner.train_loop, runner.val_loop, range(1, runner.max_rounds + 1)
+        self._planned = [val.num_predictions(r) if val and loop.evaluates(r) else 0 for r in rounds]
+        for record in runner.history.read():  # of a resumed run
+            seconds, self._loss = record["seconds"], record["loss"]
+            self._rounds.append((1, seconds["train"] + seconds["aggregate"]))
+            if record.get("metrics") and val:
+                images = val.num_predictions(record["round"])
+                self._evaluations.append((images, seconds["evaluate"]))
+                self._metrics.append(record["metrics"])
+        if runner.round:
+            self._print(f"resuming after round {runner.round}")
+        if self._shown and self.console.is_interactive:
+            self._screen = Screen(self, runner.logger.handlers)
 
-    def before_train(self, runner: "FederatedRunner") -> None:
-        self._shown = not runner.quiet
-        if self._shown:
-            self._begin(runner, runner.train_loop.round)
-            if self.status.round:
-                self._say(f"going on after round {self.status.round}")
+    def before_round(self, runner: Any) -> None:
+        participants = len(runner.client_sampler.participants(runner.round))
+        self._clients, self._clients_done = participants * runner.algorithm.exchanges, 0
 
-    def after_stop(self, runner: "FederatedRunner") -> None:
-        if self.status is not None:
-            self._end()
+    def after_local_steps(self, runner: Any, client: Any) -> None:
+        self._step = f", step {client.step}/{client.num_steps}"
+        self._share = (self._clients_done + client.step / client.num_steps) / self._clients
+        self._print(every=self.seconds)
 
-    def _begin(self, runner: "FederatedRunner", done: int) -> None:
-        self._runner = runner
-        self._done = done  # finished rounds
-        self._share, self._round_began = 0.0, self.now()
-        self._evaluation_began = 0.0
-        self._last_line = self.now()
-        self.status = Status(rounds=runner.max_rounds, round=done, done=done)
-        predictions = predictions_by_round(runner)
-        self._time_left = TimeLeft(runner.max_rounds, predictions)
-        if done:
-            self._learn(runner, predictions)
-        if self.console.is_interactive:
-            self._screen = Screen(self.console, self._current, runner.logger)
-            self._screen.start()
+    def after_result(self, runner: Any, result: Any) -> None:
+        self._clients_done, self._step = self._clients_done + 1, ""
+        self._share = self._clients_done / self._clients
+        if not self._finished and runner.algorithm.trains(result.task.exchange):
+            self._loss = result.loss  # later rounds show the mean of the round before
+        self._print(every=self.seconds)
 
-    def _end(self) -> None:
+    def after_round(self, runner: Any, record: dict[str, Any]) -> None:
+        self._rounds.append((1, self.now() - self._round_began))
+        self._finished, self._share, self._clients = record["round"], 0.0, 0
+        self._loss = record["loss"]
+
+    def after_train_epoch(self, runner: Any) -> None:
+        self._round_began = self.now()  # of the next round, which pays for this one's checkpoint
+
+    def before_val(self, runner: Any) -> None:
+        self._predicted, self._to_predict = 0, runner.val_loop.num_predictions(runner.round)
+        self._val_began = self.now()
+
+    def after_val_batch(self, runner: Any, figures: str, samples: int) -> None:
+        self._evaluating, self._predicted = f" {figures}", self._predicted + samples
+        self._print(every=self.seconds)
+
+    def after_val_epoch(self, runner: Any, metrics: dict[str, float | None]) -> None:
+        self._evaluations.append((self._predicted, self.now() - self._val_began))
+        self._evaluating, self._predicted, self._to_predict = "", 0, 0
+        self._metrics.append(metrics)
+        self._print()
+
+    def after_stop(self, runner: Any) -> None:
         if self._screen is not None:
             self._screen.stop()
-        self._screen = self.status = None
+            self._screen = None
 
-    def _learn(self, runner: "FederatedRunner", predictions: Callable[[int], int]) -> None:
-        """What the rounds of a resumed run took, its loss and its figures, from their history."""
-        for record in runner.history.read():
-            seconds = record["seconds"]
-            self._time_left.add_round(seconds["train"] + seconds["aggregate"])
-            if record.get("metrics"):
-                made = predictions(record["round"])
-                self._time_left.add_evaluation(made, seconds["evaluate"])
-                self._add_figures(record["metrics"])
-            self.status.loss = record["loss"]
-
-    # ---------------------------------------------------------------- a round
-
-    def before_round(self, runner: "FederatedRunner") -> None:
-        if self.status is None:
-            return
-        participants = runner.client_sampler.participants(runner.round)
-        exchanges = runner.algorithm.exchanges
-        steps = sum(runner.data.num_steps(client) for client in participants)
-        self._round_steps, self._steps_done = max(1, steps * exchanges), 0
-        self._loss_sum, self._samples = 0.0, 0  # of the results so far
-        self.status.round = runner.round
-        self.status.clients, self.status.clients_done = len(participants) * exchanges, 0
-        self.status.step = 0
-
-    def after_local_steps(self, runner: "FederatedRunner", client: "Client") -> None:
-        if self.status is None:
-            return
-        self.status.step, self.status.steps = client.step, client.num_steps
-        self._share = (self._steps_done + client.step) / self._round_steps
-        self._tell_now_and_then()
-
-    def after_result(self, runner: "FederatedRunner", result: "ClientResult") -> None:
-        if self.status is None:
-            return
-        self.status.clients_done += 1
-        self.status.step = 0
-        self._steps_done += result.task.num_steps
-        self._share = self._steps_done / self._round_steps
-        # later rounds show the loss of the round before, which is over all its clients
-        if self._done == 0 and runner.algorithm.trains(result.task.exchange):
-            if math.isfinite(result.loss):
-                self._loss_sum += result.loss * result.task.num_samples
-                self._samples += result.task.num_samples
-            if self._samples:
-                self.status.loss = self._loss_sum / self._samples
-        self._tell_now_and_then()
-
-    def after_round(self, runner: "FederatedRunner", record: dict[str, Any]) -> None:
-        if self.status is None:
-            return
-        self._time_left.add_round(self.now() - self._round_began)
-        self._done, self._share = record["round"], 0.0
-        self.status.clients = None
-        self.status.loss = record["loss"]
-        self._look_at_gpu()
-
-    def after_train_epoch(self, runner: "FederatedRunner") -> None:
-        if self.status is not None:
-            self._round_began = self.now()  # of the next one, which pays for this one's checkpoint
-            self._tell_now_and_then()
-
-    # ---------------------------------------------------------------- an evaluation
-
-    def before_val(self, runner: "FederatedRunner") -> None:
-        if not self._shown:
-            return
-        if self.status is None:  # a run that was resumed after its last round
-            self._begin(runner, runner.train_loop.round)
-            self._alone = True
-        self.status.evaluating, self.status.predicted = "", 0
-        self.status.predictions = runner.val_loop.num_predictions(runner.round)
-        self._evaluation_began = self.now()
-
-    def after_val_batch(self, runner: "FederatedRunner", figures: str, samples: int) -> None:
-        if self.status is None or self.status.evaluating is None:
-            return
-        self.status.evaluating = figures
-        self.status.predicted += samples
-        self._tell_now_and_then()
-
-    def after_val_epoch(self, runner: "FederatedRunner", metrics: dict[str, float]) -> None:
-        if self.status is None:
-            return
-        taken = self.now() - self._evaluation_began
-        self._time_left.add_evaluation(self.status.predictions, taken)
-        self.status.evaluating = None
-        self._add_figures(metrics)
-        self._look_at_gpu()
-        self._tell()
-
-    def after_val(self, runner: "FederatedRunner") -> None:
-        if self._alone:
-            self._alone = False
-            self._end()
-
-    def _add_figures(self, metrics: dict[str, float | None]) -> None:
-        for name, value in metrics.items():
-            if name.endswith(self.endings):
-                self.status.figures.setdefault(name, Figure()).add(value)
-
-    # ---------------------------------------------------------------- showing it
-
-    def _current(self) -> Status:
-        """The state at this moment; on a terminal a thread of its own asks for it."""
-        status, now = self.status, self.now()
-        status.done = self._done + self._share
-        status.gone = self._runner.seconds
-        rounds = status.rounds - status.done
-        predictions = self._time_left.predictions_after(self._done)
-        round_pace = (now - self._round_began) / self._share if self._share else None
-        prediction_pace = None
-        if status.evaluating is not None:
-            predictions += max(0, status.predictions - status.predicted)
-            if status.predicted:
-                prediction_pace = (now - self._evaluation_began) / status.predicted
-        left, status.left_is_all = self._time_left.seconds(
-            rounds, predictions, round_pace, prediction_pace
-        )
-        status.left = left if math.isfinite(left) else None
-        status.memory = peak_memory()
-        return status
-
-    def _look_at_gpu(self) -> None:
-        """Between rounds, from the run's own thread: the drawing one keeps away from the device."""
-        device = self._runner.flat.w.device
-        if device.type == "cuda":
-            self.status.gpu_memory = torch.cuda.max_memory_allocated(device)
-
-    def _tell_now_and_then(self) -> None:
-        if self._screen is None and self.now() - self._last_line >= self.seconds:
-            self._tell()
-
-    def _tell(self) -> None:
-        """A line, where there is no terminal."""
-        if self._screen is None:
-            self._say(line(self._current()))
+    def _print(self, text: str = "", every: float = 0.0) -> None:
+        if self._shown and self._screen is None and self.now() - self._last_line >= every:
+            text = text or _join(*self._texts(), self._times(), self._memory())
+            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
             self._last_line = self.now()
 
-    def _say(self, text: str) -> None:
-        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+    def panel(self) -> Table:
+        """The state of the run in three lines, for a terminal of any width."""
+        done, rounds = self._finished + self._share, self._runner.max_rounds
+        percent, (round_, work, results) = f"{int(100 * done / rounds)} %", self._texts()
+        evaluation = _bar(work, self._predicted, self._to_predict, "")
+        panel = Table.grid(Column(no_wrap=True), expand=True)
+        panel.add_row(_bar(round_, done, rounds, _join(percent, self._times())))
+        panel.add_row(Text(results, "green"))
+        panel.add_row(evaluation if self._to_predict else Text(_join(work, self._memory()), "dim"))
+        return panel
+
+    def _texts(self) -> tuple[str, str, str]:
+        work = f"clients {self._clients_done}/{self._clients}{self._step}" if self._clients else ""
+        if self._to_predict:
+            work = f"evaluating{self._evaluating} {self._predicted}/{self._to_predict} images"
+        results = [] if self._loss is None else [f"loss {self._loss:.3f}"]
+        names = [n for n in (self._metrics or [{}])[-1] if n.endswith(self.endings)]
+        for name in sorted(names, key=lambda n: n.startswith("global:"))[:4]:  # the averaged first
+            values = [metrics.get(name) for metrics in self._metrics]
+            best = max((v for v in values if v is not None and math.isfinite(v)), default=None)
+            newest = "-" if values[-1] is None else f"{values[-1]:.2f}"
+            note = "" if best in (None, values[-1]) else f" (best {best:.2f})"
+            results.append(f"{name} {newest}{note}")
+        return f"round {self._runner.round}/{self._runner.max_rounds}", work, _join(*results)
+
+    def _times(self) -> str:
+        """Time spent, and time for the rounds and the evaluations still to come."""
+        now, rounds = self.now(), self._runner.max_rounds - self._finished - self._share
+        images = sum(self._planned[self._finished :]) + self._to_predict - self._predicted
+        training = _estimate(rounds, self._rounds, self._share, now - self._round_began)
+        evaluation = _estimate(images, self._evaluations, self._predicted, now - self._val_began)
+        elapsed = f"{format_duration(self._runner.seconds)} elapsed"
+        if training is None or not (rounds or images):
+            return elapsed
+        left = f"{elapsed}, {format_duration(training + (evaluation or 0))} left"
+        return left if evaluation is not None else f"{left} plus evaluations"
+
+    def _memory(self) -> str:
+        device, sizes = self._runner.flat.w.device, {"memory": peak_memory()}
+        if device.type == "cuda":
+            sizes["GPU"] = torch.cuda.max_memory_allocated(device)
+        return _join(*(f"{name} {format_bytes(size)}" for name, size in sizes.items() if size))
 
 
-def predictions_by_round(runner: "FederatedRunner") -> Callable[[int], int]:
-    """How many predictions the evaluation after a round makes."""
-    train, val, rounds = runner.train_loop, runner.val_loop, runner.max_rounds
-    if val is None:
-        return lambda round_: 0
-    ordinary, last = val.num_predictions(0), val.num_predictions(rounds)
-    return lambda round_: last if round_ == rounds else ordinary * train.evaluates(round_)
+def _estimate(amount: float, measured: Any, done: float, taken: float) -> float | None:
+    """Seconds for an amount of work at the mean pace measured, else at that of the work so far."""
+    done, taken = map(sum, zip(*(measured or [(done, taken)]), strict=True))
+    return 0.0 if not amount else amount * taken / done if done else None
 
 
-def peak_memory() -> int | None:
-    """Highest resident memory of this process so far, in bytes; None on Windows."""
-    try:
-        import resource
-    except ImportError:
-        return None
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else 1024 * peak  # macOS counts bytes, Linux KiB
+def _join(*texts: str) -> str:
+    return "  ".join(filter(None, texts))
 
 
-def _is_terminal() -> bool:
-    return sys.stderr is not None and sys.stderr.isatty()
+def _bar(text: str, done: float, total: float, right: str) -> Table:
+    columns = (Column(no_wrap=True), Column(ratio=1), Column(no_wrap=True))
+    table = Table.grid(*columns, padding=(0, 1), expand=True)
+    table.add_row(Text(text), ProgressBar(total=total, completed=done), right)
+    return table

@@ -13,12 +13,12 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedseg.errors import ConfigError
-from fedseg.hooks.progress import clock
 from fedseg.leaderboard.output import size, widen
 from fedseg.report.compare import Cell, Comparison, Reached, Side, Value
 from fedseg.report.compare_configs import MISSING
 from fedseg.report.compare_curves import draw_curves
 from fedseg.runs.run_files import domain_label
+from fedseg.units import format_duration
 
 NONE = "—"
 MANY = 4  # sides, from which on each has a row: columns for all would not fit
@@ -170,10 +170,10 @@ WORDS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "bytes_down": ("traffic to the clients", size),
     "bytes_up": ("traffic back", size),
     "bytes": ("traffic", size),
-    "wall": ("wall time", clock),
-    "train": ("training", clock),
-    "aggregate": ("aggregation", clock),
-    "evaluate": ("evaluation", clock),
+    "wall": ("wall time", format_duration),
+    "train": ("training", format_duration),
+    "aggregate": ("aggregation", format_duration),
+    "evaluate": ("evaluation", format_duration),
     "rejected_updates": ("rejected updates", lambda v: f"{v:,.0f}"),
     "norm_w": ("parameters", lambda v: f"{v:.4g}"),
     "norm_delta": ("pseudo-gradient", lambda v: f"{v:.4g}"),

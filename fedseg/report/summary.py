@@ -10,10 +10,10 @@ from rich.table import Table
 
 from fedseg.cli import python
 from fedseg.errors import DataError
-from fedseg.hooks.progress import clock
 from fedseg.report.corruptions import CorruptionAccuracies
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runs.run_files import RunFiles, domain_label, is_number, main_metric
+from fedseg.units import format_duration
 
 
 def print_summary(
@@ -145,8 +145,12 @@ def _facts(run: RunFiles) -> Table:
         table.add_row("by_domain", text)
     seconds = results.get("seconds") or {}
     if is_number(seconds.get("wall")):
-        parts = [f"{k} {clock(seconds[k])}" for k in ("train", "evaluate") if k in seconds]
-        table.add_row("time", clock(seconds["wall"]) + (f" ({', '.join(parts)})" if parts else ""))
+        parts = [
+            f"{k} {format_duration(seconds[k])}" for k in ("train", "evaluate") if k in seconds
+        ]
+        table.add_row(
+            "time", format_duration(seconds["wall"]) + (f" ({', '.join(parts)})" if parts else "")
+        )
     traffic = results.get("communication") or {}
     if traffic:
         down, up = (_size(traffic.get(k) or 0) for k in ("bytes_down", "bytes_up"))

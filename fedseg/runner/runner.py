@@ -22,7 +22,7 @@ from fedseg.errors import ConfigError, Interrupted, TrainingError
 from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
-from fedseg.hooks.trackers import build_trackers, build_visualizer, require_packages
+from fedseg.hooks.trackers import build_trackers, build_visualizer
 from fedseg.registry import (
     EXECUTORS,
     LOOPS,
@@ -189,7 +189,6 @@ class FederatedRunner(Runner):
     def build_federation(self) -> None:
         """Build everything that training needs, from data to hooks' state; trains nothing."""
         cfg = self.cfg
-        require_packages(self.trackers)
         self._build_model_state()
         with logs.logged_warnings(self.logger):
             self.trainer = assemble_trainer(

@@ -2,20 +2,14 @@
 
 import csv
 import json
-import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import MofNCompleteColumn, Progress, TaskID
 
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet
@@ -70,8 +64,8 @@ def evaluate_checkpoint(
             "averaging.bn='reestimate': the checkpoint of a round that was not evaluated keeps "
             "averaged statistics, and they are tested"
         )
-    with _TestProgress(progress) as shown:
-        figures = runner.test(checkpoint, shown.advance)
+    with _progress(progress) as advance:
+        figures = runner.test(checkpoint, advance)
     loop = runner.test_loop
     domains = by_domain(figures, loop.details)
     images = {test.name: len(test.dataset) for test in loop.sets}
@@ -133,35 +127,19 @@ def write_test_results(results: dict[str, Any], folder: Path) -> list[Path]:
     return [path, table]
 
 
-class _TestProgress:
-    """A bar for every domain, or a line where there is no terminal."""
+@contextmanager
+def _progress(shown: bool) -> Iterator[Callable[..., None]]:
+    """A bar for every domain, or a line where there is no terminal; yields what advances them."""
+    console = Console(stderr=True)
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+    with Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as bars:
+        tasks: dict[str, TaskID] = {}
 
-    def __init__(self, shown: bool) -> None:
-        self.console = Console(stderr=True)
-        self._shown = shown
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("images, left"),
-            TimeRemainingColumn(elapsed_when_finished=True),
-            console=self.console,
-            disable=not (shown and self.console.is_terminal),
-        )
-        self._tasks: dict[str, TaskID] = {}
+        def advance(test: EvaluationSet, domain: str, indices: list[int], _: Any) -> None:
+            if domain not in tasks:
+                tasks[domain] = bars.add_task(domain, total=len(test.dataset))
+                if shown and not console.is_terminal:
+                    console.print(f"testing {domain}: {len(test.dataset)} images", markup=False)
+            bars.advance(tasks[domain], len(indices))
 
-    def __enter__(self) -> "_TestProgress":
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def advance(self, test: EvaluationSet, domain: str, indices: list[int], _: Any) -> None:
-        """A batch was predicted."""
-        if domain not in self._tasks:
-            total = len(test.dataset)
-            self._tasks[domain] = self._bars.add_task(domain, total=total)
-            if self._shown and not self.console.is_terminal:
-                print(f"testing {domain}: {total} images", file=sys.stderr, flush=True)
-        self._bars.advance(self._tasks[domain], len(indices))
+        yield advance

@@ -2,6 +2,8 @@
 
 import fcntl
 import io
+import json
+import math
 import multiprocessing
 import os
 import pty
@@ -14,112 +16,208 @@ import termios
 import threading
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 import toyseg
 from rich.console import Console
 
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, Interrupted
-from fedseg.hooks.progress import ProgressHook
-from fedseg.hooks.progress_display import Figure, Screen, Status, line, panel
+from fedseg.hooks.progress import ProgressHook, Screen
 from fedseg.registry import HOOKS
+from fedseg.units import format_duration
 
 ROOT = Path(__file__).parents[2]
 SHOW, HIDE = "\x1b[?25h", "\x1b[?25l"  # the cursor
 STYLE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+ROUND, PREDICTION = 30.0, 0.5  # seconds
 
 
-def status(**changes) -> Status:
-    """A run in its fifth round."""
-    figures = {"unseen/mIoU": Figure(45.2, 46.1), "seen/mIoU": Figure(52.1, 52.1)}
-    own = {
-        "rounds": 20,
-        "round": 5,
-        "done": 4.5,
-        "clients": 4,
-        "clients_done": 2,
-        "loss": 0.5321,
-        "figures": figures,
-        "gone": 90.0,
-        "left": 3725.0,
-        "memory": 3 * 2**29,
-    }
-    return Status(**{**own, **changes})
+def predictions(round_: int) -> int:
+    """Of the evaluation after a round: every ten rounds; the last one has a test set of its own."""
+    return 100 if round_ == 40 else 20
 
 
-def rendered(state: Status, width: int = 120) -> list[str]:
-    """The panel's lines on a terminal, without styles."""
-    file = io.StringIO()
-    Console(file=file, force_terminal=True, width=width).print(panel(state))
-    return STYLE.sub("", file.getvalue()).splitlines()
+class Run:
+    """A run of 40 rounds of four clients on a clock of its own, which feeds a progress hook."""
+
+    quiet = False
+    max_rounds = 40
+    seconds = 90.0
+
+    def __init__(self, width: int = 120, history=(), **options) -> None:
+        self.round, self.time = len(history), 0.0
+        self.logger = SimpleNamespace(handlers=[])
+        self.history = SimpleNamespace(read=lambda: list(history))
+        self.train_loop = SimpleNamespace(evaluates=lambda r: r % 10 == 0)
+        self.val_loop = SimpleNamespace(num_predictions=predictions)
+        self.client_sampler = SimpleNamespace(participants=lambda r: [0, 1, 2, 3])
+        self.algorithm = SimpleNamespace(exchanges=1, trains=lambda exchange: True)
+        self.flat = SimpleNamespace(w=torch.zeros(1))
+        self.hook = ProgressHook(**{"seconds": 1e9, **options})
+        self.hook.console = Console(file=io.StringIO(), width=width)
+        self.hook.now = lambda: self.time
+        self.hook.before_train(self)
+
+    def train(self, clients: int = 4, step: int = 0) -> None:
+        """A round; with fewer clients it remains unfinished, in a client's step (of 10)."""
+        self.round += 1
+        self.hook.before_round(self)
+        for _ in range(clients):
+            self.time += ROUND / 4
+            result = SimpleNamespace(task=SimpleNamespace(exchange=0), loss=0.75)
+            self.hook.after_result(self, result)
+        if step:
+            self.time += ROUND / 4 * step / 10
+            self.hook.after_local_steps(self, SimpleNamespace(step=step, num_steps=10))
+        if clients == 4:
+            self.hook.after_round(self, {"round": self.round, "loss": 0.5321})
+
+    def evaluate(self, images: int | None = None, name: str = "unseen", **metrics) -> None:
+        """The evaluation after a round; with a number of images it remains unfinished."""
+        self.hook.before_val(self)
+        made = predictions(self.round) if images is None else images
+        self.time += made * PREDICTION
+        self.hook.after_val_batch(self, name, made)
+        if images is None:
+            self.hook.after_val_epoch(self, metrics)
+
+    def go_to(self, round_: int) -> None:
+        """Finish rounds, with their evaluations."""
+        while self.round < round_:
+            self.train()
+            if self.round % 10 == 0:
+                self.evaluate(**{"a/mIoU": 1.0})
+            self.hook.after_train_epoch(self)
+
+    def left(self) -> str | None:
+        found = re.search(r"\d:\d\d:\d\d left( plus evaluations)?", self.line())
+        return found and found[0]
+
+    def line(self) -> str:
+        """What a log is shown now."""
+        file = self.hook.console.file = io.StringIO()
+        self.hook._print()
+        return file.getvalue()
+
+    def panel(self) -> list[str]:
+        """What a terminal is shown now, without styles."""
+        file = io.StringIO()
+        Console(file=file, force_terminal=True, width=self.hook.console.width).print(
+            self.hook.panel()
+        )
+        return STYLE.sub("", file.getvalue()).splitlines()
+
+
+def clock(seconds: float) -> str:
+    return f"{format_duration(seconds)} left"
+
+
+# ---------------------------------------------------------------- the time left
+
+
+def test_the_time_left_is_exact_where_rounds_and_evaluations_cost_what_they_did():
+    run = Run()
+    assert run.left() is None
+    for done in range(1, 40):
+        run.go_to(done)
+        rounds = ROUND * (40 - done)
+        coming = sum(PREDICTION * predictions(r) for r in range(done + 1, 41) if r % 10 == 0)
+        expected = clock(rounds + coming) if done >= 10 else clock(rounds) + " plus evaluations"
+        assert run.left() == expected, done
+    run.go_to(40)
+    assert run.left() is None
+
+
+def test_at_first_the_pace_of_the_work_in_progress_counts():
+    run = Run()
+    run.train(clients=1, step=5)
+    assert run.left() == clock(39.625 * ROUND) + " plus evaluations"
+    run = Run()
+    run.go_to(9)
+    run.train()
+    run.evaluate(images=5)
+    # 15 of this evaluation, then 20, 20 and 100
+    assert run.left() == clock(30 * ROUND + 155 * PREDICTION)
+    run = Run()
+    run.go_to(39)
+    run.train()
+    run.evaluate(images=50)
+    assert run.left() == clock(50 * PREDICTION)
+
+
+def test_only_the_newest_rounds_count(monkeypatch):
+    run = Run()
+    run.go_to(10)
+    monkeypatch.setitem(globals(), "ROUND", 10.0)
+    run.go_to(30)
+    assert run.left() == clock(10 * 10.0 + 100 * PREDICTION)
 
 
 # ---------------------------------------------------------------- one state
 
 
-def test_a_line_of_text():
-    assert line(status()) == (
-        "round 5/20  clients 2/4  loss 0.532  unseen/mIoU 45.20 (best 46.10)  seen/mIoU 52.10  "
-        "left 1:02:05  memory 1.5 GiB"
-    )
-    evaluated = status(clients=None, evaluating="unseen", predicted=20, predictions=460)
-    assert line(evaluated).startswith("round 5/20  evaluating unseen 20/460 images  loss")
-    assert line(status(left_is_all=False)).split("  ")[-2] == "left 1:02:05 and evaluations"
-    assert "left" not in line(status(round=20, done=20.0, clients=None))
-    assert line(Status(rounds=3)) == "round 0/3  left -"
+def test_a_line_and_three_lines_say_the_same():
+    run = Run()
+    run.go_to(10)
+    run.train(clients=2, step=3)
+    run.hook._metrics = [{"a/mIoU": 46.1, "loss": 1.0}, {"a/mIoU": 45.2, "b/mIoU": None}]
+    text = run.line()
+    top, results, details = (line.rstrip() for line in run.panel())
+    for part in ("round 11/40", "0:01:30 elapsed"):
+        assert part in text and part in top
+    for part in ("loss 0.532", "a/mIoU 45.20 (best 46.10)", "b/mIoU -"):
+        assert part in text and part in results
+    for part in ("clients 2/4, step 3/10", "memory "):
+        assert part in text and part in details
+    assert "━" in top and " 26 %" in top and run.left() in top
+    run.train()
+    run.evaluate(images=5)
+    top, _, bar = run.panel()
+    assert re.match(r"evaluating unseen 5/20 images ━+", bar)
 
 
-def test_three_lines_on_a_terminal():
-    rounds, figures, details = rendered(status(step=50, steps=200, gpu_memory=2**30))
-    assert rounds.startswith("round 5/20 ━") and rounds.rstrip().endswith(
-        " 22 % 0:01:30, left 1:02:05"
-    )
-    assert figures.strip() == "loss 0.532  unseen/mIoU 45.20 (best 46.10)  seen/mIoU 52.10"
-    assert details.strip() == "clients 2/4, step 50/200  memory 1.5 GiB  GPU 1.0 GiB"
+def test_the_first_round_shows_the_loss_of_its_clients_later_ones_that_of_the_round_before():
+    run = Run()
+    assert "loss" not in run.line()
+    run.train(clients=1)
+    assert "loss 0.750" in run.line()
+    run.go_to(3)
+    run.train(clients=1)
+    assert "loss 0.532" in run.line()
 
 
-def test_an_evaluation_has_a_bar_of_its_own():
-    state = status(clients=None, done=5.0, evaluating="corrupted", predicted=230, predictions=460)
-    bar = rendered(state)[2]
-    assert bar.startswith("evaluating corrupted ━") and bar.rstrip().endswith("230/460 images")
-    assert (
-        rendered(status(rounds=5, done=5.0, clients=None, evaluating="x"))[0]
-        .rstrip()
-        .endswith("100 % 0:01:30, left 1:02:05")
-    )
+def test_any_terminal_gets_three_lines_with_names_as_text_not_markup():
+    for width in (200, 60, 30, 12):
+        run = Run(width)
+        run.go_to(1)
+        run.hook._metrics = [{"[red]x/mIoU": 1.0, **{f"{i}/mIoU": 2.0 for i in range(9)}}]
+        panels = [run.panel()]
+        run.evaluate(images=1, name="[bold]y")
+        panels.append(run.panel())
+        assert all(len(p) == 3 and all(len(text) <= width for text in p) for p in panels), width
+        if width == 200:
+            assert "[red]x/mIoU 1.00" in panels[0][1] and "[bold]y" in panels[1][2]
 
 
-def test_a_finished_run_has_no_time_left():
-    rounds, _, details = rendered(status(round=20, done=20.0, clients=None))
-    assert rounds.rstrip().endswith("100 % 0:01:30") and details.strip() == "memory 1.5 GiB"
+def test_few_metrics_are_shown_those_of_the_evaluated_model_first():
+    run = Run(metric="mIoU")
+    names = ["global:a/mIoU", "a/mIoU", "b/mIoU", "b/accuracy", "c/mIoU", "d/mIoU"]
+    run.hook._metrics = [dict.fromkeys(names, 1.0)]
+    assert re.findall(r"\S+/\w+ 1.00", run.line()) == [f"{n}/mIoU 1.00" for n in "abcd"]
+    older = ProgressHook(figure="accuracy")
+    assert older.endings == "accuracy" and ProgressHook().endings == ("mIoU", "accuracy")
 
 
-@pytest.mark.parametrize("width", [200, 60, 30, 12])
-@pytest.mark.parametrize("evaluating", [None, "unseen_by_domain"])
-def test_a_narrow_terminal_cuts_lines_and_adds_none(width, evaluating):
-    lines = rendered(status(evaluating=evaluating, predicted=3, predictions=10), width)
-    assert len(lines) == 3 and all(len(text) <= width for text in lines)
-
-
-def test_names_are_text_not_markup():
-    state = status(figures={"[red]x/mIoU": Figure(1.0, 1.0)}, evaluating="[bold]y")
-    assert "[red]x/mIoU 1.00" in rendered(state)[1]
-    assert "[bold]y" in rendered(state)[2]
-
-
-def test_few_figures_are_shown_those_of_the_evaluated_model_first():
-    names = ["global:a/mIoU", "a/mIoU", "b/mIoU", "c/mIoU", "d/mIoU"]
-    text = line(status(figures={name: Figure(1.0, 1.0) for name in names}))
-    assert "a/mIoU 1.00  b/mIoU 1.00  c/mIoU 1.00  d/mIoU 1.00  and 1 more" in text
-    assert "global:" not in text
-
-
-def test_the_best_of_a_figure():
-    figure = Figure()
-    for value in (40.0, 50.0, float("nan"), None, 45.0):
-        figure.add(value)
-    assert (figure.value, figure.best) == (45.0, 50.0)
+def test_the_best_of_a_metric_is_finite():
+    run = Run()
+    for value, shown in ((40.0, "40.00"), (50.0, "50.00"), (None, "- (best 50.00)")):
+        run.hook._metrics.append({"a/mIoU": value})
+        assert f"a/mIoU {shown}  " in run.line()
+    run.hook._metrics.append({"a/mIoU": math.nan})
+    assert "a/mIoU nan (best 50.00)" in run.line()
 
 
 # ---------------------------------------------------------------- runs
@@ -167,10 +265,9 @@ def shown(console: Console) -> list[str]:
 
 
 def test_without_a_terminal_every_evaluation_is_a_line(tmp_path):
-    runner, _ = build(tmp_path, plain_console(), hook={"seconds": 1e9})
-    console = next(h for h in runner.hooks if isinstance(h, ProgressHook)).console
+    runner, progress = build(tmp_path, plain_console(), hook={"seconds": 1e9})
     runner.train()
-    lines = shown(console)
+    lines = shown(progress.console)
     assert [text.split("  ")[0] for text in lines] == ["round 3/6", "round 6/6"]
     records = {r["round"]: r for r in toyseg.history({"work_dir": runner.work_dir})}
     for text, record in zip(lines, (records[3], records[6]), strict=True):
@@ -178,7 +275,7 @@ def test_without_a_terminal_every_evaluation_is_a_line(tmp_path):
         for name, value in record["metrics"].items():
             if name.endswith("accuracy"):
                 assert f"{name} {value:.2f}" in text
-    assert "left 0:" in lines[0] and "left" not in lines[1] and "memory" in lines[1]
+    assert " left" in lines[0] and " left" not in lines[1]
 
 
 def test_between_evaluations_there_is_a_line_every_few_seconds(tmp_path):
@@ -187,9 +284,9 @@ def test_between_evaluations_there_is_a_line_every_few_seconds(tmp_path):
     progress.now = lambda: 4.0 * next(times)  # every look at the clock finds it 4 s later
     runner.train()
     lines = shown(progress.console)
-    assert any(re.search(r"round 1/6  clients [123]/3  loss .*left 0:", text) for text in lines)
+    assert any(re.search(r"round 1/6  clients [123]/3  loss .* left", text) for text in lines)
     assert any("evaluating seen_by_domain " in text for text in lines)
-    assert all("  left 0:" in text for text in lines[:-1]) and "left" not in lines[-1]
+    assert " left" in lines[-2] and " left" not in lines[-1]
 
 
 def test_on_a_terminal_lines_are_redrawn_and_messages_stand_above(tmp_path):
@@ -211,7 +308,8 @@ def test_on_a_terminal_lines_are_redrawn_and_messages_stand_above(tmp_path):
     assert text.startswith(HIDE) and text.count(HIDE) == text.count(SHOW) == 1
     plain = STYLE.sub("", text)
     assert "said on standard error\n" in plain
-    assert "evaluating unseen ━" in plain and "evaluating seen_by_domain ━" in plain
+    assert re.search(r"evaluating unseen \d+/71 images ━", plain)
+    assert re.search(r"evaluating seen_by_domain \d+/71 images ━", plain)
     assert set(drawn) == {"unseen", "seen", "seen_by_domain"}
     rounds, figures, memory = plain.rstrip("\n").splitlines()[-3:]
     assert rounds.startswith("round 6/6 ━") and "100 %" in rounds and "left" not in rounds
@@ -222,13 +320,12 @@ def test_on_a_terminal_lines_are_redrawn_and_messages_stand_above(tmp_path):
 
 def test_the_planned_predictions_are_those_that_are_made(tmp_path):
     """The bar of an evaluation ends full, with statistics by domain and two models too."""
-    console = plain_console()
-    runner, progress = build(tmp_path, console, val_cfg={"evaluate_global": True})
+    runner, progress = build(tmp_path, plain_console(), val_cfg={"evaluate_global": True})
     ends = []
     inner = progress.after_val_epoch
 
     def look(runner, metrics):
-        ends.append((progress.status.predicted, progress.status.predictions))
+        ends.append((progress._predicted, progress._to_predict))
         inner(runner, metrics)
 
     progress.after_val_epoch = look
@@ -236,47 +333,44 @@ def test_the_planned_predictions_are_those_that_are_made(tmp_path):
     assert len(ends) == 2 and all(made == planned > 0 for made, planned in ends)
 
 
-def test_a_resumed_run_knows_its_pace_and_its_best_figures(tmp_path):
+def test_a_resumed_run_knows_its_pace_and_its_best_metrics(tmp_path):
     first, _ = build(tmp_path, plain_console(), train_cfg={"max_rounds": 3})
     first.train()
     path = Path(first.work_dir) / "history.jsonl"
-    metrics = toyseg.history({"work_dir": first.work_dir})[-1]["metrics"]
-    text = re.sub(r'"seconds": \{[^}]*\}', '"seconds": ' + SECONDS, path.read_text())
-    path.write_text(text)
+    records = [
+        {**record, "seconds": SECONDS} for record in toyseg.history({"work_dir": path.parent})
+    ]
+    records[0]["metrics"] = {"unseen/accuracy": 99.5}
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
 
-    runner, progress = build(tmp_path, plain_console(), resume=True, hook={"seconds": 0})
-    progress.now = lambda: 0.0  # nothing is learnt from this process
-    seen = []
+    runner, progress = build(tmp_path, plain_console(), resume=True)
+    progress.now = lambda: 0.0  # nothing is learned from this process
     inner = progress.before_round
 
     def look(runner):
         inner(runner)
-        state = progress._current()
-        best = {name: figure.best for name, figure in state.figures.items()}
-        seen.append((runner.round, state.left, state.left_is_all, best))
+        progress._print()
 
     progress.before_round = look
     runner.train()
-    assert shown(progress.console)[0] == "going on after round 3"
-    round_, left, complete, best = seen[0]
-    predictions = runner.val_loop.num_predictions(6)
+    assert runner.val_loop.num_predictions(6) == runner.val_loop.num_predictions(3)
+    text = shown(progress.console)[1]  # after that it resumes
     # 3 rounds of 10 s; the last evaluation costs what the one after round 3 did
-    assert round_ == 4 and complete and left == pytest.approx(3 * 10 + 7)
-    assert predictions == runner.val_loop.num_predictions(3)
-    assert best == {n: v for n, v in metrics.items() if n.endswith("accuracy")}
+    assert text.startswith("round 4/6") and clock(3 * 10 + 7) in text
+    assert re.search(r"unseen/accuracy \d\d\.\d\d \(best 99\.50\)", text)
 
 
-SECONDS = '{"train": 8.0, "aggregate": 2.0, "evaluate": 7.0, "data_wait": 1.0}'
+SECONDS = {"train": 8.0, "aggregate": 2.0, "evaluate": 7.0, "data_wait": 1.0}
 
 
 def test_a_run_resumed_after_its_last_round_shows_its_evaluation(tmp_path):
     build(tmp_path, plain_console())[0].train()
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    runner, progress = build(tmp_path, console, resume=True)
+    runner, _ = build(tmp_path, console, resume=True)
     runner.train()
     text = console.file.getvalue()
-    assert text.count(HIDE) == text.count(SHOW) == 2 and progress.status is None
-    assert "round 6/6" in STYLE.sub("", text.rpartition(HIDE)[2])
+    assert text.count(HIDE) == text.count(SHOW) == 1
+    assert re.match(r"\s*round 6/6 .*unseen/accuracy", text.rpartition(SHOW)[2])
 
 
 def test_showing_changes_no_bit(tmp_path):
@@ -296,11 +390,11 @@ def test_showing_changes_no_bit(tmp_path):
 
 def test_an_error_before_the_first_round_leaves_the_terminal_in_order(tmp_path):
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    runner, progress = build(tmp_path, console, custom_hooks=[{"type": "Talk", "stop": "break"}])
+    runner, _ = build(tmp_path, console, custom_hooks=[{"type": "Talk", "stop": "break"}])
     streams = sys.stdout, sys.stderr
     with pytest.raises(ConfigError, match="broken"):
         runner.train()
-    assert console.file.getvalue().rstrip().endswith(SHOW) and progress.status is None
+    assert console.file.getvalue().rstrip().endswith(SHOW)
     assert (sys.stdout, sys.stderr) == streams
 
 
@@ -338,7 +432,7 @@ def test_ctrl_c_on_a_terminal(tmp_path, monkeypatch):
     hooks = [{"type": "Talk", "stop": "signal"}]
     with terminal(monkeypatch) as arrived:
         runner, progress = build(tmp_path, custom_hooks=hooks, log_level="WARNING")
-        with pytest.raises(Interrupted, match="rounds 1 to 2 are saved"):
+        with pytest.raises(Interrupted, match="rounds 1 to 2"):
             runner.train()
         assert progress.console.is_interactive
     text = b"".join(arrived).decode()
@@ -348,20 +442,19 @@ def test_ctrl_c_on_a_terminal(tmp_path, monkeypatch):
     # each message is a line of its own, not a part of what is redrawn
     lines = [STYLE.sub("", part) for part in re.split("\r\n|\r", text)]
     assert "said on standard error" in lines
-    assert any(t.endswith("said by the log") and "WARNING" in t for t in lines)
-    assert "stopping at the next safe point (Ctrl-C again: at once)" in lines
+    assert any(re.match(r"\d\d/\d\d .* WARNING - said by the log$", text) for text in lines)
+    assert any(text.startswith("stopping") for text in lines)
 
 
-def test_a_process_forked_while_the_screen_draws_can_write(tmp_path, capfd):
+def test_a_process_forked_while_the_screen_draws_can_write(capfd):
     """The drawing thread's lock is held in the parent, and nobody releases it in the child."""
-    console = Console(file=io.StringIO(), force_terminal=True, width=80)
-    runner, _ = build(tmp_path)
-    screen = Screen(console, status, runner.logger)
-    screen.start()
+    run = Run()
+    run.hook.console = console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    screen = Screen(run.hook, [])
     held, done = threading.Event(), threading.Event()
 
     def hold() -> None:
-        with console._lock, screen._live._lock:
+        with console._lock, screen._lock:
             held.set()
             done.wait(60)
 
@@ -384,7 +477,7 @@ def _write() -> None:
     print("from a loader process", file=sys.stdout)
 
 
-def test_colours_that_are_forced_do_not_make_a_log_a_terminal(monkeypatch):
+def test_colors_that_are_forced_do_not_make_a_log_a_terminal(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert Console(stderr=True).is_interactive and not ProgressHook().console.is_interactive
 
@@ -395,10 +488,10 @@ def test_an_evaluation_by_itself_shows_nothing(tmp_path):
     assert runner.val_loop.run() and shown(progress.console) == []
 
 
-@pytest.mark.parametrize("value", [-1, "soon", True])
-def test_a_wrong_interval_is_told(value):
-    with pytest.raises(ConfigError, match=r"default_hooks\.progress\.seconds"):
-        ProgressHook(seconds=value)
+def test_a_wrong_interval_is_refused():
+    for value in (-1, "soon", True):
+        with pytest.raises(ConfigError, match=r"default_hooks\.progress\.seconds"):
+            ProgressHook(seconds=value)
 
 
 # ---------------------------------------------------------------- quiet
@@ -425,5 +518,5 @@ def test_quiet_shows_only_the_final_table(tmp_path, monkeypatch, capsys):
     assert err == "said on standard error\n"  # the hook's own words, not ours
     assert "unseen" in out and "history.jsonl" in out and "WARNING" not in out
     log = next((tmp_path / "run").rglob("*.log")).read_text()
-    assert "said by the log" in log and "was moved to" in log
-    assert "SCAFFOLD divides by K_k eta" in log
+    assert "said by the log" in log and str(tmp_path / "run" / "previous") in log
+    assert "SCAFFOLD divides" in log
