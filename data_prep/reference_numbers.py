@@ -17,7 +17,7 @@ from typing import Any
 
 from data_prep import camvid
 from fedseg.errors import DataError
-from fedseg.partition.splits import Split, read_split
+from fedseg.partition.split_files import Split, read_split
 
 TARGET = Path(__file__).parents[1] / "fedseg" / "leaderboard" / "reference"
 

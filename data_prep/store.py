@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from fedseg.errors import DataError
-from fedseg.partition import Split, read_split, split_files, write_split
+from fedseg.partition import Split, read_split, split_paths, write_split
 
 NOTE = "split.json"
 PARTS = ("train", "test")
@@ -200,5 +200,5 @@ def _copy(source: Path, folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.json"):
         old.unlink()
-    for file in split_files(source):
+    for file in split_paths(source):
         shutil.copyfile(file, folder / file.name)

@@ -15,7 +15,7 @@ import pytest
 import torch
 
 from fedseg import cli
-from fedseg.partition.splits import Split, write_split
+from fedseg.partition.split_files import Split, write_split
 
 # Raw IDDA ids of sky, building, road and nothing, each in one colour: quick to learn.
 SCENE = {20: (90, 140, 200), 1: (120, 70, 60), 7: (90, 90, 100), 0: (20, 20, 20)}

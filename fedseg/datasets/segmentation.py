@@ -32,7 +32,7 @@ class SegmentationDataset(Dataset):
 
     Args:
         data_root: the folder with images, labels and splits.
-        split: a folder of split files (see :mod:`fedseg.partition.splits`), relative to
+        split: a folder of split files (see :mod:`fedseg.partition.split_files`), relative to
             ``data_root`` or absolute.
         users: only these users of the split, a name or a list; None takes all.
         pipeline: steps after reading, see :class:`fedseg.datasets.transforms.Pipeline`.
@@ -169,7 +169,7 @@ class SegmentationDataset(Dataset):
             )
 
     def _read_split(self, wanted: str | Sequence[str] | None) -> None:
-        from fedseg.partition.splits import read_split
+        from fedseg.partition.split_files import read_split
 
         if not os.path.isdir(self.data_root):
             raise DataError(

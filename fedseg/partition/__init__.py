@@ -12,7 +12,7 @@ from fedseg.partition.natural import (
     check_clients,
 )
 from fedseg.partition.pachinko import PachinkoPartition
-from fedseg.partition.splits import Split, check_path, read_split, split_files, write_split
+from fedseg.partition.split_files import Split, check_path, read_split, split_paths, write_split
 
 __all__ = [
     "DirichletClassPartition",
@@ -26,6 +26,6 @@ __all__ = [
     "check_clients",
     "check_path",
     "read_split",
-    "split_files",
+    "split_paths",
     "write_split",
 ]

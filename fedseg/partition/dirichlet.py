@@ -1,19 +1,18 @@
-"""Label skew by Dirichlet distributions, in both conventions of the literature, and none at all.
+"""Label skew by Dirichlet distributions in both conventions of the literature, and i.i.d. clients.
 
-The two conventions give the same name, alpha, to different things. :class:`DirichletPartition`
-draws each client's mix of classes, concentration alpha in all; :class:`DirichletClassPartition`
-draws each class's split over the clients, concentration alpha for each client.
+The two conventions use alpha differently. :class:`DirichletPartition` draws each client's class
+distribution, with total concentration alpha; :class:`DirichletClassPartition` draws each class's
+split over the clients, with concentration alpha per client.
 """
 
 from typing import Any
 
 import numpy as np
 
+from fedseg.checks import check_float, check_int
 from fedseg.errors import ConfigError
 from fedseg.partition.draws import (
-    check_concentration,
-    check_count,
-    check_seed,
+    check_options,
     equal_sizes,
     generator,
     labels_of,
@@ -24,40 +23,39 @@ from fedseg.partition.draws import (
 from fedseg.partition.natural import Clients
 from fedseg.registry import PARTITIONS
 
-# Redraws after which DirichletClassPartition gives up: a split that is accepted once in 500 draws
-# is still found (all but 1 time in 50), and giving up takes seconds.
+# Redraws after which DirichletClassPartition gives up, within seconds: a split that is accepted
+# once in 500 draws is still found 49 times in 50.
 MOST_DRAWS = 2000
 
 
 @PARTITIONS.register_module()
 class DirichletPartition:
-    """Equal clients with mixes of classes drawn from a Dirichlet distribution (Hsu et al., 2019).
+    """Clients of equal size with Dirichlet class distributions (Hsu et al., 2019).
 
-    Client by client, the mix is ``q ~ Dir(alpha * prior)`` with a uniform prior, that is with
-    concentration alpha/classes for each class. The client then draws its images one at a time,
-    without replacement, an image of class c in proportion to q_c (divided by the number of images
-    of class c in the data set, which matters for unbalanced labels only). So a class is drawn less
-    often as its images get fewer, and once it is exhausted the prior and every mix are scaled to
-    sum 1 over the classes that are left.
+    Client by client, the class distribution is ``q ~ Dir(alpha * prior)`` with a uniform prior,
+    that is with concentration alpha/classes for each class. The client then draws its images one at
+    a time, without replacement, an image of class c in proportion to q_c (divided by the number of
+    images of class c in the data set, which matters for unbalanced labels only). So a class is
+    drawn less often as it runs low, and once it is exhausted, the prior and every distribution are
+    renormalized over the remaining classes.
 
-    The paper does not say what happens as classes run out, and this rule was chosen among several
-    because it comes close to the published splits' mean number of classes a client: 1.32, 3.6 and
+    The paper does not say what happens as classes run out. This rule was chosen among several
+    because it comes close to the published splits' mean number of classes per client: 1.32, 3.6 and
     4.8 on CIFAR-10 with 100 clients at alpha 0.05, 0.5 and 1, and 5.1 on CIFAR-100 at 0.5, where
     this rule has 1.37, 3.4, 4.9 and 5.0 on average over seeds. Drawing a class in proportion to q_c
     until it is exhausted, for comparison, has 1.34, 3.2, 4.6 and 3.9.
 
-    Every sample is used. Sizes differ by at most one where the number of clients does not divide
-    the number of samples.
+    Every sample is used; sizes differ by at most one.
 
-    ``alpha = 0``: one class a client. Each class has a number of clients in proportion to its
-    images, at least one, and its images are split evenly over them; then sizes differ if the
-    labels are unbalanced, or the number of classes does not divide the number of clients.
-    Clients are in order of their class.
+    ``alpha = 0``: one class per client. Each class has a number of clients in proportion to its
+    images, at least one, and its images are split evenly over them; sizes then differ if the labels
+    are unbalanced or the number of classes does not divide the number of clients. Clients are in
+    order of their class.
 
     Args:
         num_clients: K; clients are ``"0"`` to ``"K-1"``.
-        alpha: >= 0; small: few classes a client, large: all clients alike.
-        seed: of the draws; labels, options and seed determine the partition.
+        alpha: >= 0; small: few classes per client; large: clients alike.
+        seed: of the draws, >= 0; labels, options and seed determine the partition.
 
     Raises:
         ConfigError: an option has a wrong value, the data set has no labels or fewer samples than
@@ -65,9 +63,9 @@ class DirichletPartition:
     """
 
     def __init__(self, num_clients: int, alpha: float, seed: int = 0) -> None:
-        self.num_clients = check_count("num_clients", num_clients)
-        self.alpha = check_concentration("alpha", alpha)
-        self.seed = check_seed(seed)
+        check_options(num_clients, seed)
+        check_float("partition.alpha", alpha, least=0, single=False)
+        self.num_clients, self.alpha, self.seed = num_clients, float(alpha), seed
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, ascending."""
@@ -105,9 +103,8 @@ class DirichletPartition:
     ) -> list[np.ndarray]:
         if self.num_clients < len(counts):
             raise ConfigError(
-                f"partition.num_clients: with alpha = 0 a client has one class, so that "
-                f"{self.num_clients} clients cannot hold the {len(counts)} classes of the data "
-                f"set: use at least {len(counts)} clients, or alpha > 0"
+                f"partition.num_clients: {self.num_clients} clients of one class (alpha = 0) for "
+                f"{len(counts)} classes: use at least {len(counts)} clients, or alpha > 0"
             )
         holders = np.ones_like(counts)
         for _ in range(self.num_clients - len(counts)):
@@ -121,18 +118,19 @@ class DirichletPartition:
 
 @PARTITIONS.register_module()
 class DirichletClassPartition:
-    """The images of each class split over the clients by a Dirichlet distribution; sizes differ.
+    """Each class split over the clients by a Dirichlet distribution; sizes differ.
 
-    For every class, ``p ~ Dir(alpha, ..., alpha)`` over the clients, and client k has the share
-    p_k of its images, to the nearest image. The whole is drawn again until every client has
+    For every class, ``p ~ Dir(alpha, ..., alpha)`` over the clients, and client k gets the share
+    p_k of its images, to the nearest image. Everything is redrawn until every client has
     ``min_samples``. This is the convention of FedAlign (Mendieta et al., CVPR 2022) and NIID-Bench
-    (Li et al., ICDE 2022). Their released code also gives no more classes to a client that has the
-    mean size already; the papers do not say so, and here it is not done.
+    (Li et al., ICDE 2022). Their released code also gives no further class to a client that already
+    has the mean size; the papers do not say so, and it is not done here.
 
     Args:
         num_clients: K; clients are ``"0"`` to ``"K-1"``.
-        alpha: > 0; small: few classes a client and very different sizes.
-        seed: of the draws; labels, options and seed determine the partition.
+        alpha: > 0; small: few classes per client and very different sizes. For one class per client
+            see ``DirichletPartition`` with alpha 0.
+        seed: of the draws, >= 0; labels, options and seed determine the partition.
         min_samples: the least size of a client, >= 1.
 
     Raises:
@@ -143,12 +141,11 @@ class DirichletClassPartition:
     def __init__(
         self, num_clients: int, alpha: float, seed: int = 0, min_samples: int = 10
     ) -> None:
-        self.num_clients = check_count("num_clients", num_clients)
-        self.alpha = check_concentration(
-            "alpha", alpha, zero="for one class a client use DirichletPartition with alpha = 0"
-        )
-        self.seed = check_seed(seed)
-        self.min_samples = check_count("min_samples", min_samples)
+        check_options(num_clients, seed)
+        check_float("partition.alpha", alpha, above=0, single=False)
+        check_int("partition.min_samples", min_samples)
+        self.num_clients, self.alpha, self.seed = num_clients, float(alpha), seed
+        self.min_samples = min_samples
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, ascending."""
@@ -156,8 +153,8 @@ class DirichletClassPartition:
         equal_sizes(len(labels), self.num_clients)  # refuses more clients than samples
         if self.num_clients * self.min_samples > len(labels):
             raise ConfigError(
-                f"partition.min_samples: {self.num_clients} clients of at least "
-                f"{self.min_samples} samples need more than the {len(labels)} of the data set"
+                f"partition.min_samples: {self.num_clients} clients of {self.min_samples} or more "
+                f"samples need more than the {len(labels)} of the data set: use fewer"
             )
         _, labels, counts = np.unique(labels, return_inverse=True, return_counts=True)
         rng = generator(self.seed, type(self).__name__)
@@ -179,29 +176,30 @@ class DirichletClassPartition:
             if sizes.min() >= self.min_samples:
                 return ends[:, :-1]
         raise ConfigError(
-            f"partition.alpha: in {MOST_DRAWS} draws with alpha {self.alpha:g} there was none in "
-            f"which each of {self.num_clients} clients had {self.min_samples} samples or more: use "
-            "a larger alpha, fewer clients or a smaller min_samples"
+            f"partition.alpha: none of {MOST_DRAWS} draws with alpha {self.alpha:g} gave each of "
+            f"{self.num_clients} clients {self.min_samples} samples: use a larger alpha, fewer "
+            "clients or a smaller min_samples"
         )
 
 
 @PARTITIONS.register_module()
 class HomogeneousPartition:
-    """Samples dealt out at random: every client's mix is the data set's, up to chance.
+    """Samples assigned to clients uniformly at random (i.i.d.); needs no labels.
 
-    Every sample is used; sizes differ by at most one. Needs no labels.
+    Every sample is used; sizes differ by at most one.
 
     Args:
         num_clients: K; clients are ``"0"`` to ``"K-1"``.
-        seed: of the order; number of samples, number of clients and seed determine the partition.
+        seed: of the order, >= 0; number of samples, number of clients and seed determine the
+            partition.
 
     Raises:
         ConfigError: an option has a wrong value, or there are fewer samples than clients.
     """
 
     def __init__(self, num_clients: int, seed: int = 0) -> None:
-        self.num_clients = check_count("num_clients", num_clients)
-        self.seed = check_seed(seed)
+        check_options(num_clients, seed)
+        self.num_clients, self.seed = num_clients, seed
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, ascending."""

@@ -1,13 +1,12 @@
-"""What partitions by label share: checked options and labels, and draws without replacement."""
+"""What random partitions share: checked options and labels, and draws without replacement."""
 
 import hashlib
-import math
 from collections.abc import Sequence
-from numbers import Integral, Real
 from typing import Any
 
 import numpy as np
 
+from fedseg.checks import check_int
 from fedseg.errors import ConfigError
 
 # Below this a Dirichlet draw has a single non-zero entry for every purpose, and 1/concentration
@@ -16,52 +15,15 @@ LEAST_CONCENTRATION = 1e-100
 
 
 def generator(seed: int, purpose: str) -> np.random.Generator:
-    """A generator (Philox) of its own for one purpose: it shares draws with nothing else.
-
-    Args:
-        seed: of the partition.
-        purpose: what is drawn, for example the name of the partition.
-    """
+    """A generator (Philox) for one purpose, for example the name of a partition, and its seed."""
     digest = hashlib.blake2b(f"{purpose}\0{int(seed)}".encode(), digest_size=16).digest()
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
 
 
-def check_count(field: str, value: Any, least: int = 1) -> int:
-    """An option that must be an integer of at least ``least``; raises ConfigError."""
-    if not isinstance(value, Integral) or isinstance(value, bool) or value < least:
-        raise ConfigError(f"partition.{field}: must be an integer, at least {least}, not {value!r}")
-    return int(value)
-
-
-def check_seed(value: Any) -> int:
-    """An option that must be an integer; raises ConfigError."""
-    if not isinstance(value, Integral) or isinstance(value, bool):
-        raise ConfigError(f"partition.seed: must be an integer, not {value!r}")
-    return int(value)
-
-
-def check_concentration(field: str, value: Any, zero: str = "") -> float:
-    """The concentration of a Dirichlet distribution: finite, and > 0 or, if allowed, 0.
-
-    Args:
-        field: its name in the config.
-        value: what the config says.
-        zero: why 0 is refused and what to use instead; 0 is allowed if this is empty.
-
-    Raises:
-        ConfigError: it is something else.
-    """
-    bound = "> 0" if zero else ">= 0"
-    if not isinstance(value, Real) or isinstance(value, bool) or math.isnan(value) or value < 0:
-        raise ConfigError(f"partition.{field}: must be a number {bound}, not {value!r}")
-    if math.isinf(value):
-        raise ConfigError(
-            f"partition.{field}: must be finite: use a large number, or HomogeneousPartition for "
-            "clients without any difference"
-        )
-    if zero and value == 0:
-        raise ConfigError(f"partition.{field}: must be {bound}: {zero}")
-    return float(value)
+def check_options(num_clients: Any, seed: Any) -> None:
+    """Check the options that every random partition has; raises ConfigError."""
+    check_int("partition.num_clients", num_clients)
+    check_int("partition.seed", seed, least=0)
 
 
 def labels_of(dataset: Any, partition: Any) -> np.ndarray:
@@ -73,26 +35,26 @@ def labels_of(dataset: Any, partition: Any) -> np.ndarray:
     name, labels = type(dataset).__name__, getattr(dataset, "labels", None)
     if labels is None:
         raise ConfigError(
-            f"partition.type: {type(partition).__name__} needs labels, one class id a sample, and "
-            f"{name} has none: use NaturalPartition, HomogeneousPartition or FixedPartition"
+            f"partition.type: {type(partition).__name__} needs labels, which "
+            f"{name} does not have: use NaturalPartition, HomogeneousPartition or FixedPartition"
         )
     labels = np.asarray(labels)
     if labels.shape != (len(dataset),):
         raise ConfigError(
             f"partition.type: {name}.labels has shape {labels.shape} for {len(dataset)} samples: "
-            f"{type(partition).__name__} needs one class id a sample"
+            f"{type(partition).__name__} needs one class id per sample"
         )
     if not labels.size:
-        raise ConfigError(f"partition.type: {name} is empty: there is nothing to share out")
+        raise ConfigError(f"partition.type: {name} is empty: give it samples")
     if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0:
         raise ConfigError(f"partition.type: {name}.labels must be class ids, integers >= 0")
     return labels.astype(np.int64)
 
 
 def equal_sizes(samples: int, clients: int) -> np.ndarray:
-    """Sizes of the clients, int64 [clients], whose sum is ``samples``: they differ by at most 1.
+    """Sizes of the clients, int64 [clients], which sum to ``samples`` and differ by at most 1.
 
-    Where it does not divide, the first clients have the one sample more; no sample is left over.
+    The first clients have the larger size.
 
     Raises:
         ConfigError: there are more clients than samples.
@@ -100,7 +62,7 @@ def equal_sizes(samples: int, clients: int) -> np.ndarray:
     if clients > samples:
         raise ConfigError(
             f"partition.num_clients: {clients} clients, but the data set has only {samples} "
-            "samples: a client needs at least one"
+            "samples: use fewer clients"
         )
     size, rest = divmod(samples, clients)
     return size + (np.arange(clients) < rest).astype(np.int64)
@@ -114,10 +76,10 @@ def name_clients(indices: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
 def log_gammas(rng: np.random.Generator, concentration: float, shape: Any) -> np.ndarray:
     """Logarithms of Gamma(concentration, 1) draws: scaled to sum 1 they are a Dirichlet draw.
 
-    As logarithms they stay apart where the draws themselves would all be 0: at a concentration of
-    0.0005 (100 classes, alpha 0.05) one is e^-2000 in the mean, and yet the largest of them must
-    take over when the classes above it are exhausted. Any part of them, scaled to sum 1, is again
-    a Dirichlet draw of that concentration.
+    As logarithms they stay distinct where the draws themselves would underflow to 0: at a
+    concentration of 0.0005 (100 classes, alpha 0.05) one is e^-2000 on average, and yet the largest
+    of them must take over when the classes above it are exhausted. Any subset, scaled to sum 1, is
+    again a Dirichlet draw of that concentration.
     """
     a = max(concentration, LEAST_CONCENTRATION)
     uniform = 1 - rng.random(shape)  # (0, 1]
@@ -134,11 +96,11 @@ def proportions(log_weights: np.ndarray, axis: int = -1) -> np.ndarray:
 def draw_counts(
     rng: np.random.Generator, log_weights: np.ndarray, left: np.ndarray, total: int
 ) -> np.ndarray:
-    """How often each category is drawn in ``total`` draws from a limited stock.
+    """How often each category is drawn in ``total`` draws without replacement.
 
-    Each draw is in proportion to the weights; a category that is used up drops out and the
-    weights of the others are scaled to sum 1 again. The counts are drawn in blocks: leaving out
-    what exceeds the stock and drawing as many again has the same distribution.
+    Each draw is in proportion to the weights; an exhausted category drops out and the weights of
+    the others are renormalized. The counts are drawn in blocks: discarding what exceeds the stock
+    and drawing as many again has the same distribution.
 
     Args:
         log_weights: logarithms of the weights, finite [categories].

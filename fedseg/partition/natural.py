@@ -18,8 +18,11 @@ class NaturalPartition:
     """One client for each value of an attribute of the data set, in order of first appearance.
 
     Args:
-        key: the attribute, a sequence with one value a sample: ``"users"`` (the split file's user
-            ids) or ``"domains"``.
+        key: the attribute, one value per sample: ``"users"`` (the split file's user ids) or
+            ``"domains"``.
+
+    Raises:
+        ConfigError: the data set has no such attribute, or too few values.
     """
 
     def __init__(self, key: str = "users") -> None:
@@ -27,16 +30,16 @@ class NaturalPartition:
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, ascending."""
-        values = getattr(dataset, self.key, None)
+        values, name = getattr(dataset, self.key, None), type(dataset).__name__
         if values is None:
             raise ConfigError(
-                f"partition.key: {type(dataset).__name__} has no attribute {self.key!r} with one "
-                "value a sample: use another key, SinglePartition or FixedPartition"
+                f"partition.key: {name} has no {self.key!r}: use another key, SinglePartition or "
+                "FixedPartition"
             )
         if len(values) != len(dataset):
             raise ConfigError(
-                f"partition.key: {type(dataset).__name__}.{self.key} has {len(values)} values for "
-                f"{len(dataset)} samples"
+                f"partition.key: {name}.{self.key} has {len(values)} values for {len(dataset)} "
+                "samples: give one each"
             )
         groups: dict[str, list[int]] = {}
         for index, value in enumerate(values):
@@ -92,7 +95,7 @@ def check_clients(
             range, or a sample that two clients hold or one holds twice.
     """
     if not clients:
-        raise ConfigError(f"{where}: there is no client: the data set is empty, or none was given")
+        raise ConfigError(f"{where}: has no client: list one or more (is the data set empty?)")
     holder = np.full(size, -1, dtype=np.int64)
     names = [str(client) for client in clients]
     checked: Clients = {}
@@ -101,9 +104,7 @@ def check_clients(
         if client in checked:
             raise ConfigError(f"{where}: client {client!r} occurs twice: ids are compared as text")
         if indices.size == 0:
-            raise ConfigError(
-                f"{where}: client {client!r} has no sample: give it some or remove it"
-            )
+            raise ConfigError(f"{where}: client {client!r} has no sample: remove it")
         if indices.ndim != 1 or not np.issubdtype(indices.dtype, np.integer):
             raise ConfigError(f"{where}: client {client!r} must have a plain list of integers")
         indices = indices.astype(np.int64)

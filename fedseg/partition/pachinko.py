@@ -4,11 +4,10 @@ from typing import Any
 
 import numpy as np
 
+from fedseg.checks import check_float
 from fedseg.errors import ConfigError
 from fedseg.partition.draws import (
-    check_concentration,
-    check_count,
-    check_seed,
+    check_options,
     draw_counts,
     equal_sizes,
     generator,
@@ -24,19 +23,18 @@ from fedseg.registry import PARTITIONS
 class PachinkoPartition:
     """Pachinko allocation (Reddi et al., ICLR 2021, appendix F): coarse labels, then fine ones.
 
-    Client by client: a mix of coarse labels ``Dir(alpha, ..., alpha)`` and, for each coarse label,
-    a mix of its fine labels ``Dir(beta, ..., beta)``. Then one image at a time: a coarse label,
-    one of its fine labels, and an image of that, without replacement. A label without images drops
-    out, a coarse label when all of its fine labels are out, and the mix is scaled to sum 1 again.
+    Client by client: a distribution ``Dir(alpha, ..., alpha)`` over coarse labels and, for each of
+    them, ``Dir(beta, ..., beta)`` over its fine labels. Then one image at a time: a coarse label,
+    one of its fine labels, and an image of that class, without replacement. An exhausted label
+    drops out (a coarse one with the last of its fine labels), and the rest is renormalized.
 
-    Every sample is used. Sizes differ by at most one where the number of clients does not divide
-    the number of samples.
+    Every sample is used; sizes differ by at most one.
 
     Args:
         num_clients: K; clients are ``"0"`` to ``"K-1"``. The paper has 500 of 100 images.
         alpha: > 0, concentration of each coarse label.
         beta: > 0, concentration of each fine label.
-        seed: of the draws; labels, options and seed determine the partition.
+        seed: of the draws, >= 0; labels, options and seed determine the partition.
 
     Raises:
         ConfigError: an option has a wrong value, the data set has no labels, no ``coarse_labels``
@@ -46,11 +44,11 @@ class PachinkoPartition:
     def __init__(
         self, num_clients: int = 500, alpha: float = 0.1, beta: float = 10.0, seed: int = 0
     ) -> None:
-        self.num_clients = check_count("num_clients", num_clients)
-        zero = "clients of one label are DirichletPartition with alpha = 0"
-        self.alpha = check_concentration("alpha", alpha, zero)
-        self.beta = check_concentration("beta", beta, zero)
-        self.seed = check_seed(seed)
+        check_options(num_clients, seed)
+        check_float("partition.alpha", alpha, above=0, single=False)
+        check_float("partition.beta", beta, above=0, single=False)
+        self.num_clients, self.seed = num_clients, seed
+        self.alpha, self.beta = float(alpha), float(beta)
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, ascending."""
@@ -88,19 +86,19 @@ def _children(dataset: Any, labels: np.ndarray) -> list[np.ndarray]:
     name, coarse = type(dataset).__name__, getattr(dataset, "coarse_labels", None)
     if coarse is None:
         raise ConfigError(
-            f"partition.type: PachinkoPartition needs coarse labels, and {name} has none: use a "
-            "data set with coarse_labels (CIFAR-100 has them), or DirichletPartition"
+            f"partition.type: PachinkoPartition needs coarse_labels, which {name} does not have: "
+            "use CIFAR-100 or DirichletPartition"
         )
     coarse = np.asarray(coarse)
     if coarse.ndim != 1 or not np.issubdtype(coarse.dtype, np.integer):
         raise ConfigError(
-            f"partition.type: {name}.coarse_labels must be one integer a class, not an array of "
-            f"{coarse.dtype} with shape {coarse.shape}"
+            f"partition.type: {name}.coarse_labels must be one integer per class, not "
+            f"{coarse.dtype} {list(coarse.shape)}"
         )
     if labels.max() >= len(coarse):
         raise ConfigError(
-            f"partition.type: {name}.coarse_labels has the coarse labels of {len(coarse)} classes, "
-            f"but class {labels.max()} occurs: give one for every class"
+            f"partition.type: {name}.coarse_labels has {len(coarse)} entries, but class "
+            f"{labels.max()} occurs: give one for every class"
         )
     classes = np.unique(labels)
     return [classes[coarse[classes] == label] for label in np.unique(coarse[classes])]

@@ -24,7 +24,7 @@ from fedseg.datasets.images import read_label
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.partition import FixedPartition, Split, check_clients, read_split
-from fedseg.partition.splits import KEYS
+from fedseg.partition.split_files import KEYS
 from fedseg.registry import DATASETS, PARTITIONS, build
 from fedseg.report.partition_charts import partition_statistics
 from fedseg.runner.config import complete_config

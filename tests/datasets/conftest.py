@@ -7,7 +7,7 @@ import cv2
 import numpy as np
 import pytest
 
-from fedseg.partition.splits import Split, write_split
+from fedseg.partition.split_files import Split, write_split
 
 DOMAINS = ("T01_CN_A", "T01_HRN_A", "T02_CS_B")
 

@@ -8,7 +8,7 @@ import pytest
 from mmengine.config import Config
 
 from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset
-from fedseg.partition.splits import Split, write_split
+from fedseg.partition.split_files import Split, write_split
 from fedseg.registry import DATASETS, PARTITIONS
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "_base_" / "datasets"

@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, default_collate
 
 from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset
 from fedseg.errors import ConfigError, DataError
-from fedseg.partition.splits import Split, read_split, write_split
+from fedseg.partition.split_files import Split, read_split, write_split
 from fedseg.registry import DATASETS
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command_line import run as tool
 
-from fedseg.partition.splits import read_split
+from fedseg.partition.split_files import read_split
 
 ROOT = Path(__file__).parents[2]
 PUBLISHED = ROOT.parent / "shared" / "data" / "feddrive_splits" / "idda"

@@ -55,28 +55,28 @@ def same(one, other) -> bool:
 # ---- equal sizes, mixes by client
 
 
-@pytest.mark.parametrize(
-    "classes, alpha, known, digit",
-    [(10, 0.05, 1.32, 0.01), (10, 0.5, 3.6, 0.1), (10, 1, 4.8, 0.1), (100, 0.5, 5.1, 0.1)],
-)
-def test_known_numbers_of_classes_a_client(classes, alpha, known, digit):
-    dataset = balanced(classes, 50000)
-    seeds = range(10)
-    values = [
-        mean_classes(split(dataset, num_clients=100, alpha=alpha, seed=s), dataset) for s in seeds
-    ]
-    # A known value is one split's, rounded: it differs from our mean by the spread of one split
-    # and the error of the mean.
-    spread = np.std(values, ddof=1) * np.sqrt(1 + 1 / len(values))
-    tolerance = 2.5 * spread + digit / 2
-    assert abs(np.mean(values) - known) < tolerance
-    # and alpha for each class instead of all together would be far away
-    wrong = mean_classes(split(dataset, num_clients=100, alpha=alpha * classes), dataset)
-    assert abs(wrong - known) > 5 * tolerance
+KNOWN = [(10, 0.05, 1.32, 0.01), (10, 0.5, 3.6, 0.1), (10, 1, 4.8, 0.1), (100, 0.5, 5.1, 0.1)]
+
+
+def test_known_numbers_of_classes_per_client():
+    for classes, alpha, known, digit in KNOWN:
+        dataset = balanced(classes, 50000)
+        values = [
+            mean_classes(split(dataset, num_clients=100, alpha=alpha, seed=seed), dataset)
+            for seed in range(10)
+        ]
+        # A known value is one split's, rounded: it differs from our mean by the spread of one split
+        # and the error of the mean.
+        spread = np.std(values, ddof=1) * np.sqrt(1 + 1 / len(values))
+        tolerance = 2.5 * spread + digit / 2
+        assert abs(np.mean(values) - known) < tolerance
+        # and alpha per class instead of in total would be far away
+        wrong = mean_classes(split(dataset, num_clients=100, alpha=alpha * classes), dataset)
+        assert abs(wrong - known) > 5 * tolerance
 
 
 def hsu_one_image_at_a_time(labels, num_clients, alpha, rng) -> np.ndarray:
-    """Images of each class [clients, classes], drawn as the docstring tells it."""
+    """Images of each class [clients, classes], drawn as the docstring says."""
     classes = sorted(set(labels))
     frequency = {c: labels.count(c) for c in classes}
     rest = list(labels)
@@ -100,7 +100,7 @@ def test_same_distribution_as_a_slow_transcription(alpha):
     fast = [counts(split(dataset, num_clients=8, alpha=alpha, seed=s), dataset) for s in range(400)]
     slow = [hsu_one_image_at_a_time(labels, 8, alpha, rng) for _ in range(seeds)]
 
-    def figures(tables):
+    def statistics(tables):
         tables = np.array(tables, float)
         first, last = (tables > 0).sum(axis=2)[:, 0], (tables > 0).sum(axis=2)[:, -1]
         largest = tables.max(axis=2)
@@ -113,7 +113,7 @@ def test_same_distribution_as_a_slow_transcription(alpha):
             ]
         )
 
-    one, two = figures(fast), figures(slow)
+    one, two = statistics(fast), statistics(slow)
     error = np.sqrt(one.var(axis=1) / one.shape[1] + two.var(axis=1) / two.shape[1])
     assert (np.abs(one.mean(axis=1) - two.mean(axis=1)) < 4 * error + 1e-9).all()
 
@@ -149,13 +149,13 @@ def test_mixes_vary_as_the_dirichlet_distribution_says():
     assert abs(squares.mean() - variance) < 3.5 * squares.std() / np.sqrt(len(shares))
 
 
-@pytest.mark.parametrize("alpha", [5e-324, 0.05, 100])
-def test_images_of_a_class_are_drawn_at_random(alpha):
+def test_images_of_a_class_are_drawn_at_random():
     # the order of the images must not matter, however far apart the weights of the classes are
     dataset = Labelled(np.zeros(4000, np.int64))
-    for own in split(dataset, num_clients=4, alpha=alpha).values():
-        deviation = np.sqrt((4000**2 - 1) / 12 / 1000 * (1 - 1000 / 4000))
-        assert abs(own.mean() - 1999.5) < 4 * deviation
+    deviation = np.sqrt((4000**2 - 1) / 12 / 1000 * (1 - 1000 / 4000))
+    for alpha in (5e-324, 0.05, 100):
+        for own in split(dataset, num_clients=4, alpha=alpha).values():
+            assert abs(own.mean() - 1999.5) < 4 * deviation
 
 
 def test_exhausted_classes_are_replaced_by_what_is_left():
@@ -166,7 +166,7 @@ def test_exhausted_classes_are_replaced_by_what_is_left():
     assert (counts(clients, dataset) > 0).sum(axis=1).max() > 1
 
 
-def test_alpha_zero_is_one_class_a_client():
+def test_alpha_zero_is_one_class_per_client():
     dataset = balanced(10, 1000)
     clients = split(dataset, num_clients=20, alpha=0)
     check_split(clients, dataset, 20)
@@ -177,7 +177,7 @@ def test_alpha_zero_is_one_class_a_client():
     assert not same(clients, split(dataset, num_clients=20, alpha=0, seed=1))
 
 
-def test_alpha_zero_shares_clients_out_by_size():
+def test_alpha_zero_assigns_clients_by_size():
     dataset = Labelled([5] * 60 + [2] * 30 + [9] * 1)
     clients = split(dataset, num_clients=10, alpha=0)
     check_split(clients, dataset, 10, equal=False)
@@ -188,7 +188,7 @@ def test_alpha_zero_shares_clients_out_by_size():
 
 
 def test_alpha_zero_needs_a_client_for_every_class():
-    with pytest.raises(ConfigError, match=r"partition\.num_clients: with alpha = 0.*5 clients.*10"):
+    with pytest.raises(ConfigError, match=r"partition\.num_clients: 5 clients.*10"):
         split(balanced(10, 100), num_clients=5, alpha=0)
     split(balanced(10, 100), num_clients=5, alpha=1e-6)  # the limit, on the other hand, exists
 
@@ -231,41 +231,32 @@ def test_shares_of_a_class_vary_as_the_dirichlet_distribution_says():
     squares = (shares[:, 0] - mean) ** 2
     variance = mean * (1 - mean) / (alpha * number + 1)
     assert abs(squares.mean() - variance) < 3.5 * squares.std() / np.sqrt(squares.size)
-    # and the images of a class are dealt at random, not in their order
+    # and the images of a class are assigned at random, not in their order
     first = split(dataset, "DirichletClassPartition", num_clients=number, alpha=1e6)["0"]
     places = np.flatnonzero(dataset.labels == 0).searchsorted(first[dataset.labels[first] == 0])
     assert abs(places.mean() - 500) < 4 * 1000 / np.sqrt(12 * len(places))
 
 
-def test_hopeless_class_splits_are_told():
+def test_class_splits_without_a_solution():
     dataset = balanced(10, 1000)
-    with pytest.raises(
-        ConfigError, match=r"partition\.min_samples: 20 clients of at least 51.*1000"
-    ):
+    with pytest.raises(ConfigError, match=r"partition\.min_samples: 20 clients of 51.*1000"):
         split(dataset, "DirichletClassPartition", num_clients=20, alpha=1, min_samples=51)
     # ten classes, each whole with one client, cannot serve twenty
-    with pytest.raises(
-        ConfigError, match=r"partition\.alpha: in \d+ draws.*20 clients.*larger alpha"
-    ):
+    with pytest.raises(ConfigError, match=r"partition\.alpha: .*20 clients"):
         split(dataset, "DirichletClassPartition", num_clients=20, alpha=1e-4)
-
-
-def test_class_split_has_no_alpha_zero():
-    with pytest.raises(ConfigError, match=r"partition\.alpha: must be > 0: .*DirichletPartition"):
-        split(balanced(2, 20), "DirichletClassPartition", num_clients=2, alpha=0)
 
 
 # ---- homogeneous
 
 
-def test_homogeneous_needs_no_labels_and_deals_at_random():
+def test_homogeneous_needs_no_labels_and_assigns_at_random():
     dataset = range(1003)
     clients = split(dataset, "HomogeneousPartition", num_clients=10)
     check_split(clients, dataset, 10)
     # the mean of 100 of 0..1002 without replacement
     deviation = np.sqrt((1003**2 - 1) / 12 / 100 * (1 - 100 / 1003))
     assert all(abs(i.mean() - 501) < 4 * deviation for i in clients.values())
-    with pytest.raises(ConfigError, match=r"partition\.num_clients: 2 clients.*only 1"):
+    with pytest.raises(ConfigError, match=r"partition\.num_clients"):
         split(range(1), "HomogeneousPartition", num_clients=2)
 
 
@@ -279,27 +270,27 @@ KINDS = [
 ]
 
 
-@pytest.mark.parametrize("options", KINDS, ids=lambda o: f"{o['kind']}-{o.get('alpha')}")
-def test_pure_function_of_labels_options_and_seed(options):
+def test_pure_function_of_labels_options_and_seed():
     dataset = balanced(4, 400)
-    np.random.seed(0)  # noqa: NPY002 - must not matter, and must not move
-    state = np.random.get_state()[1].copy()  # noqa: NPY002
-    first = split(dataset, num_clients=8, seed=3, **options)
-    assert np.array_equal(state, np.random.get_state()[1])  # noqa: NPY002
-    partition = PARTITIONS.build(
-        dict(num_clients=8, seed=3, type=options["kind"])
-        | {k: v for k, v in options.items() if k != "kind"}
-    )
-    np.random.seed(1)  # noqa: NPY002
-    assert same(first, partition(dataset))
-    assert same(first, partition(dataset))  # called again
-    assert not same(first, split(dataset, num_clients=8, seed=4, **options))
-    default = split(dataset, num_clients=8, **options)
-    assert same(default, split(dataset, num_clients=8, seed=0, **options))
+    for options in KINDS:
+        np.random.seed(0)  # noqa: NPY002 - must not matter, and must not move
+        state = np.random.get_state()[1].copy()  # noqa: NPY002
+        first = split(dataset, num_clients=8, seed=3, **options)
+        assert np.array_equal(state, np.random.get_state()[1])  # noqa: NPY002
+        partition = PARTITIONS.build(
+            dict(num_clients=8, seed=3, type=options["kind"])
+            | {k: v for k, v in options.items() if k != "kind"}
+        )
+        np.random.seed(1)  # noqa: NPY002
+        assert same(first, partition(dataset))
+        assert same(first, partition(dataset))  # called again
+        assert not same(first, split(dataset, num_clients=8, seed=4, **options))
+        default = split(dataset, num_clients=8, **options)
+        assert same(default, split(dataset, num_clients=8, seed=0, **options))
 
 
 @pytest.mark.parametrize("alpha", [0, 5e-324, 1e-3, 0.3, 2, 1e9])
-def test_random_labels_are_shared_out_completely(alpha):
+def test_random_labels_are_split_completely(alpha):
     rng = np.random.default_rng(7)
     for trial in range(60):
         samples, classes = rng.integers(1, 60), rng.integers(1, 9)
@@ -322,52 +313,30 @@ def test_random_labels_are_shared_out_completely(alpha):
         check_split(split(dataset, "HomogeneousPartition", num_clients=number), dataset, number)
 
 
-@pytest.mark.parametrize("kind", ["DirichletPartition", "DirichletClassPartition"])
-@pytest.mark.parametrize(
-    "options, message",
-    [
-        (dict(alpha=-0.1), r"partition\.alpha: must be a number.*-0\.1"),
-        (dict(alpha=float("nan")), r"partition\.alpha: must be a number.*nan"),
-        (dict(alpha="0.5"), r"partition\.alpha: must be a number.*'0\.5'"),
-        (dict(alpha=None), r"partition\.alpha: must be a number.*None"),
-        (dict(alpha=True), r"partition\.alpha: must be a number.*True"),
-        (dict(alpha=float("inf")), r"partition\.alpha: must be finite.*HomogeneousPartition"),
-        (dict(num_clients=0), r"partition\.num_clients: must be an integer, at least 1, not 0"),
-        (dict(num_clients=-3), r"partition\.num_clients: must be an integer"),
-        (dict(num_clients=2.0), r"partition\.num_clients: must be an integer"),
-        (dict(num_clients=True), r"partition\.num_clients: must be an integer"),
-        (dict(num_clients=21), r"partition\.num_clients: 21 clients, but .* only 20"),
-        (dict(seed=None), r"partition\.seed: must be an integer"),
-        (dict(seed=0.5), r"partition\.seed: must be an integer"),
-    ],
-)
-def test_wrong_options_are_told(kind, options, message):
-    with pytest.raises(ConfigError, match=message):
-        split(balanced(2, 20), kind, **(dict(num_clients=2, alpha=1) | options))
+BOTH = ("DirichletPartition", "DirichletClassPartition")
+WRONG = {
+    "alpha": (-0.1, float("nan"), float("inf"), "0.5", None, True),
+    "num_clients": (0, -3, 2.0, True, 21),
+    "seed": (None, 0.5, "a", -1, True),
+}
 
 
-def test_wrong_options_of_the_others_are_told():
-    with pytest.raises(
-        ConfigError, match=r"partition\.min_samples: must be an integer, at least 1"
-    ):
-        split(balanced(2, 20), "DirichletClassPartition", num_clients=2, alpha=1, min_samples=0)
-    with pytest.raises(ConfigError, match=r"partition\.num_clients: must be"):
-        split(range(5), "HomogeneousPartition", num_clients=0)
-    with pytest.raises(ConfigError, match=r"partition\.seed: must be"):
-        split(range(5), "HomogeneousPartition", num_clients=2, seed="a")
+def test_wrong_options():
+    dataset = balanced(2, 20)
+    cases = [(kind, field, value) for kind in BOTH for field in WRONG for value in WRONG[field]]
+    cases += [("HomogeneousPartition", f, v) for f in ("num_clients", "seed") for v in WRONG[f]]
+    cases += [("DirichletClassPartition", "min_samples", v) for v in (0, 2.5, True)]
+    cases += [("DirichletClassPartition", "alpha", 0)]
+    for kind, field, value in cases:
+        options = {"num_clients": 2, "alpha": 1, field: value}
+        if kind == "HomogeneousPartition":
+            options.pop("alpha")
+        with pytest.raises(ConfigError, match=rf"partition\.{field}: .*{value!r}"):
+            split(dataset, kind, **options)
 
 
-@pytest.mark.parametrize("kind", ["DirichletPartition", "DirichletClassPartition"])
-@pytest.mark.parametrize(
-    "labels, message",
-    [
-        (None, r"partition\.type: .*needs labels.*Labelled has none: use NaturalPartition"),
-        ([[0, 1]], r"Labelled\.labels has shape \(1, 2\) for 1 samples"),
-        ([], "Labelled is empty"),
-        ([0.5, 1.0], "must be class ids"),
-        ([0, -1], "must be class ids"),
-    ],
-)
-def test_data_sets_without_proper_labels_are_told(kind, labels, message):
-    with pytest.raises(ConfigError, match=message):
-        split(Labelled(labels), kind, num_clients=1, alpha=1)
+def test_data_sets_without_proper_labels():
+    for kind in BOTH:
+        for labels in (None, [[0, 1]], [], [0.5, 1.0], [0, -1]):
+            with pytest.raises(ConfigError, match=r"partition\.type: .*Labelled"):
+                split(Labelled(labels), kind, num_clients=1, alpha=1)

@@ -5,14 +5,15 @@ A split is a folder of ``*.json`` files, read together. Each file holds::
     {"users": [id, ...], "num_samples": [n, ...],
      "user_data": {id: {"x": [image, ...], "y": [label, ...]}, ...}}
 
-Paths are relative to the image root and the label root. A split file often comes from somebody
-else, so nothing in it may lead out of those roots.
+Paths are relative to the image root and the label root. Split files are untrusted: no path may
+leave those roots.
 """
 
 import hashlib
 import json
 import os
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -20,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.errors import DataError
+from fedseg.files import atomic_writer
 
 Sample = tuple[str, str]
 KEYS = ("users", "num_samples", "user_data")
@@ -59,38 +61,35 @@ def read_split(
 
     Args:
         folder: the folder with the files.
-        root: the folder that images and labels lie in, or (image root, label root). If given, a
-            path that leaves it through a symbolic link is refused too. Whether the files exist is
-            not checked.
+        root: the folder of images and labels, or (image root, label root). If given, a path that
+            leaves it through a symbolic link is refused too. Files need not exist.
 
     Raises:
-        DataError: the message names the file, the user and what to do.
+        DataError: no file, one that breaks a rule above, or a user or an image that occurs twice.
     """
-    folder = Path(folder)
-    files = split_files(folder)
     roots = root if isinstance(root, tuple) else (root, root)
     checkers = [_LinkChecker(Path(r)) if r is not None else None for r in roots]
     users: dict[str, list[Sample]] = {}
     origin: dict[str, Path] = {}
     holder: dict[str, str] = {}
-    for file in files:
+    for file in split_paths(folder):
         for user, samples in _read_file(file).items():
             if user in users:
                 raise DataError(
-                    f"{file}: user {user!r} is already in {origin[user]}: all files of a folder "
-                    "are one split, so give it another id or remove one of the two files"
+                    f"{file}: user {user!r} is already in {origin[user]}, and a folder is one "
+                    "split: rename the user or remove one of the files"
                 )
             for sample in samples:
                 for path, checker in zip(sample, checkers, strict=True):
                     if checker is not None and not checker.inside(path):
                         raise DataError(
-                            f"{file}: user {user!r}: {path!r} leads out of {checker.root} through "
-                            "a symbolic link: put the file itself under the root"
+                            f"{file}: user {user!r}: {path!r} leaves {checker.root} through a "
+                            "symbolic link: put the file itself under the root"
                         )
                 if sample[0] in holder:
                     raise DataError(
-                        f"{file}: user {user!r}: image {sample[0]!r} is already held by "
-                        f"user {holder[sample[0]]!r}: an image belongs to one user, remove one"
+                        f"{file}: user {user!r}: image {sample[0]!r} is already held by user "
+                        f"{holder[sample[0]]!r}: remove it from one of them"
                     )
                 holder[sample[0]] = user
             users[user] = samples
@@ -119,17 +118,19 @@ def write_split(folder: str | Path, split: Split) -> Path:
         },
     }
     _check_content(file, data)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    scratch = file.with_suffix(".tmp")
-    scratch.write_bytes((json.dumps(data, ensure_ascii=True, indent=0) + "\n").encode())
-    for other in file.parent.glob("*.json"):
+    with atomic_writer(file) as writer:
+        writer.write(json.dumps(data, ensure_ascii=True, indent=0) + "\n")
+    for other in set(file.parent.glob("*.json")) - {file}:
         other.unlink()
-    os.replace(scratch, file)
     return file
 
 
-def split_files(folder: str | Path) -> list[Path]:
-    """The ``*.json`` files of a split folder, numbers in their names in numeric order."""
+def split_paths(folder: str | Path) -> list[Path]:
+    """The ``*.json`` files of a split folder, numbers in their names in numeric order.
+
+    Raises:
+        DataError: no folder, or no such file in it.
+    """
     folder = Path(folder)
     if not folder.is_dir():
         raise DataError(
@@ -164,35 +165,37 @@ def _natural(path: Path) -> list[tuple[int, int | str]]:
 
 def _read_file(file: Path) -> dict[str, list[Sample]]:
     try:
-        data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_no_twins)
-    except DuplicateKeyError as error:
-        raise DataError(f"{file}: {error}: give each user its own id") from error
+        data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_unique_keys)
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file}: is not readable as JSON ({error}): write it again") from error
     return _check_content(file, data)
 
 
+def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):  # json.loads would keep the last
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"key {twice!r} occurs twice in one object")
+    return found
+
+
 def _check_content(file: Path, data: Any) -> dict[str, list[Sample]]:
     if not isinstance(data, dict) or any(key not in data for key in KEYS):
-        raise DataError(
-            f"{file}: is not a split file: it must be an object with the keys {', '.join(KEYS)}"
-        )
+        raise DataError(f"{file}: must be an object with the keys {', '.join(KEYS)}")
     users, counts, user_data = (data[key] for key in KEYS)
-    if not isinstance(users, list) or not all(isinstance(u, str) and u for u in users):
-        raise DataError(f"{file}: 'users' must be a list of non-empty strings")
+    if not isinstance(users, list) or not users or not all(isinstance(u, str) and u for u in users):
+        raise DataError(f"{file}: 'users' must be a list of one or more non-empty strings")
     if not isinstance(counts, list) or len(counts) != len(users):
-        raise DataError(f"{file}: 'num_samples' must be a list with one number for each of 'users'")
+        raise DataError(f"{file}: 'num_samples' must be a list with a number for each of 'users'")
     if not isinstance(user_data, dict):
-        raise DataError(f"{file}: 'user_data' must be an object with one entry for each of 'users'")
-    if not users:
-        raise DataError(f"{file}: no user in it: remove the file or write it again")
+        raise DataError(f"{file}: 'user_data' must be an object with an entry for each of 'users'")
     checked: dict[str, list[Sample]] = {}
     for user, count in zip(users, counts, strict=True):
         if user in checked:
             raise DataError(f"{file}: user {user!r} is listed twice in 'users': remove one")
         if user not in user_data:
             raise DataError(f"{file}: user {user!r} has no entry in 'user_data': add or unlist it")
-        checked[user] = _check_user(file, user, count, user_data[user])
+        checked[user] = _check_user(f"{file}: user {user!r}", count, user_data[user])
     for user in user_data:
         if user not in checked:
             raise DataError(
@@ -201,42 +204,24 @@ def _check_content(file: Path, data: Any) -> dict[str, list[Sample]]:
     return checked
 
 
-def _check_user(file: Path, user: str, count: Any, data: Any) -> list[Sample]:
-    where = f"{file}: user {user!r}"
+def _check_user(where: str, count: Any, data: Any) -> list[Sample]:
     if not isinstance(data, Mapping) or not all(isinstance(data.get(k), list) for k in ("x", "y")):
         raise DataError(f"{where}: must have a list 'x' of images and a list 'y' of labels")
     images, labels = data["x"], data["y"]
-    if len(images) != len(labels):
-        raise DataError(
-            f"{where}: {len(images)} images in 'x' but {len(labels)} labels in 'y': "
-            "every image needs its label"
-        )
     if not images:
         raise DataError(f"{where}: has no image: remove the user or give it images")
+    if len(images) != len(labels):
+        raise DataError(
+            f"{where}: {len(images)} images in 'x' but {len(labels)} labels in 'y': give one each"
+        )
     if isinstance(count, bool) or count != len(images):
         raise DataError(
             f"{where}: 'num_samples' says {count!r} but there are {len(images)} images: correct it"
         )
     for path in [*images, *labels]:
-        fault = check_path(path)
-        if fault:
-            raise DataError(
-                f"{where}: path {path!r} {fault}: use a path relative to the data root, with '/'"
-            )
+        if fault := check_path(path):
+            raise DataError(f"{where}: path {path!r} {fault}: write it relative to the data root")
     return list(zip(images, labels, strict=True))
-
-
-class DuplicateKeyError(ValueError):
-    pass
-
-
-def _no_twins(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        seen: set[str] = set()
-        twin = next(key for key, _ in pairs if key in seen or seen.add(key))
-        raise DuplicateKeyError(f"key {twin!r} occurs twice in one object")
-    return found
 
 
 class _LinkChecker:
