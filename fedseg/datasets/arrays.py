@@ -1,4 +1,4 @@
-"""Labelled small images as arrays: in memory, or memory-mapped from a prepared folder.
+"""Labeled small images as arrays: in memory, or memory-mapped from a prepared folder.
 
 A prepared folder holds, for each of ``train`` and ``test``, ``<split>_images.npy`` (uint8
 [N, H, W, C]) and ``<split>_labels.npy`` (int64 [N]), beside ``dataset.json`` with the class names,
@@ -7,7 +7,6 @@ the number and shape of the images and a checksum.
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -17,15 +16,17 @@ import torch
 from torch.utils.data import Dataset
 
 from fedseg.errors import ConfigError, DataError, MissingDataError
+from fedseg.files import atomic_writer, write_text
 from fedseg.registry import DATASETS
 
 SPLITS = ("train", "test")
 INDEX = "dataset.json"
-LABEL_TYPES = np.integer
 
 
 class ImageArrays(Dataset):
-    """Labelled images of one size.
+    """Labeled images of one size.
+
+    ``dataset[i]`` is ``dict(inputs=uint8 [C, H, W], data_samples=int64 [])``.
 
     Args:
         images: uint8 [N, H, W, C], may be memory-mapped.
@@ -58,16 +59,16 @@ class ImageArrays(Dataset):
         self.coarse_labels = None
         if coarse_labels is not None:
             coarse = np.asarray(coarse_labels)
-            integers = np.issubdtype(coarse.dtype, LABEL_TYPES)
+            integers = np.issubdtype(coarse.dtype, np.integer)
             if coarse.shape != (len(classes),) or not integers or coarse.min() < 0:
                 raise DataError(
-                    f"{where}: coarse labels must be {len(classes)} integers from 0 on, one for "
-                    f"each class, not {coarse_labels!r}"
+                    f"{where}: coarse_labels must be {len(classes)} integers >= 0, one per class, "
+                    f"not {coarse_labels!r}"
                 )
             self.coarse_labels = coarse.astype(np.int64)
         self.users = None if users is None else [str(user) for user in users]
         if self.users is not None and len(self.users) != len(images):
-            raise DataError(f"{where}: {len(self.users)} user ids for {len(images)} images")
+            raise DataError(f"{where}: {len(self.users)} users for {len(images)} images")
 
     @property
     def classes(self) -> tuple[str, ...]:
@@ -91,8 +92,39 @@ class ImageArrays(Dataset):
         return {"inputs": image, "data_samples": torch.tensor(int(self.labels[index]))}
 
 
+class PreparedFolder(ImageArrays):
+    """Base of images in a prepared folder.
+
+    Attributes:
+        tool: what makes the folder, for messages.
+        shape, num_classes: what the data set must have; None: anything.
+    """
+
+    tool = "tools/prepare_cifar.py"
+    shape: tuple[int, int, int] | None = None
+    num_classes: int | None = None
+
+    def _checked_index(self, root: Path) -> dict[str, Any]:
+        """The folder's ``dataset.json``, checked against ``shape`` and ``num_classes``."""
+        path, name = root / INDEX, type(self).__name__
+        if not path.is_file():
+            raise MissingDataError(
+                f"{path}: is missing: make it with {self.tool}, or set data_root"
+            )
+        index = read_index(path)
+        found = [(split, tuple(index["splits"][split]["shape"]), self.shape) for split in SPLITS]
+        found.append(("classes", len(index["classes"]), self.num_classes))
+        for field, value, expected in found:
+            if expected not in (None, value):
+                raise DataError(
+                    f"{path}: {field}: {value}, but {name} has {expected}: use another "
+                    "dataset.type or dataset.data_root"
+                )
+        return index
+
+
 @DATASETS.register_module()
-class StoredImages(ImageArrays):
+class StoredImages(PreparedFolder):
     """Images of a prepared folder, memory-mapped.
 
     Args:
@@ -100,37 +132,33 @@ class StoredImages(ImageArrays):
         split: ``"train"`` or ``"test"``.
 
     Raises:
+        ConfigError: another split.
         MissingDataError: a file is missing.
         DataError: a file is damaged, or not what ``dataset.json`` says (shape, checksum).
     """
-
-    tool = "tools/prepare_cifar.py"
-    shape: tuple[int, int, int] | None = None  # what a named data set must have
-    num_classes: int | None = None
 
     def __init__(self, data_root: str | Path, split: str = "train") -> None:
         root = Path(data_root)
         if split not in SPLITS:
             raise ConfigError(f"dataset.split: must be 'train' or 'test', not {split!r}")
-        index = self._read_index(root)
+        index = self._checked_index(root)
         entry = index["splits"][split]
-        images = _load(root / f"{split}_images.npy", self.tool)
-        labels = _load(root / f"{split}_labels.npy", self.tool)
+        fix = f"prepare the folder again with {self.tool} --overwrite"
         path = root / f"{split}_images.npy"
-        if list(images.shape) != [entry["images"], *entry["shape"]]:
+        images, labels = load_array(path, fix), load_array(root / f"{split}_labels.npy", fix)
+        expected = [entry["images"], *entry["shape"]]
+        if list(images.shape) != expected:
             raise DataError(
-                f"{path}: has shape {list(images.shape)}, but {root / INDEX} says "
-                f"{[entry['images'], *entry['shape']]}: prepare the folder again with {self.tool}"
+                f"{path}: has shape {list(images.shape)}, but {INDEX} says {expected}: {fix}"
             )
         users_file = root / f"{split}_users.npy"
-        users = _load(users_file, self.tool).tolist() if users_file.is_file() else None
+        users = load_array(users_file, fix).tolist() if users_file.is_file() else None
         super().__init__(
             images, labels, index["classes"], index.get("coarse_labels"), users, where=path
         )
         if images_checksum(self.images, self.labels) != entry["sha256"]:
             raise DataError(
-                f"{path}: the {split} images or labels are not those that {root / INDEX} has the "
-                f"checksum of: prepare them again with --overwrite ({self.tool})"
+                f"{path}: images or labels do not have the checksum that {INDEX} says: {fix}"
             )
         self.data_root = str(root)
         self.split = split
@@ -140,29 +168,6 @@ class StoredImages(ImageArrays):
     def split_checksum(self) -> str:
         """SHA-256 of images and labels."""
         return self._checksum
-
-    def _read_index(self, root: Path) -> dict[str, Any]:
-        path = root / INDEX
-        if not path.is_file():
-            raise MissingDataError(
-                f"{path}: is missing: prepare the folder with {self.tool}, or set data_root to "
-                "where it is"
-            )
-        index = read_index(path)
-        classes = len(index["classes"])
-        for split in SPLITS:
-            shape = tuple(index["splits"][split]["shape"])
-            if self.shape is not None and shape != self.shape:
-                raise DataError(
-                    f"{path}: images of shape {list(shape)}, but {type(self).__name__} has "
-                    f"{list(self.shape)}: use the data set that fits, or another data_root"
-                )
-        if self.num_classes is not None and classes != self.num_classes:
-            raise DataError(
-                f"{path}: {classes} classes, but {type(self).__name__} has {self.num_classes}: "
-                "use the data set that fits, or another data_root"
-            )
-        return index
 
 
 @DATASETS.register_module()
@@ -181,7 +186,7 @@ class CIFAR100Dataset(StoredImages):
 
 @DATASETS.register_module()
 class MNISTDataset(StoredImages):
-    """MNIST (LeCun 1998) from a prepared folder: 28x28 grey, 10 classes."""
+    """MNIST (LeCun 1998) from a prepared folder: 28x28 gray, 10 classes."""
 
     tool = "tools/prepare_mnist.py"
     shape, num_classes = (28, 28, 1), 10
@@ -197,9 +202,9 @@ def check_images(
             f"{list(images.shape)}"
         )
     if not len(images):
-        raise DataError(f"{where}: there is no image")
+        raise DataError(f"{where}: has no image")
     labels = np.asarray(labels)
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, LABEL_TYPES):
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         raise DataError(
             f"{where}: labels must be integers [N], not {labels.dtype} {list(labels.shape)}"
         )
@@ -209,7 +214,7 @@ def check_images(
     if outside.size:
         raise DataError(
             f"{where}: label {labels[outside[0]]} of image {outside[0]} (and {outside.size - 1} "
-            f"more) is out of range: {num_classes} classes have labels 0 to {num_classes - 1}"
+            f"more) is none of {num_classes} classes, 0 to {num_classes - 1}"
         )
 
 
@@ -223,9 +228,9 @@ def images_checksum(images: np.ndarray, labels: np.ndarray) -> str:
 
 
 def content_checksum(images: np.ndarray, labels: np.ndarray) -> str:
-    """SHA-256 of labelled images in whatever order: of the sorted digests of (image, label).
+    """SHA-256 of labeled images in any order: of the sorted digests of (image, label).
 
-    A data set has several usual orders (its archive's, a folder's); its content is one.
+    A data set comes in several orders (its archive's, a folder's) with one content.
     """
     digests = [
         hashlib.sha256(np.ascontiguousarray(image).tobytes() + int(label).to_bytes(8, "little"))
@@ -263,8 +268,8 @@ def write_images(
         classes: class names.
         train, test: images uint8 [N, H, W, C] and integer labels [N].
         coarse_labels: superclass of each class.
-        embedded: the images are rendered, no published data set.
-        source: where the images come from, for the reader.
+        embedded: the images are synthetic, not a published data set.
+        source: where the images come from, for people.
         allow_shared: accept images that are in both splits (they are counted in the index).
 
     Returns:
@@ -281,7 +286,7 @@ def write_images(
         listed = ", ".join(f"{a} = {b}" for a, b in shared[:5])
         raise DataError(
             f"{root}: {len(shared)} test images are training images too (train = test index: "
-            f"{listed}{', ...' if len(shared) > 5 else ''}): remove them from one of the two"
+            f"{listed}{', ...' if len(shared) > 5 else ''}): remove them from one split"
         )
     index = {
         "dataset": name,
@@ -299,14 +304,13 @@ def write_images(
             for split, (images, labels) in zip(SPLITS, (train, test), strict=True)
         },
     }
-    root.mkdir(parents=True, exist_ok=True)
     (root / INDEX).unlink(missing_ok=True)  # half-written images have no index
     for split, (images, labels) in zip(SPLITS, (train, test), strict=True):
-        _save(root / f"{split}_images.npy", np.ascontiguousarray(images))
-        _save(root / f"{split}_labels.npy", np.asarray(labels).astype(np.int64))
-    scratch = root / (INDEX + ".tmp")
-    scratch.write_text(json.dumps(index, indent=2) + "\n", encoding="utf-8")
-    os.replace(scratch, root / INDEX)
+        parts = {"images": np.ascontiguousarray(images), "labels": np.asarray(labels, np.int64)}
+        for name, array in parts.items():
+            with atomic_writer(root / f"{split}_{name}.npy", "wb", sync=True) as file:
+                np.save(file, array)
+    write_text(root / INDEX, json.dumps(index, indent=2) + "\n")
     return index
 
 
@@ -321,37 +325,32 @@ def read_index(path: Path) -> dict[str, Any]:
             entry = index["splits"][split]
             sound &= _are_counts([entry["images"], *entry["shape"]]) and len(entry["shape"]) == 3
             sound &= isinstance(entry["sha256"], str)
+        if not sound:
+            raise ValueError("a value of the wrong type")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
             f"{path}: is no index of prepared images ({error!r}): prepare the folder again"
         ) from error
-    if not sound:
-        raise DataError(f"{path}: is no index of prepared images: prepare the folder again")
     return index
 
 
-def _are_counts(values: Sequence[Any]) -> bool:
-    return all(isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 2**31 for v in values)
+def load_array(path: Path, fix: str) -> np.ndarray:
+    """A memory-mapped ``.npy`` file; ``fix`` says in messages what to do.
 
-
-def _load(path: Path, tool: str) -> np.ndarray:
+    Raises:
+        MissingDataError: there is no file.
+        DataError: it is damaged, or holds objects, which would have to be unpickled.
+    """
     if not path.is_file():
-        raise MissingDataError(f"{path}: is missing: prepare the folder again with {tool}")
+        raise MissingDataError(f"{path}: is missing: {fix}")
     try:
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray):
             raise ValueError("an archive of arrays")
     except Exception as error:  # a damaged header raises whatever Python's parser does
-        raise DataError(
-            f"{path}: is damaged ({error}): prepare the folder again with {tool}"
-        ) from error
+        raise DataError(f"{path}: is damaged ({error}): {fix}") from error
     return array
 
 
-def _save(path: Path, array: np.ndarray) -> None:
-    scratch = path.with_name(path.name + ".tmp")
-    with open(scratch, "wb") as file:
-        np.save(file, array)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(scratch, path)
+def _are_counts(values: Sequence[Any]) -> bool:
+    return all(isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 2**31 for v in values)

@@ -1,15 +1,14 @@
 """Augmentation of small images as tensor operations on whole batches.
 
-Images are [B, H, W, C] here: uint8 as they are stored, floating point after :class:`Normalize`. A
-model gets them as [B, C, H, W], which without any copy are then in channels_last strides.
+Images are [B, H, W, C] here: uint8 as stored, floating point after :class:`Normalize`. A model gets
+them as [B, C, H, W], which, without a copy, have channels_last strides.
 
-What is random is drawn beforehand, for all samples of a client's local epoch at once, by
-``draw(rng, sizes)``; the operation itself is a pure function of images, labels and draws. Every
-transform says its rule twice: ``apply`` for a batch, on any device, and ``one``, the readable twin,
-for one image of the batch in NumPy. Tests hold them against each other.
+Random numbers are drawn beforehand by ``draw(rng, sizes)``, for all samples of a client's local
+epoch at once; the operation itself is a pure function of images, labels and draws. Every transform
+is written twice: ``apply`` for a batch on any device, and ``one``, the readable twin, for one image
+of the batch in NumPy. Tests compare them.
 """
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -19,19 +18,21 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fedseg.checks import check_int
+from fedseg.checks import check_float, check_int
 from fedseg.errors import ConfigError
 from fedseg.registry import BATCH_TRANSFORMS, build
 
 Draws = Mapping[str, Any]
+Arrays = Sequence[np.ndarray]
+Sample = tuple[np.ndarray, Any]
 
 
 class BatchTransform(ABC):
     """One step of the augmentation.
 
     Attributes:
-        dtype: the floating point type that images are to have; set by the pipeline.
-        needs_floats: whether it must stand after :class:`Normalize`.
+        dtype: the floating point type of images; set by the pipeline.
+        needs_floats: whether it must come after :class:`Normalize`.
         gives_floats: whether it makes floating point images.
     """
 
@@ -40,18 +41,18 @@ class BatchTransform(ABC):
     gives_floats = False
 
     def check(self, shape: Sequence[int], num_classes: int) -> tuple[int, int, int]:
-        """Tell the images that will come, [H, W, C], and the number of classes.
+        """Prepare for images of a shape, [H, W, C], and a number of classes.
 
         Returns:
-            The shape that it gives.
+            The shape of its results, [H, W, C].
 
         Raises:
-            ConfigError: the step has no meaning for them.
+            ConfigError: the step does not fit them.
         """
         return tuple(shape)
 
     def draw(self, rng: np.random.Generator, sizes: Sequence[int]) -> dict[str, np.ndarray]:
-        """Everything random, a row a sample, for batches of these sizes one after another."""
+        """Its random numbers, one row per sample, for consecutive batches of these sizes."""
         return {}
 
     @abstractmethod
@@ -64,15 +65,13 @@ class BatchTransform(ABC):
         """
 
     @abstractmethod
-    def one(
-        self, images: Sequence[np.ndarray], labels: Sequence[Any], i: int, draws: Draws
-    ) -> tuple[np.ndarray, Any]:
+    def one(self, images: Arrays, labels: Sequence[Any], i: int, draws: Draws) -> Sample:
         """(image, label) number ``i`` of a batch, transformed; the readable twin of ``apply``."""
 
 
 @BATCH_TRANSFORMS.register_module()
 class RandomCrop(BatchTransform):
-    """Pad with zeros (black; after :class:`Normalize` the mean colour), cut out a random place.
+    """Pad with zeros (black; after :class:`Normalize` the mean color), then crop at random.
 
     Args:
         padding: pixels on each side.
@@ -80,21 +79,21 @@ class RandomCrop(BatchTransform):
     """
 
     def __init__(self, padding: int = 4, size: int | None = None) -> None:
-        if not isinstance(padding, int) or isinstance(padding, bool) or padding < 0:
-            raise ConfigError(f"transforms.RandomCrop.padding: must be >= 0, not {padding!r}")
-        if size is not None and (not isinstance(size, int) or isinstance(size, bool) or size < 1):
-            raise ConfigError(f"transforms.RandomCrop.size: must be positive, not {size!r}")
+        check_int("transforms.RandomCrop.padding", padding, least=0)
+        if size is not None:
+            check_int("transforms.RandomCrop.size", size)
         self.padding, self.size = padding, size
 
     def check(self, shape: Sequence[int], num_classes: int) -> tuple[int, int, int]:
         height, width, channels = shape
         target = (height, width) if self.size is None else (self.size, self.size)
-        self._room = height + 2 * self.padding - target[0], width + 2 * self.padding - target[1]
+        padded = height + 2 * self.padding, width + 2 * self.padding
+        self._room = padded[0] - target[0], padded[1] - target[1]
         self._target = target
         if min(self._room) < 0:
             raise ConfigError(
-                f"transforms.RandomCrop.size: {self.size} is more than the padded image of "
-                f"{height + 2 * self.padding} x {width + 2 * self.padding}"
+                f"transforms.RandomCrop.size: must be at most {min(padded)}, the size of the padded "
+                f"images, not {self.size}"
             )
         return (*target, channels)
 
@@ -106,24 +105,18 @@ class RandomCrop(BatchTransform):
         pad = self.padding
         padded = functional.pad(images, (0, 0, pad, pad, pad, pad)).contiguous()
         count, height, width, channels = padded.shape
-        # every window of every image, as a view that costs nothing: [B, tops, lefts, H, W * C]
+        row = width * channels
+        # every window of every image as a view: [B, tops, lefts, H, W * C]
+        places, rows = (self._room[0] + 1, self._room[1] + 1), self._target[0]
         windows = padded.as_strided(
-            (
-                count,
-                self._room[0] + 1,
-                self._room[1] + 1,
-                self._target[0],
-                self._target[1] * channels,
-            ),
-            (height * width * channels, width * channels, channels, width * channels, 1),
+            (count, *places, rows, self._target[1] * channels),
+            (height * row, row, channels, row, 1),
         )
         which = torch.arange(count, device=images.device)
         cut = windows[which, draws["top"], draws["left"]]
         return cut.view(count, *self._target, channels), labels
 
-    def one(
-        self, images: Sequence[np.ndarray], labels: Sequence[Any], i: int, draws: Draws
-    ) -> tuple[np.ndarray, Any]:
+    def one(self, images: Arrays, labels: Sequence[Any], i: int, draws: Draws) -> Sample:
         pad = self.padding
         padded = np.pad(images[i], ((pad, pad), (pad, pad), (0, 0)))
         top, left = draws["top"][i], draws["left"][i]
@@ -132,15 +125,14 @@ class RandomCrop(BatchTransform):
 
 @BATCH_TRANSFORMS.register_module()
 class RandomFlip(BatchTransform):
-    """Mirror left and right.
+    """Flip left and right.
 
     Args:
-        prob: how often.
+        prob: probability of a flip.
     """
 
     def __init__(self, prob: float = 0.5) -> None:
-        if not isinstance(prob, int | float) or not 0 <= prob <= 1:
-            raise ConfigError(f"transforms.RandomFlip.prob: must be from 0 to 1, not {prob!r}")
+        check_float("transforms.RandomFlip.prob", prob, least=0, most=1)
         self.prob = prob
 
     def draw(self, rng: np.random.Generator, sizes: Sequence[int]) -> dict[str, np.ndarray]:
@@ -149,14 +141,12 @@ class RandomFlip(BatchTransform):
     def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Any:
         flat, mirrored = images.flatten(1), images.flip(2).flatten(1)
         whole = flat.shape[1] % 8 == 0 and flat.storage_offset() % 8 == 0
-        if flat.dtype == torch.uint8 and whole:  # eight values at a time: 5 x
+        if flat.dtype == torch.uint8 and whole:  # eight values at a time: five times as fast
             flat, mirrored = flat.view(torch.int64), mirrored.view(torch.int64)
         chosen = torch.where(draws["flip"].view(-1, 1), mirrored, flat)
         return chosen.view(images.dtype).view(images.shape), labels
 
-    def one(
-        self, images: Sequence[np.ndarray], labels: Sequence[Any], i: int, draws: Draws
-    ) -> tuple[np.ndarray, Any]:
+    def one(self, images: Arrays, labels: Sequence[Any], i: int, draws: Draws) -> Sample:
         return images[i][:, ::-1] if draws["flip"][i] else images[i], labels[i]
 
 
@@ -165,7 +155,7 @@ class Normalize(BatchTransform):
     """uint8 to floating point: ``(x / 255 - mean) / std`` for every channel.
 
     Args:
-        mean, std: a number a channel, in units of 0..1.
+        mean, std: one number per channel, in units of 0..1, std above 0.
     """
 
     gives_floats = True
@@ -173,11 +163,9 @@ class Normalize(BatchTransform):
     def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
         if len(mean) != len(std):
             raise ConfigError(f"transforms.Normalize: mean {mean} and std {std} differ in length")
-        if not (all(0 <= m <= 1 for m in mean) and all(0 < s <= 1 for s in std)):
-            raise ConfigError(
-                f"transforms.Normalize: mean {list(mean)} and std {list(std)} are in units of "
-                "0..1, std above 0"
-            )
+        for m, s in zip(mean, std, strict=True):
+            check_float("transforms.Normalize.mean", m, least=0, most=1)
+            check_float("transforms.Normalize.std", s, above=0, most=1)
         self.mean, self.std = tuple(mean), tuple(std)
         self._constants: dict[Any, tuple[Tensor, Tensor]] = {}
 
@@ -205,18 +193,16 @@ class Normalize(BatchTransform):
             )
         return self._constants[key]
 
-    def one(
-        self, images: Sequence[np.ndarray], labels: Sequence[Any], i: int, draws: Draws
-    ) -> tuple[np.ndarray, Any]:
+    def one(self, images: Arrays, labels: Sequence[Any], i: int, draws: Draws) -> Sample:
         return (images[i] / 255 - np.asarray(self.mean)) / np.asarray(self.std), labels[i]
 
 
 @BATCH_TRANSFORMS.register_module()
 class Cutout(BatchTransform):
-    """A square of zeros, which after :class:`Normalize` is the mean colour.
+    """A square of zeros, which after :class:`Normalize` is the mean color.
 
     DeVries and Taylor, "Improved Regularization of Convolutional Neural Networks with Cutout",
-    2017: the centre is any pixel, so that a part of the square may lie outside.
+    2017: the center is any pixel, so part of the square may lie outside.
 
     Args:
         size: side of the square in pixels (16 for CIFAR-10, 8 for CIFAR-100 in the paper).
@@ -233,22 +219,20 @@ class Cutout(BatchTransform):
         return tuple(shape)
 
     def draw(self, rng: np.random.Generator, sizes: Sequence[int]) -> dict[str, np.ndarray]:
-        centre = rng.integers(0, self._shape, (sum(sizes), 2))
-        return {"y": centre[:, 0], "x": centre[:, 1]}
+        center = rng.integers(0, self._shape, (sum(sizes), 2))
+        return {"y": center[:, 0], "x": center[:, 1]}
 
     def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Any:
         rows = self._inside(draws["y"], images.shape[1])[:, :, None, None]
         columns = self._inside(draws["x"], images.shape[2])[:, None, :, None]
         return images.masked_fill(rows & columns, 0), labels
 
-    def _inside(self, centre: Tensor, length: int) -> Tensor:
-        place = torch.arange(length, device=centre.device)
-        start = centre[:, None] - self.size // 2
+    def _inside(self, center: Tensor, length: int) -> Tensor:
+        place = torch.arange(length, device=center.device)
+        start = center[:, None] - self.size // 2
         return (place >= start) & (place < start + self.size)
 
-    def one(
-        self, images: Sequence[np.ndarray], labels: Sequence[Any], i: int, draws: Draws
-    ) -> tuple[np.ndarray, Any]:
+    def one(self, images: Arrays, labels: Sequence[Any], i: int, draws: Draws) -> Sample:
         image = np.array(images[i])
         top, left = draws["y"][i] - self.size // 2, draws["x"][i] - self.size // 2
         image[max(top, 0) : top + self.size, max(left, 0) : left + self.size] = 0
@@ -257,11 +241,11 @@ class Cutout(BatchTransform):
 
 @BATCH_TRANSFORMS.register_module()
 class Mixup(BatchTransform):
-    """Each image becomes a mixture with another one of its batch, and so does its label.
+    """Each image is mixed with another one of its batch, and so is its label.
 
-    Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018, equation 2; one mixing
-    weight ``lam ~ Beta(alpha, alpha)`` a batch. Labels become probabilities [B, classes]: the
-    cross-entropy with them is ``lam CE(y) + (1 - lam) CE(y of the other)``.
+    Zhang et al., "mixup: Beyond Empirical Risk Minimization", ICLR 2018, equation 2, with one
+    weight ``lam ~ Beta(alpha, alpha)`` per batch. Labels become probabilities [B, classes], whose
+    cross-entropy is ``lam CE(y) + (1 - lam) CE(y of the other)``.
 
     Args:
         alpha: shape of the Beta distribution, > 0 (1: uniform).
@@ -270,8 +254,7 @@ class Mixup(BatchTransform):
     needs_floats = True
 
     def __init__(self, alpha: float = 1.0) -> None:
-        if not isinstance(alpha, int | float) or not 0 < alpha < math.inf:
-            raise ConfigError(f"transforms.Mixup.alpha: must be a positive number, not {alpha!r}")
+        check_float("transforms.Mixup.alpha", alpha, above=0)
         self.alpha = alpha
 
     def check(self, shape: Sequence[int], num_classes: int) -> tuple[int, int, int]:
@@ -287,16 +270,14 @@ class Mixup(BatchTransform):
 
     def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Any:
         other = draws["other"]
-        if labels.dim() == 1:  # torch's one_hot would look at the values, which is to wait for them
+        if labels.dim() == 1:  # torch's one_hot reads the values, and so waits for the device
             labels = labels[:, None] == torch.arange(self._classes, device=labels.device)
         weight = draws["weight"].to(images.dtype)
         images = torch.lerp(images[other], images, weight.view(-1, 1, 1, 1))
         labels = labels.to(images.dtype)
         return images, torch.lerp(labels[other], labels, weight.view(-1, 1))
 
-    def one(
-        self, images: Sequence[np.ndarray], labels: Sequence[Any], i: int, draws: Draws
-    ) -> tuple[np.ndarray, Any]:
+    def one(self, images: Arrays, labels: Sequence[Any], i: int, draws: Draws) -> Sample:
         weight, other = draws["weight"][i], draws["other"][i]
         image = weight * images[i] + (1 - weight) * images[other]
         own, second = (
@@ -307,17 +288,20 @@ class Mixup(BatchTransform):
 
 
 class BatchPipeline:
-    """Batched transforms one after another.
+    """Batched transforms in sequence.
 
     Args:
         transforms: their configs.
-        shape: of the images that come, [H, W, C].
+        shape: of the input images, [H, W, C].
         num_classes: of the labels.
-        dtype: floating point type of the images that go out.
+        dtype: floating point type of the results.
         field: where the configs stand, for messages.
 
     Attributes:
-        normalized: whether the images come out as floats.
+        normalized: whether the results are floats.
+
+    Raises:
+        ConfigError: a step is unknown, has a wrong option, or does not fit those before it.
     """
 
     def __init__(
@@ -338,10 +322,12 @@ class BatchPipeline:
                 raise ConfigError(f"{field}[{number}]: {type(step).__name__} is no BatchTransform")
             if step.needs_floats and not self.normalized:
                 raise ConfigError(
-                    f"{field}[{number}]: {type(step).__name__} must stand after Normalize"
+                    f"{field}[{number}]: {type(step).__name__} must come after Normalize"
                 )
             if step.gives_floats and self.normalized:
-                raise ConfigError(f"{field}[{number}]: the images are normalised already")
+                raise ConfigError(
+                    f"{field}[{number}]: the images are normalized already: remove it"
+                )
             self.normalized |= step.gives_floats
             step.dtype = dtype
             shape = step.check(shape, num_classes)
@@ -353,8 +339,8 @@ class BatchPipeline:
         """The draws of every step for batches of these sizes.
 
         Args:
-            generator: the number of a step -> its generator, so that no step's draws depend on
-                which others there are before it draws.
+            generator: number of a step -> its own generator, so that the draws of a step do not
+                depend on the other steps.
         """
         return [step.draw(generator(number), sizes) for number, step in enumerate(self.steps)]
 
@@ -369,7 +355,7 @@ class BatchPipeline:
     def one_by_one(
         self, images: np.ndarray, labels: np.ndarray, draws: Sequence[Draws]
     ) -> dict[str, np.ndarray]:
-        """What ``apply`` gives, made by the readable twins, image after image."""
+        """What ``apply`` returns, computed image by image by the readable twins."""
         images, labels = list(images), list(labels)
         for step, own in zip(self.steps, draws, strict=True):
             made = [step.one(images, labels, i, own) for i in range(len(images))]

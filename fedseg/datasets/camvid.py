@@ -2,8 +2,24 @@
 
 import os
 
+from fedseg.datasets.cityscapes import COLORS
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.registry import DATASETS
+
+# The class of Cityscapes that has the same color.
+_LIKE = {
+    "sky": "sky",
+    "building": "building",
+    "pole": "pole",
+    "road": "road",
+    "pavement": "sidewalk",
+    "tree": "vegetation",
+    "sign": "traffic sign",
+    "fence": "fence",
+    "car": "car",
+    "pedestrian": "person",
+    "bicyclist": "bicycle",
+}
 
 
 @DATASETS.register_module()
@@ -15,33 +31,8 @@ class CamVidDataset(SegmentationDataset):
     :class:`~fedseg.datasets.segmentation.SegmentationDataset`.
     """
 
-    classes = (
-        "sky",
-        "building",
-        "pole",
-        "road",
-        "pavement",
-        "tree",
-        "sign",
-        "fence",
-        "car",
-        "pedestrian",
-        "bicyclist",
-    )
-    # Cityscapes' colours for the same things, so that pictures of the data sets read alike.
-    palette = [
-        [70, 130, 180],
-        [70, 70, 70],
-        [153, 153, 153],
-        [128, 64, 128],
-        [244, 35, 232],
-        [107, 142, 35],
-        [220, 220, 0],
-        [190, 153, 153],
-        [0, 0, 142],
-        [220, 20, 60],
-        [119, 11, 32],
-    ]
+    classes = tuple(_LIKE)
+    palette = [COLORS[name] for name in _LIKE.values()]
     label_ids = {**{i: i for i in range(11)}, 11: IGNORE}
     prepare_tool = "tools/prepare_camvid.py"
 

@@ -1,8 +1,12 @@
 """Read one image or one label map from disk, and notice a damaged file.
 
-A copy that was cut short may still decode: some versions of OpenCV fill the missing rows and say
-nothing. So the end marker of the format is looked for before decoding.
+A truncated copy may still decode: some versions of OpenCV fill the missing rows silently. So the
+format's end marker is looked for before decoding.
 """
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable
 
 import cv2
 import numpy as np
@@ -20,7 +24,7 @@ def read_image(path: str) -> np.ndarray:
     """An image as uint8 [H, W, 3], RGB.
 
     Raises:
-        DataError: the file is missing, cut short or not an image.
+        DataError: the file is missing, truncated or not an image.
     """
     # The orientation tag is ignored because label maps have none: both are read as stored.
     flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
@@ -31,29 +35,46 @@ def read_label(path: str) -> np.ndarray:
     """A label map as stored: uint8 [H, W] raw ids.
 
     Raises:
-        DataError: the file is missing, cut short, compressed with loss, or not 8-bit and
-            single-channel.
+        DataError: the file is missing, truncated, JPEG, or not 8-bit and single-channel.
     """
     data = _read(path)
     if data.startswith(JPEG):
         raise DataError(f"{path}: a label map cannot be JPEG, which changes ids: store it as PNG")
     if data.startswith(PNG):
-        # Bit depth and colour type sit at fixed offsets of the first chunk. OpenCV would expand a
-        # palette to colours, and scale up an image of fewer bits.
-        bits, colour = data[24:26]
-        if (bits, colour) != (8, 0):
-            kind = {0: "grey", 2: "colour", 3: "palette", 4: "grey + alpha", 6: "colour + alpha"}
-            raise DataError(
-                f"{path}: a label map must be 8-bit and single-channel, this one is {bits}-bit "
-                f"{kind.get(colour, 'unknown')}: store the class ids, not their colours"
-            )
+        # Bit depth and color type sit at fixed offsets of the first chunk. OpenCV would expand a
+        # palette to colors, and scale up an image of fewer bits.
+        bits, color = data[24:26]
+        if (bits, color) != (8, 0):
+            kinds = {0: "gray", 2: "color", 3: "palette", 4: "gray + alpha", 6: "color + alpha"}
+            raise _no_label(path, f"{bits}-bit {kinds.get(color, 'unknown')}")
     label = _decode(path, data, cv2.IMREAD_UNCHANGED)
     if label.ndim != 2 or label.dtype != np.uint8:
-        raise DataError(
-            f"{path}: a label map must be 8-bit and single-channel, this one has shape "
-            f"{label.shape} and type {label.dtype}: store the class ids, not their colours"
-        )
+        raise _no_label(path, f"{label.dtype} {list(label.shape)}")
     return label
+
+
+def existing_files(paths: Iterable[str]) -> set[str]:
+    """Those of the paths that exist."""
+    # One listing per folder: asking the file system about each file is slow on network disks.
+    folders: dict[str, list[str]] = defaultdict(list)
+    for path in paths:
+        folders[os.path.dirname(path)].append(path)
+    found: set[str] = set()
+    for folder, wanted in folders.items():
+        try:
+            with os.scandir(folder) as entries:
+                present = {entry.name for entry in entries}
+        except OSError:
+            continue
+        found.update(path for path in wanted if os.path.basename(path) in present)
+    return found
+
+
+def _no_label(path: str, found: str) -> DataError:
+    return DataError(
+        f"{path}: a label map must be 8-bit and single-channel, not {found}: store class ids, not "
+        "colors"
+    )
 
 
 def _read(path: str) -> bytes:
@@ -78,10 +99,7 @@ def _decode(path: str, data: bytes, flags: int) -> np.ndarray:
     except cv2.error:
         image = None
     if image is None:
-        raise DataError(
-            f"{path}: cannot be decoded, the file is damaged or not an image: "
-            "copy or extract it again"
-        )
+        raise DataError(f"{path}: cannot be decoded as an image: copy or extract the file again")
     return image
 
 
@@ -98,7 +116,7 @@ def _is_cut(data: bytes) -> bool:
 def _jpeg_scan(data: bytes) -> int | None:
     """Where the compressed pixels begin, or None if they never do.
 
-    The segments before are stepped over: a thumbnail in one of them has an end marker of its own.
+    The segments before are skipped: a thumbnail in one of them has an end marker of its own.
     """
     at = 2
     while at + 4 <= len(data) and data[at] == 0xFF:

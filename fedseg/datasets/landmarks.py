@@ -4,9 +4,7 @@ import csv
 import hashlib
 import json
 import os
-import random
 import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +14,9 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from fedseg.datasets.images import read_image
-from fedseg.datasets.transforms import SEED_MASK, Pipeline
+from fedseg.checks import check_int
+from fedseg.datasets.images import existing_files, read_image
+from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import ConfigError, DataError
 from fedseg.registry import DATASETS
 
@@ -68,8 +67,7 @@ class LandmarksDataset(Dataset):
 
     ``dataset[i]`` or ``dataset[i, seed]`` is ``dict(inputs=..., data_samples=...)``: ``inputs``
     uint8 [3, H, W] RGB, ``data_samples`` the class, int64. ``seed`` fixes every random draw of the
-    sample, in whatever process it is made; ``dataset[i]`` is seed 0. Images stay on disk and are
-    read when they are asked for.
+    sample, in whatever process it is made; ``dataset[i]`` is seed 0. Images are read on demand.
 
     Args:
         data_root: the folder with annotation files and images.
@@ -113,8 +111,7 @@ class LandmarksDataset(Dataset):
     ) -> None:
         if split not in SPLITS:
             raise ConfigError(f"dataset.split: must be 'train' or 'test', not {split!r}")
-        if not isinstance(num_classes, int) or num_classes < 1:
-            raise ConfigError(f"dataset.num_classes: must be 1 or more, not {num_classes!r}")
+        check_int("dataset.num_classes", num_classes)
         self.data_root = os.fspath(data_root)
         self.split = split
         root = Path(self.data_root)
@@ -123,7 +120,7 @@ class LandmarksDataset(Dataset):
         )
         self.image_root = root / image_root
         self.metainfo = {"classes": tuple(str(i) for i in range(num_classes))}
-        self.pipeline = ImagePipeline(PIPELINES[split] if pipeline is None else pipeline)
+        self.pipeline = Pipeline(PIPELINES[split] if pipeline is None else pipeline)
         photos = read_annotations(self.annotations, split == "train", num_classes)
         self.users = [photo.user for photo in photos] if split == "train" else None
         self.labels = np.array([photo.label for photo in photos], np.int64)
@@ -137,7 +134,7 @@ class LandmarksDataset(Dataset):
 
     def __getitem__(self, key: int | tuple[int, int]) -> dict[str, torch.Tensor]:
         index, seed = key if isinstance(key, tuple) else (key, 0)
-        image = self.pipeline(read_image(self.files[index][0]), seed)
+        image = self.pipeline.image_only(read_image(self.files[index][0]), seed)
         pixels = np.ascontiguousarray(image.transpose(2, 0, 1))
         label = torch.tensor(int(self.labels[index]), dtype=torch.int64)
         return {"inputs": torch.from_numpy(pixels), "data_samples": label}
@@ -149,35 +146,9 @@ class LandmarksDataset(Dataset):
             more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
             raise DataError(
                 f"{self.image_root}: {len(missing)} of {len(photos)} images of {self.annotations} "
-                f"are missing: {', '.join(missing[:5])}{more}; {TOOL} tells which and how to get "
-                "them"
+                f"are missing ({', '.join(missing[:5])}{more}): check the data set with {TOOL}"
             )
         return [(path,) for path in paths]
-
-
-class ImagePipeline(Pipeline):
-    """Transforms of an image alone, a pure function of (image, seed); see :class:`Pipeline`."""
-
-    def __call__(self, image: np.ndarray, seed: int) -> np.ndarray:
-        """Transform uint8 [H, W, 3]; the seed fixes every draw.
-
-        Raises:
-            ConfigError: the pipeline gives something else than such an image.
-        """
-        if self._compose is None:
-            return image
-        # One pair of generators for all steps, as for pairs of image and label.
-        seed &= SEED_MASK
-        self._compose.set_random_state(
-            np.random.Generator(np.random.Philox(key=seed)), random.Random(seed)
-        )
-        image = self._compose(image=image)["image"]
-        if not isinstance(image, np.ndarray) or (image.dtype, image.ndim) != (np.uint8, 3):
-            raise ConfigError(
-                f"{self.field}: must keep the image uint8 with 3 dimensions; leave normalisation "
-                "and tensors to model.data_preprocessor"
-            )
-        return image
 
 
 def find_annotations(root: Path, split: str) -> Path:
@@ -190,13 +161,13 @@ def find_annotations(root: Path, split: str) -> Path:
     found = [root / name for name in ANNOTATIONS[split] if (root / name).is_file()]
     if not found:
         raise DataError(
-            f"{root / ANNOTATIONS[split][0]}: does not exist: put the published split files of "
-            f"Landmarks-User-160k there ({TOOL} tells more), or set dataset.annotations"
+            f"{root / ANNOTATIONS[split][0]}: does not exist: download the published split files "
+            f"(see {TOOL}), or set dataset.annotations"
         )
     if len(found) > 1:
         raise ConfigError(
             f"dataset.annotations: {root} has {found[0].name} (160k images) and {found[1].name} "
-            "(23k): say which"
+            "(23k): set one"
         )
     return found[0]
 
@@ -243,42 +214,26 @@ def read_annotations(path: Path, with_users: bool, num_classes: int) -> list[Pho
 
 def find_images(root: Path, ids: Sequence[str]) -> list[str | None]:
     """Where each image lies below a root, or None; see ``image_root`` of the data set."""
-    # One listing a folder: asking the file system about each file is slow on network disks.
-    places: dict[str, list[int]] = defaultdict(list)
-    paths: list[str | None] = [None] * len(ids)
-    flat = _names(str(root))
-    for number, image in enumerate(ids):
-        if image + SUFFIX in flat:
-            paths[number] = os.path.join(root, image + SUFFIX)
-        else:
-            places[os.path.join(root, *image[:3])].append(number)
-    for folder, numbers in places.items():
-        present = _names(folder)
-        for number in numbers:
-            if ids[number] + SUFFIX in present:
-                paths[number] = os.path.join(folder, ids[number] + SUFFIX)
-    return paths
-
-
-def _names(folder: str) -> set[str]:
-    try:
-        with os.scandir(folder) as entries:
-            return {entry.name for entry in entries}
-    except OSError:
-        return set()
+    names = [image + SUFFIX for image in ids]
+    flat = [os.path.join(root, name) for name in names]
+    nested = [os.path.join(root, *name[:3], name) for name in names]
+    present = existing_files([*flat, *nested])
+    return [
+        next((p for p in pair if p in present), None) for pair in zip(flat, nested, strict=True)
+    ]
 
 
 def _photo(row: Mapping[str, str], with_users: bool, num_classes: int, where: str) -> Photo:
     image, text = row["image_id"] or "", row["class"] or ""
     if not IMAGE_ID.fullmatch(image):
         raise DataError(
-            f"{where}: {image!r} is no image id: it becomes a file name below the image folder, so "
-            "it may hold letters, digits, '-' and '_' only"
+            f"{where}: {image!r} is no image id (a file name of letters, digits, '-' and '_'): "
+            "correct the row"
         )
     if not re.fullmatch("[0-9]{1,9}", text) or int(text) >= num_classes:
         raise DataError(
-            f"{where}: unknown class {text!r}: classes are 0 to {num_classes - 1}; is num_classes "
-            "right?"
+            f"{where}: unknown class {text!r}: classes are 0 to dataset.num_classes - 1 = "
+            f"{num_classes - 1}"
         )
     user = row["user_id"] if with_users else None
     if with_users and not user:

@@ -1,7 +1,6 @@
 """Images with label maps, listed by a split file: the base of every segmentation data set here."""
 
 import os
-from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
@@ -11,10 +10,11 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from fedseg.datasets.images import read_image, read_label
+from fedseg.datasets.images import existing_files, read_image, read_label
 from fedseg.datasets.style import build_style
 from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import ConfigError, DataError
+from fedseg.partition.split_files import read_split
 
 IGNORE = 255
 CHECKS = ("quick", "full", "none")
@@ -28,7 +28,7 @@ class SegmentationDataset(Dataset):
     unless ``test_mode``. ``seed`` fixes every random draw of the sample (style and pipeline), in
     whatever process it is made; ``dataset[i]`` is seed 0.
 
-    A subclass is a description: the attributes below, and how paths of the data set are made.
+    A subclass describes a data set: the class attributes below, ``label_of`` and ``domain_of``.
 
     Args:
         data_root: the folder with images, labels and splits.
@@ -39,14 +39,14 @@ class SegmentationDataset(Dataset):
         style: a style transfer before the pipeline, for example
             ``dict(type='LABStyle', p=0.5)``; see :mod:`fedseg.datasets.style`.
         test_mode: image and label may leave the pipeline in different sizes.
-        check: ``'quick'`` makes sure that every file is there, ``'full'`` also reads every pair,
-            ``'none'`` trusts the split. Each pair is checked again when it is read, in any case.
+        check: ``'quick'`` makes sure that every file exists, ``'full'`` also reads every pair,
+            ``'none'`` trusts the split. Each pair is checked when it is read, in any case.
 
     Attributes:
         users: per sample, the user that holds it.
         domains: per sample, its domain.
         files: per sample, (image path, label path).
-        metainfo: ``classes``, ``palette`` ([r, g, b] a class) and ``ignore_index``.
+        metainfo: ``classes``, ``palette`` ([r, g, b] per class) and ``ignore_index``.
         split_checksum: SHA-256 of the whole split, all users.
 
     Raises:
@@ -93,7 +93,10 @@ class SegmentationDataset(Dataset):
         if check != "none":
             self._check_pairs()
             self._check_files()
-        self._train_ids, self._unknown = self._label_tables()
+        self._train_ids = np.full(256, IGNORE, np.uint8)  # of every raw id
+        self._train_ids[list(self.label_ids)] = list(self.label_ids.values())
+        self._unknown = np.ones(256, np.uint8)
+        self._unknown[list(self.label_ids)] = 0
         self.style = build_style(style, [image for image, _ in self.files], self.domains)
         if check == "full":
             self.check_contents()
@@ -135,14 +138,14 @@ class SegmentationDataset(Dataset):
         image, raw = read_image(image_path), read_label(label_path)
         if image.shape[:2] != raw.shape:
             raise DataError(
-                f"{label_path}: the label is {_size(raw)} but its image {image_path} is "
-                f"{_size(image)}: they must be of equal size, restore the original files"
+                f"{label_path}: is {_size(raw)}, but its image {image_path} is {_size(image)}: "
+                "restore the original files"
             )
-        if self._unknown is not None and cv2.countNonZero(cv2.LUT(raw, self._unknown)):
+        if not self.ignore_unlisted and cv2.countNonZero(cv2.LUT(raw, self._unknown)):
             unknown = sorted({int(i) for i in np.unique(raw)} - set(self.label_ids))
             raise DataError(
-                f"{label_path}: holds label ids {unknown} that {type(self).__name__} does not "
-                f"know (known: {_ranges(self.label_ids)}): is it a label map of this data set?"
+                f"{label_path}: {type(self).__name__} has no label ids {unknown}: is it a label "
+                "map of this data set?"
             )
         return image, cv2.LUT(raw, self._train_ids)
 
@@ -150,7 +153,7 @@ class SegmentationDataset(Dataset):
         """Read every pair.
 
         Raises:
-            DataError: tells how many pairs are damaged and what is wrong with the first ones.
+            DataError: the number of damaged pairs and what is wrong with the first ones.
         """
 
         def fault(index: int) -> str | None:
@@ -169,43 +172,32 @@ class SegmentationDataset(Dataset):
             )
 
     def _read_split(self, wanted: str | Sequence[str] | None) -> None:
-        from fedseg.partition.split_files import read_split
-
-        if not os.path.isdir(self.data_root):
-            raise DataError(
-                f"{self.data_root}: the data root does not exist: make it with "
-                f"{self.prepare_tool}, or set dataset.data_root"
-            )
-        if not os.path.isdir(self.split):
-            raise DataError(
-                f"{self.split}: the split folder does not exist: write it with "
-                f"{self.prepare_tool}, or set dataset.split"
-            )
+        for field, folder in (("data_root", self.data_root), ("split", self.split)):
+            if not os.path.isdir(folder):
+                raise DataError(
+                    f"{folder}: does not exist: make it with {self.prepare_tool}, or set "
+                    f"dataset.{field}"
+                )
         split = read_split(self.split)
         self.split_checksum = split.checksum
-        users = [wanted] if isinstance(wanted, str) else wanted
-        if users is None:
-            users = list(split.users)
+        names = list(split.users)
+        users = names if wanted is None else [wanted] if isinstance(wanted, str) else wanted
         for user in users:
             if user not in split.users:
-                names = list(split.users)
-                shown = ", ".join(names[:8]) + (f" and {len(names) - 8} more" * (len(names) > 8))
+                shown = ", ".join(names[:8]) + f" and {len(names) - 8} more" * (len(names) > 8)
                 raise ConfigError(
                     f"dataset.users: {self.split} has no user {user!r}; it has {shown}"
                 )
         samples = [(user, x, y) for user in users for x, y in split.users[user]]
         if not samples:
-            raise ConfigError("dataset.users: the list is empty; None takes every user")
+            raise ConfigError("dataset.users: is empty: None takes every user")
         self.users = [user for user, _, _ in samples]
         self._paths = [(x, y) for _, x, y in samples]
         self.domains = [self._layout(self.domain_of, x) for _, x, _ in samples]
-        self.files = [
-            (
-                os.path.join(self.data_root, self.image_root, x),
-                os.path.join(self.data_root, self.label_root, y),
-            )
-            for _, x, y in samples
-        ]
+        images, labels = (
+            os.path.join(self.data_root, root) for root in (self.image_root, self.label_root)
+        )
+        self.files = [(os.path.join(images, x), os.path.join(labels, y)) for _, x, y in samples]
 
     def _layout(self, part: Callable[[str], str], image: str) -> str:
         try:
@@ -221,39 +213,17 @@ class SegmentationDataset(Dataset):
             expected = self._layout(self.label_of, image)
             if label != expected:
                 raise DataError(
-                    f"{self.split}: user {user!r}: image {image} is paired with {label}, but its "
-                    f"label is {expected}: write the split again with "
-                    f"{self.prepare_tool}"
+                    f"{self.split}: user {user!r}: the label of {image} is {expected}, not "
+                    f"{label}: write the split again with {self.prepare_tool}"
                 )
 
     def _check_files(self) -> None:
-        # One listing a folder: asking the file system about each file is slow on network disks.
-        folders: dict[str, list[str]] = defaultdict(list)
-        for path in {path for pair in self.files for path in pair}:
-            folder, name = os.path.split(path)
-            folders[folder].append(name)
-        missing: list[str] = []
-        for folder, names in folders.items():
-            try:
-                with os.scandir(folder) as entries:
-                    present = {entry.name for entry in entries}
-            except OSError:
-                present = set()
-            missing += [os.path.join(folder, name) for name in names if name not in present]
-        if missing:
+        files = [path for pair in self.files for path in pair]
+        if missing := sorted(set(files) - existing_files(files)):
             raise DataError(
                 f"{self.data_root}: {len(missing)} of {2 * len(self)} files of {self.split} are "
-                f"missing; {self.prepare_tool} tells which and how to get them:\n"
-                f"{_first(sorted(missing))}"
+                f"missing, check the data set with {self.prepare_tool}:\n{_first(missing)}"
             )
-
-    def _label_tables(self) -> tuple[np.ndarray, np.ndarray | None]:
-        """Train id of every raw id, and which raw ids are unknown (None: no id is)."""
-        train_ids = np.full(256, IGNORE, np.uint8)
-        unknown = np.ones(256, np.uint8)
-        for raw, train in self.label_ids.items():
-            train_ids[raw], unknown[raw] = train, 0
-        return train_ids, None if self.ignore_unlisted else unknown
 
 
 def _size(array: np.ndarray) -> str:
@@ -265,14 +235,3 @@ def _first(lines: Sequence[str], count: int = 5) -> str:
     if len(lines) > count:
         shown.append(f"  and {len(lines) - count} more")
     return "\n".join(shown)
-
-
-def _ranges(ids: Mapping[int, int]) -> str:
-    """Sorted ids with runs joined: ``0-33, 255``."""
-    runs: list[list[int]] = []
-    for i in sorted(ids):
-        if runs and i == runs[-1][1] + 1:
-            runs[-1][1] = i
-        else:
-            runs.append([i, i])
-    return ", ".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)

@@ -1,16 +1,14 @@
 """Style transfer between domains: LAB and CFSI.
 
-Both give an image the look of another domain and leave its content, so that the label still holds.
-The looks come from a bank: a few training images of each domain, chosen by the bank's seed. An
-entry is worked out when it is first drawn, and kept; it depends on its image only, so every loader
-worker and every run has the same bank without sharing anything. What is kept is small (see the
-classes), never the image.
+Both give an image the style of another domain and keep its content, so the label still holds.
+Styles come from a bank: a few training images of each domain, chosen by the bank's seed. An entry
+is computed when it is first drawn, and kept; it depends on its image only, so every loader worker
+and every run has the same bank without sharing anything. Entries are small (see the classes).
 
 The sample's seed decides whether an image is transferred, from which domain (any but its own) and
-from which image. A new seed in the next epoch draws anew.
+from which image.
 """
 
-import inspect
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -19,10 +17,11 @@ from typing import Any
 import cv2
 import numpy as np
 
+from fedseg.checks import check_float, check_int
 from fedseg.datasets.images import read_image
-from fedseg.datasets.transforms import SEED_MASK, check_arguments
+from fedseg.datasets.transforms import SEED_MASK
 from fedseg.errors import ConfigError
-from fedseg.registry import TRANSFORMS
+from fedseg.registry import TRANSFORMS, build
 
 # Keys of the random streams, apart from the pipeline's (which is 0) under the same seed.
 STYLE_STREAM, BANK_STREAM = 1, 2
@@ -33,7 +32,7 @@ class StyleTransfer(ABC):
 
     Args:
         p: probability that an image is transferred.
-        images_per_domain: size of the bank, published without a number; None takes every image.
+        images_per_domain: size of the bank (the papers give none); None takes every image.
         seed: chooses the images of the bank.
 
     Raises:
@@ -41,29 +40,26 @@ class StyleTransfer(ABC):
     """
 
     def __init__(self, p: float = 0.5, images_per_domain: int | None = 8, seed: int = 0) -> None:
-        if not 0 <= p <= 1:
-            raise ConfigError(f"dataset.style.p: a probability in [0, 1], not {p!r}")
-        if images_per_domain is not None and images_per_domain < 1:
-            raise ConfigError(
-                f"dataset.style.images_per_domain: 1 or more, or None, not {images_per_domain!r}"
-            )
+        check_float("dataset.style.p", p, least=0, most=1)
+        if images_per_domain is not None:
+            check_int("dataset.style.images_per_domain", images_per_domain)
         self.p, self.images_per_domain, self.seed = p, images_per_domain, seed
         self.bank: dict[str, list[str]] = {}
         self._entries: dict[str, Any] = {}
 
     def bind(self, images: Sequence[str], domains: Sequence[str]) -> None:
-        """Choose the bank's images from these training images, whose domains are given in order.
+        """Choose the bank's images from training images, given with their domains.
 
         Raises:
-            ConfigError: there is one domain only.
+            ConfigError: there is only one domain.
         """
         by_domain: dict[str, list[str]] = defaultdict(list)
         for image, domain in zip(images, domains, strict=True):
             by_domain[domain].append(image)
         if len(by_domain) < 2:
             raise ConfigError(
-                f"dataset.style: the training images are all of domain {next(iter(by_domain))!r}; "
-                "style transfer needs two or more"
+                f"dataset.style: needs two domains, and there is only {next(iter(by_domain))!r}: "
+                "use more training images or no style transfer"
             )
         # Sorted: the bank must not depend on which client holds an image.
         for number, domain in enumerate(sorted(by_domain)):
@@ -99,8 +95,8 @@ class StyleTransfer(ABC):
 class LABStyle(StyleTransfer):
     """Moves the mean and standard deviation of L, a, b to another image's (He et al., CVPR 2021).
 
-    An entry is 6 numbers (48 bytes). Lab is OpenCV's 8-bit form, in which the move is a table of
-    256 values a channel; what leaves the range is clipped.
+    An entry is 6 numbers (48 bytes). Lab is OpenCV's 8-bit form, in which the transfer is a lookup
+    table of 256 values per channel; values out of range are clipped.
 
     Args: see :class:`StyleTransfer`.
     """
@@ -115,7 +111,7 @@ class LABStyle(StyleTransfer):
         lab = cv2.cvtColor(image, cv2.COLOR_RGB2LAB)
         mean, std = (moment[:, 0] for moment in cv2.meanStdDev(lab))
         to_mean, to_std = style
-        # A flat channel has nothing to stretch: it becomes the mean.
+        # A constant channel has nothing to stretch: it becomes the mean.
         gain = np.divide(to_std, std, out=np.zeros(3), where=std > 0)
         values = (np.arange(256)[:, None] - mean) * gain + to_mean
         table = np.clip(np.rint(values), 0, 255).astype(np.uint8)
@@ -126,9 +122,9 @@ class LABStyle(StyleTransfer):
 class CFSIStyle(StyleTransfer):
     """Mixes low-frequency amplitudes with another image's (FedDG: Liu et al., CVPR 2021, Eq. 2-3).
 
-    In the centred window of frequencies up to ``window`` times H and W, the amplitude becomes
+    In the centered window of frequencies up to ``window`` times H and W, the amplitude becomes
     (1 - m) own + m other with m ~ U(0, 1); phases stay. Only the window is computed: the change of
-    the image is the inverse transform of the change in the window. Values are rounded and clipped.
+    the image is the inverse transform of the window's change. Values are rounded and clipped.
 
     An entry is the window's non-negative half in float32, 12 (2 floor(window H) + 1)
     (floor(window W) + 1) bytes: 127 kB for 1920x1080, where the whole spectrum is 50 MB. Amplitudes
@@ -147,8 +143,7 @@ class CFSIStyle(StyleTransfer):
         window: float = 0.05,
     ) -> None:
         super().__init__(p, images_per_domain, seed)
-        if not 0 < window < 0.5:
-            raise ConfigError(f"dataset.style.window: between 0 and 0.5, not {window!r}")
+        check_float("dataset.style.window", window, above=0, below=0.5)
         self.window = window
 
     def extract(self, image: np.ndarray) -> np.ndarray:
@@ -165,7 +160,7 @@ class CFSIStyle(StyleTransfer):
         spectrum, own, other = (_window(array, h, w) for array in (spectrum, own, style))
         phase = np.divide(spectrum, own, out=np.ones_like(spectrum), where=own > 0)
         change = np.float32(rng.uniform()) * (other - own) * phase
-        # Adds, rounds and clips in one go.
+        # adds, rounds and clips at once
         return cv2.add(image, _image_of(change, *image.shape[:2]), dtype=cv2.CV_8U)
 
     def _spectrum(self, image: np.ndarray) -> np.ndarray:
@@ -179,21 +174,11 @@ def build_style(
     """The style transfer of a data set's ``style`` argument, bound to its images."""
     if config is None:
         return None
-    arguments = dict(config)
-    name = arguments.pop("type", None)
-    TRANSFORMS.import_from_location()
-    cls = TRANSFORMS.module_dict.get(name)
-    if not _is_style(cls):
-        known = [n for n, c in TRANSFORMS.module_dict.items() if _is_style(c)]
-        raise ConfigError(f"dataset.style: type {name!r} is none of {', '.join(sorted(known))}")
-    check_arguments(cls, arguments, "dataset.style")
-    style = cls(**arguments)
+    style = build(TRANSFORMS, config, "dataset.style")
+    if not isinstance(style, StyleTransfer):
+        raise ConfigError(f"dataset.style.type: {type(style).__name__} is no style transfer")
     style.bind(images, domains)
     return style
-
-
-def _is_style(cls: Any) -> bool:
-    return inspect.isclass(cls) and issubclass(cls, StyleTransfer)
 
 
 def _window(array: np.ndarray, h: int, w: int) -> np.ndarray:

@@ -1,21 +1,21 @@
-"""What happens to a sample after reading: albumentations, seeded per sample, and own transforms."""
+"""What happens to a sample after reading: albumentations, seeded per sample, and our transforms."""
 
-import difflib
 import inspect
 import os
 import random
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-# Asked before its import, or albumentations looks for a newer version on the network.
+# Before its import, or albumentations looks for a newer version on the network.
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 
 import albumentations as A
 import cv2
 import numpy as np
 
+from fedseg.checks import check_int
 from fedseg.errors import ConfigError
-from fedseg.registry import TRANSFORMS
+from fedseg.registry import TRANSFORMS, did_you_mean
 
 IGNORE = 255
 SEED_MASK = 2**64 - 1
@@ -24,11 +24,11 @@ SEED_MASK = 2**64 - 1
 class Pipeline:
     """Transforms of image and label map together, a pure function of (image, label, seed).
 
-    A step is ``dict(type=name, **arguments)``. The name is looked up among the transforms
-    registered in :data:`fedseg.registry.TRANSFORMS`, then among those of albumentations. Steps that
-    hold others (``OneOf``, ``SomeOf``, ...) take ``transforms=[step, ...]``. Where a transform of
-    albumentations pads, the label is padded with 255 (ignored) unless ``fill_mask`` says otherwise:
-    its own default would be class 0.
+    A step is ``dict(type=name, **arguments)``. The name is looked up in
+    :data:`fedseg.registry.TRANSFORMS`, then in albumentations. Steps that hold others (``OneOf``,
+    ``SomeOf``, ...) take ``transforms=[step, ...]``. Where a transform of albumentations pads, the
+    label is padded with 255 (ignored) unless ``fill_mask`` says otherwise: its own default would be
+    class 0.
 
     Args:
         steps: the steps in order.
@@ -40,7 +40,8 @@ class Pipeline:
 
     def __init__(self, steps: Sequence[Mapping[str, Any]] = (), field: str = "dataset.pipeline"):
         self.steps, self.field = steps, field
-        self._compose = build_compose(steps, field) if steps else None
+        built = [build_transform(step, f"{field}[{i}]") for i, step in enumerate(steps)]
+        self._compose = A.Compose(built) if built else None
 
     def __getstate__(self) -> dict[str, Any]:
         # Loader workers build their own: some transforms of albumentations cannot be pickled.
@@ -55,30 +56,33 @@ class Pipeline:
         """Transform uint8 [H, W, 3] and uint8 [H, W]; the seed fixes every draw.
 
         Raises:
-            ConfigError: the pipeline gives something else than uint8.
+            ConfigError: the result is not uint8, or has another number of dimensions.
         """
+        sample = self._transform(seed, image=image, mask=label)
+        return sample["image"], sample["mask"]
+
+    def image_only(self, image: np.ndarray, seed: int) -> np.ndarray:
+        """The same for an image without a label."""
+        return self._transform(seed, image=image)["image"]
+
+    def _transform(self, seed: int, **sample: np.ndarray) -> dict[str, np.ndarray]:
         if self._compose is None:
-            return image, label
+            return sample
         # One pair of generators for all steps. Compose.set_random_seed would give every step a
         # generator of its own with the same seed: then the flip decides the scale.
         seed &= SEED_MASK
         self._compose.set_random_state(
             np.random.Generator(np.random.Philox(key=seed)), random.Random(seed)
         )
-        sample = self._compose(image=image, mask=label)
-        image, label = sample["image"], sample["mask"]
-        for name, array, ndim in (("image", image, 3), ("label", label, 2)):
+        made = self._compose(**sample)
+        for name, before in sample.items():
+            array, ndim = made[name], before.ndim
             if not isinstance(array, np.ndarray) or (array.dtype, array.ndim) != (np.uint8, ndim):
                 raise ConfigError(
-                    f"{self.field}: must keep the {name} uint8 with {ndim} dimensions; leave "
-                    "normalisation and tensors to model.data_preprocessor"
+                    f"{self.field}: must keep the {name} uint8 with {ndim} dimensions: leave "
+                    "normalization and tensors to model.data_preprocessor"
                 )
-        return image, label
-
-
-def build_compose(steps: Sequence[Mapping[str, Any]], field: str) -> A.Compose:
-    """Steps of a config as one ``albumentations.Compose``; see :class:`Pipeline`."""
-    return A.Compose([build_transform(step, f"{field}[{i}]") for i, step in enumerate(steps)])
+        return made
 
 
 def build_transform(step: Mapping[str, Any], field: str) -> A.BasicTransform | A.BaseCompose:
@@ -88,7 +92,12 @@ def build_transform(step: Mapping[str, Any], field: str) -> A.BasicTransform | A
     arguments = dict(step)
     name = arguments.pop("type")
     cls = find_transform(name, field)
-    known = check_arguments(cls, arguments, field)
+    signature = inspect.signature(cls)
+    known = signature.parameters
+    try:  # albumentations would warn and leave an unknown argument out
+        signature.bind(**arguments)
+    except TypeError as error:
+        raise ConfigError(f"{field}: {name}: {error}; it takes {', '.join(known)}") from error
     if isinstance(arguments.get("transforms"), Sequence):
         arguments["transforms"] = [
             build_transform(inner, f"{field}.transforms[{i}]")
@@ -101,63 +110,40 @@ def build_transform(step: Mapping[str, Any], field: str) -> A.BasicTransform | A
         arguments["strict"] = True  # else a value that fails validation may turn into a default
     try:
         return cls(**arguments)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{field}: {name} refuses its arguments: {error}") from error
-
-
-def check_arguments(
-    cls: type, arguments: Mapping[str, Any], field: str
-) -> Mapping[str, inspect.Parameter]:
-    """The parameters of a class, once it is sure that it takes these arguments by name.
-
-    Raises:
-        ConfigError: it does not, or a required one is missing.
-    """
-    known = dict(inspect.signature(cls).parameters)
-    for argument in arguments:
-        if argument not in known:
-            raise ConfigError(
-                f"{field}: {cls.__name__} has no argument {argument!r}{_suggest(argument, known)} "
-                f"(it takes {', '.join(known)})"
-            )
-    for name, parameter in known.items():
-        if name not in arguments and parameter.default is inspect.Parameter.empty:
-            raise ConfigError(f"{field}: {cls.__name__} needs the argument {name!r}")
-    return known
+    except (TypeError, ValueError, ConfigError) as error:
+        raise ConfigError(f"{field}: {name}: {error}") from error
 
 
 def find_transform(name: str, field: str) -> type:
-    """The transform class of a name: registered here first, else from albumentations."""
+    """The transform class of a name: a registered one first, else albumentations'."""
     TRANSFORMS.import_from_location()
     own = TRANSFORMS.module_dict
     cls = own.get(name, getattr(A, name, None))
     if not inspect.isclass(cls) or not issubclass(cls, A.BasicTransform | A.BaseCompose):
         if name in own:
-            raise ConfigError(
-                f"{field}: {name} is no step of a pipeline (a style transfer is dataset.style)"
-            )
+            raise ConfigError(f"{field}: {name} is no step: a style transfer goes in dataset.style")
         theirs = [n for n in dir(A) if inspect.isclass(getattr(A, n)) and n[0].isupper()]
         raise ConfigError(
-            f"{field}: unknown transform {name!r}{_suggest(name, [*own, *theirs])}; "
-            "take one of albumentations, or register one in fedseg.registry.TRANSFORMS"
+            f"{field}: unknown transform {name!r}{did_you_mean(name, [*own, *theirs])}; use one of "
+            "albumentations, or register your own in fedseg.registry.TRANSFORMS"
         )
     return cls
 
 
 @TRANSFORMS.register_module()
 class RandomScaleCrop(A.DualTransform):
-    """Scale at random, then crop at random: only the part that is kept is ever resized.
+    """Random scale, then random crop; only the part that is kept is ever resized.
 
-    The image is thought of as scaled by s ~ U(scale); a window of ``crop_size`` falls on it
-    uniformly (or, where the scaled image is smaller, it falls uniformly into the window, and the
-    rest is padding). The window's pixels are cut from the source first, to whole pixels, and then
-    resized: linear for the image, nearest for the label, both with pixel centres aligned.
+    The image is scaled by s ~ U(scale) and a window of ``crop_size`` placed on it uniformly (where
+    the scaled image is smaller, it is placed uniformly in the window, and the rest is padding).
+    For speed the window is cut from the source first, to whole pixels, and then resized: linear for
+    the image, nearest for the label, both with pixel centers aligned.
 
     Args:
         scale: (lowest, highest) scale.
         crop_size: (height, width) of the result.
-        base_size: (height, width) that scale 1 stands for; None: the size of each image. With it
-            the same part of a scene is seen whatever the resolution of the files.
+        base_size: (height, width) that scale 1 stands for, so that the same part of a scene is seen
+            whatever the resolution of the files; None: the size of each image.
         fill: padding value of the image, one number or R, G, B.
         fill_mask: padding value of the label.
         p: probability that the step is applied at all.
@@ -264,12 +250,8 @@ def _resize(array: np.ndarray, size: tuple[int, int], interpolation: int) -> np.
 
 
 def _checked_size(name: str, size: Sequence[int]) -> tuple[int, int]:
-    whole = isinstance(size, Sequence) and all(isinstance(n, int) and n > 0 for n in size)
-    if not whole or len(size) != 2:
-        raise ValueError(f"{name} must be (height, width), two whole numbers > 0, not {size!r}")
+    if not isinstance(size, Sequence) or len(size) != 2:
+        raise ValueError(f"{name} must be (height, width), not {size!r}")
+    for length in size:
+        check_int(name, length)
     return (size[0], size[1])
-
-
-def _suggest(name: str, names: Iterable[str]) -> str:
-    close = difflib.get_close_matches(name, list(names), n=1)
-    return f", did you mean {close[0]!r}?" if close else ""
