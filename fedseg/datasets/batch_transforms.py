@@ -92,8 +92,8 @@ class RandomCrop(BatchTransform):
         self._target = target
         if min(self._room) < 0:
             raise ConfigError(
-                f"transforms.RandomCrop.size: must be at most {min(padded)}, the size of the padded "
-                f"images, not {self.size}"
+                f"transforms.RandomCrop.size: {self.size} is more than the padded images' "
+                f"{min(padded)}: use a smaller size or more padding"
             )
         return (*target, channels)
 
@@ -325,9 +325,7 @@ class BatchPipeline:
                     f"{field}[{number}]: {type(step).__name__} must come after Normalize"
                 )
             if step.gives_floats and self.normalized:
-                raise ConfigError(
-                    f"{field}[{number}]: the images are normalized already: remove it"
-                )
+                raise ConfigError(f"{field}[{number}]: remove it, images are normalized already")
             self.normalized |= step.gives_floats
             step.dtype = dtype
             shape = step.check(shape, num_classes)

@@ -1,10 +1,5 @@
-"""Models: segmentors and classifiers, their preprocessing, losses and BatchNorm helpers."""
+"""Models: segmentors and classifiers, their preprocessing and losses."""
 
-from fedseg.core.batchnorm import (
-    batch_statistics,
-    batchnorm_layers,
-    frozen_running_statistics,
-)
 from fedseg.models.bisenetv2 import BiSeNetV2Segmentor
 from fedseg.models.classifier import Classifier
 from fedseg.models.cnn import CNN, MNISTCNN
@@ -37,10 +32,7 @@ __all__ = [
     "Slim",
     "TorchvisionSegmentation",
     "WeightsFile",
-    "batch_statistics",
-    "batchnorm_layers",
     "class_map",
-    "frozen_running_statistics",
     "group_norm",
     "recorded",
 ]

@@ -17,7 +17,7 @@ class BiSeNetV2Segmentor(Segmentor):
 
     Main logits are at 1/8 of the input's size, auxiliary ones at 1/4, 1/8, 1/16 and 1/32. In
     training a batch needs two images or more: the context block pools to 1x1, and BatchNorm has
-    nothing to normalise over in a batch of one.
+    nothing to normalize over in a batch of one.
 
     With all heads there are 62 BatchNorm layers: 8 in the detail branch, 40 in the semantic branch,
     5 in the aggregation layer, 1 in the main head and 2 in each auxiliary head.
@@ -26,9 +26,8 @@ class BiSeNetV2Segmentor(Segmentor):
         num_classes: C of the logits.
         dropout: probability of dropping a channel before the classifier of each head.
         auxiliary: train with the four auxiliary heads.
-        norm: normalisation of every layer in MMCV's terms, e.g. ``dict(type='GN', num_groups=4)``.
-            The layers are exchanged after building, since MMSegmentation's backbone ignores the
-            setting.
+        norm: every normalization layer in MMCV's terms, e.g. ``dict(type='GN', num_groups=4)``.
+            Layers are replaced after building, since MMSegmentation's backbone ignores the setting.
         kwargs: loss, aux_weight, data_preprocessor, weights: see ``Segmentor``.
     """
 
@@ -42,7 +41,7 @@ class BiSeNetV2Segmentor(Segmentor):
     ) -> None:
         super().__init__(bisenetv2_config(num_classes, dropout, auxiliary), **kwargs)
         if norm is not None:
-            exchange_batchnorm(self.network, norm)
+            replace_batchnorm(self.network, norm)
 
 
 def bisenetv2_config(num_classes: int, dropout: float = 0.1, auxiliary: bool = True) -> dict:
@@ -76,7 +75,7 @@ def bisenetv2_config(num_classes: int, dropout: float = 0.1, auxiliary: bool = T
     }
 
 
-def exchange_batchnorm(network: nn.Module, norm: dict) -> None:
+def replace_batchnorm(network: nn.Module, norm: dict) -> None:
     """Replace every BatchNorm layer of a network by the layer that ``norm`` describes."""
     for name, layer in batchnorm_layers(network).items():
         parent, _, child = name.rpartition(".")

@@ -1,4 +1,4 @@
-"""What every image classifier shares: features, a last linear layer, cross-entropy."""
+"""The base of image classifiers: features, a last linear layer, cross-entropy."""
 
 from collections.abc import Sequence
 
@@ -16,28 +16,27 @@ from fedseg.registry import MODELS
 class Classifier(BaseModel):
     """Base of image classifiers: logits are ``classifier(features(inputs))``.
 
-    A subclass writes ``features`` and calls ``add_head``. Layers are initialised as PyTorch does
-    unless the subclass says otherwise.
+    A subclass implements ``features`` and calls ``add_head``. Layers are initialized as PyTorch
+    does unless the subclass says otherwise.
 
     Args:
         num_classes: C of the logits.
         in_channels: channels of the images.
-        image_size: (H, W) that the architecture is made for; None takes any.
-        data_preprocessor: config or module; for loaders that give uint8 images. None passes
-            batches on as they are (to the model's device).
+        image_size: (H, W) that the architecture requires; None takes any.
+        data_preprocessor: config or module, for loaders that give uint8 images. None passes batches
+            on as they are (to the model's device).
         weights: a local file of weights to start from (see ``WeightsFile``): its path, or
             ``dict(path=..., module=..., ignore=...)``. Nothing is ever downloaded.
-        projection: widths of linear layers, ReLU in between, that come after the network's last
-            activations: their output is what ``features`` returns. ``(256, 256)`` is MOON's
-            projection head (Li et al., CVPR 2021, section 3.3). None: no such layers.
+        projection: widths of linear layers, ReLU in between, after the network's last activations:
+            their output is what ``features`` returns. ``(256, 256)`` is MOON's projection head (Li
+            et al., CVPR 2021, section 3.3). None: no such layers.
 
     Attributes:
         projection: these layers, the identity without any.
         classifier: the last layer, [B, D] to [B, C].
 
     Raises:
-        ConfigError: fewer than one class; the weights file does not exist; a width is no positive
-            number.
+        ConfigError: ``num_classes`` or a width is no positive integer; no such weights file.
     """
 
     projection: nn.Module
@@ -61,7 +60,11 @@ class Classifier(BaseModel):
         self.in_channels = in_channels
         self.image_size = None if image_size is None else tuple(image_size)
         self._weights = WeightsFile.from_config(weights)
-        self._projection_widths = _checked_widths(projection)
+        self._projection_widths = () if projection is None else projection
+        if not isinstance(self._projection_widths, Sequence):
+            raise ConfigError(f"model.projection: must be widths, not {projection!r}")
+        for width in self._projection_widths:
+            check_int("model.projection", width)
 
     def add_head(self, width: int) -> None:
         """Add ``projection`` and ``classifier`` on top of ``width`` activations of an image."""
@@ -91,14 +94,14 @@ class Classifier(BaseModel):
         """Loss, classes or logits.
 
         Args:
-            inputs: normalised images, float [B, in_channels, H, W].
+            inputs: normalized images, float [B, in_channels, H, W].
             data_samples: class ids, int64 [B], or class probabilities, float [B, C] (mixup).
             mode: ``loss``: ``dict(loss=...)``, the mean cross-entropy, a scalar; ``predict``: class
                 ids, int64 [B], the first of equals; ``tensor``: logits [B, C].
 
         Raises:
             DataError: images of a wrong type, number of channels or size; on a CPU also labels
-                that are no classes. The data set checks labels; here no step pays for it.
+                out of range.
         """
         self._check_inputs(inputs)
         logits = self.classifier(self.features(inputs))
@@ -122,12 +125,11 @@ class Classifier(BaseModel):
         height, width = self.image_size or ("height", "width")
         raise DataError(
             f"inputs: {type(self).__name__} takes float images [batch, {self.in_channels}, "
-            f"{height}, {width}], got {inputs.dtype} {list(shape)}; change the data set, its "
-            "transforms or the model"
+            f"{height}, {width}], not {inputs.dtype} {list(shape)}: change transforms or model"
         )
 
     def _loss(self, logits: Tensor, labels: Tensor | None) -> Tensor:
-        try:
+        try:  # labels are checked only when they fail, so that no step waits for the device
             return F.cross_entropy(logits, labels)
         except (IndexError, RuntimeError, TypeError, ValueError) as error:
             message = self._labels_error(logits, labels)
@@ -136,9 +138,9 @@ class Classifier(BaseModel):
             raise DataError(f"data_samples: {message}") from error
 
     def _labels_error(self, logits: Tensor, labels: Tensor | None) -> str | None:
-        """What is wrong with labels that cross-entropy refused, or None: something else is."""
+        """What is wrong with labels that cross-entropy refused; None: it was something else."""
         if labels is None:
-            return "are missing; a loss needs labels"
+            return "are missing, and a loss needs labels"
         images, classes = logits.shape
         if labels.is_floating_point() and labels.shape != logits.shape:
             return f"probabilities must be [{images}, {classes}], got {list(labels.shape)}"
@@ -154,12 +156,3 @@ class Classifier(BaseModel):
                 f"model.num_classes to the data set's number of classes"
             )
         return None
-
-
-def _checked_widths(projection: Sequence[int] | None) -> tuple[int, ...]:
-    widths = () if projection is None else projection
-    if not isinstance(widths, Sequence) or not all(isinstance(w, int) and w > 0 for w in widths):
-        raise ConfigError(
-            f"model.projection: must be positive whole numbers such as (256, 256), not {widths!r}"
-        )
-    return tuple(widths)

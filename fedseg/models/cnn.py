@@ -39,11 +39,11 @@ class CNN(Classifier):
 
 @MODELS.register_module()
 class MNISTCNN(Classifier):
-    """Two convolutions and a linear layer of 500 for 28x28 grey images: Caffe's LeNet with ReLU.
+    """Two convolutions and a linear layer of 500 for 28x28 gray images: Caffe's LeNet with ReLU.
 
     5x5 convolutions of 20 and 50 channels without padding, each with 2x2 max-pooling, linear layers
     800-500-classes: 431,080 parameters for 10 classes. The course report says "two convolutions, FC
-    500" and gives neither channels nor kernels; these are the ones of the network it describes.
+    500" without channels and kernels; these are those of the network that it describes.
 
     Args:
         num_classes: C of the logits.

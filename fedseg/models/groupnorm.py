@@ -1,30 +1,29 @@
-"""GroupNorm in the place of BatchNorm: layers to build networks with, and weights made for it."""
+"""GroupNorm in place of BatchNorm: layers to build networks with, and weights made for it."""
 
 from collections.abc import Callable
 
 from torch import nn
 
+from fedseg.checks import check_int
 from fedseg.errors import ConfigError
 
-# What BatchNorm has in a state dict and GroupNorm has not.
+# What BatchNorm has in a state dict and GroupNorm does not.
 RUNNING_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 def group_norm(groups: int) -> Callable[[int], nn.GroupNorm]:
-    """What builds a GroupNorm layer from its number of channels, as torchvision's networks ask.
+    """A function from number of channels to GroupNorm layer, torchvision's ``norm_layer``.
 
     Raises:
-        ConfigError: ``groups`` is no positive number; later, that it does not divide a layer's
-            channels.
+        ConfigError: ``groups`` is no positive integer; on a call, it does not divide the channels.
     """
-    if not isinstance(groups, int) or groups < 1:
-        raise ConfigError(f"model.groups: must be a positive whole number, not {groups!r}")
+    check_int("model.groups", groups)
 
     def build(channels: int) -> nn.GroupNorm:
         if channels % groups:
             raise ConfigError(
-                f"model.groups: {groups} groups do not divide a layer of {channels} channels; "
-                "choose a divisor"
+                f"model.groups: {groups} does not divide a layer's {channels} channels: use a "
+                "divisor"
             )
         return nn.GroupNorm(groups, channels)
 

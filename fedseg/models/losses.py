@@ -1,8 +1,8 @@
 """Pixel losses: cross-entropy and its hard-example form, computed from logits of any resolution.
 
 A loss is called as ``loss(logits, labels)`` with float logits [B, C, h, w] and labels [B, H, W];
-it resizes the logits bilinearly to H x W itself (``resizes = True`` tells the segmentor so). Every
-loss exists twice: ``differentiable`` is the definition in plain tensor operations, used on
+it resizes the logits bilinearly to H x W itself (which ``resizes = True`` says to the segmentor).
+Every loss exists twice: ``differentiable`` is the definition in plain tensor operations, used on
 accelerators and for second derivatives; ``_FusedPixelLoss`` is the same function for the CPU, about
 three times as fast.
 """
@@ -14,7 +14,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedseg.errors import ConfigError, DataError
+from fedseg.checks import check_float
+from fedseg.errors import DataError
 from fedseg.registry import MODELS
 
 # Base-2 logits below this would make a sum of exp2 lose precision (float32 ends at 2^-126).
@@ -29,8 +30,8 @@ def compute_dtype(tensor: Tensor) -> torch.dtype:
 class PixelLoss(nn.Module):
     """Base of losses that are a weighted sum of the pixels' cross-entropies.
 
-    A subclass says how per-pixel losses are reduced (``reduce``, the definition) and which weight
-    each pixel then has (``value_and_weights``, the derivative of ``reduce``).
+    A subclass defines how per-pixel losses are reduced (``reduce``) and which weight each pixel
+    then has (``value_and_weights``, the derivative of ``reduce``).
 
     Args:
         ignore_index: label of pixels without a loss.
@@ -111,14 +112,13 @@ class OHEMCrossEntropy(PixelLoss):
     trains with ratio 0.25. Pixels that tie at the threshold share what is left of the weight.
 
     Args:
-        ratio: part of the pixels that counts, in (0, 1].
+        ratio: share of the pixels that count, in (0, 1].
         ignore_index: label of pixels without a loss.
     """
 
     def __init__(self, ratio: float = 0.25, ignore_index: int = 255) -> None:
         super().__init__(ignore_index)
-        if not 0 < ratio <= 1:
-            raise ConfigError(f"OHEMCrossEntropy.ratio: must be in (0, 1], got {ratio}")
+        check_float("model.loss.ratio", ratio, above=0, most=1)
         self.ratio = ratio
 
     def num_hard(self, num_pixels: int) -> int:
@@ -135,7 +135,7 @@ class OHEMCrossEntropy(PixelLoss):
         k = self.num_hard(num_pixels)
         values = losses.numpy()
         # Everything from position P - k on is among the k highest; the element there is the lowest
-        # of them. numpy's partition is vectorised, some ten times as fast as torch.topk.
+        # of them. numpy's partition is vectorized, some ten times as fast as torch.topk.
         hard = np.partition(values, num_pixels - k, axis=1)[:, num_pixels - k :]
         weights = torch.empty_like(losses)
         for image, threshold in enumerate(hard[:, 0]):
@@ -172,9 +172,7 @@ class _FusedPixelLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx, grad_output: Tensor):
         logits, labels, gradient = ctx.saved_tensors
-        if (
-            torch.is_grad_enabled()
-        ):  # create_graph: somebody wants the derivative of this derivative
+        if torch.is_grad_enabled():  # create_graph: a second derivative is wanted
             loss = ctx.module.differentiable(logits, labels)
             (gradient,) = torch.autograd.grad(loss, logits, grad_output, create_graph=True)
             return gradient, None, None
@@ -238,6 +236,6 @@ def _value_and_gradient(
 def _check_labels(targets: Tensor, num_classes: int) -> None:
     if targets.numel() and (highest := int(targets.max())) >= num_classes:
         raise DataError(
-            f"labels hold class id {highest}, but the model has {num_classes} classes "
-            f"(0 to {num_classes - 1}): set model.num_classes to the data set's number of classes"
+            f"data_samples: class id {highest}, but the model has {num_classes} classes: set "
+            "model.num_classes to the data set's number of classes"
         )

@@ -18,7 +18,7 @@ class MobileNetV2GN(Classifier):
         weights=dict(path="mobilenet_v2.pth", module="backbone", ignore=("classifier.",))
 
     The file is made for BatchNorm: its scales and shifts go into GroupNorm, its running statistics
-    are skipped, and the classifier, for other classes, keeps its initialisation.
+    are skipped, and the classifier, for other classes, keeps its initialization.
 
     Args:
         num_classes: C of the logits.

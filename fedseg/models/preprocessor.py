@@ -1,4 +1,4 @@
-"""From a loader's uint8 batch to what a network takes: normalised, on its device, in its dtype."""
+"""From a loader's uint8 batch to what a network takes: normalized, on its device, in its dtype."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,24 +6,26 @@ import torch
 from mmengine.model import BaseDataPreprocessor
 from torch import Tensor
 
+from fedseg.checks import check_float
 from fedseg.errors import ConfigError, DataError
 from fedseg.registry import MODELS
 
 
 @MODELS.register_module()
 class ImagePreprocessor(BaseDataPreprocessor):
-    """Normalise uint8 images: ``(x / 255 - mean) / std``, as one multiplication and one addition.
+    """Normalize uint8 images: ``(x / 255 - mean) / std``, as one multiplication and one addition.
 
-    It follows its model: after ``model.to(device)`` or ``model.double()`` batches come out on that
-    device and in that float type. Constants are no part of the state dict.
+    It follows its model: after ``model.to(device)`` or ``model.double()`` results have that device
+    and that float type. Constants are not part of the state dict.
 
     Args:
-        mean: per channel (RGB), in units of 0..1.
-        std: per channel, in units of 0..1.
-        channels_last: give images channels_last strides, the layout in which convolutions of the
-            CPU (measured: a BiSeNetV2 step is about 1.2 times as fast) and of tensor cores are
-            fastest.
+        mean, std: one number per channel (RGB), in units of 0..1, std above 0.
+        channels_last: give images channels_last strides, in which convolutions are fastest on CPUs
+            (measured: a BiSeNetV2 step is about 1.2 times as fast) and tensor cores.
         non_blocking: do not wait for copies from pinned memory to the device.
+
+    Raises:
+        ConfigError: mean and std differ in length, or a value is out of range.
     """
 
     def __init__(
@@ -35,12 +37,12 @@ class ImagePreprocessor(BaseDataPreprocessor):
     ) -> None:
         super().__init__(non_blocking=non_blocking)
         if len(mean) != len(std):
-            raise ConfigError(f"data_preprocessor: mean {mean} and std {std} differ in length")
-        if not (all(0 <= m <= 1 for m in mean) and all(0 < s <= 1 for s in std)):
             raise ConfigError(
-                f"data_preprocessor: mean {list(mean)} and std {list(std)} are in units of 0..1 "
-                "(divide values made for 0..255 by 255), std above 0"
+                f"model.data_preprocessor: mean {mean} and std {std} differ in length"
             )
+        for m, s in zip(mean, std, strict=True):
+            check_float("model.data_preprocessor.mean", m, least=0, most=1)
+            check_float("model.data_preprocessor.std", s, above=0, most=1)
         self.channels_last = channels_last
         # float64 until the model is cast, so that a float64 model gets exact constants.
         std64 = torch.tensor(std, dtype=torch.float64).view(-1, 1, 1)
@@ -76,8 +78,8 @@ class ImagePreprocessor(BaseDataPreprocessor):
             inputs, labels = data
         if inputs.dtype != torch.uint8 or inputs.shape[1] != len(self.scale):
             raise DataError(
-                f"images: expected uint8 [batch, {len(self.scale)}, height, width], got "
-                f"{inputs.dtype} {list(inputs.shape)}; other inputs need another data_preprocessor"
+                f"inputs: must be uint8 [batch, {len(self.scale)}, height, width], not "
+                f"{inputs.dtype} {list(inputs.shape)}: use another model.data_preprocessor"
             )
         device = self.scale.device
         inputs = inputs.to(device, non_blocking=self._non_blocking)

@@ -1,4 +1,4 @@
-"""What goes into a layer and comes out of it, while a network computes something else."""
+"""Record a layer's inputs and outputs while a network runs."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,7 @@ from torch import Tensor, nn
 
 
 class Call(NamedTuple):
-    """One call of a module: its first argument and its output, with their graphs."""
+    """One call of a module: its first argument and its output, attached to the graph."""
 
     input: Tensor
     output: Tensor

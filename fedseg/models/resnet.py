@@ -20,7 +20,7 @@ Norm = Callable[[int], nn.Module]
 
 
 class Residual:
-    """A block of torchvision whose two paths can be called one by one.
+    """A block of torchvision whose two paths can be called separately.
 
     ``forward`` computes what torchvision's does: ``relu(residual(x) + shortcut(x))``. With
     stochastic depth it is ``relu(b residual(x) + shortcut(x))``, where b is 1 with probability
@@ -28,7 +28,7 @@ class Residual:
     2016, equations 2 and 5).
 
     Attributes:
-        keep: probability that the residual path is there.
+        keep: probability of keeping the residual path.
     """
 
     keep: float = 1.0
@@ -59,7 +59,7 @@ class BasicBlock(Residual, torchvision_resnet.BasicBlock):
 
 
 class Bottleneck(Residual, torchvision_resnet.Bottleneck):
-    """1x1, 3x3 and 1x1 convolutions; four times as many channels go out as are inside."""
+    """1x1, 3x3 and 1x1 convolutions; four times as many channels outside as inside."""
 
     def residual(self, x: Tensor) -> Tensor:
         x = self.relu(self.bn1(self.conv1(x)))
@@ -68,7 +68,7 @@ class Bottleneck(Residual, torchvision_resnet.Bottleneck):
 
 
 class PaddedShortcut(nn.Module):
-    """A shortcut without parameters: every ``stride``-th pixel, zeros for the channels to come."""
+    """A parameter-free shortcut: every ``stride``-th pixel, zeros for the added channels."""
 
     def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class PaddedShortcut(nn.Module):
         return self.pad(x, self.out_channels)
 
     def pad(self, x: Tensor, channels: int) -> Tensor:
-        """The shortcut of ``x`` to so many channels."""
+        """The shortcut of ``x`` to a number of channels."""
         x = x[:, :, :: self.stride, :: self.stride]
         return F.pad(x, (0, 0, 0, 0, 0, channels - x.shape[1]))
 
@@ -89,11 +89,10 @@ class PaddedShortcut(nn.Module):
 
 
 class ResNet(Classifier):
-    """A stem, stages of residual blocks, the mean over the pixels, a linear layer.
+    """A stem, stages of residual blocks, global average pooling, a linear layer.
 
-    Every stage but the first halves the resolution in its first block. Convolutions are initialised
-    as by He et al. (normal, fan out), scales of norm layers with one and shifts with zero, the
-    linear layer as PyTorch does.
+    Every stage but the first halves the resolution in its first block. Convolutions are initialized
+    as by He et al. (normal, fan out), norm layers and the linear layer as in PyTorch.
 
     Args:
         num_classes: C of the logits.
@@ -101,12 +100,12 @@ class ResNet(Classifier):
         depths: blocks in each stage.
         widths: channels inside the blocks of each stage; the stem has the first number.
         norm: builds a norm layer from its number of channels.
-        padded: parameter-free shortcuts (He's option A) in the place of 1x1 convolutions with norm
+        padded: parameter-free shortcuts (He's option A) instead of 1x1 convolutions with norm
             (option B).
-        stochastic_depth: probability p_L that the residual path of the last of L blocks is there
-            in a training step; block l has ``1 - l/L (1 - p_L)`` (Huang et al., ECCV 2016, equation
-            4). None: all are always there. FedAlign's released code gives the first block 1 and
-            falls in L - 1 steps; a block that is out is computed here, but has no gradient.
+        stochastic_depth: probability p_L of keeping the residual path of the last of L blocks in a
+            training step; block l has ``1 - l/L (1 - p_L)`` (Huang et al., ECCV 2016, equation 4).
+            None keeps all. FedAlign's released code keeps the first block always and falls in L - 1
+            steps; a dropped block is computed here, but has no gradient.
         kwargs: data_preprocessor, weights, projection: see ``Classifier``.
 
     Raises:
@@ -166,7 +165,7 @@ class ResNet(Classifier):
 def _shortcut(
     in_channels: int, out_channels: int, stride: int, norm: Norm, padded: bool
 ) -> nn.Module | None:
-    """What brings a block's input to the size of its output, or None if it has that size."""
+    """The module that brings a block's input to its output's size; None if it has that size."""
     if stride == 1 and in_channels == out_channels:
         return None
     if padded:
@@ -179,7 +178,7 @@ def _shortcut(
 class ResNet18GN(ResNet):
     """ResNet18 with GroupNorm: four stages of two basic blocks, 64 to 512 channels.
 
-    The flat-minima papers print "ResNet18, group norm with 2 groups" and no stem. The default is
+    The flat-minima papers say "ResNet18, group norm with 2 groups" and give no stem. The default is
     the usual one for 32x32 images, a 3x3 convolution with stride 1 and no max-pooling: 11,220,132
     parameters for 100 classes. ``stem="imagenet"`` is torchvision's (7x7 with stride 2, 3x3
     max-pooling with stride 2): 11,227,812 parameters, about a sixteenth of the work.
@@ -197,7 +196,7 @@ class ResNet18GN(ResNet):
 
     def __init__(self, num_classes: int, groups: int = 2, stem: str = "cifar", **kwargs) -> None:
         if stem not in ("cifar", "imagenet"):
-            raise ConfigError(f"model.stem: {stem!r} is neither 'cifar' nor 'imagenet'")
+            raise ConfigError(f"model.stem: must be 'cifar' or 'imagenet', not {stem!r}")
         norm = group_norm(groups)
         super().__init__(num_classes, BasicBlock, (2, 2, 2, 2), (64, 128, 256, 512), norm, **kwargs)
         if stem == "imagenet":
@@ -240,7 +239,7 @@ class ResNet56(ResNet):
 
     Args:
         num_classes: C of the logits.
-        groups: GroupNorm with so many groups in the place of BatchNorm.
+        groups: of GroupNorm in place of BatchNorm; None: BatchNorm.
         kwargs: stochastic_depth: see ``ResNet``; data_preprocessor, weights, projection: see
             ``Classifier``.
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -19,25 +20,25 @@ from fedseg.registry import MODELS
 class Segmentor(BaseModel):
     """Any segmentation network, trained with one loss on its main and auxiliary outputs.
 
-    The network is an ``EncoderDecoder`` of MMSegmentation by its config (features and logits are
-    taken from it; its own losses, accuracies and test modes are not used), or any module that maps
-    images [B, 3, H, W] to logits [B, C, h, w]: alone, as a sequence with the main output first, or
-    as a mapping whose entry ``out`` is the main one (torchvision). Logits of any resolution are
-    resized bilinearly, without aligned corners.
+    The network is the config of an ``EncoderDecoder`` of MMSegmentation (whose own losses,
+    accuracies and test modes are not used), or any module that maps images [B, 3, H, W] to logits
+    [B, C, h, w]: alone, as a sequence with the main output first, or as a mapping whose entry
+    ``out`` is the main one (torchvision). Logits of any resolution are resized bilinearly, without
+    aligned corners.
 
     Args:
         network: config or module.
         loss: config or module, called with logits and labels [B, H, W]. One with an attribute
             ``resizes = True`` gets logits as the network made them, any other at the labels' size.
-        num_classes: written into the network's config (into every head of an EncoderDecoder), so
-            that a config sets it in one place. None leaves the config as it is.
+        num_classes: written into the network's config (into every head of an EncoderDecoder). None
+            leaves the config as it is.
         aux_weight: weight of each auxiliary loss; the main one has weight 1.
         data_preprocessor: config or module.
         weights: a local file of weights to start from (see ``WeightsFile``): its path, or
             ``dict(path=..., module=..., ignore=...)``. Nothing is ever downloaded.
 
     Raises:
-        ConfigError: the network or the weights file do not fit.
+        ConfigError: an unsupported network, or no such weights file.
     """
 
     def __init__(
@@ -80,7 +81,7 @@ class Segmentor(BaseModel):
         """Losses, class maps or logits.
 
         Args:
-            inputs: normalised images, float [B, 3, H, W].
+            inputs: normalized images, float [B, 3, H, W].
             data_samples: labels, int64 [B, H', W'].
             mode: ``loss``: ``dict(loss_main, loss_aux1, ...)`` of scalars, weighted, to be summed;
                 ``predict``: int64 class map [B, H', W'] (H x W without labels);
@@ -99,15 +100,14 @@ class Segmentor(BaseModel):
         """Logits as the network makes them, [B, C, h, w] each, the main output first.
 
         Args:
-            inputs: normalised images, float [B, 3, H, W].
-            auxiliary: also compute auxiliary heads (a network that is no EncoderDecoder computes
-                what its mode says).
+            inputs: normalized images, float [B, 3, H, W].
+            auxiliary: also compute auxiliary heads (for an EncoderDecoder; other networks decide).
         """
         if self._is_encoder_decoder:
             features = self.network.extract_feat(inputs)
             heads = self._heads if auxiliary else self._heads[:1]
             return [head(features) for head in heads]
-        return _as_list(self.network(inputs))
+        return _outputs_of(self.network(inputs))
 
     def _losses(self, inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
         losses = {}
@@ -130,8 +130,8 @@ def resize(logits: Tensor, size: torch.Size) -> Tensor:
 def class_map(logits: Tensor, size: torch.Size) -> Tensor:
     """Class with the highest resized logit (the first of equals), int64 [B, H, W].
 
-    Image by image, since full-size logits of one image are large enough (133 MB at 1080p and 16
-    classes). channels_last makes resizing and the search along the classes faster on a CPU.
+    Image by image, since full-size logits of one image take 133 MB at 1080p and 16 classes.
+    channels_last makes resizing and the argmax faster on a CPU.
     """
     logits = logits.contiguous(memory_format=torch.channels_last)
     classes = torch.empty((len(logits), *size), dtype=torch.int64, device=logits.device)
@@ -146,42 +146,38 @@ def _with_num_classes(network: Mapping, num_classes: int | None) -> dict:
         return network
     if "decode_head" not in network:
         return network | {"num_classes": num_classes}
-    auxiliary = network.get("auxiliary_head") or []
-    for head in [network["decode_head"], *_as_sequence(auxiliary)]:
+    for head in [network["decode_head"], *_as_list(network.get("auxiliary_head"))]:
         head["num_classes"] = num_classes
     return network
 
 
-def _as_sequence(value) -> Sequence:
-    return value if isinstance(value, (list, tuple)) else [value]
-
-
 def _heads_of(network: EncoderDecoder) -> list[nn.Module]:
-    auxiliary = getattr(network, "auxiliary_head", None)
-    if auxiliary is None:
-        return [network.decode_head]
-    if isinstance(auxiliary, nn.ModuleList):
-        return [network.decode_head, *auxiliary]
-    return [network.decode_head, auxiliary]
+    return [network.decode_head, *_as_list(getattr(network, "auxiliary_head", None))]
+
+
+def _as_list(value: Any) -> list:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple, nn.ModuleList)) else [value]
 
 
 def _check_head(head: nn.Module) -> None:
     name = type(head).__name__
     if isinstance(head, nn.ModuleList):
         raise ConfigError(
-            "model.network: a cascade of decode heads is not supported; wrap it in a module of "
-            "your own that returns logits"
+            "model.network: a cascade of decode heads is not supported: wrap it in a module that "
+            "returns logits"
         )
     if head.align_corners:
-        raise ConfigError(f"model.network: {name} has align_corners=True; set it to False")
+        raise ConfigError(f"model.network: {name} has align_corners=True: set it to False")
     if head.out_channels != head.num_classes:
         raise ConfigError(
             f"model.network: {name} has {head.out_channels} output channels for "
-            f"{head.num_classes} classes; set out_channels to the number of classes"
+            f"{head.num_classes} classes: set out_channels to the number of classes"
         )
 
 
-def _as_list(output: Tensor | Sequence[Tensor] | Mapping[str, Tensor]) -> list[Tensor]:
+def _outputs_of(output: Tensor | Sequence[Tensor] | Mapping[str, Tensor]) -> list[Tensor]:
     if isinstance(output, Tensor):
         return [output]
     if isinstance(output, Mapping):

@@ -1,9 +1,9 @@
-"""Sub-networks of first channels: a network at a fraction of its width, with the weights it has.
+"""Sub-networks of first channels: a network at a fraction of its width, with shared weights.
 
 A layer of a sub-network is the first channels of the network's own layer, fed by the first channels
 of the layers before (Yu and Huang, "Universally Slimmable Networks and Improved Training
-Techniques", ICCV 2019). Gradients go to the entries that were used. FedAlign runs one stage like
-that, GradAug the whole network.
+Techniques", ICCV 2019). Gradients go to the entries that were used. FedAlign runs one stage this
+way, GradAug the whole network.
 """
 
 import math
@@ -22,8 +22,8 @@ from fedseg.models.resnet import PaddedShortcut
 class Slim:
     """Runs a network at a fraction of its width.
 
-    Of C channels a layer keeps the multiple of ``multiple`` that is nearest to ``width C``, one
-    more if that is less than 0.9 of it, as the released codes of GradAug and FedAlign round.
+    Of C channels a layer keeps the multiple of ``multiple`` that is nearest to ``width C``, or the
+    next one if that is less than 0.9 of it, as in the released code of GradAug and FedAlign.
 
     - Convolutions and linear layers have the first of their output channels and take as many input
       channels as come in; depthwise convolutions keep as many as come in.
@@ -52,8 +52,8 @@ class Slim:
             if _is_unknown(layer, slim):
                 raise ConfigError(
                     f"model: layer {name or type(network).__name__} ({type(layer).__name__}) has "
-                    "no sub-network of first channels; known are Conv2d (groups 1 or depthwise, "
-                    "zero padding), Linear, BatchNorm and GroupNorm"
+                    "no sub-network: use Conv2d (groups 1 or depthwise, zero padding), Linear, "
+                    "BatchNorm or GroupNorm"
                 )
         groups = [layer.num_groups for layer, *_ in self._layers if isinstance(layer, nn.GroupNorm)]
         self.multiple = math.lcm(multiple, *groups)
@@ -68,7 +68,7 @@ class Slim:
 
     @contextmanager
     def at(self, width: float) -> Iterator[None]:
-        """Inside, calls of the network are those of the sub-network of this width, in (0, 1]."""
+        """Inside, the network computes its sub-network of this width, in (0, 1]."""
         try:
             for layer, slim, whole in self._layers:
                 kept = int if whole else partial(self.kept, width=width)
@@ -88,14 +88,14 @@ def _convolution(layer: nn.Conv2d, kept: Callable[[int], int], x: Tensor) -> Ten
     groups = inside if depthwise else 1
     stride = layer.stride
     if layer.kernel_size == (1, 1) and layer.padding == (0, 0):
-        # The same pixels. torch 2.11 on a CPU writes past the end of a gradient where a strided 1x1
+        # The same result. torch 2.11 on a CPU writes past the end of a gradient where a strided 1x1
         # convolution of channels_last images has a number of channels that is no multiple of eight.
         x, stride = x[:, :, :: stride[0], :: stride[1]], (1, 1)
     return F.conv2d(x, weight, bias, stride, layer.padding, layer.dilation, groups)
 
 
 def _linear(layer: nn.Linear, kept: Callable[[int], int], x: Tensor) -> Tensor:
-    # A layer on flattened pixels takes those of the first channels: they come first.
+    # On flattened pixels, too: those of the first channels come first.
     out = kept(layer.out_features)
     bias = None if layer.bias is None else layer.bias[:out]
     return F.linear(x, layer.weight[:out, : x.shape[-1]], bias)

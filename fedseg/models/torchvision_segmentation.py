@@ -15,9 +15,14 @@ def TorchvisionSegmentation(name: str, num_classes: int, aux_loss: bool = False)
         name: one of ``torchvision.models.list_models(module=torchvision.models.segmentation)``.
         num_classes: C of the logits.
         aux_loss: with the auxiliary head, where the network has one.
+
+    Raises:
+        ConfigError: torchvision has no such network.
     """
     known = list_models(module=segmentation)
     if name not in known:
-        raise ConfigError(f"network.name: torchvision has no {name!r}; choose from {known}")
+        raise ConfigError(
+            f"model.network.name: torchvision has no {name!r}: use one of {', '.join(known)}"
+        )
     options = {"aux_loss": True} if aux_loss else {}
     return get_model(name, weights=None, weights_backbone=None, num_classes=num_classes, **options)

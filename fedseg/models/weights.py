@@ -1,4 +1,4 @@
-"""Start weights from a local file, checked tensor by tensor."""
+"""Initial weights from a local file, checked tensor by tensor."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,17 +34,17 @@ class WeightsFile:
             return None
         file = cls(config) if isinstance(config, str) else cls(**config)
         if not Path(file.path).is_file():
-            raise ConfigError(f"model.weights: {file.path} does not exist; give the path of a file")
+            raise ConfigError(f"model.weights: {file.path} does not exist: give the path of a file")
         return file
 
     def load_into(self, network: nn.Module) -> None:
-        """Copy the file's tensors into the network; the log says which of them were left out.
+        """Copy the file's tensors into the network; the log says which were left out.
 
         A file made for BatchNorm fits a network with GroupNorm in its place: scales and shifts are
         loaded, running statistics left out.
 
         Raises:
-            ConfigError: unreadable file, a tensor missing, left over or of another shape.
+            ConfigError: the file is unreadable; a tensor is missing, unknown or of another shape.
         """
         try:
             target = network.get_submodule(self.module)
@@ -58,27 +58,24 @@ class WeightsFile:
             for name, tensor in expected.items()
             if name in found and found[name].shape != tensor.shape
         ]
-        missing = [
-            name
+        wrong += [
+            f"{name}: missing in the file"
             for name in expected
             if name not in found and not name.endswith("num_batches_tracked")
         ]
         statistics = set(absent_statistics(target)) & found.keys()
         others = [name for name in found if name not in expected and name not in statistics]
-        left_over = [name for name in others if not name.startswith(self.ignore)]
-        wrong += [f"{name}: missing in the file" for name in missing]
         wrong += [
             f"{name}: not in the model (list its prefix in model.weights.ignore to skip it)"
-            for name in left_over
+            for name in others
+            if not name.startswith(self.ignore)
         ]
         if wrong:
             listed = "\n  ".join(wrong[:8]) + ("\n  ..." if len(wrong) > 8 else "")
             raise ConfigError(
                 f"model.weights: {self.path} does not fit in {len(wrong)} places:\n  {listed}"
             )
-        target.load_state_dict(
-            {name: found[name] for name in expected if name in found}, strict=False
-        )
+        target.load_state_dict(found, strict=False)
         self._log_left_out(others, len(statistics))
 
     def _log_left_out(self, ignored: list[str], num_statistics: int) -> None:
@@ -93,12 +90,12 @@ class WeightsFile:
             content = torch.load(self.path, map_location="cpu", weights_only=True)
         except Exception as error:
             raise ConfigError(
-                f"model.weights: {self.path} is not a readable file of plain weights: {error}"
+                f"model.weights: {self.path} is no file of plain weights: torch.save a state dict"
             ) from error
         if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
             content = content["state_dict"]
         if not isinstance(content, dict) or not all(
             isinstance(t, Tensor) for t in content.values()
         ):
-            raise ConfigError(f"model.weights: {self.path} holds no state dict")
+            raise ConfigError(f"model.weights: {self.path} has no state dict: torch.save one")
         return content

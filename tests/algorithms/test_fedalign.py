@@ -9,8 +9,9 @@ import torch.nn.functional as F
 
 from fedseg.algorithms import FedAlign, LocalLoss
 from fedseg.algorithms.fedalign import joined, spectral_norm
+from fedseg.core.batchnorm import batchnorm_layers
 from fedseg.errors import ConfigError
-from fedseg.models import CNN, MobileNetV2GN, ResNet20GN, ResNet56, batchnorm_layers, recorded
+from fedseg.models import CNN, MobileNetV2GN, ResNet20GN, ResNet56, recorded
 
 NETWORKS = {
     "basic": {"widths": (4, 8, 16)},

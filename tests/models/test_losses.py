@@ -1,5 +1,7 @@
 """Pixel losses against an independent NumPy computation, finite differences and autograd."""
 
+from itertools import product
+
 import numpy as np
 import pytest
 import torch
@@ -9,6 +11,7 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.models import CrossEntropy, OHEMCrossEntropy
 
 IGNORE = 255
+LOSSES = (OHEMCrossEntropy(0.25), CrossEntropy())
 
 
 def random_case(seed, images=3, classes=5, low=(3, 4), size=(13, 17), dtype=torch.float64):
@@ -43,13 +46,13 @@ def gradient_of(function, logits, labels):
     return logits.grad
 
 
-@pytest.mark.parametrize("ratio", [0.01, 0.25, 0.9, 1.0])
-def test_ohem_equals_numpy(ratio):
-    logits, labels = random_case(0)
-    expected = numpy_ohem(logits, labels, ratio)
-    loss = OHEMCrossEntropy(ratio)
-    assert float(loss(logits, labels)) == pytest.approx(expected, rel=1e-12)
-    assert float(loss.differentiable(logits, labels)) == pytest.approx(expected, rel=1e-12)
+def test_ohem_equals_numpy():
+    for ratio in (0.01, 0.25, 0.9, 1.0):
+        logits, labels = random_case(0)
+        expected = numpy_ohem(logits, labels, ratio)
+        loss = OHEMCrossEntropy(ratio)
+        assert float(loss(logits, labels)) == pytest.approx(expected, rel=1e-12)
+        assert float(loss.differentiable(logits, labels)) == pytest.approx(expected, rel=1e-12)
 
 
 def test_ohem_counts_ignored_pixels_as_zeros():
@@ -68,42 +71,40 @@ def test_cross_entropy_averages_over_labelled_pixels_of_the_batch():
     assert float(CrossEntropy()(logits, labels)) == pytest.approx(expected, rel=1e-12)
 
 
-@pytest.mark.parametrize("loss", [OHEMCrossEntropy(0.25), CrossEntropy()], ids=["ohem", "ce"])
-def test_gradient_against_finite_differences(loss):
-    logits, labels = random_case(3, images=2, size=(6, 7), low=(2, 3))
-    gradient = gradient_of(loss, logits, labels).flatten()
-    step = 1e-6
-    for index in range(0, logits.numel(), 5):
-        shifted = [logits.clone(), logits.clone()]
-        shifted[0].view(-1)[index] += step
-        shifted[1].view(-1)[index] -= step
-        high, low = (float(loss(x, labels)) for x in shifted)
-        assert float(gradient[index]) == pytest.approx((high - low) / (2 * step), abs=1e-8)
+def test_gradient_against_finite_differences():
+    for loss in LOSSES:
+        logits, labels = random_case(3, images=2, size=(6, 7), low=(2, 3))
+        gradient = gradient_of(loss, logits, labels).flatten()
+        step = 1e-6
+        for index in range(0, logits.numel(), 5):
+            shifted = [logits.clone(), logits.clone()]
+            shifted[0].view(-1)[index] += step
+            shifted[1].view(-1)[index] -= step
+            high, low = (float(loss(x, labels)) for x in shifted)
+            assert float(gradient[index]) == pytest.approx((high - low) / (2 * step), abs=1e-8)
 
 
-@pytest.mark.parametrize("channels_last", [False, True])
-@pytest.mark.parametrize("images", [1, 5])
-@pytest.mark.parametrize("loss", [OHEMCrossEntropy(0.25), CrossEntropy()], ids=["ohem", "ce"])
-def test_fused_gradient_equals_autograd(loss, images, channels_last):
-    logits, labels = random_case(4, images=images)
-    if channels_last:
-        logits = logits.contiguous(memory_format=torch.channels_last)
-    fused = gradient_of(loss, logits, labels)
-    torch.testing.assert_close(
-        fused, gradient_of(loss.differentiable, logits, labels), rtol=1e-10, atol=1e-14
-    )
+def test_fused_gradient_equals_autograd():
+    for loss, images, channels_last in product(LOSSES, (1, 5), (False, True)):
+        logits, labels = random_case(4, images=images)
+        if channels_last:
+            logits = logits.contiguous(memory_format=torch.channels_last)
+        fused = gradient_of(loss, logits, labels)
+        torch.testing.assert_close(
+            fused, gradient_of(loss.differentiable, logits, labels), rtol=1e-10, atol=1e-14
+        )
 
 
-@pytest.mark.parametrize("scale", [1.0, 40.0, 1000.0])
-def test_extreme_logits_neither_overflow_nor_lose_precision(scale):
-    logits, labels = random_case(5, dtype=torch.float32)
-    logits = logits * scale
-    loss = OHEMCrossEntropy(0.25)
-    expected = loss.differentiable(logits.double(), labels)
-    assert float(loss(logits, labels)) == pytest.approx(float(expected), rel=1e-5)
-    gradient = gradient_of(loss, logits, labels)
-    reference = gradient_of(loss.differentiable, logits.double(), labels)
-    torch.testing.assert_close(gradient.double(), reference, rtol=1e-3, atol=1e-5)
+def test_extreme_logits_neither_overflow_nor_lose_precision():
+    for scale in (1.0, 40.0, 1000.0):
+        logits, labels = random_case(5, dtype=torch.float32)
+        logits = logits * scale
+        loss = OHEMCrossEntropy(0.25)
+        expected = loss.differentiable(logits.double(), labels)
+        assert float(loss(logits, labels)) == pytest.approx(float(expected), rel=1e-5)
+        gradient = gradient_of(loss, logits, labels)
+        reference = gradient_of(loss.differentiable, logits.double(), labels)
+        torch.testing.assert_close(gradient.double(), reference, rtol=1e-3, atol=1e-5)
 
 
 def test_ties_share_the_weight_and_the_value_is_exact():
@@ -131,13 +132,13 @@ def test_some_ties():
     torch.testing.assert_close(gradient_of(loss, logits, labels)[0, 1], expected)
 
 
-@pytest.mark.parametrize("loss", [OHEMCrossEntropy(0.25), CrossEntropy()], ids=["ohem", "ce"])
-def test_all_ignored_is_zero_with_zero_gradient(loss):
-    logits, labels = random_case(6)
-    labels[:] = IGNORE
-    for function in (loss, loss.differentiable):
-        assert float(function(logits, labels)) == 0.0
-        assert torch.equal(gradient_of(function, logits, labels), torch.zeros_like(logits))
+def test_all_ignored_is_zero_with_zero_gradient():
+    for loss in LOSSES:
+        logits, labels = random_case(6)
+        labels[:] = IGNORE
+        for function in (loss, loss.differentiable):
+            assert float(function(logits, labels)) == 0.0
+            assert torch.equal(gradient_of(function, logits, labels), torch.zeros_like(logits))
 
 
 def test_bfloat16_logits_give_a_float32_loss_also_under_autocast():
@@ -192,22 +193,22 @@ def test_nan_logits_give_a_nan_loss():
 def test_label_beyond_the_classes_is_named():
     logits, labels = random_case(12, classes=5)
     labels[0, 0, 0] = 5
-    with pytest.raises(DataError, match=r"class id 5.*5 classes.*num_classes"):
+    with pytest.raises(DataError, match=r"data_samples: class id 5.*model\.num_classes"):
         CrossEntropy()(logits, labels)
 
 
-@pytest.mark.parametrize("ratio", [0, -0.1, 1.5])
-def test_bad_ratio(ratio):
-    with pytest.raises(ConfigError, match="ratio"):
-        OHEMCrossEntropy(ratio)
+def test_bad_ratio():
+    for ratio in (0, -0.1, 1.5):
+        with pytest.raises(ConfigError, match=r"loss\.ratio"):
+            OHEMCrossEntropy(ratio)
 
 
-@pytest.mark.parametrize("loss", [OHEMCrossEntropy(0.25), CrossEntropy()], ids=["ohem", "ce"])
-def test_result_does_not_depend_on_how_images_are_grouped(loss, monkeypatch):
-    logits, labels = random_case(13, images=5)
-    results = []
-    for threads in (1, 2, 5):
-        monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
-        results.append((loss(logits, labels), gradient_of(loss, logits, labels)))
-    for result in results[1:]:
-        torch.testing.assert_close(result, results[0], rtol=1e-13, atol=1e-15)
+def test_result_does_not_depend_on_how_images_are_grouped(monkeypatch):
+    for loss in LOSSES:
+        logits, labels = random_case(13, images=5)
+        results = []
+        for threads in (1, 2, 5):
+            monkeypatch.setattr(torch, "get_num_threads", lambda threads=threads: threads)
+            results.append((loss(logits, labels), gradient_of(loss, logits, labels)))
+        for result in results[1:]:
+            torch.testing.assert_close(result, results[0], rtol=1e-13, atol=1e-15)

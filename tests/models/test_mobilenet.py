@@ -5,8 +5,9 @@ import torch
 from torch import nn
 from torchvision.models import mobilenet_v2
 
+from fedseg.core.batchnorm import batchnorm_layers
 from fedseg.errors import ConfigError
-from fedseg.models import MobileNetV2GN, batchnorm_layers
+from fedseg.models import MobileNetV2GN
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +45,8 @@ def test_is_torchvision_s_with_groupnorm():
 def test_imagenet_weights(imagenet, monkeypatch):
     """Weights, scales and shifts are the file's; the classifier is the one of the seed."""
     path, content = imagenet
-    said = []
-    monkeypatch.setattr("fedseg.models.weights.print_log", lambda line, **_: said.append(line))
+    logged = []
+    monkeypatch.setattr("fedseg.models.weights.print_log", lambda line, **_: logged.append(line))
     model = from_file(path)
     torch.manual_seed(2)
     untouched = MobileNetV2GN(5)
@@ -53,23 +54,21 @@ def test_imagenet_weights(imagenet, monkeypatch):
         assert torch.equal(tensor, content[name]), name
     assert len(model.backbone.state_dict()) == 52 * 3  # 52 convolutions, each with scale and shift
     assert torch.equal(model.classifier.weight, untouched.classifier.weight)
-    assert said == [
-        f"model.weights: {path}: classifier.1.weight, classifier.1.bias ignored; "
-        "156 running statistics skipped, GroupNorm has none"
-    ]
+    (line,) = logged
+    assert "classifier.1.weight, classifier.1.bias" in line and "156 running statistics" in line
 
 
 def test_classifier_of_the_file_must_be_ignored_by_name(imagenet):
     path, _ = imagenet
     model = MobileNetV2GN(5, weights={"path": str(path), "module": "backbone"})
-    with pytest.raises(ConfigError, match=r"classifier\.1\.weight: not in the model \(list its"):
+    with pytest.raises(ConfigError, match=r"classifier\.1\.weight.*model\.weights\.ignore"):
         model.init_weights()
 
 
 def test_file_of_another_width(tmp_path):
     path = tmp_path / "narrow.pth"
     torch.save(mobilenet_v2(width_mult=0.5).state_dict(), path)
-    with pytest.raises(ConfigError, match=r"does not fit in \d+ places:\s+features\.0\.0\.weight"):
+    with pytest.raises(ConfigError, match=r"model\.weights: (?s:.)*features\.0\.0\.weight"):
         from_file(path)
 
 
@@ -78,5 +77,5 @@ def test_statistics_without_a_layer_are_an_error(imagenet, tmp_path):
     _, content = imagenet
     path = tmp_path / "odd.pth"
     torch.save(content | {"features.99.1.running_mean": torch.zeros(3)}, path)
-    with pytest.raises(ConfigError, match=r"features\.99\.1\.running_mean: not in the model"):
+    with pytest.raises(ConfigError, match=r"features\.99\.1\.running_mean"):
         from_file(path)

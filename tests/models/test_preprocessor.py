@@ -1,4 +1,4 @@
-"""Normalisation, types and layouts of preprocessed batches."""
+"""Normalization, types and layouts of preprocessed batches."""
 
 import pytest
 import torch
@@ -17,22 +17,22 @@ def batch(size=(5, 7)):
     }
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("channels_last", [False, True])
-def test_normalises_in_the_models_dtype(dtype, channels_last):
-    preprocessor = ImagePreprocessor(MEAN, STD, channels_last=channels_last).to(dtype)
-    raw = batch()
-    kept = raw["inputs"].clone()
-    out = preprocessor(raw, training=True)
-    mean, std = (torch.tensor(v, dtype=torch.float64).view(3, 1, 1) for v in (MEAN, STD))
-    expected = (raw["inputs"].double() / 255 - mean) / std
-    assert out["inputs"].dtype == dtype
-    tolerance = 1e-14 if dtype == torch.float64 else 1e-6
-    torch.testing.assert_close(out["inputs"].double(), expected, rtol=0, atol=tolerance)
-    assert out["inputs"].is_contiguous(memory_format=torch.channels_last) == channels_last
-    assert out["data_samples"].dtype == torch.int64
-    assert torch.equal(out["data_samples"], raw["data_samples"].long())
-    assert torch.equal(raw["inputs"], kept)  # the loader's tensor is not written to
+def test_normalizes_in_the_models_dtype():
+    for dtype in (torch.float32, torch.float64):
+        for channels_last in (False, True):
+            preprocessor = ImagePreprocessor(MEAN, STD, channels_last=channels_last).to(dtype)
+            raw = batch()
+            kept = raw["inputs"].clone()
+            out = preprocessor(raw, training=True)
+            mean, std = (torch.tensor(v, dtype=torch.float64).view(3, 1, 1) for v in (MEAN, STD))
+            expected = (raw["inputs"].double() / 255 - mean) / std
+            assert out["inputs"].dtype == dtype
+            tolerance = 1e-14 if dtype == torch.float64 else 1e-6
+            torch.testing.assert_close(out["inputs"].double(), expected, rtol=0, atol=tolerance)
+            assert out["inputs"].is_contiguous(memory_format=torch.channels_last) == channels_last
+            assert out["data_samples"].dtype == torch.int64
+            assert torch.equal(out["data_samples"], raw["data_samples"].long())
+            assert torch.equal(raw["inputs"], kept)  # the loader's tensor is not written to
 
 
 def test_follows_its_model():
@@ -50,13 +50,11 @@ def test_pairs_and_batches_without_labels():
 
 
 def test_float_images_are_refused():
-    with pytest.raises(DataError, match="expected uint8"):
+    with pytest.raises(DataError, match=r"inputs: .*uint8"):
         ImagePreprocessor(MEAN, STD)({"inputs": torch.rand(2, 3, 5, 7)})
 
 
-@pytest.mark.parametrize(
-    ("mean", "std"), [((123.7, 116.3, 103.5), STD), (MEAN, (0.2, 0.0, 0.2)), (MEAN, (0.5,))]
-)
-def test_bad_constants(mean, std):
-    with pytest.raises(ConfigError, match="mean"):
-        ImagePreprocessor(mean, std)
+def test_bad_constants():
+    for mean, std in (((123.7, 116.3, 103.5), STD), (MEAN, (0.2, 0.0, 0.2)), (MEAN, (0.5,))):
+        with pytest.raises(ConfigError, match=r"model\.data_preprocessor"):
+            ImagePreprocessor(mean, std)

@@ -9,8 +9,9 @@ import torch.nn.functional as F
 from mmengine.config import Config
 from torch import nn
 
+from fedseg.core.batchnorm import batchnorm_layers
 from fedseg.errors import ConfigError
-from fedseg.models import BiSeNetV2Segmentor, Segmentor, batchnorm_layers, class_map
+from fedseg.models import BiSeNetV2Segmentor, Segmentor, class_map
 from fedseg.registry import MODELS
 
 CONFIGS = Path(__file__).parents[2] / "configs" / "_base_" / "models"
@@ -152,20 +153,20 @@ def test_auxiliary_heads_are_not_computed_for_predictions():
         model(**batch, mode="loss")
 
 
-@pytest.mark.parametrize(("kind", "outputs"), [("tensor", 1), ("tuple", 2), ("mapping", 2)])
-def test_networks_of_other_kinds(kind, outputs):
-    model = Segmentor(OneByOne(kind), loss={"type": "CrossEntropy"}, aux_weight=0.3)
-    batch = model.data_preprocessor(raw_batch(size=(16, 16)))
-    losses = model(**batch, mode="loss")
-    assert list(losses) == ["loss_main", "loss_aux1"][:outputs]
-    main = F.cross_entropy(
-        model.network.main(batch["inputs"]), batch["data_samples"], ignore_index=255
-    )
-    torch.testing.assert_close(losses["loss_main"], main)
-    if outputs == 2:
-        aux = F.interpolate(model.network.aux(batch["inputs"]), (16, 16), mode="bilinear")
-        expected = 0.3 * F.cross_entropy(aux, batch["data_samples"], ignore_index=255)
-        torch.testing.assert_close(losses["loss_aux1"], expected)
+def test_networks_of_other_kinds():
+    for kind, outputs in (("tensor", 1), ("tuple", 2), ("mapping", 2)):
+        model = Segmentor(OneByOne(kind), loss={"type": "CrossEntropy"}, aux_weight=0.3)
+        batch = model.data_preprocessor(raw_batch(size=(16, 16)))
+        losses = model(**batch, mode="loss")
+        assert list(losses) == ["loss_main", "loss_aux1"][:outputs]
+        main = F.cross_entropy(
+            model.network.main(batch["inputs"]), batch["data_samples"], ignore_index=255
+        )
+        torch.testing.assert_close(losses["loss_main"], main)
+        if outputs == 2:
+            aux = F.interpolate(model.network.aux(batch["inputs"]), (16, 16), mode="bilinear")
+            expected = 0.3 * F.cross_entropy(aux, batch["data_samples"], ignore_index=255)
+            torch.testing.assert_close(losses["loss_aux1"], expected)
 
 
 def test_a_foreign_loss_gets_logits_of_the_labels_size():
@@ -193,7 +194,7 @@ def test_torchvision_network():
 def test_unsupported_heads_are_named():
     network = Config.fromfile(CONFIGS / "segformer_b0.py").model.network
     network.decode_head.align_corners = True
-    with pytest.raises(ConfigError, match="SegformerHead has align_corners=True"):
+    with pytest.raises(ConfigError, match=r"model\.network: SegformerHead .*align_corners"):
         Segmentor(network, num_classes=CLASSES)
 
 
@@ -210,32 +211,29 @@ def test_weights_file_for_a_part_of_the_network(tmp_path):
         assert torch.equal(tensor, source.state_dict()[name]), name
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_weights_file_that_does_not_fit(tmp_path):
+    for change, message in (
         (lambda s: s.update({"main.bias": torch.zeros(CLASSES + 1)}), r"main.bias: \[8\].*\[7\]"),
-        (lambda s: s.pop("aux.bias"), "aux.bias: missing in the file"),
-        (lambda s: s.update(extra=torch.zeros(1)), "extra: not in the model"),
-    ],
-)
-def test_weights_file_that_does_not_fit(tmp_path, change, message):
-    state = OneByOne().state_dict()
-    change(state)
-    torch.save(state, tmp_path / "w.pth")
-    model = Segmentor(OneByOne(), weights=str(tmp_path / "w.pth"))
-    before = {name: t.clone() for name, t in model.state_dict().items()}
-    with pytest.raises(ConfigError, match=message):
-        model.init_weights()
-    assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
+        (lambda s: s.pop("aux.bias"), "aux.bias: missing"),
+        (lambda s: s.update(extra=torch.zeros(1)), "extra: not"),
+    ):
+        state = OneByOne().state_dict()
+        change(state)
+        torch.save(state, tmp_path / "w.pth")
+        model = Segmentor(OneByOne(), weights=str(tmp_path / "w.pth"))
+        before = {name: t.clone() for name, t in model.state_dict().items()}
+        with pytest.raises(ConfigError, match=message):
+            model.init_weights()
+        assert all(torch.equal(t, before[name]) for name, t in model.state_dict().items())
 
 
 def test_weights_file_missing_or_not_weights(tmp_path):
-    with pytest.raises(ConfigError, match="does not exist"):
+    with pytest.raises(ConfigError, match=r"model\.weights: .*none\.pth"):
         Segmentor(OneByOne(), weights=str(tmp_path / "none.pth"))
     path = tmp_path / "w.pth"
     path.write_text("not a checkpoint")
-    with pytest.raises(ConfigError, match="not a readable file"):
+    with pytest.raises(ConfigError, match=r"model\.weights: .*w\.pth"):
         Segmentor(OneByOne(), weights=str(path)).init_weights()
     torch.save({"model": OneByOne()}, path)  # a pickled module could run code
-    with pytest.raises(ConfigError, match="not a readable file"):
+    with pytest.raises(ConfigError, match=r"model\.weights: .*w\.pth"):
         Segmentor(OneByOne(), weights=str(path)).init_weights()

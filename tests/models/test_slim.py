@@ -6,8 +6,9 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
+from fedseg.core.batchnorm import batchnorm_layers
 from fedseg.errors import ConfigError
-from fedseg.models import CNN, MobileNetV2GN, ResNet20GN, ResNet56, Slim, batchnorm_layers, recorded
+from fedseg.models import CNN, MobileNetV2GN, ResNet20GN, ResNet56, Slim, recorded
 
 
 def test_kept_channels():
@@ -41,18 +42,18 @@ def cut(network, kept):
     }
 
 
-@pytest.mark.parametrize("groups", [None, 2])
-@pytest.mark.parametrize("bottleneck", [False, True])
-def test_resnet_is_a_narrower_resnet(groups, bottleneck):
-    options = {"groups": groups, "bottleneck": bottleneck}
-    full = minibatch.scrambled(minibatch.ToyResNet(widths=(8, 16, 32), **options))
-    narrow = minibatch.ToyResNet(widths=(4, 8, 16), **options).double().train()
-    narrow.load_state_dict(cut(full, {size: size // 2 for size in (8, 16, 32, 64, 128)}))
-    images = minibatch.batch()["inputs"]
-    with Slim(full, whole=[full.classifier]).at(0.5):
-        found = full(images)
-    torch.testing.assert_close(found, narrow(images))
-    assert found.shape == (minibatch.BATCH, minibatch.CLASSES)
+def test_resnet_is_a_narrower_resnet():
+    for groups in (None, 2):
+        for bottleneck in (False, True):
+            options = {"groups": groups, "bottleneck": bottleneck}
+            full = minibatch.scrambled(minibatch.ToyResNet(widths=(8, 16, 32), **options))
+            narrow = minibatch.ToyResNet(widths=(4, 8, 16), **options).double().train()
+            narrow.load_state_dict(cut(full, {size: size // 2 for size in (8, 16, 32, 64, 128)}))
+            images = minibatch.batch()["inputs"]
+            with Slim(full, whole=[full.classifier]).at(0.5):
+                found = full(images)
+            torch.testing.assert_close(found, narrow(images))
+            assert found.shape == (minibatch.BATCH, minibatch.CLASSES)
 
 
 def test_padded_shortcuts_are_narrower():
@@ -106,15 +107,13 @@ def test_depthwise_convolutions():
     torch.testing.assert_close(found, x + y)
 
 
-@pytest.mark.parametrize(
-    "model", [ResNet56(5), ResNet20GN(5), CNN(5)], ids=lambda m: type(m).__name__
-)
-def test_full_width_is_the_network(model):
-    model.train()
-    images = torch.randn(3, 3, 32, 32)
-    with Slim(model, multiple=8, whole=[model.classifier]).at(1.0):
-        found = model(images)
-    torch.testing.assert_close(found, model(images))
+def test_full_width_is_the_network():
+    for model in (ResNet56(5), ResNet20GN(5), CNN(5)):
+        model.train()
+        images = torch.randn(3, 3, 32, 32)
+        with Slim(model, multiple=8, whole=[model.classifier]).at(1.0):
+            found = model(images)
+        torch.testing.assert_close(found, model(images))
 
 
 def test_gradients_go_to_what_was_used():
@@ -159,17 +158,13 @@ def test_the_network_is_itself_again():
     assert not any("forward" in vars(module) for module in model.modules())
 
 
-@pytest.mark.parametrize(
-    "layer",
-    [
+def test_layers_without_a_sub_network():
+    for layer in (
         nn.LayerNorm(4),
         nn.Conv2d(4, 8, 1, groups=2),
         nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect"),
         nn.ConvTranspose2d(4, 4, 1),
         nn.PReLU(),
-    ],
-    ids=lambda layer: type(layer).__name__,
-)
-def test_layers_without_a_sub_network(layer):
-    with pytest.raises(ConfigError, match=f"layer 1 \\({type(layer).__name__}\\)"):
-        Slim(nn.Sequential(nn.ReLU(), layer))
+    ):
+        with pytest.raises(ConfigError, match=rf"layer 1 \({type(layer).__name__}\)"):
+            Slim(nn.Sequential(nn.ReLU(), layer))
