@@ -94,7 +94,8 @@ def build_transform(step: Mapping[str, Any], field: str) -> A.BasicTransform | A
     cls = find_transform(name, field)
     signature = inspect.signature(cls)
     known = signature.parameters
-    try:  # albumentations would warn and leave an unknown argument out
+    try:  # albumentations would only warn of an unknown argument
+        signature.bind_partial(**arguments)
         signature.bind(**arguments)
     except TypeError as error:
         raise ConfigError(f"{field}: {name}: {error}; it takes {', '.join(known)}") from error

@@ -91,7 +91,7 @@ class PixelLoss(nn.Module):
 
 @MODELS.register_module()
 class CrossEntropy(PixelLoss):
-    """Mean cross-entropy over the labelled pixels of the batch; 0 if no pixel has a label."""
+    """Mean cross-entropy over the labeled pixels of the batch; 0 if no pixel has a label."""
 
     def reduce(self, losses: Tensor, valid: Tensor) -> Tensor:
         return losses.sum() / valid.sum().clamp(min=1)

@@ -67,7 +67,7 @@ class Segmentor(BaseModel):
                 _check_head(head)
 
     def init_weights(self) -> None:
-        """Initialise as the network's config says, then load the weights file, if one is given."""
+        """Initialize as the network's config says, then load the weights file, if one is given."""
         super().init_weights()
         if self._weights is not None:
             self._weights.load_into(self.network)

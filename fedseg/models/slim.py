@@ -27,7 +27,7 @@ class Slim:
 
     - Convolutions and linear layers have the first of their output channels and take as many input
       channels as come in; depthwise convolutions keep as many as come in.
-    - BatchNorm normalises by the batch; its running statistics, which are the full network's, are
+    - BatchNorm normalizes by the batch; its running statistics, which are the full network's, are
       neither read nor changed.
     - GroupNorm keeps its number of groups, so that a group has fewer channels. Kept channels are
       therefore also a multiple of the number of groups.

@@ -9,7 +9,7 @@ from fedseg.registry import MODELS
 
 @MODELS.register_module()
 def TorchvisionSegmentation(name: str, num_classes: int, aux_loss: bool = False) -> nn.Module:
-    """Build e.g. ``deeplabv3_resnet50`` or ``lraspp_mobilenet_v3_large``, randomly initialised.
+    """Build e.g. ``deeplabv3_resnet50`` or ``lraspp_mobilenet_v3_large``, randomly initialized.
 
     Args:
         name: one of ``torchvision.models.list_models(module=torchvision.models.segmentation)``.

@@ -13,7 +13,7 @@ DOMAINS = ("T01_CN_A", "T01_HRN_A", "T02_CS_B")
 
 
 def picture(seed: int, height: int = 36, width: int = 64) -> np.ndarray:
-    """A smooth random colour image, uint8 [H, W, 3]."""
+    """A smooth random color image, uint8 [H, W, 3]."""
     rng = np.random.default_rng(seed)
     coarse = rng.integers(20, 236, (4, 6, 3), dtype=np.uint8)
     return cv2.resize(coarse, (width, height), interpolation=cv2.INTER_CUBIC)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import pickle
 import random
 import shutil
 from pathlib import Path
@@ -78,19 +79,19 @@ def change_index(root: Path, *keys, value) -> None:
 # ---------------------------------------------------------------- what is read
 
 
-@pytest.mark.parametrize("split", SPLITS)
-def test_what_was_written_is_read(prepared, split):
-    images, labels = splits()[SPLITS.index(split)]
-    dataset = StoredImages(prepared, split)
-    assert len(dataset) == len(images)
-    assert isinstance(dataset.images, np.memmap)
-    assert np.array_equal(dataset.images, images) and dataset.images.dtype == np.uint8
-    assert np.array_equal(dataset.labels, labels) and dataset.labels.dtype == np.int64
-    assert dataset.metainfo == {"classes": CLASSES} and dataset.classes == CLASSES
-    assert dataset.coarse_labels.tolist() == [0, 0, 1]
-    assert dataset.users is None and dataset.domains is None
-    assert dataset.data_root == str(prepared) and dataset.split == split
-    assert dataset.split_checksum == images_checksum(images, labels)
+def test_what_was_written_is_read(prepared):
+    for split in SPLITS:
+        images, labels = splits()[SPLITS.index(split)]
+        dataset = StoredImages(prepared, split)
+        assert len(dataset) == len(images)
+        assert isinstance(dataset.images, np.memmap)
+        assert np.array_equal(dataset.images, images) and dataset.images.dtype == np.uint8
+        assert np.array_equal(dataset.labels, labels) and dataset.labels.dtype == np.int64
+        assert dataset.metainfo == {"classes": CLASSES} and dataset.classes == CLASSES
+        assert dataset.coarse_labels.tolist() == [0, 0, 1]
+        assert dataset.users is None and dataset.domains is None
+        assert dataset.data_root == str(prepared) and dataset.split == split
+        assert dataset.split_checksum == images_checksum(images, labels)
 
 
 def test_a_sample_is_channels_first_and_its_own(prepared):
@@ -117,8 +118,6 @@ def test_gather_gives_contiguous_copies(prepared):
 
 
 def test_the_checksum_is_of_bytes_whatever_the_layout(tmp_path):
-    import hashlib
-
     images, labels = splits()[0]
     expected = hashlib.sha256(images.tobytes() + labels.astype("<i8").tobytes()).hexdigest()
     assert images_checksum(images, labels) == expected
@@ -155,75 +154,67 @@ def test_users_of_a_prepared_folder(root):
     assert StoredImages(root).users == names.tolist()
     assert StoredImages(root, "test").users is None
     np.save(root / "train_users.npy", names[:-1])
-    with pytest.raises(DataError, match="11 user ids for 12 images"):
+    with pytest.raises(DataError, match="11 users for 12 images"):
         StoredImages(root)
 
 
-@pytest.mark.parametrize(
-    ("cls", "shape", "classes"),
-    [
-        (CIFAR10Dataset, (32, 32, 3), 10),
-        (CIFAR100Dataset, (32, 32, 3), 100),
-        (MNISTDataset, (28, 28, 1), 10),
-    ],
-)
-def test_named_data_sets_know_their_shape_and_classes(tmp_path, prepared, cls, shape, classes):
-    names = [f"class {i}" for i in range(classes)]
-    write_images(tmp_path / "right", "X", names, *splits(shape, classes))
-    config = {"type": cls.__name__, "data_root": str(tmp_path / "right"), "split": "test"}
-    assert len(build(DATASETS, config, "dataset")) == TEST
-    with pytest.raises(DataError, match=rf"dataset\.json: images of shape .*{cls.__name__} has"):
-        cls(prepared)
-    write_images(tmp_path / "few", "X", names[:-1], *splits(shape, classes - 1))
-    message = (
-        rf"dataset\.json: {classes - 1} classes, but {cls.__name__} has {classes}: .*data_root"
-    )
-    with pytest.raises(DataError, match=message):
-        cls(tmp_path / "few")
+NAMED = [
+    (CIFAR10Dataset, (32, 32, 3), 10),
+    (CIFAR100Dataset, (32, 32, 3), 100),
+    (MNISTDataset, (28, 28, 1), 10),
+]
 
 
-# ---------------------------------------------------------------- no labelled images
+def test_named_data_sets_know_their_shape_and_classes(tmp_path, prepared):
+    for cls, shape, classes in NAMED:
+        names = [f"class {i}" for i in range(classes)]
+        right = tmp_path / cls.__name__ / "right"
+        write_images(right, "X", names, *splits(shape, classes))
+        config = {"type": cls.__name__, "data_root": str(right), "split": "test"}
+        assert len(build(DATASETS, config, "dataset")) == TEST
+        with pytest.raises(DataError, match=rf"dataset\.json: train: .*{cls.__name__}"):
+            cls(prepared)
+        few = tmp_path / cls.__name__ / "few"
+        write_images(few, "X", names[:-1], *splits(shape, classes - 1))
+        with pytest.raises(DataError, match=rf"dataset\.json: classes: {classes - 1}, .*{classes}"):
+            cls(few)
+
+
+# ---------------------------------------------------------------- no labeled images
 
 IMAGES, LABELS = splits()[0]
-ARRAYS = {
-    "floats": (IMAGES / 255, LABELS, r"must be uint8 \[N, height, width, channels\], not float64"),
-    "signed": (IMAGES.astype(np.int8), LABELS, "must be uint8 .* not int8"),
-    "grey without channels": (IMAGES[..., 0], LABELS, r"not uint8 \[12, 6, 5\]"),
-    "one image": (IMAGES[0], LABELS[:1], r"not uint8 \[6, 5, 3\]"),
-    "none": (IMAGES[:0], LABELS[:0], "there is no image"),
-    "one label too few": (IMAGES, LABELS[:-1], "12 images, but 11 labels"),
-    "one-hot labels": (
-        IMAGES,
-        np.eye(3, dtype=int)[LABELS],
-        r"must be integers \[N\], not int64 \[",
-    ),
-    "float labels": (IMAGES, LABELS.astype(float), "must be integers .* not float64"),
-    "true and false": (IMAGES, LABELS > 0, "must be integers .* not bool"),
-    "names": (IMAGES, np.array(CLASSES)[LABELS], "must be integers"),
-    "objects": (IMAGES, LABELS.astype(object), "must be integers .* not object"),
-    "a class too many": (IMAGES, LABELS + 1, r"label 3 of image 2 \(and 3 more\) is out of range"),
-    "negative": (IMAGES, LABELS - 1, r"label -1 of image 0 .*: 3 classes have labels 0 to 2"),
-    "huge": (IMAGES, np.full(TRAIN, 2**64 - 1, np.uint64), "label 18446744073709551615 of image 0"),
-}
+ARRAYS = [
+    (IMAGES / 255, LABELS, "uint8 .*float64"),
+    (IMAGES.astype(np.int8), LABELS, "uint8 .*int8"),
+    (IMAGES[..., 0], LABELS, r"uint8 \[12, 6, 5\]"),
+    (IMAGES[0], LABELS[:1], r"uint8 \[6, 5, 3\]"),
+    (IMAGES[:0], LABELS[:0], "has no image"),
+    (IMAGES, LABELS[:-1], "12 images, but 11 labels"),
+    (IMAGES, np.eye(3, dtype=int)[LABELS], r"labels .*int64 \[12, 3\]"),
+    (IMAGES, LABELS.astype(float), "labels .*float64"),
+    (IMAGES, LABELS > 0, "labels .*bool"),
+    (IMAGES, np.array(CLASSES)[LABELS], "labels .*U3"),
+    (IMAGES, LABELS.astype(object), "labels .*object"),
+    (IMAGES, LABELS + 1, r"label 3 of image 2 \(and 3 more\)"),
+    (IMAGES, LABELS - 1, "label -1 of image 0 "),
+    (IMAGES, np.full(TRAIN, 2**64 - 1, np.uint64), "label 18446744073709551615 of image 0"),
+]
 
 
-@pytest.mark.parametrize("case", ARRAYS)
-def test_arrays_that_are_no_labelled_images(case, tmp_path):
-    images, labels, message = ARRAYS[case]
-    with pytest.raises(DataError, match=message) as raised:
-        ImageArrays(images, labels, CLASSES, where="numbers.npz")
-    assert str(raised.value).startswith("numbers.npz: ")
-    with pytest.raises(DataError, match=message) as raised:
-        write_images(tmp_path / "new", "X", CLASSES, splits()[0], (images, labels))
-    assert str(raised.value).startswith(f"{tmp_path / 'new'}: test: ")
-    assert not (tmp_path / "new").exists()
+def test_arrays_that_are_no_labeled_images(tmp_path):
+    for images, labels, message in ARRAYS:
+        with pytest.raises(DataError, match=rf"numbers\.npz: .*{message}"):
+            ImageArrays(images, labels, CLASSES, where="numbers.npz")
+        with pytest.raises(DataError, match=rf"new: test: .*{message}"):
+            write_images(tmp_path / "new", "X", CLASSES, splits()[0], (images, labels))
+        assert not (tmp_path / "new").exists()
 
 
-@pytest.mark.parametrize("coarse", [[0, 1], [0, 1, -1], [[0, 1, 2]], [0.0, 1.0, 2.0], 3, ["a"] * 3])
-def test_coarse_labels_are_one_integer_a_class(coarse):
-    with pytest.raises(DataError, match="coarse labels must be 3 integers"):
-        ImageArrays(IMAGES, LABELS, CLASSES, coarse_labels=coarse)
-    with pytest.raises(DataError, match="5 user ids for 12 images"):
+def test_coarse_labels_are_one_integer_per_class():
+    for coarse in ([0, 1], [0, 1, -1], [[0, 1, 2]], [0.0, 1.0, 2.0], 3, ["a"] * 3):
+        with pytest.raises(DataError, match="coarse_labels"):
+            ImageArrays(IMAGES, LABELS, CLASSES, coarse_labels=coarse)
+    with pytest.raises(DataError, match="5 users for 12 images"):
         ImageArrays(IMAGES, LABELS, CLASSES, users=list("aabbc"))
 
 
@@ -248,8 +239,7 @@ def test_shared_images_are_refused_counted_and_named(tmp_path):
     train, (images, labels) = splits()
     images = images.copy()
     images[2], images[4] = train[0][9], train[0][1]
-    match = r"2 test images are training images too .*: 9 = 2, 1 = 4\): remove them"
-    with pytest.raises(DataError, match=match):
+    with pytest.raises(DataError, match=r"2 test images .*9 = 2, 1 = 4"):
         write_images(tmp_path / "new", "X", CLASSES, train, (images, labels))
     assert not (tmp_path / "new").exists()
     index = write_images(tmp_path / "new", "X", CLASSES, train, (images, labels), allow_shared=True)
@@ -259,20 +249,20 @@ def test_shared_images_are_refused_counted_and_named(tmp_path):
 # ---------------------------------------------------------------- missing, damaged, lying
 
 
-@pytest.mark.parametrize("name", [INDEX, "train_images.npy", "train_labels.npy"])
-def test_a_missing_file(root, name):
-    (root / name).unlink()
-    with pytest.raises(MissingDataError, match=r"is missing: prepare .* tools/prepare_") as raised:
-        StoredImages(root)
-    assert str(root / name) in str(raised.value)
-    if name != INDEX:
-        assert len(StoredImages(root, "test")) == TEST
+def test_a_missing_file(prepared, tmp_path):
+    for name in (INDEX, "train_images.npy", "train_labels.npy"):
+        root = shutil.copytree(prepared, tmp_path / name)
+        (root / name).unlink()
+        with pytest.raises(MissingDataError, match=rf"{name}: is missing.*tools/prepare_"):
+            StoredImages(root)
+        if name != INDEX:
+            assert len(StoredImages(root, "test")) == TEST
 
 
 def test_a_missing_folder(tmp_path):
     for place in (tmp_path / "nowhere", tmp_path / "file"):
         (tmp_path / "file").touch()
-        with pytest.raises(MissingDataError, match=r"dataset\.json: is missing.*data_root"):
+        with pytest.raises(MissingDataError, match=r"dataset\.json.*data_root"):
             CIFAR10Dataset(place)
     with pytest.raises(MissingDataError, match=r"tools/prepare_mnist\.py"):
         MNISTDataset(tmp_path / "nowhere")
@@ -280,32 +270,32 @@ def test_a_missing_folder(tmp_path):
 
 
 def test_another_split(prepared):
-    with pytest.raises(ConfigError, match=r"dataset\.split: must be 'train' or 'test', not 'val'"):
+    with pytest.raises(ConfigError, match=r"dataset\.split: .*'val'"):
         StoredImages(prepared, "val")
     with pytest.raises(ConfigError, match=r"dataset\.split"):
         build(DATASETS, {"type": "StoredImages", "data_root": prepared, "split": 1}, "dataset")
 
 
-DAMAGE = {
-    "cut off": lambda content: content[:-1],
-    "header only": lambda content: content[:128],
-    "empty": lambda content: b"",
-    "text": lambda content: b"not an array\n" * 9,
-    "zeros": lambda content: bytes(len(content)),
-    "broken header": lambda content: content.replace(b"'shape'", b"'shap(['"),
-    "unclosed header": lambda content: content.replace(b"(", b"[", 1),
-}
+DAMAGE = [
+    lambda content: content[:-1],
+    lambda content: content[:128],
+    lambda content: b"",
+    lambda content: b"not an array\n" * 9,
+    lambda content: bytes(len(content)),
+    lambda content: content.replace(b"'shape'", b"'shap(['"),
+    lambda content: content.replace(b"(", b"[", 1),
+]
 
 
-@pytest.mark.parametrize("name", ["train_images.npy", "train_labels.npy"])
-@pytest.mark.parametrize("damage", DAMAGE)
-def test_a_damaged_file(root, name, damage):
-    path = root / name
-    path.write_bytes(DAMAGE[damage](path.read_bytes()))
-    with pytest.raises(DataError) as raised:
-        StoredImages(root)
-    message = str(raised.value)
-    assert str(path) in message and "prepare" in message and "\n" not in message
+def test_a_damaged_file(root):
+    for name in ("train_images.npy", "train_labels.npy"):
+        path, whole = root / name, (root / name).read_bytes()
+        for damage in DAMAGE:
+            path.write_bytes(damage(whole))
+            with pytest.raises(DataError, match=f"{name}: .*prepare") as raised:
+                StoredImages(root)
+            assert "\n" not in str(raised.value)
+        path.write_bytes(whole)
 
 
 def test_an_archive_in_the_place_of_an_array(root):
@@ -325,18 +315,16 @@ class _Touch:
         return os.mkdir, (str(self.path),)
 
 
-@pytest.mark.parametrize("name", ["train_images.npy", "train_labels.npy", "train_users.npy"])
-@pytest.mark.parametrize("form", ["array of objects", "bare pickle"])
-def test_pickles_are_never_loaded(root, tmp_path, name, form):
-    import pickle
-
+def test_pickles_are_never_loaded(prepared, tmp_path):
     trap = _Touch(tmp_path / "unpickled")
-    if form == "bare pickle":
+    for name in ("train_images.npy", "train_labels.npy", "train_users.npy"):
+        root = shutil.copytree(prepared, tmp_path / name)
         (root / name).write_bytes(pickle.dumps(trap))
-    else:
+        with pytest.raises(DataError, match=name):
+            StoredImages(root)
         np.save(root / name, np.array([trap], dtype=object), allow_pickle=True)
-    with pytest.raises(DataError, match=name):
-        StoredImages(root)
+        with pytest.raises(DataError, match=name):
+            StoredImages(root)
     assert not (tmp_path / "unpickled").exists()
 
 
@@ -368,73 +356,66 @@ def test_random_damage_is_always_a_data_error(root):
     assert refused > 150
 
 
-@pytest.mark.parametrize("part", ["images", "labels"])
-def test_one_changed_value_does_not_fit_the_checksum(root, part):
-    path = root / f"test_{part}.npy"
-    array = np.load(path)
-    array.flat[7 % array.size] = (array.flat[7 % array.size] + 1) % 3
-    np.save(path, array)
-    with pytest.raises(
-        DataError, match=r"the test images or labels are not those that .*overwrite"
+def test_one_changed_value_does_not_fit_the_checksum(prepared, tmp_path):
+    for part in ("images", "labels"):
+        root = shutil.copytree(prepared, tmp_path / part)
+        array = np.load(root / f"test_{part}.npy")
+        array.flat[7 % array.size] = (array.flat[7 % array.size] + 1) % 3
+        np.save(root / f"test_{part}.npy", array)
+        with pytest.raises(DataError, match=r"test_images\.npy: .*checksum"):
+            StoredImages(root, "test")
+        assert len(StoredImages(root)) == TRAIN
+
+
+def test_other_arrays_than_the_index_says(root):
+    for array, message in (
+        (IMAGES[:-1], r"\[11, 6, 5, 3\], .*\[12, 6, 5, 3\]"),
+        (IMAGES[..., :1], r"\[12, 6, 5, 1\]"),
+        (IMAGES.astype(np.float32), "uint8"),
     ):
-        StoredImages(root, "test")
-    assert len(StoredImages(root)) == TRAIN
-
-
-def test_labels_out_of_range_in_a_file(root):
+        np.save(root / "train_images.npy", array)
+        with pytest.raises(DataError, match=rf"train_images\.npy: .*{message}"):
+            StoredImages(root)
+    np.save(root / "train_images.npy", IMAGES)
     np.save(root / "train_labels.npy", LABELS + 1)
-    with pytest.raises(DataError, match=r"train_images\.npy: label 3 of image 2 .* out of range"):
+    with pytest.raises(DataError, match=r"train_images\.npy: label 3 of image 2"):
         StoredImages(root)
 
 
-@pytest.mark.parametrize(
-    ("array", "message"),
-    [
-        (IMAGES[:-1], r"has shape \[11, 6, 5, 3\], but .*dataset\.json says \[12, 6, 5, 3\]"),
-        (IMAGES[..., :1], r"has shape \[12, 6, 5, 1\], but"),
-        (IMAGES.astype(np.float32), "must be uint8"),
-    ],
-)
-def test_other_images_than_the_index_says(root, array, message):
-    np.save(root / "train_images.npy", array)
-    with pytest.raises(DataError, match=message):
-        StoredImages(root)
+WRONG_INDEX = [
+    (("splits", "train", "images"), 13, r"train_images\.npy: .*\[13, 6, 5, 3\]"),
+    (("splits", "train", "shape"), [5, 6, 3], r"train_images\.npy: .*\[12, 5, 6, 3\]"),
+    (("splits", "train", "sha256"), "0" * 64, r"train_images\.npy: .*checksum"),
+    (("classes",), ["cat", "dog"], "2 classes|coarse_labels"),
+    (("coarse_labels",), [0, 1], "coarse_labels"),
+]
+UNREADABLE_INDEX = [
+    (("coarse_labels",), "abc"),
+    (("coarse_labels",), [0, 1, None]),
+    (("splits", "train", "images"), "12"),
+    (("splits", "train", "images"), -1),
+    (("splits", "train", "shape"), [6, 5]),
+    (("splits", "train", "shape"), None),
+    (("splits", "train", "sha256"), None),
+    (("splits", "test"), {}),
+    (("splits",), []),
+    (("classes",), "cat"),
+    (("classes",), [1, 2, 3]),
+]
 
 
-@pytest.mark.parametrize(
-    ("keys", "value", "message"),
-    [
-        (("splits", "train", "images"), 13, "says \\[13, 6, 5, 3\\]"),
-        (("splits", "train", "shape"), [5, 6, 3], "says \\[12, 5, 6, 3\\]"),
-        (("splits", "train", "sha256"), "0" * 64, "has the checksum of"),
-        (("classes",), ["cat", "dog"], "out of range: 2 classes|coarse labels must be 2"),
-        (("coarse_labels",), [0, 1], "coarse labels must be 3"),
-        (("coarse_labels",), "abc", "no index"),
-        (("coarse_labels",), [0, 1, None], "no index"),
-        (("splits", "train", "images"), "12", "no index"),
-        (("splits", "train", "images"), -1, "no index"),
-        (("splits", "train", "shape"), [6, 5], "no index"),
-        (("splits", "train", "shape"), None, "no index"),
-        (("splits", "train", "sha256"), None, "no index"),
-        (("splits", "test"), {}, "no index.*KeyError.*'images'"),
-        (("splits",), [], "no index"),
-        (("classes",), "cat", "no index"),
-        (("classes",), [1, 2, 3], "no index"),
-    ],
-)
-def test_an_index_that_lies(root, keys, value, message):
-    change_index(root, *keys, value=value)
-    with pytest.raises(DataError, match=message) as raised:
-        StoredImages(root)
-    assert str(root / INDEX) in str(raised.value) or "train_images.npy" in str(raised.value)
-    assert "prepare" in str(raised.value) or keys[0] in ("classes", "coarse_labels")
-
-
-@pytest.mark.parametrize("text", ["", "{", "[]", "3", "null", '"x"', "\xff\xfe", "{}"])
-def test_an_index_that_is_none(root, text):
-    (root / INDEX).write_bytes(text.encode("latin-1"))
-    with pytest.raises(DataError, match=r"dataset\.json: is no index of prepared images"):
-        StoredImages(root)
+def test_a_wrong_index(root):
+    text = (root / INDEX).read_text()
+    cases = [*WRONG_INDEX, *((*case, r"dataset\.json: is no index") for case in UNREADABLE_INDEX)]
+    for keys, value, message in cases:
+        (root / INDEX).write_text(text)
+        change_index(root, *keys, value=value)
+        with pytest.raises(DataError, match=message):
+            StoredImages(root)
+    for text in ("", "{", "[]", "3", "null", '"x"', "\xff\xfe", "{}"):
+        (root / INDEX).write_bytes(text.encode("latin-1"))
+        with pytest.raises(DataError, match=r"dataset\.json: is no index"):
+            StoredImages(root)
 
 
 # ---------------------------------------------------------------- writing

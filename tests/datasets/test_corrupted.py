@@ -38,7 +38,7 @@ def value(corruption: int, severity: int, index: int) -> int:
 
 
 def official(root: Path, labels: np.ndarray, folder: str = "corrupted") -> Path:
-    """The official layout, every image in a grey that tells where it stands."""
+    """The official layout, every image in a gray that says where it stands."""
     place = root / folder
     place.mkdir()
     for number, name in enumerate(CORRUPTIONS):
@@ -116,7 +116,7 @@ def test_another_folder_and_the_registry(tmp_path):
     official(tmp_path, prepared(tmp_path), "elsewhere")
     config = dict(type="CIFAR10CDataset", data_root=str(tmp_path), folder="elsewhere")
     assert len(build(DATASETS, config, "dataset")) == 19 * 5 * N
-    with pytest.raises(ConfigError, match=r"unknown corruption 'fogg'.*did you mean 'fog'"):
+    with pytest.raises(ConfigError, match=r"dataset\.corruptions: .*'fogg'.*'fog'"):
         build(DATASETS, config | {"corruptions": ["fogg"]}, "dataset")
 
 
@@ -124,7 +124,7 @@ def test_cifar100_c(tmp_path):
     official(tmp_path, prepared(tmp_path, 100))
     dataset = CIFAR100CDataset(tmp_path)
     assert dataset.coarse_labels.tolist() == [i % 5 for i in range(100)]
-    with pytest.raises(DataError, match=r"dataset\.json: 100 classes, but CIFAR10CDataset has 10"):
+    with pytest.raises(DataError, match=r"dataset\.json: classes: 100, .*CIFAR10CDataset"):
         CIFAR10CDataset(tmp_path)
 
 
@@ -135,30 +135,20 @@ def test_checksum_is_that_of_images_and_labels(root):
     assert CIFAR10CDataset(root, corruptions=["frost"]).split_checksum != expected
 
 
-@pytest.mark.parametrize("length", [ROWS - 1, ROWS + 1, N, 0])
-def test_a_file_of_the_wrong_length(root, length):
-    images = np.zeros((length, 32, 32, 3), np.uint8)
-    np.save(root / "corrupted" / "fog.npy", images)
-    with pytest.raises(DataError, match=rf"fog\.npy: has {length} images.*{ROWS} labels") as error:
-        CIFAR10CDataset(root)
-    assert "delete it and run tools/prepare_cifar_c.py" in str(error.value)
-    assert str(root / "corrupted" / "fog.npy") in str(error.value)
-    assert len(CIFAR10CDataset(root, corruptions=["snow"])) == ROWS
-
-
-@pytest.mark.parametrize(
-    "images",
-    [
+def test_a_file_of_another_length_shape_or_dtype(root):
+    path = root / "corrupted" / "fog.npy"
+    for images in (
+        *(np.zeros((length, 32, 32, 3), np.uint8) for length in (ROWS - 1, ROWS + 1, N, 0)),
         np.zeros((ROWS, 32, 32, 3), np.float32),
         np.zeros((ROWS, 3, 32, 32), np.uint8),
         np.zeros((ROWS, 64, 64, 3), np.uint8),
         np.zeros(ROWS, np.uint8),
-    ],
-)
-def test_a_file_of_another_dtype_or_shape(root, images):
-    np.save(root / "corrupted" / "snow.npy", images)
-    with pytest.raises(DataError, match=r"snow\.npy: images must be uint8 \[5 N, 32, 32, 3\]"):
-        CIFAR10CDataset(root)
+    ):
+        np.save(path, images)
+        with pytest.raises(DataError, match=r"fog\.npy: .*\[30, 32, 32, 3\]") as error:
+            CIFAR10CDataset(root)
+        assert str(path) in str(error.value) and "tools/prepare_cifar_c.py" in str(error.value)
+    assert len(CIFAR10CDataset(root, corruptions=["snow"])) == ROWS
 
 
 def test_a_file_that_is_cut_short(root):
@@ -174,59 +164,46 @@ def test_a_file_that_is_cut_short(root):
 def test_missing_files(root):
     place = root / "corrupted"
     (place / "fog.npy").unlink()
-    with pytest.raises(DataError, match="fog missing: put the official") as error:
+    with pytest.raises(DataError, match="corrupted: fog missing") as error:
         CIFAR10CDataset(root)
     assert not isinstance(error.value, MissingDataError)  # a part is there: that is a mistake
     assert len(CIFAR10CDataset(root, corruptions=["snow"])) == ROWS
     for path in place.glob("*.npy"):
         path.unlink()
-    with pytest.raises(MissingDataError, match=r"holds no corrupted images.*prepare_cifar_c\.py"):
+    with pytest.raises(MissingDataError, match=r"corrupted: .*prepare_cifar_c\.py"):
         CIFAR10CDataset(root)
 
 
 def test_no_prepared_folder(tmp_path):
-    with pytest.raises(MissingDataError, match=r"dataset\.json: is missing"):
+    with pytest.raises(MissingDataError, match=r"dataset\.json"):
         CIFAR10CDataset(tmp_path / "nowhere")
 
 
-@pytest.mark.parametrize(
-    ("labels", "message"),
-    [
+def test_wrong_labels(root):
+    for labels, message in (
         (np.full(ROWS, 10), "label 10 of image 0"),
         (np.full(ROWS, -1), "label -1 of image 0"),
-        (np.zeros(ROWS - 1, np.uint8), f"has {ROWS - 1} labels"),
-        (np.zeros(0, np.uint8), "has 0 labels"),
-        (np.zeros(ROWS + 5, np.uint8), f"has {ROWS} images, but there are {ROWS + 5} labels"),
-        (np.zeros((ROWS, 1), np.uint8), "labels must be integers"),
-        (np.zeros(ROWS, np.float32), "labels must be integers"),
-        (np.arange(ROWS) // N, "labels of the 5 severities differ"),
-    ],
-)
-def test_wrong_labels(root, labels, message):
-    np.save(root / "corrupted" / "labels.npy", labels)
-    with pytest.raises(DataError, match=message):
-        CIFAR10CDataset(root)
-
-
-def test_labels_are_missing(root):
+        (np.zeros(ROWS - 1, np.uint8), rf"labels\.npy: .*{ROWS - 1} labels"),
+        (np.zeros(0, np.uint8), r"labels\.npy: .*0 labels"),
+        (np.zeros(ROWS + 5, np.uint8), r"\.npy: must be uint8 \[35, 32"),
+        (np.zeros((ROWS, 1), np.uint8), r"labels\.npy: labels must be integers"),
+        (np.zeros(ROWS, np.float32), r"labels\.npy: labels must be integers"),
+        (np.arange(ROWS) // N, r"labels\.npy: .*severities differ"),
+    ):
+        np.save(root / "corrupted" / "labels.npy", labels)
+        with pytest.raises(DataError, match=message):
+            CIFAR10CDataset(root)
     (root / "corrupted" / "labels.npy").unlink()
-    with pytest.raises(DataError, match=r"labels\.npy: is missing"):
+    with pytest.raises(DataError, match="corrupted: labels missing") as error:
         CIFAR10CDataset(root)
+    assert not isinstance(error.value, MissingDataError)  # the images are there
 
 
-@pytest.mark.parametrize(
-    ("options", "field"),
-    [
-        ({"corruptions": ["mist"]}, "dataset.corruptions"),
-        ({"corruptions": []}, "dataset.corruptions"),
-        ({"severities": [0]}, "dataset.severities"),
-        ({"severities": []}, "dataset.severities"),
-        ({"severities": [6]}, "dataset.severities"),
-    ],
-)
-def test_wrong_options(root, options, field):
-    with pytest.raises(ConfigError, match=field):
-        CorruptedImages(root, **options)
+def test_wrong_options(root):
+    for field, values in (("corruptions", (["mist"], [])), ("severities", ([0], [], [6]))):
+        for value in values:
+            with pytest.raises(ConfigError, match=rf"dataset\.{field}"):
+                CorruptedImages(root, **{field: value})
 
 
 def test_images_of_another_size(tmp_path):
@@ -236,7 +213,7 @@ def test_images_of_another_size(tmp_path):
     write_images(
         tmp_path, "MNIST", list("abcdefghij"), (images[:2], labels[:2]), (images[2:], labels[2:])
     )
-    with pytest.raises(DataError, match=r"\[28, 28, 1\], but CIFAR10CDataset has \[32, 32, 3\]"):
+    with pytest.raises(DataError, match=r"dataset\.json: .*28.*CIFAR10CDataset"):
         CIFAR10CDataset(tmp_path)
 
 

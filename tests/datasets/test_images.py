@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedseg.datasets.images import read_image, read_label
+from fedseg.datasets.images import existing_files, read_image, read_label
 from fedseg.errors import DataError
 
 RAMP = np.add.outer(np.arange(60), np.arange(80)).astype(np.uint8)
@@ -27,14 +27,14 @@ def test_channels_are_rgb(tmp_path: Path) -> None:
     assert (image == [200, 100, 50]).all()
 
 
-@pytest.mark.parametrize("cut", [1, 2, 5, 20, 0.3, 0.7, 0.95])
-def test_truncated_file_is_named(file: Path, cut: float) -> None:
-    """``cut`` bytes are missing, or this share of the file."""
+def test_truncated_file_is_named(file: Path) -> None:
     data = file.read_bytes()
-    keep = len(data) - (cut if cut >= 1 else int(len(data) * cut))
-    file.write_bytes(data[:keep])
-    with pytest.raises(DataError, match=rf"{file.name}: the file is truncated"):
-        read_image(str(file))
+    for keep in [len(data) - cut for cut in (1, 2, 5, 20)] + [
+        int(len(data) * share) for share in (0.7, 0.3, 0.05)
+    ]:
+        file.write_bytes(data[:keep])
+        with pytest.raises(DataError, match=rf"{file.name}: .*truncated"):
+            read_image(str(file))
 
 
 def test_file_with_zeros_for_a_tail_is_truncated(file: Path) -> None:
@@ -64,13 +64,13 @@ def test_end_marker_of_a_thumbnail_does_not_count(tmp_path: Path) -> None:
 
 def test_damaged_missing_and_empty_files(tmp_path: Path) -> None:
     path = tmp_path / "a.png"
-    with pytest.raises(DataError, match=r"a\.png: cannot be read"):
+    with pytest.raises(DataError, match=r"a\.png"):
         read_image(str(path))
     path.write_bytes(b"")
-    with pytest.raises(DataError, match=r"a\.png: the file is empty"):
+    with pytest.raises(DataError, match=r"a\.png: .*empty"):
         read_image(str(path))
     path.write_bytes(b"no image at all")
-    with pytest.raises(DataError, match=r"a\.png: cannot be decoded"):
+    with pytest.raises(DataError, match=r"a\.png: .*decoded"):
         read_image(str(path))
 
 
@@ -79,23 +79,28 @@ def test_label_is_read_as_stored(tmp_path: Path) -> None:
     assert (read_label(str(tmp_path / "a.png")) == RAMP).all()
 
 
-@pytest.mark.parametrize(
-    ("image", "said"),
-    [
-        (Image.fromarray(RAMP).convert("RGB"), "8-bit colour"),
+def test_label_must_be_ids(tmp_path: Path) -> None:
+    for image, kind in (
+        (Image.fromarray(RAMP).convert("RGB"), "8-bit color"),
         (Image.fromarray(RAMP).convert("P"), "8-bit palette"),
-        (Image.fromarray(RAMP).convert("LA"), r"8-bit grey \+ alpha"),
-        (Image.fromarray(RAMP.astype(np.uint16)), "16-bit grey"),
-        (Image.fromarray(RAMP > 50), "1-bit grey"),
-    ],
-)
-def test_label_must_be_ids(tmp_path: Path, image: Image.Image, said: str) -> None:
-    image.save(tmp_path / "a.png")
-    with pytest.raises(DataError, match=rf"a\.png: .*8-bit and single-channel.*{said}"):
-        read_label(str(tmp_path / "a.png"))
+        (Image.fromarray(RAMP).convert("LA"), r"8-bit gray \+ alpha"),
+        (Image.fromarray(RAMP.astype(np.uint16)), "16-bit gray"),
+        (Image.fromarray(RAMP > 50), "1-bit gray"),
+    ):
+        image.save(tmp_path / "a.png")
+        with pytest.raises(DataError, match=rf"a\.png: .*{kind}"):
+            read_label(str(tmp_path / "a.png"))
 
 
 def test_label_must_be_lossless(tmp_path: Path) -> None:
     cv2.imwrite(str(tmp_path / "a.jpg"), RAMP)
-    with pytest.raises(DataError, match=r"a\.jpg: a label map cannot be JPEG"):
+    with pytest.raises(DataError, match=r"a\.jpg: .*JPEG"):
         read_label(str(tmp_path / "a.jpg"))
+
+
+def test_existing_files(tmp_path: Path) -> None:
+    paths = [str(tmp_path / name) for name in ("a/1.jpg", "a/2.jpg", "b/1.jpg", "no/1.jpg")]
+    for path in (paths[0], paths[2]):
+        Path(path).parent.mkdir()
+        Path(path).touch()
+    assert existing_files(paths) == {paths[0], paths[2]}

@@ -107,9 +107,9 @@ def test_own_pipeline(root):
     steps = [dict(type="Resize", height=8, width=10)]
     assert LandmarksDataset(root, pipeline=steps)[0]["inputs"].shape == (3, 8, 10)
     assert LandmarksDataset(root, pipeline=[])[0]["inputs"].shape == (3, 90, 120)
-    with pytest.raises(ConfigError, match="must keep the image uint8"):
+    with pytest.raises(ConfigError, match=r"dataset\.pipeline: .*uint8"):
         LandmarksDataset(root, pipeline=[dict(type="Normalize")])[0]
-    with pytest.raises(ConfigError, match="unknown transform 'Flop'"):
+    with pytest.raises(ConfigError, match=r"dataset\.pipeline\[0\]: .*'Flop'"):
         LandmarksDataset(root, pipeline=[dict(type="Flop")])
 
 
@@ -141,38 +141,37 @@ def fault(root, **options):
     return str(caught.value)
 
 
-@pytest.mark.parametrize(
-    "line, message",
-    [
-        ("0,../../../etc/passwd,1", "'../../../etc/passwd' is no image id"),
-        ("0,a/b,1", "is no image id"),
-        ("0,..,1", "is no image id"),
-        ("0,,1", "is no image id"),
-        (f"0,{image_id(0)},1", "is listed twice"),
-        (f"0,{image_id(90)},4", "unknown class '4': classes are 0 to 3"),
-        (f"0,{image_id(90)},-1", "unknown class '-1'"),
-        (f"0,{image_id(90)},x", "unknown class 'x'"),
-        (f"0,{image_id(90)},{'9' * 5000}", "unknown class '9999"),
-        (f"0,{image_id(90)}", "unknown class ''"),
-        (f",{image_id(90)},1", "has no user_id"),
-    ],
-)
-def test_faulty_rows(root, line, message):
-    with open(root / TRAIN, "a") as file:
-        file.write(line + "\n")
-    told = fault(root)
-    assert message in told and f"{TRAIN}, line 14" in told
+def test_faulty_rows(root):
+    content = (root / TRAIN).read_text()
+    for line, message in (
+        ("0,../../../etc/passwd,1", "'../../../etc/passwd'"),
+        ("0,a/b,1", "'a/b'"),
+        ("0,..,1", "'..'"),
+        ("0,,1", "''"),
+        (f"0,{image_id(0)},1", "twice"),
+        (f"0,{image_id(90)},4", "class '4'"),
+        (f"0,{image_id(90)},-1", "class '-1'"),
+        (f"0,{image_id(90)},x", "class 'x'"),
+        (f"0,{image_id(90)},{'9' * 5000}", "class '9999"),
+        (f"0,{image_id(90)}", "class ''"),
+        (f",{image_id(90)},1", "user_id"),
+    ):
+        (root / TRAIN).write_text(content + line + "\n")
+        found = fault(root)
+        assert message in found and f"{TRAIN}, line 14" in found
 
 
 def test_faulty_files(root):
-    (root / TRAIN).write_text("user,image_id,class\n")
-    assert "has no column 'user_id': the header must name user_id, image_id, class" in fault(root)
-    (root / TRAIN).write_text("user_id,image_id,class\n")
-    assert "lists no image" in fault(root)
-    (root / TRAIN).write_bytes(b"\xff\xfe\x00")
-    assert "cannot be read as CSV" in fault(root)
+    for content, message in (
+        (b"user,image_id,class\n", "'user_id'"),
+        (b"user_id,image_id,class\n", "no image"),
+        (b"\xff\xfe\x00", "CSV"),
+    ):
+        (root / TRAIN).write_bytes(content)
+        found = fault(root)
+        assert f"{TRAIN}: " in found and message in found
     (root / TRAIN).unlink()
-    assert f"{TRAIN}: does not exist" in fault(root)
+    assert f"{TRAIN}: " in fault(root)
 
 
 def test_both_selections(root):
@@ -187,9 +186,9 @@ def test_missing_images(root):
     dataset = LandmarksDataset(root)
     for index in (3, 8):
         (root / "images" / dataset.files[index][0]).unlink()
-    told = fault(root)
-    assert f"2 of 12 images of {root / TRAIN} are missing: {image_id(3)}, {image_id(8)}" in told
-    assert "tools/prepare_landmarks.py" in told
+    found = fault(root)
+    assert f"2 of 12 images of {root / TRAIN}" in found and "tools/prepare_landmarks.py" in found
+    assert image_id(3) in found and image_id(8) in found
 
 
 def test_truncated_jpeg(root):
@@ -197,7 +196,7 @@ def test_truncated_jpeg(root):
     path = dataset.files[4][0]
     with open(path, "r+b") as file:
         file.truncate(file.seek(0, 2) - 20)
-    with pytest.raises(DataError, match=rf"{image_id(4)}\.jpg: the file is truncated"):
+    with pytest.raises(DataError, match=rf"{image_id(4)}\.jpg: .*truncated"):
         dataset[4, 1]
     write_photo(root / "elsewhere.jpg", 0)
     dataset[3, 1]

@@ -14,7 +14,6 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.partition.split_files import Split, read_split, write_split
 from fedseg.registry import DATASETS
 
-SHARED = Path(__file__).parents[3] / "shared" / "data"
 AUGMENTED = [
     dict(type="RandomScaleCrop", scale=(0.5, 2.0), crop_size=(32, 48)),
     dict(type="HorizontalFlip", p=0.5),
@@ -46,14 +45,13 @@ def test_item_is_the_file_in_rgb(idda: Path) -> None:
     assert (dataset[3]["inputs"].permute(1, 2, 0).numpy() == stored[..., ::-1]).all()
 
 
-@pytest.mark.parametrize("cls", [IDDADataset, CityscapesDataset, CamVidDataset])
-def test_metainfo(cls: type, request) -> None:
-    root = request.getfixturevalue(cls.__name__.removesuffix("Dataset").lower())
-    meta = cls(str(root), "train").metainfo
-    count = {"IDDADataset": 16, "CityscapesDataset": 19, "CamVidDataset": 11}[cls.__name__]
-    assert len(meta["classes"]) == len(meta["palette"]) == count
-    assert len(set(meta["classes"])) == len({tuple(colour) for colour in meta["palette"]}) == count
-    assert meta["ignore_index"] == 255
+def test_metainfo(request) -> None:
+    for cls, count in ((IDDADataset, 16), (CityscapesDataset, 19), (CamVidDataset, 11)):
+        root = request.getfixturevalue(cls.__name__.removesuffix("Dataset").lower())
+        meta = cls(str(root), "train").metainfo
+        assert len(meta["classes"]) == len(meta["palette"]) == count
+        assert len(set(meta["classes"])) == len({tuple(c) for c in meta["palette"]}) == count
+        assert meta["ignore_index"] == 255
 
 
 def test_scope_finds_our_cityscapes(cityscapes: Path) -> None:
@@ -100,7 +98,7 @@ def test_unknown_id_names_file_and_id(cls: type, bad: int, request) -> None:
     root = request.getfixturevalue(cls.__name__.removesuffix("Dataset").lower())
     dataset = cls(str(root), "train")
     write_every_id(dataset, 1, np.array([0, 1, bad, 77]))
-    with pytest.raises(DataError, match=rf"{dataset.files[1][1]}: holds label ids \[{bad}, 77\]"):
+    with pytest.raises(DataError, match=rf"{dataset.files[1][1]}: .*\[{bad}, 77\]"):
         dataset[1]
 
 
@@ -109,16 +107,16 @@ def test_users_filter(idda: Path) -> None:
     assert one.users == ["T02_CS_B"] * 4
     two = IDDADataset(str(idda), str(idda / "train"), users=["T02_CS_B", "T01_CN_A"])
     assert two.users == ["T02_CS_B"] * 4 + ["T01_CN_A"] * 4
-    with pytest.raises(ConfigError, match=r"no user 'T09'; it has T01_CN_A, T01_HRN_A, T02_CS_B"):
+    with pytest.raises(ConfigError, match=r"dataset\.users: .*'T09'.*T01_HRN_A"):
         IDDADataset(str(idda), "train", users="T09")
-    with pytest.raises(ConfigError, match="list is empty"):
+    with pytest.raises(ConfigError, match=r"dataset\.users: .*empty"):
         IDDADataset(str(idda), "train", users=[])
 
 
 def test_missing_root_and_split(idda: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere: the data root .*tools/prepare_idda\.py"):
+    with pytest.raises(DataError, match=r"nowhere: .*tools/prepare_idda\.py"):
         IDDADataset(str(idda / "nowhere"), "train")
-    with pytest.raises(DataError, match=r"test: the split folder .*tools/prepare_idda\.py"):
+    with pytest.raises(DataError, match=r"test: .*tools/prepare_idda\.py"):
         IDDADataset(str(idda), "test")
 
 
@@ -133,17 +131,17 @@ def test_missing_files_are_counted_and_named(idda: Path) -> None:
     assert sum(path in str(caught.value) for path in gone) == 5
     assert "and 1 more" in str(caught.value)
     trusting = IDDADataset(str(idda), "train", check="none")
-    with pytest.raises(DataError, match=rf"{gone[0]}: cannot be read"):
+    with pytest.raises(DataError, match=rf"{gone[0]}: "):
         trusting[2]
 
 
 def test_wrong_pair_and_layout(idda: Path) -> None:
     (x, y), (_, other) = read_split(idda / "train").users["T01_CN_A"][:2]
     write_split(idda / "mixed", Split({"a": [(x, other)]}))
-    with pytest.raises(DataError, match=rf"'a': image {x} is paired with {other}, .* {y}"):
+    with pytest.raises(DataError, match=rf"mixed: user 'a': .*{x} is {y}, not {other}"):
         IDDADataset(str(idda), "mixed")
     write_split(idda / "flat", Split({"a": [("image.jpg", "label.png")]}))
-    with pytest.raises(DataError, match=r"'image\.jpg' is not of IDDADataset's layout"):
+    with pytest.raises(DataError, match=r"flat: .*'image\.jpg'.*IDDADataset"):
         IDDADataset(str(idda), "flat")
 
 
@@ -151,7 +149,7 @@ def test_unequal_size_names_both_files(idda: Path, make_picture, save_image) -> 
     dataset = IDDADataset(str(idda), "train")
     image, label = dataset.files[4]
     save_image(Path(image), make_picture(0, 20, 30))
-    with pytest.raises(DataError, match=rf"{label}: the label is 64x36 but its image {image} is"):
+    with pytest.raises(DataError, match=rf"{label}: is 64x36, .*{image} is 30x20"):
         dataset[4]
 
 
@@ -161,7 +159,7 @@ def test_full_check_reports_every_damaged_pair(idda: Path, make_picture, save_im
         Path(image).write_bytes(Path(image).read_bytes()[:-200])
     save_image(Path(files[6][0]), make_picture(0, 20, 30))
     IDDADataset(str(idda), "train", check="quick")
-    with pytest.raises(DataError, match=r"3 of 12 pairs(?s:.)*truncated(?s:.)*equal size"):
+    with pytest.raises(DataError, match=r"3 of 12 pairs(?s:.)*truncated(?s:.)*30x20"):
         IDDADataset(str(idda), "train", check="full")
 
 
@@ -169,7 +167,7 @@ def test_test_mode_lets_sizes_differ(idda: Path) -> None:
     pipeline = [dict(type="ResizeInput", size=(16, 24)), dict(type="ResizeLabel", size=(72, 128))]
     item = IDDADataset(str(idda), "train", pipeline=pipeline, test_mode=True)[0]
     assert item["inputs"].shape == (3, 16, 24) and item["data_samples"].shape == (72, 128)
-    with pytest.raises(ConfigError, match=r"dataset\.pipeline: .* 24x16 with a label of 128x72"):
+    with pytest.raises(ConfigError, match=r"dataset\.pipeline: .*24x16.*128x72"):
         IDDADataset(str(idda), "train", pipeline=pipeline)[0]
 
 
@@ -205,46 +203,3 @@ def test_style_changes_the_image_only(idda: Path) -> None:
     for i in range(12):
         assert not torch.equal(plain[i]["inputs"], styled[i]["inputs"])
         assert torch.equal(plain[i]["data_samples"], styled[i]["data_samples"])
-
-
-def test_real_camvid(tmp_path: Path) -> None:
-    root = SHARED / "camvid"
-    if not root.is_dir():
-        pytest.skip("needs CamVid, ../shared/data/camvid")
-    users = {
-        part: [(f"{part}/{p.name}", f"{part}annot/{p.stem}.png") for p in (root / part).iterdir()]
-        for part in ("train", "val", "test")
-    }
-    write_split(tmp_path / "all", Split(users))
-    dataset = CamVidDataset(str(root), str(tmp_path / "all"))
-    counts = {domain: dataset.domains.count(domain) for domain in set(dataset.domains)}
-    assert counts == {"0001TP": 124, "0006R0": 101, "0016E5": 305, "Seq05VD": 171}
-    for i in range(0, len(dataset), 100):
-        item = dataset[i]
-        assert item["inputs"].shape == (3, 360, 480)
-        assert set(item["data_samples"].unique().tolist()) <= {*range(11), 255}
-
-
-@pytest.mark.parametrize(
-    ("name", "cls"), [("idda", IDDADataset), ("cityscapes", CityscapesDataset)]
-)
-def test_published_splits_pair_as_we_do(name: str, cls: type) -> None:
-    root = SHARED / "feddrive_splits" / name
-    if not root.is_dir():
-        pytest.skip("needs the published splits, ../shared/data/feddrive_splits")
-    folders = sorted({path.parent for path in root.rglob("*.json")})
-    assert folders
-    for folder in folders:
-        dataset = cls(str(root), str(folder), check="none")
-        dataset._check_pairs()
-        if name == "idda" and "heterogeneous" in folder.parts and folder.name == "train":
-            assert {u: len(set(d)) for u, d in by_user(dataset).items()} == dict.fromkeys(
-                dataset.users, 1
-            )
-
-
-def by_user(dataset) -> dict[str, list[str]]:
-    found: dict[str, list[str]] = {}
-    for user, domain in zip(dataset.users, dataset.domains, strict=True):
-        found.setdefault(user, []).append(domain)
-    return found

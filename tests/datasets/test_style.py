@@ -1,6 +1,7 @@
 """LAB and CFSI style transfer, and the bank of styles."""
 
 import pickle
+from itertools import product
 from pathlib import Path
 
 import cv2
@@ -39,7 +40,7 @@ def lab_moments(image: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def test_lab_moves_mean_and_std(make_picture) -> None:
-    # Moderate colours: what leaves the RGB cube cannot keep its moments.
+    # Moderate colors: what leaves the RGB cube cannot keep its moments.
     source = make_picture(1) // 2 + 60
     target = make_picture(2) // 3 + 80
     style = LABStyle()
@@ -75,19 +76,18 @@ def cfsi_by_whole_spectrum(
     return np.fft.ifft2(mixed, axes=(0, 1)).real
 
 
-@pytest.mark.parametrize(("height", "width"), [(48, 64), (45, 75), (90, 61)])
-@pytest.mark.parametrize("window", [0.05, 0.2])
-def test_cfsi_equals_the_whole_spectrum(make_picture, height: int, width: int, window: float):
-    source, target = make_picture(4, height, width), make_picture(5, height, width)
-    noise = RNG(0).integers(-15, 16, source.shape)
-    source = np.clip(source + noise, 0, 255).astype(np.uint8)
-    style = CFSIStyle(window=window)
-    result = style.transfer(source, style.extract(target), RNG(7))
-    expected = cfsi_by_whole_spectrum(source, target, window, mix=RNG(7).uniform())
-    difference = np.abs(result - np.clip(np.rint(expected), 0, 255))
-    # float32: a value next to a half may round the other way.
-    assert difference.max() <= 1 and (difference > 0).mean() < 0.01
-    assert (result != source).mean() > 0.5
+def test_cfsi_equals_the_whole_spectrum(make_picture):
+    for (height, width), window in product(((48, 64), (45, 75), (90, 61)), (0.05, 0.2)):
+        source, target = make_picture(4, height, width), make_picture(5, height, width)
+        noise = RNG(0).integers(-15, 16, source.shape)
+        source = np.clip(source + noise, 0, 255).astype(np.uint8)
+        style = CFSIStyle(window=window)
+        result = style.transfer(source, style.extract(target), RNG(7))
+        expected = cfsi_by_whole_spectrum(source, target, window, mix=RNG(7).uniform())
+        difference = np.abs(result - np.clip(np.rint(expected), 0, 255))
+        # float32: a value next to a half may round the other way.
+        assert difference.max() <= 1 and (difference > 0).mean() < 0.01
+        assert (result != source).mean() > 0.5
 
 
 def test_cfsi_with_itself_is_the_identity(make_picture) -> None:
@@ -97,19 +97,19 @@ def test_cfsi_with_itself_is_the_identity(make_picture) -> None:
         assert (style.transfer(image, style.extract(image), RNG(seed)) == image).all()
 
 
-@pytest.mark.parametrize("invert", [False, True])
-def test_cfsi_clips_instead_of_wrapping(make_picture, invert: bool) -> None:
-    source = make_picture(1, 40, 60) // 8
-    source[10:20, 10:30] = 250
-    target = 255 - source
-    if invert:
-        source, target = target, source // 4
-    style = CFSIStyle(window=0.2)
-    result = style.transfer(source, style.extract(target), RNG(3))
-    exact = cfsi_by_whole_spectrum(source, target, 0.2, mix=RNG(3).uniform())
-    beyond = exact < -1 if invert else exact > 256
-    assert beyond.sum() > 100
-    assert (result[beyond] == (0 if invert else 255)).all()
+def test_cfsi_clips_instead_of_wrapping(make_picture) -> None:
+    for invert in (False, True):
+        source = make_picture(1, 40, 60) // 8
+        source[10:20, 10:30] = 250
+        target = 255 - source
+        if invert:
+            source, target = target, source // 4
+        style = CFSIStyle(window=0.2)
+        result = style.transfer(source, style.extract(target), RNG(3))
+        exact = cfsi_by_whole_spectrum(source, target, 0.2, mix=RNG(3).uniform())
+        beyond = exact < -1 if invert else exact > 256
+        assert beyond.sum() > 100
+        assert (result[beyond] == (0 if invert else 255)).all()
 
 
 def test_cfsi_between_sizes(make_picture) -> None:
@@ -130,19 +130,18 @@ def test_cfsi_keeps_the_window_only(make_picture) -> None:
     assert kept.nbytes < height * width * 3 * 8 / 300
 
 
-@pytest.mark.parametrize("name", ["LABStyle", "CFSIStyle"])
-def test_threads_do_not_change_bits(name: str, make_picture) -> None:
-    style = {"LABStyle": LABStyle, "CFSIStyle": CFSIStyle}[name]()
-    source, target = make_picture(1, 360, 480), make_picture(2, 360, 480)
-    threads = cv2.getNumThreads()
-    results = []
-    try:
-        for count in (0, 2):
-            cv2.setNumThreads(count)
-            results.append(style.transfer(source, style.extract(target), RNG(0)))
-    finally:
-        cv2.setNumThreads(threads)
-    assert (results[0] == results[1]).all()
+def test_threads_do_not_change_bits(make_picture) -> None:
+    for style in (LABStyle(), CFSIStyle()):
+        source, target = make_picture(1, 360, 480), make_picture(2, 360, 480)
+        threads = cv2.getNumThreads()
+        results = []
+        try:
+            for count in (0, 2):
+                cv2.setNumThreads(count)
+                results.append(style.transfer(source, style.extract(target), RNG(0)))
+        finally:
+            cv2.setNumThreads(threads)
+        assert (results[0] == results[1]).all()
 
 
 def test_style_comes_from_every_other_domain(images, make_picture, monkeypatch) -> None:
@@ -186,23 +185,20 @@ def test_bank_is_small_and_does_not_depend_on_the_order(images) -> None:
     assert style.entry(path) is style.entry(path)
 
 
-@pytest.mark.parametrize(
-    ("config", "message"),
-    [
-        (dict(type="LabStyle"), r"type 'LabStyle' is none of CFSIStyle, LABStyle"),
-        (dict(p=0.5), r"type None is none of"),
-        (dict(type="RandomScaleCrop"), r"type 'RandomScaleCrop' is none of"),
-        (dict(type="LABStyle", window=0.1), r"dataset\.style: LABStyle has no argument 'window'"),
-        (dict(type="LABStyle", p=2), r"dataset\.style\.p: a probability"),
-        (dict(type="LABStyle", images_per_domain=0), r"dataset\.style\.images_per_domain"),
-        (dict(type="CFSIStyle", window=0.5), r"dataset\.style\.window"),
-    ],
-)
-def test_mistakes_are_named(config: dict, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        build_style(config, ["a.png", "b.png"], ["day", "dusk"])
+def test_mistakes_are_named() -> None:
+    for config, field in (
+        (dict(type="LabStyle"), "type: .*'LabStyle'"),
+        (dict(p=0.5), "type"),
+        (dict(type="ResizeInput", size=(2, 2)), "type: ResizeInput"),
+        (dict(type="LABStyle", window=0.1), "window"),
+        (dict(type="LABStyle", p=2), "p"),
+        (dict(type="LABStyle", images_per_domain=0), "images_per_domain"),
+        (dict(type="CFSIStyle", window=0.5), "window"),
+    ):
+        with pytest.raises(ConfigError, match=rf"dataset\.style\.{field}"):
+            build_style(config, ["a.png", "b.png"], ["day", "dusk"])
 
 
 def test_one_domain_is_not_enough() -> None:
-    with pytest.raises(ConfigError, match=r"all of domain 'day'"):
+    with pytest.raises(ConfigError, match=r"dataset\.style: .*'day'"):
         build_style(dict(type="LABStyle"), ["a.png", "b.png"], ["day", "day"])

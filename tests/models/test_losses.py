@@ -56,7 +56,7 @@ def test_ohem_equals_numpy():
 
 
 def test_ohem_counts_ignored_pixels_as_zeros():
-    """With fewer labelled pixels than hard ones, the mean still runs over int(ratio * H * W)."""
+    """With fewer labeled pixels than hard ones, the mean still runs over int(ratio * H * W)."""
     logits, labels = random_case(1, images=1, size=(8, 8))
     labels[:] = IGNORE
     labels[0, 0, :3] = 1
@@ -64,7 +64,7 @@ def test_ohem_counts_ignored_pixels_as_zeros():
     assert float(OHEMCrossEntropy(0.25)(logits, labels)) == pytest.approx(expected, rel=1e-12)
 
 
-def test_cross_entropy_averages_over_labelled_pixels_of_the_batch():
+def test_cross_entropy_averages_over_labeled_pixels_of_the_batch():
     logits, labels = random_case(2)
     labels[0, 2:] = IGNORE  # images of unequal weight
     expected = numpy_pixel_losses(logits, labels).sum() / (labels != IGNORE).sum().item()

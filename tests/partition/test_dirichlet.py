@@ -8,7 +8,7 @@ from fedseg.partition import check_clients
 from fedseg.registry import PARTITIONS
 
 
-class Labelled:
+class Labeled:
     """A data set as far as a partition sees it."""
 
     def __init__(self, labels):
@@ -18,8 +18,8 @@ class Labelled:
         return 4 if self.labels is None else len(self.labels)
 
 
-def balanced(classes: int, samples: int) -> Labelled:
-    return Labelled(np.tile(np.arange(classes), samples // classes))
+def balanced(classes: int, samples: int) -> Labeled:
+    return Labeled(np.tile(np.arange(classes), samples // classes))
 
 
 def split(dataset, kind="DirichletPartition", **options):
@@ -95,7 +95,7 @@ def hsu_one_image_at_a_time(labels, num_clients, alpha, rng) -> np.ndarray:
 @pytest.mark.parametrize("alpha", [0.8, 20])
 def test_same_distribution_as_a_slow_transcription(alpha):
     labels = [0] * 60 + [1] * 40 + [2] * 15 + [3] * 5
-    dataset, seeds = Labelled(labels), 150
+    dataset, seeds = Labeled(labels), 150
     rng = np.random.default_rng(1)
     fast = [counts(split(dataset, num_clients=8, alpha=alpha, seed=s), dataset) for s in range(400)]
     slow = [hsu_one_image_at_a_time(labels, 8, alpha, rng) for _ in range(seeds)]
@@ -121,7 +121,7 @@ def test_same_distribution_as_a_slow_transcription(alpha):
 def test_first_draw_by_hand():
     # alpha large: the mix is the prior. Of images a, b, b, b client 0 draws a first with
     # probability 1/2, or second with 1/2 x (1/2) / (1/2 + 2/6) = 3/10.
-    dataset, trials = Labelled([0, 1, 1, 1]), 2000
+    dataset, trials = Labeled([0, 1, 1, 1]), 2000
     held = [0 in split(dataset, num_clients=2, alpha=1e9, seed=s)["0"] for s in range(trials)]
     assert abs(np.mean(held) - 0.8) < 4 * np.sqrt(0.8 * 0.2 / trials)
 
@@ -151,7 +151,7 @@ def test_mixes_vary_as_the_dirichlet_distribution_says():
 
 def test_images_of_a_class_are_drawn_at_random():
     # the order of the images must not matter, however far apart the weights of the classes are
-    dataset = Labelled(np.zeros(4000, np.int64))
+    dataset = Labeled(np.zeros(4000, np.int64))
     deviation = np.sqrt((4000**2 - 1) / 12 / 1000 * (1 - 1000 / 4000))
     for alpha in (5e-324, 0.05, 100):
         for own in split(dataset, num_clients=4, alpha=alpha).values():
@@ -160,7 +160,7 @@ def test_images_of_a_class_are_drawn_at_random():
 
 def test_exhausted_classes_are_replaced_by_what_is_left():
     # every client wants one class, and there are more clients than the classes can serve
-    dataset = Labelled([0] * 9 + [1] * 2 + [2] * 1)
+    dataset = Labeled([0] * 9 + [1] * 2 + [2] * 1)
     clients = split(dataset, num_clients=3, alpha=1e-12)
     check_split(clients, dataset, 3)
     assert (counts(clients, dataset) > 0).sum(axis=1).max() > 1
@@ -178,7 +178,7 @@ def test_alpha_zero_is_one_class_per_client():
 
 
 def test_alpha_zero_assigns_clients_by_size():
-    dataset = Labelled([5] * 60 + [2] * 30 + [9] * 1)
+    dataset = Labeled([5] * 60 + [2] * 30 + [9] * 1)
     clients = split(dataset, num_clients=10, alpha=0)
     check_split(clients, dataset, 10, equal=False)
     table = counts(clients, dataset)
@@ -297,7 +297,7 @@ def test_random_labels_are_split_completely(alpha):
         weights = rng.dirichlet(np.ones(classes))  # unbalanced, and some classes do not occur
         labels = rng.choice(classes, size=samples, p=weights) * rng.integers(1, 4)
         kinds = [np.int64, np.int32, np.uint8]
-        dataset = Labelled(labels.astype(kinds[trial % 3]) if trial % 4 else labels.tolist())
+        dataset = Labeled(labels.astype(kinds[trial % 3]) if trial % 4 else labels.tolist())
         occurring = len(set(labels.tolist()))
         number = int(rng.integers(occurring if alpha == 0 else 1, samples + 1))
         clients = split(dataset, num_clients=number, alpha=alpha, seed=trial)
@@ -338,5 +338,5 @@ def test_wrong_options():
 def test_data_sets_without_proper_labels():
     for kind in BOTH:
         for labels in (None, [[0, 1]], [], [0.5, 1.0], [0, -1]):
-            with pytest.raises(ConfigError, match=r"partition\.type: .*Labelled"):
-                split(Labelled(labels), kind, num_clients=1, alpha=1)
+            with pytest.raises(ConfigError, match=r"partition\.type: .*Labeled"):
+                split(Labeled(labels), kind, num_clients=1, alpha=1)

@@ -8,7 +8,7 @@ from fedseg.partition import check_clients
 from fedseg.registry import PARTITIONS
 
 
-class Labelled:
+class Labeled:
     """A data set as far as a partition sees it."""
 
     def __init__(self, labels, coarse_labels=None):
@@ -23,7 +23,7 @@ class Labelled:
 def cifar100():
     """500 images a class, 5 classes a superclass, neither in any order."""
     rng = np.random.default_rng(0)
-    return Labelled(
+    return Labeled(
         rng.permutation(np.repeat(np.arange(100), 500)),
         rng.permutation(np.repeat(np.arange(20), 5)),
     )
@@ -77,7 +77,7 @@ def test_cifar100_as_published(cifar100):
 def test_mixes_vary_as_both_dirichlet_distributions_say():
     # the first client of each seed has 120 of 200 images a class: nothing is exhausted
     coarse_labels = np.repeat(np.arange(4), 3)
-    dataset = Labelled(np.tile(np.arange(12), 200), coarse_labels)
+    dataset = Labeled(np.tile(np.arange(12), 200), coarse_labels)
     alpha, beta, size, seeds = 0.5, 4.0, 120, 120
     tables = np.array(
         [
@@ -104,7 +104,7 @@ def test_mixes_vary_as_both_dirichlet_distributions_say():
 
 
 def test_images_of_a_class_are_drawn_at_random():
-    dataset = Labelled(np.zeros(4000, np.int64), [0])
+    dataset = Labeled(np.zeros(4000, np.int64), [0])
     for own in split(dataset, num_clients=4).values():
         deviation = np.sqrt((4000**2 - 1) / 12 / 1000 * (1 - 1000 / 4000))
         assert abs(own.mean() - 1999.5) < 4 * deviation
@@ -150,7 +150,7 @@ def renormalize(mix):
 def test_same_distribution_as_a_slow_transcription():
     labels = [0] * 30 + [1] * 6 + [2] * 14 + [3] * 20 + [4] * 2 + [5] * 24
     coarse_labels = [0, 0, 1, 1, 2, 2]
-    dataset = Labelled(labels, np.array(coarse_labels))
+    dataset = Labeled(labels, np.array(coarse_labels))
     rng = np.random.default_rng(2)
     options = dict(num_clients=8, alpha=0.4, beta=2.0)
     fast = [counts(split(dataset, seed=s, **options), dataset) for s in range(600)]
@@ -170,7 +170,7 @@ def test_same_distribution_as_a_slow_transcription():
 
 
 def test_pure_function_of_labels_options_and_seed():
-    dataset = Labelled(np.arange(200) % 10, np.arange(10) // 2)
+    dataset = Labeled(np.arange(200) % 10, np.arange(10) // 2)
     first, again = (split(dataset, num_clients=9, seed=5) for _ in range(2))
     other = split(dataset, num_clients=9, seed=6)
     assert all(np.array_equal(first[k], again[k]) for k in first)
@@ -182,7 +182,7 @@ def test_random_labels_are_split_completely():
     for trial in range(80):
         samples, classes = rng.integers(1, 60), rng.integers(1, 9)
         weights = rng.dirichlet(np.ones(classes))  # unbalanced, and some classes do not occur
-        dataset = Labelled(
+        dataset = Labeled(
             rng.choice(classes, size=samples, p=weights).astype([np.int64, np.uint8][trial % 2]),
             rng.integers(0, 4, size=classes) * 7,  # ids of coarse labels may have gaps
         )
@@ -193,7 +193,7 @@ def test_random_labels_are_split_completely():
 
 
 def test_wrong_options():
-    dataset = Labelled([0, 1, 2, 0, 1, 2], np.array([0, 0, 1]))
+    dataset = Labeled([0, 1, 2, 0, 1, 2], np.array([0, 0, 1]))
     wrong = {
         "alpha": (0, -1),
         "beta": (0, float("nan"), float("inf"), "10"),
@@ -208,13 +208,13 @@ def test_wrong_options():
 
 def test_wrong_coarse_labels():
     for coarse_labels, message in (
-        (None, "coarse_labels, which Labelled"),
+        (None, "coarse_labels, which Labeled"),
         ([0, 0], "2 entries, but class 2"),
         ([0.0, 0.5, 1.0], r"float64 \[3\]"),
         ([[0], [0], [1]], r"int64 \[3, 1\]"),
     ):
         with pytest.raises(ConfigError, match=rf"partition\.type: .*{message}"):
-            split(Labelled([0, 1, 2], coarse_labels), num_clients=2)
+            split(Labeled([0, 1, 2], coarse_labels), num_clients=2)
 
 
 def test_labels_are_needed():
