@@ -8,6 +8,7 @@ the number and shape of the images and a checksum.
 import hashlib
 import json
 from collections.abc import Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +76,7 @@ class ImageArrays(Dataset):
         """Class names."""
         return self.metainfo["classes"]
 
-    @property
+    @cached_property
     def split_checksum(self) -> str:
         """SHA-256 of images and labels."""
         return images_checksum(self.images, self.labels)
@@ -156,18 +157,12 @@ class StoredImages(PreparedFolder):
         super().__init__(
             images, labels, index["classes"], index.get("coarse_labels"), users, where=path
         )
-        if images_checksum(self.images, self.labels) != entry["sha256"]:
+        if self.split_checksum != entry["sha256"]:
             raise DataError(
                 f"{path}: images or labels do not have the checksum that {INDEX} says: {fix}"
             )
         self.data_root = str(root)
         self.split = split
-        self._checksum = entry["sha256"]
-
-    @property
-    def split_checksum(self) -> str:
-        """SHA-256 of images and labels."""
-        return self._checksum
 
 
 @DATASETS.register_module()
@@ -223,7 +218,7 @@ def images_checksum(images: np.ndarray, labels: np.ndarray) -> str:
     digest = hashlib.sha256()
     for start in range(0, len(images), 4096):
         digest.update(np.ascontiguousarray(images[start : start + 4096]))
-    digest.update(np.ascontiguousarray(np.asarray(labels).astype("<i8")))
+    digest.update(np.ascontiguousarray(labels, "<i8"))
     return digest.hexdigest()
 
 
@@ -233,18 +228,18 @@ def content_checksum(images: np.ndarray, labels: np.ndarray) -> str:
     A data set comes in several orders (its archive's, a folder's) with one content.
     """
     digests = [
-        hashlib.sha256(np.ascontiguousarray(image).tobytes() + int(label).to_bytes(8, "little"))
+        hashlib.sha256(image.tobytes() + int(label).to_bytes(8, "little")).digest()
         for image, label in zip(images, labels, strict=True)
     ]
-    return hashlib.sha256(b"".join(sorted(digest.digest() for digest in digests))).hexdigest()
+    return hashlib.sha256(b"".join(sorted(digests))).hexdigest()
 
 
 def shared_images(train: np.ndarray, test: np.ndarray) -> list[tuple[int, int]]:
     """Pairs (train index, test index) of images that are the same, byte for byte."""
     if train.shape[1:] != test.shape[1:]:
         return []
-    place = {np.ascontiguousarray(image).tobytes(): i for i, image in enumerate(train)}
-    pairs = ((place.get(np.ascontiguousarray(image).tobytes()), i) for i, image in enumerate(test))
+    place = {image.tobytes(): i for i, image in enumerate(train)}
+    pairs = ((place.get(image.tobytes()), i) for i, image in enumerate(test))
     return [(first, second) for first, second in pairs if first is not None]
 
 

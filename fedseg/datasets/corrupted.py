@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from fedseg.datasets.arrays import PreparedFolder, images_checksum, load_array
+from fedseg.datasets.arrays import PreparedFolder, load_array
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.registry import DATASETS, did_you_mean
 
@@ -115,14 +115,6 @@ class CorruptedImages(PreparedFolder):
         self.data_root = str(root)
         made = record.get("files", {})
         self.generated = tuple(name for name in names if f"{name}.npy" in made)
-        self._checksum: str | None = None
-
-    @property
-    def split_checksum(self) -> str:
-        """SHA-256 of images and labels; the first call reads every file."""
-        if self._checksum is None:
-            self._checksum = images_checksum(self.images, self.labels)
-        return self._checksum
 
 
 @DATASETS.register_module()

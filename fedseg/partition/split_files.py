@@ -11,7 +11,6 @@ leave those roots.
 
 import hashlib
 import json
-import os
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -68,7 +67,7 @@ def read_split(
         DataError: no file, one that breaks a rule above, or a user or an image that occurs twice.
     """
     roots = root if isinstance(root, tuple) else (root, root)
-    checkers = [_LinkChecker(Path(r)) if r is not None else None for r in roots]
+    roots = tuple(None if below is None else Path(below).resolve() for below in roots)
     users: dict[str, list[Sample]] = {}
     origin: dict[str, Path] = {}
     holder: dict[str, str] = {}
@@ -80,11 +79,11 @@ def read_split(
                     "split: rename the user or remove one of the files"
                 )
             for sample in samples:
-                for path, checker in zip(sample, checkers, strict=True):
-                    if checker is not None and not checker.inside(path):
+                for path, below in zip(sample, roots, strict=True):
+                    if below is not None and _leaves(below, path):
                         raise DataError(
-                            f"{file}: user {user!r}: {path!r} leaves {checker.root} through a "
-                            "symbolic link: put the file itself under the root"
+                            f"{file}: user {user!r}: {path!r} leaves {below} through a symbolic "
+                            "link: put the file itself under the root"
                         )
                 if sample[0] in holder:
                     raise DataError(
@@ -158,6 +157,10 @@ def check_path(path: Any) -> str | None:
     return None
 
 
+def _leaves(root: Path, path: str) -> bool:
+    return not (root / path).resolve().is_relative_to(root)
+
+
 def _natural(path: Path) -> list[tuple[int, int | str]]:
     parts = re.split(r"(\d+)", path.name)
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
@@ -222,21 +225,3 @@ def _check_user(where: str, count: Any, data: Any) -> list[Sample]:
         if fault := check_path(path):
             raise DataError(f"{where}: path {path!r} {fault}: write it relative to the data root")
     return list(zip(images, labels, strict=True))
-
-
-class _LinkChecker:
-    """Whether paths stay below a root once symbolic links are followed."""
-
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self._real = os.path.realpath(root)
-        self._folders: dict[str, str] = {}
-
-    def inside(self, path: str) -> bool:
-        folder, name = os.path.split(path)
-        if folder not in self._folders:
-            self._folders[folder] = os.path.realpath(os.path.join(self._real, folder))
-        full = os.path.join(self._folders[folder], name)
-        if os.path.islink(full):
-            full = os.path.realpath(full)
-        return os.path.commonpath([self._real, full]) == self._real
