@@ -12,7 +12,7 @@ GROUND = {"checks", "cli", "errors", "files", "registry", "units"}
 LAYERS = {
     "core": {"checks", "errors"},
     "models": {*GROUND, "core.batchnorm"},
-    "datasets": {*GROUND, "core.seeds"},
+    "datasets": {*GROUND, "core.seeds", "partition.split_files"},
     "partition": {*GROUND, "core.seeds"},
     "optim": {*GROUND, "core"},
     "algorithms": {*GROUND, "core", "optim", "models"},

@@ -144,7 +144,7 @@ class StoredImages(PreparedFolder):
             raise ConfigError(f"dataset.split: must be 'train' or 'test', not {split!r}")
         index = self._checked_index(root)
         entry = index["splits"][split]
-        fix = f"prepare the folder again with {self.tool} --overwrite"
+        fix = f"prepare them again with --overwrite ({self.tool})"
         path = root / f"{split}_images.npy"
         images, labels = load_array(path, fix), load_array(root / f"{split}_labels.npy", fix)
         expected = [entry["images"], *entry["shape"]]
@@ -159,7 +159,8 @@ class StoredImages(PreparedFolder):
         )
         if self.split_checksum != entry["sha256"]:
             raise DataError(
-                f"{path}: images or labels do not have the checksum that {INDEX} says: {fix}"
+                f"{path}: the {split} images or labels are not those that {INDEX} has the checksum "
+                f"of: {fix}"
             )
         self.data_root = str(root)
         self.split = split
@@ -209,7 +210,7 @@ def check_images(
     if outside.size:
         raise DataError(
             f"{where}: label {labels[outside[0]]} of image {outside[0]} (and {outside.size - 1} "
-            f"more) is none of {num_classes} classes, 0 to {num_classes - 1}"
+            f"more) is out of range: {num_classes} classes are 0 to {num_classes - 1}"
         )
 
 

@@ -87,7 +87,7 @@ class CorruptedImages(PreparedFolder):
         fix = f"put the official files there, or make them with {TOOL} {root}"
         missing = [name for name in names if not (place / f"{name}.npy").is_file()]
         if missing == names:  # no mistake, whereas some missing files are one
-            raise MissingDataError(f"{place}: has no corrupted images: {fix}")
+            raise MissingDataError(f"{place}: holds no corrupted images: {fix}")
         missing += ["labels"] * (not (place / LABELS).is_file())
         if missing:
             raise DataError(f"{place}: {', '.join(missing)} missing: {fix}")
@@ -237,11 +237,13 @@ def read_corruption(path: Path, length: int, shape: Sequence[int], root: Path) -
     """
     fix = f"put the official file there, or delete it and run {TOOL} {root}"
     images = load_array(path, fix)
-    if images.dtype != np.uint8 or images.shape != (length, *shape):
+    if images.dtype != np.uint8 or images.shape[1:] != tuple(shape):
         raise DataError(
-            f"{path}: must be uint8 {[length, *shape]}, not {images.dtype} {list(images.shape)}: "
-            f"{fix}"
+            f"{path}: images must be uint8 {[length, *shape]}, not {images.dtype} "
+            f"{list(images.shape)}: {fix}"
         )
+    if len(images) != length:
+        raise DataError(f"{path}: has {len(images)} images, but there are {length} labels: {fix}")
     return images
 
 

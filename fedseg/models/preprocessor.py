@@ -78,7 +78,7 @@ class ImagePreprocessor(BaseDataPreprocessor):
             inputs, labels = data
         if inputs.dtype != torch.uint8 or inputs.shape[1] != len(self.scale):
             raise DataError(
-                f"inputs: must be uint8 [batch, {len(self.scale)}, height, width], not "
+                f"inputs: expected uint8 [batch, {len(self.scale)}, height, width], got "
                 f"{inputs.dtype} {list(inputs.shape)}: use another model.data_preprocessor"
             )
         device = self.scale.device

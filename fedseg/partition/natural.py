@@ -95,7 +95,7 @@ def check_clients(
             range, or a sample that two clients hold or one holds twice.
     """
     if not clients:
-        raise ConfigError(f"{where}: has no client: list one or more (is the data set empty?)")
+        raise ConfigError(f"{where}: there is no client: is the data set empty?")
     holder = np.full(size, -1, dtype=np.int64)
     names = [str(client) for client in clients]
     checked: Clients = {}

@@ -184,7 +184,7 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _check_content(file: Path, data: Any) -> dict[str, list[Sample]]:
     if not isinstance(data, dict) or any(key not in data for key in KEYS):
-        raise DataError(f"{file}: must be an object with the keys {', '.join(KEYS)}")
+        raise DataError(f"{file}: is not a split file: it needs the keys {', '.join(KEYS)}")
     users, counts, user_data = (data[key] for key in KEYS)
     if not isinstance(users, list) or not users or not all(isinstance(u, str) and u for u in users):
         raise DataError(f"{file}: 'users' must be a list of one or more non-empty strings")

@@ -137,8 +137,11 @@ def test_checksum_is_that_of_images_and_labels(root):
 
 def test_a_file_of_another_length_shape_or_dtype(root):
     path = root / "corrupted" / "fog.npy"
+    for length in (ROWS - 1, ROWS + 1, N, 0):
+        np.save(path, np.zeros((length, 32, 32, 3), np.uint8))
+        with pytest.raises(DataError, match=rf"fog\.npy: .*{length} images.*{ROWS} labels"):
+            CIFAR10CDataset(root)
     for images in (
-        *(np.zeros((length, 32, 32, 3), np.uint8) for length in (ROWS - 1, ROWS + 1, N, 0)),
         np.zeros((ROWS, 32, 32, 3), np.float32),
         np.zeros((ROWS, 3, 32, 32), np.uint8),
         np.zeros((ROWS, 64, 64, 3), np.uint8),
@@ -185,7 +188,7 @@ def test_wrong_labels(root):
         (np.full(ROWS, -1), "label -1 of image 0"),
         (np.zeros(ROWS - 1, np.uint8), rf"labels\.npy: .*{ROWS - 1} labels"),
         (np.zeros(0, np.uint8), r"labels\.npy: .*0 labels"),
-        (np.zeros(ROWS + 5, np.uint8), r"\.npy: must be uint8 \[35, 32"),
+        (np.zeros(ROWS + 5, np.uint8), rf"{ROWS} images.*{ROWS + 5} labels"),
         (np.zeros((ROWS, 1), np.uint8), r"labels\.npy: labels must be integers"),
         (np.zeros(ROWS, np.float32), r"labels\.npy: labels must be integers"),
         (np.arange(ROWS) // N, r"labels\.npy: .*severities differ"),
