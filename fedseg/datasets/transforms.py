@@ -43,12 +43,9 @@ class Pipeline:
         built = [build_transform(step, f"{field}[{i}]") for i, step in enumerate(steps)]
         self._compose = A.Compose(built) if built else None
 
-    def __getstate__(self) -> dict[str, Any]:
+    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         # Loader workers build their own: some transforms of albumentations cannot be pickled.
-        return {"steps": self.steps, "field": self.field}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__init__(**state)
+        return type(self), (self.steps, self.field)
 
     def __call__(
         self, image: np.ndarray, label: np.ndarray, seed: int

@@ -141,15 +141,19 @@ class Classifier(BaseModel):
         """What is wrong with labels that cross-entropy refused; None: it was something else."""
         if labels is None:
             return "are missing, and a loss needs labels"
-        images, classes = logits.shape
-        if labels.is_floating_point() and labels.shape != logits.shape:
-            return f"probabilities must be [{images}, {classes}], got {list(labels.shape)}"
-        if not labels.is_floating_point() and (
-            labels.shape != (images,) or labels.dtype != torch.int64
-        ):
-            return f"class ids must be int64 [{images}], got {labels.dtype} {list(labels.shape)}"
-        if labels.is_cuda:  # its error has made the device unusable
+        classes, soft = logits.shape[1], labels.is_floating_point()
+        shape = logits.shape if soft else logits.shape[:1]
+        if labels.shape != shape or not (soft or labels.dtype == torch.int64):
+            kind = "probabilities" if soft else "int64 class ids"
+            return f"must be {kind} {list(shape)}, got {labels.dtype} {list(labels.shape)}"
+        if soft or labels.is_cuda:  # on a GPU its error has made the device unusable
             return None
+        if labels.min() < 0 or labels.max() >= classes:
+            return (
+                f"labels {int(labels.min())}..{int(labels.max())} for {classes} classes: set "
+                "model.num_classes to the data set's number of classes"
+            )
+        return None
         if not labels.is_floating_point() and not (labels.min() >= 0 and labels.max() < classes):
             return (
                 f"labels {int(labels.min())}..{int(labels.max())} for {classes} classes; set "

@@ -76,14 +76,11 @@ class WeightsFile:
                 f"model.weights: {self.path} does not fit in {len(wrong)} places:\n  {listed}"
             )
         target.load_state_dict(found, strict=False)
-        self._log_left_out(others, len(statistics))
-
-    def _log_left_out(self, ignored: list[str], num_statistics: int) -> None:
-        said = [f"{', '.join(ignored)} ignored"] if ignored else []
-        if num_statistics:
-            said.append(f"{num_statistics} running statistics skipped, GroupNorm has none")
-        if said:
-            print_log(f"model.weights: {self.path}: {'; '.join(said)}", logger="current")
+        notes = [f"{', '.join(others)} ignored"] if others else []
+        if statistics:
+            notes.append(f"{len(statistics)} running statistics skipped, GroupNorm has none")
+        if notes:
+            print_log(f"model.weights: {self.path}: {'; '.join(notes)}", logger="current")
 
     def _read(self) -> dict[str, Tensor]:
         try:
