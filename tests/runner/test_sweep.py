@@ -1,0 +1,90 @@
+"""A sweep plans every combination once, skips what is finished, resumes what stopped."""
+
+import json
+import shutil
+
+import pytest
+
+from fedseg.errors import ConfigError, DataError
+from fedseg.leaderboard.sweep import show_plan, show_sweep
+from fedseg.runner.sweep import expected_seconds, plan_sweep, run_sweep
+
+SHORT = ("train_cfg.max_rounds=2",)
+
+
+def sweep(config, root, **changes):
+    arguments = {"seeds": [0], "options": SHORT, "root": root, **changes}
+    return plan_sweep([config], changes.pop("methods", []), **arguments)
+
+
+def test_every_combination_has_a_folder_of_its_own(small_config, tmp_path):
+    grid = [["optim_wrapper.rho=0.1", "optim_wrapper.rho=0.2"], ["averaging.cycle=1"]]
+    jobs = sweep(small_config, tmp_path, seeds=[0, 3], grid=grid)
+    name = small_config.stem
+    expected = [
+        f"{name},optim_wrapper.rho={rho},averaging.cycle=1/seed{seed}"
+        for rho in (0.1, 0.2)
+        for seed in (0, 3)
+    ]
+    assert [str(job.work_dir.relative_to(tmp_path)) for job in jobs] == expected
+    assert {job.state for job in jobs} == {"new"} and {job.rounds for job in jobs} == {2}
+    last = jobs[-1].command
+    assert last[last.index("--seed") + 1] == "3" and "--resume" not in last
+    assert {"optim_wrapper.rho=0.2", "averaging.cycle=1", *SHORT} <= set(last)
+
+
+def test_the_same_run_twice_is_refused(small_config, tmp_path):
+    with pytest.raises(ConfigError, match="seed0"):
+        sweep(small_config, tmp_path, seeds=[0, 0])
+
+
+def test_a_sweep_from_its_plan_to_the_board(small_config, tmp_path, capfd):
+    """Two runs of three finish; one fails. Later the finished are skipped, a stopped one resumed."""
+    grid = [["optim_wrapper.rho=0.1", "data_root=nowhere"]]
+    jobs = sweep(small_config, tmp_path, seeds=[0, 1], grid=grid)[:3]
+    assert show_sweep(jobs, at_once=2) == 1
+    out, err = capfd.readouterr()
+    assert "data_root=nowhere seed0 failed" in err and "nowhere" in err
+    assert "0.1 seed0: finished" in err and "0.1 seed1: finished" in err
+
+    good = sweep(small_config, tmp_path, seeds=[0, 1], grid=grid[:1])[:2]
+    assert [job.state for job in good] == ["finished"] * 2
+    assert list(run_sweep(good, 1, lambda active: None)) == []
+
+    first = good[0].work_dir
+    whole = json.loads((first / "results.json").read_text())
+    (first / "results.json").unlink()
+    stopped = sweep(small_config, tmp_path, seeds=[0], grid=[["optim_wrapper.rho=0.1"]])
+    assert [job.state for job in stopped] == ["stopped"] and "--resume" in stopped[0].command
+    ((job, _, failure),) = run_sweep(stopped, 1, lambda active: None)
+    assert failure is None and job.rounds_done == 2
+    again = json.loads((first / "results.json").read_text())
+    assert again["final"] == whole["final"]
+
+    other = dict(options=("train_cfg.max_rounds=3",), grid=[["optim_wrapper.rho=0.1"]])
+    with pytest.raises(ConfigError, match=r"results\.json"):
+        sweep(small_config, tmp_path, **other)
+    (first / "results.json").write_text("{")
+    with pytest.raises(DataError, match=r"results\.json"):
+        sweep(small_config, tmp_path, grid=[["optim_wrapper.rho=0.1"]])
+
+
+def test_a_plan_knows_the_time_or_why_it_does_not(small_config, tmp_path, capfd):
+    jobs = sweep(small_config, tmp_path, seeds=[0, 1])
+    jobs += sweep(small_config, tmp_path, options=(*SHORT, "data_root=nowhere"), seeds=[2])
+    seconds = expected_seconds(jobs)
+    assert seconds[jobs[0]] == seconds[jobs[1]] > 0
+    assert "nowhere" in seconds[jobs[2]]
+    assert not any(job.work_dir.exists() for job in jobs)
+    show_plan(jobs, at_once=2)
+    out = capfd.readouterr().out
+    assert "3 runs" in out and "nowhere" in out
+
+
+def test_a_half_run_counts_by_what_is_left(small_config, tmp_path):
+    (job,) = sweep(small_config, tmp_path)
+    job.work_dir.mkdir(parents=True)
+    (job.work_dir / "history.jsonl").write_text('{"round": 1}\n')
+    assert job.rounds_done == 1
+    shutil.rmtree(job.work_dir)
+    assert job.rounds_done == 0
