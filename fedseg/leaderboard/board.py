@@ -1,6 +1,5 @@
 """The board: runs grouped by seeds, beside the published numbers, ranked within a benchmark."""
 
-import json
 import os
 import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -22,7 +21,7 @@ from fedseg.leaderboard.benchmarks import (
 )
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
 from fedseg.leaderboard.reference import Published, read_published
-from fedseg.runs.schema import FILE_NAME, Results, read_results
+from fedseg.runs.schema import FILE_NAME, Results, experiment_key, read_results
 
 ASIDE = "previous"  # where a new run moves an earlier one of its folder
 MAIN_METRICS = ("mIoU", "accuracy")
@@ -228,27 +227,6 @@ def build_board(runs: Sequence[Run], messages: Iterable[str] = ()) -> Board:
         rankings.append(Ranking(benchmark, _ranked(rows, benchmark.columns)))
     by_id = {run.id: run for run in runs}
     return Board(tuple(rankings), tuple(_apart(apart)), by_id, tuple(messages))
-
-
-def experiment_key(results: Results) -> tuple:
-    """What the seeds of one experiment share: the method, the data and who holds them."""
-    method = results.experiment_sha256
-    if method is None:  # written by an older fedseg
-        parts = (
-            results.name,
-            results.rounds,
-            results.model.type,
-            results.algorithm,
-            results.local_loss,
-            results.optim_wrapper,
-            results.averaging,
-            results.batchnorm,
-            results.amp,
-            (results.local_epochs, results.local_steps),
-            (results.clients_per_round.min, results.clients_per_round.max),
-        )
-        method = json.dumps(parts, sort_keys=True)
-    return method, results.embedded, results.train.partition_sha256
 
 
 def _one_a_seed(runs: Sequence[Run], messages: list[str]) -> list[Run]:

@@ -14,12 +14,13 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from fedseg.cli import widen_console
 from fedseg.leaderboard.benchmarks import Benchmark, Column, benchmarks
 from fedseg.leaderboard.board import Apart, Board, Cell, Ranking, Row, Run
 from fedseg.leaderboard.reference import read_published
+from fedseg.units import format_bytes
 
 JSON_VERSION = 1
-PIPED_WIDTH = 160  # columns where there is no terminal to fit
 DOUBT = "?"
 LEGEND = f"{DOUBT}: in doubt, nothing is ranked against it"
 STATUS = {
@@ -69,15 +70,9 @@ def number(value: float, column: Column) -> str:
     return f"{value:,.{column.digits}f}"
 
 
-def size(count: float | None) -> str:
-    """Bytes in words."""
-    if count is None:
-        return "-"
-    for unit in ("B", "KiB", "MiB", "GiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} TiB"
+def traffic(row: Row) -> str:
+    """A run's bytes in words; a published row has none."""
+    return "-" if row.bytes is None else format_bytes(row.bytes)
 
 
 def seeds(row: Row) -> str:
@@ -108,7 +103,7 @@ def print_board(board: Board, console: Console | None = None, everything: bool =
         everything: benchmarks without a run too, with their published rows.
     """
     console = console or Console()
-    widen(console)
+    widen_console(console)
     for ranking in shown(board, everything):
         console.print(_ranking_table(ranking))
         notes = [ranking.benchmark.note, LEGEND if in_doubt(ranking.rows) else ""]
@@ -122,12 +117,6 @@ def print_board(board: Board, console: Console | None = None, everything: bool =
         console.print("There is no row.")
     for message in board.messages:
         console.print(Text(message, style="yellow"), soft_wrap=True)
-
-
-def widen(console: Console) -> None:
-    """Make room for wide tables where there is no terminal whose width must be kept."""
-    if not console.is_terminal and "COLUMNS" not in os.environ:
-        console.width = max(console.width, PIPED_WIDTH)
 
 
 def _ranking_table(ranking: Ranking) -> Table:
@@ -148,7 +137,7 @@ def _ranking_table(ranking: Ranking) -> Table:
             escape(row.method.label),
             *(_bold_first(row.cells[c.key], c) for c in benchmark.columns),
             seeds(row),
-            size(row.bytes),
+            traffic(row),
             escape(row.source),
             style="dim" if row.published else "",
         )
@@ -199,7 +188,7 @@ def to_markdown(board: Board, everything: bool = False) -> str:
                 row.method.label,
                 *(_best(row.cells[c.key], c) for c in columns),
                 seeds(row),
-                size(row.bytes),
+                traffic(row),
                 row.source,
             ]
             for row in ranking.rows

@@ -23,7 +23,7 @@ from plotly.offline import get_plotlyjs
 from fedseg.leaderboard.benchmarks import MODELS, Benchmark, Column
 from fedseg.leaderboard.board import Apart, Board, Ranking, Row, Run
 from fedseg.leaderboard.methods import NAMES, method_of_record
-from fedseg.leaderboard.output import STATUS, header, number, shown, size
+from fedseg.leaderboard.output import STATUS, header, number, shown, traffic
 from fedseg.leaderboard.reference import read_published
 from fedseg.runs.schema import FILE_NAME
 
@@ -165,7 +165,7 @@ def _apart(apart: Apart) -> dict[str, Any]:
     """A table of runs that no published number may stand beside."""
     rows = [
         _row(row, apart.columns)
-        | {"rounds": None, "traffic": row.bytes, "traffic_text": size(row.bytes)}
+        | {"rounds": None, "traffic": row.bytes, "traffic_text": traffic(row)}
         for row in apart.rows
     ]
     shared = [r for r in rows[0]["reasons"] if all(r in row["reasons"] for row in rows)]
@@ -269,7 +269,7 @@ def _share(row: Row, share: float | None) -> str:
     if share is None:
         return "-"
     times = f"{share:.3g} {TIMES}"
-    return times if row.bytes is None else f"{size(row.bytes)} ({times})"
+    return times if row.bytes is None else f"{traffic(row)} ({times})"
 
 
 def _short_digest(text: str) -> str:

@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.errors import DataError
-from fedseg.leaderboard.board import experiment_key
 from fedseg.report.compare_configs import differing, flat, read_config_copy
 from fedseg.runs.history import History
 from fedseg.runs.results import curves, window_statistics
@@ -25,6 +24,7 @@ from fedseg.runs.schema import (
     Curves,
     DataEntry,
     Results,
+    experiment_key,
     from_plain,
     read_results,
 )

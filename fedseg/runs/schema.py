@@ -219,6 +219,27 @@ def read_results(path: str | Path) -> Results:
     return results
 
 
+def experiment_key(results: Results) -> tuple:
+    """What the seeds of one experiment share: the method, the data and who holds them."""
+    method = results.experiment_sha256
+    if method is None:  # written by an older fedseg
+        parts = (
+            results.name,
+            results.rounds,
+            results.model.type,
+            results.algorithm,
+            results.local_loss,
+            results.optim_wrapper,
+            results.averaging,
+            results.batchnorm,
+            results.amp,
+            (results.local_epochs, results.local_steps),
+            (results.clients_per_round.min, results.clients_per_round.max),
+        )
+        method = json.dumps(parts, sort_keys=True)
+    return method, results.embedded, results.train.partition_sha256
+
+
 # ---------------------------------------------------------------- versions
 
 
