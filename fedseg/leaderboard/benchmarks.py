@@ -221,7 +221,7 @@ def same_setting(record: Published, setting: Setting) -> bool:
 
 def reasons_against(results: Results, setting: Setting) -> tuple[str, ...]:
     """Why a run cannot be compared in a setting, in words; empty if it can."""
-    reasons = _embedded_reasons(results, setting) or _data_reasons(results, setting)
+    reasons = _synthetic_reasons(results, setting) or _data_reasons(results, setting)
     reasons += _split_reasons(results, setting)
     model = model_name(results)
     if model != setting.model:
@@ -281,7 +281,7 @@ def reasons_of_no_split(results: Results, setting: Setting) -> tuple[str, ...]:
         words = [f"{results.train.clients} clients", str(partition.pop("type", ""))]
         words += [f"{k} {_short(v)}" for k, v in partition.items() if k in ("alpha", "beta")]
         split = f"other split: {', '.join(filter(None, words))}, as in no benchmark of {title}"
-    return (*_embedded_reasons(results, setting), split)
+    return (*_synthetic_reasons(results, setting), split)
 
 
 def model_name(results: Results) -> str:
@@ -289,10 +289,10 @@ def model_name(results: Results) -> str:
     return MODELS.get(results.model.type, results.model.network or results.model.type)
 
 
-def _embedded_reasons(results: Results, setting: Setting) -> list[str]:
-    if not results.embedded:
+def _synthetic_reasons(results: Results, setting: Setting) -> list[str]:
+    if not results.synthetic:
         return []
-    return [f"embedded data: the images are rendered, they are not {TITLES[setting.dataset]}"]
+    return [f"synthetic data: the images are rendered, they are not {TITLES[setting.dataset]}"]
 
 
 def _data_reasons(results: Results, setting: Setting) -> list[str]:

@@ -123,13 +123,13 @@ class Apart:
     Attributes:
         title: what the runs share, in words. closest: id of the benchmark that they come closest
             to; None if there is none of their data set.
-        embedded: whether its images are rendered.
+        synthetic: whether its images are rendered.
         columns: the figures. rows: the best of the first column first, without ranks.
     """
 
     title: str
     closest: str | None
-    embedded: bool
+    synthetic: bool
     columns: tuple[Column, ...]
     rows: tuple[Row, ...]
 
@@ -490,7 +490,7 @@ def _apart(left: Sequence[_Left]) -> Iterator[Apart]:
             one.benchmark.id if one.benchmark else "",
             one.title,
             results.train.dataset,
-            results.embedded,
+            results.synthetic,
             results.train.partition_sha256 or "",
             results.rounds,
         )
@@ -512,11 +512,11 @@ def _apart_table(left: Sequence[_Left]) -> Apart:
             by_reasons.setdefault(reasons[run.id], []).append(run)
         for why, some in by_reasons.items():
             rows.append(replace(_row(some, columns, benchmark), reasons=why))
-    title = f"rendered images, {left[0].title}" if first.embedded else left[0].title
+    title = f"rendered images, {left[0].title}" if first.synthetic else left[0].title
     return Apart(
         title=f"{title} ({first.train.clients} clients, {first.rounds} rounds)",
         closest=closest.id if closest else None,
-        embedded=first.embedded,
+        synthetic=first.synthetic,
         columns=columns,
         rows=tuple(sorted(rows, key=lambda row: _order(row, columns[0])) if columns else rows),
     )

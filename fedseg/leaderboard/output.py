@@ -322,7 +322,7 @@ def to_json(board: Board) -> dict[str, Any]:
             {
                 "title": apart.title,
                 "closest": apart.closest,
-                "embedded": apart.embedded,
+                "synthetic": apart.synthetic,
                 "columns": [asdict(column) for column in apart.columns],
                 "rows": [_row(row) for row in apart.rows],
             }
@@ -383,7 +383,7 @@ def _run(run: Run) -> dict[str, Any]:
         kept.pop(name)
     return {
         "folder": str(run.folder),
-        "embedded": results.embedded,
+        "synthetic": results.synthetic,
         "last_rounds": asdict(results.last_rounds),
         "final": results.final,
         "curves": asdict(results.curves) if results.curves else None,

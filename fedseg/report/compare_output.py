@@ -167,9 +167,9 @@ def _number(value: Value | None, sign: str = "", count: bool = False) -> str:
 
 WORDS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "rounds": ("rounds", lambda v: f"{v:,.0f}"),
-    "bytes_down": ("traffic to the clients", size),
-    "bytes_up": ("traffic back", size),
-    "bytes": ("traffic", size),
+    "bytes_down": ("traffic to the clients", format_bytes),
+    "bytes_up": ("traffic back", format_bytes),
+    "bytes": ("traffic", format_bytes),
     "wall": ("wall time", format_duration),
     "train": ("training", format_duration),
     "aggregate": ("aggregation", format_duration),

@@ -40,14 +40,14 @@ def test_a_run_as_the_benchmark_wants_it_is_comparable(setting):
     assert reasons(setting.id, figures) == ()
 
 
-def test_embedded_data_are_never_comparable():
+def test_synthetic_data_are_never_comparable():
     for setting in settings():
         figures = {f"{domain}/mIoU": 50.0 for domain in setting.domains}
-        content = toyresults.embedded(toyresults.results(setting.id, figures))
+        content = toyresults.synthetic(toyresults.results(setting.id, figures))
         (reason,) = reasons_against(parsed(content), setting)
-        assert reason.startswith("embedded data: the images are rendered")
+        assert reason.startswith("synthetic data: the images are rendered")
         content = toyresults.results(setting.id, figures)
-        content["data"][f"test:{setting.domains[0]}"]["embedded"] = True  # one set is enough
+        content["data"][f"test:{setting.domains[0]}"]["synthetic"] = True  # one set is enough
         assert reasons_against(parsed(content), setting) == (reason,)
 
 

@@ -153,25 +153,25 @@ def test_published_deviations_are_kept(board):
 # ---------------------------------------------------------------- apart
 
 
-def test_embedded_runs_never_stand_beside_published_numbers(board):
-    found = board(toyresults.embedded(idda(99.0)), idda(40.0, **OTHER))
+def test_synthetic_runs_never_stand_beside_published_numbers(board):
+    found = board(toyresults.synthetic(idda(99.0)), idda(40.0, **OTHER))
     for one in found.rankings:
         for row in one.runs:
-            assert not any(found.runs[id_].results.embedded for id_ in row.runs)
+            assert not any(found.runs[id_].results.synthetic for id_ in row.runs)
     (apart,) = found.apart
-    assert apart.embedded and apart.closest == RAINY
+    assert apart.synthetic and apart.closest == RAINY
     assert apart.title == (
         "rendered images, like IDDA rainy, heterogeneous clients (69 clients, 1500 rounds)"
     )
     (row,) = apart.rows
-    assert row.reasons[0].startswith("embedded data") and row.cells["unseen"].value == 99
+    assert row.reasons[0].startswith("synthetic data") and row.cells["unseen"].value == 99
     assert row.cells["unseen"].rank is None
     assert len(ranking(found, RAINY).runs) == 1
 
 
-def test_seeds_of_an_embedded_experiment_are_one_row_too(board):
-    contents = [toyresults.embedded(idda(v, seed=s)) for s, v in enumerate((20.0, 30.0))]
-    other = toyresults.embedded(idda(27.0, **OTHER))
+def test_seeds_of_an_synthetic_experiment_are_one_row_too(board):
+    contents = [toyresults.synthetic(idda(v, seed=s)) for s, v in enumerate((20.0, 30.0))]
+    other = toyresults.synthetic(idda(27.0, **OTHER))
     (apart,) = board(*contents, other).apart
     assert [(r.method.label, r.cells["unseen"].value) for r in apart.rows] == [
         ("FedSAM", 27.0),
@@ -194,14 +194,14 @@ def test_a_seed_without_the_last_rounds_is_apart_and_the_others_are_not(board):
 def test_a_short_run_is_apart(board):
     found = board(cifar(rounds=500, completed_rounds=500, final_round=500))
     (apart,) = found.apart
-    assert apart.closest == CIFAR and not apart.embedded
+    assert apart.closest == CIFAR and not apart.synthetic
     assert apart.rows[0].reasons == ("fewer rounds: 500 instead of 10000",)
     assert not ranking(found, CIFAR).runs
 
 
 def test_a_run_is_placed_where_it_differs_least(board):
     # rendered images with other clients: the path of the split tells the setting
-    demo = toyresults.embedded(
+    demo = toyresults.synthetic(
         idda(rounds=30, completed_rounds=30, final_round=30, data__train__partition_sha256="a" * 64)
     )
     uniform = toyresults.changed(demo, data__train__split="splits/uniform/rainy/train")
@@ -210,7 +210,7 @@ def test_a_run_is_placed_where_it_differs_least(board):
 
 
 def test_a_split_of_no_benchmark(board):
-    own = toyresults.embedded(
+    own = toyresults.synthetic(
         idda(
             data__train__split="splits/train",
             data__train__clients=2,
@@ -229,7 +229,7 @@ def test_a_split_of_no_benchmark(board):
     ]
     assert [apart.rows[0].reasons for apart in found.apart] == [
         (
-            "embedded data: the images are rendered, they are not IDDA",
+            "synthetic data: the images are rendered, they are not IDDA",
             "other split: 2 clients, NaturalPartition, as in no benchmark of IDDA",
         ),
         (
@@ -305,7 +305,7 @@ def test_corruptions_made_here_are_apart_but_the_accuracy_counts(board):
 
 
 def test_a_run_that_is_apart_shows_its_accuracy_under_corruptions(board):
-    (apart,) = board(toyresults.embedded(corrupted())).apart
+    (apart,) = board(toyresults.synthetic(corrupted())).apart
     assert values(apart.rows[0]) == {"test": 70.0, "mean": 50.0, "severity_5": 30.0}
 
 
@@ -357,7 +357,7 @@ def test_two_runs_of_one_seed_are_told_and_the_newer_one_counts(board, tmp_path)
 
 
 def test_rendered_and_real_runs_of_one_config_and_seed_are_two(board):
-    found = board(idda(50.0), toyresults.embedded(idda(60.0)))
+    found = board(idda(50.0), toyresults.synthetic(idda(60.0)))
     assert not found.messages
     assert len(ranking(found, RAINY).runs) == 1 and len(found.apart) == 1
 
@@ -382,8 +382,8 @@ def test_a_bad_file_is_a_message_and_the_rest_is_built(tmp_path):
         f"{tmp_path / 'running'}: the run is not finished",
         f"{damaged}: is damaged",
         "foreign/results.json: is not a results.json of fedseg",
-        "new/results.json: has schema version 99",
-        "old/results.json: has schema version 0",
+        "new/results.json: schema_version: is 99",
+        "old/results.json: schema_version: 0",
         "stopped/results.json: completed_rounds: the run is not finished, it has 7 of 1500 rounds",
     ):
         assert words in messages

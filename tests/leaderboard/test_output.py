@@ -34,7 +34,7 @@ def board(tmp_path):
         idda(52.0, seed=0),
         idda(53.0, seed=1),
         toyresults.results("cifar10_a0_c5_cnn", {"test/accuracy": 40.0}),
-        toyresults.embedded(idda(20.125, experiment_sha256="d" * 64, name="demo|x")),
+        toyresults.synthetic(idda(20.125, experiment_sha256="d" * 64, name="demo|x")),
         {"accuracy": 1},
     )
     for number, content in enumerate(contents):
@@ -67,7 +67,7 @@ def test_the_terminal_shows_figures_seeds_sources_and_reasons(board):
     assert "?: in doubt, nothing is ranked against it" in text
     assert "not reached" in row_with(text, "cifar10_a0_c5_cnn_fedavg", "not reached")
     assert "20.1" in row_with(text, "20.1", "demo|x")
-    assert "Apart because: embedded data: the images are rendered" in text
+    assert "Apart because: synthetic data: the images are rendered" in text
     assert "Not comparable: rendered images, like IDDA rainy" in text
     assert "is not a results.json of fedseg" in text
     assert "Cityscapes" not in text
@@ -122,7 +122,7 @@ def test_csv_keeps_runs_that_are_apart_away_from_published_numbers(board):
     lines = list(csv.DictReader(io.StringIO(apart_to_csv(board))))
     assert {line["experiment"] for line in lines} == {"demo|x"}
     assert {line["kind"] for line in lines} == {"run"}
-    assert lines[0]["value"] == "20.125" and lines[0]["reasons"].startswith("embedded data")
+    assert lines[0]["value"] == "20.125" and lines[0]["reasons"].startswith("synthetic data")
 
 
 def test_json_has_what_a_page_needs(board):
@@ -146,7 +146,7 @@ def test_json_has_what_a_page_needs(board):
     }
     assert by_id[TARGET]["target"] == 59.9 and not by_id[TARGET]["columns"][0]["higher"]
     (apart,) = content["apart"]
-    assert apart["embedded"] and apart["closest"] == RAINY
+    assert apart["synthetic"] and apart["closest"] == RAINY
     assert all(id_ in content["runs"] for row in apart["rows"] for id_ in row["runs"])
     assert len(content["messages"]) == 1
 

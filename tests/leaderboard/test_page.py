@@ -122,22 +122,22 @@ def test_traffic_of_published_rows_is_what_their_paper_states(page):
     assert page.data["tables"][TARGET]["target"] == 59.9
 
 
-def test_embedded_runs_never_stand_beside_a_published_number(board, page):
-    embedded = {id_ for id_, run in to_json(board)["runs"].items() if run["embedded"]}
-    assert len(embedded) == 3
+def test_synthetic_runs_never_stand_beside_a_published_number(board, page):
+    synthetic = {id_ for id_, run in to_json(board)["runs"].items() if run["synthetic"]}
+    assert len(synthetic) == 3
     found = set()
     for id_, table in page.data["tables"].items():
         kinds = {row["kind"] for row in table["rows"]}
         of_table = {run for row in table["rows"] for run in row["runs"]}
         if "published" in kinds:
-            assert not of_table & embedded
+            assert not of_table & synthetic
             assert not id_.startswith("apart-")
-        found |= of_table & embedded
-    assert found == embedded
+        found |= of_table & synthetic
+    assert found == synthetic
     for table, rows in page.tables.items():
         if table.startswith("apart-"):
             assert {row["data-kind"] for row in rows} == {"run"}
-    assert "embedded data: the images are rendered, they are not IDDA" in page.texts
+    assert "synthetic data: the images are rendered, they are not IDDA" in page.texts
 
 
 def test_strangers_words_are_text(index, page):
@@ -206,7 +206,7 @@ def test_pictures_are_copied_under_names_of_their_content(index, page):
 
 
 def test_a_page_is_written_over_an_earlier_one(runs, tmp_path):
-    copy = shutil.copytree(runs / "embedded_0", tmp_path / "runs" / "one")
+    copy = shutil.copytree(runs / "synthetic_0", tmp_path / "runs" / "one")
     secret = tmp_path / "secret.png"
     Image.new("RGB", (5, 5)).save(secret)
     (copy / "pictures" / "seen" / "00000_link.png").symlink_to(secret)

@@ -142,7 +142,7 @@ def test_errors_are_one_line(tool, tmp_path):
         ((one, tmp_path / "none"), "none: does not exist"),
         ((one, tmp_path / "empty"), "empty: holds no run"),
         ((one, tmp_path / "broken"), "results.json: is damaged"),
-        ((one, tmp_path / "newer"), "has schema version 99"),
+        ((one, tmp_path / "newer"), "schema_version: is 99"),
         ((one, one, "--out", tmp_path / "file" / "x"), "--out: "),
     ):
         code, _, err = tool(*arguments)

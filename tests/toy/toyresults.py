@@ -23,7 +23,7 @@ def entry(dataset: str, known: Mapping[str, Any], **more: Any) -> dict[str, Any]
     first = {name: known[name][0] for name in ("split_checksum", "content_sha256") if name in known}
     return {
         "dataset": dataset,
-        "embedded": False,
+        "synthetic": False,
         "split": None,
         "split_checksum": "0" * 64,
         "content_sha256": None,
@@ -57,7 +57,7 @@ def results(
         domain, _, metric = name.rpartition("/")
         final.setdefault(domain, {})[metric] = value
     content = {
-        "schema_version": 2,
+        "schema_version": 3,
         "name": f"{id_}_fedavg",
         "config_sha256": f"{seed:064d}",
         "experiment_sha256": "e" * 64,
@@ -141,11 +141,11 @@ def changed(content: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     return content
 
 
-def embedded(content: Mapping[str, Any]) -> dict[str, Any]:
+def synthetic(content: Mapping[str, Any]) -> dict[str, Any]:
     """The same of rendered images."""
     content = copy.deepcopy(dict(content))
     for one in content["data"].values():
-        one["embedded"] = True
+        one["synthetic"] = True
     return content
 
 
