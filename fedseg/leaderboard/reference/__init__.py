@@ -84,7 +84,7 @@ def read_published() -> tuple[Published, ...]:
     found = []
     known = {one.name for one in fields(Published)}
     for name in PAPERS:
-        content = _read(f"{name}.json")
+        content = read_json(f"{name}.json")
         for record in content["records"]:
             record = {"split": None, "value": None, **record}
             assert set(record) <= known, (name, record)
@@ -95,8 +95,8 @@ def read_published() -> tuple[Published, ...]:
 @cache
 def known_data() -> Mapping[str, Any]:
     """Checksums of published splits and data by benchmark; see ``known_data.json``."""
-    return _read("known_data.json")
+    return read_json("known_data.json")
 
 
-def _read(name: str) -> Any:
+def read_json(name: str) -> Any:
     return json.loads(resources.files(__name__).joinpath(name).read_text(encoding="utf-8"))
