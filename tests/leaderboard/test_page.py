@@ -10,6 +10,7 @@ import zipfile
 from html.parser import HTMLParser
 from pathlib import Path
 
+import page_screenshots
 import pytest
 import toypage
 import toyresults
@@ -17,9 +18,8 @@ from PIL import Image
 from toypage import BROKEN, CIFAR, HOSTILE, RAINY, TARGET
 
 from fedseg.errors import ConfigError, DataError
-from fedseg.leaderboard import page_screenshots
 from fedseg.leaderboard.board import Board, build_board, read_runs
-from fedseg.leaderboard.output import shown, to_json
+from fedseg.leaderboard.export import to_json
 from fedseg.leaderboard.page import COPIED, write_page
 
 ROOT = Path(__file__).parents[2]
@@ -83,14 +83,14 @@ def rows_with(page: Page, table: str, text: str) -> list[dict]:
 
 
 def test_every_row_is_there(board, page, tmp_path):
-    assert list(page.tables)[:3] == [r.benchmark.id for r in shown(board)]
-    assert len(page.tables) == len(shown(board)) + len(board.apart)
-    for ranking in shown(board):
+    assert list(page.tables)[:3] == [r.benchmark.id for r in board.shown()]
+    assert len(page.tables) == len(board.shown()) + len(board.apart)
+    for ranking in board.shown():
         assert len(page.tables[ranking.benchmark.id]) == len(ranking.rows)
     apart = [rows for table, rows in page.tables.items() if table.startswith("apart-")]
     assert [len(rows) for rows in apart] == [len(one.rows) for one in board.apart]
     everything = Page(write_page(board, tmp_path, everything=True).read_text())
-    for ranking in shown(board, everything=True):
+    for ranking in board.shown(everything=True):
         assert len(everything.tables[ranking.benchmark.id]) == len(ranking.rows)
 
 

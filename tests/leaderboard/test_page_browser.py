@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 import toypage
-from toypage import CIFAR, HOSTILE, RAINY, TARGET
-
-from fedseg.leaderboard.board import build_board, read_runs
-from fedseg.leaderboard.page import write_page
-from fedseg.leaderboard.page_screenshots import (
+from page_screenshots import (
     ARGUMENTS,
-    PATIENCE,
+    TIMEOUT,
     VIEWS,
     find_browser,
 )
+from toypage import CIFAR, HOSTILE, RAINY, TARGET
+
+from fedseg.leaderboard.board import build_board
+from fedseg.leaderboard.collect import read_runs
+from fedseg.leaderboard.page import write_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 TOOL = Path(__file__).parents[2] / "tools" / "leaderboard.py"
@@ -37,7 +38,7 @@ def index(tmp_path_factory) -> Path:
 def browser() -> Iterator["sync_api.Browser"]:
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=BROWSER, args=list(ARGUMENTS), timeout=PATIENCE
+            executable_path=BROWSER, args=list(ARGUMENTS), timeout=TIMEOUT
         )
         yield browser
         browser.close()
@@ -50,7 +51,7 @@ def show(browser, index) -> Iterator:
 
     def show(state: str = "", **options) -> "sync_api.Page":
         context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
-        context.set_default_timeout(PATIENCE)
+        context.set_default_timeout(TIMEOUT)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda m: complaints.append(f"{m.type}: {m.text}"))
@@ -154,7 +155,7 @@ def test_curves_and_scatters_are_drawn(show):
     page.locator("#curves summary").click()
     cells = page.locator("#curves details tbody tr").first.locator("th, td").all_text_contents()
     assert cells == ["750", "25.25", "24.00"]
-    page.locator("#curves-figure").select_option("training loss")
+    page.locator("#curves-metric").select_option("training loss")
     assert "training loss over rounds" in curves.get_attribute("aria-label")
     page.locator("#curves-x").select_option("bytes")
     assert "traffic (MiB)" in curves.text_content() and "against=bytes" in page.url
@@ -229,7 +230,7 @@ def test_strangers_words_stay_text(show):
     assert row.locator(".source").text_content() == HOSTILE
     for box in page.locator(f"#board-{table} input[name=row]").all():
         box.check()
-    page.locator("#curves-figure").select_option(f"{HOSTILE}/mIoU")
+    page.locator("#curves-metric").select_option(f"{HOSTILE}/mIoU")
     assert HOSTILE in page.locator("#curves .plot").text_content()  # the axis, and the legend
     page.locator("#one-run").select_option(label=f"{HOSTILE}, seed 0")
     assert page.evaluate("window.hacked") is None
