@@ -21,10 +21,10 @@ from fedseg.leaderboard.collect import read_runs
 from fedseg.leaderboard.page import write_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-TOOL = Path(__file__).parents[2] / "tools" / "leaderboard.py"
+TOOL = Path(__file__).parents[2] / "docs" / "site" / "page_screenshots.py"
 BROWSER = find_browser()
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium to open pages with")
-UNSEEN = 3  # the column of the first figure, from 1
+UNSEEN = 3  # the column of the first metric, from 1
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def browser() -> Iterator["sync_api.Browser"]:
 
 @pytest.fixture
 def show(browser, index) -> Iterator:
-    """Opens the page; afterwards nothing may have been complained of, or asked of a network."""
+    """Opens the page; afterwards there must be no errors in the console and no network requests."""
     contexts, complaints, requests = [], [], []
 
     def show(state: str = "", **options) -> "sync_api.Page":
@@ -69,7 +69,7 @@ def show(browser, index) -> Iterator:
 
 
 def column(page, number: int, table: str = RAINY) -> list[str]:
-    """The figures of a column as they are shown, without what is missing."""
+    """The values of a column as they are shown, without what is missing."""
     cells = page.locator(f"#board-{table} tbody tr:visible > :nth-child({number})")
     found = [cell.strip() for cell in cells.all_text_contents()]
     return [re.split(r"[ ?]", cell)[0] for cell in found if re.match(r"\d", cell)]
@@ -143,7 +143,7 @@ def test_tabs_by_mouse_keyboard_and_link(show):
     other = show("#" + page.url.partition("#")[2])
     checked = other.locator(f"#board-{RAINY} input[name=row]:checked")
     assert checked.count() == 1 and checked.get_attribute("value") == kept
-    other.goto(other.url.partition("#")[0] + "#table=nonsense&rows=x&figure=y&run=z")
+    other.goto(other.url.partition("#")[0] + "#table=nonsense&rows=x&metric=y&run=z")
     assert other.locator(f"#board-{RAINY}").is_visible()
 
 
@@ -220,7 +220,7 @@ def test_corruptions_and_clients_of_a_run(show, index):
     assert lines == ["510.015.020.0", "1030.040.050.0"]
 
 
-def test_strangers_words_stay_text(show):
+def test_untrusted_text_stays_text(show):
     page = show()
     page.get_by_role("tab").last.click()
     table = apart(page)
@@ -289,7 +289,7 @@ def test_screenshots_of_every_view(index, tmp_path):
     from PIL import Image
 
     out = tmp_path / "pictures"
-    command = [sys.executable, str(TOOL), "screenshots", str(index.parent), "--out", str(out)]
+    command = [sys.executable, str(TOOL), str(index.parent), "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True)  # with a loop of its own
     assert done.returncode == 0, done.stderr
     found = [Path(line) for line in done.stdout.splitlines()]
