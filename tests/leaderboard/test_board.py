@@ -54,7 +54,7 @@ def test_seeds_are_one_row_with_mean_and_deviation(board):
     assert cell.std == pytest.approx(statistics.stdev(unseen))
     assert cell.count == 3 and row.seeds == (0, 1, 2) and len(row.runs) == 3
     assert row.cells["seen"].std == 0
-    assert row.cells["seen_by_domain"].value is None  # no SiloBN, no such figure
+    assert row.cells["seen_by_domain"].value is None  # no SiloBN, no such metric
     assert row.cells["seen_by_domain"].status == "missing"
     assert row.method.label == "FedAvg" and row.name == f"{RAINY}_fedavg"
     assert row.bytes == 8000 * 5 * 1500 and row.seconds == 60
@@ -213,7 +213,7 @@ def test_what_keeps_a_run_apart(board, tmp_path):
 
 
 def test_a_run_is_placed_where_it_differs_least(board):
-    # rendered images with other clients: the path of the split tells the setting
+    # rendered images with other clients: the path of the split gives the setting away
     demo = toyresults.synthetic(
         idda(rounds=30, completed_rounds=30, final_round=30, data__train__partition_sha256="a" * 64)
     )
@@ -252,12 +252,12 @@ def test_a_split_of_no_benchmark(board):
 
 
 def corrupted(**changes):
-    figures = {
+    metrics = {
         "test/accuracy": 70.0,
         "corrupted/accuracy": 50.0,
         "corrupted/accuracy_severity_5": 30.0,
     }
-    content = toyresults.results(CIFAR, figures)
+    content = toyresults.results(CIFAR, metrics)
     entry = toyresults.entry("CIFAR10CDataset", {"samples": 950_000}, **changes)
     content["data"]["test:corrupted"] = entry
     content["last_rounds"]["mean"] = {"test/accuracy": 70.0}  # evaluated once, at the end

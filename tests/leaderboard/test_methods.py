@@ -78,7 +78,7 @@ def test_everything_else_in_a_label():
     assert method(local_epochs=None, local_steps=7).label == "FedAvg, 7 local steps"
     server = {"type": "FedAvg", "server_optim": {"type": "Adam"}}
     assert method(algorithm=server).label == "FedAvg + server Adam"
-    for odd in ("Adam", ["Adam"], 3, None, {"type": 3}):  # in a file from anywhere
+    for odd in ("Adam", ["Adam"], 3, None, {"type": 3}):  # in an untrusted file
         assert method(algorithm={"type": "FedAvg", "server_optim": odd}).label == "FedAvg"
 
 

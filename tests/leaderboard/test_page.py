@@ -171,9 +171,9 @@ def test_it_loads_nothing_from_elsewhere(index, page):
 
 
 def test_what_is_broken_is_a_message_and_the_rest_is_there(page):
-    told = [text for text in page.texts if any(f"{name}" in text for name in BROKEN)]
+    shown = [text for text in page.texts if any(f"{name}" in text for name in BROKEN)]
     for name, words in BROKEN.items():
-        assert [text for text in told if f"/{name}" in text and words in text], name
+        assert [text for text in shown if f"/{name}" in text and words in text], name
     assert len(page.data["runs"]) == 8
 
 

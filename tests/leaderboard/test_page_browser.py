@@ -88,7 +88,7 @@ def test_a_table_is_sorted_by_mouse_and_keyboard(show):
     assert len(ranked) > 10 and ranked == sorted(ranked, reverse=True)
     assert board.locator("thead th").first.get_attribute("aria-sort") == "ascending"
     head.locator("button").click()
-    assert head.get_attribute("aria-sort") == "descending"  # of a figure, the best comes first
+    assert head.get_attribute("aria-sort") == "descending"  # of a metric, the best comes first
     assert [float(value) for value in column(page, UNSEEN)] == ranked
     head.locator("button").press("Enter")
     assert head.get_attribute("aria-sort") == "ascending"
@@ -104,13 +104,13 @@ def test_a_table_is_sorted_by_mouse_and_keyboard(show):
 def test_rows_are_filtered(show):
     page = show()
     board = page.locator(f"#board-{RAINY}")
-    rows, told = board.locator("tbody tr:visible"), board.locator("[role=status]")
+    rows, status = board.locator("tbody tr:visible"), board.locator("[role=status]")
     total = rows.count()
-    assert told.text_content() == f"{total} of {total} rows"
+    assert status.text_content() == f"{total} of {total} rows"
     board.locator("input[type=search]").fill("silobn ECCV22")
     assert 0 < rows.count() < total
     assert all("SiloBN" in text for text in rows.all_text_contents())
-    assert told.text_content() == f"{rows.count()} of {total} rows"
+    assert status.text_content() == f"{rows.count()} of {total} rows"
     board.locator("input[type=search]").fill("nothing of this name")
     assert rows.count() == 0 and board.locator(".none").is_visible()
     board.locator("input[type=search]").fill("")
