@@ -72,7 +72,7 @@ TARGET_COLUMNS = tuple(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Setting:
     """What the rows of a table share.
 
@@ -113,7 +113,7 @@ class Setting:
     test_steps: tuple[Mapping[str, Any], ...] | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Benchmark:
     """A table: some metrics of one setting.
 

@@ -117,7 +117,7 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
     for benchmark in benchmarks():
         groups = grouped(inside.get(benchmark.id, []))
         rows = [run_row(group, benchmark.columns, benchmark) for group in groups]
-        rows = ranked(rows + published_rows(benchmark), benchmark.columns)
+        rows = ranked([*rows, *published_rows(benchmark)], benchmark.columns)
         rankings.append(Table(benchmark.title, benchmark.columns, rows, benchmark))
     by_id = {run.id: run for run in runs}
     return Board(tuple(rankings), tuple(_apart(left)), by_id, tuple(messages))

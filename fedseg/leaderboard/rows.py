@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from fedseg.leaderboard.benchmarks import Benchmark, Column
 from fedseg.leaderboard.collect import FoundRun
@@ -164,7 +165,8 @@ def reach(results: Results, metric: str, target: float) -> tuple[int, int] | Non
 # ---------------------------------------------------------------- published numbers
 
 
-def published_rows(benchmark: Benchmark) -> list[Row]:
+@cache
+def published_rows(benchmark: Benchmark) -> tuple[Row, ...]:
     """A row for each method of each paper, in the order of the tables.
 
     Where tables of one paper share a cell, the one without a doubt counts, then the one with a
@@ -177,7 +179,7 @@ def published_rows(benchmark: Benchmark) -> list[Row]:
             method = method_of_record(record, benchmark.setting.local_epochs)
             cells = rows.setdefault((record.paper, method), {})
             cells.setdefault(column.key, []).append(record)
-    return [_published_row(method, cells, benchmark) for (_, method), cells in rows.items()]
+    return tuple(_published_row(method, cells, benchmark) for (_, method), cells in rows.items())
 
 
 def _published_row(

@@ -323,6 +323,6 @@ def test_a_wheel_holds_the_page(tmp_path):
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    for path in ASSETS.iterdir():
-        assert f"fedseg/leaderboard/page_assets/{path.name}" in names
+    for path in (*ASSETS.iterdir(), *(ROOT / "fedseg/leaderboard/reference").glob("*.json")):
+        assert path.relative_to(ROOT).as_posix() in names
     assert {path.name for path in ASSETS.iterdir()} == {*COPIED, "index.html"}
