@@ -5,9 +5,14 @@ import sys
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from fedseg.errors import DEBUG, Interrupted, UserError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+PIPED_WIDTH = 160  # columns of tables that are piped to a file or program
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
@@ -38,3 +43,9 @@ def python() -> str:
         return str(executable.relative_to(Path.cwd()))
     except ValueError:
         return str(executable)
+
+
+def widen_console(console: "Console") -> None:
+    """Make room for wide tables, unless a terminal or ``COLUMNS`` sets the width."""
+    if not console.is_terminal and "COLUMNS" not in os.environ:
+        console.width = max(console.width, PIPED_WIDTH)

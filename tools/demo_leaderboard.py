@@ -48,9 +48,11 @@ def main() -> int:
     argparse.ArgumentParser(description=__doc__.split(".", 1)[1].strip()).parse_args()
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     from data_prep.demo_streets import prepare_demo_streets
-    from fedseg.leaderboard.board import build_board, read_runs
-    from fedseg.leaderboard.output import print_board, write_board
+    from fedseg.leaderboard.board import build_board
+    from fedseg.leaderboard.collect import read_runs
+    from fedseg.leaderboard.export import write_board
     from fedseg.leaderboard.page import write_page
+    from fedseg.leaderboard.text import print_board
     from fedseg.runner.experiment import load_config, train, unfinished
 
     os.chdir(ROOT)  # the configs' data root is relative to it

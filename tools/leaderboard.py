@@ -1,4 +1,4 @@
-"""Leaderboard of finished runs: python tools/leaderboard.py RUNS... (--help tells the options)."""
+"""Leaderboard of finished runs: python tools/leaderboard.py RUNS... (see --help)."""
 
 import argparse
 import sys
@@ -11,15 +11,14 @@ EXAMPLES = """examples:
     python tools/leaderboard.py work_dirs
     python tools/leaderboard.py work_dirs --out board
     python tools/leaderboard.py verify work_dirs/camvid_fedavg
-    python tools/leaderboard.py screenshots board --out docs/pictures
 """
 
 
 def board_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description="Put finished runs beside the published numbers: read every results.json below "
-        "the folders, group seeds, rank within each benchmark. 'verify RUN' instead recomputes a "
-        "run's figures, 'screenshots DIR' takes pictures of a page.",
+        description="Compare finished runs with published numbers: read every results.json below "
+        "the folders, group seeds, rank within each benchmark. 'verify RUN' recomputes the metrics "
+        "of a run instead (see 'verify --help').",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -30,7 +29,7 @@ def board_arguments() -> argparse.Namespace:
         help="also write a page (index.html), Markdown, CSV and JSON to this folder",
     )
     parser.add_argument(
-        "--all", action="store_true", help="benchmarks without a run too: the published numbers"
+        "--all", action="store_true", help="also show the published numbers without a run"
     )
     return parser.parse_args()
 
@@ -38,11 +37,11 @@ def board_arguments() -> argparse.Namespace:
 def verify_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="leaderboard.py verify",
-        description="Recompute a run's figures from its newest checkpoint and its history; ends "
-        "with code 1 and their names if some are not what results.json says. On the machine of the "
-        "run they must be the same bits, elsewhere within 0.05 percentage points.",
+        description="Recompute the metrics of a run from its newest checkpoint and its history. "
+        "Exits with code 1 and names the metrics that differ from results.json. On the machine of "
+        "the run they must be equal to the last bit, elsewhere within 0.05 percentage points.",
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="a work dir")
+    parser.add_argument("run", type=Path, metavar="RUN", help="work dir of the run")
     parser.add_argument("--config", type=Path, help="default: the copy in the work dir")
     parser.add_argument(
         "--cfg-options",
@@ -54,21 +53,12 @@ def verify_arguments() -> argparse.Namespace:
     return parser.parse_args(sys.argv[2:])
 
 
-def screenshot_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="leaderboard.py screenshots",
-        description="Take pictures of a page in light, in dark and at a phone's width, with the "
-        "Chromium that is installed.",
-    )
-    parser.add_argument("folder", type=Path, metavar="DIR", help="what --out has written")
-    parser.add_argument("--out", type=Path, required=True, help="where the pictures go")
-    return parser.parse_args(sys.argv[2:])
-
-
 def show_board(arguments: argparse.Namespace) -> int:
-    from fedseg.leaderboard.board import build_board, read_runs
-    from fedseg.leaderboard.output import print_board, write_board
+    from fedseg.leaderboard.board import build_board
+    from fedseg.leaderboard.collect import read_runs
+    from fedseg.leaderboard.export import write_board
     from fedseg.leaderboard.page import write_page
+    from fedseg.leaderboard.text import print_board
 
     board = build_board(*read_runs(arguments.runs))
     print_board(board, everything=arguments.all)
@@ -84,35 +74,25 @@ def verify_run(arguments: argparse.Namespace) -> int:
     from fedseg.leaderboard.verify import verify
 
     found = verify(arguments.run, arguments.config, arguments.cfg_options)
-    tolerance = "the same bits"
+    tolerance = "to the last bit"
     if found.tolerance:
         tolerance = f"within {found.tolerance:g} percentage points ({found.elsewhere})"
     if found.passed:
-        print(f"{found.folder}: all {found.compared} numbers are as recorded, {tolerance}")
+        print(f"{found.folder}: all {found.compared} values are as recorded, {tolerance}")
         return 0
     for difference in found.differences:
         print(f"{found.folder}: {difference}", file=sys.stderr)
     print(
-        f"{found.folder}: {len(found.differences)} of {found.compared} numbers are not as "
+        f"{found.folder}: {len(found.differences)} of {found.compared} values are not as "
         f"recorded, {tolerance}",
         file=sys.stderr,
     )
     return 1
 
 
-def take_screenshots(arguments: argparse.Namespace) -> int:
-    from fedseg.leaderboard.page_screenshots import take_screenshots
-
-    for path in take_screenshots(arguments.folder, arguments.out):
-        print(path)
-    return 0
-
-
 def main() -> int:
     if sys.argv[1:2] == ["verify"]:
         return verify_run(verify_arguments())
-    if sys.argv[1:2] == ["screenshots"]:
-        return take_screenshots(screenshot_arguments())
     return show_board(board_arguments())
 
 

@@ -264,7 +264,7 @@ def published(entry: Entry) -> str:
     """A table of published figures beside FedAvg's in the same paper; empty if there is none."""
     from fedseg.leaderboard.board import build_board
     from fedseg.leaderboard.methods import Method
-    from fedseg.leaderboard.output import figure
+    from fedseg.leaderboard.text import cell_text
 
     fedavg = Method("fedavg")
     wanted = Method(**{"algorithm": "fedavg", **entry.record})
@@ -277,9 +277,9 @@ def published(entry: Entry) -> str:
             cell = row.cells[column.key]
             if row.method != wanted or cell.value is None:
                 continue
-            cells = [f"{ranking.benchmark.title}: {column.label}", figure(cell, column)]
+            cells = [f"{ranking.benchmark.title}: {column.label}", cell_text(cell, column)]
             if wanted != fedavg:
-                cells.append(figure(plain[row.paper], column) if row.paper in plain else "")
+                cells.append(cell_text(plain[row.paper], column) if row.paper in plain else "")
             lines.append(f"| {' | '.join([*cells, row.source])} |")
     head = OF_FEDAVG if wanted == fedavg else PUBLISHED
     return "\n".join([head, *lines]) + "\n" if lines else ""

@@ -1,7 +1,7 @@
-"""What a row is of: algorithm, averaging, BatchNorm policy, augmentation, in one vocabulary.
+"""The method of a row: algorithm, averaging, BatchNorm policy, augmentation, in one vocabulary.
 
-The keys are those of the published records, such as ``fedasam``; a run's configuration is put into
-the same words, so that its row can stand beside the published one of the same method.
+The keys are those of the published records, such as ``fedasam``; the configuration of a run is
+translated into them, so that its row can stand beside the published one of the same method.
 """
 
 from collections.abc import Iterable, Mapping
@@ -14,12 +14,8 @@ from fedseg.runs.schema import Results
 # These perturb weights as a part of the algorithm: a SAM wrapper is their default.
 OWN_SAM = ("fedspeed", "fedgamma", "fedsmoo", "naive_fedgloss")
 ALIASES = {"naivefedgloss": "naive_fedgloss", "mime": "mime_sgd"}
-AUGMENTATIONS = {
-    "Mixup": "mixup",
-    "Cutout": "cutout",
-    "LABStyle": "lab",
-    "CFSIStyle": "cfsi",
-}
+LOCAL_OPTIMIZERS = {"SAMOptimWrapper": "sam", "ASAMOptimWrapper": "asam"}
+AUGMENTATIONS = {"Mixup": "mixup", "Cutout": "cutout", "LABStyle": "lab", "CFSIStyle": "cfsi"}
 NAMES = {
     "fedavg": "FedAvg",
     "fedsam": "FedSAM",
@@ -50,8 +46,6 @@ NAMES = {
     "wima": "WIMA",
     "silobn": "SiloBN",
     "fedbn": "FedBN",
-    "mixup": "mixup",
-    "cutout": "cutout",
     "lab": "LAB",
     "cfsi": "CFSI",
     "adam": "Adam",
@@ -63,14 +57,19 @@ NAMES = {
 }
 
 
+def name_of(key: str) -> str:
+    """A key for the reader; one that is not known stays."""
+    return " and ".join(NAMES.get(part, part) for part in key.split(" and "))
+
+
 @dataclass(frozen=True)
 class Method:
     """A method, in the vocabulary of the published records.
 
     Attributes:
-        algorithm: with its local optimiser, such as ``fedasam`` or ``feddyn_sam``.
+        algorithm: with its local optimizer, such as ``fedasam`` or ``feddyn_sam``.
         averaging, bn, augmentation, server_opt: None where there is none, or the usual one.
-        extra: what else differs from the benchmark's default, in words.
+        extra: what else differs from the benchmark's default, for the reader.
     """
 
     algorithm: str
@@ -82,13 +81,25 @@ class Method:
 
     @property
     def label(self) -> str:
-        """In words, for example ``FedASAM + SWA + SiloBN, mixup, E = 2``."""
-        parts = [_algorithm_name(self.algorithm)]
+        """For the reader, for example ``FedASAM + SWA + SiloBN, mixup, E = 2``."""
+        parts = [self.algorithm_name]
         if self.server_opt is not None:
-            parts.append(f"server {_name(self.server_opt)}")
-        parts += [_name(part) for part in (self.averaging, self.bn) if part]
-        more = [_name(self.augmentation)] if self.augmentation else []
-        return ", ".join([" + ".join(parts), *more, *([self.extra] if self.extra else [])])
+            parts.append(f"server {name_of(self.server_opt)}")
+        parts += [name_of(part) for part in (self.averaging, self.bn) if part]
+        more = [name_of(self.augmentation or ""), self.extra]
+        return ", ".join([" + ".join(parts), *filter(None, more)])
+
+    @property
+    def algorithm_name(self) -> str:
+        """The algorithm for the reader, for example ``FedDyn + SAM``."""
+        parts = []
+        for part in self.algorithm.split("+"):
+            base, separator, local = part.rpartition("_")
+            if part not in NAMES and separator and local in LOCAL_OPTIMIZERS.values():
+                parts += [base, local]
+            else:
+                parts.append(part)
+        return " + ".join(name_of(part) for part in parts)
 
 
 def method_of_record(record: Published, local_epochs: int | None) -> Method:
@@ -96,15 +107,13 @@ def method_of_record(record: Published, local_epochs: int | None) -> Method:
 
     Args:
         record: the cell.
-        local_epochs: the benchmark's; another number is told.
+        local_epochs: the benchmark's; another number is shown.
     """
     algorithm, augmentation = record.algorithm, record.augmentation
     if algorithm == "mixup":  # FedAlign lists it among the algorithms
         algorithm, augmentation = "fedavg", "mixup"
-    extra = _epochs(record.local_epochs, local_epochs) if record.local_epochs else None
-    return Method(
-        algorithm, record.averaging, record.bn, augmentation, record.server_opt, extra=extra
-    )
+    extra = _epochs(record.local_epochs, local_epochs)
+    return Method(algorithm, record.averaging, record.bn, augmentation, record.server_opt, extra)
 
 
 def method_of_results(results: Results, local_epochs: int | None) -> Method:
@@ -112,16 +121,16 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
 
     Args:
         results: of the run.
-        local_epochs: the benchmark's; another number is told.
+        local_epochs: the benchmark's; another number is shown.
     """
     algorithm, server_opt = _algorithm(results)
-    extra = _epochs(results.local_epochs, local_epochs) if results.local_epochs else None
+    extra = _epochs(results.local_epochs, local_epochs)
     if results.local_steps is not None:
         extra = f"{results.local_steps} local steps"
     return Method(
-        _with_local_optimizer(algorithm, _type(results.optim_wrapper) or ""),
-        _lower(_type(results.averaging)),
-        _lower(_type(results.batchnorm)),
+        _with_local_optimizer(algorithm, _type(results.optim_wrapper)),
+        _type(results.averaging).lower() or None,
+        _type(results.batchnorm).lower() or None,
         _augmentation(results),
         server_opt,
         extra,
@@ -129,17 +138,18 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
 
 
 def _algorithm(results: Results) -> tuple[str, str | None]:
-    """(key without local optimiser, server optimiser if it is worth telling)."""
+    """(key without local optimizer, server optimizer unless it is plain SGD)."""
     config = results.algorithm
     key = _key(_type(config) or "FedAvg")
-    server, server_opt = config.get("server_optim") or {}, None
+    server = config.get("server_optim")
+    server, server_opt = server if isinstance(server, Mapping) else {}, None
     if key == "mime_sgd" and config.get("momentum"):
         key = "mime_sgdm"
-    if key == "fedavg" and _type(server) not in (None, "SGD"):
+    if key == "fedavg" and _type(server) not in ("", "SGD"):
         server_opt = _type(server).lower()
     elif key == "fedavg" and server.get("momentum"):
         key = "fedavgm"
-    losses = [_key(_type(results.local_loss) or "")]
+    losses = [_key(_type(results.local_loss))]
     if (results.model.options or {}).get("stochastic_depth") is not None:
         losses.append("stochdepth")
     for loss in filter(None, losses):
@@ -148,13 +158,13 @@ def _algorithm(results: Results) -> tuple[str, str | None]:
 
 
 def _key(cls: str) -> str:
-    """A class as the records call it; one that they do not know keeps its name."""
+    """A class in the vocabulary of the records; one that they do not know keeps its name."""
     key = ALIASES.get(cls.lower(), cls.lower())
     return key if key in NAMES else cls
 
 
 def _with_local_optimizer(algorithm: str, wrapper: str) -> str:
-    local = {"SAMOptimWrapper": "sam", "ASAMOptimWrapper": "asam"}.get(wrapper)
+    local = LOCAL_OPTIMIZERS.get(wrapper)
     if algorithm == "fedgloss":
         return f"fedgloss_{local or 'sgd'}"
     if local is None or (algorithm in OWN_SAM and local == "sam"):
@@ -166,33 +176,13 @@ def _augmentation(results: Results) -> str | None:
     """What goes beyond crops, flips and scales."""
     steps: Iterable[Any] = results.train.steps or ()
     types = [_type(step) for step in (*steps, results.train.style)]
-    found = [AUGMENTATIONS[name] for name in types if name in AUGMENTATIONS]
-    return " and ".join(found) or None
+    return " and ".join(AUGMENTATIONS[name] for name in types if name in AUGMENTATIONS) or None
 
 
-def _epochs(epochs: int, usual: int | None) -> str | None:
-    return None if epochs == usual else f"E = {epochs}"
+def _epochs(epochs: int | None, usual: int | None) -> str | None:
+    return f"E = {epochs}" if epochs and epochs != usual else None
 
 
-def _type(config: Any) -> str | None:
+def _type(config: Any) -> str:
     found = config.get("type") if isinstance(config, Mapping) else None
-    return found if isinstance(found, str) else None
-
-
-def _lower(text: str | None) -> str | None:
-    return text.lower() if text else None
-
-
-def _algorithm_name(key: str) -> str:
-    parts = []
-    for part in key.split("+"):
-        base, separator, local = part.rpartition("_")
-        if part not in NAMES and separator and local in ("sam", "asam"):
-            parts += [_name(base), _name(local)]
-        else:
-            parts.append(_name(part))
-    return " + ".join(parts)
-
-
-def _name(key: str) -> str:
-    return " and ".join(NAMES.get(part, part) for part in key.split(" and "))
+    return found if isinstance(found, str) else ""

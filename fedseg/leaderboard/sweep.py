@@ -15,8 +15,9 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from fedseg.leaderboard.board import build_board, read_runs
-from fedseg.leaderboard.output import print_board
+from fedseg.leaderboard.board import build_board
+from fedseg.leaderboard.collect import read_runs
+from fedseg.leaderboard.text import print_board
 from fedseg.runner.sweep import Job, expected_seconds, run_sweep
 from fedseg.units import format_duration
 

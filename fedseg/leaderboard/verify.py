@@ -1,4 +1,4 @@
-"""Whether a run's figures are what its checkpoint and its history give."""
+"""Whether the metrics of a run are those of its checkpoint and its history."""
 
 import copy
 import json
@@ -24,15 +24,15 @@ from fedseg.runs.results import (
     package_versions,
     window_statistics,
 )
+from fedseg.runs.run_files import GLOBAL, is_number
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 
 TOLERANCE = 0.05
-"""Percentage points by which a figure may differ on another machine.
+"""Percentage points by which a metric may differ on another machine.
 
-On the machine of the run there is none: figures must be the same bits.
+On the machine of the run, metrics must be equal to the last bit.
 """
-GLOBAL = "global:"  # how figures of the model that is not averaged begin
-RELATIVE = 1e-9  # of sums over the history, which are made of printed numbers
+RELATIVE = 1e-9  # of sums over the history, which is made of printed numbers
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,10 @@ class Difference:
     """A field that is not what it should be.
 
     Attributes:
-        field: such as ``final.unseen.mIoU``. recorded: what results.json has.
-        computed: what came out. source: of what.
+        field: such as ``final.unseen.mIoU``.
+        recorded: the value in results.json.
+        computed: the recomputed value.
+        source: what it was computed from.
     """
 
     field: str
@@ -50,25 +52,26 @@ class Difference:
     source: str
 
     def __str__(self) -> str:
+        text = f"{self.field}: results.json has {self.recorded!r}, the {self.source} "
         if self.computed is None:
-            return f"{self.field}: results.json has {self.recorded!r}, the {self.source} has none"
-        text = (
-            f"{self.field}: results.json has {self.recorded!r}, the {self.source} gives "
-            f"{self.computed!r}"
-        )
-        if _are_numbers(self.recorded, self.computed):
+            return f"{text}has none"
+        text += f"gives {self.computed!r}"
+        if is_number(self.recorded) and is_number(self.computed):
             text += f" (difference {self.computed - self.recorded:+.3g})"
         return text
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What a verification found.
+    """The outcome of a verification.
 
     Attributes:
-        folder: of the run. checkpoint: that was evaluated.
-        compared: how many numbers. differences: of them, beyond the tolerance.
-        tolerance: in percentage points; 0: the same bits. elsewhere: why it is not 0, in words.
+        folder: work dir of the run.
+        checkpoint: the evaluated checkpoint.
+        compared: number of compared values.
+        differences: those that differ by more than the tolerance.
+        tolerance: in percentage points; 0: equal to the last bit.
+        elsewhere: how the machine differs from that of the run; empty if it does not.
     """
 
     folder: Path
@@ -90,28 +93,28 @@ def verify(
     options: Sequence[str] = (),
     progress: bool = True,
 ) -> Verification:
-    """Recompute a run's figures.
+    """Recompute the metrics of a run.
 
-    The last figures (``final``) come from the newest checkpoint, evaluated as in training; the
-    means over the last rounds, the curves and the traffic from ``history.jsonl``.
+    The last evaluation (``final``) is repeated with the newest checkpoint; the means over the last
+    rounds, the curves and the traffic are recomputed from ``history.jsonl``.
 
     Args:
-        folder: the run's work dir.
-        config: the config file; default: the copy in the work dir, which works where the config
-            imports no modules from beside it.
+        folder: work dir of the run.
+        config: the config file; default: the copy in the work dir, which works unless the config
+            imports modules from beside it.
         options: ``KEY=VALUE`` overrides, such as ``data_root=...``.
-        progress: show the images evaluated so far.
+        progress: show the evaluated images.
 
     Raises:
         DataError: ``results.json``, checkpoint, history or config is missing or damaged.
-        ConfigError: the config cannot be evaluated; it names the config's file.
+        ConfigError: the config cannot be evaluated.
     """
     folder = Path(folder)
     results = read_results(folder / FILE_NAME)
     checkpoint = _newest_checkpoint(folder, results)
     history = History(folder / "history.jsonl").read()
     if not history:
-        raise DataError(f"{folder / 'history.jsonl'}: is missing or damaged: nothing to verify by")
+        raise DataError(f"{folder / 'history.jsonl'}: is missing or damaged, verify needs it")
     before = torch.get_num_threads()
     torch.set_num_threads(results.threads)
     try:
@@ -123,40 +126,31 @@ def verify(
     finally:
         torch.set_num_threads(before)
     tolerance = TOLERANCE if elsewhere else 0.0
-    compared, found = 0, []
+    compared: list[tuple[Difference, float]] = []
     if not options:  # another data_root is another config
-        compared += 1
-        if digest != results.config_sha256:
-            found.append(Difference("config_sha256", results.config_sha256, digest, "config"))
-    expected = {"final": results.final}
-    for field, recorded, computed in _pairs(expected, {"final": final}):
-        compared += 1
-        if not _equal(recorded, computed, tolerance):
-            found.append(Difference(field, recorded, computed, "checkpoint"))
-    recorded, computed = _of_history(results, history)
-    for field, one, other in _pairs(recorded, computed):
-        compared += 1
-        if not _equal(one, other, RELATIVE * abs(one) if _are_numbers(one, other) else 0):
-            found.append(Difference(field, one, other, "history"))
-    return Verification(folder, checkpoint, compared, tuple(found), tolerance, elsewhere)
+        one = Difference("config_sha256", results.config_sha256, digest, "config")
+        compared.append((one, 0))
+    for pair in _pairs({"final": results.final}, {"final": final}):
+        compared.append((Difference(*pair, "checkpoint"), tolerance))
+    for pair in _pairs(*_of_history(results, history)):
+        one = Difference(*pair, "history")
+        compared.append((one, RELATIVE * abs(one.recorded) if is_number(one.recorded) else 0))
+    found = tuple(one for one, allowed in compared if not _equal(one, allowed))
+    return Verification(folder, checkpoint, len(compared), found, tolerance, elsewhere)
 
 
 def _newest_checkpoint(folder: Path, results: Results) -> Path:
     found = checkpoints(folder / "checkpoints")
     if not found:
-        raise DataError(f"{folder / 'checkpoints'}: holds no checkpoint to verify by")
+        raise DataError(f"{folder / 'checkpoints'}: holds no checkpoint, verify needs the newest")
     round_, path = found[-1]
-    if round_ != results.completed_rounds:
-        raise DataError(
-            f"{path}: is of round {round_}, but {folder / FILE_NAME} is of round "
-            f"{results.completed_rounds}: they are of different runs"
-        )
-    meta = load_checkpoint(path).get("meta") or {}
-    for field, value in (("seed", results.seed), ("config_sha256", results.config_sha256)):
-        if meta.get(field, value) != value:
+    meta = {**(load_checkpoint(path).get("meta") or {}), "completed_rounds": round_}
+    for field in ("completed_rounds", "seed", "config_sha256"):
+        recorded = getattr(results, field)
+        if meta.get(field, recorded) != recorded:
             raise DataError(
-                f"{path}: has {field} {meta[field]!r}, but {folder / FILE_NAME} has {value!r}: "
-                "they are of different runs"
+                f"{path}: {field}: is {meta[field]!r}, but {recorded!r} in {folder / FILE_NAME}; "
+                "they are from different runs"
             )
     return path
 
@@ -168,10 +162,10 @@ def _config(
     options: Sequence[str],
     scratch: Path,
 ) -> Config:
-    """The run's config; what is evaluated is what training evaluated."""
+    """The run's config."""
     path = Path(given) if given is not None else folder / f"{results.name}.py"
     if not path.is_file():
-        raise DataError(f"{path}: the run's config is not there: name it with --config")
+        raise DataError(f"{path}: no such config; name the run's config with --config")
     try:
         loaded = load_config(
             path, work_dir=scratch, options=options, seed=results.seed, amp=results.amp
@@ -179,45 +173,39 @@ def _config(
     except ConfigError as error:
         if given is not None:
             raise
-        raise ConfigError(
-            f"{error}. Name the config that the run was started with: --config"
-        ) from error
+        raise ConfigError(f"{error}; name the original config of the run with --config") from error
     return loaded
 
 
 def _evaluate(
     config: Config, checkpoint: Path, results: Results, scratch: Path, progress: bool
 ) -> tuple[dict[str, Any], str]:
-    """(figures by domain as in ``final``, what is unlike the machine of the run)."""
+    """(metrics by domain as in ``final``, how this machine differs from that of the run)."""
     config = copy.deepcopy(config)
-    for name in ("dataloader", "evaluator"):
+    for name in ("dataloader", "evaluator"):  # evaluate what training evaluated
         config[f"test_{name}"] = config.get(f"val_{name}")
     runner, tested = evaluate_checkpoint(config, checkpoint, progress)
     final = dict(tested["domains"])
     if any(domain.startswith(GLOBAL) for domain in results.final):
         payload = load_checkpoint(checkpoint)
         payload.pop("averaged_state_dict", None)
-        plain_model = scratch / checkpoint.name
-        save_checkpoint(plain_model, payload)
-        _, others = evaluate_checkpoint(config, plain_model, progress)
+        not_averaged = scratch / checkpoint.name
+        save_checkpoint(not_averaged, payload)
+        _, others = evaluate_checkpoint(config, not_averaged, progress)
         final |= {f"{GLOBAL}{domain}": entry for domain, entry in others["domains"].items()}
-    now = {
-        "packages": package_versions(),
-        "device": str(runner.flat.w.device),
-        "hardware": hardware(runner.flat.w.device),
+    device = runner.flat.w.device
+    pairs = {
+        "packages": (package_versions(), results.versions),
+        "device": (str(device), results.device),
+        "hardware": (hardware(device), results.hardware),
     }
-    then = {
-        "packages": results.versions,
-        "device": results.device,
-        "hardware": results.hardware,
-    }
-    return final, ", ".join(f"other {name}" for name in now if now[name] != then[name])
+    return final, ", ".join(f"other {name}" for name, (now, then) in pairs.items() if now != then)
 
 
 def _of_history(
     results: Results, history: list[dict[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What results.json has and what the history gives, of the same fields."""
+    """The same fields as results.json has them and as the history gives them."""
     window = results.last_rounds
     recorded = {
         "last_rounds": asdict(window),
@@ -245,17 +233,13 @@ def _pairs(recorded: Any, computed: Any, field: str = "") -> Iterator[tuple[str,
             yield from _pairs(value, other, f"{field}.{key}" if field else key)
     elif isinstance(recorded, list | tuple):
         same = isinstance(computed, list | tuple) and len(computed) == len(recorded)
-        for number, value in enumerate(recorded):
-            yield from _pairs(value, computed[number] if same else None, f"{field}[{number}]")
+        for index, value in enumerate(recorded):
+            yield from _pairs(value, computed[index] if same else None, f"{field}[{index}]")
     else:
         yield field, recorded, computed
 
 
-def _equal(recorded: Any, computed: Any, tolerance: float) -> bool:
-    if _are_numbers(recorded, computed):
-        return abs(recorded - computed) <= tolerance
-    return recorded == computed
-
-
-def _are_numbers(*values: Any) -> bool:
-    return all(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+def _equal(one: Difference, tolerance: float) -> bool:
+    if is_number(one.recorded) and is_number(one.computed):
+        return abs(one.recorded - one.computed) <= tolerance
+    return one.recorded == one.computed

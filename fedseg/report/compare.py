@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.errors import DataError
-from fedseg.leaderboard.board import experiment_key
 from fedseg.report.compare_configs import differing, flat, read_config_copy
 from fedseg.runs.history import History
 from fedseg.runs.results import curves, window_statistics
@@ -25,6 +24,7 @@ from fedseg.runs.schema import (
     Curves,
     DataEntry,
     Results,
+    experiment_key,
     from_plain,
     read_results,
 )
@@ -652,7 +652,7 @@ def _measured(
 
 def same_images(one: DataEntry, other: DataEntry) -> bool | None:
     """Whether two data sets hold the same images; None if the files do not tell."""
-    if (one.samples, one.embedded) != (other.samples, other.embedded):
+    if (one.samples, one.synthetic) != (other.samples, other.synthetic):
         return False
     for name in ("content_sha256", "split_checksum"):
         values = getattr(one, name), getattr(other, name)

@@ -12,13 +12,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedseg.cli import widen_console
 from fedseg.errors import ConfigError
-from fedseg.leaderboard.output import size, widen
 from fedseg.report.compare import Cell, Comparison, Reached, Side, Value
 from fedseg.report.compare_configs import MISSING
 from fedseg.report.compare_curves import draw_curves
 from fedseg.runs.run_files import domain_label
-from fedseg.units import format_duration
+from fedseg.units import format_bytes, format_duration
 
 NONE = "—"
 MANY = 4  # sides, from which on each has a row: columns for all would not fit
@@ -150,7 +150,7 @@ def _reached(reached: Reached | None, side: Side) -> tuple[str, str]:
     rounds = f"{first.mean:,.0f}" + ("" if first.std is None else f" ± {first.std:,.0f}")
     if reached.seeds < len(side.runs):
         rounds += f" ({reached.seeds} of {len(side.runs)} seeds)"
-    return rounds, size(reached.bytes.mean)
+    return rounds, format_bytes(reached.bytes.mean)
 
 
 def _number(value: Value | None, sign: str = "", count: bool = False) -> str:
@@ -167,9 +167,9 @@ def _number(value: Value | None, sign: str = "", count: bool = False) -> str:
 
 WORDS: Mapping[str, tuple[str, Callable[[float], str]]] = {
     "rounds": ("rounds", lambda v: f"{v:,.0f}"),
-    "bytes_down": ("traffic to the clients", size),
-    "bytes_up": ("traffic back", size),
-    "bytes": ("traffic", size),
+    "bytes_down": ("traffic to the clients", format_bytes),
+    "bytes_up": ("traffic back", format_bytes),
+    "bytes": ("traffic", format_bytes),
     "wall": ("wall time", format_duration),
     "train": ("training", format_duration),
     "aggregate": ("aggregation", format_duration),
@@ -243,7 +243,7 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
             no terminal.
     """
     console = console or Console()
-    widen(console)
+    widen_console(console)
     for table in tables(comparison):
         console.print(_rich_table(table))
         console.print()

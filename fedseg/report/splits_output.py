@@ -13,8 +13,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedseg.cli import widen_console
 from fedseg.errors import ConfigError
-from fedseg.leaderboard.output import widen
 from fedseg.report.charts import COLOURS, DPI
 from fedseg.report.partition_charts import NAMED, add_scale, draw_cells, draw_mixes, order_of
 from fedseg.report.splits import View
@@ -31,7 +31,7 @@ def print_views(views: Sequence[View], console: Console | None = None) -> None:
         views: what to print. console: where to; standard output by default.
     """
     console = console or Console()
-    widen(console)
+    widen_console(console)
     console.print(_splits_table(views))
     console.print(
         "a client: least / median / most; distance: mean total-variation distance of a client's "

@@ -202,7 +202,7 @@ def _next_steps(
         command = escape(f"{python()} tools/test.py {_test_config(run, config)} {newest}")
         steps.append(f"\n[dim]test the model[/dim]\n  {command}")
     data = (run.results.get("data") or {}).get("train") or {}
-    if data.get("embedded"):
+    if data.get("synthetic", data.get("embedded")):
         name = str(data.get("dataset", "")).removesuffix("Dataset")
         folder, tool = name.lower(), name.lower()
         if name == "EmbeddedImages":

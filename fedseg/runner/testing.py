@@ -18,8 +18,7 @@ from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.history import plain
 from fedseg.runs.results import by_domain, config_digest, package_versions
-
-SCHEMA_VERSION = 1
+from fedseg.runs.schema import TEST_SCHEMA_VERSION
 
 
 def default_folder(checkpoint: Path) -> Path:
@@ -73,7 +72,7 @@ def evaluate_checkpoint(
         entry["images"] = images[domain.removesuffix("_by_domain")]
     meta = payload.get("meta") or {}
     results = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": TEST_SCHEMA_VERSION,
         "name": Path(config.filename or runner.name).stem,
         "config_sha256": config_digest(runner.cfg),
         "trained_config_sha256": meta.get("config_sha256"),

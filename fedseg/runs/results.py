@@ -17,9 +17,8 @@ from fedseg.core.hook import Run
 from fedseg.datasets.arrays import ImageArrays, content_checksum
 from fedseg.files import write_text
 from fedseg.runs.history import plain
+from fedseg.runs.schema import FILE_NAME, RESULTS_SCHEMA_VERSION
 
-# fedseg.runs.schema describes every field, and reads older versions
-SCHEMA_VERSION = 2
 PACKAGES = (
     "torch",
     "torchvision",
@@ -31,8 +30,11 @@ PACKAGES = (
     "opencv-python-headless",
     "timm",
 )
-# where and how long a run happens does not change what it is
-NOT_IDENTITY = ("work_dir", "resume", "experiment_name", "log_level", "visualizer", "launcher")
+# where and how long a run happens does not change what it is, nor do names of its parts
+NOT_IDENTITY = (
+    *("work_dir", "resume", "experiment_name", "log_level", "visualizer", "launcher"),
+    *("setting", "methods"),
+)
 # nor do these tell one seed of an experiment from another, as keys of the config or anywhere in it
 NOT_METHOD = (*NOT_IDENTITY, "randomness", "executor", "default_hooks", "state_store", "device")
 NOT_METHOD_ANYWHERE = (
@@ -126,13 +128,14 @@ def by_domain(figures: dict[str, Any], details: dict[str, Any]) -> dict[str, dic
     return nested
 
 
-def embedded(dataset: Any) -> bool:
-    """Whether a data set is rendered: a ``dataset.json`` in its root says so."""
+def is_synthetic(dataset: Any) -> bool:
+    """Whether the images are rendered, as ``dataset.json`` in the root of the data says."""
     root = getattr(dataset, "data_root", None)
     marker = Path(root) / "dataset.json" if root else None
     if marker is None or not marker.is_file():
         return False
-    return bool(json.loads(marker.read_text(encoding="utf-8")).get("embedded", False))
+    about = json.loads(marker.read_text(encoding="utf-8"))
+    return bool(about.get("synthetic", about.get("embedded", False)))  # older data: "embedded"
 
 
 def curves(history: list[dict[str, Any]]) -> dict[str, Any]:
@@ -169,7 +172,7 @@ def _dataset_entry(dataset: Any, loader: Mapping[str, Any]) -> dict[str, Any]:
     entry = {
         "dataset": type(dataset).__name__,
         "samples": len(dataset),
-        "embedded": embedded(dataset),
+        "synthetic": is_synthetic(dataset),
         "split": config.get("split"),
         "split_checksum": getattr(dataset, "split_checksum", None),
         "content_sha256": None,
@@ -206,8 +209,10 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
     steps = cfg.train_cfg.get("local_steps")
     loader = cfg.train_dataloader
     results = {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": RESULTS_SCHEMA_VERSION,
         "name": runner.name,
+        "setting": cfg.get("setting"),
+        "methods": cfg.get("methods"),
         "config_sha256": config_digest(cfg),
         "experiment_sha256": experiment_digest(cfg),
         "versions": package_versions(),
@@ -259,8 +264,7 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
         "seconds": {**seconds, "wall": runner.seconds},
         "threads": torch.get_num_threads(),
     }
-    path = Path(runner.work_dir) / "results.json"
-    write_text(path, json.dumps(plain(results), indent=2) + "\n")
+    write_text(Path(runner.work_dir) / FILE_NAME, json.dumps(plain(results), indent=2) + "\n")
     return results
 
 

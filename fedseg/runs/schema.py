@@ -1,23 +1,21 @@
-"""``results.json`` as typed structures, and a reader that is strict.
+"""``results.json`` as typed dataclasses, and its strict reader.
 
-The classes below are the schema: every field of version :data:`VERSION`, with its meaning. A file
-may hold more than they name, which hooks add. An older file is migrated where that is possible;
-what it did not record is None then.
+The dataclasses are the schema: every field of version :data:`RESULTS_SCHEMA_VERSION`. A file may
+hold more, which hooks add. Older files are migrated; what they did not record is None.
 """
 
 import json
-import math
-import types
-from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any
 
 from fedseg.errors import DataError
+from fedseg.runs.from_json import REWRITE, from_plain
 
-VERSION = 2  # as fedseg.runs.results writes it
+RESULTS_SCHEMA_VERSION = 3  # of results.json
+TEST_SCHEMA_VERSION = 1  # of test_results.json, which tools/test.py writes
 FILE_NAME = "results.json"
-REWRITE = "tools/train.py CONFIG --work-dir DIR --resume writes it again from the run's checkpoint"
 
 
 @dataclass(frozen=True)
@@ -25,9 +23,10 @@ class Model:
     """The network.
 
     Attributes:
-        type: the model's class. network: the class of what it wraps (``Segmentor``), if it does.
-        options: of the class, those that are numbers or text.
-        parameters: how many numbers are trained.
+        type: class of the model.
+        network: class of the network that the model wraps (``Segmentor``), if it does.
+        options: those options of the model that are numbers or text.
+        parameters: number of trainable parameters.
     """
 
     type: str
@@ -38,26 +37,30 @@ class Model:
 
 @dataclass(frozen=True)
 class DataEntry:
-    """A data set as a run had it.
+    """A data set as the run used it.
 
     Attributes:
-        dataset: its class.
-        samples: how many images.
-        embedded: the images were rendered by this project: no published data set.
-        split: what the config calls the split, a folder or ``"train"``.
-        split_checksum: SHA-256 of the split's ids and file names, or of images and labels as they
-            are stored. content_sha256: SHA-256 of images and labels in whatever order; for small
-            images in memory. Each None where the data set has none.
-        generated: corruptions that were made here, and are not the official files; None: unknown.
-        steps: how the loader prepares an image, as configured. style: its style transfer.
-        clients, partition, partition_sha256, batch_size: of the training set only: number of
-            clients, the partition's recipe (type and options), SHA-256 over clients and their
-            samples, samples a step (``"full"``: all of a client's).
+        dataset: class of the data set.
+        samples: number of images.
+        synthetic: whether this project rendered the images, so that they are no published data.
+        split: name of the split in the config, a folder or ``"train"``.
+        split_checksum: SHA-256 of the split's ids and file names, or of images and labels in
+            stored order; None where the data set has none.
+        content_sha256: SHA-256 of images and labels in any order, for small images in memory;
+            None elsewhere.
+        generated: corruptions that were generated here instead of read from the official files;
+            None: unknown.
+        steps: transforms of the loader, as configured.
+        style: style transfer of the loader, as configured.
+        clients: number of clients; this and the following only for the training set.
+        partition: type and options of the partition.
+        partition_sha256: SHA-256 of the clients and their samples.
+        batch_size: images per step, or ``"full"`` for all of a client's.
     """
 
     dataset: str
     samples: int
-    embedded: bool
+    synthetic: bool
     split: str | None
     split_checksum: str | None
     content_sha256: str | None
@@ -72,7 +75,7 @@ class DataEntry:
 
 @dataclass(frozen=True)
 class Participation:
-    """Least and largest number of clients that took part in a round."""
+    """Smallest and largest number of clients in a round."""
 
     min: int
     max: int
@@ -80,12 +83,13 @@ class Participation:
 
 @dataclass(frozen=True)
 class Window:
-    """The evaluations of the last rounds, over which benchmarks report the mean.
+    """The evaluations of the last rounds, whose mean benchmarks report.
 
     Attributes:
         rounds: length of the window.
-        evaluations: how many fell into it.
-        mean, std: of each figure ``<domain>/<metric>``; std is not divided by n - 1.
+        evaluations: number of evaluations in it.
+        mean: mean of each metric ``<domain>/<metric>``.
+        std: standard deviation, not divided by n - 1.
     """
 
     rounds: int
@@ -96,13 +100,13 @@ class Window:
 
 @dataclass(frozen=True)
 class Curves:
-    """Figures over the rounds that were evaluated; lists of one length.
+    """Metrics over the evaluated rounds, as lists of equal length.
 
     Attributes:
-        rounds: which.
-        bytes: sent from the first round to this one, both ways, all clients.
-        loss: mean training loss since the evaluation before.
-        figures: ``<domain>/<metric>`` -> values; None where an evaluation has no such figure.
+        rounds: the evaluated rounds.
+        bytes: bytes sent since the start of the run, both ways, all clients.
+        loss: mean training loss since the previous evaluation.
+        figures: ``<domain>/<metric>`` -> values; None where an evaluation lacks the metric.
     """
 
     rounds: tuple[int, ...]
@@ -113,7 +117,7 @@ class Curves:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Bytes of the whole run, all clients."""
+    """Bytes sent in the whole run, all clients."""
 
     bytes_down: int
     bytes_up: int
@@ -125,27 +129,33 @@ class Results:
 
     Attributes:
         schema_version: of the file as it was written.
-        name: of the experiment, usually its config's.
-        config_sha256: of the config. experiment_sha256: of what the seeds of an experiment share.
-        versions: of Python, fedseg and the packages that figures depend on.
-        device: such as ``"cpu"``. hardware: the GPU, or the CPU's instruction set.
-        threads: that torch used.
+        name: name of the experiment, usually its config's.
+        config_sha256: of the config.
+        experiment_sha256: of what all seeds of the experiment share.
+        versions: of Python, fedseg and the packages that metrics depend on.
+        device: such as ``"cpu"``.
+        hardware: name of the GPU, or instruction set of the CPU.
+        threads: of torch.
         seed: of the run.
-        rounds: of the config. completed_rounds: of the run. final_round: of the last evaluation.
+        rounds: in the config.
+        completed_rounds: in the run.
+        final_round: of the last evaluation; None if the run was never evaluated.
         model: the network.
-        algorithm, optim_wrapper: as configured. local_loss, averaging, batchnorm: likewise, or
-            None.
-        amp: whether it computed in bfloat16.
+        algorithm, optim_wrapper: as configured.
+        local_loss, averaging, batchnorm: as configured, or None.
+        amp: whether the run computed in bfloat16.
         data: ``"train"``, and ``"test:<domain>"`` for each test set.
         clients_per_round: participation.
         local_epochs, local_steps: length of local training; one of them is None.
-        final: by domain, the figures of the last evaluation in percent, and details: ``IoU`` by
-            class, ``corruptions`` by name and severity, and others.
-        last_rounds: statistics of the evaluations at the end.
-        curves: figures over rounds.
+        final: by domain, the metrics of the last evaluation in percent, and details such as
+            ``IoU`` by class and ``corruptions`` by name and severity.
+        last_rounds: statistics of the last evaluations.
+        curves: metrics over rounds.
         communication: traffic.
-        rejected_updates: how many updates of clients were not taken.
-        seconds: ``train``, ``aggregate``, ``evaluate``, and ``wall`` for everything.
+        rejected_updates: number of client updates that were rejected.
+        seconds: ``train``, ``aggregate``, ``evaluate``, and ``wall`` in total.
+        setting, methods: what the config was composed of; None if it was not, or not recorded.
+        extras: what hooks added to the file, unchecked.
     """
 
     schema_version: int
@@ -159,7 +169,7 @@ class Results:
     seed: int
     rounds: int
     completed_rounds: int
-    final_round: int
+    final_round: int | None
     model: Model
     algorithm: dict[str, Any]
     local_loss: dict[str, Any] | None
@@ -177,10 +187,13 @@ class Results:
     communication: Traffic
     rejected_updates: int
     seconds: dict[str, float]
+    setting: str | None = None
+    methods: tuple[str, ...] | None = None
+    extras: dict[str, Any] = field(default_factory=dict)
 
     @property
     def train(self) -> DataEntry:
-        """The training data."""
+        """The training set."""
         return self.data["train"]
 
     @property
@@ -190,18 +203,22 @@ class Results:
         return {k.removeprefix(prefix): v for k, v in self.data.items() if k.startswith(prefix)}
 
     @property
-    def embedded(self) -> bool:
+    def synthetic(self) -> bool:
         """Whether any of the images were rendered."""
-        return any(entry.embedded for entry in self.data.values())
+        return any(entry.synthetic for entry in self.data.values())
 
 
-def read_results(path: str | Path) -> Results:
+def read_results(path: str | Path, strict: bool = True) -> Results:
     """Read and check a ``results.json``.
 
+    Args:
+        path: the file.
+        strict: also refuse what cannot be ranked or compared: a run that was not finished or never
+            evaluated, metrics without a value, curves of unequal length.
+
     Raises:
-        DataError: it is missing, damaged, of another program, of a version that cannot be read, or
-            of a run that is not finished; or a field is missing, of the wrong type or not finite.
-            The message names file and field.
+        DataError: the file is missing, damaged, of another program or of an unreadable version; or
+            a field is missing, of the wrong type or not finite.
     """
     path = Path(path)
     if not path.is_file():
@@ -212,193 +229,123 @@ def read_results(path: str | Path) -> Results:
         raise DataError(f"{path}: is damaged ({error}); {REWRITE}") from error
     if not isinstance(data, dict) or "schema_version" not in data:
         raise DataError(f"{path}: is not a results.json of fedseg: it has no schema_version")
-    if data.get("final_round", 0) is None:
-        raise DataError(f"{path}: final_round: nothing was evaluated, so there is no figure")
-    results = from_plain(Results, migrated(data, path), str(path))
-    _check_run(results, path)
+    known = {one.name for one in fields(Results)} - {"extras"}
+    extras = {k: v for k, v in data.items() if k not in known}
+    data = {k: v for k, v in migrated(data, path).items() if k in known}
+    results = replace(from_plain(Results, data, str(path)), extras=extras)
+    if strict:
+        _check_run(results, path)
     return results
+
+
+def experiment_key(results: Results) -> tuple:
+    """What the seeds of one experiment share: the method, the data and their partition."""
+    method = results.experiment_sha256
+    if method is None:  # version 1
+        parts = (
+            results.name,
+            results.rounds,
+            results.model.type,
+            results.algorithm,
+            results.local_loss,
+            results.optim_wrapper,
+            results.averaging,
+            results.batchnorm,
+            results.amp,
+            (results.local_epochs, results.local_steps),
+            (results.clients_per_round.min, results.clients_per_round.max),
+        )
+        method = json.dumps(parts, sort_keys=True)
+    return method, results.synthetic, results.train.partition_sha256
 
 
 # ---------------------------------------------------------------- versions
 
 
 def _from_1(data: dict[str, Any]) -> dict[str, Any]:
-    """Version 1 knew nothing of preparation, recipes, content, curves and hardware."""
-    entries = data.get("data")
+    """Version 2 added transforms, partitions, content, curves and hardware."""
     names = ("split", "split_checksum", "content_sha256", "generated", "steps", "style")
-    unknown = dict.fromkeys(names)
-    if isinstance(entries, dict):
-        entries = {
-            name: {**unknown, **entry} if isinstance(entry, dict) else entry
-            for name, entry in entries.items()
-        }
     model = data.get("model")
     if isinstance(model, dict):
         model = {"network": None, "options": None, **model}
     added = dict.fromkeys(("experiment_sha256", "hardware", "curves", "local_loss"))
+    entries = _each(data.get("data"), lambda entry: {**dict.fromkeys(names), **entry})
     return {**added, **data, "data": entries, "model": model}
 
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1}
-"""Version n -> what makes version n + 1 of it; ``schema_version`` itself stays."""
+def _from_2(data: dict[str, Any]) -> dict[str, Any]:
+    """Version 3 renamed ``embedded``, and may have ``setting`` and ``methods``."""
+
+    def renamed(entry: dict[str, Any]) -> dict[str, Any]:
+        return {"synthetic" if k == "embedded" else k: v for k, v in entry.items()}
+
+    return {**data, "data": _each(data.get("data"), renamed)}
+
+
+def _each(entries: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
+    """Change every entry of ``data``; what is no entry stays, to be refused later."""
+    if not isinstance(entries, dict):
+        return entries
+    return {k: change(v) if isinstance(v, dict) else v for k, v in entries.items()}
+
+
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2}
+"""Version n -> what turns it into version n + 1; ``schema_version`` itself stays."""
 
 
 def migrated(data: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The content of a file as the present version has it.
+    """The content of a file in the present version.
 
     Raises:
-        DataError: the version is newer than this, or there is no way from it to this one.
+        DataError: the version is newer than this one, or too old.
     """
     version = data["schema_version"]
     if isinstance(version, bool) or not isinstance(version, int):
         raise DataError(f"{path}: schema_version: must be an integer, not {version!r}")
-    if version > VERSION:
+    if version > RESULTS_SCHEMA_VERSION:
         raise DataError(
-            f"{path}: has schema version {version}, and this fedseg reads versions up to "
-            f"{VERSION}: update fedseg"
+            f"{path}: schema_version: is {version}, this fedseg reads up to "
+            f"{RESULTS_SCHEMA_VERSION}: update fedseg"
         )
-    for step in range(version, VERSION):
+    for step in range(max(version, 0), RESULTS_SCHEMA_VERSION):
         if step not in MIGRATIONS:
-            raise DataError(
-                f"{path}: has schema version {version}, which cannot be read any more; {REWRITE}"
-            )
+            raise DataError(f"{path}: schema_version: {version} can no longer be read; {REWRITE}")
         data = MIGRATIONS[step](data)
     return data
 
 
-# ---------------------------------------------------------------- from JSON to classes
-
-
-def from_plain(kind: Any, value: Any, path: str, field: str = "") -> Any:
-    """A value of JSON as an instance of a type, checked.
-
-    Args:
-        kind: a dataclass, ``int``, ``float``, ``str``, ``bool``, ``Any``, ``dict[str, X]``,
-            ``tuple[X, ...]``, or a union of them. A whole number is a float too, a bool is no
-            number.
-        value: what JSON gave.
-        path: the file. field: where in it; both for messages.
-
-    Raises:
-        DataError: names file, field, and what is wrong.
-    """
-    if kind is Any:
-        _require_finite(value, path, field)
-        return value
-    if get_origin(kind) in (Union, types.UnionType):
-        for option in get_args(kind):
-            if option is types.NoneType:
-                if value is None:
-                    return None
-            elif _is_plain(value, option):
-                return from_plain(option, value, path, field)
-        raise _wrong(kind, value, path, field)
-    if not _is_plain(value, kind):
-        raise _wrong(kind, value, path, field)
-    if is_dataclass(kind):
-        return _instance(kind, value, path, field)
-    if get_origin(kind) is dict:
-        inner = get_args(kind)[1]
-        return {k: from_plain(inner, v, path, _join(field, k)) for k, v in value.items()}
-    if get_origin(kind) is tuple:
-        inner = get_args(kind)[0]
-        return tuple(from_plain(inner, v, path, f"{field}[{i}]") for i, v in enumerate(value))
-    _require_finite(value, path, field)
-    return float(value) if kind is float else value
-
-
-def _instance(kind: type, value: Mapping[str, Any], path: str, field: str) -> Any:
-    hints = get_type_hints(kind)
-    found = {}
-    for one in fields(kind):
-        if one.name in value:
-            where = _join(field, one.name)
-            found[one.name] = from_plain(hints[one.name], value[one.name], path, where)
-        elif one.default is MISSING:  # what has a default, only some entries have
-            raise DataError(f"{path}: {_join(field, one.name)}: is missing; {REWRITE}")
-    return kind(**found)
-
-
-def _is_plain(value: Any, kind: Any) -> bool:
-    """Whether a JSON value can be of a type, seen from outside."""
-    origin = get_origin(kind)
-    if is_dataclass(kind) or origin is dict:
-        return isinstance(value, dict)
-    if origin is tuple:
-        return isinstance(value, list)
-    if kind in (int, float):
-        numbers = int if kind is int else int | float
-        return isinstance(value, numbers) and not isinstance(value, bool)
-    return kind is Any or isinstance(value, kind)
-
-
-NAMES = {int: "an integer", float: "a number", str: "text", bool: "true or false"}
-
-
-def _name(kind: Any) -> str:
-    if get_origin(kind) in (Union, types.UnionType):
-        return " or ".join(_name(option) for option in get_args(kind))
-    if kind is types.NoneType:
-        return "null"
-    if get_origin(kind) is tuple:
-        return "a list"
-    return NAMES.get(kind, "an object")
-
-
-def _wrong(kind: Any, value: Any, path: str, field: str) -> DataError:
-    told = "null" if value is None else repr(value)
-    told = told if len(told) < 60 else f"{told[:57]}..."
-    return DataError(f"{path}: {field}: must be {_name(kind)}, not {told}")
-
-
-def _require_finite(value: Any, path: str, field: str) -> None:
-    if isinstance(value, float) and not math.isfinite(value):
-        raise DataError(f"{path}: {field}: must be a finite number, not {value!r}")
-    if isinstance(value, dict):
-        for key, inner in value.items():
-            _require_finite(inner, path, _join(field, key))
-    elif isinstance(value, list):
-        for number, inner in enumerate(value):
-            _require_finite(inner, path, f"{field}[{number}]")
-
-
-def _join(field: str, name: str) -> str:
-    return f"{field}.{name}" if field else name
-
-
-# ---------------------------------------------------------------- what makes sense
+# ---------------------------------------------------------------- consistency
 
 
 def _check_run(results: Results, path: Path) -> None:
-    """Raise DataError unless a run is finished and its parts fit together."""
+    """Raise DataError unless the run is finished and its parts fit together."""
     if "train" not in results.data or results.train.clients is None:
         raise DataError(f"{path}: data.train.clients: is missing; {REWRITE}")
+    if results.final_round is None:
+        raise DataError(f"{path}: final_round: the run was never evaluated")
     if results.completed_rounds < results.rounds:
         raise DataError(
             f"{path}: completed_rounds: the run is not finished, it has "
             f"{results.completed_rounds} of {results.rounds} rounds; tools/train.py CONFIG "
-            "--work-dir DIR --resume goes on with it"
+            "--work-dir DIR --resume continues it"
         )
     if results.final_round != results.completed_rounds:
         raise DataError(
             f"{path}: final_round: the last evaluation is of round {results.final_round} of "
-            f"{results.completed_rounds}: the last rounds are missing"
+            f"{results.completed_rounds}"
         )
-    for domain, figures in results.final.items():
-        for name, value in figures.items():
+    for domain, metrics in results.final.items():
+        for name, value in metrics.items():
             if value is None:
-                raise DataError(
-                    f"{path}: final.{domain}.{name}: has no value: the figure was not finite"
-                )
-    if results.curves is not None:
-        count = len(results.curves.rounds)
-        columns = {
-            "bytes": results.curves.bytes,
-            "loss": results.curves.loss,
-            **{f"figures.{name}": values for name, values in results.curves.figures.items()},
-        }
-        for name, values in columns.items():
-            if len(values) != count:
-                raise DataError(
-                    f"{path}: curves.{name}: has {len(values)} values for {count} rounds"
-                )
+                raise DataError(f"{path}: final.{domain}.{name}: has no value, it was not finite")
+    if results.curves is None:
+        return
+    columns = {
+        "bytes": results.curves.bytes,
+        "loss": results.curves.loss,
+        **{f"figures.{name}": values for name, values in results.curves.figures.items()},
+    }
+    count = len(results.curves.rounds)
+    for name, values in columns.items():
+        if len(values) != count:
+            raise DataError(f"{path}: curves.{name}: has {len(values)} values for {count} rounds")

@@ -492,7 +492,7 @@ def test_when_it_is_evaluated_and_the_window_at_the_end(tmp_path, root):
     table = results["final"]["corrupted"]["corruptions"]
     assert results["final"]["corrupted"]["accuracy"] == pytest.approx(np.mean(list(table.values())))
     train = results["data"]["train"]
-    assert train["samples"] == toycls.TRAIN and train["clients"] == 6 and train["embedded"] is True
+    assert train["samples"] == toycls.TRAIN and train["clients"] == 6 and train["synthetic"] is True
     assert results["data"]["test:corrupted"]["samples"] == 10 * toycls.TEST
 
 

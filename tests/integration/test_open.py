@@ -12,7 +12,7 @@ from mmengine.config import Config
 
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
-from fedseg.runs.results import SCHEMA_VERSION
+from fedseg.runs.schema import RESULTS_SCHEMA_VERSION
 
 OWN_MODULE = '''
 """A user's own model, data set, partition, algorithm and hook; nothing of fedseg is changed."""
@@ -292,7 +292,7 @@ def test_results_have_every_field(finished):
     from pathlib import Path
 
     results = json.loads((Path(finished["work_dir"]) / "results.json").read_text())
-    assert results["schema_version"] == SCHEMA_VERSION
+    assert results["schema_version"] == RESULTS_SCHEMA_VERSION
     assert len(results["config_sha256"]) == 64
     assert {"python", "torch", "numpy", "fedseg"} <= set(results["versions"])
     assert results["seed"] == 0 and results["rounds"] == results["completed_rounds"] == 6

@@ -36,7 +36,7 @@ def test_the_demo_runs_on_the_published_rainy_split(tmp_path):
     results = json.loads((run / "results.json").read_text(encoding="utf-8"))
     assert set(results["final"]) == {"unseen", "seen", "seen_by_domain"}
     assert all(0 < entry["mIoU"] < 100 for entry in results["final"].values())
-    assert all(entry["embedded"] for entry in results["data"].values())
+    assert all(entry["synthetic"] for entry in results["data"].values())
     assert results["data"]["train"]["clients"] == 69
     published = read_split(PUBLISHED / "data" / "heterogeneous" / "rainy" / "train")
     record = json.loads((run / "history.jsonl").read_text(encoding="utf-8").splitlines()[0])

@@ -1,4 +1,4 @@
-"""The page without a browser: every row is there, what strangers wrote is text, nothing is lost."""
+"""The page without a browser: every row is there, untrusted text stays text, nothing is lost."""
 
 import json
 import math
@@ -16,10 +16,9 @@ import toyresults
 from PIL import Image
 from toypage import BROKEN, CIFAR, HOSTILE, RAINY, TARGET
 
-from fedseg.errors import ConfigError, DataError
-from fedseg.leaderboard import page_screenshots
-from fedseg.leaderboard.board import Board, build_board, read_runs
-from fedseg.leaderboard.output import shown, to_json
+from fedseg.leaderboard.board import Board, build_board
+from fedseg.leaderboard.collect import read_runs
+from fedseg.leaderboard.export import to_json
 from fedseg.leaderboard.page import COPIED, write_page
 
 ROOT = Path(__file__).parents[2]
@@ -83,18 +82,18 @@ def rows_with(page: Page, table: str, text: str) -> list[dict]:
 
 
 def test_every_row_is_there(board, page, tmp_path):
-    assert list(page.tables)[:3] == [r.benchmark.id for r in shown(board)]
-    assert len(page.tables) == len(shown(board)) + len(board.apart)
-    for ranking in shown(board):
+    assert list(page.tables)[:3] == [r.benchmark.id for r in board.shown()]
+    assert len(page.tables) == len(board.shown()) + len(board.apart)
+    for ranking in board.shown():
         assert len(page.tables[ranking.benchmark.id]) == len(ranking.rows)
     apart = [rows for table, rows in page.tables.items() if table.startswith("apart-")]
     assert [len(rows) for rows in apart] == [len(one.rows) for one in board.apart]
     everything = Page(write_page(board, tmp_path, everything=True).read_text())
-    for ranking in shown(board, everything=True):
+    for ranking in board.shown(everything=True):
         assert len(everything.tables[ranking.benchmark.id]) == len(ranking.rows)
 
 
-def test_a_row_has_rank_figure_seeds_rounds_and_traffic(page):
+def test_a_row_has_rank_value_seeds_rounds_and_traffic(page):
     (own,) = rows_with(page, RAINY, f"{RAINY}_fedavg")
     assert own["data-kind"] == "run" and own["texts"][0] == "3"  # the second has 50.54
     at = own["texts"].index("50.50")
@@ -122,25 +121,25 @@ def test_traffic_of_published_rows_is_what_their_paper_states(page):
     assert page.data["tables"][TARGET]["target"] == 59.9
 
 
-def test_embedded_runs_never_stand_beside_a_published_number(board, page):
-    embedded = {id_ for id_, run in to_json(board)["runs"].items() if run["embedded"]}
-    assert len(embedded) == 3
+def test_synthetic_runs_never_stand_beside_a_published_number(board, page):
+    synthetic = {id_ for id_, run in to_json(board)["runs"].items() if run["synthetic"]}
+    assert len(synthetic) == 3
     found = set()
     for id_, table in page.data["tables"].items():
         kinds = {row["kind"] for row in table["rows"]}
         of_table = {run for row in table["rows"] for run in row["runs"]}
         if "published" in kinds:
-            assert not of_table & embedded
+            assert not of_table & synthetic
             assert not id_.startswith("apart-")
-        found |= of_table & embedded
-    assert found == embedded
+        found |= of_table & synthetic
+    assert found == synthetic
     for table, rows in page.tables.items():
         if table.startswith("apart-"):
             assert {row["data-kind"] for row in rows} == {"run"}
-    assert "embedded data: the images are rendered, they are not IDDA" in page.texts
+    assert "synthetic data: the images are rendered, they are not IDDA" in page.texts
 
 
-def test_strangers_words_are_text(index, page):
+def test_untrusted_text_is_escaped(index, page):
     text = index.read_text(encoding="utf-8")
     assert "<script>window" not in text and "<img" not in text and "<b>" not in text
     scripts = [attributes for tag, attributes in page.tags if tag == "script"]
@@ -172,9 +171,9 @@ def test_it_loads_nothing_from_elsewhere(index, page):
 
 
 def test_what_is_broken_is_a_message_and_the_rest_is_there(page):
-    told = [text for text in page.texts if any(f"{name}" in text for name in BROKEN)]
+    shown = [text for text in page.texts if any(f"{name}" in text for name in BROKEN)]
     for name, words in BROKEN.items():
-        assert [text for text in told if f"/{name}" in text and words in text], name
+        assert [text for text in shown if f"/{name}" in text and words in text], name
     assert len(page.data["runs"]) == 8
 
 
@@ -182,7 +181,7 @@ def test_a_run_has_what_its_charts_need(page):
     by_name = {(run["name"], run["seed"]): run for run in page.data["runs"].values()}
     first = by_name["rendered", 0]
     assert first["classes"]["unseen"] == toypage.CLASSES and first["miou"]["unseen"] == 20
-    assert first["curves"]["figures"]["unseen/mIoU"] == [10, 20]
+    assert first["curves"]["metrics"]["unseen/mIoU"] == [10, 20]
     run = by_name["corrupted", 0]
     assert run["corruptions"] == {"frost": [30, None, 9.5]}
     clients = run["clients"]
@@ -201,12 +200,12 @@ def test_pictures_are_copied_under_names_of_their_content(index, page):
         assert re.fullmatch(r"page/pictures/[0-9a-f]{20}\.jpg", picture["src"])
         with Image.open(index.parent / picture["src"]) as copy:
             assert copy.size == (picture["width"], picture["height"]) == (40, 30)
-    assert [t for t in page.texts if "00002_image.png: is no picture" in t]
+    assert [t for t in page.texts if "00002_image.png: is not a picture" in t]
     assert len(list((index.parent / "page" / "pictures").iterdir())) == 2
 
 
 def test_a_page_is_written_over_an_earlier_one(runs, tmp_path):
-    copy = shutil.copytree(runs / "embedded_0", tmp_path / "runs" / "one")
+    copy = shutil.copytree(runs / "synthetic_0", tmp_path / "runs" / "one")
     secret = tmp_path / "secret.png"
     Image.new("RGB", (5, 5)).save(secret)
     (copy / "pictures" / "seen" / "00000_link.png").symlink_to(secret)
@@ -222,44 +221,50 @@ def test_a_page_is_written_over_an_earlier_one(runs, tmp_path):
     assert not list(out.rglob("*.tmp"))
 
 
-@pytest.mark.parametrize("entry", [7, {"clients": ["a"]}, {"clients": [], "rounds": [1]}])
-def test_a_damaged_detail_costs_only_its_chart(entry, tmp_path):
-    content = toyresults.results(CIFAR, {"test/accuracy": 30.0})
-    content["client_accuracy"] = entry
+def test_damaged_details_cost_only_their_charts(tmp_path):
+    content = toyresults.results(CIFAR, {"test/accuracy": 30.0}, name="half \ud800 a character")
     content["final"]["test"] |= {"IoU": [1, 2], "corruptions": {"frost": 3}}
-    toyresults.write(tmp_path / "run", content)
+    clients = (
+        7,
+        [1],
+        {"clients": ["a"]},
+        {"clients": [], "rounds": [1]},
+        {
+            "clients": ["a"],
+            "main_class": [0],
+            "classes": ["b"],
+            "accuracy": [[1]],
+            "rounds": [2e999],
+        },
+    )
+    for number, one in enumerate(clients):
+        toyresults.write(tmp_path / str(number), content | {"client_accuracy": one, "seed": number})
     found = Page(write_page(build_board(*read_runs([tmp_path])), tmp_path / "board").read_text())
-    (run,) = found.data["runs"].values()
-    assert (run["clients"], run["classes"], run["corruptions"]) == (None, {}, {})
-    assert [t for t in found.texts if "client_accuracy: is damaged" in t]
-    assert any(row["data-kind"] == "run" for row in found.tables[CIFAR])
+    assert len(found.data["runs"]) == len(clients)
+    for run in found.data["runs"].values():
+        assert (run["clients"], run["classes"], run["corruptions"]) == (None, {}, {})
+    assert len([t for t in found.texts if "client_accuracy: is damaged" in t]) == len(clients)
+    (row,) = rows_with(found, CIFAR, "half ? a character")
+    assert row["data-kind"] == "run"
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf, 10**400])
-def test_a_detail_that_is_no_number_leaves_a_gap(value, tmp_path):
+def test_details_that_are_no_numbers_leave_gaps(tmp_path):
+    values = [math.nan, math.inf, 10**400, "3", True, None, 50.0]
     content = toyresults.results(CIFAR, {"test/accuracy": 30.0})
     content["client_accuracy"] = {
-        "clients": ["a", "b"],
-        "main_class": [0, 0],
+        "clients": list("abcdefg"),
+        "main_class": [0] * 7,
         "classes": ["cat"],
         "rounds": [1],
-        "accuracy": [[value, 50.0]],
+        "accuracy": [values],
     }
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run" / "results.json").write_text(json.dumps(content))
-    found = Page(write_page(build_board(*read_runs([tmp_path])), tmp_path / "board").read_text())
-    (run,) = found.data["runs"].values()
-    assert run["clients"]["values"] == [[None], [50.0]]
-
-
-def test_half_a_character_is_no_reason_to_fail(tmp_path):
-    content = toyresults.results(CIFAR, {"test/accuracy": 30.0}, name="half \ud800 a character")
     toyresults.write(tmp_path / "run", content)
     found = Page(write_page(build_board(*read_runs([tmp_path])), tmp_path / "board").read_text())
-    assert rows_with(found, CIFAR, "half ? a character")
+    (run,) = found.data["runs"].values()
+    assert run["clients"]["values"] == [[None]] * 6 + [[50.0]]
 
 
-def test_an_older_file_has_a_row_and_no_curves(tmp_path):
+def test_a_file_of_version_1_has_a_row_and_no_curves(tmp_path):
     content = toyresults.results(CIFAR, {"test/accuracy": 30.0}, schema_version=1, curves=...)
     toyresults.write(tmp_path / "run", content)
     found = Page(write_page(build_board(*read_runs([tmp_path])), tmp_path / "board").read_text())
@@ -273,7 +278,7 @@ def test_a_board_without_runs(tmp_path):
     board = build_board(*read_runs([tmp_path]))
     empty = Page(write_page(board, tmp_path / "empty").read_text())
     assert not empty.tables and empty.data == {"tables": {}, "runs": {}}
-    assert any("There is no row yet" in text for text in empty.texts)
+    assert any("There are no rows yet" in text for text in empty.texts)
     assert any("no results.json was found" in text for text in empty.texts)
     published = Page(write_page(board, tmp_path / "all", everything=True).read_text())
     assert len(published.tables) > 50
@@ -287,8 +292,8 @@ def test_text_can_be_read_in_both_themes():
     light, dark, chosen = (b for b in blocks if "paper" in b)
     assert dark == chosen and set(dark) == set(light)
 
-    def luminance(colour: str) -> float:
-        channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    def luminance(color: str) -> float:
+        channels = [int(color[i : i + 2], 16) / 255 for i in (1, 3, 5)]
         r, g, b = (c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels)
         return 0.2126 * r + 0.7152 * g + 0.0722 * b
 
@@ -318,26 +323,6 @@ def test_a_wheel_holds_the_page(tmp_path):
     assert done.returncode == 0, done.stderr
     (wheel,) = tmp_path.glob("*.whl")
     names = set(zipfile.ZipFile(wheel).namelist())
-    for path in ASSETS.iterdir():
-        assert f"fedseg/leaderboard/page_assets/{path.name}" in names
+    for path in (*ASSETS.iterdir(), *(ROOT / "fedseg/leaderboard/reference").glob("*.json")):
+        assert path.relative_to(ROOT).as_posix() in names
     assert {path.name for path in ASSETS.iterdir()} == {*COPIED, "index.html"}
-
-
-def test_screenshots_need_a_page_and_a_browser(index, tmp_path, monkeypatch):
-    with pytest.raises(DataError, match=r"index\.html: is missing"):
-        page_screenshots.take_screenshots(tmp_path, tmp_path)
-    monkeypatch.setattr(page_screenshots, "find_browser", lambda: None)
-    with pytest.raises(ConfigError, match="FEDSEG_BROWSER"):
-        page_screenshots.take_screenshots(index.parent, tmp_path)
-
-
-def test_a_browser_is_found(tmp_path, monkeypatch):
-    monkeypatch.setenv("PATH", str(tmp_path))
-    monkeypatch.delenv(page_screenshots.VARIABLE, raising=False)
-    assert page_screenshots.find_browser() is None
-    for name in ("chromium", "own"):
-        (tmp_path / name).write_text("#!/bin/sh\n")
-        (tmp_path / name).chmod(0o755)
-    assert page_screenshots.find_browser() == str(tmp_path / "chromium")
-    monkeypatch.setenv(page_screenshots.VARIABLE, str(tmp_path / "own"))
-    assert page_screenshots.find_browser() == str(tmp_path / "own")

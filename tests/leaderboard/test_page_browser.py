@@ -8,22 +8,23 @@ from pathlib import Path
 
 import pytest
 import toypage
-from toypage import CIFAR, HOSTILE, RAINY, TARGET
-
-from fedseg.leaderboard.board import build_board, read_runs
-from fedseg.leaderboard.page import write_page
-from fedseg.leaderboard.page_screenshots import (
+from page_screenshots import (
     ARGUMENTS,
-    PATIENCE,
+    TIMEOUT,
     VIEWS,
     find_browser,
 )
+from toypage import CIFAR, HOSTILE, RAINY, TARGET
+
+from fedseg.leaderboard.board import build_board
+from fedseg.leaderboard.collect import read_runs
+from fedseg.leaderboard.page import write_page
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
-TOOL = Path(__file__).parents[2] / "tools" / "leaderboard.py"
+TOOL = Path(__file__).parents[2] / "docs" / "site" / "page_screenshots.py"
 BROWSER = find_browser()
 pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no Chromium to open pages with")
-UNSEEN = 3  # the column of the first figure, from 1
+UNSEEN = 3  # the column of the first metric, from 1
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +38,7 @@ def index(tmp_path_factory) -> Path:
 def browser() -> Iterator["sync_api.Browser"]:
     with sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=BROWSER, args=list(ARGUMENTS), timeout=PATIENCE
+            executable_path=BROWSER, args=list(ARGUMENTS), timeout=TIMEOUT
         )
         yield browser
         browser.close()
@@ -45,12 +46,12 @@ def browser() -> Iterator["sync_api.Browser"]:
 
 @pytest.fixture
 def show(browser, index) -> Iterator:
-    """Opens the page; afterwards nothing may have been complained of, or asked of a network."""
+    """Opens the page; afterwards there must be no errors in the console and no network requests."""
     contexts, complaints, requests = [], [], []
 
     def show(state: str = "", **options) -> "sync_api.Page":
         context = browser.new_context(**{"viewport": {"width": 1200, "height": 900}, **options})
-        context.set_default_timeout(PATIENCE)
+        context.set_default_timeout(TIMEOUT)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda m: complaints.append(f"{m.type}: {m.text}"))
@@ -68,7 +69,7 @@ def show(browser, index) -> Iterator:
 
 
 def column(page, number: int, table: str = RAINY) -> list[str]:
-    """The figures of a column as they are shown, without what is missing."""
+    """The values of a column as they are shown, without what is missing."""
     cells = page.locator(f"#board-{table} tbody tr:visible > :nth-child({number})")
     found = [cell.strip() for cell in cells.all_text_contents()]
     return [re.split(r"[ ?]", cell)[0] for cell in found if re.match(r"\d", cell)]
@@ -87,7 +88,7 @@ def test_a_table_is_sorted_by_mouse_and_keyboard(show):
     assert len(ranked) > 10 and ranked == sorted(ranked, reverse=True)
     assert board.locator("thead th").first.get_attribute("aria-sort") == "ascending"
     head.locator("button").click()
-    assert head.get_attribute("aria-sort") == "descending"  # of a figure, the best comes first
+    assert head.get_attribute("aria-sort") == "descending"  # of a metric, the best comes first
     assert [float(value) for value in column(page, UNSEEN)] == ranked
     head.locator("button").press("Enter")
     assert head.get_attribute("aria-sort") == "ascending"
@@ -103,13 +104,13 @@ def test_a_table_is_sorted_by_mouse_and_keyboard(show):
 def test_rows_are_filtered(show):
     page = show()
     board = page.locator(f"#board-{RAINY}")
-    rows, told = board.locator("tbody tr:visible"), board.locator("[role=status]")
+    rows, status = board.locator("tbody tr:visible"), board.locator("[role=status]")
     total = rows.count()
-    assert told.text_content() == f"{total} of {total} rows"
+    assert status.text_content() == f"{total} of {total} rows"
     board.locator("input[type=search]").fill("silobn ECCV22")
     assert 0 < rows.count() < total
     assert all("SiloBN" in text for text in rows.all_text_contents())
-    assert told.text_content() == f"{rows.count()} of {total} rows"
+    assert status.text_content() == f"{rows.count()} of {total} rows"
     board.locator("input[type=search]").fill("nothing of this name")
     assert rows.count() == 0 and board.locator(".none").is_visible()
     board.locator("input[type=search]").fill("")
@@ -142,7 +143,7 @@ def test_tabs_by_mouse_keyboard_and_link(show):
     other = show("#" + page.url.partition("#")[2])
     checked = other.locator(f"#board-{RAINY} input[name=row]:checked")
     assert checked.count() == 1 and checked.get_attribute("value") == kept
-    other.goto(other.url.partition("#")[0] + "#table=nonsense&rows=x&figure=y&run=z")
+    other.goto(other.url.partition("#")[0] + "#table=nonsense&rows=x&metric=y&run=z")
     assert other.locator(f"#board-{RAINY}").is_visible()
 
 
@@ -154,7 +155,7 @@ def test_curves_and_scatters_are_drawn(show):
     page.locator("#curves summary").click()
     cells = page.locator("#curves details tbody tr").first.locator("th, td").all_text_contents()
     assert cells == ["750", "25.25", "24.00"]
-    page.locator("#curves-figure").select_option("training loss")
+    page.locator("#curves-metric").select_option("training loss")
     assert "training loss over rounds" in curves.get_attribute("aria-label")
     page.locator("#curves-x").select_option("bytes")
     assert "traffic (MiB)" in curves.text_content() and "against=bytes" in page.url
@@ -219,7 +220,7 @@ def test_corruptions_and_clients_of_a_run(show, index):
     assert lines == ["510.015.020.0", "1030.040.050.0"]
 
 
-def test_strangers_words_stay_text(show):
+def test_untrusted_text_stays_text(show):
     page = show()
     page.get_by_role("tab").last.click()
     table = apart(page)
@@ -229,7 +230,7 @@ def test_strangers_words_stay_text(show):
     assert row.locator(".source").text_content() == HOSTILE
     for box in page.locator(f"#board-{table} input[name=row]").all():
         box.check()
-    page.locator("#curves-figure").select_option(f"{HOSTILE}/mIoU")
+    page.locator("#curves-metric").select_option(f"{HOSTILE}/mIoU")
     assert HOSTILE in page.locator("#curves .plot").text_content()  # the axis, and the legend
     page.locator("#one-run").select_option(label=f"{HOSTILE}, seed 0")
     assert page.evaluate("window.hacked") is None
@@ -288,7 +289,7 @@ def test_screenshots_of_every_view(index, tmp_path):
     from PIL import Image
 
     out = tmp_path / "pictures"
-    command = [sys.executable, str(TOOL), "screenshots", str(index.parent), "--out", str(out)]
+    command = [sys.executable, str(TOOL), str(index.parent), "--out", str(out)]
     done = subprocess.run(command, capture_output=True, text=True)  # with a loop of its own
     assert done.returncode == 0, done.stderr
     found = [Path(line) for line in done.stdout.splitlines()]

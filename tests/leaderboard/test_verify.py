@@ -1,7 +1,6 @@
-"""A run's figures are recomputed from its checkpoint and history; what differs is named."""
+"""A run is recomputed from its checkpoint and history; what differs is named."""
 
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -9,7 +8,6 @@ import pytest
 import torch
 
 from fedseg.errors import ConfigError, DataError
-from fedseg.leaderboard import verify as module
 from fedseg.leaderboard.verify import verify
 from fedseg.runner.experiment import load_config, train
 
@@ -37,7 +35,7 @@ def test_an_untouched_run_is_the_same_bits(run, small_config):
     found = verify(run, small_config, progress=False)
     assert found.passed and found.tolerance == 0 and found.elsewhere == ""
     assert found.checkpoint.name == "round_000006.pth"
-    assert found.compared > 50  # figures, classes, window, curves
+    assert found.compared > 50  # metrics, classes, window, curves
 
 
 def test_training_threads_are_restored(run, small_config):
@@ -47,32 +45,27 @@ def test_training_threads_are_restored(run, small_config):
     assert torch.get_num_threads() == before
 
 
-@pytest.mark.parametrize(
-    ("path", "field", "source"),
-    [
-        (("final", "unseen", "mIoU"), "final.unseen.mIoU", "checkpoint"),
-        (("final", "seen_by_domain", "IoU", "road"), "final.seen_by_domain.IoU.road", "checkpoint"),
-        (("last_rounds", "mean", "seen/mIoU"), "last_rounds.mean.seen/mIoU", "history"),
-        (("last_rounds", "evaluations"), "last_rounds.evaluations", "history"),
-        (("communication", "bytes_up"), "communication.bytes_up", "history"),
-        (("curves", "figures", "unseen/mIoU", 0), "curves.figures.unseen/mIoU[0]", "history"),
-    ],
-)
-def test_a_figure_that_was_changed_is_named(path, field, source, run, small_config):
-    change(run, *path, by=1)
+def test_changed_values_are_named(run, small_config):
+    changed = {
+        "final.unseen.mIoU": (("final", "unseen", "mIoU"), "checkpoint"),
+        "final.seen_by_domain.IoU.road": (("final", "seen_by_domain", "IoU", "road"), "checkpoint"),
+        "last_rounds.mean.seen/mIoU": (("last_rounds", "mean", "seen/mIoU"), "history"),
+        "last_rounds.evaluations": (("last_rounds", "evaluations"), "history"),
+        "communication.bytes_up": (("communication", "bytes_up"), "history"),
+        "curves.figures.unseen/mIoU[0]": (("curves", "figures", "unseen/mIoU", 0), "history"),
+    }
+    for path, _ in changed.values():
+        change(run, *path, by=1)
+    change(run, "final", "dusk", to={"mIoU": 40.0})  # which the checkpoint does not have
     found = verify(run, small_config, progress=False)
-    (difference,) = found.differences
     assert not found.passed
-    assert difference.field == field and difference.source == source
-    assert re.search(
-        rf"{re.escape(field)}: results\.json has .* gives .*difference -1", str(difference)
-    )
-
-
-def test_a_figure_that_nothing_gives_is_named(run, small_config):
-    change(run, "final", "dusk", to={"mIoU": 40.0})
-    (difference,) = verify(run, small_config, progress=False).differences
-    assert str(difference) == "final.dusk.mIoU: results.json has 40.0, the checkpoint has none"
+    differences = {one.field: one for one in found.differences}
+    assert differences.pop("final.dusk.mIoU").computed is None
+    assert set(differences) == set(changed)
+    for field, (_, source) in changed.items():
+        assert differences[field].source == source
+        assert differences[field].computed == pytest.approx(differences[field].recorded - 1)
+        assert str(differences[field]).startswith(f"{field}: ")
 
 
 def test_on_another_machine_a_small_difference_passes_and_a_larger_one_does_not(run, small_config):
@@ -85,7 +78,7 @@ def test_on_another_machine_a_small_difference_passes_and_a_larger_one_does_not(
     assert [d.field for d in found.differences] == ["final.unseen.mIoU"]
 
 
-def test_another_config_is_told(run, small_config, tmp_path):
+def test_another_config_is_named(run, small_config, tmp_path):
     other = small_config.parent / "other.py"
     other.write_text(small_config.read_text().replace("lr=0.2", "lr=0.3"))
     (difference,) = verify(run, other, progress=False).differences
@@ -103,27 +96,27 @@ def test_a_config_that_cannot_be_evaluated_is_named(run, small_config):
 def test_a_missing_or_foreign_checkpoint(run, small_config):
     newest = run / "checkpoints" / "round_000006.pth"
     change(run, "seed", to=4)
-    with pytest.raises(DataError, match=r"has seed 0, but .* has 4: they are of different runs"):
+    with pytest.raises(DataError, match=r"seed: is 0, but 4 "):
         verify(run, small_config, progress=False)
     change(run, "seed", to=0)
     newest.rename(newest.with_name("round_000005.pth"))
-    with pytest.raises(DataError, match=r"is of round 5, but .* is of round 6"):
+    with pytest.raises(DataError, match=r"completed_rounds: is 5, but 6 "):
         verify(run, small_config, progress=False)
     shutil.rmtree(run / "checkpoints")
-    with pytest.raises(DataError, match="holds no checkpoint"):
+    with pytest.raises(DataError, match="checkpoints: holds no checkpoint"):
         verify(run, small_config, progress=False)
 
 
 def test_a_damaged_checkpoint(run, small_config):
     newest = run / "checkpoints" / "round_000006.pth"
     newest.write_bytes(newest.read_bytes()[:-50])
-    with pytest.raises(DataError, match="damaged or truncated"):
+    with pytest.raises(DataError, match="round_000006"):
         verify(run, small_config, progress=False)
 
 
 def test_a_missing_history(run, small_config):
     (run / "history.jsonl").unlink()
-    with pytest.raises(DataError, match=r"history\.jsonl: is missing"):
+    with pytest.raises(DataError, match=r"history\.jsonl"):
         verify(run, small_config, progress=False)
 
 
@@ -136,10 +129,10 @@ def test_the_last_lines_of_the_history_are_lost(run, small_config):
 
 def test_the_copy_of_the_config_is_taken_where_it_works(run, monkeypatch):
     (run / "small.py").unlink()
-    with pytest.raises(DataError, match=r"small\.py: the run's config is not there.*--config"):
+    with pytest.raises(DataError, match=r"small\.py: .*--config"):
         verify(run, progress=False)
     (run / "small.py").write_text("custom_imports = dict(imports=['not_there_at_all'])")
-    with pytest.raises(ConfigError, match=r"Name the config .*--config"):
+    with pytest.raises(ConfigError, match="--config"):
         verify(run, progress=False)
 
 
@@ -158,7 +151,9 @@ def test_the_model_that_is_not_averaged_is_verified_too(small_config, tmp_path):
     assert difference.field == "final.global:seen.mIoU"
 
 
-def test_sums_may_be_rounded_but_no_more():
-    assert module._equal(1.0, 1.0 + 1e-10, module.RELATIVE)
-    assert not module._equal(1.0, 1.001, module.RELATIVE)
-    assert module._equal(None, None, 0) and not module._equal(None, 1.0, 1.0)
+def test_sums_of_the_history_may_be_rounded_but_no_more(run, small_config):
+    change(run, "last_rounds", "mean", "seen/mIoU", by=1e-10)
+    assert verify(run, small_config, progress=False).passed
+    change(run, "last_rounds", "mean", "seen/mIoU", by=1e-4)
+    (difference,) = verify(run, small_config, progress=False).differences
+    assert difference.field == "last_rounds.mean.seen/mIoU"

@@ -89,7 +89,7 @@ def test_what_is_known_of_a_data_set():
     assert entry["content_sha256"] == content_checksum(images, labels)
     assert entry["split_checksum"] == dataset.split_checksum
     assert entry["steps"][0] == {"type": "Normalize", "mean": [0.5]}
-    assert entry["embedded"] is False and entry["generated"] == [] and entry["style"] is None
+    assert entry["synthetic"] is False and entry["generated"] == [] and entry["style"] is None
     json.dumps(entry)
     assert _dataset_entry([1, 2], {"dataset": [1, 2]})["content_sha256"] is None
 

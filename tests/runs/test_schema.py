@@ -8,37 +8,45 @@ import toyresults
 
 from fedseg.errors import DataError
 from fedseg.runs import schema
-from fedseg.runs.results import SCHEMA_VERSION
-from fedseg.runs.schema import VERSION, read_results
+from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, read_results
 
-FIGURES = {"unseen/mIoU": 50.0, "seen/mIoU": 60.0}
+METRICS = {"unseen/mIoU": 50.0, "seen/mIoU": 60.0}
 
 
 @pytest.fixture
 def content():
-    return toyresults.results("idda_rainy_heterogeneous", FIGURES)
+    return toyresults.results("idda_rainy_heterogeneous", METRICS)
 
 
-def refused(folder, content, *words: str) -> str:
-    """The message about a file, which must name it and hold these words."""
-    path = toyresults.write(folder, content) / "results.json"
-    with pytest.raises(DataError) as caught:
-        read_results(path)
-    text = str(caught.value)
-    assert text.startswith(f"{path}: ")
-    for word in words:
-        assert word in text
-    return text
+@pytest.fixture
+def read(tmp_path):
+    """Writes a content and reads it; options are the reader's."""
+
+    def read(content, **options):
+        return read_results(toyresults.write(tmp_path, content) / "results.json", **options)
+
+    return read
 
 
-def test_the_reader_knows_the_version_that_runs_write():
-    assert VERSION == SCHEMA_VERSION
+@pytest.fixture
+def refused(read, tmp_path):
+    """Reads a content that must be refused, with the file and these words in the message."""
+
+    def refused(content, *words: str) -> None:
+        with pytest.raises(DataError) as caught:
+            read(content)
+        text = str(caught.value)
+        assert text.startswith(f"{tmp_path / 'results.json'}: ")
+        for word in words:
+            assert word in text
+
+    return refused
 
 
 def test_a_real_run_is_read_whole(small_run):
     results = read_results(small_run / "results.json")
     written = json.loads((small_run / "results.json").read_text())
-    assert results.schema_version == VERSION
+    assert results.schema_version == RESULTS_SCHEMA_VERSION
     assert results.name == "small" and results.rounds == results.final_round == 6
     assert results.final == written["final"]
     assert results.last_rounds.mean == written["last_rounds"]["mean"]
@@ -48,7 +56,7 @@ def test_a_real_run_is_read_whole(small_run):
     assert results.tests["seen"].steps == ({"type": "ResizeLabel", "size": [72, 128]},)
     assert results.averaging["type"] == "SWA" and results.local_epochs == 1
     assert results.model.type == "Segmentor" and results.model.network == "SmallNetwork"
-    assert not results.embedded
+    assert not results.synthetic
     assert results.curves.rounds == (2, 4, 6)
     history = [json.loads(line) for line in (small_run / "history.jsonl").read_text().splitlines()]
     assert results.curves.bytes[-1] == sum(r["bytes_down"] + r["bytes_up"] for r in history)
@@ -56,55 +64,43 @@ def test_a_real_run_is_read_whole(small_run):
     assert results.curves.figures["unseen/mIoU"][-1] == last == results.final["unseen"]["mIoU"]
 
 
-def test_what_hooks_add_is_allowed(content, tmp_path):
-    content["client_accuracy"] = {"rounds": [1]}
-    folder = toyresults.write(tmp_path, content)
-    assert read_results(folder / "results.json").final["unseen"]["mIoU"] == 50
+def test_optional_fields_and_what_hooks_add(content, read):
+    results = read(content)
+    assert (results.setting, results.methods, results.extras) == (None, None, {})
+    added = {"setting": "idda_rainy", "methods": ["fedasam", "swa"], "client_accuracy": {"a": [1]}}
+    results = read({**content, **added})
+    assert results.setting == "idda_rainy" and results.methods == ("fedasam", "swa")
+    assert results.extras == {"client_accuracy": {"a": [1]}}
 
 
-def test_a_missing_file(tmp_path):
-    with pytest.raises(DataError, match=r"results\.json: is missing: the run is not finished"):
-        read_results(tmp_path / "results.json")
-
-
-def test_damaged_json(content, tmp_path):
-    folder = toyresults.write(tmp_path, content)
-    path = folder / "results.json"
-    path.write_text(path.read_text()[:-20])
-    with pytest.raises(DataError, match=rf"{path}: is damaged .*--resume writes it again"):
+def test_files_that_are_no_results(tmp_path, content):
+    path = tmp_path / "results.json"
+    with pytest.raises(DataError, match=r"results\.json: is missing"):
         read_results(path)
-    path.write_bytes(b"\xff\xfe\x00")
-    with pytest.raises(DataError, match="is damaged"):
-        read_results(path)
-    path.write_text("[" * 100_000)
-    with pytest.raises(DataError, match="is damaged"):
-        read_results(path)
+    cut = json.dumps(content)[:-20].encode()
+    for damaged in (cut, b"\xff\xfe\x00", b"[" * 100_000, b"9" * 5000):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=r"results\.json: is damaged"):
+            read_results(path)
+    for foreign in ([], "text", {}, {"accuracy": 91.0}):
+        path.write_text(json.dumps(foreign))
+        with pytest.raises(DataError, match=r"results\.json: is not .* schema_version"):
+            read_results(path)
 
 
-@pytest.mark.parametrize("foreign", [[], "text", {}, {"accuracy": 91.0}])
-def test_a_file_of_another_program(foreign, tmp_path):
-    refused(tmp_path, foreign, "is not a results.json of fedseg")
+def test_missing_fields_are_named(content, refused):
+    for name, words in {
+        **{name: f" {name}: " for name in ("seed", "data", "curves", "final", "model")},
+        "last_rounds__mean": " last_rounds.mean: ",
+        "data__train__clients": " data.train.clients: ",
+        "data__train": " data.train.clients: ",
+        "data__test_seen__samples": " data.test:seen.samples: ",
+    }.items():
+        refused(toyresults.changed(content, **{name: ...}), words)
 
 
-@pytest.mark.parametrize("field", ["seed", "data", "curves", "final", "last_rounds", "model"])
-def test_a_missing_field(field, content, tmp_path):
-    refused(tmp_path, toyresults.changed(content, **{field: ...}), f"{field}: is missing")
-
-
-def test_a_missing_nested_field(content, tmp_path):
-    changed = toyresults.changed(content, last_rounds__mean=...)
-    refused(tmp_path / "a", changed, "last_rounds.mean: is missing")
-    changed = toyresults.changed(content, data__train__clients=...)
-    refused(tmp_path / "b", changed, "data.train.clients: is missing")
-    changed = toyresults.changed(content, data__train=...)
-    refused(tmp_path / "c", changed, "data.train.clients: is missing")
-    changed = toyresults.changed(content, data__test_seen__samples=...)
-    refused(tmp_path / "d", changed, "data.test:seen.samples: is missing")
-
-
-@pytest.mark.parametrize(
-    ("field", "value", "words"),
-    [
+def test_wrong_types_are_named(content, refused):
+    for name, value, words in (
         ("seed", "0", "seed: must be an integer, not '0'"),
         ("seed", True, "seed: must be an integer, not True"),
         ("seed", 0.5, "seed: must be an integer, not 0.5"),
@@ -116,52 +112,58 @@ def test_a_missing_nested_field(content, tmp_path):
         ("data__train__generated", "fog", "data.train.generated: must be a list or null"),
         ("curves__rounds", [1, "2"], "curves.rounds[1]: must be an integer, not '2'"),
         ("data", {"train": 3}, "data.train: must be an object, not 3"),
-    ],
-)
-def test_a_wrong_type(field, value, words, content, tmp_path):
-    refused(tmp_path, toyresults.changed(content, **{field: value}), words)
+        ("methods", "swa", "methods: must be a list or null, not 'swa'"),
+        ("methods", ["swa", 3], "methods[1]: must be text, not 3"),
+    ):
+        refused(toyresults.changed(content, **{name: value}), words)
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_figure_that_is_not_finite(value, content, tmp_path):
-    changed = toyresults.changed(content, final__unseen__mIoU=value)
-    refused(tmp_path / "a", changed, "final.unseen.mIoU: must be a finite number")
-    changed = toyresults.changed(content, last_rounds__std={"seen/mIoU": value})
-    refused(tmp_path / "b", changed, "last_rounds.std.seen/mIoU: must be a finite number")
-    changed = toyresults.changed(content, algorithm={"type": "FedDyn", "beta": [1, value]})
-    refused(tmp_path / "c", changed, "algorithm.beta[1]: must be a finite number")
+def test_numbers_that_are_not_finite_are_named(content, refused):
+    for value in (math.nan, math.inf, 10**400):
+        for name, found, words in (
+            ("final__unseen__mIoU", value, " final.unseen.mIoU: "),
+            ("last_rounds__std", {"seen/mIoU": value}, " last_rounds.std.seen/mIoU: "),
+            ("algorithm", {"type": "FedDyn", "beta": [1, value]}, " algorithm.beta[1]: "),
+        ):
+            refused(toyresults.changed(content, **{name: found}), words, "finite")
 
 
-def test_a_figure_without_a_value(content, tmp_path):
-    changed = toyresults.changed(content, final__unseen__mIoU=None)
-    refused(tmp_path, changed, "final.unseen.mIoU: has no value: the figure was not finite")
-    # a class that does not occur has no IoU, and that is no fault
-    changed = toyresults.changed(content, final__unseen__IoU={"train": None})
-    toyresults.write(tmp_path, changed)
-    assert read_results(tmp_path / "results.json").final["unseen"]["IoU"] == {"train": None}
+def test_runs_that_cannot_be_ranked_are_read_if_asked_for(content, read, refused):
+    for changes, words in (
+        ({"final__unseen__mIoU": None}, ("final.unseen.mIoU: ",)),
+        (
+            {"completed_rounds": 40, "final_round": 40},
+            ("completed_rounds: ", "40 of 1500 rounds", "--resume"),
+        ),
+        ({"final_round": 1450}, ("final_round: ", "1450 of 1500")),
+        ({"final_round": None, "final": {}}, ("final_round: ",)),
+        ({"curves__bytes": [1]}, ("curves.bytes: ", "1 values for 2 rounds")),
+    ):
+        changed = toyresults.changed(content, **changes)
+        refused(changed, *words)
+        assert read(changed, strict=False).name == content["name"]
 
 
-def test_a_run_that_is_not_finished(content, tmp_path):
-    changed = toyresults.changed(content, completed_rounds=40, final_round=40)
-    refused(tmp_path / "a", changed, "completed_rounds: ", "has 40 of 1500 rounds", "--resume")
-    changed = toyresults.changed(content, final_round=1450)
-    words = "final_round: the last evaluation is of round 1450 of 1500: the last rounds are missing"
-    refused(tmp_path / "b", changed, words)
-    changed = toyresults.changed(content, final_round=None, final={})
-    refused(tmp_path / "c", changed, "final_round: nothing was evaluated")
-
-
-def test_curves_of_unequal_length(content, tmp_path):
-    changed = toyresults.changed(content, curves__bytes=[1])
-    refused(tmp_path, changed, "curves.bytes: has 1 values for 2 rounds")
+def test_a_class_that_does_not_occur_has_no_iou(content, read):
+    results = read(toyresults.changed(content, final__unseen__IoU={"train": None}))
+    assert results.final["unseen"]["IoU"] == {"train": None}
 
 
 # ---------------------------------------------------------------- versions
 
 
+def version_2(content):
+    """The same run as version 2 wrote it."""
+    old = toyresults.changed(content, schema_version=2)
+    for entry in old["data"].values():
+        entry["embedded"] = entry.pop("synthetic")
+    return old
+
+
 def version_1(content):
     """The same run as version 1 wrote it."""
-    old = toyresults.changed(content, schema_version=1, curves=..., hardware=..., local_loss=...)
+    old = version_2(content)
+    old = toyresults.changed(old, schema_version=1, curves=..., hardware=..., local_loss=...)
     del old["experiment_sha256"], old["model"]["network"], old["model"]["options"]
     for entry in old["data"].values():
         for name in ("split", "content_sha256", "generated", "steps", "style"):
@@ -171,43 +173,45 @@ def version_1(content):
     return old
 
 
-def test_version_1_is_migrated_and_what_it_does_not_say_is_unknown(content, tmp_path):
-    folder = toyresults.write(tmp_path, version_1(content))
-    results = read_results(folder / "results.json")
-    assert results.schema_version == 1
-    assert results.final["seen"]["mIoU"] == 60 and results.train.clients == 69
+def test_older_versions_are_migrated(content, read):
+    for version in (version_1, version_2):
+        old = version(content)
+        results = read(old)
+        assert results.schema_version == old["schema_version"]
+        assert results.final["seen"]["mIoU"] == 60 and results.train.clients == 69
+        assert results.extras == {} and not results.synthetic
+        old["data"]["test:seen"]["embedded"] = True
+        assert read(old).synthetic
+    assert read(version_2(content)) == schema.replace(read(content), schema_version=2)
+
+
+def test_what_version_1_did_not_record_is_none(content, read):
+    results = read(version_1(content))
     assert results.curves is None and results.experiment_sha256 is None
     assert results.train.partition is None and results.tests["seen"].steps is None
 
 
-def test_a_damaged_version_1_is_told_as_any_other(content, tmp_path):
-    refused(tmp_path / "a", {**version_1(content), "data": 3}, "data: must be an object, not 3")
-    refused(tmp_path / "b", {**version_1(content), "model": None}, "model: must be an object")
+def test_faults_of_older_versions_are_named(content, refused):
+    for old in (version_1(content), version_2(content)):
+        refused({**old, "data": 3}, " data: must be an object")
+        refused({**old, "data": {"train": 3}}, " data.train: must be an object")
+        refused({**old, "model": None}, " model: must be an object")
 
 
-def test_a_newer_version_is_refused_by_name(content, tmp_path):
-    changed = toyresults.changed(content, schema_version=99)
-    refused(tmp_path, changed, "schema version 99", f"versions up to {VERSION}", "update fedseg")
+def test_unknown_versions_are_refused(content, refused):
+    refused({**content, "schema_version": 99}, " schema_version: is 99")
+    for version in (0, -1, -(10**9)):
+        refused({**content, "schema_version": version}, f" schema_version: {version} ")
+    for version in ("2", None, True, 1.0):
+        refused({**content, "schema_version": version}, " schema_version: must be an integer")
 
 
-def test_a_version_without_a_way_is_refused_by_name(content, tmp_path):
-    changed = toyresults.changed(content, schema_version=0)
-    refused(tmp_path, changed, "schema version 0, which cannot be read any more")
-
-
-@pytest.mark.parametrize("version", ["2", None, True, 1.0])
-def test_a_version_that_is_no_number(version, content, tmp_path):
-    changed = toyresults.changed(content, schema_version=version)
-    refused(tmp_path, changed, "schema_version: must be an integer")
-
-
-def test_migrations_follow_one_another(content, tmp_path, monkeypatch):
-    """A made-up version 0, which called rounds epochs."""
+def test_migrations_follow_one_another(content, read, monkeypatch):
+    """An invented version 0, which called rounds epochs."""
 
     def from_0(data):
         return {**data, "rounds": data["epochs"]}
 
     monkeypatch.setitem(schema.MIGRATIONS, 0, from_0)
     old = toyresults.changed(version_1(content), schema_version=0, rounds=..., epochs=1500)
-    folder = toyresults.write(tmp_path, old)
-    assert read_results(folder / "results.json").rounds == 1500
+    assert read(old).rounds == 1500

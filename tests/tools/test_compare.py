@@ -9,8 +9,8 @@ import pytest
 import toyresults
 from PIL import Image
 
-from fedseg.leaderboard.output import size
 from fedseg.report.charts import COLOURS
+from fedseg.units import format_bytes
 
 ROOT = Path(__file__).parents[2]
 RAINY = "idda_rainy_heterogeneous"
@@ -110,7 +110,7 @@ def test_until_a_figure_is_reached(tool, small_run, tmp_path):
     assert "rounds until 5 traffic" in " ".join(rows)
     row = next(row for row in rows if row.startswith("mIoU, seen"))
     sent = sum(r["bytes_down"] + r["bytes_up"] for r in records if r["round"] <= reached[0])
-    assert f" {reached[0]} {size(sent)}" in row
+    assert f" {reached[0]} {format_bytes(sent)}" in row
     code, out, _ = tool(small_run, small_run, "--out", tmp_path, "--until", 101)
     assert "not reached —" in " ".join(out.split())
     for wrong in ("nan", "half"):
@@ -142,7 +142,7 @@ def test_errors_are_one_line(tool, tmp_path):
         ((one, tmp_path / "none"), "none: does not exist"),
         ((one, tmp_path / "empty"), "empty: holds no run"),
         ((one, tmp_path / "broken"), "results.json: is damaged"),
-        ((one, tmp_path / "newer"), "has schema version 99"),
+        ((one, tmp_path / "newer"), "schema_version: is 99"),
         ((one, one, "--out", tmp_path / "file" / "x"), "--out: "),
     ):
         code, _, err = tool(*arguments)

@@ -1,4 +1,4 @@
-"""A folder of runs for tests of the leaderboard's page: good ones, strangers' and broken ones."""
+"""A folder of runs for tests of the leaderboard's page: good, hostile and broken ones."""
 
 import json
 from pathlib import Path
@@ -14,7 +14,7 @@ HOSTILE = """</script><script>window.hacked = 1</script><img src=x onerror="hack
 CLASSES = {"road": 91.25, "sky": 80.5, "person": None, HOSTILE: 0.0}
 
 
-def figures(unseen: float) -> dict[str, float]:
+def metrics(unseen: float) -> dict[str, float]:
     return {"unseen/mIoU": unseen, "seen/mIoU": unseen + 9}
 
 
@@ -28,23 +28,23 @@ def write_runs(root: Path) -> Path:
     """Write the runs below a folder; returns it.
 
     Comparable: ``fedavg`` (two seeds), ``fedprox``, each in IDDA's rainy setting, and ``cifar``.
-    Apart: ``embedded`` (two seeds, with classes and pictures), ``hostile``, ``corrupted`` (with
+    Apart: ``synthetic`` (two seeds, with classes and pictures), ``hostile``, ``corrupted`` (with
     accuracy under corruptions and by client). Broken: ``damaged``, ``foreign``, ``newer``,
     ``second``, ``stopped`` and ``cut``.
     """
     for seed in (0, 1):
-        content = toyresults.results(RAINY, figures(50.0 + seed), seed=seed)
+        content = toyresults.results(RAINY, metrics(50.0 + seed), seed=seed)
         toyresults.write(root / f"fedavg_{seed}", content)
-        content = toyresults.embedded(
-            toyresults.results(RAINY, figures(20.0 + seed), seed=seed, name="rendered")
+        content = toyresults.synthetic(
+            toyresults.results(RAINY, metrics(20.0 + seed), seed=seed, name="rendered")
         )
-        toyresults.write(root / f"embedded_{seed}", with_classes(content))
-    write_pictures(root / "embedded_0" / "pictures")
+        toyresults.write(root / f"synthetic_{seed}", with_classes(content))
+    write_pictures(root / "synthetic_0" / "pictures")
     other = {"name": "prox", "experiment_sha256": "a" * 64, "algorithm": {"type": "FedProx"}}
-    toyresults.write(root / "fedprox", toyresults.results(RAINY, figures(48.0), **other))
+    toyresults.write(root / "fedprox", toyresults.results(RAINY, metrics(48.0), **other))
     toyresults.write(root / "cifar", toyresults.results(CIFAR, {"test/accuracy": 64.0}))
 
-    content = toyresults.embedded(toyresults.results(RAINY, figures(10.0), name=HOSTILE))
+    content = toyresults.synthetic(toyresults.results(RAINY, metrics(10.0), name=HOSTILE))
     content |= {"experiment_sha256": "b" * 64, "algorithm": {"type": HOSTILE}}
     content["curves"]["figures"][f"{HOSTILE}/mIoU"] = [1.0, 2.0]
     toyresults.write(root / "hostile", with_classes(content))
@@ -67,7 +67,7 @@ def write_runs(root: Path) -> Path:
 
 
 def _write_broken(root: Path) -> None:
-    good = toyresults.results(RAINY, figures(50.0))
+    good = toyresults.results(RAINY, metrics(50.0))
     for name, text in {
         "damaged": "{",
         "foreign": '{"accuracy": 1}',
@@ -84,7 +84,7 @@ def _write_broken(root: Path) -> None:
 BROKEN = {
     "damaged": "is damaged",
     "foreign": "is not a results.json of fedseg",
-    "newer": "has schema version 99",
+    "newer": "schema_version: is 99",
     "second": "is a second run",
     "stopped": "the run is not finished, it has 700 of 1500 rounds",
     "cut": "the run is not finished, it has no results.json",

@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fedseg.leaderboard.benchmarks import DATASETS, IDDA_STEPS, MODELS, Setting, settings
+from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting, settings
+from fedseg.runs.from_json import from_plain
+from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, Results
 
 SETTINGS = {setting.id: setting for setting in settings()}
 CLASS_OF = {name: cls for cls, name in MODELS.items()}
@@ -23,7 +25,7 @@ def entry(dataset: str, known: Mapping[str, Any], **more: Any) -> dict[str, Any]
     first = {name: known[name][0] for name in ("split_checksum", "content_sha256") if name in known}
     return {
         "dataset": dataset,
-        "embedded": False,
+        "synthetic": False,
         "split": None,
         "split_checksum": "0" * 64,
         "content_sha256": None,
@@ -37,27 +39,28 @@ def entry(dataset: str, known: Mapping[str, Any], **more: Any) -> dict[str, Any]
 
 
 def results(
-    id_: str, figures: Mapping[str, float], seed: int = 0, **changes: Any
+    id_: str, metrics: Mapping[str, float], seed: int = 0, **changes: Any
 ) -> dict[str, Any]:
     """The content of a comparable run's file.
 
     Args:
-        id_: of its setting. figures: ``<domain>/<metric>`` -> the last figure and the mean.
+        id_: of its setting.
+        metrics: ``<domain>/<metric>`` -> the last value and the mean.
         seed: of the run.
         changes: replace fields; ``data__train__clients=5`` a nested one.
     """
     one = setting(id_)
-    dataset, train_samples, test_samples = DATASETS[one.dataset]
-    known = one.known
-    steps = [dict(step) for step in IDDA_STEPS] if one.dataset == "idda" else []
-    train = {"samples": train_samples, **known.get("train", {})}
+    facts, known = DATASETS[one.dataset], one.known
+    steps = [dict(step) for step in one.test_steps or ()]
+    train = {"samples": facts.get("train_samples"), **known.get("train", {})}
+    test = {"samples": facts.get("test_samples")}
     rounds = [one.rounds // 2, one.rounds]
     final: dict[str, dict[str, Any]] = {}
-    for name, value in figures.items():
+    for name, value in metrics.items():
         domain, _, metric = name.rpartition("/")
         final.setdefault(domain, {})[metric] = value
     content = {
-        "schema_version": 2,
+        "schema_version": RESULTS_SCHEMA_VERSION,
         "name": f"{id_}_fedavg",
         "config_sha256": f"{seed:064d}",
         "experiment_sha256": "e" * 64,
@@ -78,7 +81,7 @@ def results(
         "amp": False,
         "data": {
             "train": entry(
-                dataset,
+                facts["class"],
                 train,
                 split=f"splits/{one.place}/train" if one.place else "train",
                 clients=one.n_clients,
@@ -88,9 +91,7 @@ def results(
             ),
             **{
                 f"test:{domain}": entry(
-                    dataset,
-                    {"samples": test_samples, **known.get("test", {}).get(domain, {})},
-                    steps=steps,
+                    facts["class"], test | known.get("test", {}).get(domain, {}), steps=steps
                 )
                 for domain in one.domains
             },
@@ -102,14 +103,14 @@ def results(
         "last_rounds": {
             "rounds": one.window or 1,
             "evaluations": one.evaluations if one.window else 1,
-            "mean": dict(figures),
-            "std": dict.fromkeys(figures, 0.5),
+            "mean": dict(metrics),
+            "std": dict.fromkeys(metrics, 0.5),
         },
         "curves": {
             "rounds": rounds,
             "bytes": [8000 * one.clients_per_round * r for r in rounds],
             "loss": [2.0, 1.0],
-            "figures": {name: [value / 2, value] for name, value in figures.items()},
+            "figures": {name: [value / 2, value] for name, value in metrics.items()},
         },
         "communication": {
             "bytes_down": 4000 * one.clients_per_round * one.rounds,
@@ -141,11 +142,11 @@ def changed(content: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
     return content
 
 
-def embedded(content: Mapping[str, Any]) -> dict[str, Any]:
+def synthetic(content: Mapping[str, Any]) -> dict[str, Any]:
     """The same of rendered images."""
     content = copy.deepcopy(dict(content))
     for one in content["data"].values():
-        one["embedded"] = True
+        one["synthetic"] = True
     return content
 
 
@@ -157,3 +158,29 @@ def write(folder: Path, content: Mapping[str, Any], changed_at: float | None = N
     if changed_at is not None:
         os.utime(path, (changed_at, changed_at))
     return folder
+
+
+def parsed(content: Mapping[str, Any]) -> Results:
+    """A content as the reader gives it."""
+    return from_plain(Results, content, "results.json")
+
+
+def write_four(root: Path) -> Path:
+    """Two seeds of an experiment, a run that misses its target, one of rendered images; and a
+    file that is no run. Returns the folder.
+    """
+
+    def idda(unseen: float, **changes: Any) -> dict[str, Any]:
+        metrics = {"unseen/mIoU": unseen, "seen/mIoU": 60.0}
+        return results("idda_rainy_heterogeneous", metrics, **changes)
+
+    contents = (
+        idda(52.0, seed=0),
+        idda(53.0, seed=1),
+        results("cifar10_a0_c5_cnn", {"test/accuracy": 40.0}),
+        synthetic(idda(20.125, experiment_sha256="d" * 64, name="demo|x")),
+        {"accuracy": 1},
+    )
+    for number, content in enumerate(contents):
+        write(root / str(number), content)
+    return root

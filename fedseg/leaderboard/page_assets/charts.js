@@ -1,16 +1,16 @@
 // Drawing: Plotly for lines and points, HTML tables for maps, which are their own text alternative.
 "use strict";
 window.Charts = (() => {
-  // Okabe and Ito's colours, darker on light ground and lighter on dark ground; with them go
-  // markers and dashes, so that nothing hangs on a colour alone.
+  // Okabe and Ito's colors, darker on a light background and lighter on a dark one; markers and
+  // dashes go with them, so that nothing depends on color alone.
   const MARKERS = ["circle", "square", "triangle-up", "diamond", "triangle-down", "cross", "star"];
   const DASHES = ["solid", "dash", "dot", "dashdot", "longdash", "solid", "dash"];
   const SCALE = ["#ffffd9", "#edf8b1", "#c7e9b4", "#7fcdbb", "#41b6c4", "#1d91c0", "#225ea8", "#253494", "#081d58"];
   const CONFIG = { displayModeBar: false, responsive: true, scrollZoom: false, doubleClick: false, showTips: false };
 
   const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const colour = (mark) => css(`--mark-${mark}`);
-  // Plotly reads a little HTML in its texts: names are not meant to be any
+  const color = (mark) => css(`--mark-${mark}`);
+  // Plotly renders some HTML in its texts; names must not be read as HTML
   const plain = (text) => String(text).replace(/&/g, "&amp;").replace(/</g, "&lt;").replace(/>/g, "&gt;");
   const short = (value, digits = 2) => (value === null || value === undefined ? "-" : value.toLocaleString("en", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
 
@@ -80,13 +80,13 @@ window.Charts = (() => {
 
   // ------------------------------------------------------------ curves
 
-  // Mean, least and largest over the seeds of a row, of the rounds that every seed has evaluated.
-  function overSeeds(runs, figure) {
+  // Mean, minimum and maximum over the seeds of a row, for rounds that every seed has evaluated.
+  function overSeeds(runs, metric) {
     const points = new Map();
-    const found = runs.filter((run) => run.curves && run.curves.figures[figure]);
+    const found = runs.filter((run) => run.curves && run.curves.metrics[metric]);
     for (const run of found) {
       run.curves.rounds.forEach((round, i) => {
-        const value = run.curves.figures[figure][i];
+        const value = run.curves.metrics[metric][i];
         if (value === null || value === undefined) return;
         if (!points.has(round)) points.set(round, { values: [], bytes: [] });
         points.get(round).values.push(value);
@@ -97,7 +97,7 @@ window.Charts = (() => {
     return [...points]
       .filter(([, one]) => one.values.length === found.length)
       .sort(([a], [b]) => a - b)
-      .map(([round, one]) => ({ rounds: round, bytes: mean(one.bytes), mean: mean(one.values), least: Math.min(...one.values), largest: Math.max(...one.values), seeds: found.length }));
+      .map(([round, one]) => ({ rounds: round, bytes: mean(one.bytes), mean: mean(one.values), min: Math.min(...one.values), max: Math.max(...one.values), seeds: found.length }));
   }
 
   function curves(figure, rows, name, against, target) {
@@ -106,10 +106,10 @@ window.Charts = (() => {
     const percent = name !== "training loss";
     const traces = [];
     for (const { row, points } of series) {
-      const shade = colour(row.mark);
+      const shade = color(row.mark);
       const x = points.map((p) => p[against] / unit.factor);
       if (points[0].seeds > 1) {
-        traces.push({ x: [...x, ...[...x].reverse()], y: [...points.map((p) => p.largest), ...points.map((p) => p.least).reverse()], fill: "toself", fillcolor: transparent(shade, 0.16), line: { width: 0 }, mode: "lines", hoverinfo: "skip", showlegend: false, type: "scatter" });
+        traces.push({ x: [...x, ...[...x].reverse()], y: [...points.map((p) => p.max), ...points.map((p) => p.min).reverse()], fill: "toself", fillcolor: transparent(shade, 0.16), line: { width: 0 }, mode: "lines", hoverinfo: "skip", showlegend: false, type: "scatter" });
       }
       traces.push({
         x,
@@ -118,7 +118,7 @@ window.Charts = (() => {
         mode: points.length > 60 ? "lines" : "lines+markers",
         line: { color: shade, width: 2, dash: DASHES[row.mark] },
         marker: { symbol: MARKERS[row.mark], size: 7, color: shade },
-        text: points.map((p) => `${plain(row.label)}<br>round ${p.rounds.toLocaleString("en")}, ${bytes(p.bytes)}<br>${short(p.mean)}${p.seeds > 1 ? ` (${short(p.least)} to ${short(p.largest)}, ${p.seeds} seeds)` : ""}`),
+        text: points.map((p) => `${plain(row.label)}<br>round ${p.rounds.toLocaleString("en")}, ${bytes(p.bytes)}<br>${short(p.mean)}${p.seeds > 1 ? ` (${short(p.min)} to ${short(p.max)}, ${p.seeds} seeds)` : ""}`),
         hoverinfo: "text",
         type: "scatter",
       });
@@ -148,7 +148,7 @@ window.Charts = (() => {
     const groups = [];
     const published = rows.filter((row) => row.kind === "published");
     if (published.length) groups.push({ name: "published", rows: published, symbol: "circle-open", size: 9, shade: css("--muted") });
-    for (const row of rows.filter((one) => one.kind === "run")) groups.push({ name: row.label, rows: [row], symbol: MARKERS[row.mark], size: 11, shade: colour(row.mark) });
+    for (const row of rows.filter((one) => one.kind === "run")) groups.push({ name: row.label, rows: [row], symbol: MARKERS[row.mark], size: 11, shade: color(row.mark) });
     const bars = (found, axis) => ({ type: "data", array: found.map((row) => (axis.std(row) ?? 0)), color: css("--muted"), thickness: 1, width: 0, visible: found.some((row) => axis.std(row)) });
     const traces = groups.map((group) => ({
       x: group.rows.map((row) => at(row, x)),
@@ -163,8 +163,8 @@ window.Charts = (() => {
       hoverinfo: "text",
     }));
     const own = rows.filter((row) => row.kind === "run").map((row) => `${row.label} at ${x.text(row)}, ${y.text(row)}`);
-    const told = published.length ? `${published.length} published rows and ` : "";
-    draw(figure, traces, layout(x.title, y.title, { height: 380, ...more }), `${words}: ${told}${own.length} runs. ${own.join("; ")}`);
+    const others = published.length ? `${published.length} published rows and ` : "";
+    draw(figure, traces, layout(x.title, y.title, { height: 380, ...more }), `${words}: ${others}${own.length} runs. ${own.join("; ")}`);
   }
 
   function columnAxis(column) {
@@ -237,7 +237,7 @@ window.Charts = (() => {
     return made;
   }
 
-  // A map of percentages: a table with a colour behind each number; a total stands apart.
+  // A map of percentages: a table with a color behind each number; a total stands apart.
   function heat(place, head, rows, total = false) {
     const made = table(place, head, rows.map(([name, ...values]) => [name, ...values.map((v) => short(v, 1))]));
     made.classList.add("heat");
@@ -276,10 +276,10 @@ window.Charts = (() => {
         xaxis: { type: "category", nticks: 12, showgrid: false },
         yaxis: { autorange: "reversed", showgrid: false, showticklabels: few, ...(few ? { tickvals: found.names.map((_, i) => i), ticktext: found.names.map(plain) } : {}) },
       }),
-      `Accuracy of ${found.names.length} clients over ${rounds.length} rounds; least, mean and largest are in the table below.`,
+      `Accuracy of ${found.names.length} clients over ${rounds.length} rounds; minimum, mean and maximum are in the table below.`,
     );
-    figure.querySelector(".reading").textContent = `A line is a client, on ${found.images}; clients with the same main class lie together.`;
-    table(figure.querySelector("details .scroll"), ["round", "least", "mean", "largest"], found.rounds.map((round, j) => {
+    figure.querySelector(".reading").textContent = `Each line is a client, tested on ${found.images}; clients with the same main class are next to each other.`;
+    table(figure.querySelector("details .scroll"), ["round", "minimum", "mean", "maximum"], found.rounds.map((round, j) => {
       const values = found.values.map((line) => line[j]).filter((v) => v !== null);
       if (!values.length) return [String(round), "-", "-", "-"];
       return [round.toLocaleString("en"), short(Math.min(...values), 1), short(values.reduce((a, b) => a + b, 0) / values.length, 1), short(Math.max(...values), 1)];

@@ -1,4 +1,4 @@
-// What one does with the page: tabs, sorting, filters, selection; its state is in the URL's hash.
+// Interaction: tabs, sorting, filters, selection; the state of the page is in the URL's hash.
 "use strict";
 (() => {
   const DATA = JSON.parse(document.getElementById("data").textContent);
@@ -8,8 +8,8 @@
 
   const tabs = all('[role="tab"]');
   const boards = all(".board");
-  // what one sees: a table, its selected rows, a figure over the rounds, one run
-  const state = { table: null, rows: [], figure: null, against: "rounds", run: null };
+  // what is shown: a table, its selected rows, a metric over the rounds, one run
+  const state = { table: null, rows: [], metric: null, against: "rounds", run: null };
 
   // ------------------------------------------------------------ state in the URL
 
@@ -22,18 +22,18 @@
     Object.assign(state, {
       table: known,
       rows: rows === null ? firstRows(known) : rows.split(",").filter((key) => rowOf(known, key)),
-      figure: wanted.get("figure"),
+      metric: wanted.get("metric"),
       against: wanted.get("against") === "bytes" ? "bytes" : "rounds",
       run: wanted.get("run"),
     });
   }
 
   function writeHash() {
-    const told = new URLSearchParams({ table: state.table, rows: state.rows.join(",") });
-    if (state.figure) told.set("figure", state.figure);
-    if (state.against !== "rounds") told.set("against", state.against);
-    if (state.run) told.set("run", state.run);
-    history.replaceState(null, "", `#${told}`);
+    const shown = new URLSearchParams({ table: state.table, rows: state.rows.join(",") });
+    if (state.metric) shown.set("metric", state.metric);
+    if (state.against !== "rounds") shown.set("against", state.against);
+    if (state.run) shown.set("run", state.run);
+    history.replaceState(null, "", `#${shown}`);
   }
 
   const rowOf = (table, key) => DATA.tables[table].rows.find((row) => row.key === key && row.kind === "run");
@@ -63,7 +63,7 @@
   }
 
   function openTable(id) {
-    Object.assign(state, { table: id, rows: firstRows(id), figure: null, run: null });
+    Object.assign(state, { table: id, rows: firstRows(id), metric: null, run: null });
     update();
   }
 
@@ -156,9 +156,9 @@
     const columns = percent(table).filter((column) => has(table, column.key));
     const [across, up, height] = ["scatter-x", "scatter-y", "traffic-y"].map((id) => document.getElementById(id));
     const pairs = columns.some((a) => columns.some((b) => a !== b && has(table, a.key, b.key)));
-    const told = columns.filter((c) => table.rows.some((row) => row.values[c.key] && row.traffic !== null));
+    const known = columns.filter((c) => table.rows.some((row) => row.values[c.key] && row.traffic !== null));
     // both are there before the first is drawn, which takes its width from the place that it has
-    for (const [id, wanted] of [["#scatter", pairs], ["#traffic", told.length > 0]]) {
+    for (const [id, wanted] of [["#scatter", pairs], ["#traffic", known.length > 0]]) {
       if (wanted) one(id).hidden = false;
       else Charts.clear(one(id));
     }
@@ -168,8 +168,8 @@
       options(up, columns.map((c) => [c.key, c.name]), y);
       drawScatter();
     }
-    if (told.length) {
-      options(height, told.map((c) => [c.key, c.name]), told[0].key);
+    if (known.length) {
+      options(height, known.map((c) => [c.key, c.name]), known[0].key);
       drawTraffic();
     }
   }
@@ -190,11 +190,11 @@
   }
 
   function showCurves(rows) {
-    const names = [...new Set(rows.flatMap((row) => row.data.flatMap((run) => (run.curves ? Object.keys(run.curves.figures) : []))))];
+    const names = [...new Set(rows.flatMap((row) => row.data.flatMap((run) => (run.curves ? Object.keys(run.curves.metrics) : []))))];
     const figure = one("#curves");
     if (!names.length) return Charts.clear(figure);
-    const main = DATA.tables[state.table].columns.map((c) => c.figure).find((name) => names.includes(name));
-    const chosen = options(one("#curves-figure"), names.map((name) => [name, name]), names.includes(state.figure) ? state.figure : main);
+    const main = DATA.tables[state.table].columns.map((c) => c.metric).find((name) => names.includes(name));
+    const chosen = options(one("#curves-metric"), names.map((name) => [name, name]), names.includes(state.metric) ? state.metric : main);
     one("#curves-x").value = state.against;
     const target = DATA.tables[state.table].target;
     Charts.curves(figure, rows, chosen, state.against, chosen === main ? target : null);
@@ -241,7 +241,7 @@
         width: picture.width,
         height: picture.height,
         loading: "lazy",
-        alt: `Image ${picture.image} of ${picture.domain}, its true classes, and the classes that ${label} predicts; a legend names the colours.`,
+        alt: `Image ${picture.image} of ${picture.domain}, the ground truth, and the prediction of ${label}; a legend explains the colors.`,
       });
       const link = document.createElement("a");
       link.href = picture.src;
@@ -303,7 +303,7 @@
     showSelection();
     writeHash();
   });
-  follow("curves-figure", "figure");
+  follow("curves-metric", "metric");
   follow("curves-x", "against");
   follow("one-run", "run");
   one(".skip").addEventListener("click", (event) => {

@@ -1,12 +1,12 @@
-"""Published numbers with their sources, and checksums of known data.
+"""Published numbers with their sources, the benchmarks' facts, and checksums of known data.
 
-The JSON files beside this one were made by ``data_prep/reference_numbers.py`` from transcriptions
-of the papers' tables, one record a cell. Where digits were damaged, a record says so.
+The JSON files of the papers hold one record per cell of a table. Where digits could not be read
+with certainty, a record says so.
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -19,20 +19,22 @@ class Published:
     """A cell of a published table.
 
     Attributes:
-        paper: how the paper is called here, such as ``"ECCV22"``. title: its full title.
+        paper: short name of the paper, such as ``"ECCV22"``.
+        title: full title of the paper.
         table: such as ``"Table 2"``.
-        dataset: None where the source names none.
-        split: ``kind`` with its options (``alpha``, ``shift``); None for centralised training.
+        split: ``kind`` with its options (``alpha``, ``shift``); None for centralized training.
         model, algorithm, averaging, server_opt, bn, augmentation: the method, in lower case.
-        n_clients, clients_per_round, rounds, local_epochs: None where they are not stated.
-        domain: ``test``, ``seen`` (BatchNorm by the test batch with SiloBN), ``seen_by_domain``,
-            ``unseen``; None where a figure is of none.
         metric: ``miou``, ``accuracy``, ``rounds_to_fedavg_acc`` and others.
         value, std: as printed; percentages for mIoU and accuracy.
-        confident: the digits could be read with certainty.
-        variant: what sets a run apart from the paper's default.
+        confident: whether the digits could be read with certainty.
+        dataset: None where the source names none.
+        n_clients, clients_per_round, rounds, local_epochs: None where they are not stated.
+        domain: ``test``, ``seen`` (with SiloBN: BatchNorm by the test batch), ``seen_by_domain``,
+            ``unseen``; None for values without a domain.
+        variant: what distinguishes the run from the paper's default.
         status: why there is no value: ``no_convergence``, ``not_reached``.
-        approx: the source says "about". conflict: it contradicts itself elsewhere.
+        approx: whether the source says "about".
+        conflict: whether the source contradicts itself elsewhere.
         comm_cost: bits a round relative to FedAvg.
         note: of the transcription.
     """
@@ -66,7 +68,7 @@ class Published:
 
     @property
     def doubt(self) -> str | None:
-        """Why nothing is ranked against this number; None if nothing speaks against it."""
+        """Why nothing is ranked against this number, or None."""
         if not self.confident:
             return self.note or "digits damaged in the text that was read"
         if self.dataset is None:
@@ -81,22 +83,21 @@ class Published:
 @cache
 def read_published() -> tuple[Published, ...]:
     """Every published number, paper by paper, in the order of their tables."""
-    found = []
-    known = {one.name for one in fields(Published)}
-    for name in PAPERS:
-        content = _read(f"{name}.json")
-        for record in content["records"]:
-            record = {"split": None, "value": None, **record}
-            assert set(record) <= known, (name, record)
-            found.append(Published(paper=content["key"], title=content["paper"], **record))
-    return tuple(found)
+    unknown = {"split": None, "value": None}
+    contents = [read_json(f"{name}.json") for name in PAPERS]
+    return tuple(
+        Published(paper=content["key"], title=content["paper"], **{**unknown, **record})
+        for content in contents
+        for record in content["records"]
+    )
 
 
 @cache
 def known_data() -> Mapping[str, Any]:
-    """Checksums of published splits and data by benchmark; see ``known_data.json``."""
-    return _read("known_data.json")
+    """Checksums of published splits and data by benchmark or data set."""
+    return read_json("known_data.json")
 
 
-def _read(name: str) -> Any:
+def read_json(name: str) -> Any:
+    """The content of a JSON file of this package."""
     return json.loads(resources.files(__name__).joinpath(name).read_text(encoding="utf-8"))

@@ -1,5 +1,11 @@
-"""Pictures of the page, by the browser that is installed: light, dark, and on a phone."""
+"""Screenshots of the leaderboard's page for the documentation: light, dark, and on a phone.
 
+    python docs/site/page_screenshots.py board --out docs/pictures
+
+needs Playwright and an installed Chromium; the variable ``FEDSEG_BROWSER`` names another browser.
+"""
+
+import argparse
 import os
 import shutil
 from dataclasses import dataclass
@@ -9,6 +15,7 @@ from urllib.parse import urlencode
 
 from PIL import Image
 
+from fedseg import cli
 from fedseg.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
@@ -16,18 +23,20 @@ if TYPE_CHECKING:
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 VARIABLE = "FEDSEG_BROWSER"
-PATIENCE = 300_000  # milliseconds that a busy machine may take
+TIMEOUT = 300_000  # milliseconds, enough for a busy machine
 ARGUMENTS = ("--no-sandbox", "--disable-gpu")  # root in a container has no sandbox
 
 
 @dataclass(frozen=True)
 class View:
-    """What is photographed.
+    """What a screenshot shows.
 
     Attributes:
-        name: of the file. width, height: of the window in CSS pixels. dark: the theme.
-        apart: the tab of runs that are not comparable, else the first one; IDDA where it is there.
-        at: the element that the window is scrolled to; the top of the page by default.
+        name: of the file.
+        width, height: of the window in CSS pixels.
+        dark: whether in dark mode.
+        apart: whether to open the tab of runs that are not comparable.
+        at: the element to scroll to; default: the top of the page.
     """
 
     name: str
@@ -52,13 +61,14 @@ def find_browser() -> str | None:
 
 
 def take_screenshots(folder: str | Path, out: str | Path) -> list[Path]:
-    """Photograph a page.
+    """Take a screenshot of every view of a page.
 
     Args:
-        folder: that holds ``index.html``. out: where the PNG files go; it is made.
+        folder: holds ``index.html``.
+        out: where the PNG files go; it is made.
 
     Returns:
-        The files, as ``VIEWS`` names them.
+        The files, in the order of ``VIEWS``.
 
     Raises:
         DataError: there is no page. ConfigError: there is no browser, or no Playwright.
@@ -69,17 +79,17 @@ def take_screenshots(folder: str | Path, out: str | Path) -> list[Path]:
     browser_path = find_browser()
     if browser_path is None:
         raise ConfigError(
-            f"no browser was found: install Chromium, or name one by the variable {VARIABLE}"
+            f"{VARIABLE}: no browser was found; install Chromium or name a browser there"
         )
     try:
         from playwright.sync_api import sync_playwright
     except ImportError as error:
-        raise ConfigError(f"{error}: install the extra fedseg[test]") from error
+        raise ConfigError(f"{error}: pip install playwright") from error
     out.mkdir(parents=True, exist_ok=True)
     paths = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=browser_path, args=list(ARGUMENTS), timeout=PATIENCE
+            executable_path=browser_path, args=list(ARGUMENTS), timeout=TIMEOUT
         )
         for view in VIEWS:
             page = browser.new_page(
@@ -87,13 +97,13 @@ def take_screenshots(folder: str | Path, out: str | Path) -> list[Path]:
                 color_scheme="dark" if view.dark else "light",
                 reduced_motion="reduce",
             )
-            page.set_default_timeout(PATIENCE)
+            page.set_default_timeout(TIMEOUT)
             page.goto(index.resolve().as_uri())
             _show(page, view)
             path = out / f"{view.name}.png"
             page.screenshot(path=path)
             page.close()
-            _fewer_colours(path)
+            _reduce_colors(path)
             paths.append(path)
         browser.close()
     return paths
@@ -116,8 +126,22 @@ def _show(page: "Page", view: View) -> None:
     )
 
 
-def _fewer_colours(path: Path) -> None:
-    """Write a PNG again with a palette: a third of the size, and the eye sees no difference."""
+def _reduce_colors(path: Path) -> None:
+    """Rewrite a PNG with a palette: a third of the size without a visible difference."""
     with Image.open(path) as picture:
         small = picture.convert("RGB").quantize(256, dither=Image.Dither.NONE)
     small.save(path, optimize=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("folder", type=Path, metavar="DIR", help="folder of the page")
+    parser.add_argument("--out", type=Path, required=True, help="folder of the screenshots")
+    arguments = parser.parse_args()
+    for path in take_screenshots(arguments.folder, arguments.out):
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    cli.run(main)

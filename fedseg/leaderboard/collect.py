@@ -1,0 +1,72 @@
+"""Finished runs below some folders."""
+
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from fedseg.errors import DataError
+from fedseg.runs.schema import FILE_NAME, Results, read_results
+
+ASIDE = "previous"  # where a new run moves an earlier one of its folder
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A finished run.
+
+    Attributes:
+        id: its number among the runs of a board, such as ``run3``.
+        folder: its work dir.
+        changed: when its results were written, in seconds since the epoch.
+        results: the content of ``results.json``.
+    """
+
+    id: str
+    folder: Path
+    changed: float
+    results: Results
+
+
+def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
+    """Read every ``results.json`` below some folders.
+
+    Args:
+        paths: folders, searched at any depth, or the files themselves. Runs that a later one of
+            their folder has moved aside (``previous/``) are not read.
+
+    Returns:
+        Runs in the order of their paths, and messages about what cannot be read.
+    """
+    paths = [Path(path) for path in paths]
+    messages = [f"{path}: does not exist" for path in paths if not path.exists()]
+    files = {file.resolve(): file for path in paths for file in _find(path, messages)}
+    runs: list[FoundRun] = []
+    for file in files.values():
+        try:
+            results = read_results(file)
+        except DataError as error:
+            messages.append(str(error))
+            continue
+        runs.append(FoundRun(f"run{len(runs) + 1}", file.parent, file.stat().st_mtime, results))
+    if not files:
+        messages.append(f"no {FILE_NAME} was found: name folders of finished runs")
+    elif not runs:
+        messages.append("no run could be read")
+    return runs, list(dict.fromkeys(messages))
+
+
+def _find(path: Path, messages: list[str]) -> Iterator[Path]:
+    """The results below a path, in order; a message for a run that has none."""
+    if path.is_file():
+        yield path
+        return
+    for folder, folders, names in os.walk(path):
+        folders[:] = sorted(name for name in folders if name != ASIDE)
+        if FILE_NAME in names:
+            yield Path(folder) / FILE_NAME
+        elif "history.jsonl" in names:
+            messages.append(
+                f"{folder}: the run is not finished, it has no {FILE_NAME}; tools/train.py CONFIG "
+                "--work-dir DIR --resume continues it"
+            )

@@ -1,0 +1,185 @@
+"""What a run must have to be compared in a setting; every difference is a reason in words.
+
+What "the same split" means depends on the setting: where split files are known, clients and images
+must be those, by checksum; elsewhere the recipe must be the same (kind of partition, concentration,
+number of clients), whatever the seed of the draw.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting
+from fedseg.runs.schema import DataEntry, Results
+
+RECIPE_DEFAULTS = {"PachinkoPartition": {"alpha": 0.1, "beta": 10.0}}  # a config may omit them
+CENTRALIZED = "centralized training: one client holds every image"
+
+
+def reasons_against(results: Results, setting: Setting) -> tuple[str, ...]:
+    """Why a run cannot be compared in a setting; empty if it can."""
+    return (
+        *(_synthetic(results, setting) or _other_data(results, setting)),
+        *_other_split(results, setting),
+        *_other_training(results, setting),
+    )
+
+
+def reasons_of_no_split(results: Results, setting: Setting) -> tuple[str, ...]:
+    """Why a run cannot be compared in any setting of its data set: its split is that of none.
+
+    Args:
+        results: of the run.
+        setting: any setting of the data set.
+    """
+    if _is_centralized(results):
+        split = CENTRALIZED
+    elif setting.recipe and results.train.partition is None:
+        split = _other_recipe(results, setting)[0]
+    else:
+        partition = dict(results.train.partition or {})
+        words = [f"{results.train.clients} clients", str(partition.pop("type", ""))]
+        words += [f"{k} {_short(v)}" for k, v in partition.items() if k in ("alpha", "beta")]
+        known = ", ".join(filter(None, words))
+        split = f"other split: {known}, as in no benchmark of {_title(setting)}"
+    return (*_synthetic(results, setting), split)
+
+
+def distance(results: Results, setting: Setting) -> tuple[bool, ...]:
+    """How far a run is from a setting: its differences, the gravest first."""
+    return (
+        not same_split(results, setting),
+        results.train.clients != setting.n_clients,
+        model_name(results) != setting.model,
+        results.clients_per_round.max != setting.clients_per_round,
+        results.rounds != setting.rounds,
+    )
+
+
+def same_split(results: Results, setting: Setting) -> bool:
+    """Whether a run's clients are meant to be the setting's, even if images differ.
+
+    Their recipe says so, or their checksum, or the path by which the config names the split.
+    """
+    if setting.recipe or not setting.place:
+        return not _other_recipe(results, setting)
+    return (
+        results.train.partition_sha256 in setting.known["train"]["partition_sha256"]
+        or f"/{setting.place}/" in f"/{results.train.split}/"
+    )
+
+
+def model_name(results: Results) -> str:
+    """A run's network as the published records name it, or its class."""
+    return MODELS.get(results.model.type, results.model.network or results.model.type)
+
+
+# ---------------------------------------------------------------- data
+
+
+def _title(setting: Setting) -> str:
+    return DATASETS[setting.dataset]["title"]
+
+
+def _synthetic(results: Results, setting: Setting) -> list[str]:
+    if not results.synthetic:
+        return []
+    return [f"synthetic data: the images are rendered, they are not {_title(setting)}"]
+
+
+def _other_data(results: Results, setting: Setting) -> Iterator[str]:
+    """Other images than the data set's."""
+    data, known = DATASETS[setting.dataset], setting.known
+    yield from _other_images(
+        "training images", results.train, data.get("train_samples"), known.get("train", {})
+    )
+    for domain in setting.domains:
+        test, words = results.tests.get(domain), f"test images ({domain})"
+        if test is None:
+            yield f"no test set {domain!r}"
+            continue
+        found = known.get("test", {}).get(domain, {})
+        yield from _other_images(words, test, data.get("test_samples"), found)
+        if setting.test_steps is not None and test.steps is None:
+            yield f"how {words} were prepared is not recorded"
+        elif setting.test_steps is not None and list(test.steps) != list(setting.test_steps):
+            yield f"{words} are prepared in another way"
+
+
+def _other_images(
+    words: str, entry: DataEntry, samples: int | None, known: Mapping[str, Any]
+) -> list[str]:
+    """Another number of images, or another checksum."""
+    samples = known.get("samples", samples)
+    if samples is not None and entry.samples != samples:
+        return [f"other {words}: {entry.samples} instead of {samples}"]
+    for name in ("content_sha256", "split_checksum"):
+        if name in known and getattr(entry, name) is None:
+            return [f"the checksum of {words} is not recorded"]
+        if name in known and getattr(entry, name) not in known[name]:
+            return [f"other {words}: the checksum differs"]
+    return []
+
+
+# ---------------------------------------------------------------- split
+
+
+def _is_centralized(results: Results) -> bool:
+    return (results.train.partition or {}).get("type") == "SinglePartition"
+
+
+def _other_split(results: Results, setting: Setting) -> list[str]:
+    if _is_centralized(results):
+        return [CENTRALIZED]
+    reasons = _other_recipe(results, setting)
+    known = setting.known.get("train", {}).get("partition_sha256")
+    if results.train.clients != setting.n_clients:
+        reasons.append(
+            f"other split: {results.train.clients} clients instead of {setting.n_clients}"
+        )
+    elif known is not None and results.train.partition_sha256 not in known:
+        reasons.append("other split: the checksum is not the published one's")
+    return reasons
+
+
+def _other_recipe(results: Results, setting: Setting) -> list[str]:
+    if not setting.recipe:
+        return []
+    partition = results.train.partition
+    if partition is None:
+        return ["other split: how clients were drawn is not recorded"]
+    partition = {**RECIPE_DEFAULTS.get(str(partition.get("type")), {}), **partition}
+    if partition.get("type") != setting.recipe["type"]:
+        return [f"other split: {partition.get('type')} instead of {setting.recipe['type']}"]
+    return [
+        f"other split: {key} {_short(partition.get(key))} instead of {_short(wanted)}"
+        for key, wanted in setting.recipe.items()
+        if partition.get(key) != wanted
+    ]
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, int | float) else str(value)
+
+
+# ---------------------------------------------------------------- training and evaluation
+
+
+def _other_training(results: Results, setting: Setting) -> Iterator[str]:
+    model = model_name(results)
+    if model != setting.model:
+        yield f"other model: {model} instead of {setting.model}"
+    least, most = results.clients_per_round.min, results.clients_per_round.max
+    if (least, most) != (setting.clients_per_round,) * 2:
+        found = str(most) if least == most else f"{least} to {most}"
+        yield f"other participation: {found} clients a round instead of {setting.clients_per_round}"
+    window = results.last_rounds
+    if results.rounds != setting.rounds:  # with other rounds, the window is another anyway
+        fewer = "fewer" if results.rounds < setting.rounds else "more"
+        yield f"{fewer} rounds: {results.rounds} instead of {setting.rounds}"
+    elif setting.window not in (None, window.rounds):
+        yield f"other metric: mean over the last {window.rounds} rounds instead of {setting.window}"
+    elif setting.window is not None and window.evaluations < setting.evaluations:
+        yield (
+            f"too few evaluations: {window.evaluations} in the last {window.rounds} rounds, at "
+            f"least {setting.evaluations} are needed"
+        )

@@ -1,0 +1,156 @@
+"""The board as files: Markdown, CSV and JSON."""
+
+import csv
+import io
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from fedseg.files import write_text
+from fedseg.leaderboard.benchmarks import Benchmark, benchmarks
+from fedseg.leaderboard.board import Board, Table
+from fedseg.leaderboard.collect import FoundRun
+from fedseg.leaderboard.reference import read_published
+from fedseg.leaderboard.rows import Row
+from fedseg.leaderboard.text import to_markdown
+
+BOARD_SCHEMA_VERSION = 2  # of leaderboard.json
+CSV_FIELDS = (
+    *("benchmark", "title", "kind", "method", "experiment", "paper", "table", "column", "metric"),
+    *("value", "std", "seeds", "rank", "doubt", "status", "bytes", "seconds"),
+)
+SETTING_FIELDS = (
+    *("id", "dataset", "split", "model", "n_clients", "clients_per_round", "rounds"),
+    *("local_epochs", "window"),
+)
+
+
+def write_board(board: Board, folder: str | Path, everything: bool = False) -> list[Path]:
+    """Write ``leaderboard.md``, ``.csv`` and ``.json`` and ``not_comparable.csv``; each atomically.
+
+    Args:
+        board: what to write.
+        folder: where to; it is made.
+        everything: benchmarks without a run in the Markdown too; CSV and JSON have all.
+    """
+    texts = {
+        "leaderboard.md": to_markdown(board, everything),
+        "leaderboard.csv": to_csv(board),
+        "not_comparable.csv": apart_to_csv(board),
+        "leaderboard.json": json.dumps(to_json(board), ensure_ascii=False, allow_nan=False) + "\n",
+    }
+    paths = [Path(folder) / name for name in texts]
+    for path, text in zip(paths, texts.values(), strict=True):
+        write_lossy(path, text)
+    return paths
+
+
+def write_lossy(path: Path, text: str) -> None:
+    """Write text atomically; what UTF-8 cannot hold, such as half a character, becomes ``?``."""
+    write_text(path, text.encode(errors="replace").decode())
+
+
+# ---------------------------------------------------------------- CSV
+
+
+def to_csv(board: Board) -> str:
+    """A line for every value of the benchmarks, in full precision."""
+    return _csv(CSV_FIELDS, board.rankings)
+
+
+def apart_to_csv(board: Board) -> str:
+    """A line for every value of the runs that are not comparable, with the reasons."""
+    return _csv((*CSV_FIELDS, "reasons"), board.apart)
+
+
+def _csv(names: Iterable[str], tables: Iterable[Table]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(names), extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for table in tables:
+        for row in table.rows:
+            writer.writerows(_csv_lines(row, table))
+    return text.getvalue()
+
+
+def _csv_lines(row: Row, table: Table) -> Iterator[dict[str, Any]]:
+    for column in table.columns:
+        yield {
+            **asdict(row.cells[column.key]),
+            "benchmark": table.benchmark.id if table.benchmark else "",
+            "title": table.title,
+            "kind": row.kind,
+            "method": row.method.label,
+            "experiment": row.name,
+            "paper": row.paper,
+            "table": row.table,
+            "column": column.key,
+            "metric": column.metric,
+            "seeds": " ".join(str(seed) for seed in row.seeds),
+            "bytes": row.bytes,
+            "seconds": row.seconds,
+            "reasons": "; ".join(row.reasons),
+        }
+
+
+# ---------------------------------------------------------------- JSON
+
+
+def to_json(board: Board) -> dict[str, Any]:
+    """Everything of the board as plain values.
+
+    ``groups``: names of the page's tabs, in order. ``benchmarks``: every table with its ``columns``
+    and ``rows``. ``apart``: tables of what is not comparable. ``runs``: by id, with curves and
+    details of the last evaluation. ``papers``: titles by short name. ``messages``.
+    """
+    return {
+        "version": BOARD_SCHEMA_VERSION,
+        "groups": list(dict.fromkeys(benchmark.group for benchmark in benchmarks())),
+        "papers": {record.paper: record.title for record in read_published()},
+        "benchmarks": [
+            {**_benchmark(table.benchmark), **_table(table)} for table in board.rankings
+        ],
+        "apart": [
+            {
+                "closest": table.benchmark.id if table.benchmark else None,
+                "synthetic": table.synthetic,
+                **_table(table),
+            }
+            for table in board.apart
+        ],
+        "runs": {id_: _run(run) for id_, run in board.runs.items()},
+        "messages": list(board.messages),
+    }
+
+
+def _benchmark(benchmark: Benchmark) -> dict[str, Any]:
+    setting = {name: getattr(benchmark.setting, name) for name in SETTING_FIELDS}
+    kept = {name: getattr(benchmark, name) for name in ("id", "group", "note", "target")}
+    return {**kept, "setting": setting}
+
+
+def _table(table: Table) -> dict[str, Any]:
+    return {
+        "title": table.title,
+        "columns": [asdict(column) for column in table.columns],
+        "rows": [_row(row) for row in table.rows],
+    }
+
+
+def _row(row: Row) -> dict[str, Any]:
+    return {"kind": row.kind, "label": row.method.label, "source": row.source, **asdict(row)}
+
+
+def _run(run: FoundRun) -> dict[str, Any]:
+    results = asdict(run.results)
+    apart = {name: results.pop(name) for name in ("last_rounds", "final", "curves")}
+    for name in ("versions", "extras"):
+        results.pop(name)
+    return {
+        "folder": str(run.folder),
+        "synthetic": run.results.synthetic,
+        **apart,
+        "config": results,
+    }

@@ -1,0 +1,174 @@
+"""What the page shows of one run: facts, curves, classes, corruptions, clients, predictions.
+
+All of it may come from anyone: what has another form than expected is left out.
+"""
+
+import hashlib
+import io
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+from fedseg.files import atomic_writer
+from fedseg.leaderboard.collect import FoundRun
+from fedseg.runs.schema import FILE_NAME, Results
+
+MOST_ROUNDS = 100  # columns of the map of clients
+MOST_PICTURES = 12  # of a run
+PICTURE_WIDTH = 1100  # pixels; larger pictures are scaled down
+LARGEST_PICTURE = 40_000_000  # pixels; larger ones are not decoded
+
+
+def run_data(run: FoundRun, pictures: Path, messages: list[str]) -> dict[str, Any]:
+    """What charts need of a run.
+
+    Args:
+        run: the run.
+        pictures: where its predictions are copied to.
+        messages: what cannot be read is added here.
+    """
+    results, curves = run.results, run.results.curves
+    return {
+        "name": results.name,
+        "seed": results.seed,
+        "facts": _facts(results),
+        "curves": curves
+        and {
+            "rounds": curves.rounds,
+            "bytes": curves.bytes,
+            "metrics": {"training loss": curves.loss, **curves.figures},
+        },
+        "classes": {
+            domain: found
+            for domain, metrics in results.final.items()
+            if (found := _numbers(metrics.get("IoU")))
+        },
+        "miou": _numbers({domain: m.get("mIoU") for domain, m in results.final.items()}),
+        "corruptions": _corruptions(results.final),
+        "clients": _clients(run, messages),
+        "pictures": _pictures(run, pictures, messages),
+    }
+
+
+def _facts(results: Results) -> list[tuple[str, str]]:
+    model = results.model
+    least, most = results.clients_per_round.min, results.clients_per_round.max
+    share = str(most) if least == most else f"{least} to {most}"
+    return [
+        ("experiment", results.name),
+        ("seed", str(results.seed)),
+        ("rounds", f"{results.completed_rounds:,}"),
+        ("clients", f"{results.train.clients:,}, {share} a round"),
+        ("network", f"{model.network or model.type}, {model.parameters:,} parameters"),
+        ("device", f"{results.device}{', bfloat16' if results.amp else ''}"),
+        ("config", results.config_sha256[:12]),
+    ]
+
+
+def _number(value: Any, digits: int = 3) -> float | None:
+    """A number that JavaScript reads as finite, or None."""
+    sound = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    return round(value, digits) if sound else None
+
+
+def _numbers(found: Any) -> dict[str, float | None]:
+    if not isinstance(found, dict):
+        return {}
+    return {str(k): _number(v) for k, v in found.items()}
+
+
+def _corruptions(final: Mapping[str, Mapping[str, Any]]) -> dict[str, list[float | None]]:
+    """Accuracy by corruption, one per severity, of the first test set that has it."""
+    for metrics in final.values():
+        found = metrics.get("corruptions")
+        if isinstance(found, dict) and found:
+            lists = {str(k): v for k, v in found.items() if isinstance(v, list)}
+            return {name: [_number(v) for v in values] for name, values in lists.items()}
+    return {}
+
+
+def _clients(run: FoundRun, messages: list[str]) -> dict[str, Any] | None:
+    """Accuracy by client over rounds, clients of one main class together; None without it."""
+    found = run.results.extras.get("client_accuracy")
+    if found is None:
+        return None
+    try:
+        clients, main, classes = found["clients"], found["main_class"], found["classes"]
+        every = max(1, -(-len(found["rounds"]) // MOST_ROUNDS))
+        rounds = [int(value) for value in found["rounds"]][::-every][::-1]
+        lines = found["accuracy"][::-every][::-1]
+        order = sorted(range(len(clients)), key=lambda i: (main[i], i))
+        values = [[_number(line[i], 1) for line in lines] for i in order]
+        names = [f"{clients[i]} ({classes[main[i]]})" for i in order]
+        if len(lines) != len(rounds) or not values or not rounds:
+            raise ValueError("lists of different lengths")
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
+        messages.append(
+            f"{run.folder / FILE_NAME}: client_accuracy: is damaged ({error!r}), so the run has "
+            "no map of its clients"
+        )
+        return None
+    own = found.get("images") == "train"
+    return {
+        "rounds": rounds,
+        "names": names,
+        "values": values,
+        "images": "their own training images" if own else "test images in their mix of classes",
+    }
+
+
+# ---------------------------------------------------------------- pictures
+
+
+def _pictures(run: FoundRun, folder: Path, messages: list[str]) -> list[dict[str, Any]]:
+    """Copy a run's predictions, ``pictures/<domain>/<image>.png``, as new JPEG files.
+
+    A file is named by its content, so that runs share equal ones and a page can be written over an
+    earlier one. Links are not followed.
+    """
+    source = run.folder / "pictures"
+    if source.is_symlink() or not source.is_dir():
+        return []
+    domains: dict[str, list[Path]] = {}
+    for path in sorted(source.glob("*/*.png")):
+        if path.is_file() and not path.is_symlink() and not path.parent.is_symlink():
+            domains.setdefault(path.parent.name, []).append(path)
+    each = max(1, MOST_PICTURES // max(1, len(domains)))
+    chosen = [path for found in list(domains.values())[:MOST_PICTURES] for path in found[:each]]
+    copied = []
+    for path in chosen:
+        try:
+            name, width, height = _copy(path, folder)
+        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+            messages.append(f"{path}: is not a picture ({error}): left out")
+            continue
+        shape = {"width": width, "height": height}
+        place = {"domain": path.parent.name, "image": path.stem}
+        copied.append({"src": f"page/pictures/{name}", **place, **shape})
+    return copied
+
+
+def _copy(path: Path, folder: Path) -> tuple[str, int, int]:
+    with Image.open(path, formats=("PNG",)) as picture:
+        if picture.width * picture.height > LARGEST_PICTURE:
+            raise ValueError(f"it has {picture.width} x {picture.height} pixels")
+        picture = picture.convert("RGB")
+    picture.thumbnail((PICTURE_WIDTH, PICTURE_WIDTH * 4), Image.Resampling.LANCZOS)
+    content = io.BytesIO()
+    picture.save(content, "JPEG", quality=85, optimize=True)
+    name = f"{hashlib.sha256(content.getvalue()).hexdigest()[:20]}.jpg"
+    with atomic_writer(folder / name, "wb") as file:
+        file.write(content.getvalue())
+    return name, picture.width, picture.height
+
+
+def remove_unused_pictures(folder: Path, runs: Iterable[Mapping[str, Any]]) -> None:
+    """Remove the copies that an earlier page left and none of the runs uses."""
+    used = {picture["src"] for run in runs for picture in run["pictures"]}
+    for path in folder.iterdir():
+        copied = re.fullmatch(r"[0-9a-f]{20}\.jpg", path.name)
+        if copied and f"page/pictures/{path.name}" not in used:
+            path.unlink()

@@ -1,0 +1,251 @@
+"""Rows of a table: runs grouped by seed, published numbers, and their ranks."""
+
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+
+from fedseg.leaderboard.benchmarks import Benchmark, Column
+from fedseg.leaderboard.collect import FoundRun
+from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
+from fedseg.leaderboard.reference import Published, read_published
+from fedseg.runs.schema import Results, experiment_key
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value of a row.
+
+    Attributes:
+        value: mean over the seeds, or as published; None if there is none.
+        std: over the seeds, divided by n - 1, or as published; None for one seed.
+        count: number of seeds in the mean; 0 for a published value.
+        rank: in its column, from 1; equal values share a rank; None if it is not ranked.
+        doubt: why it is not ranked although it has a value, or None.
+        status: why it has no value, such as ``not_reached``, if that is known.
+    """
+
+    value: float | None = None
+    std: float | None = None
+    count: int = 0
+    rank: int | None = None
+    doubt: str | None = None
+    status: str | None = None
+
+
+@dataclass(frozen=True)
+class Row:
+    """A method's values: of runs that differ in their seed only, or of a paper.
+
+    Attributes:
+        method: in the vocabulary of the published records.
+        cells: column key -> cell.
+        name: the runs' experiment; empty for a published row.
+        paper, table, title: source of a published row; empty for runs.
+        also: further tables of the paper that hold some of its cells.
+        seeds: of the runs.
+        runs: ids of the runs, in the order of the seeds.
+        bytes: traffic of a run, both ways, mean over the runs.
+        seconds: wall time of a run, mean over the runs.
+        reasons: why it is not comparable; empty in a benchmark's table.
+    """
+
+    method: Method
+    cells: Mapping[str, Cell]
+    name: str = ""
+    paper: str = ""
+    table: str = ""
+    title: str = ""
+    also: tuple[str, ...] = ()
+    seeds: tuple[int, ...] = ()
+    runs: tuple[str, ...] = ()
+    bytes: float | None = None
+    seconds: float | None = None
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> str:
+        """``published`` or ``run``."""
+        return "published" if self.paper else "run"
+
+    @property
+    def source(self) -> str:
+        """Paper and table, or the experiment's name."""
+        return f"{self.paper} {self.table}" if self.paper else self.name
+
+
+# ---------------------------------------------------------------- runs
+
+
+def grouped(runs: Iterable[FoundRun]) -> list[list[FoundRun]]:
+    """Runs of one experiment together, by seed."""
+    groups: dict[tuple, list[FoundRun]] = {}
+    for run in runs:
+        groups.setdefault(experiment_key(run.results), []).append(run)
+    return [sorted(group, key=lambda run: run.results.seed) for group in groups.values()]
+
+
+def run_row(
+    group: Sequence[FoundRun], columns: Sequence[Column], benchmark: Benchmark | None
+) -> Row:
+    """The row of one experiment's runs."""
+    first = group[0].results
+    epochs = benchmark.setting.local_epochs if benchmark else first.local_epochs
+    traffic = [r.results.communication.bytes_down + r.results.communication.bytes_up for r in group]
+    seconds = [r.results.seconds["wall"] for r in group if "wall" in r.results.seconds]
+    return Row(
+        method=method_of_results(first, epochs),
+        cells={
+            column.key: _cell([value_of(run.results, column, benchmark) for run in group], column)
+            for column in columns
+        },
+        name=first.name,
+        seeds=tuple(run.results.seed for run in group),
+        runs=tuple(run.id for run in group),
+        bytes=statistics.fmean(traffic),
+        seconds=statistics.fmean(seconds) if seconds else None,
+    )
+
+
+def _cell(values: Sequence[float | None], column: Column) -> Cell:
+    """Mean and deviation over seeds."""
+    found = [value for value in values if value is not None]
+    missing = "not_reached" if column.statistic.endswith("_to_target") else "missing"
+    if not found:
+        return Cell(status=missing)
+    doubt = None
+    if len(found) < len(values):
+        doubt = f"{missing.replace('_', ' ')} in {len(values) - len(found)} of {len(values)} runs"
+    std = statistics.stdev(found) if len(found) > 1 else None
+    return Cell(statistics.fmean(found), std, len(found), doubt=doubt)
+
+
+def value_of(results: Results, column: Column, benchmark: Benchmark | None) -> float | None:
+    """A run's value in a column, or None."""
+    if column.statistic == "window":
+        return results.last_rounds.mean.get(column.metric)
+    if column.statistic == "final":
+        domain, _, metric = column.metric.rpartition("/")
+        value = results.final.get(domain, {}).get(metric)
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        return float(value) if number else None
+    reached = reach(results, column.metric, benchmark.target)
+    if reached is None:
+        return None
+    round_, sent = reached
+    if column.statistic == "rounds_to_target":
+        return float(round_)
+    return sent / fedavg_bytes(results, benchmark)
+
+
+def fedavg_bytes(results: Results, benchmark: Benchmark) -> int:
+    """Traffic of FedAvg's whole run: every parameter, 4 bytes, both ways."""
+    setting = benchmark.setting
+    return 8 * results.model.parameters * setting.clients_per_round * setting.rounds
+
+
+def reach(results: Results, metric: str, target: float) -> tuple[int, int] | None:
+    """(round, bytes sent until then) of the first evaluation that reaches a target, or None.
+
+    Args:
+        results: of a run.
+        metric: ``<domain>/<metric>``.
+        target: in the metric's unit.
+    """
+    curves = results.curves
+    if curves is None:
+        return None
+    values = curves.figures.get(metric, ())
+    for round_, sent, value in zip(curves.rounds, curves.bytes, values, strict=False):
+        if value is not None and value >= target:
+            return round_, sent
+    return None
+
+
+# ---------------------------------------------------------------- published numbers
+
+
+@cache
+def published_rows(benchmark: Benchmark) -> tuple[Row, ...]:
+    """A row for each method of each paper, in the order of the tables.
+
+    Where tables of one paper share a cell, the one without a doubt counts, then the one with a
+    deviation, then the first.
+    """
+    rows: dict[tuple[str, Method], dict[str, list[Published]]] = {}
+    for record in read_published():
+        column = benchmark.matches(record)
+        if column is not None:
+            method = method_of_record(record, benchmark.setting.local_epochs)
+            cells = rows.setdefault((record.paper, method), {})
+            cells.setdefault(column.key, []).append(record)
+    return tuple(_published_row(method, cells, benchmark) for (_, method), cells in rows.items())
+
+
+def _published_row(
+    method: Method, cells: Mapping[str, Sequence[Published]], benchmark: Benchmark
+) -> Row:
+    chosen = {
+        key: min(records, key=lambda r: (r.value is None, bool(benchmark.doubt(r)), r.std is None))
+        for key, records in cells.items()
+    }
+    first = next(iter(chosen.values()))
+    tables = dict.fromkeys(r.table for records in cells.values() for r in records)
+    return Row(
+        method=method,
+        cells={key: _published_cell(record, benchmark) for key, record in chosen.items()},
+        paper=first.paper,
+        table=first.table,
+        title=first.title,
+        also=tuple(table for table in tables if table != first.table),
+    )
+
+
+def _published_cell(record: Published, benchmark: Benchmark) -> Cell:
+    doubt = benchmark.doubt(record)
+    if record.value is None:
+        return Cell(status=record.status or "lost", doubt=doubt)
+    return Cell(float(record.value), record.std, doubt=doubt)
+
+
+# ---------------------------------------------------------------- order and ranks
+
+
+def ranked(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
+    """Rows with ranks in every column, ordered by the first.
+
+    Values that print alike share a rank, and the ranks after them are skipped (1, 2, 2, 4). A value
+    in doubt has no rank, and nothing has a rank because of it.
+    """
+    found: list[dict[str, Cell]] = [{} for _ in rows]
+    for column in columns:
+        cells = [row.cells.get(column.key, Cell()) for row in rows]
+        values = [
+            None if cell.value is None or cell.doubt is not None else _sorted_by(cell, column)
+            for cell in cells
+        ]
+        known = [value for value in values if value is not None]
+        for place, cell, value in zip(found, cells, values, strict=True):
+            rank = None if value is None else sum(other < value for other in known) + 1
+            place[column.key] = replace(cell, rank=rank)
+    return ordered(
+        [replace(row, cells=cells) for row, cells in zip(rows, found, strict=True)], columns[0]
+    )
+
+
+def ordered(rows: Iterable[Row], column: Column) -> tuple[Row, ...]:
+    """Ranked before unranked before missing; then by value, runs before published rows."""
+
+    def key(row: Row) -> tuple:
+        cell = row.cells[column.key]
+        value = 0.0 if cell.value is None else _sorted_by(cell, column)
+        missing = (cell.value is None, cell.rank is None)
+        return (*missing, value, row.kind == "published", row.method.label, row.source)
+
+    return tuple(sorted(rows, key=key))
+
+
+def _sorted_by(cell: Cell, column: Column) -> float:
+    """The value as it prints; the least is the best."""
+    value = round(cell.value, column.digits)
+    return -value if column.higher else value

@@ -1,0 +1,113 @@
+"""What counts as comparable, and the reasons against it."""
+
+import toyresults
+
+from fedseg.leaderboard.benchmarks import benchmarks, settings
+from fedseg.leaderboard.comparable import reasons_against
+
+RAINY = "idda_rainy_heterogeneous"
+CIFAR = "cifar10_a005_c5_cnn"
+
+
+def metrics_of(setting) -> dict[str, float]:
+    return {f"{domain}/mIoU": 50.0 for domain in setting.domains}
+
+
+def reasons(id_: str, **changes) -> tuple[str, ...]:
+    setting = toyresults.setting(id_)
+    content = toyresults.results(id_, metrics_of(setting), **changes)
+    return reasons_against(toyresults.parsed(content), setting)
+
+
+def test_a_run_as_the_benchmark_wants_it_is_comparable():
+    for setting in settings():
+        assert reasons(setting.id) == (), setting.id
+
+
+def test_synthetic_data_are_never_comparable():
+    for setting in settings():
+        content = toyresults.results(setting.id, metrics_of(setting))
+        (reason,) = reasons_against(toyresults.parsed(toyresults.synthetic(content)), setting)
+        assert reason.startswith("synthetic data")
+        content["data"][f"test:{setting.domains[0]}"]["synthetic"] = True  # one set is enough
+        assert reasons_against(toyresults.parsed(content), setting) == (reason,)
+
+
+def test_every_difference_from_feddrive_is_one_reason():
+    steps = list(toyresults.setting(RAINY).test_steps)
+    for changes, expected in (
+        ({"rounds": 300, "completed_rounds": 300}, "fewer rounds: 300 instead of 1500"),
+        ({"rounds": 3000}, "more rounds: 3000 instead of 1500"),
+        (
+            {"clients_per_round": {"min": 10, "max": 10}},
+            "other participation: 10 clients a round instead of 5",
+        ),
+        (
+            {"clients_per_round": {"min": 4, "max": 5}},
+            "other participation: 4 to 5 clients a round instead of 5",
+        ),
+        ({"data__train__partition_sha256": "a" * 64}, "other split: the checksum"),
+        ({"data__train__clients": 70}, "other split: 70 clients instead of 69"),
+        ({"data__train__samples": 138}, "other training images: 138 instead of 3312"),
+        ({"data__test_unseen__samples": 35}, "other test images (unseen): 35 instead of 2100"),
+        ({"data__test_seen__split_checksum": "a" * 64}, "other test images (seen): the checksum"),
+        ({"data__test_seen__steps": steps[:1]}, "test images (seen) are prepared"),
+        ({"data__test_seen__steps": None}, "how test images (seen) were prepared"),
+        ({"data__test_seen": ...}, "no test set 'seen'"),
+        (
+            {"model__type": "Segmentor", "model__network": "EncoderDecoder"},
+            "other model: EncoderDecoder instead of bisenetv2",
+        ),
+        ({"last_rounds__rounds": 50}, "other metric: mean over the last 50 rounds instead of 100"),
+        ({"last_rounds__evaluations": 2}, "too few evaluations: 2 in the last 100 rounds"),
+    ):
+        (reason,) = reasons(RAINY, **changes)
+        assert reason.startswith(expected)
+
+
+def test_every_difference_from_cifar_is_one_reason():
+    for changes, expected in (
+        ({"data__train__partition__alpha": 0.5}, "other split: alpha 0.5 instead of 0.05"),
+        (
+            {"data__train__partition": {"type": "DirichletClassPartition", "alpha": 0.05}},
+            "other split: DirichletClassPartition instead of DirichletPartition",
+        ),
+        ({"data__train__partition": None}, "other split: how clients were drawn"),
+        ({"data__train__clients": 50}, "other split: 50 clients instead of 100"),
+        ({"data__test_test__content_sha256": "a" * 64}, "other test images (test): the checksum"),
+        ({"data__train__content_sha256": None}, "the checksum of training images"),
+        ({"model__type": "ResNet18GN"}, "other model: resnet18_gn instead of cnn"),
+    ):
+        (reason,) = reasons(CIFAR, **changes)
+        assert reason.startswith(expected)
+
+
+def test_all_differences_are_reasons():
+    found = reasons(CIFAR, data__train__samples=1000, rounds=500, data__train__clients=10)
+    assert len(found) == 3
+    for id_ in (RAINY, CIFAR):
+        partition = {"type": "SinglePartition"}
+        (reason,) = reasons(id_, data__train__partition=partition, data__train__clients=1)
+        assert reason.startswith("centralized training")
+
+
+def test_a_recipe_may_have_another_seed_and_omit_defaults():
+    assert reasons(CIFAR, data__train__partition__seed=4, data__train__partition_sha256="b") == ()
+    changes = {"data__train__partition": {"type": "PachinkoPartition"}}
+    assert reasons("cifar100_pam_c10_r10000_resnet18", **changes) == ()
+
+
+def test_corruptions_must_be_the_official_ones():
+    (table,) = (b for b in benchmarks() if b.id == f"{CIFAR}_corrupted")
+    content = toyresults.results(CIFAR, {"test/accuracy": 70.0, "corrupted/accuracy": 60.0})
+    corrupted = toyresults.entry("CIFAR10CDataset", {"samples": 950_000})
+    content["data"]["test:corrupted"] = corrupted
+    assert table.reasons_against(toyresults.parsed(content)) == ()
+    for changes, expected in (
+        ({"generated": ["fog", "snow"]}, "2 of the corruptions"),
+        ({"generated": None}, "not recorded"),
+        ({"samples": 10_000}, "10000 images instead of 950000"),
+    ):
+        content["data"]["test:corrupted"] = {**corrupted, **changes}
+        (reason,) = table.reasons_against(toyresults.parsed(content))
+        assert expected in reason

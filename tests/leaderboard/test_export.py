@@ -1,0 +1,86 @@
+"""The board as files: nothing is lost, files are whole."""
+
+import csv
+import io
+import json
+
+import pytest
+import toyresults
+
+from fedseg.leaderboard.board import build_board
+from fedseg.leaderboard.collect import read_runs
+from fedseg.leaderboard.export import apart_to_csv, to_csv, to_json, write_board
+from fedseg.leaderboard.text import to_markdown
+
+RAINY = "idda_rainy_heterogeneous"
+TARGET = "cifar10_a0_c5_cnn_traffic"
+
+
+@pytest.fixture
+def board(tmp_path):
+    return build_board(*read_runs([toyresults.write_four(tmp_path / "runs")]))
+
+
+def test_csv_has_every_value_in_full_precision(board):
+    lines = list(csv.DictReader(io.StringIO(to_csv(board))))
+    expected = sum(len(table.rows) * len(table.columns) for table in board.rankings)
+    assert len(lines) == expected > 1000
+    (own,) = (
+        line
+        for line in lines
+        if (line["kind"], line["benchmark"], line["column"]) == ("run", RAINY, "unseen")
+    )
+    assert float(own["value"]) == 52.5 and float(own["std"]) == pytest.approx(0.5**0.5)
+    assert own["rank"] == "2" and own["seeds"] == "0 1" and own["metric"] == "unseen/mIoU"
+    damaged = [line for line in lines if line["doubt"]]
+    assert damaged and not any(line["rank"] for line in damaged)
+
+
+def test_csv_keeps_runs_that_are_apart_away_from_published_numbers(board):
+    assert "demo|x" not in to_csv(board)
+    lines = list(csv.DictReader(io.StringIO(apart_to_csv(board))))
+    assert {line["experiment"] for line in lines} == {"demo|x"}
+    assert {line["kind"] for line in lines} == {"run"}
+    assert lines[0]["value"] == "20.125" and lines[0]["reasons"].startswith("synthetic data")
+
+
+def test_json_has_the_whole_board(board):
+    content = json.loads(json.dumps(to_json(board), allow_nan=False))
+    assert content["groups"][:3] == ["Cityscapes", "IDDA", "CamVid"]
+    assert {b["group"] for b in content["benchmarks"]} == set(content["groups"])
+    by_id = {b["id"]: b for b in content["benchmarks"]}
+    rainy = by_id[RAINY]
+    assert rainy["setting"]["split"] == {"kind": "heterogeneous", "shift": "rainy"}
+    assert [c["key"] for c in rainy["columns"]] == ["unseen", "seen", "seen_by_domain"]
+    (own,) = (row for row in rainy["rows"] if row["kind"] == "run")
+    assert own["cells"]["unseen"]["count"] == 2 and own["seeds"] == [0, 1]
+    run = content["runs"][own["runs"][0]]
+    assert run["curves"]["figures"]["unseen/mIoU"] == [26.0, 52.0]
+    assert run["final"]["unseen"]["mIoU"] == 52 and run["config"]["seed"] == 0
+    assert run["folder"].endswith("runs/0")
+    papers = {row["paper"] for b in content["benchmarks"] for row in b["rows"]}
+    assert papers <= {*content["papers"], ""}
+    assert by_id[TARGET]["target"] == 59.9 and not by_id[TARGET]["columns"][0]["higher"]
+    (apart,) = content["apart"]
+    assert apart["synthetic"] and apart["closest"] == RAINY
+    assert all(id_ in content["runs"] for row in apart["rows"] for id_ in row["runs"])
+    assert len(content["messages"]) == 1
+
+
+def test_files_are_written_whole(board, tmp_path):
+    folder = tmp_path / "out" / "board"
+    paths = write_board(board, folder)
+    names = ["leaderboard.md", "leaderboard.csv", "not_comparable.csv", "leaderboard.json"]
+    assert [path.name for path in paths] == names
+    assert sorted(folder.iterdir()) == sorted(paths)
+    assert json.loads(paths[-1].read_text()) == json.loads(json.dumps(to_json(board)))
+    before = paths[0].read_text()
+    write_board(board, folder)
+    assert paths[0].read_text() == before == to_markdown(board)
+
+
+def test_half_a_character_in_a_name_does_not_stop_the_board(tmp_path):
+    content = toyresults.results(RAINY, {"unseen/mIoU": 50.0}, name="half \ud800 a character")
+    toyresults.write(tmp_path / "run", content)
+    for path in write_board(build_board(*read_runs([tmp_path])), tmp_path / "board")[:2]:
+        assert "half ? a character" in path.read_text()

@@ -1,0 +1,75 @@
+"""The board in words: every value is there, published numbers are marked."""
+
+import pytest
+import toyresults
+from rich.console import Console
+
+from fedseg.leaderboard.board import build_board
+from fedseg.leaderboard.collect import read_runs
+from fedseg.leaderboard.text import print_board, to_markdown
+
+RAINY = "idda_rainy_heterogeneous"
+
+
+@pytest.fixture
+def board(tmp_path):
+    return build_board(*read_runs([toyresults.write_four(tmp_path)]))
+
+
+def printed(board, **options) -> str:
+    console = Console(width=170, force_terminal=False)
+    with console.capture() as capture:
+        print_board(board, console, **options)
+    return capture.get()
+
+
+def row_with(text: str, *words: str) -> str:
+    """The one line that holds all of some words."""
+    found = [line for line in text.splitlines() if all(word in line for word in words)]
+    assert len(found) == 1, found
+    return found[0]
+
+
+def test_the_terminal_shows_values_seeds_sources_and_reasons(board):
+    text = printed(board)
+    assert "IDDA rainy, heterogeneous clients" in text
+    row = row_with(text, f"{RAINY}_fedavg", "52.50 ± 0.71")
+    assert "│  2 │ FedAvg " in row and "│ 0, 1 " in row and "57.2 MiB" in row
+    row = row_with(text, "FedAvg + SiloBN, LAB", "53.99")
+    assert "│  1 │" in row and "published" in row and "FedDrive published mIoU" in row
+    assert "48.09 ?" in row_with(text, "48.09")
+    assert "?: in doubt" in text
+    assert "not reached" in row_with(text, "cifar10_a0_c5_cnn_fedavg", "not reached")
+    assert "20.1" in row_with(text, "20.1", "demo|x")
+    assert "synthetic data: the images are rendered" in text
+    assert "Not comparable: rendered images, like IDDA rainy" in text
+    assert "is not a results.json of fedseg" in text
+    assert "Cityscapes" not in text
+    assert "Cityscapes, uniform clients" in printed(board, everything=True)
+
+
+def test_an_empty_board_is_printed_with_its_messages(tmp_path):
+    assert "no results.json was found" in printed(build_board(*read_runs([tmp_path])))
+
+
+def test_markdown_is_a_table_for_each_benchmark(board):
+    text = to_markdown(board)
+    lines = text.splitlines()
+    assert lines[0] == "# Leaderboard"
+    at = lines.index("## IDDA rainy, heterogeneous clients")
+    head = [cell.strip() for cell in lines[at + 2].strip("|").split("|")]
+    assert head == [
+        *("rank", "method", "unseen (%)", "seen standard (%)", "seen by_domain (%)"),
+        *("seeds", "traffic", "source"),
+    ]
+    assert lines[at + 3].count("---:") == 5
+    assert lines[at + 4].startswith("| 1 | FedAvg + SiloBN, LAB | **53.99** | **65.90** |")
+    assert lines[at + 5].startswith("| 2 | FedAvg | 52.50 ± 0.71 | 60.00 ± 0.00 | - | 0, 1 |")
+    tables = [line for line in lines if line.startswith("| ")]
+    assert "demo\\|x" in text  # a bar inside a cell does not end it
+    assert not [line for line in tables if line.count("|") < 6]
+    assert text.index("## Not comparable") > text.index("## IDDA rainy")
+    assert "### Rendered images, like IDDA rainy, heterogeneous clients" in text
+    assert "- " in text[text.index("## Left out") :]
+    assert "cityscapes" not in text.lower()
+    assert "## Cityscapes, class imbalance" in to_markdown(board, everything=True)
