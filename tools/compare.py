@@ -57,8 +57,9 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     arguments = parse_arguments()
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
-    from fedseg.report.compare import compare, read_sides
+    from fedseg.report.compare import compare
     from fedseg.report.compare_output import print_comparison, write_comparison
+    from fedseg.report.compare_sides import read_sides
 
     comparison = compare(read_sides([arguments.reference, *arguments.others]), arguments.until)
     print_comparison(comparison)

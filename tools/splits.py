@@ -50,8 +50,8 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> None:
     arguments = parse_arguments()
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
-    from fedseg.report.splits import pixel_counts, read_views
-    from fedseg.report.splits_output import print_views, write_pictures
+    from fedseg.report.split_charts import print_views, write_pictures
+    from fedseg.report.split_views import pixel_counts, read_views
 
     views = read_views(arguments.splits, arguments.cfg_options, images=arguments.pixels)
     pixels = {view.name: pixel_counts(view) for view in views} if arguments.pixels else None

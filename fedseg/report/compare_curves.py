@@ -5,23 +5,31 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import MaxNLocator
 
-from fedseg.report.charts import COLOURS, DPI, moving_mean, smoothing_window
-from fedseg.report.compare import Comparison, Run, Side
-from fedseg.runs.run_files import domain_label, main_metric
+from fedseg.report.compare import Comparison
+from fedseg.report.compare_sides import Side
+from fedseg.report.drawing import (
+    COLORS,
+    moving_mean,
+    new_figure,
+    plain_axes,
+    save_figure,
+    smoothing_window,
+    write_centered,
+)
+from fedseg.runs.metric_names import domain_label, main_metric, split_name
+from fedseg.runs.run_files import Run
 
 COLUMNS = 3
-# A run is known by its colour, its dashes and the letter at its end.
+# A run is known by its color, its dashes and the letter at its end.
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 4)))
 LABEL_HEIGHT = 0.062  # of the axes: how far apart two letters must be
 
 
 def draw_curves(comparison: Comparison, path: Path) -> Path:
-    """Training loss, and the main figure of every domain, over the rounds; a line a run.
+    """Training loss, and the main metric of every domain, over the rounds; a line for each run.
 
     The loss of each round is pale, its moving mean is the line.
 
@@ -30,47 +38,33 @@ def draw_curves(comparison: Comparison, path: Path) -> Path:
         path: the PNG.
     """
     sides = comparison.sides
-    metric = main_metric(comparison.figures)
-    names = [n for n in comparison.figures if n.rpartition("/")[2] == metric and _moves(sides, n)]
-    domains = [name.rpartition("/")[0] for name in names]
+    runs = [run for side in sides for run in side.runs]
+    metric = main_metric(comparison.metrics)
+    names = [n for n in comparison.metrics if split_name(n)[1] == metric]
+    names = [n for n in names if any(len(run.series(n)) > 1 for run in runs)]  # a curve, no point
+    domains = [split_name(name)[0] for name in names]
     columns = 2 if len(names) == 3 else min(COLUMNS, 1 + len(names))  # four are a square
     rows = -(-(1 + len(names)) // columns)
-    figure = Figure(
-        figsize=(max(5 * columns, 7), 3.7 * rows + 0.25 * len(sides)),
-        dpi=DPI,
-        layout="constrained",
-    )
-    FigureCanvasAgg(figure)  # not pyplot: it keeps global state and may want a display
+    figure = new_figure(max(5 * columns, 7), 3.7 * rows + 0.25 * len(sides))
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    for axes in panels[1 + len(names) :]:
+        axes.set_axis_off()
+    for axes in panels[: 1 + len(names)]:
+        axes.set_xlabel("round")
+        axes.set_xlim(0, max(run.rounds for run in runs))
+        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+        plain_axes(axes)
     _draw_loss(panels[0], sides)
     for axes, name, domain in zip(panels[1:], names, domains, strict=False):
         axes.set_title(domain_label(domain, domains), fontsize=11)
         axes.set_ylabel(f"{metric} (%)" if metric in ("mIoU", "accuracy") else str(metric))
-        lines = [[run.series(name) for run in side.runs] for side in sides]
-        _draw_lines(axes, lines, sides)
-    for axes in panels[1 + len(names) :]:
-        axes.set_axis_off()
-    rounds = max((run.rounds for side in sides for run in side.runs), default=1)
-    for axes in panels[: 1 + len(names)]:
-        axes.set_xlabel("round")
-        axes.set_xlim(0, max(rounds, 1))
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        axes.grid(color="0.9")
-        axes.set_axisbelow(True)
-        axes.spines[["top", "right"]].set_visible(False)
+        _draw_lines(axes, [[run.series(name) for run in side.runs] for side in sides], sides)
     handles = [
-        Line2D([], [], color=_colour(i), linestyle=_dashes(i), linewidth=2, label=_name(side))
-        for i, side in enumerate(sides)
+        Line2D([], [], **_style(number), linewidth=2, label=_name(side))
+        for number, side in enumerate(sides)
     ]
     figure.legend(handles=handles, loc="outside upper left", frameon=False, fontsize=10)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    return path
-
-
-def _moves(sides: Sequence[Side], name: str) -> bool:
-    """Whether a figure has a curve: what is evaluated only at the end has none."""
-    return any(len(run.series(name)) > 1 for side in sides for run in side.runs)
+    return save_figure(figure, path)
 
 
 def _name(side: Side) -> str:
@@ -79,13 +73,10 @@ def _name(side: Side) -> str:
     return f"{side.label}  {side.first.name}" + (f", {word} {seeds}" if seeds else "")
 
 
-def _colour(number: int) -> str:
-    return COLOURS[number % len(COLOURS)]
-
-
-def _dashes(number: int) -> Any:
-    # beyond six runs, colours meet other dashes than before
-    return DASHES[(number + number // len(COLOURS)) % len(DASHES)]
+def _style(number: int) -> dict[str, Any]:
+    # beyond six runs, colors meet other dashes than before
+    dashes = DASHES[(number + number // len(COLORS)) % len(DASHES)]
+    return {"color": COLORS[number % len(COLORS)], "linestyle": dashes}
 
 
 def _draw_loss(axes: Any, sides: Sequence[Side]) -> None:
@@ -93,9 +84,8 @@ def _draw_loss(axes: Any, sides: Sequence[Side]) -> None:
     axes.set_ylabel("mean local loss")
     for number, side in enumerate(sides):
         for run in side.runs:
-            if run.losses:
-                pairs = zip(*run.losses.items(), strict=True)
-                axes.plot(*pairs, color=_colour(number), alpha=0.25, linewidth=0.8)
+            style = _style(number) | {"linestyle": "-", "alpha": 0.25, "linewidth": 0.8}
+            axes.plot(list(run.losses), list(run.losses.values()), **style)
     _draw_lines(axes, [[mean_losses(run) for run in side.runs] for side in sides], sides)
 
 
@@ -113,31 +103,24 @@ def mean_losses(run: Run) -> dict[int, float]:
 def _draw_lines(
     axes: Any, lines: Sequence[Sequence[dict[int, float]]], sides: Sequence[Side]
 ) -> None:
-    """A line a run, and the side's letter where its lines end."""
+    """A line for each run, and the side's letter where its lines end."""
     ends: dict[int, tuple[int, float]] = {}
     for number, runs in enumerate(lines):
         runs = [points for points in runs if points]
         for points in runs:
-            axes.plot(
-                list(points),
-                list(points.values()),
-                color=_colour(number),
-                linestyle=_dashes(number),
-                linewidth=1.9 if len(runs) == 1 else 1.2,
-                marker="o" if len(points) == 1 else None,
-                markersize=4,
-            )
+            style = _style(number) | {"linewidth": 1.9 if len(runs) == 1 else 1.2}
+            marker = "o" if len(points) == 1 else None
+            axes.plot(list(points), list(points.values()), marker=marker, markersize=4, **style)
         if runs:
             values = [points[max(points)] for points in runs]
             ends[number] = max(max(points) for points in runs), float(np.mean(values))
     if not ends:
-        text = {"ha": "center", "va": "center", "color": "0.5"}
-        axes.text(0.5, 0.5, "nothing was recorded", transform=axes.transAxes, **text)
+        write_centered(axes, "nothing was recorded")
         return
     low, high = axes.get_ylim()
     heights = apart([y for _, y in ends.values()], LABEL_HEIGHT * (high - low))
     for (number, (x, _)), height in zip(ends.items(), heights, strict=True):
-        style = {"color": _colour(number), "fontsize": 11, "fontweight": "bold"}
+        style = {"color": _style(number)["color"], "fontsize": 11, "fontweight": "bold"}
         axes.text(x, height, f" {sides[number].label}", va="center", **style)
 
 
@@ -145,7 +128,7 @@ def apart(values: Sequence[float], gap: float) -> list[float]:
     """Values moved as little as possible (least squares) so that no two are nearer than ``gap``.
 
     Their order is kept. In that order, position minus ``gap`` times rank must not fall: an isotonic
-    regression, by pooling neighbours that violate it.
+    regression, by pooling neighbors that violate it.
     """
     order = np.argsort(values, kind="stable")
     pools: list[tuple[float, int]] = []  # mean and number of values that moved together
@@ -157,7 +140,6 @@ def apart(values: Sequence[float], gap: float) -> list[float]:
             count += number
         pools.append((mean, count))
     levels = [mean for mean, count in pools for _ in range(count)]
-    moved = [0.0] * len(order)
-    for rank, (index, level) in enumerate(zip(order, levels, strict=True)):
-        moved[index] = level + gap * rank
-    return moved
+    moved = np.empty(len(order))
+    moved[order] = np.array(levels) + gap * np.arange(len(order))
+    return moved.tolist()

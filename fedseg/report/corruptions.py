@@ -1,7 +1,6 @@
 """Accuracy under corruptions: table, CSV and picture; a contact sheet of the images themselves."""
 
 import csv
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,18 +8,15 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
 from rich.console import Console
 from rich.table import Table
 
 from fedseg.datasets.arrays import StoredImages
 from fedseg.datasets.corrupted import CORRUPTIONS, CorruptedImages
 from fedseg.errors import ConfigError, DataError
-from fedseg.report.charts import COLOURS, DPI
-from fedseg.runs.run_files import is_number
+from fedseg.files import atomic_writer
+from fedseg.report.drawing import COLORS, DPI, draw_percentage, new_figure, save_figure
+from fedseg.runs.metric_names import is_number
 
 KINDS = (("noise", 3), ("blur", 4), ("weather", 4), ("digital", 4), ("extra", 4))
 """How the paper groups the corruptions, in the official order: names and how many."""
@@ -45,8 +41,8 @@ class CorruptionAccuracies:
     clean: float | None = None
 
     @classmethod
-    def find(cls, results: Mapping[str, Any]) -> "CorruptionAccuracies | None":
-        """Look for them in ``results.json`` (``final``) or ``test_results.json`` (``domains``).
+    def find(cls, domains: Mapping[str, Mapping[str, Any]]) -> "CorruptionAccuracies | None":
+        """Look for them in the metrics by domain of a run or test.
 
         Returns:
             None if no corrupted set was evaluated.
@@ -54,7 +50,6 @@ class CorruptionAccuracies:
         Raises:
             DataError: a corruption has another number of accuracies than there are severities.
         """
-        domains = results.get("final") or results.get("domains") or {}
         entry = next((e for e in domains.values() if e.get("corruptions")), None)
         if entry is None:
             return None
@@ -64,8 +59,8 @@ class CorruptionAccuracies:
         for name, values in found.items():
             if len(values) != len(severities):
                 raise DataError(
-                    f"results: {name} has {len(values)} accuracies for {len(severities)} "
-                    "severities: evaluate the corrupted set again with tools/test.py"
+                    f"corruptions.{name}: has {len(values)} accuracies for {len(severities)} "
+                    "severities; evaluate again with tools/test.py"
                 )
         order = [n for n in CORRUPTIONS if n in found]
         order += [n for n in found if n not in order]
@@ -87,59 +82,56 @@ class CorruptionAccuracies:
         return _mean([value for values in self.table.values() for value in values])
 
 
-def print_corruptions(figures: CorruptionAccuracies, console: Console | None = None) -> None:
+def print_corruptions(accuracies: CorruptionAccuracies, console: Console | None = None) -> None:
     """Print accuracy by corruption (rows) and severity (columns), with means."""
     table = Table(title="accuracy under corruptions by severity (%)", title_justify="left")
     table.add_column("corruption", no_wrap=True)
-    for severity in figures.severities:
+    for severity in accuracies.severities:
         table.add_column(str(severity), justify="right")
     table.add_column("mean", justify="right", style="bold")
-    for name, values in figures.table.items():
-        cells = [_text(v) for v in (*values, figures.mean(name))]
-        table.add_row(_words(name), *cells, end_section=_ends_kind(name, figures.table))
-    table.add_row("mean", *[_text(v) for v in (*figures.means(), figures.overall)], style="bold")
+    for name, values in accuracies.table.items():
+        cells = [_text(v) for v in (*values, accuracies.mean(name))]
+        table.add_row(_words(name), *cells, end_section=_ends_kind(name, accuracies.table))
+    table.add_row(
+        "mean", *[_text(v) for v in (*accuracies.means(), accuracies.overall)], style="bold"
+    )
     console = console or Console()
     console.print(table)
-    if figures.clean is not None:
-        console.print(f"without corruption: {figures.clean:.2f}", highlight=False)
+    if accuracies.clean is not None:
+        console.print(f"without corruption: {accuracies.clean:.2f}", highlight=False)
 
 
-def write_corruptions_csv(figures: CorruptionAccuracies, path: Path) -> Path:
+def write_corruptions_csv(accuracies: CorruptionAccuracies, path: Path) -> Path:
     """Write the same with full precision: a row a corruption, then the mean of all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    scratch = path.with_name(path.name + ".tmp")
-    with open(scratch, "w", newline="", encoding="utf-8") as file:
+    with atomic_writer(path) as file:
         writer = csv.writer(file)
-        writer.writerow(["corruption", *(f"severity_{s}" for s in figures.severities), "mean"])
-        for name, values in figures.table.items():
-            writer.writerow([name, *values, figures.mean(name)])
-        writer.writerow(["mean", *figures.means(), figures.overall])
-    os.replace(scratch, path)
+        writer.writerow(["corruption", *(f"severity_{s}" for s in accuracies.severities), "mean"])
+        for name, values in accuracies.table.items():
+            writer.writerow([name, *values, accuracies.mean(name)])
+        writer.writerow(["mean", *accuracies.means(), accuracies.overall])
     return path
 
 
-def draw_corruptions(figures: CorruptionAccuracies, path: Path, title: str = "") -> Path:
+def draw_corruptions(accuracies: CorruptionAccuracies, path: Path, title: str = "") -> Path:
     """Heat map of accuracy by corruption and severity; beside it bars of the highest severity.
 
     Args:
-        figures: see :class:`CorruptionAccuracies`.
+        accuracies: see :class:`CorruptionAccuracies`.
         path: the PNG.
         title: what was evaluated, for example the run's name.
     """
-    rows = _rows(figures.table)
+    rows = _rows(accuracies.table)
     mean_row = max(rows.values()) + 1 + _GAP
-    severities = figures.severities
-    figure = _figure(4.9 + 0.62 * (len(severities) + 1), 1.5 + _CELL * (mean_row + 1))
+    severities = accuracies.severities
+    figure = new_figure(4.9 + 0.62 * (len(severities) + 1), 1.5 + _CELL * (mean_row + 1))
     figure.suptitle(title or "accuracy under corruptions", fontsize=12, fontweight="bold")
     heat, bars = figure.subplots(1, 2, sharey=True, width_ratios=[len(severities) + 1.35, 4])
-    _draw_heat(heat, figures, rows, mean_row)
-    _draw_bars(bars, figures, rows, mean_row)
+    _draw_heat(heat, accuracies, rows, mean_row)
+    _draw_bars(bars, accuracies, rows, mean_row)
     heat.set_ylim(mean_row + 0.6, -0.6)
     heat.set_yticks([*rows.values(), mean_row], [*map(_words, rows), "mean"])
     heat.get_yticklabels()[-1].set_fontweight("bold")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    return path
+    return save_figure(figure, path)
 
 
 def contact_sheet(dataset: CorruptedImages, path: Path, index: int = 0) -> Path:
@@ -174,33 +166,30 @@ def contact_sheet(dataset: CorruptedImages, path: Path, index: int = 0) -> Path:
     # Placed by the pixel, so that every pixel of an image is equally large.
     height, width = (_ENLARGED * side for side in mosaics[0].shape[:2])
     total = len(blocks) * (_BESIDE + width) + _MARGIN, _ABOVE + height + _MARGIN
-    figure = Figure(figsize=(total[0] / DPI, total[1] / DPI), dpi=DPI)
-    FigureCanvasAgg(figure)
+    figure = new_figure(total[0] / DPI, total[1] / DPI, layout=None)
     label = dataset.classes[int(dataset.labels[index])]
     figure.suptitle(f"image {index} ({label})", fontsize=11, y=1 - 8 / total[1], va="top")
     for number, (mosaic, block) in enumerate(zip(mosaics, blocks, strict=True)):
         left = number * (_BESIDE + width) + _BESIDE
         place = left / total[0], _MARGIN / total[1], width / total[0], height / total[1]
         _draw_block(figure.add_axes(place), mosaic, half, [names[i] for i in block], columns)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    return path
+    return save_figure(figure, path)
 
 
 def _draw_heat(
-    axes: Any, figures: CorruptionAccuracies, rows: Mapping[str, float], mean_row: float
+    axes: Any, accuracies: CorruptionAccuracies, rows: Mapping[str, float], mean_row: float
 ) -> None:
-    last = len(figures.severities) + 0.35  # the mean stands apart
+    last = len(accuracies.severities) + 0.35  # the mean stands apart
     for name, y in rows.items():
-        for x, value in enumerate(figures.table[name]):
-            _draw_cell(axes, x, y, value)
-        _draw_cell(axes, last, y, figures.mean(name), bold=True)
-    for x, value in enumerate(figures.means()):
-        _draw_cell(axes, x, mean_row, value, bold=True)
-    _draw_cell(axes, last, mean_row, figures.overall, bold=True)
+        for x, value in enumerate(accuracies.table[name]):
+            draw_percentage(axes, x, y, value)
+        draw_percentage(axes, last, y, accuracies.mean(name), bold=True)
+    for x, value in enumerate(accuracies.means()):
+        draw_percentage(axes, x, mean_row, value, bold=True)
+    draw_percentage(axes, last, mean_row, accuracies.overall, bold=True)
     axes.set_xlim(-0.55, last + 0.55)
     axes.set_xticks(
-        [*range(len(figures.severities)), last], [*map(str, figures.severities), "mean"]
+        [*range(len(accuracies.severities)), last], [*map(str, accuracies.severities), "mean"]
     )
     axes.set_xlabel("severity: accuracy (%)")
     axes.xaxis.set_label_position("top")
@@ -209,23 +198,23 @@ def _draw_heat(
 
 
 def _draw_bars(
-    axes: Any, figures: CorruptionAccuracies, rows: Mapping[str, float], mean_row: float
+    axes: Any, accuracies: CorruptionAccuracies, rows: Mapping[str, float], mean_row: float
 ) -> None:
     places = [*rows.values(), mean_row]
-    values = [figures.table[name][-1] for name in rows] + [figures.means()[-1]]
+    values = [accuracies.table[name][-1] for name in rows] + [accuracies.means()[-1]]
     for y, value in zip(places, values, strict=True):
         if value is None:
             continue
         bold = y == mean_row
-        axes.barh(y, value, height=0.72, color=COLOURS[1] if bold else COLOURS[0])
+        axes.barh(y, value, height=0.72, color=COLORS[1] if bold else COLORS[0])
         weight = "bold" if bold else "normal"
         axes.text(value + 1, y, f"{value:.1f}", va="center", fontsize=8.5, fontweight=weight)
-    if figures.clean is not None:
-        axes.axvline(figures.clean, color="0.35", linestyle="--", linewidth=1.2)
+    if accuracies.clean is not None:
+        axes.axvline(accuracies.clean, color="0.35", linestyle="--", linewidth=1.2)
         axes.text(
-            figures.clean,
+            accuracies.clean,
             -0.75,
-            f"clean {figures.clean:.1f}",
+            f"clean {accuracies.clean:.1f}",
             ha="center",
             va="bottom",
             fontsize=8.5,
@@ -233,26 +222,11 @@ def _draw_bars(
         )
     axes.set_xlim(0, 112)
     axes.set_xticks(range(0, 101, 20))
-    axes.set_xlabel(f"accuracy at severity {figures.severities[-1]} (%)")
+    axes.set_xlabel(f"accuracy at severity {accuracies.severities[-1]} (%)")
     axes.grid(axis="x", color="0.9")
     axes.set_axisbelow(True)
     axes.tick_params(axis="y", length=0, labelleft=False)
     axes.spines[["top", "right"]].set_visible(False)
-
-
-def _draw_cell(axes: Any, x: float, y: float, value: float | None, bold: bool = False) -> None:
-    face = "0.95" if value is None else colormaps["YlGnBu"](value / 100)
-    axes.add_patch(Rectangle((x - 0.48, y - 0.46), 0.96, 0.92, facecolor=face))
-    axes.text(
-        x,
-        y,
-        "–" if value is None else f"{value:.1f}",  # noqa: RUF001 (a dash, not a minus)
-        ha="center",
-        va="center",
-        fontsize=9,
-        fontweight="bold" if bold else "normal",
-        color="white" if value is not None and value > 62 else "0.1",
-    )
 
 
 def _mosaic(images: np.ndarray, rows: int) -> np.ndarray:
@@ -321,10 +295,3 @@ def _text(value: float | None) -> str:
 
 def _words(name: str) -> str:
     return name.replace("_", " ").replace("jpeg", "JPEG")
-
-
-def _figure(width: float, height: float) -> Figure:
-    # not pyplot: it keeps global state and may want a display
-    figure = Figure(figsize=(width, height), dpi=DPI, layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure

@@ -1,7 +1,7 @@
 """What drift correction is for, in two dimensions: clients that disagree, and where each one ends.
 
-Three clients have quadratic losses with centres and curvatures of their own. All take part in every
-round, with several full-batch steps. The engine trains; the minimiser is known in closed form.
+Three clients have quadratic losses with centers and curvatures of their own. All take part in every
+round, with several full-batch steps. The engine trains; the minimizer is known in closed form.
 
     python -m fedseg.report.drift docs/pictures/drift.png
 """
@@ -14,8 +14,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from matplotlib.backends.backend_agg import FigureCanvasAgg
-from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
 from matplotlib.ticker import MaxNLocator
 from mmengine.config import Config
@@ -26,11 +24,11 @@ from torch.utils.data import Dataset
 from fedseg import cli
 from fedseg.hooks import FederatedHook
 from fedseg.registry import DATASETS, MODELS
-from fedseg.report.charts import COLOURS, DPI, MARKERS
+from fedseg.report.drawing import COLORS, MARKERS, new_figure, plain_axes, save_figure
 from fedseg.runner.runner import FederatedRunner
 
 START = (1.0, 1.8)
-# Each client's centre, the angle of its first axis, its curvatures along both axes. The curvatures
+# Each client's center, the angle of its first axis, its curvatures along both axes. The curvatures
 # of a client differ by a factor of eight, so that it soon leaves along its steep axis only.
 CLIENTS = (
     ((-2.0, 1.2), 0.2, (1.0, 0.12)),
@@ -60,30 +58,30 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
 
 
 def quadratics() -> tuple[np.ndarray, np.ndarray]:
-    """Hessians [K, 2, 2] and centres [K, 2] of the clients' losses, float64."""
+    """Hessians [K, 2, 2] and centers [K, 2] of the clients' losses, float64."""
     hessians = []
     for _, angle, curvatures in CLIENTS:
         axes = np.array([[np.cos(angle), -np.sin(angle)], [np.sin(angle), np.cos(angle)]])
         hessians.append(axes @ np.diag(curvatures) @ axes.T)
-    return np.array(hessians), np.array([centre for centre, _, _ in CLIENTS])
+    return np.array(hessians), np.array([center for center, _, _ in CLIENTS])
 
 
-def minimiser() -> np.ndarray:
+def minimizer() -> np.ndarray:
     """Where the mean of the clients' losses is smallest, [2]."""
-    hessians, centres = quadratics()
-    return np.linalg.solve(hessians.sum(0), np.einsum("kij,kj->i", hessians, centres))
+    hessians, centers = quadratics()
+    return np.linalg.solve(hessians.sum(0), np.einsum("kij,kj->i", hessians, centers))
 
 
 @DATASETS.register_module()
 class QuadraticData(Dataset):
-    """One sample a client: its Hessian and its centre, [3, 2]; ``users`` are the clients."""
+    """One sample per client: its Hessian and its center, [3, 2]; ``users`` are the clients."""
 
     seeded = True  # takes a seed, which it does not need
 
     def __init__(self) -> None:
-        hessians, centres = quadratics()
-        self.inputs = torch.from_numpy(np.concatenate([hessians, centres[:, None]], axis=1))
-        self.users = [f"client {k}" for k in range(len(centres))]
+        hessians, centers = quadratics()
+        self.inputs = torch.from_numpy(np.concatenate([hessians, centers[:, None]], axis=1))
+        self.users = [f"client {k}" for k in range(len(centers))]
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -163,9 +161,8 @@ def trajectory(
 
 
 def draw(path: Path) -> Path:
-    """Paths of the global model, whole and near the end, and distance to the minimiser; a PNG."""
-    figure = Figure(figsize=(16, 5.2), dpi=DPI, layout="constrained")
-    FigureCanvasAgg(figure)
+    """Paths of the global model, whole and near the end, and distance to the minimizer; a PNG."""
+    figure = new_figure(16, 5.2)
     plane, lens, distances = figure.subplots(1, 3, width_ratios=(1, 1, 1.1))
     _draw_losses(plane)
     lens.set(aspect="equal", title="near the end", **NEAR)
@@ -174,39 +171,37 @@ def draw(path: Path) -> Path:
     plane.add_patch(frame)
     for number, (name, algorithm) in enumerate(ALGORITHMS.items()):
         points = trajectory(algorithm, ROUNDS)
-        style = {"color": COLOURS[number], "marker": MARKERS[number], "markersize": 4.5}
-        away = np.linalg.norm(points - minimiser(), axis=1)
+        style = {"color": COLORS[number], "marker": MARKERS[number], "markersize": 4.5}
+        away = np.linalg.norm(points - minimizer(), axis=1)
         distances.semilogy(away.clip(1e-16), **style, linewidth=1.6, markevery=3, label=name)
         if "to 0" in name:
             continue  # in the plane it hides the others
         for axes in (plane, lens):
             axes.plot(*points.T, **style, linewidth=1.3, label=name)
     for axes in (plane, lens):
-        axes.plot(*minimiser(), "*", color="black", markersize=13, zorder=5, label="minimiser")
+        axes.plot(*minimizer(), "*", color="black", markersize=13, zorder=5, label="minimizer")
     lens.legend(fontsize=9)
     plane.set_title("the global model, round by round")
-    distances.set(title="distance from the minimiser", xlabel="round", xlim=(0, ROUNDS))
+    distances.set(title="distance from the minimizer", xlabel="round", xlim=(0, ROUNDS))
     distances.xaxis.set_major_locator(MaxNLocator(integer=True))
-    distances.grid(color="0.9")
     distances.legend(loc="lower left", fontsize=9)
-    for axes in (plane, lens, distances):
+    plain_axes(distances)
+    for axes in (plane, lens):
         axes.spines[["top", "right"]].set_visible(False)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    return path
+    return save_figure(figure, path)
 
 
 def _draw_losses(axes: Any) -> None:
-    """Contours of the mean loss, and one of each client's loss around its centre."""
-    hessians, centres = quadratics()
+    """Contours of the mean loss, and one of each client's loss around its center."""
+    hessians, centers = quadratics()
     x, y = np.meshgrid(np.linspace(-2.7, 3.3, 300), np.linspace(-3.2, 2.8, 300))
-    away = np.stack([x, y], axis=-1)[:, :, None] - centres
+    away = np.stack([x, y], axis=-1)[:, :, None] - centers
     losses = np.einsum("xyki,kij,xykj->kxy", away, hessians, away) / 2
     axes.contour(x, y, losses.mean(0), levels=12, colors="0.85", linewidths=0.8)
-    for k, (loss, centre) in enumerate(zip(losses, centres, strict=True)):
+    for k, (loss, center) in enumerate(zip(losses, centers, strict=True)):
         axes.contour(x, y, loss, levels=[0.02], colors="0.45", linewidths=1, linestyles="dashed")
-        axes.plot(*centre, "x", color="0.35", markersize=8)
-        axes.annotate(f"client {k}", centre, (9, -14), textcoords="offset points", color="0.35")
+        axes.plot(*center, "x", color="0.35", markersize=8)
+        axes.annotate(f"client {k}", center, (9, -14), textcoords="offset points", color="0.35")
     axes.plot(*START, "o", color="0.35", markersize=5)
     axes.annotate("start", START, (7, 0), textcoords="offset points", color="0.35")
     axes.set_aspect("equal")

@@ -10,13 +10,13 @@ import matplotlib
 import numpy as np
 from PIL import Image, ImageDraw, ImageFont
 
-Colour = tuple[int, int, int]
+from fedseg.files import atomic_writer
 
 PANEL_WIDTH = 640  # about: a panel is the image, made smaller, or larger by a whole number
 SHEET_PANEL_WIDTH = 360
 OPACITY = 0.5  # of the prediction over the image
 GAP, MARGIN = 8, 20
-INK, GREY, PAPER, IGNORED = (30, 30, 30), (110, 110, 110), (255, 255, 255), (0, 0, 0)
+INK, GRAY, PAPER, IGNORED = (30, 30, 30), (110, 110, 110), (255, 255, 255), (0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Classes:
     """What the ids of a class map mean.
 
     Attributes:
-        names, palette: of each class; colours are RGB.
+        names, palette: of each class; colors are RGB.
         ignore_index: the id that does not count in the truth.
     """
 
@@ -33,7 +33,7 @@ class Classes:
     ignore_index: int = 255
 
     def table(self) -> np.ndarray:
-        """The colour of every id, uint8 [256, 3]; ids without a class are black."""
+        """The color of every id, uint8 [256, 3]; ids without a class are black."""
         table = np.zeros((256, 3), np.uint8)
         table[: len(self.palette)] = np.asarray(self.palette, np.uint8)
         table[self.ignore_index] = IGNORED
@@ -110,7 +110,7 @@ def draw_example(example: Example, classes: Classes, width: int = PANEL_WIDTH) -
     for number, (name, panel) in enumerate(parts.items()):
         x = MARGIN + (number % 2) * (width + GAP)
         y = top + (number // 2) * (height + line + GAP)
-        ImageDraw.Draw(canvas).text((x, y), name, GREY, _font(15))
+        ImageDraw.Draw(canvas).text((x, y), name, GRAY, _font(15))
         canvas.paste(Image.fromarray(panel), (x, y + line))
     _draw_legend(canvas, legend, classes, MARGIN, total_height - MARGIN - len(legend) * 26)
     return np.asarray(canvas)
@@ -132,7 +132,7 @@ def contact_sheet(
     draw = ImageDraw.Draw(canvas)
     draw.text((MARGIN, MARGIN), title, INK, _font(20, bold=True))
     for column, name in enumerate(rows[0] if rows else ()):
-        draw.text((MARGIN + column * (max(widths) + GAP), top - 24), name, GREY, _font(15))
+        draw.text((MARGIN + column * (max(widths) + GAP), top - 24), name, GRAY, _font(15))
     y = top
     for example, row, height in zip(examples, rows, heights, strict=True):
         right = MARGIN + 4 * max(widths) + 3 * GAP
@@ -147,8 +147,8 @@ def contact_sheet(
 
 def save_png(path: Path, picture: np.ndarray) -> Path:
     """Write an RGB picture; makes the folder."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    Image.fromarray(picture).save(path)
+    with atomic_writer(path, "wb") as file:
+        Image.fromarray(picture).save(file, format="PNG")
     return path
 
 
@@ -185,7 +185,7 @@ def _draw_title(
     draw.text((x, y), example.domain, INK, _font(size, bold=True))
     x += round(draw.textlength(example.domain, _font(size, bold=True))) + size
     room = right - score_width - size - x
-    draw.text((x, y), _shortened(draw, example.file, _font(size), room), GREY, _font(size))
+    draw.text((x, y), _shortened(draw, example.file, _font(size), room), GRAY, _font(size))
 
 
 def _shortened(
@@ -220,8 +220,8 @@ def _draw_legend(
     for number, row in enumerate(rows):
         for i, offset in row:
             left, top = x + offset, y + number * 26
-            colour = tuple(int(c) for c in table[i])
-            draw.rectangle((left, top, left + 16, top + 16), colour, outline=GREY)
+            color = tuple(int(c) for c in table[i])
+            draw.rectangle((left, top, left + 16, top + 16), color, outline=GRAY)
             draw.text((left + 23, top - 1), _name(i, classes), INK, _font(14))
 
 

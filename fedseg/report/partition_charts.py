@@ -1,4 +1,4 @@
-"""How a data set is shared out: statistics of a partition by label, as a table and a picture."""
+"""How samples are partitioned among clients: statistics, and a heat map of classes by client."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -6,26 +6,27 @@ from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table
 
 from fedseg.errors import DataError
 from fedseg.partition import check_clients
-from fedseg.report.charts import COLOURS, DPI
+from fedseg.report.drawing import COLORS, new_figure, plain_axes, save_figure
+from fedseg.report.tables import TextTable
 
 NAMED = 110  # classes or clients up to which each has its name at the axis; IDDA has 105 domains
-MOST_ROWS, MOST_COLUMNS = 500, 1000  # cells of the picture; beyond, neighbours share one
+MOST_ROWS, MOST_COLUMNS = 500, 1000  # cells of the picture; beyond, neighbors share one
+PLURAL = {"class": "classes", "domain": "domains"}
+# without the palest part of the map: a share of one sample must differ from none
+SHADES = LinearSegmentedColormap.from_list("shares", colormaps["YlGnBu"](np.linspace(0.2, 1)))
 
 
 def partition_statistics(
     clients: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: int
 ) -> dict[str, Any]:
-    """Sizes of the clients, and how their mixes of classes differ.
+    """Sizes of the clients, and how their class distributions differ.
 
     Args:
         clients: client id -> indices into the data set, as a partition gives them.
@@ -37,7 +38,7 @@ def partition_statistics(
         ``unused``: those that no client holds; ``size``: of a client, and
         ``classes_per_client``, each ``{"min", "median", "mean", "max"}``;
         ``total_variation``: mean over the clients of the total-variation distance
-        ``1/2 sum_c |p_kc - p_c|`` between the client's mix and the mix of the whole data set,
+        ``1/2 sum_c |p_kc - p_c|`` between the client's distribution and that of the whole data set,
         from 0 (all alike) to nearly 1; ``class_counts``: int64 [clients, classes].
 
     Raises:
@@ -62,6 +63,27 @@ def partition_statistics(
     }
 
 
+def _class_ids(labels: np.ndarray, num_classes: int) -> np.ndarray:
+    labels = np.asarray(labels)
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise DataError(
+            f"labels: must be integers of shape [N], not {labels.dtype} of shape {labels.shape}"
+        )
+    wrong = labels[(labels < 0) | (labels >= num_classes)]
+    if wrong.size:
+        raise DataError(f"labels: class id {wrong[0]} occurs, but there are {num_classes} classes")
+    return labels
+
+
+def _spread(values: np.ndarray) -> dict[str, float]:
+    return {
+        "min": int(values.min()),
+        "median": float(np.median(values)),
+        "mean": float(values.mean()),
+        "max": int(values.max()),
+    }
+
+
 def print_statistics(
     statistics: Mapping[str, Any], title: str = "", console: Console | None = None
 ) -> None:
@@ -72,24 +94,40 @@ def print_statistics(
         title: above the table, for example the data set and the kind of partition.
         console: where to print; standard output by default.
     """
-    table = Table(title=escape(title) or None, title_justify="left")
-    table.add_column("", no_wrap=True)
-    for name in ("min", "median", "mean", "max"):
-        table.add_column(name, justify="right")
-    for name, key in (("samples a client", "size"), ("classes a client", "classes_per_client")):
-        spread = statistics[key]
-        least, median, mean, most = (spread[k] for k in ("min", "median", "mean", "max"))
-        table.add_row(name, f"{least:,}", f"{median:,.10g}", f"{mean:,.2f}", f"{most:,}")
+    rows = []
+    for name, key in (("samples", "size"), ("classes", "classes_per_client")):
+        least, median, mean, most = (statistics[key][k] for k in ("min", "median", "mean", "max"))
+        numbers = f"{least:,}", f"{median:,.10g}", f"{mean:,.2f}", f"{most:,}"
+        rows.append((f"{name} per client", *numbers))
+    head = ("", "min", "median", "mean", "max")
     console = console or Console()
-    console.print(table)
+    console.print(TextTable(title, head, tuple(rows), right=(1, 2, 3, 4)).to_rich())
     unused = statistics["unused"]
     console.print(
         f"{statistics['clients']:,} clients, {statistics['samples']:,} samples"
         + (f" ({unused:,} unused)" if unused else "")
-        + f", {statistics['classes']:,} classes; mean total-variation distance to the mix of the "
-        f"whole data set {statistics['total_variation']:.3f}",
+        + f", {statistics['classes']:,} classes; mean total-variation distance to the whole data "
+        f"set {statistics['total_variation']:.3f}",
         highlight=False,
     )
+
+
+def in_words(statistics: Mapping[str, Any], kind: str = "class") -> str:
+    """Number and sizes of the clients and their classes (or domains), for a line of text."""
+    return (
+        f"{statistics['clients']:,} clients; samples per client: {spread(statistics['size'])}; "
+        f"{PLURAL[kind]} per client: {spread(statistics['classes_per_client'])}"
+    )
+
+
+def spread(found: Mapping[str, float]) -> str:
+    """Least / median / most, or the one value there is."""
+    if found["min"] == found["max"]:
+        return f"{found['min']:,}"
+    return f"{found['min']:,} / {found['median']:,.10g} / {found['max']:,}"
+
+
+# ---------------------------------------------------------------- pictures
 
 
 def draw_partition(
@@ -99,13 +137,7 @@ def draw_partition(
     path: str | Path,
     title: str = "",
 ) -> Path:
-    """Picture of a partition: the mix of classes of every client, and its size, as a PNG.
-
-    Above, a heat map: a column a client, a row a class, the shade is the share of the class among
-    the client's samples. The colours grow darker with the share, so that they can be told apart
-    with any colour vision and in print; a class that the client has not is white. The columns are
-    in order of the client's largest class, which makes skew visible as a diagonal. Below, the
-    sizes in the same order.
+    """Picture of a partition: the class distribution of every client, and its size, as a PNG.
 
     Args:
         clients: client id -> indices into the data set.
@@ -119,9 +151,8 @@ def draw_partition(
     """
     statistics = partition_statistics(clients, labels, len(classes))
     counts = statistics["class_counts"]
-    return draw_mixes(
-        counts, counts.sum(axis=1), list(clients), classes, path, title, _subtitle(statistics)
-    )
+    sizes = counts.sum(axis=1)
+    return draw_mixes(counts, sizes, list(clients), classes, path, title, in_words(statistics))
 
 
 def draw_mixes(
@@ -136,7 +167,12 @@ def draw_mixes(
     unit: str = "samples",
     tests: Mapping[str, np.ndarray] | None = None,
 ) -> Path:
-    """The picture of :func:`draw_partition` for whatever clients are mixes of.
+    """Heat map of what each client has: a column for each client, a row for each class; a PNG.
+
+    The shade is the share of the class among the client's samples. Shades grow darker with the
+    share, so that they can be told apart with any color vision and in print; a class that the
+    client does not have is white. Columns are in order of the client's largest class, which makes
+    skew visible as a diagonal. Below, the sizes in the same order.
 
     Args:
         counts: what each client has of each class, int [clients, classes]; each has something.
@@ -152,8 +188,7 @@ def draw_mixes(
     order = order_of(shares)
     # 0.115 inch a row is the least for names that can be read
     height = min(max(2.4, 0.115 * len(classes), 0.24 * min(len(classes), 14)), 12)
-    figure = Figure(figsize=(13, height + 2.6), dpi=DPI, layout="constrained")
-    FigureCanvasAgg(figure)  # not pyplot: it keeps global state and may want a display
+    figure = new_figure(13, height + 2.6)
     figure.suptitle(title or "partition", fontsize=12, fontweight="bold")
     grid = figure.add_gridspec(
         2,
@@ -189,10 +224,7 @@ def draw_mixes(
         small = len(names) > 30 or sum(map(len, names)) > 120
         lower.tick_params(axis="x", labelsize=6.5 if small else 9, rotation=90 if small else 0)
     lower.set_xlabel(f"clients, in order of their largest {kind}")
-    path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-    return path
+    return save_figure(figure, path)
 
 
 def order_of(shares: np.ndarray) -> np.ndarray:
@@ -210,13 +242,11 @@ def draw_cells(
     """
     rows, columns = shares.shape
     cells = _pool(_pool(shares, MOST_ROWS), MOST_COLUMNS, axis=1)
-    # without the palest part of the map: a share of one sample must differ from none
-    shades = LinearSegmentedColormap.from_list("shares", colormaps["YlGnBu"](np.linspace(0.2, 1)))
     image = axes.imshow(
         np.where(cells > 0, cells, np.nan),
         aspect="auto",
         interpolation="nearest",
-        cmap=shades,
+        cmap=SHADES,
         norm=PowerNorm(0.5, vmin=0, vmax=most),
         extent=(0, columns, rows, 0),
     )
@@ -236,6 +266,15 @@ def draw_cells(
     return image
 
 
+def _pool(values: np.ndarray, most: int, axis: int = 0) -> np.ndarray:
+    """At most ``most`` cells along an axis, each the maximum of neighbors: no cell is lost."""
+    length = values.shape[axis]
+    if length <= most:
+        return values
+    starts = np.unique(np.arange(most) * length // most)
+    return np.maximum.reduceat(values, starts, axis=axis)
+
+
 def add_scale(figure: Figure, image: Any, axes: Any, label: str) -> None:
     """The scale of a heat map, beside its axes."""
     bar = figure.colorbar(image, ax=axes, pad=0.01, fraction=0.02, aspect=60)
@@ -245,56 +284,10 @@ def add_scale(figure: Figure, image: Any, axes: Any, label: str) -> None:
 
 
 def _draw_sizes(axes: Any, sizes: np.ndarray) -> None:
-    axes.stairs(sizes, np.arange(len(sizes) + 1), fill=True, color=COLOURS[0])
+    axes.stairs(sizes, np.arange(len(sizes) + 1), fill=True, color=COLORS[0])
     axes.set_ylabel("samples")
     axes.set_xlim(0, len(sizes))
     axes.set_ylim(0, sizes.max() * 1.08)
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.grid(axis="y", color="0.9")
-    axes.set_axisbelow(True)
-
-
-def _subtitle(statistics: Mapping[str, Any]) -> str:
-    size, classes = statistics["size"], statistics["classes_per_client"]
-    same = size["min"] == size["max"]
-    sizes = f"{size['min']:,}" if same else f"{size['min']:,} to {size['max']:,}"
-    return (
-        f"{statistics['clients']:,} clients of {sizes} samples; classes a client: "
-        f"{classes['min']} to {classes['max']}, mean {classes['mean']:.2f}"
-    )
-
-
-def _pool(values: np.ndarray, most: int, axis: int = 0) -> np.ndarray:
-    """At most ``most`` cells along an axis, each the maximum of neighbours: no cell is lost."""
-    length = values.shape[axis]
-    if length <= most:
-        return values
-    starts = np.unique(np.arange(most) * length // most)
-    return np.maximum.reduceat(values, starts, axis=axis)
-
-
-def _class_ids(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    labels = np.asarray(labels)
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise DataError(
-            f"labels: must be one class id a sample, not an array of {labels.dtype} with shape "
-            f"{labels.shape}"
-        )
-    wrong = labels[(labels < 0) | (labels >= num_classes)]
-    if wrong.size:
-        raise DataError(
-            f"labels: class id {wrong[0]} occurs, but the {num_classes} classes have ids 0 to "
-            f"{num_classes - 1}: give every class"
-        )
-    return labels
-
-
-def _spread(values: np.ndarray) -> dict[str, float]:
-    return {
-        "min": int(values.min()),
-        "median": float(np.median(values)),
-        "mean": float(values.mean()),
-        "max": int(values.max()),
-    }
+    plain_axes(axes, grid="y")

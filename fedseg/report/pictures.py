@@ -16,7 +16,8 @@ from fedseg.report.corruptions import (
     write_corruptions_csv,
 )
 from fedseg.report.overlays import Classes, Example, contact_sheet, draw_example, save_png
-from fedseg.runs.run_files import RunFiles, domain_label
+from fedseg.runs.metric_names import domain_label
+from fedseg.runs.run_files import read_run
 
 if TYPE_CHECKING:
     from fedseg.evaluation.domains import DomainEvaluator
@@ -28,40 +29,35 @@ def write_charts(
     work_dir: str | Path, folder: Path, palette: list[list[int]] | None = None
 ) -> list[Path]:
     """Write ``curves.png`` and what else a run has: IoU by class, clients, corruptions."""
-    run = RunFiles.read(work_dir)
+    run = read_run(work_dir, strict=False)
     paths = [draw_curves(run, folder / "curves.png")]
-    by_class = draw_iou_by_class(
-        run.results.get("final") or {}, folder / "iou_by_class.png", palette
-    )
-    paths += [by_class] * (by_class is not None)
-    if run.results.get("client_accuracy"):
-        name = str(run.results.get("name") or "")
-        found = run.results["client_accuracy"]
-        paths.append(draw_client_accuracy(found, folder / "client_accuracy.png", name))
-    return paths + write_corruptions(run.results, folder)
+    if run.results is None:
+        return paths
+    clients = run.results.extras.get("client_accuracy")
+    if clients:
+        paths.append(draw_client_accuracy(clients, folder / "client_accuracy.png", run.name))
+    return paths + _write_domains(run.results.final, folder, palette, run.name)
 
 
-def write_corruptions(results: Mapping[str, Any], folder: Path) -> list[Path]:
-    """Picture and CSV table of the accuracy under corruptions, where a corrupted set was tested."""
-    found = CorruptionAccuracies.find(results)
-    if found is None:
-        return []
-    name = str(results.get("name") or "")
-    return [
-        draw_corruptions(found, folder / "corruptions.png", name),
-        write_corruptions_csv(found, folder / "corruptions.csv"),
-    ]
+def _write_domains(
+    domains: Mapping[str, Mapping[str, Any]], folder: Path, palette: Any, title: str = ""
+) -> list[Path]:
+    """IoU by class; picture and table of the accuracy under corruptions."""
+    by_class = draw_iou_by_class(domains, folder / "iou_by_class.png", palette)
+    paths = [] if by_class is None else [by_class]
+    corrupted = CorruptionAccuracies.find(domains)
+    if corrupted is not None:
+        paths.append(draw_corruptions(corrupted, folder / "corruptions.png", title))
+        paths.append(write_corruptions_csv(corrupted, folder / "corruptions.csv"))
+    return paths
 
 
 def write_test_pictures(
     loop: "FederatedValLoop", domains: Mapping[str, Mapping[str, Any]], folder: Path, count: int
 ) -> list[Path]:
     """The pictures of an evaluation: IoU by class of ``domains``, a few predictions of each."""
-    palette = classes_of(loop.sets[0]).palette
-    by_class = draw_iou_by_class(domains, folder / "iou_by_class.png", palette)
-    overlays = write_overlays(loop.domains, *loop.runner.evaluated_model(), folder, count)
-    corruptions = write_corruptions({"domains": domains}, folder)
-    return [by_class] * (by_class is not None) + corruptions + overlays
+    paths = _write_domains(domains, folder, classes_of(loop.sets[0]).palette)
+    return paths + write_overlays(loop.domains, *loop.runner.evaluated_model(), folder, count)
 
 
 def write_overlays(
@@ -70,8 +66,8 @@ def write_overlays(
     """Predict a few images of every domain and draw them.
 
     For every domain, under every kind of BatchNorm statistics that it is evaluated with:
-    ``<domain>.png``, a contact sheet, and ``<domain>/<sample index>_<file>.png`` a picture an
-    image. Test sets that are no segmentation are left out.
+    ``<domain>.png``, a contact sheet, and ``<domain>/<sample index>_<file>.png`` for each image.
+    Test sets without label maps are left out.
 
     Args:
         evaluator: gives test sets and predictions.
@@ -114,19 +110,19 @@ def spread(count: int, total: int) -> list[int]:
 
 
 def classes_of(test: "EvaluationSet", examples: Sequence[Example] = ()) -> Classes:
-    """Names and colours of a test set's classes; colours are made up where it has none."""
+    """Names and colors of a test set's classes; colors are made up where it has none."""
     meta = getattr(test.dataset, "metainfo", None) or {}
     ignore = meta.get("ignore_index", 255)
     names = meta.get("classes")
     if names is None:
         ids = [int(i) for e in examples for m in (e.truth, e.prediction) for i in np.unique(m)]
         names = [str(i) for i in range(1 + max((i for i in ids if i != ignore), default=0))]
-    palette = meta.get("palette") or _colours(len(names))
+    palette = meta.get("palette") or _colors(len(names))
     return Classes(names, palette, ignore)
 
 
-def _colours(count: int) -> list[list[int]]:
-    """Colours of hues far apart, by the golden ratio."""
+def _colors(count: int) -> list[list[int]]:
+    """Colors of hues far apart, by the golden ratio."""
     hues = [(i * 0.61803399) % 1 for i in range(count)]
     return [[round(255 * c) for c in colorsys.hsv_to_rgb(h, 0.65, 0.9)] for h in hues]
 

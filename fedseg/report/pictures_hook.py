@@ -3,16 +3,16 @@
 import time
 from pathlib import Path
 
+from fedseg.checks import check_int
 from fedseg.core.hook import FederatedHook, Run
-from fedseg.errors import ConfigError
 from fedseg.registry import HOOKS
 
 
 @HOOKS.register_module()
 class PicturesHook(FederatedHook):
-    """Writes ``pictures`` in the work dir: curves, IoU by class, a few predictions a domain.
+    """Writes ``pictures`` in the work dir: curves, IoU by class, a few predictions per domain.
 
-    A run without evaluation gets none. What goes wrong here is a warning: the run is finished and
+    A run without evaluation gets none. An error here is a warning only: the run is finished and
     its results are written.
 
     Args:
@@ -22,8 +22,7 @@ class PicturesHook(FederatedHook):
     priority = "LOWEST"
 
     def __init__(self, images: int = 3) -> None:
-        if not isinstance(images, int) or images < 0:
-            raise ConfigError(f"default_hooks.pictures.images: must be >= 0, not {images!r}")
+        check_int("default_hooks.pictures.images", images, least=0)
         self.images = images
 
     def after_run(self, runner: Run) -> None:

@@ -1,4 +1,4 @@
-"""Tables on the terminal: what a run reached, where its files are, what to do next."""
+"""The summary of a run or test on the terminal: results, files, and what to do next."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,11 +9,24 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedseg.cli import python
-from fedseg.errors import DataError
 from fedseg.report.corruptions import CorruptionAccuracies
 from fedseg.runner.checkpoint import checkpoints
-from fedseg.runs.run_files import RunFiles, domain_label, is_number, main_metric
-from fedseg.units import format_duration
+from fedseg.runs.metric_names import domain_label, evaluated_set, is_number, main_metric
+from fedseg.runs.schema import FILE_NAME, Results, read_results
+from fedseg.units import format_bytes, format_duration
+
+FILES = {
+    "results.json": "metrics, versions, checksums",
+    "history.jsonl": "a line for each round",
+    "tensorboard": "the same for TensorBoard",
+}
+PICTURES = {
+    "curves": "loss and metrics over rounds",
+    "iou_by_class": "every class",
+    "client_accuracy": "accuracy for each client over rounds",
+    "corruptions": "accuracy by corruption and severity",
+}
+Domains = Mapping[str, Mapping[str, Any]]
 
 
 def print_summary(
@@ -33,39 +46,35 @@ def print_summary(
     Raises:
         DataError: the run has no ``results.json``, or a damaged one.
     """
-    run = RunFiles.read(work_dir)
-    if not run.results:
-        raise DataError(f"{run.folder / 'results.json'}: is missing, the run is not finished")
+    folder = Path(work_dir)
+    results = read_results(folder / FILE_NAME, strict=False)
     console = console or Console()
     console.print()
-    console.print(_figures(run))
-    console.print(_facts(run))
-    corrupted = CorruptionAccuracies.find(run.results)
+    console.print(_metrics(results))
+    console.print(_facts(results, folder))
+    corrupted = CorruptionAccuracies.find(results.final)
     if corrupted is not None:
-        worst = zip(corrupted.severities, corrupted.means(), strict=True)
-        listed = ", ".join(f"{_number(value)} at {severity}" for severity, value in worst)
+        means = zip(corrupted.severities, corrupted.means(), strict=True)
+        listed = ", ".join(f"{_number(value)} at {severity}" for severity, value in means)
         console.print(
             f"under {len(corrupted.table)} corruptions: mean accuracy {_number(corrupted.overall)} "
             f"%; by severity {listed}",
             soft_wrap=True,
             highlight=False,
         )
-    for text in _next_steps(run, config, real_config):
+    for text in _next_steps(results, folder, config, real_config):
         # commands must stay in one piece for copying
         console.print(text, soft_wrap=True, highlight=False)
 
 
 def print_test(results: Mapping[str, Any], files: Sequence[Path], console: Console | None = None):
-    """Print the figures of ``test_results.json`` and where the files are."""
+    """Print the metrics of ``test_results.json`` and where the files are."""
     domains = results["domains"]
-    metric = main_metric(k for d in domains.values() for k in d if is_number(d[k])) or "figure"
     name = Path(results["checkpoint"]).name
     model = ", averaged model" if results.get("averaged") else ""
-    table = Table(title=f"{results['name']}: {name}{model}", title_justify="left")
-    table.add_column("domain", no_wrap=True)
+    metric = _main_metric(domains)
     metrics = [metric] + [m for m in ("aAcc",) if any(m in d for d in domains.values())]
-    for column in (*metrics, "images"):
-        table.add_column(column, justify="right")
+    table = _domain_table(f"{results['name']}: {name}{model}", *metrics, "images")
     for domain, entry in domains.items():
         values = [_number(entry.get(m)) for m in metrics]
         table.add_row(escape(domain_label(domain, domains)), *values, str(entry["images"]))
@@ -77,39 +86,45 @@ def print_test(results: Mapping[str, Any], files: Sequence[Path], console: Conso
         console.print(str(path), soft_wrap=True, highlight=False, markup=False)
 
 
-def _figures(run: RunFiles) -> Table:
-    """Domains by last value and mean over the window at the end."""
-    results = run.results
-    final = results.get("final") or {}
-    metric = main_metric(k for d in final.values() for k in d if is_number(d[k])) or "figure"
-    window = results.get("last_rounds") or {}
-    averaged = (window.get("evaluations") or 0) > 1
-    table = Table(title=f"{results.get('name')}: {_method(results)}", title_justify="left")
+def _main_metric(domains: Domains) -> str:
+    names = (name for entry in domains.values() for name in entry if is_number(entry[name]))
+    return main_metric(names) or "metric"
+
+
+def _domain_table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left")
     table.add_column("domain", no_wrap=True)
-    table.add_column(f"{metric} (%)", justify="right", style="bold")
-    if averaged:
-        table.add_column(f"last {window['rounds']} rounds: mean ± std", justify="right")
-    if any("aAcc" in d for d in final.values()):
-        table.add_column("pixel accuracy", justify="right")
-    table.add_column("images", justify="right")
-    for domain, entry in final.items():
-        row = [escape(domain_label(domain, final)), _number(entry.get(metric))]
-        if averaged:
-            figure = f"{domain}/{metric}"
-            mean, std = (window.get(k, {}).get(figure) for k in ("mean", "std"))
-            row.append(f"{_number(mean)} ± {_number(std)}" if is_number(mean) else "-")
-        if any("aAcc" in d for d in final.values()):
-            row.append(_number(entry.get("aAcc")))
-        test = domain.removeprefix("global:").removesuffix("_by_domain")
-        row.append(str((results.get("data") or {}).get(f"test:{test}", {}).get("samples", "-")))
-        table.add_row(*row)
-    if not final:
-        table.add_row("nothing was evaluated", *["-"] * (len(table.columns) - 1))
+    for column in columns:
+        table.add_column(column, justify="right")
     return table
 
 
-def _coverage(domains: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What figures by domain rest on, where some domains' clients have not trained yet."""
+def _metrics(results: Results) -> Table:
+    """Domains by last value and mean over the window at the end."""
+    final, window = results.final, results.last_rounds
+    metric = _main_metric(final)
+    averaged = window.evaluations > 1
+    pixels = any("aAcc" in entry for entry in final.values())
+    columns = [f"{metric} (%)"]
+    columns += [f"last {window.rounds} rounds: mean ± std"] * averaged
+    columns += ["pixel accuracy"] * pixels + ["images"]
+    table = _domain_table(f"{results.name}: {_method(results)}", *columns)
+    table.columns[1].style = "bold"
+    for domain, entry in final.items():
+        row = [escape(domain_label(domain, final)), _number(entry.get(metric))]
+        if averaged:
+            mean, std = (of.get(f"{domain}/{metric}") for of in (window.mean, window.std))
+            row.append("-" if mean is None else f"{_number(mean)} ± {_number(std)}")
+        row += [_number(entry.get("aAcc"))] * pixels
+        test = results.tests.get(evaluated_set(domain))
+        table.add_row(*row, "-" if test is None else str(test.samples))
+    if not final:
+        table.add_row("nothing was evaluated", *["-"] * len(columns))
+    return table
+
+
+def _coverage(domains: Domains) -> list[str]:
+    """What metrics by domain rest on, where some domains' clients have not trained yet."""
     return [
         f"{entry['domains_with_statistics']} of the {entry['domains']} domains have statistics of "
         "their own so far, the others are as in standard"
@@ -118,123 +133,88 @@ def _coverage(domains: Mapping[str, Mapping[str, Any]]) -> list[str]:
     ]
 
 
-def _method(results: Mapping[str, Any]) -> str:
-    """Algorithm, local optimiser, averaging and BatchNorm policy in a few words."""
-    wrapper = (results.get("optim_wrapper") or {}).get("type") or "OptimWrapper"
-    local = wrapper.removesuffix("OptimWrapper")
-    names = [(results.get("algorithm") or {}).get("type"), local]
-    names += [(results.get(k) or {}).get("type") for k in ("averaging", "batchnorm")]
+def _method(results: Results) -> str:
+    """Algorithm, local optimizer, averaging and BatchNorm policy in a few words."""
+    local = (results.optim_wrapper.get("type") or "").removesuffix("OptimWrapper")
+    names = [results.algorithm.get("type"), local]
+    names += [(part or {}).get("type") for part in (results.averaging, results.batchnorm)]
     return " + ".join(name for name in names if name)
 
 
-def _facts(run: RunFiles) -> Table:
+def _facts(results: Results, folder: Path) -> Table:
     """Rounds, time, traffic and files."""
-    results = run.results
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    clients = results.get("clients_per_round") or {}
-    total = ((results.get("data") or {}).get("train") or {}).get("clients")
-    each = " to ".join(str(n) for n in dict.fromkeys(clients.get(k) for k in ("min", "max")) if n)
-    table.add_row(
-        "rounds",
-        f"{results.get('completed_rounds')} of {results.get('rounds')}"
-        + (f", {each} of {total} clients each" if each and total else ""),
-    )
-    for text in _coverage(results.get("final") or {}):
+    clients = results.clients_per_round
+    each = " to ".join(str(n) for n in dict.fromkeys((clients.min, clients.max)))
+    total = results.train.clients
+    completed = f"{results.completed_rounds} of {results.rounds}"
+    table.add_row("rounds", f"{completed}, {each} of {total} clients each")
+    for text in _coverage(results.final):
         table.add_row("by_domain", text)
-    seconds = results.get("seconds") or {}
-    if is_number(seconds.get("wall")):
-        parts = [
-            f"{k} {format_duration(seconds[k])}" for k in ("train", "evaluate") if k in seconds
-        ]
-        table.add_row(
-            "time", format_duration(seconds["wall"]) + (f" ({', '.join(parts)})" if parts else "")
-        )
-    traffic = results.get("communication") or {}
-    if traffic:
-        down, up = (_size(traffic.get(k) or 0) for k in ("bytes_down", "bytes_up"))
-        table.add_row("communication", f"{down} to the clients, {up} back")
-    if results.get("rejected_updates"):
-        table.add_row("rejected", f"{results['rejected_updates']} updates, see history.jsonl")
-    table.add_row("files", escape(f"{run.folder}/"))
-    for name, what in _files(run):
+    seconds = results.seconds
+    parts = [f"{k} {format_duration(seconds[k])}" for k in ("train", "evaluate") if k in seconds]
+    if "wall" in seconds:
+        table.add_row("time", f"{format_duration(seconds['wall'])} ({', '.join(parts)})")
+    down, up = results.communication.bytes_down, results.communication.bytes_up
+    sent = f"{format_bytes(down)} to the clients, {format_bytes(up)} to the server"
+    table.add_row("communication", sent)
+    if results.rejected_updates:
+        table.add_row("rejected", f"{results.rejected_updates} updates, see history.jsonl")
+    table.add_row("files", escape(f"{folder}/"))
+    for name, what in _files(folder):
         table.add_row("", escape(f"  {name:<31} {what}"))
     return table
 
 
-def _files(run: RunFiles) -> list[tuple[str, str]]:
-    found = [
-        (name, what)
-        for name, what in (
-            ("results.json", "figures, versions, checksums"),
-            ("history.jsonl", "a line a round"),
-            ("tensorboard", "the same for TensorBoard"),
-        )
-        if (run.folder / name).exists()
-    ]
-    newest = _newest(run)
+def _files(folder: Path) -> list[tuple[str, str]]:
+    found = [(name, what) for name, what in FILES.items() if (folder / name).exists()]
+    newest = _newest(folder)
     if newest is not None:
         found.append((f"checkpoints/{newest.name}", "the newest model"))
-    pictures = run.folder / "pictures"
-    about = {
-        "curves": "loss and figures over rounds",
-        "iou_by_class": "every class",
-        "client_accuracy": "accuracy for each client over rounds",
-        "corruptions": "accuracy by corruption and severity",
-    }
-    for path in sorted(pictures.glob("*.png")) if pictures.is_dir() else []:
-        found.append((f"pictures/{path.name}", about.get(path.stem, "predictions")))
+    pictures = sorted((folder / "pictures").glob("*.png"))
+    found += [(f"pictures/{p.name}", PICTURES.get(p.stem, "predictions")) for p in pictures]
     return found
 
 
-def _newest(run: RunFiles) -> Path | None:
-    found = checkpoints(run.folder / "checkpoints")
+def _newest(folder: Path) -> Path | None:
+    found = checkpoints(folder / "checkpoints")
     return found[-1][1] if found else None
 
 
 def _next_steps(
-    run: RunFiles, config: str | Path | None, real_config: str | Path | None
+    results: Results, folder: Path, config: str | Path | None, real_config: str | Path | None
 ) -> list[str]:
     steps = []
-    newest = _newest(run)
+    newest = _newest(folder)
     if newest is not None:
-        command = escape(f"{python()} tools/test.py {_test_config(run, config)} {newest}")
-        steps.append(f"\n[dim]test the model[/dim]\n  {command}")
-    data = (run.results.get("data") or {}).get("train") or {}
-    if data.get("synthetic", data.get("embedded")):
-        name = str(data.get("dataset", "")).removesuffix("Dataset")
-        folder, tool = name.lower(), name.lower()
+        command = f"{python()} tools/test.py {_test_config(results, folder, config)} {newest}"
+        steps.append(f"\n[dim]test the model[/dim]\n  {escape(command)}")
+    if results.train.embedded:
+        name = results.train.dataset.removesuffix("Dataset")
+        data, tool = name.lower(), name.lower()
         if name == "EmbeddedImages":
-            name, folder, tool = "CIFAR-10", "cifar10", "cifar"
+            name, data, tool = "CIFAR-10", "cifar10", "cifar"
         steps.append(
-            "\n[dim]the data are rendered: these are not the published benchmark's figures; with "
-            f"the real {name} below data/{folder}[/dim]\n"
-            f"  {python()} tools/prepare_{tool}.py"
+            "\n[dim]the data are synthetic: these are not results of the published benchmark; with "
+            f"the real {name} in data/{data}[/dim]\n  {python()} tools/prepare_{tool}.py"
         )
         if real_config is not None:
             steps.append(f"  {python()} tools/train.py {escape(str(real_config))}")
     return steps
 
 
-def _test_config(run: RunFiles, config: str | Path | None) -> str:
+def _test_config(results: Results, folder: Path, config: str | Path | None) -> str:
     """The config in the work dir, which holds what the command line changed.
 
     One that imports modules from beside it works only where it was.
     """
-    copy = run.folder / f"{run.results.get('name')}.py"
+    copy = folder / f"{results.name}.py"
     if copy.is_file() and "custom_imports" not in copy.read_text(encoding="utf-8"):
         return str(copy)
-    return f"{config or 'CONFIG'}{' --amp' * bool(run.results.get('amp'))}"
+    return f"{config or 'CONFIG'}{' --amp' * results.amp}"
 
 
 def _number(value: Any) -> str:
     return f"{value:.2f}" if is_number(value) else "-"
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KiB", "MiB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GiB"

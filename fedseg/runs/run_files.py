@@ -1,108 +1,204 @@
-"""What a run left in its work dir, and what its figures are called in pictures and tables."""
+"""The one reader of a run's work dir, finished or not: results, history, config copy."""
 
-import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fedseg.errors import DataError
+from fedseg.runs.config_copy import find_config_copy
 from fedseg.runs.history import History
+from fedseg.runs.metric_names import is_number, main_metric
+from fedseg.runs.results import curves, window_statistics
+from fedseg.runs.schema import FILE_NAME, Curves, Results, Window, from_plain, read_results
 
-MAIN_METRICS = ("mIoU", "accuracy")
-BY_DOMAIN = "_by_domain"
-GLOBAL = "global:"
+HISTORY = "history.jsonl"
+WINDOW = 100  # rounds at the end, unless the config says otherwise
 
 
 @dataclass(frozen=True)
-class RunFiles:
-    """History and results of a run.
+class Run:
+    """What a run left.
 
     Attributes:
-        folder: the work dir.
-        history: a record a round, oldest first.
-        results: the content of ``results.json``; empty while the run is not finished.
+        folder: its work dir.
+        results: of a finished run, else None.
+        history: a record a round, oldest first; may be empty for a finished run.
+        config: as it was written; None if there is no readable copy of it.
     """
 
     folder: Path
-    history: list[dict[str, Any]]
-    results: dict[str, Any]
+    results: Results | None
+    history: Sequence[Mapping[str, Any]]
+    config: Mapping[str, Any] | None = None
 
-    @classmethod
-    def read(cls, folder: str | Path) -> "RunFiles":
-        """Read a work dir.
+    @property
+    def finished(self) -> bool:
+        """Whether it has a ``results.json``."""
+        return self.results is not None
 
-        Raises:
-            DataError: ``results.json`` is damaged.
+    @property
+    def name(self) -> str:
+        """Of the experiment."""
+        if self.results is not None:
+            return self.results.name
+        name = (self.config or {}).get("experiment_name")
+        return name if isinstance(name, str) else self.folder.name
+
+    @property
+    def seed(self) -> int | None:
+        """None if the run is not finished and its config is not there."""
+        return self.results.seed if self.results else self._option("randomness", "seed")
+
+    @property
+    def rounds(self) -> int:
+        """Rounds completed so far."""
+        if self.results is not None:
+            return self.results.completed_rounds
+        return self.history[-1]["round"] if self.history else 0
+
+    @property
+    def planned(self) -> int | None:
+        """Rounds of the config, if that is known."""
+        return self.results.rounds if self.results else self._option("train_cfg", "max_rounds")
+
+    @property
+    def evaluated(self) -> int | None:
+        """The round of the last evaluation; None if there is none."""
+        if self.results is not None:
+            return self.results.final_round
+        return self._evaluations[-1]["round"] if self._evaluations else None
+
+    @cached_property
+    def last(self) -> dict[str, float]:
+        """Metrics ``<domain>/<metric>`` of the last evaluation, without those that are not finite.
+
+        What ``results.final`` has besides (IoU by class, details of hooks) is left out.
         """
-        folder = Path(folder)
-        path = folder / "results.json"
-        results: dict[str, Any] = {}
-        if path.is_file():
-            try:
-                results = json.loads(path.read_text(encoding="utf-8"))
-            except ValueError as error:
-                raise DataError(
-                    f"{path}: is damaged ({error}); train --resume rewrites it"
-                ) from error
-        return cls(folder, History(folder / "history.jsonl").read(), results)
+        if self.results is None:
+            found = self._evaluations[-1]["metrics"] if self._evaluations else {}
+            return {name: value for name, value in found.items() if is_number(value)}
+        known = {*self.window.mean, *(self.curves.figures if self.curves else ())}
+        return {
+            f"{domain}/{metric}": value
+            for domain, entry in self.results.final.items()
+            for metric, value in entry.items()
+            if f"{domain}/{metric}" in known and is_number(value)
+        }
 
-    def series(self, metric: str) -> dict[str, list[tuple[int, float]]]:
-        """By domain, the (round, value) pairs of a metric, without those that have no value."""
-        found: dict[str, list[tuple[int, float]]] = {}
-        for record in self.history:
-            for name, value in (record.get("metrics") or {}).items():
-                domain, _, kind = name.rpartition("/")
-                if kind == metric:
-                    points = found.setdefault(domain, [])
-                    if is_number(value):
-                        points.append((record["round"], value))
-        return {domain: points for domain, points in found.items() if points}
+    @cached_property
+    def window(self) -> Window:
+        """Mean and deviation of every metric over the evaluations of the last rounds."""
+        if self.results is not None:
+            return self.results.last_rounds
+        length = self._option("train_cfg", "val_last_rounds")
+        length = min(length if length and length > 0 else WINDOW, self.rounds)
+        return Window(**window_statistics(list(self.history), self.rounds, length))
+
+    @cached_property
+    def curves(self) -> Curves | None:
+        """Metrics, loss and bytes over the evaluated rounds; None where they are unknown."""
+        if self.results is not None and self.results.curves is not None:
+            return self.results.curves
+        if not self.history:  # of a finished run of an older fedseg
+            return None
+        found = curves(list(self.history))
+        series = {name: tuple(values) for name, values in found.pop("figures").items()}
+        return Curves(**{key: tuple(values) for key, values in found.items()}, figures=series)
+
+    @cached_property
+    def losses(self) -> dict[int, float]:
+        """Training loss by round, as far as there is a history."""
+        return {r["round"]: r["loss"] for r in self.history if is_number(r["loss"])}
 
     @property
     def metric(self) -> str | None:
-        """The metric that figures and curves show."""
-        names = [n for r in self.history for n in r.get("metrics") or {}]
-        return main_metric(names)
+        """The metric that curves show."""
+        return main_metric(self.curves.figures if self.curves else ())
+
+    def series(self, name: str) -> dict[int, float]:
+        """The values of ``<domain>/<metric>`` by round, where there is one."""
+        if self.curves is None:
+            return {}
+        pairs = zip(self.curves.rounds, self.curves.figures.get(name, ()), strict=False)
+        return {round_: value for round_, value in pairs if is_number(value)}
+
+    @property
+    def _evaluations(self) -> list[Mapping[str, Any]]:
+        return [record for record in self.history if record.get("metrics")]
+
+    def _option(self, part: str, key: str) -> int | None:
+        """A whole number of the config copy; None if it has none there."""
+        options = (self.config or {}).get(part)
+        value = options.get(key) if isinstance(options, Mapping) else None
+        return value if isinstance(value, int) else None
 
 
-def is_number(value: Any) -> bool:
-    """Whether a value is a finite figure (JSON writes the others as null)."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+def is_run(folder: Path) -> bool:
+    """Whether a folder is a run's work dir."""
+    return (folder / FILE_NAME).is_file() or (folder / HISTORY).is_file()
 
 
-def main_metric(names: Iterable[str]) -> str | None:
-    """The metric to show: mIoU, else accuracy, else the first one there is.
+def read_run(path: str | Path, strict: bool = True) -> Run:
+    """Read a work dir, or the ``results.json`` of one; a file of another name is read alone.
 
     Args:
-        names: figures as ``<domain>/<metric>``, or bare metrics.
+        path: of the folder or file.
+        strict: as of :func:`fedseg.runs.schema.read_results`.
+
+    Raises:
+        DataError: a file is damaged or of another program, or there is none.
     """
-    kinds = list(dict.fromkeys(name.rpartition("/")[2] for name in names))
-    for metric in MAIN_METRICS:
-        if metric in kinds:
-            return metric
-    return kinds[0] if kinds else None
+    path = Path(path)
+    file = path if path.is_file() else path / FILE_NAME
+    folder = file.parent
+    results = read_results(file, strict) if file.is_file() else None
+    if file.name != FILE_NAME:  # what lies beside it may be of another run
+        return Run(folder, results, [])
+    history = read_history(folder / HISTORY)
+    if results is None and not history:
+        raise DataError(f"{folder / HISTORY}: has no round yet")
+    return Run(folder, results, history, find_config_copy(folder, (results or folder).name))
 
 
-def domain_label(domain: str, domains: Iterable[str]) -> str:
-    """A figure's domain in words: ``seen_by_domain`` is ``seen by_domain``.
+@dataclass(frozen=True)
+class _Record:
+    """What is read of a line of the history; a line holds more."""
 
-    Args:
-        domain: the domain as figures name it.
-        domains: all of them: one that is also evaluated by domain is called ``standard`` otherwise.
+    round: int
+    participants: tuple[Any, ...]
+    loss: float | None
+    rejected: tuple[Any, ...]
+    bytes_down: int
+    bytes_up: int
+    seconds: dict[str, float]
+    metrics: dict[str, float | None]
+
+
+def read_history(path: Path) -> list[dict[str, Any]]:
+    """The lines of a ``history.jsonl``, checked; none if there is no file.
+
+    Raises:
+        DataError: it is damaged or of another program; the message names the line.
     """
-    if domain.startswith(GLOBAL):
-        plain = [d.removeprefix(GLOBAL) for d in domains if d.startswith(GLOBAL)]
-        return f"{domain_label(domain.removeprefix(GLOBAL), plain)}, not averaged"
-    if domain.endswith(BY_DOMAIN):
-        return f"{domain.removesuffix(BY_DOMAIN)} by_domain"
-    return f"{domain} standard" if f"{domain}{BY_DOMAIN}" in set(domains) else domain
-
-
-def class_table(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float | None]]:
-    """IoU by class and domain, from ``{domain: {"IoU": {class: value}, ...}}``; may be empty."""
-    table: dict[str, dict[str, float | None]] = {}
-    for domain, figures in domains.items():
-        for name, value in (figures.get("IoU") or {}).items():
-            table.setdefault(name, {})[domain] = value if is_number(value) else None
-    return table
+    try:
+        records = History(path).read()
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is damaged: {error}") from error
+    if not records and path.is_file() and path.stat().st_size > 0:
+        raise DataError(f"{path}: is damaged, or not the history of a run")
+    last = 0
+    for number, record in enumerate(records, start=1):
+        where = f"{path}, line {number}"
+        if not isinstance(record, dict):
+            raise DataError(f"{where}: is not the record of a round")
+        record = {"metrics": {}, **record}
+        for field in _Record.__dataclass_fields__:
+            if field not in record:
+                raise DataError(f"{where}: {field}: is missing")
+        checked = from_plain(_Record, record, where)
+        if checked.round <= last:
+            raise DataError(f"{where}: round: {checked.round} comes after {last}")
+        last = checked.round
+    return records

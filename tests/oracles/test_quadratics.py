@@ -1,7 +1,7 @@
 """The point of drift correction: which algorithms reach the minimum that clients disagree about.
 
 Two-dimensional quadratics of ``fedseg.report.drift`` with every client in every round and several
-full-batch steps, by the engine; the minimiser and the gradients are computed here.
+full-batch steps, by the engine; the minimizer and the gradients are computed here.
 """
 
 from dataclasses import replace
@@ -27,20 +27,20 @@ def hessian(angle: float, curvatures: tuple[float, float]) -> np.ndarray:
 
 
 HESSIANS = [hessian(angle, curvatures) for _, angle, curvatures in example.CLIENTS]
-CENTRES = [np.array(centre) for centre, _, _ in example.CLIENTS]
+CENTERS = [np.array(center) for center, _, _ in example.CLIENTS]
 
 
 def global_gradient(w: np.ndarray) -> np.ndarray:
     """Of the mean of the clients' losses."""
-    return np.mean([a @ (w - b) for a, b in zip(HESSIANS, CENTRES, strict=True)], axis=0)
+    return np.mean([a @ (w - b) for a, b in zip(HESSIANS, CENTERS, strict=True)], axis=0)
 
 
 FEDERATION = Federation(
     initial=np.array(example.START),
-    gradient=lambda w, batch: HESSIANS[batch[0]] @ (w - CENTRES[batch[0]]),
+    gradient=lambda w, batch: HESSIANS[batch[0]] @ (w - CENTERS[batch[0]]),
     scaled=np.ones(2, bool),
-    batches={f"client {k}": [np.array([k])] for k in range(len(CENTRES))},
-    participants=[[f"client {k}" for k in range(len(CENTRES))]] * ROUNDS,
+    batches={f"client {k}": [np.array([k])] for k in range(len(CENTERS))},
+    participants=[[f"client {k}" for k in range(len(CENTERS))]] * ROUNDS,
 )
 
 
@@ -82,18 +82,18 @@ def path(algorithm: dict[str, Any], transcribed: Any) -> np.ndarray:
     return points
 
 
-def test_the_minimiser_is_where_the_global_gradient_is_zero():
-    np.testing.assert_allclose(global_gradient(example.minimiser()), 0, atol=1e-12)
-    away = [np.linalg.norm(example.minimiser() - centre) for centre in CENTRES]
+def test_the_minimizer_is_where_the_global_gradient_is_zero():
+    np.testing.assert_allclose(global_gradient(example.minimizer()), 0, atol=1e-12)
+    away = [np.linalg.norm(example.minimizer() - center) for center in CENTERS]
     assert min(away) > 1, "no client wants it"
 
 
 @pytest.mark.parametrize("name", EXACT)
-def test_it_reaches_the_exact_minimiser(name):
+def test_it_reaches_the_exact_minimizer(name):
     points = path(*EXACT[name])
-    assert np.linalg.norm(points[-1] - example.minimiser()) < 1e-4
+    assert np.linalg.norm(points[-1] - example.minimizer()) < 1e-4
     assert np.linalg.norm(global_gradient(points[-1])) < 1e-4
-    gap = np.linalg.norm(points - example.minimiser(), axis=1)
+    gap = np.linalg.norm(points - example.minimizer(), axis=1)
     assert gap[-1] < gap[-10] / 5, "it is still on its way"
 
 
@@ -102,7 +102,7 @@ def test_it_ends_elsewhere(name):
     """It comes to rest, where the clients' drifts cancel and the gradient does not vanish."""
     points = path(*ELSEWHERE[name])
     assert np.linalg.norm(points[-1] - points[-2]) < 1e-3
-    assert np.linalg.norm(points[-1] - example.minimiser()) > 0.2
+    assert np.linalg.norm(points[-1] - example.minimizer()) > 0.2
     assert np.linalg.norm(global_gradient(points[-1])) > 0.1
 
 
@@ -110,7 +110,7 @@ def test_fedgloss_stays_within_its_radius():
     """Its perturbation has the length rho however small the pseudo-gradient is."""
     gloss = {"type": "FedGloSS", "beta": 2.0, "rho_server": 0.1}
     points = path(gloss, lambda: fedgloss(FEDERATION, LOCAL, 0.1, 2.0))
-    gap = np.linalg.norm(points[10:] - example.minimiser(), axis=1)
+    gap = np.linalg.norm(points[10:] - example.minimizer(), axis=1)
     assert gap.min() > 0.02 and gap.max() < 0.15
 
 
@@ -118,17 +118,17 @@ def test_where_perturbations_of_the_clients_end():
     """FedSMOO's clients are perturbed, with duals so that they agree; AdaBest's h_k is damped."""
     smoo = {"type": "FedSMOO", "rho": 0.1, "beta": 2.0}
     points = path(smoo, lambda: weights(fedsmoo(FEDERATION, LOCAL, 0.1, 2.0)))
-    assert np.linalg.norm(points[-1] - example.minimiser()) < 0.1
+    assert np.linalg.norm(points[-1] - example.minimizer()) < 0.1
     best = {"type": "AdaBest", "mu": 0.02, "beta": 0.8}
     points = path(best, lambda: weights(adabest(FEDERATION, LOCAL, 0.8, 0.02)))
-    assert np.linalg.norm(points[-1] - example.minimiser()) < 0.3
+    assert np.linalg.norm(points[-1] - example.minimizer()) < 0.3
 
 
 def test_fewer_local_steps_leave_fedavg_closer():
     """With one step a round FedAvg is gradient descent and has no drift."""
     one = replace(LOCAL, epochs=1)
     ends = [fedavg(FEDERATION, local, ServerSGD())[-1] for local in (one, LOCAL)]
-    gaps = [np.linalg.norm(w - example.minimiser()) for w in ends]
+    gaps = [np.linalg.norm(w - example.minimizer()) for w in ends]
     assert gaps[0] < 1e-2 < 0.5 < gaps[1]
 
 

@@ -15,7 +15,6 @@ from fedseg.datasets import CIFAR10CDataset
 from fedseg.datasets.arrays import write_images
 from fedseg.datasets.corrupted import CORRUPTIONS
 from fedseg.errors import ConfigError, DataError
-from fedseg.report.charts import COLOURS
 from fedseg.report.corruptions import (
     KINDS,
     CorruptionAccuracies,
@@ -24,22 +23,23 @@ from fedseg.report.corruptions import (
     print_corruptions,
     write_corruptions_csv,
 )
+from fedseg.report.drawing import COLORS
 
 N = 3
 
 
-def results(**domains) -> dict:
+def domains(**others) -> dict:
     table = {
         name: [90.0 - number - 10 * s for s in range(5)]
         for number, name in enumerate(reversed(CORRUPTIONS))  # the order is put right
     }
     corrupted = {"accuracy": 1.0, "corruptions": table, "severities": [1, 2, 3, 4, 5]}
-    return {"final": {"test": {"accuracy": 95.5}, "corrupted": corrupted} | domains}
+    return {"test": {"accuracy": 95.5}, "corrupted": corrupted} | others
 
 
 @pytest.fixture
-def figures() -> CorruptionAccuracies:
-    return CorruptionAccuracies.find(results())
+def accuracies() -> CorruptionAccuracies:
+    return CorruptionAccuracies.find(domains())
 
 
 @pytest.fixture(scope="module")
@@ -57,47 +57,45 @@ def picture(path: Path) -> np.ndarray:
     return cv2.imread(str(path))[..., ::-1]
 
 
-def pixels(image: np.ndarray, colour: str) -> int:
-    rgb = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+def pixels(image: np.ndarray, color: str) -> int:
+    rgb = [int(color[i : i + 2], 16) for i in (1, 3, 5)]
     return int((image == rgb).all(2).sum())
 
 
-def test_means_and_order(figures):
-    assert list(figures.table) == list(CORRUPTIONS)
-    assert figures.table["gaussian_noise"] == [72, 62, 52, 42, 32]
-    assert figures.mean("gaussian_noise") == 52
-    assert figures.means() == [81, 71, 61, 51, 41]
-    assert figures.overall == 61 and figures.clean == 95.5
+def test_means_and_order(accuracies):
+    assert list(accuracies.table) == list(CORRUPTIONS)
+    assert accuracies.table["gaussian_noise"] == [72, 62, 52, 42, 32]
+    assert accuracies.mean("gaussian_noise") == 52
+    assert accuracies.means() == [81, 71, 61, 51, 41]
+    assert accuracies.overall == 61 and accuracies.clean == 95.5
 
 
 def test_kinds_cover_the_corruptions():
     assert sum(count for _, count in KINDS) == len(CORRUPTIONS)
 
 
-def test_found_in_test_results_too_and_absent_elsewhere():
-    domains = results()["final"]
-    assert CorruptionAccuracies.find({"domains": domains}) == CorruptionAccuracies.find(results())
-    assert CorruptionAccuracies.find({"final": {"test": {"accuracy": 3.0}}}) is None
+def test_none_without_a_corrupted_set():
+    assert CorruptionAccuracies.find({"test": {"accuracy": 3.0}}) is None
     assert CorruptionAccuracies.find({}) is None
 
 
 def test_missing_values_give_no_mean():
     corrupted = {"corruptions": {"fog": [50.0, None], "snow": [40.0, 30.0]}, "severities": [1, 5]}
-    figures = CorruptionAccuracies.find(results(corrupted=corrupted))
-    assert list(figures.table) == ["snow", "fog"]
-    assert figures.means() == [45, None]
-    assert figures.mean("fog") is None and figures.overall is None
+    accuracies = CorruptionAccuracies.find(domains(corrupted=corrupted))
+    assert list(accuracies.table) == ["snow", "fog"]
+    assert accuracies.means() == [45, None]
+    assert accuracies.mean("fog") is None and accuracies.overall is None
 
 
 def test_another_number_of_values_than_severities():
     corrupted = {"corruptions": {"fog": [50.0]}, "severities": [1, 5]}
-    with pytest.raises(DataError, match="fog has 1 accuracies for 2 severities"):
-        CorruptionAccuracies.find(results(corrupted=corrupted))
+    with pytest.raises(DataError, match=r"corruptions\.fog"):
+        CorruptionAccuracies.find(domains(corrupted=corrupted))
 
 
-def test_table_on_the_terminal(figures):
+def test_table_on_the_terminal(accuracies):
     text = io.StringIO()
-    print_corruptions(figures, Console(file=text, width=80))
+    print_corruptions(accuracies, Console(file=text, width=80))
     lines = text.getvalue().splitlines()
     row = next(line for line in lines if "gaussian noise" in line)
     assert [cell.strip() for cell in row.strip("│").split("│")] == [
@@ -109,9 +107,9 @@ def test_table_on_the_terminal(figures):
     assert all(len(line) <= 80 for line in lines)
 
 
-def test_csv_has_full_precision(figures, tmp_path):
-    figures.table["fog"][0] = 100 / 3
-    with open(write_corruptions_csv(figures, tmp_path / "a" / "c.csv"), newline="") as file:
+def test_csv_has_full_precision(accuracies, tmp_path):
+    accuracies.table["fog"][0] = 100 / 3
+    with open(write_corruptions_csv(accuracies, tmp_path / "a" / "c.csv"), newline="") as file:
         rows = list(csv.reader(file))
     assert rows[0] == ["corruption", *(f"severity_{s}" for s in range(1, 6)), "mean"]
     assert [row[0] for row in rows[1:]] == [*CORRUPTIONS, "mean"]
@@ -119,23 +117,23 @@ def test_csv_has_full_precision(figures, tmp_path):
     assert [path.name for path in (tmp_path / "a").iterdir()] == ["c.csv"]
 
 
-def test_picture_has_bars_as_long_as_the_accuracy_of_severity_5(figures, tmp_path):
-    image = picture(draw_corruptions(figures, tmp_path / "c.png", "a run"))
+def test_picture_has_bars_as_long_as_the_accuracy_of_severity_5(accuracies, tmp_path):
+    image = picture(draw_corruptions(accuracies, tmp_path / "c.png", "a run"))
     assert image.shape[0] < 1400 and image.shape[1] < 1400
-    bars = (image == [int(COLOURS[0][i : i + 2], 16) for i in (1, 3, 5)]).all(2)
+    bars = (image == [int(COLORS[0][i : i + 2], 16) for i in (1, 3, 5)]).all(2)
     right = bars[:, image.shape[1] // 2 :]
     lengths = right.sum(1)
     starts = np.flatnonzero(np.diff((lengths > 0).astype(int)) == 1) + 1
     longest = np.array([lengths[y + 5] for y in starts])
-    expected = np.array([figures.table[name][4] for name in CORRUPTIONS])
+    expected = np.array([accuracies.table[name][4] for name in CORRUPTIONS])
     assert len(starts) == 19
     assert np.allclose(longest / longest.max(), expected / expected.max(), atol=0.02)
-    assert pixels(image, COLOURS[1]) > 500  # the mean
+    assert pixels(image, COLORS[1]) > 500  # the mean
 
 
 def test_picture_of_a_few_without_a_clean_figure(tmp_path):
-    figures = CorruptionAccuracies({"fog": [50.0, None], "snow": [0.0, 100.0]}, [2, 4])
-    assert draw_corruptions(figures, tmp_path / "c.png").is_file()
+    accuracies = CorruptionAccuracies({"fog": [50.0, None], "snow": [0.0, 100.0]}, [2, 4])
+    assert draw_corruptions(accuracies, tmp_path / "c.png").is_file()
 
 
 def test_contact_sheet_shows_every_image(root, tmp_path):

@@ -1,4 +1,4 @@
-"""Panels, sheets and legends, at pixels whose colour is known."""
+"""Panels, sheets and legends, at pixels whose color is known."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def example(height: int = 40, width: int = 100, file: str = "a.jpg") -> Example:
     return Example(image, truth, np.zeros((height, width), np.int64), "T01_CN_A", file)
 
 
-def colours(picture: np.ndarray) -> set[tuple[int, ...]]:
+def colors(picture: np.ndarray) -> set[tuple[int, ...]]:
     return {tuple(c) for c in np.unique(picture.reshape(-1, 3), axis=0).tolist()}
 
 
@@ -50,10 +50,10 @@ def test_panels_show_image_truth_prediction_and_blend():
 def test_small_images_grow_by_a_whole_number_and_large_ones_shrink():
     grown = panels(example(10, 30), CLASSES, width=100)
     assert grown["truth"].shape == (30, 90, 3)
-    assert colours(grown["truth"]) == {tuple(RED), tuple(GREEN), (0, 0, 0)}
+    assert colors(grown["truth"]) == {tuple(RED), tuple(GREEN), (0, 0, 0)}
     shrunk = panels(example(400, 1000), CLASSES, width=100)
     assert shrunk["truth"].shape == (40, 100, 3)
-    assert colours(shrunk["truth"]) == {tuple(RED), tuple(GREEN), (0, 0, 0)}
+    assert colors(shrunk["truth"]) == {tuple(RED), tuple(GREEN), (0, 0, 0)}
 
 
 def test_image_and_label_may_differ_in_size():
@@ -82,8 +82,8 @@ def test_only_occurring_classes_are_in_the_legend():
     assert occurring([example()], CLASSES) == [0, 1, 255]
     with_sky = Example(**{**vars(example()), "prediction": np.full((40, 100), 2)})
     assert occurring([example(), with_sky], CLASSES) == [0, 1, 2, 255]
-    assert tuple(BLUE) not in colours(draw_example(example(), CLASSES, width=100))
-    assert tuple(BLUE) in colours(contact_sheet([example(), with_sky], CLASSES, "seen", width=100))
+    assert tuple(BLUE) not in colors(draw_example(example(), CLASSES, width=100))
+    assert tuple(BLUE) in colors(contact_sheet([example(), with_sky], CLASSES, "seen", width=100))
 
 
 def test_one_image_has_four_panels_at_their_place():

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+import toyresults
 from rich.console import Console
 
 from fedseg.errors import DataError
@@ -25,11 +26,12 @@ def run_copy(small_run, tmp_path):
 
 
 def change(run, **fields) -> None:
-    path = run / "results.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), **fields}))
+    """Fields as of :func:`toyresults.changed`."""
+    content = json.loads((run / "results.json").read_text())
+    toyresults.write(run, toyresults.changed(content, **fields))
 
 
-def test_summary_names_figures_files_and_the_next_command(small_run, small_config):
+def test_summary_names_metrics_files_and_the_next_command(small_run, small_config):
     text = printed(small_run, small_config)
     results = json.loads((small_run / "results.json").read_text())
     assert "FedAvg + ASAM + SWA + SiloBN" in text
@@ -47,13 +49,13 @@ def test_summary_names_figures_files_and_the_next_command(small_run, small_confi
     assert "pictures/curves.png" in text
     checkpoint = small_run / "checkpoints" / "round_000006.pth"
     assert f"python tools/test.py {small_config} {checkpoint}\n" in text  # one line, though long
-    assert "prepare_" not in text  # not rendered
+    assert "prepare_" not in text  # real data
 
 
-def test_rendered_data_are_told(run_copy):
-    change(run_copy, data={"train": {"dataset": "IDDADataset", "embedded": True, "clients": 2}})
+def test_synthetic_data_are_marked(run_copy):
+    change(run_copy, data__train__embedded=True)
     text = printed(run_copy, real_config="configs/real.py")
-    assert "not the published benchmark" in text
+    assert "synthetic" in text
     assert "python tools/prepare_idda.py" in text
     assert "python tools/train.py configs/real.py" in text
 
@@ -64,9 +66,9 @@ def test_the_copy_of_the_config_is_named_where_it_works_alone(run_copy):
     assert f"test.py {run_copy / 'small.py'} {run_copy}" in printed(run_copy, "conf.py")
 
 
-def test_classification_and_missing_figures(run_copy):
+def test_classification_and_missing_metrics(run_copy):
     final = {"test": {"accuracy": 91.234}, "other": {"accuracy": None}}
-    change(run_copy, final=final, last_rounds={"rounds": 1, "evaluations": 1})
+    change(run_copy, final=final, last_rounds__evaluations=1)
     text = printed(run_copy)
     assert "accuracy (%)" in text
     assert "91.23" in text
@@ -74,7 +76,7 @@ def test_classification_and_missing_figures(run_copy):
     assert "pixel accuracy" not in text
 
 
-def test_corruptions_are_told_by_severity(run_copy):
+def test_corruptions_by_severity(run_copy):
     table = {"fog": [50.0, 40.0, 30.0, 20.0, 10.0], "snow": [60.0, 50.0, 40.0, 30.0, 20.0]}
     corrupted = {"accuracy": 35.0, "corruptions": table, "severities": [1, 2, 3, 4, 5]}
     change(run_copy, final={"test": {"accuracy": 91.234}, "corrupted": corrupted})
@@ -85,20 +87,20 @@ def test_corruptions_are_told_by_severity(run_copy):
     assert " 35.00 " in row
 
 
-def test_procedural_images_stand_in_for_cifar(run_copy):
-    train = {"dataset": "EmbeddedImagesDataset", "embedded": True, "clients": 2}
-    change(run_copy, data={"train": train})
+def test_synthetic_images_stand_in_for_cifar(run_copy):
+    kind = "EmbeddedImagesDataset"
+    change(run_copy, data__train__embedded=True, data__train__dataset=kind)
     text = printed(run_copy, real_config="configs/real.py")
-    assert "with the real CIFAR-10 below data/cifar10" in text
+    assert "CIFAR-10 in data/cifar10" in text
     assert "python tools/prepare_cifar.py\n" in text
 
 
 def test_a_run_that_evaluated_nothing(run_copy):
-    change(run_copy, final={}, last_rounds={"rounds": 6, "evaluations": 0, "mean": {}, "std": {}})
+    change(run_copy, final={}, final_round=None, last_rounds__evaluations=0)
     assert "nothing was evaluated" in printed(run_copy)
 
 
-def test_how_many_domains_have_statistics_is_told_when_not_all(run_copy):
+def test_domains_without_statistics_are_counted(run_copy):
     assert "statistics of their own" not in printed(run_copy)
     covered = {"mIoU": 3.0, "domains": 5, "domains_with_statistics": 2}
     change(run_copy, final={"seen": {"mIoU": 4.0}, "seen_by_domain": covered})
@@ -106,5 +108,5 @@ def test_how_many_domains_have_statistics_is_told_when_not_all(run_copy):
 
 
 def test_an_unfinished_run_is_an_error(tmp_path):
-    with pytest.raises(DataError, match="not finished"):
+    with pytest.raises(DataError, match=r"results\.json"):
         printed(tmp_path)

@@ -1,4 +1,4 @@
-"""tools/compare.py: tables on the terminal, Markdown and a picture in a folder, plain errors."""
+"""tools/compare.py: tables on the terminal, Markdown and a picture in a folder, one-line errors."""
 
 import json
 from functools import partial
@@ -9,7 +9,7 @@ import pytest
 import toyresults
 from PIL import Image
 
-from fedseg.report.charts import COLOURS
+from fedseg.report.drawing import COLORS
 from fedseg.units import format_bytes
 
 ROOT = Path(__file__).parents[2]
@@ -23,17 +23,17 @@ def tool(run_tool, monkeypatch):
     return partial(run_tool, "compare")
 
 
-def run_of(folder: Path, figure: float, **changes) -> Path:
-    figures = {"unseen/mIoU": figure, "seen/mIoU": 60.0}
-    return toyresults.write(folder, toyresults.results(RAINY, figures, **changes))
+def run_of(folder: Path, value: float, **changes) -> Path:
+    metrics = {"unseen/mIoU": value, "seen/mIoU": 60.0}
+    return toyresults.write(folder, toyresults.results(RAINY, metrics, **changes))
 
 
-def colours_in(path: Path) -> list[int]:
-    """Pixels of each line colour."""
+def colors_in(path: Path) -> list[int]:
+    """Pixels of each line color."""
     picture = np.asarray(Image.open(path).convert("RGB")).reshape(-1, 3)
     found = []
-    for colour in COLOURS:
-        rgb = [int(colour[i : i + 2], 16) for i in (1, 3, 5)]
+    for color in COLORS:
+        rgb = [int(color[i : i + 2], 16) for i in (1, 3, 5)]
         found.append(int((picture == rgb).all(-1).sum()))
     return found
 
@@ -49,14 +49,14 @@ def test_two_runs(tool, tmp_path):
     at = next(i for i, line in enumerate(lines) if line.startswith("mIoU, unseen A 50.00"))
     assert lines[at + 1] == "B 52.50 +2.50 52.50 (1 evaluation) +2.50 (1 round)"
     assert "±" not in "".join(lines[-4:])  # there is none to be explained
-    assert "\x1b" not in out  # piped: no colours
+    assert "\x1b" not in out  # piped: no colors
     folder = tmp_path / "compare"  # beside the reference
     assert out.splitlines()[-2:] == [str(folder / "compare.md"), str(folder / "curves.png")]
     text = (folder / "compare.md").read_text(encoding="utf-8")
     assert "| algorithm.mu | — | 0.1 |" in text
-    assert "![training loss and figures over rounds](curves.png)" in text
+    assert "![training loss and metrics over rounds](curves.png)" in text
     assert not list(folder.glob("*.tmp"))
-    pixels = colours_in(folder / "curves.png")
+    pixels = colors_in(folder / "curves.png")
     assert min(pixels[:2]) > 300 and max(pixels[2:]) == 0
 
 
@@ -72,10 +72,10 @@ def test_three_runs_of_which_one_is_not_finished(tool, small_run, tmp_path):
     assert code == 0 and err == ""
     rows = [line.split() for line in out.splitlines()]
     assert ["optim_wrapper.rho", "0.1", "0.3", "0.1"] in rows
-    assert "B is not finished: 4 of 6 rounds" in out
+    assert "B is not finished (4 of 6 rounds)" in out
     assert "(2 rounds)" in out and "how much another seed would differ" in out
     assert "B / A" in out and "C / A" in out
-    assert min(colours_in(tmp_path / "out" / "curves.png")[:3]) > 100
+    assert min(colors_in(tmp_path / "out" / "curves.png")[:3]) > 100
 
 
 def test_of_many_runs_each_has_a_row(tool, tmp_path):
@@ -99,7 +99,7 @@ def test_of_many_runs_each_has_a_row(tool, tmp_path):
         assert len({line.count(" | ") for line in table.splitlines()}) == 1
 
 
-def test_until_a_figure_is_reached(tool, small_run, tmp_path):
+def test_until_a_target_is_reached(tool, small_run, tmp_path):
     records = [json.loads(line) for line in (small_run / "history.jsonl").read_text().splitlines()]
     reached = [
         record["round"] for record in records if record.get("metrics", {}).get("seen/mIoU", -1) >= 5
@@ -138,19 +138,13 @@ def test_errors_are_one_line(tool, tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken" / "results.json").write_text("{")
-    for arguments, told in (
-        ((one, tmp_path / "none"), "none: does not exist"),
-        ((one, tmp_path / "empty"), "empty: holds no run"),
-        ((one, tmp_path / "broken"), "results.json: is damaged"),
-        ((one, tmp_path / "newer"), "schema_version: is 99"),
+    for arguments, field in (
+        ((one, tmp_path / "none"), str(tmp_path / "none")),
+        ((one, tmp_path / "empty"), str(tmp_path / "empty")),
+        ((one, tmp_path / "broken"), "results.json"),
+        ((one, tmp_path / "newer"), "schema version 99"),
         ((one, one, "--out", tmp_path / "file" / "x"), "--out: "),
     ):
         code, _, err = tool(*arguments)
-        assert code == 2 and told in err
+        assert code == 2 and field in err
         assert err.startswith("error: ") and len(err.splitlines()) == 1
-
-
-def test_help_says_which_deviation_is_which(tool):
-    code, out, _ = tool("--help")
-    assert code == 0
-    assert "over the rounds that both runs have evaluated" in out and "over the seeds" in out

@@ -1,4 +1,4 @@
-"""tools/splits.py: tables, pictures that show what the split is, plain errors."""
+"""tools/splits.py: tables, pictures of the split, one-line errors."""
 
 import json
 from functools import partial
@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from fedseg.datasets.arrays import write_images
-from fedseg.report.charts import COLOURS
+from fedseg.report.drawing import COLORS
 
 ROOT = Path(__file__).parents[2]
 FULL = (8, 29, 88)  # a share of 1
@@ -44,8 +44,8 @@ def pixels(path: Path) -> np.ndarray:
     return np.asarray(Image.open(path).convert("RGB"))
 
 
-def count(picture: np.ndarray, colour: tuple[int, ...]) -> int:
-    return int((picture == np.array(colour, np.uint8)).all(-1).sum())
+def count(picture: np.ndarray, color: tuple[int, ...]) -> int:
+    return int((picture == np.array(color, np.uint8)).all(-1).sum())
 
 
 def test_two_splits_side_by_side(tool, split_files, tmp_path):
@@ -57,8 +57,8 @@ def test_two_splits_side_by_side(tool, split_files, tmp_path):
         "clients 2 4",
         "samples 24 40",
         "unused 16 0",
-        "samples a client 8 / 12 / 16 10",
-        "classes a client 4 1",
+        "samples per client 8 / 12 / 16 10",
+        "classes per client 4 1",
         "distance 0.000 0.750",
         "skewed test 4 4 classes 4",
     ):
@@ -70,7 +70,7 @@ def test_two_splits_side_by_side(tool, split_files, tmp_path):
     left, right = picture[:, :middle], picture[:, middle:]
     # one scale for both maps: shares of 1 are in the right one only
     assert count(left, FULL) == 0 < count(right, FULL)
-    blue = tuple(int(COLOURS[0][i : i + 2], 16) for i in (1, 3, 5))
+    blue = tuple(int(COLORS[0][i : i + 2], 16) for i in (1, 3, 5))
     assert count(left, blue) > 500 and count(right, blue) > 500
     alone = pixels(tmp_path / "out" / "even.png")
     assert count(alone[:, :1300], FULL) > 1000  # its own scale ends at a quarter
@@ -106,13 +106,13 @@ def test_many_clients_can_be_drawn(tool, tmp_path):
 def test_errors_are_one_line(tool, split_files, tmp_path):
     (tmp_path / "file").write_text("")
     one = split_files / "even.json"
-    for arguments, told in (
-        ((tmp_path / "none.py",), "no such config file"),
-        ((tmp_path / "none.json",), "does not exist"),
-        ((one, "--pixels"), "--pixels: even has no label maps"),
-        ((one, "--cfg-options", "a=1"), "--cfg-options: change configs"),
+    for arguments, field in (
+        ((tmp_path / "none.py",), "none.py"),
+        ((tmp_path / "none.json",), "none.json"),
+        ((one, "--pixels"), "--pixels"),
+        ((one, "--cfg-options", "a=1"), "--cfg-options"),
         ((one, "--out", tmp_path / "file" / "x"), "--out: "),
     ):
         code, _, err = tool(*arguments)
-        assert code == 2 and told in err, err
+        assert code == 2 and field in err, err
         assert err.startswith("error: ") and len(err.splitlines()) == 1

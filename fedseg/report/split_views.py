@@ -1,15 +1,16 @@
-"""Who holds what, for any data set: read from a config or from a split's files, without training.
+"""Which client holds what, read from a config or from a split's files.
 
 Nothing is trained and no model is built. For segmentation, images need not even be on disk: the
-names in the split files tell the domains.
+domains follow from the names in the split files.
 """
 
 import inspect
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,8 @@ class View:
     Attributes:
         name: short, for files. title: what it is, in words.
         clients: client id -> indices of samples. samples: of the whole data set.
-        kind: what the samples are told apart by: ``"class"``, ``"domain"``, or None if nothing is
-            known of them but their number.
+        kind: what a sample's label is: ``"class"``, ``"domain"``, or None if only the number of
+            samples is known.
         rows: names of the classes or domains, also those that only test sets have.
         labels: the row of each sample, int [N]; None without a kind.
         tests: by name. notes: what could not be looked at, in words.
@@ -71,7 +72,7 @@ class View:
     kind: str | None = None
     rows: tuple[str, ...] = ()
     labels: np.ndarray | None = None
-    tests: Mapping[str, TestSet] | None = None
+    tests: Mapping[str, TestSet] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     dataset: SegmentationDataset | None = None
 
@@ -85,9 +86,9 @@ class View:
         """Samples of each client in each row, int [clients, rows]; one row without a kind."""
         return self.statistics["class_counts"]
 
-    @property
+    @cached_property
     def statistics(self) -> dict[str, Any]:
-        """Partition statistics (:mod:`fedseg.report.partition_charts`); a class is a row here."""
+        """As of :mod:`fedseg.report.partition_charts`, of rows instead of classes."""
         labels = np.zeros(self.samples, np.int64) if self.labels is None else self.labels
         return partition_statistics(self.clients, labels, max(len(self.rows), 1))
 
@@ -95,7 +96,7 @@ class View:
         """Samples of each test set in each row, int [rows]; of those that have rows."""
         return {
             name: np.bincount(test.labels, minlength=len(self.rows))
-            for name, test in (self.tests or {}).items()
+            for name, test in self.tests.items()
             if test.labels is not None
         }
 
@@ -206,40 +207,32 @@ def _view(
     tests: Mapping[str, Any],
     notes: Sequence[str] = (),
 ) -> View:
-    """A view of data sets, by class if they have labels, else by domain."""
-    sets = {name: TestSet(len(test), None) for name, test in tests.items()}
-    segmentation = dataset if isinstance(dataset, SegmentationDataset) else None
-    view = View(
-        name, title, clients, len(dataset), tests=sets, notes=tuple(notes), dataset=segmentation
-    )
-    labels = _classes(dataset)
+    """A view of data sets, by class if they have class ids, else by domain if they have these."""
+    kind, rows = None, ()
+    labels, of_tests = _labels(_classes, dataset, tests)
     if labels is not None:
-        of_tests = {n: found for n, test in tests.items() if (found := _classes(test)) is not None}
-        names = (getattr(dataset, "metainfo", None) or {}).get("classes")
+        kind = "class"
         most = max(int(array.max()) for array in (labels, *of_tests.values()))
+        names = (getattr(dataset, "metainfo", None) or {}).get("classes")
         rows = tuple(names) if names is not None else tuple(map(str, range(most + 1)))
         if most >= len(rows):
             raise DataError(f"{title}: class id {most} occurs, but there are {len(rows)} classes")
-        return _with_rows(view, "class", rows, labels, of_tests)
-    domains = _domains(dataset)
-    if domains is None:
-        return view
-    of_tests = {n: found for n, test in tests.items() if (found := _domains(test)) is not None}
-    rows = tuple(sorted({*domains, *(d for found in of_tests.values() for d in found)}))
-    place = {domain: number for number, domain in enumerate(rows)}
-    numbers = {n: np.array([place[d] for d in found]) for n, found in of_tests.items()}
-    return _with_rows(view, "domain", rows, np.array([place[d] for d in domains]), numbers)
+    else:
+        labels, of_tests = _labels(_domains, dataset, tests)
+        if labels is not None:
+            kind = "domain"
+            rows = tuple(sorted({*labels, *(d for found in of_tests.values() for d in found)}))
+            labels = np.searchsorted(rows, labels)
+            of_tests = {test: np.searchsorted(rows, found) for test, found in of_tests.items()}
+    sets = {test: TestSet(len(of), of_tests.get(test)) for test, of in tests.items()}
+    maps = dataset if isinstance(dataset, SegmentationDataset) else None
+    return View(name, title, clients, len(dataset), kind, rows, labels, sets, tuple(notes), maps)
 
 
-def _with_rows(
-    view: View,
-    kind: str,
-    rows: tuple[str, ...],
-    labels: np.ndarray,
-    tests: Mapping[str, np.ndarray],
-) -> View:
-    known = {n: replace(test, labels=tests.get(n)) for n, test in (view.tests or {}).items()}
-    return replace(view, kind=kind, rows=rows, labels=labels, tests=known)
+def _labels(read: Callable[[Any], Any], dataset: Any, tests: Mapping[str, Any]) -> tuple[Any, dict]:
+    """What ``read`` finds in a data set, and in those of the test sets that have it."""
+    found = {name: read(test) for name, test in tests.items()}
+    return read(dataset), {name: labels for name, labels in found.items() if labels is not None}
 
 
 def _classes(dataset: Any) -> np.ndarray | None:

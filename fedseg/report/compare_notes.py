@@ -1,0 +1,95 @@
+"""What keeps runs from being compared, in words."""
+
+from collections.abc import Iterable, Sequence
+
+from fedseg.report.compare_sides import Side
+from fedseg.runs.schema import FILE_NAME, DataEntry
+
+ENVIRONMENT = ("versions", "device", "hardware", "threads")
+
+
+def same_images(one: DataEntry, other: DataEntry) -> bool | None:
+    """Whether two data sets hold the same images; None if the files do not say."""
+    if (one.samples, one.embedded) != (other.samples, other.embedded):
+        return False
+    for name in ("content_sha256", "split_checksum"):
+        values = getattr(one, name), getattr(other, name)
+        if None not in values:
+            return values[0] == values[1]
+    return None
+
+
+def other_test_sets(reference: Side, side: Side) -> set[str]:
+    """Test sets whose images are not the reference's: their metrics do not compare."""
+    one, other = reference.first.results, side.first.results
+    if one is None or other is None:
+        return set()
+    shared = one.tests.keys() & other.tests.keys()
+    return {name for name in shared if same_images(one.tests[name], other.tests[name]) is False}
+
+
+def notes(
+    sides: Sequence[Side], foreign: Sequence[set[str]], complete: bool, compared: bool
+) -> Iterable[str]:
+    """One sentence for each reason.
+
+    Args:
+        sides: the reference first. foreign: test sets of each with other images.
+        complete, compared: whether all of the configs were compared, or anything of them.
+    """
+    for side in sides:
+        run = side.first
+        if not run.finished:
+            of = f" of {run.planned}" if run.planned else ""
+            yield (
+                f"{side.label} is not finished ({run.rounds}{of} rounds): its metrics are those so "
+                "far; versions and checksums are unknown."
+            )
+        if run.evaluated is None:
+            yield f"{side.label} has no evaluation yet."
+    rounds = {side.label: side.first.evaluated for side in sides if side.first.evaluated}
+    if len(set(rounds.values())) > 1:
+        listed = ", ".join(f"{label} {round_}" for label, round_ in rounds.items())
+        yield (
+            f"The last evaluations are of different rounds ({listed}); paired differences compare "
+            "equal rounds."
+        )
+    for side, domains in zip(sides[1:], foreign[1:], strict=True):
+        for domain in sorted(domains):
+            yield (
+                f"{side.label} and {sides[0].label} have different test images in {domain}: no "
+                "difference is shown."
+            )
+        yield from _notes_on_results(sides[0], side)
+    if not compared:
+        yield "Configs are not compared: an unfinished run has no readable copy of its config."
+    elif not complete:
+        yield (
+            "Not every run has a readable copy of its config: only what "
+            f"{FILE_NAME} records of it is compared."
+        )
+
+
+def _notes_on_results(reference: Side, side: Side) -> Iterable[str]:
+    labels = f"{reference.label} and {side.label}"
+    seeds = {run.seed for run in reference.runs}, {run.seed for run in side.runs}
+    if seeds[0] != seeds[1] and None not in seeds[0] | seeds[1]:
+        listed = (", ".join(map(str, sorted(s))) for s in seeds)
+        yield f"{labels} have different seeds ({' and '.join(listed)}): chance differs too."
+    one, other = reference.first.results, side.first.results
+    if one is None or other is None:
+        return
+    if same_images(one.train, other.train) is False:
+        yield f"{labels} were trained on different images."
+    elif one.train.partition_sha256 != other.train.partition_sha256:
+        yield f"{labels} have different splits: other clients hold the training images."
+    for domain in sorted(one.tests.keys() & other.tests.keys()):
+        steps = one.tests[domain].steps, other.tests[domain].steps
+        if None not in steps and steps[0] != steps[1]:
+            yield f"{labels} preprocess the test images of {domain} differently."
+    differs = [name for name in ENVIRONMENT if getattr(one, name) != getattr(other, name)]
+    if differs:
+        yield (
+            f"{labels} have different {' and '.join(differs)}: even equal configs need not give "
+            "equal bits."
+        )

@@ -1,0 +1,58 @@
+"""What metrics ``<domain>/<metric>`` are called in tables and pictures."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+MAIN_METRICS = ("mIoU", "accuracy")
+BY_DOMAIN = "_by_domain"
+GLOBAL = "global:"
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number; JSON has null for those that are not finite."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
+
+
+def split_name(name: str) -> tuple[str, str]:
+    """Domain and metric of ``<domain>/<metric>``; a bare metric has the domain ``""``."""
+    domain, _, metric = name.rpartition("/")
+    return domain, metric
+
+
+def evaluated_set(domain: str) -> str:
+    """The test set behind an evaluated domain: ``seen`` for ``global:seen_by_domain``."""
+    return domain.removeprefix(GLOBAL).removesuffix(BY_DOMAIN)
+
+
+def main_metric(names: Iterable[str]) -> str | None:
+    """The metric to show: mIoU, else accuracy, else the first one there is.
+
+    Args:
+        names: of metrics, with or without a domain.
+    """
+    metrics = list(dict.fromkeys(split_name(name)[1] for name in names))
+    return next((m for m in (*MAIN_METRICS, *metrics) if m in metrics), None)
+
+
+def domain_label(domain: str, domains: Iterable[str]) -> str:
+    """An evaluated domain in words: ``seen_by_domain`` is ``seen by_domain``.
+
+    Args:
+        domain: as metrics name it.
+        domains: all of them: one that is also evaluated by domain is called ``standard`` otherwise.
+    """
+    if domain.startswith(GLOBAL):
+        plain = [d.removeprefix(GLOBAL) for d in domains if d.startswith(GLOBAL)]
+        return f"{domain_label(domain.removeprefix(GLOBAL), plain)}, not averaged"
+    if domain.endswith(BY_DOMAIN):
+        return f"{domain.removesuffix(BY_DOMAIN)} by_domain"
+    return f"{domain} standard" if f"{domain}{BY_DOMAIN}" in set(domains) else domain
+
+
+def class_table(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float | None]]:
+    """IoU by class and domain, from ``{domain: {"IoU": {class: value}, ...}}``; may be empty."""
+    table: dict[str, dict[str, float | None]] = {}
+    for domain, metrics in domains.items():
+        for name, value in (metrics.get("IoU") or {}).items():
+            table.setdefault(name, {})[domain] = value if is_number(value) else None
+    return table

@@ -1,0 +1,86 @@
+"""Runs as they are read: finished, stopped, of older versions, damaged."""
+
+import json
+
+import pytest
+import toyresults
+from toyhistory import METRIC, record, write_history
+
+from fedseg.errors import DataError
+from fedseg.runs.run_files import read_run
+
+RAINY = "idda_rainy_heterogeneous"
+
+
+def test_a_stopped_run_has_the_metrics_of_its_history(small_run, tmp_path):
+    lines = (small_run / "history.jsonl").read_text().splitlines(keepends=True)
+    (tmp_path / "history.jsonl").write_text("".join(lines[:4]) + lines[4][:30])
+    (tmp_path / "small.py").write_text((small_run / "small.py").read_text())
+    run, whole = read_run(tmp_path), read_run(small_run)
+    assert (run.rounds, run.planned, run.evaluated, run.seed) == (4, 6, 4, 0)
+    known = json.loads(lines[3])["metrics"]
+    assert run.last == {name: value for name, value in known.items() if value is not None} != {}
+    for name in run.last:
+        assert run.series(name).items() <= whole.series(name).items()
+    assert run.losses.items() <= whole.losses.items()
+    assert (run.finished, whole.finished, whole.rounds) == (False, True, 6)
+
+
+def test_an_old_file_has_the_curves_of_its_history(tmp_path):
+    content = toyresults.results(RAINY, {METRIC: 50.0})
+    content["schema_version"] = 1
+    for name in ("curves", "experiment_sha256", "hardware", "local_loss"):
+        del content[name]
+    folder = toyresults.write(tmp_path / "a", content)
+    assert read_run(folder).curves is None and read_run(folder).series(METRIC) == {}
+    rounds = content["rounds"]
+    write_history(folder, [record(rounds, 50.0)])
+    assert read_run(folder).series(METRIC) == {rounds: 50.0}
+
+
+def test_a_file_of_another_name_is_read_alone(tmp_path):
+    content = toyresults.results(RAINY, {METRIC: 50.0})
+    folder = write_history(toyresults.write(tmp_path / "a", content), [record(1, 3.0)])
+    copy = folder / "results_of_a_friend.json"
+    copy.write_text((folder / "results.json").read_text())
+    assert read_run(copy).losses == {} and read_run(folder).losses == {1: 1.0}
+
+
+def test_what_hooks_added_is_kept(tmp_path):
+    content = toyresults.results(RAINY, {METRIC: 50.0}) | {"client_accuracy": {"rounds": [1]}}
+    run = read_run(toyresults.write(tmp_path / "a", content))
+    assert run.results.extras == {"client_accuracy": {"rounds": [1]}}
+
+
+def test_a_run_without_evaluation_is_read_where_nothing_is_compared(tmp_path):
+    content = toyresults.results(RAINY, {METRIC: 50.0}, final_round=None, final={})
+    folder = toyresults.write(tmp_path / "a", content)
+    assert read_run(folder, strict=False).evaluated is None
+    with pytest.raises(DataError, match="final_round"):
+        read_run(folder)
+
+
+def test_a_wrong_history_is_refused_with_its_line(tmp_path):
+    for change, field in (
+        (lambda line: line.pop("bytes_up"), "bytes_up"),
+        (lambda line: line.update(round=1), "round"),
+        (lambda line: line.update(loss="high"), "loss"),
+        (lambda line: line.update(metrics=[1]), "metrics"),
+        (lambda line: line.update(bytes_up=float("nan")), "bytes_up"),
+    ):
+        lines = [record(1, 1.0), record(2, 2.0)]
+        change(lines[1])
+        write_history(tmp_path, lines)
+        with pytest.raises(DataError, match=rf"history\.jsonl, line 2: {field}: "):
+            read_run(tmp_path)
+
+
+def test_files_of_something_else_are_refused(tmp_path):
+    for content in (b"\xff\xfe\x00", b"no json", b"[1]\n", b"3\n"):
+        (tmp_path / "history.jsonl").write_bytes(content)
+        with pytest.raises(DataError, match=r"history\.jsonl"):
+            read_run(tmp_path)
+    for content in ("{", "[]", "{}"):
+        (tmp_path / "results.json").write_text(content)
+        with pytest.raises(DataError, match=r"results\.json"):
+            read_run(tmp_path)
