@@ -80,7 +80,7 @@ def test_from_an_archive_to_clients(tmp_path, images, capsys):
         assert [len(indices) for indices in clients.values()] == [30] * 4
         assert file.with_suffix(".png").stat().st_size > 1000
         assert f"{file}: written" in out
-    assert "classes a client" in out
+    assert "classes per client" in out
 
 
 def test_a_root_that_is_a_file(tmp_path, images, capsys):

@@ -55,7 +55,7 @@ def test_sound(root, small_variant, capsys, options):
     code, out, _ = tool(capsys, "--root", root, *options)
     assert code == 0
     assert "verified: 12 + 5 images of 4 classes, 3 users, none in both splits" in out
-    assert "samples a client" in out
+    assert "samples per client" in out
     assert (root / "splits" / "natural_users.png").stat().st_size > 1000
 
 
