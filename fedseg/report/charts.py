@@ -20,12 +20,12 @@ from fedseg.report.drawing import (
     write_centered,
 )
 from fedseg.runs.metric_names import BY_DOMAIN, GLOBAL, class_table, domain_label, evaluated_set
-from fedseg.runs.run_files import Run
+from fedseg.runs.run_files import RunFiles
 
 MOST_COLUMNS = 400  # of a heat map over rounds
 
 
-def draw_curves(run: Run, path: Path) -> Path:
+def draw_curves(run: RunFiles, path: Path) -> Path:
     """Loss of each round on the left, the main metric of every domain on the right, as a PNG."""
     figure = new_figure(13, 4.4)
     figure.suptitle(run.name, fontsize=12, fontweight="bold")
@@ -40,7 +40,7 @@ def draw_curves(run: Run, path: Path) -> Path:
     return save_figure(figure, path)
 
 
-def _draw_loss(axes: Any, run: Run) -> None:
+def _draw_loss(axes: Any, run: RunFiles) -> None:
     axes.set_title("training loss", fontsize=11)
     axes.set_ylabel("mean local loss")
     rounds, losses = list(run.losses), np.array(list(run.losses.values()))
@@ -60,7 +60,7 @@ def _draw_loss(axes: Any, run: Run) -> None:
     axes.set_ylim(bottom=min(0, losses.min()))
 
 
-def _draw_metric(axes: Any, run: Run) -> None:
+def _draw_metric(axes: Any, run: RunFiles) -> None:
     metric = run.metric
     axes.set_title(f"{metric or 'metrics'} by domain", fontsize=11)
     axes.set_ylabel(f"{metric} (%)" if metric in ("mIoU", "accuracy") else metric or "")

@@ -17,7 +17,7 @@ from fedseg.report.compare_configs import differing, flat
 from fedseg.report.compare_notes import notes, other_test_sets
 from fedseg.report.compare_sides import Side
 from fedseg.runs.metric_names import MAIN_METRICS, evaluated_set, is_number, main_metric, split_name
-from fedseg.runs.run_files import Run
+from fedseg.runs.run_files import RunFiles
 
 CONDITIONS = ("versions", "device", "hardware", "threads", "data")
 NOT_CONDITIONS = ("steps", "style", "partition", "batch_size")  # of the data; the config has them
@@ -160,13 +160,13 @@ def _by_metric(names: Iterable[str]) -> list[str]:
     return [name for group in groups.values() for name in group]
 
 
-def _recorded(run: Run, fields: Collection[str]) -> dict[str, Any]:
+def _recorded(run: RunFiles, fields: Collection[str]) -> dict[str, Any]:
     """Fields of ``results.json``, nested."""
     results = asdict(run.results) if run.results is not None else {}
     return {name: value for name, value in results.items() if name in fields}
 
 
-def _conditions(run: Run) -> dict[str, Any]:
+def _conditions(run: RunFiles) -> dict[str, Any]:
     """Versions, hardware, data and their checksums."""
     found = _recorded(run, CONDITIONS)
     found["data"] = {
@@ -215,7 +215,7 @@ def _window(name: str, side: Side) -> Value | None:
     return Value(run.window.mean[name], std, count, "evaluations")
 
 
-def _length(run: Run) -> int:
+def _length(run: RunFiles) -> int:
     return max(run.window.rounds, 1)
 
 
@@ -234,7 +234,7 @@ def _difference(side: Side, reference: Side, values: Values, of: Values) -> Valu
     return Value(difference, over="" if single else "unpaired")
 
 
-def _paired_rounds(name: str, reference: Run, run: Run) -> Value | None:
+def _paired_rounds(name: str, reference: RunFiles, run: RunFiles) -> Value | None:
     """Over the last of the rounds that both have evaluated."""
     of, values = reference.series(name), run.series(name)
     rounds = sorted(of.keys() & values.keys())
@@ -263,7 +263,7 @@ def _reached(name: str, side: Side, target: float) -> Reached | None:
 # ---------------------------------------------------------------- cost
 
 
-def _costs(run: Run) -> dict[str, float | None]:
+def _costs(run: RunFiles) -> dict[str, float | None]:
     """What a run took, in bytes and seconds; the wall time of an unfinished one is not known."""
     if run.results is not None:
         sent, seconds = asdict(run.results.communication), run.results.seconds
@@ -281,14 +281,14 @@ def _costs(run: Run) -> dict[str, float | None]:
     }
 
 
-def _norms(run: Run) -> dict[str, float | None]:
+def _norms(run: RunFiles) -> dict[str, float | None]:
     last = run.history[-1] if run.history else {}
     values = {name: last.get(name) for name in ("norm_w", "norm_delta")}
     return {name: value if is_number(value) else None for name, value in values.items()}
 
 
 def _measured(
-    sides: Sequence[Side], measure: Callable[[Run], dict[str, float | None]]
+    sides: Sequence[Side], measure: Callable[[RunFiles], dict[str, float | None]]
 ) -> dict[str, tuple[float | None, ...]]:
     """Means over a side's seeds."""
     measured = [[measure(run) for run in side.runs] for side in sides]

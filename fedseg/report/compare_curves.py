@@ -20,7 +20,7 @@ from fedseg.report.drawing import (
     write_centered,
 )
 from fedseg.runs.metric_names import domain_label, main_metric, split_name
-from fedseg.runs.run_files import Run
+from fedseg.runs.run_files import RunFiles
 
 COLUMNS = 3
 # A run is known by its color, its dashes and the letter at its end.
@@ -89,7 +89,7 @@ def _draw_loss(axes: Any, sides: Sequence[Side]) -> None:
     _draw_lines(axes, [[mean_losses(run) for run in side.runs] for side in sides], sides)
 
 
-def mean_losses(run: Run) -> dict[int, float]:
+def mean_losses(run: RunFiles) -> dict[int, float]:
     """The moving mean by round; without a history, the means from one evaluation to the next."""
     if run.losses:
         means = moving_mean(np.array(list(run.losses.values())), smoothing_window(len(run.losses)))

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedseg.errors import DataError
-from fedseg.runs.run_files import HISTORY, Run, is_run, read_run
+from fedseg.runs.run_files import HISTORY, RunFiles, is_run, read_run
 from fedseg.runs.schema import FILE_NAME, experiment_key
 
 
@@ -19,10 +19,10 @@ class Side:
 
     label: str
     path: Path
-    runs: tuple[Run, ...]
+    runs: tuple[RunFiles, ...]
 
     @property
-    def first(self) -> Run:
+    def first(self) -> RunFiles:
         """The run that stands for config and data, in which seeds do not differ."""
         return self.runs[0]
 
@@ -52,7 +52,7 @@ def read_sides(paths: Iterable[str | Path]) -> list[Side]:
     ]
 
 
-def _runs(path: Path) -> tuple[Run, ...]:
+def _runs(path: Path) -> tuple[RunFiles, ...]:
     if not path.exists():
         raise DataError(f"{path}: does not exist: name a run's work dir or its {FILE_NAME}")
     if path.is_file() or is_run(path):

@@ -18,7 +18,7 @@ WINDOW = 100  # rounds at the end, unless the config says otherwise
 
 
 @dataclass(frozen=True)
-class Run:
+class RunFiles:
     """What a run left.
 
     Attributes:
@@ -140,7 +140,7 @@ def is_run(folder: Path) -> bool:
     return (folder / FILE_NAME).is_file() or (folder / HISTORY).is_file()
 
 
-def read_run(path: str | Path, strict: bool = True) -> Run:
+def read_run(path: str | Path, strict: bool = True) -> RunFiles:
     """Read a work dir, or the ``results.json`` of one; a file of another name is read alone.
 
     Args:
@@ -155,11 +155,11 @@ def read_run(path: str | Path, strict: bool = True) -> Run:
     folder = file.parent
     results = read_results(file, strict) if file.is_file() else None
     if file.name != FILE_NAME:  # what lies beside it may be of another run
-        return Run(folder, results, [])
+        return RunFiles(folder, results, [])
     history = read_history(folder / HISTORY)
     if results is None and not history:
         raise DataError(f"{folder / HISTORY}: has no round yet")
-    return Run(folder, results, history, find_config_copy(folder, (results or folder).name))
+    return RunFiles(folder, results, history, find_config_copy(folder, (results or folder).name))
 
 
 @dataclass(frozen=True)

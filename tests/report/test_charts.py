@@ -10,7 +10,7 @@ from toyhistory import record
 
 from fedseg.report.charts import draw_curves, draw_iou_by_class
 from fedseg.report.drawing import COLORS
-from fedseg.runs.run_files import Run
+from fedseg.runs.run_files import RunFiles
 
 
 def pixels(path: Path) -> np.ndarray:
@@ -24,12 +24,12 @@ def count(picture: np.ndarray, color: str | tuple[int, ...]) -> int:
     return int((picture == np.array(color, np.uint8)).all(-1).sum())
 
 
-def run_of(folder: Path, rounds: int, metric: str = "mIoU", evaluated: bool = True) -> Run:
+def run_of(folder: Path, rounds: int, metric: str = "mIoU", evaluated: bool = True) -> RunFiles:
     """Evaluated every other round."""
     records = [record(i) for i in range(1, rounds + 1)]
     for line in records[1::2] if evaluated else ():
         line["metrics"] = {f"unseen/{metric}": line["round"], f"seen/{metric}": 2.0}
-    return Run(folder, None, records)
+    return RunFiles(folder, None, records)
 
 
 def test_curves_have_a_line_for_each_domain(tmp_path):
@@ -57,7 +57,7 @@ def test_curves_of_missing_values(tmp_path):
 
 def test_curves_without_evaluation(tmp_path):
     for records in ([], [record(1, loss=None)], [record(1, metrics={})]):
-        run = Run(tmp_path, None, records)
+        run = RunFiles(tmp_path, None, records)
         picture = pixels(draw_curves(run, tmp_path / "curves.png"))
         assert count(picture[:, picture.shape[1] // 2 :], COLORS[0]) == 0
 
