@@ -1,10 +1,11 @@
-"""The benchmark of a classification round: all sides do the same work; the figures are there."""
+"""The benchmark of a classification round: all sides do the same work, everything is measured."""
 
 import numpy as np
 import pytest
 import torch
 from benchmarks import classification as benchmark
-from benchmarks.plain_loops import GraphedHandWritten, HandWritten, LoaderPerClient
+from benchmarks.engine import build
+from benchmarks.hand_written import HandWritten, LoaderPerClient
 
 from fedseg.errors import ConfigError
 from fedseg.runner.experiment import load_config
@@ -15,38 +16,35 @@ CONFIG = ROOT / "configs" / "cifar10_a005_fedavg.py"
 
 def config_of(folder, clients=2, samples=70, options=()):
     options = [f"data_root={folder / 'nowhere'}", *options]
-    config = load_config(CONFIG, folder / "run", options)
+    config = load_config(CONFIG, work_dir=folder / "run", options=options)
     return benchmark.adapt(config, clients, samples, test_images=20)
 
 
-@pytest.mark.parametrize(
-    "options",
-    [(), ("optim_wrapper.optimizer.momentum=0.9", "train_dataloader.batch_size=24")],
-    ids=["the config's own", "momentum"],
-)
-def test_the_hand_written_loop_ends_where_the_engine_does(tmp_path, options):
-    """Batches of 64 and 6, crop, flip, weight decay, two rounds of two clients."""
-    runner = benchmark.build(config_of(tmp_path, options=options))
-    sides = benchmark.rounds(runner, amp=False)
-    engine, loop = sides["FedAvg, float32"], sides["hand-written, float32"]
-    assert isinstance(loop, HandWritten)
-    start = engine.w.clone()
-    for number in (1, 2):
-        engine()
-        loop()
-        assert engine.round == loop.round == number
-        assert benchmark.largest_difference(engine, loop) < 1e-6
-        line = runner.history.read()[-1]
-        assert line["round"] == number
-        assert line["loss"] == pytest.approx(loop.loss, abs=1e-5)
-    assert float((engine.w - start).abs().max()) > 1e-3, "there was something to compare"
+def test_the_hand_written_loop_ends_where_the_engine_does(tmp_path):
+    """Batches of 64 and 6, or of 24, with and without momentum; two rounds of two clients."""
+    momentum = "optim_wrapper.optimizer.momentum=0.9", "train_dataloader.batch_size=24"
+    for options in ((), momentum):
+        runner = build(config_of(tmp_path, options=options))
+        sides = benchmark.make_sides(runner, amp=False)
+        engine, loop = sides["FedAvg, float32"], sides["hand-written, float32"]
+        assert isinstance(loop, HandWritten)
+        start = engine.w.clone()
+        for number in (1, 2):
+            engine()
+            loop()
+            assert engine.round == loop.round == number
+            assert benchmark.largest_difference(engine.weights(), loop.weights()) < 1e-6
+            line = runner.history.read()[-1]
+            assert line["round"] == number
+            assert line["loss"] == pytest.approx(loop.loss, abs=1e-5)
+        assert float((engine.w - start).abs().max()) > 1e-3, "there was something to compare"
 
 
 def test_engine_rounds_do_not_disturb_one_another(tmp_path):
     """FedAvg's second round is the same with FedSAM's rounds in between."""
-    runner = benchmark.build(config_of(tmp_path, samples=10))
-    sides = benchmark.rounds(runner, amp=False)
-    alone = benchmark.rounds(benchmark.build(config_of(tmp_path / "b", samples=10)), amp=False)
+    runner = build(config_of(tmp_path, samples=10))
+    sides = benchmark.make_sides(runner, amp=False)
+    alone = benchmark.make_sides(build(config_of(tmp_path / "b", samples=10)), amp=False)
     for name in ("FedAvg, float32", "FedSAM, float32", "FedSAM, float32", "FedAvg, float32"):
         sides[name]()
     for _ in range(2):
@@ -56,8 +54,8 @@ def test_engine_rounds_do_not_disturb_one_another(tmp_path):
 
 
 def test_the_loader_for_each_client_averages_what_they_trained(tmp_path):
-    runner = benchmark.build(config_of(tmp_path, samples=10))
-    loop = benchmark.rounds(runner, amp=False)["DataLoader a client, float32"]
+    runner = build(config_of(tmp_path, samples=10))
+    loop = benchmark.make_sides(runner, amp=False)["DataLoader for each client, float32"]
     assert isinstance(loop, LoaderPerClient)
     start = {name: w.clone() for name, w in loop.weights().items()}
     loop.optimizer = {"lr": 0.0}
@@ -71,10 +69,10 @@ def test_the_loader_for_each_client_averages_what_they_trained(tmp_path):
 
 
 def test_the_loader_sees_what_the_engine_sees(tmp_path):
-    """Without crop and flip its batches are the engine's images, normalised."""
-    runner = benchmark.build(config_of(tmp_path, samples=10))
-    loop = benchmark.rounds(runner, amp=False)["DataLoader a client, float32"]
-    loop.dataset.transform.transforms = loop.dataset.transform.transforms[2:]
+    """Without crop and flip its batches are the engine's images, normalized."""
+    runner = build(config_of(tmp_path, samples=10))
+    loop = benchmark.make_sides(runner, amp=False)["DataLoader for each client, float32"]
+    del loop.dataset.transform.transforms[:2]
     steps = runner.data.pipeline.steps
     rows = torch.tensor([3, 0, 7])
     expected, _ = steps[2].apply(runner.data.images[rows], None, {})
@@ -83,73 +81,57 @@ def test_the_loader_sees_what_the_engine_sees(tmp_path):
     assert [loop.dataset[int(i)][1] for i in rows] == runner.data.labels[rows].tolist()
 
 
-@pytest.mark.parametrize("amp", [False, True])
-def test_figures(tmp_path, amp):
-    config = config_of(tmp_path, clients=1, samples=6)
-    figures = benchmark.classification(config, repeats=1, amp=amp)
-    precisions = {"float32", "bfloat16"} if amp else {"float32"}
-    sides = {f"{s}, {p}" for s in ("hand-written", "FedAvg", "FedSAM") for p in precisions}
-    assert set(figures["seconds a round"]) == sides | {"DataLoader a client, float32"}
-    for name in (
-        "engine / hand-written",
-        "FedSAM / FedAvg",
-        "DataLoader a client, float32 / engine",
-        "seconds an evaluation of 20 images",
-    ):
-        assert set(figures[name]) == precisions
-        assert all(value > 0 for value in figures[name].values())
-    shares = figures["outside of clients' training / round"]
-    assert len(shares) == 2 * len(precisions) and all(0 < s < 1 for s in shares.values())
-    differences = figures["largest difference of weights after a round, engine - hand-written"]
-    assert differences["hand-written, float32"] < 1e-6
-    assert figures["steps a round"] == 1 and figures["clients a round"] == 1
-    assert figures["seconds a checkpoint"] > 0
+def test_everything_is_measured(tmp_path):
+    for amp, precisions in ((False, {"float32"}), (True, {"float32", "bfloat16"})):
+        config = config_of(tmp_path, clients=1, samples=6)
+        measured = benchmark.classification(config, repeats=1, amp=amp)
+        sides = {f"{s}, {p}" for s in ("hand-written", "FedAvg", "FedSAM") for p in precisions}
+        assert set(measured["seconds a round"]) == sides | {benchmark.LOADER}
+        for name in (
+            "engine / hand-written",
+            "FedSAM / FedAvg",
+            f"{benchmark.LOADER} / engine",
+            "seconds an evaluation of 20 images",
+        ):
+            assert set(measured[name]) == precisions
+            assert all(value > 0 for value in measured[name].values())
+        shares = measured["outside of clients' training / round"]
+        assert len(shares) == 2 * len(precisions) and all(0 < s < 1 for s in shares.values())
+        name = "largest difference of weights after a round, engine - hand-written"
+        assert measured[name]["float32"] < 1e-6
+        assert measured["steps a round"] == 1 and measured["clients a round"] == 1
+        assert measured["seconds a checkpoint"] > 0
 
 
 def test_sides_that_do_other_work_are_not_timed(tmp_path):
-    runner = benchmark.build(config_of(tmp_path, samples=10))
-    sides = benchmark.rounds(runner, amp=False)
-    start = {n: s.view(runner.server.w).clone() for n, s in benchmark._slots(runner).items()}
+    runner = build(config_of(tmp_path, samples=10))
+    sides = benchmark.make_sides(runner, amp=False)
     sides["hand-written, float32"].sgd.param_groups[0]["lr"] = 0.3
-    with pytest.raises(RuntimeError, match="away from the engine's weights"):
-        benchmark._first_round(sides, start)
+    with pytest.raises(RuntimeError, match="float32"):
+        benchmark.check_first_round(sides)
 
 
-@pytest.mark.parametrize(
-    "option",
-    [
-        "train_dataloader.transforms.0.padding=2",
-        "train_dataloader.transforms.1.prob=0.2",
-        "train_dataloader.batch_size=full",
-        "Adam",
-    ],
-)
-def test_what_the_loops_do_not_write_out_is_refused(tmp_path, option):
-    config = config_of(tmp_path, samples=10, options=[option] if "=" in option else [])
-    if option == "Adam":
-        config.optim_wrapper = {"optimizer": {"type": "Adam", "lr": 0.1}}
-    runner = benchmark.build(config)
-    with pytest.raises(ConfigError, match="the benchmark needs"):
-        benchmark.rounds(runner, amp=False)
+def test_what_the_loops_do_not_write_out_is_refused(tmp_path):
+    for option, field in (
+        ("train_dataloader.transforms.0.padding=2", "train_dataloader"),
+        ("train_dataloader.transforms.1.prob=0.2", "train_dataloader"),
+        ("train_dataloader.batch_size=full", "train_dataloader"),
+        ("optim_wrapper.optimizer.type=Adam", r"optim_wrapper\.optimizer\.type"),
+    ):
+        config = config_of(tmp_path, samples=10, options=[option])
+        if "Adam" in option:
+            config.optim_wrapper = {"optimizer": {"type": "Adam", "lr": 0.1}}
+        runner = build(config)
+        with pytest.raises(ConfigError, match=field):
+            benchmark.make_sides(runner, amp=False)
 
 
 def test_prepared_images_are_used_where_they_are(tmp_path):
     benchmark.write_random_images(tmp_path / "data", clients=100, samples=2, test_images=20)
-    config = load_config(CONFIG, tmp_path / "run", [f"data_root={tmp_path / 'data'}"])
+    config = load_config(
+        CONFIG, work_dir=tmp_path / "run", options=[f"data_root={tmp_path / 'data'}"]
+    )
     config = benchmark.adapt(config, clients=3, samples=9, test_images=9)
     assert config.data_root == str(tmp_path / "data")
     assert config.train_dataloader.partition.type == "DirichletPartition"
     assert list(config.val_dataloader) == ["test"], "corrupted images are for the end of a run"
-
-
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="there is no CUDA device")
-def test_cuda_graphs_end_where_the_engine_does(tmp_path):
-    options = ["optim_wrapper.optimizer.momentum=0.9"]
-    runner = benchmark.build(config_of(tmp_path, options=options))
-    sides = benchmark.rounds(runner, amp=False)
-    engine, loop = sides["FedAvg, float32"], sides["hand-written CUDA graph, float32"]
-    assert isinstance(loop, GraphedHandWritten)
-    for _ in range(2):
-        engine()
-        loop()
-        assert benchmark.largest_difference(engine, loop) < 1e-5

@@ -1,11 +1,11 @@
-"""What each algorithm's own arithmetic costs: ``tools/benchmark.py algorithms``.
+"""What each algorithm's own arithmetic costs, beside FedAvg.
 
 Every method is a run of the engine from its own experiment, on the same clients and the same images
 in one process. A round of each is timed right after one of FedAvg, in turns, so that a drift of the
 machine's speed hits both. The same clients take part in every round: before anything is counted or
 timed they have been there, so that their states exist (MOON has a previous model, SCAFFOLD control
 variates). The learning rate is small, so that every round trains about the same model: at the
-published one these clients would be learned by heart before the last turn.
+published one the model would overfit these clients before the last turn.
 
 Passes are counted in the arithmetic of the network: the floating-point operations of a round's
 convolutions and matrix products, forward and backward, divided by those of FedAvg's round on
@@ -16,155 +16,90 @@ the local steps see. A forward pass alone is about a third, a narrow sub-network
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-from benchmarks.classification import adapt, build
-from rich.table import Table
+from benchmarks.classification import adapt
+from benchmarks.engine import EngineRounds, build, device_name, fix_participants, use_data
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
 from fedseg.core.client import Client
 from fedseg.core.messages import Update
+from fedseg.engine.trainer import EagerStep
 from fedseg.errors import ConfigError
-from fedseg.hooks import FederatedHook
 from fedseg.registry import did_you_mean
-from fedseg.runner.cuda_graph import EagerStep
+from fedseg.report.tables import TextTable
 from fedseg.runner.experiment import load_config
-from fedseg.runner.replay import FixedSampler
 from fedseg.runner.runner import FederatedRunner
 
 REFERENCE = "FedAvg"
 RATE = 1e-4
-
-
-@dataclass(frozen=True)
-class Method:
-    """An experiment, and what is changed in it.
-
-    Attributes:
-        config: the name of its file.
-        changes: merged into the config.
-    """
-
-    config: str
-    changes: Mapping[str, Any] = field(default_factory=dict)
-
-
-CNN = {
-    "FedAvg": Method("cifar10_a005_fedavg"),
-    "FedProx": Method("cifar10_a005_fedprox"),
-    "SCAFFOLD": Method("cifar10_a005_scaffold"),
-    "FedDyn": Method("cifar10_a005_feddyn"),
-    "AdaBest": Method("cifar10_a005_adabest"),
-    "FedCM": Method("cifar10_a005_fedcm"),
-    "FedACG": Method("cifar10_a005_fedacg"),
-    "FedGloSS-SGD": Method("cifar10_a005_fedgloss_sgd"),
-    "FedSAM": Method("cifar10_a005_fedsam"),
-    "FedASAM": Method("cifar10_a005_fedasam"),
-    "FedGloSS-SAM": Method("cifar10_a005_fedgloss_sam"),
-    "FedGamma": Method("cifar10_a005_fedgamma"),
-    "FedSpeed": Method("cifar10_a005_fedspeed"),
-    "FedSMOO": Method("cifar10_a005_fedsmoo"),
-    "MIMELite": Method("cifar10_a005_mimelite"),
-    "MIME": Method("cifar10_a005_mime"),
-    "MOON": Method("cifar10_a005_moon"),
-}
-_PROX = {"algorithm": {"_delete_": True, "type": "FedProx", "mu": 0.1}}
-_MOON = {"local_loss": {"type": "MOON"}, "model": {"projection": (256, 256)}}
-# the methods of FedAlign's table
-RESNET56 = {
-    "FedAvg": Method("cifar10_a005_fedavg_resnet56"),
-    "FedProx": Method("cifar10_a005_fedavg_resnet56", _PROX),
-    "MOON": Method("cifar10_a005_fedavg_resnet56", _MOON),
-    "StochDepth": Method("cifar10_a005_stochdepth_resnet56"),
-    "GradAug": Method("cifar10_a005_gradaug_resnet56"),
-    "FedAlign": Method("cifar10_a005_fedalign_resnet56"),
+CNN = (
+    *("FedAvg", "FedProx", "SCAFFOLD", "FedDyn", "AdaBest", "FedCM", "FedACG", "FedGloSS-SGD"),
+    *("FedSAM", "FedASAM", "FedGloSS-SAM", "FedGamma", "FedSpeed", "FedSMOO", "MIMELite", "MIME"),
+    "MOON",
+)
+RESNET56 = ("FedAvg", "FedProx", "MOON", "StochDepth", "GradAug", "FedAlign")
+CHANGES: Mapping[str, dict[str, Any]] = {  # of FedAvg on ResNet56, where there is no experiment
+    "FedProx": {"algorithm": {"_delete_": True, "type": "FedProx", "mu": 0.1}},
+    "MOON": {"local_loss": {"type": "MOON"}, "model": {"projection": (256, 256)}},
 }
 
 
-def choose(methods: Mapping[str, Method], only: Sequence[str]) -> dict[str, Method]:
-    """The methods of these names, and FedAvg; all if there are none.
+def choose(only: Sequence[str] = (), resnet56: bool = False) -> dict[str, tuple[str, dict]]:
+    """By method, its experiment's file name without suffix, and what is changed in it.
+
+    Args:
+        only: methods beside FedAvg; all if there are none.
+        resnet56: the methods of FedAlign's table.
 
     Raises:
         ConfigError: a name is unknown.
     """
+    known = RESNET56 if resnet56 else CNN
     for name in only:
-        if name not in methods:
-            raise ConfigError(
-                f"--only: {name!r} is unknown{did_you_mean(name, methods)}; "
-                f"known: {', '.join(methods)}"
-            )
-    return {n: m for n, m in methods.items() if not only or n == REFERENCE or n in only}
+        if name not in known:
+            raise ConfigError(f"--only: unknown {name!r}{did_you_mean(name, known)}")
+    methods = {}
+    for name in known:
+        changes = CHANGES.get(name, {}) if resnet56 else {}
+        method = (REFERENCE if changes else name).lower().replace("-", "_")
+        if not only or name in (REFERENCE, *only):
+            methods[name] = f"cifar10_a005_{method}{'_resnet56' * resnet56}", changes
+    return methods
 
 
-class Ledger(FederatedHook):
-    """Notes what a round sends and what its clients hold.
+class MethodRounds(EngineRounds):
+    """Rounds of a method.
 
     Attributes:
         held: vectors like the model's that a client holds at the end of its local training: the
             model, its gradient, what it received, its state, and all work vectors. The most of the
-            present round.
-        traffic: bytes down and up, by round.
+            last round.
     """
 
-    def __init__(self) -> None:
-        self.held = 0.0
-        self.traffic: list[int] = []
+    held = 0.0
 
     def before_round(self, runner: FederatedRunner) -> None:
+        """As a hook: count anew."""
         self.held = 0.0
 
     def after_client(self, runner: FederatedRunner, client: Client, update: Update) -> None:
+        """As a hook: look for vectors wherever the method may keep them."""
         flat, local = runner.flat, client.local
-        owners = (runner.algorithm, runner.local_loss, local, client)
+        owners = (runner.algorithm, runner.trainer.local_loss, local, client)
         places = [flat.w, flat.grad, client.delta(), update.vectors, local.optimizer.state]
         places += [vars(owner) for owner in owners]
         storages = {t.untyped_storage().data_ptr(): t.untyped_storage() for t in _tensors(places)}
         sizes = (s.nbytes() for s in storages.values() if s.nbytes() >= flat.w.nbytes)
         self.held = max(self.held, sum(sizes) / flat.w.nbytes)
 
-    def after_round(self, runner: FederatedRunner, record: dict[str, Any]) -> None:
-        self.traffic.append(record["bytes_down"] + record["bytes_up"])
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for inner in value.values():
-            yield from _tensors(inner)
-    elif isinstance(value, list | tuple):
-        for inner in value:
-            yield from _tensors(inner)
-
-
-class MethodRound:
-    """Rounds of a method.
-
-    Args:
-        runner: built for training, not started.
-    """
-
-    def __init__(self, runner: FederatedRunner) -> None:
-        self.runner = runner
-        self.ledger = Ledger()
-        runner._hooks = [self.ledger]
-
-    def __call__(self) -> None:
-        """Run the next round."""
-        self.runner.train_loop._run_round()
-        if self.runner.flat.w.is_cuda:
-            torch.cuda.synchronize()
-
     def flops(self) -> int:
         """Run the next round; floating-point operations of its network passes."""
         trainer = self.runner.trainer
         step, trainer.step = trainer.step, EagerStep(trainer)  # a replayed graph cannot be counted
-        counter = FlopCounterMode(display=False)
-        with counter:
+        with FlopCounterMode(display=False) as counter:
             self()
         trainer.step = step
         return counter.get_total_flops()
@@ -176,21 +111,29 @@ class MethodRound:
         return max(sizes, default=0) / w.nbytes
 
 
+def _tensors(value: Any) -> Iterator[Tensor]:
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        for inner in value.values() if isinstance(value, Mapping) else value:
+            yield from _tensors(inner)
+
+
 def prepare(
-    methods: Mapping[str, Method],
+    methods: Mapping[str, tuple[str, dict]],
     configs: Path,
     work_dir: Path,
     clients: int,
     samples: int,
     amp: bool,
     options: Sequence[str] = (),
-) -> dict[str, MethodRound]:
-    """A runner for every method, all on the same data with the same participants in every round.
+) -> dict[str, MethodRounds]:
+    """Rounds of every method, all on the same data with the same participants in every round.
 
-    Clipping of gradients, which some experiments have, is left out: it is no algorithm's.
+    Gradient clipping, which some experiments have, is left out: it is no algorithm's.
 
     Args:
-        methods: by name.
+        methods: from :func:`choose`.
         configs: folder of the experiments.
         work_dir: for what the runs write.
         clients: participants of a round.
@@ -198,28 +141,26 @@ def prepare(
         amp: local training in bfloat16.
         options: ``KEY=VALUE`` overrides of all configs.
     """
-    rounds: dict[str, MethodRound] = {}
+    rounds: dict[str, MethodRounds] = {}
     data = None
-    for number, (name, method) in enumerate(methods.items()):
-        config = load_config(configs / f"{method.config}.py", work_dir, options)
-        config.merge_from_dict(dict(method.changes))
-        config = adapt(config, clients, samples, test_images=10)
-        config.work_dir = str(work_dir / str(number))
+    for name, (experiment, changes) in methods.items():
+        config = load_config(configs / f"{experiment}.py", work_dir=work_dir, options=options)
+        config.merge_from_dict(changes)
+        adapt(config, clients, samples, test_images=10)
+        config.work_dir = str(work_dir / name)
         config.val_dataloader = config.val_evaluator = config.val_cfg = None
         config.optim_wrapper.pop("clip_grad", None)
         config.optim_wrapper.optimizer.lr = RATE
         config.train_cfg.amp = amp
         runner = build(config)
-        chosen = [runner.data.clients[c] for c in runner.client_sampler.participants(1)]
-        runner.client_sampler = FixedSampler([chosen], repeat=True)
-        runner.client_sampler.bind(runner.data.clients, runner.seed)
+        fix_participants(runner)
         data = data or runner.data
-        runner.data = runner.trainer.data = data  # the images once, not for each
-        rounds[name] = MethodRound(runner)
+        use_data(runner, data)  # the images once, not for each
+        rounds[name] = MethodRounds(runner)
     return rounds
 
 
-def algorithms(rounds: dict[str, MethodRound], repeats: int) -> dict[str, Any]:
+def algorithms(rounds: Mapping[str, MethodRounds], repeats: int) -> dict[str, Any]:
     """Measure rounds of all methods.
 
     Args:
@@ -227,64 +168,54 @@ def algorithms(rounds: dict[str, MethodRound], repeats: int) -> dict[str, Any]:
         repeats: timed rounds of each, after two that are not timed.
 
     Returns:
-        Figures of all, and by name of each under ``"methods"``. Ratios of times are medians over
-        the turns, of the clock on the wall and of the processors' time (which other processes
-        disturb less).
+        What was measured of all, and by name of each under ``"methods"``. Ratios of times are
+        medians over the turns, of wall time and of processor time (which other processes disturb
+        less).
     """
     flops = {}
     for name, run in rounds.items():
         run()  # gives every client its first state
         flops[name] = run.flops()
-    wall, processor = _timed_beside_reference(rounds, repeats)
     reference = rounds[REFERENCE]
-    device = reference.runner.flat.w.device
-    chosen = reference.runner.client_sampler.participants(1)
-    figures: dict[str, Any] = {
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        "clients a round": len(chosen),
-        "steps a round": sum(reference.runner.data.num_steps(client) for client in chosen),
-        "methods": {},
-    }
-    for name, run in rounds.items():
-        passes = flops[name] / flops[REFERENCE]
-        ratio = statistics.median(own / other for other, own in wall[name])
-        figures["methods"][name] = {
-            "parameters": run.runner.flat.num_parameters,
-            "seconds a round": statistics.median(own for _, own in wall[name]),
-            "round / FedAvg": ratio,
-            "passes a step": passes,
-            "round / (passes x FedAvg)": ratio / passes,
-            "traffic / FedAvg": run.ledger.traffic[-1] / reference.ledger.traffic[-1],
-            "vectors kept": run.kept(),
-            "vectors in training": run.ledger.held,
-            "processor time / (passes x FedAvg)": statistics.median(
-                own / other / passes for other, own in processor[name]
-            ),
-        }
-    return figures
-
-
-def _timed_beside_reference(
-    rounds: dict[str, MethodRound], repeats: int
-) -> tuple[dict[str, list[tuple[float, float]]], dict[str, list[tuple[float, float]]]]:
-    """Pairs (FedAvg's, own) of a round's seconds and processor seconds, for each turn."""
-    wall: dict[str, list[tuple[float, float]]] = {name: [] for name in rounds}
-    processor: dict[str, list[tuple[float, float]]] = {name: [] for name in rounds}
+    pairs: dict[str, list] = {name: [] for name in rounds}
     for _ in range(repeats):
         for name, run in rounds.items():
-            first, second = _clocked(rounds[REFERENCE]), _clocked(run)
-            wall[name].append((first[0], second[0]))
-            processor[name].append((first[1], second[1]))
-    return wall, processor
+            pairs[name].append((_clocked(reference), _clocked(run)))
+    chosen = reference.runner.client_sampler.participants(1)
+    methods = {}
+    for name, run in rounds.items():
+        passes = flops[name] / flops[REFERENCE]
+        wall, processor = (
+            statistics.median(own[clock] / other[clock] for other, own in pairs[name])
+            for clock in (0, 1)
+        )
+        methods[name] = {
+            "parameters": run.runner.flat.num_parameters,
+            "seconds a round": statistics.median(own[0] for _, own in pairs[name]),
+            "round / FedAvg": wall,
+            "passes a step": passes,
+            "round / (passes x FedAvg)": wall / passes,
+            "traffic / FedAvg": run.traffic[-1] / reference.traffic[-1],
+            "vectors kept": run.kept(),
+            "vectors in training": run.held,
+            "processor time / (passes x FedAvg)": processor / passes,
+        }
+    return {
+        "device": device_name(reference.runner),
+        "clients a round": len(chosen),
+        "steps a round": sum(reference.runner.data.num_steps(client) for client in chosen),
+        "methods": methods,
+    }
 
 
-def _clocked(run: MethodRound) -> tuple[float, float]:
+def _clocked(run: MethodRounds) -> tuple[float, float]:
+    """Seconds and processor seconds of a round."""
     wall, processor = time.perf_counter(), time.process_time()
     run()
     return time.perf_counter() - wall, time.process_time() - processor
 
 
-COLUMNS = {  # of the figures of a method, and how they are written
+COLUMNS = {  # what is shown of a method, and its format
     "round / FedAvg": ".2f",
     "passes a step": ".2f",
     "round / (passes x FedAvg)": ".3f",
@@ -294,25 +225,10 @@ COLUMNS = {  # of the figures of a method, and how they are written
 }
 
 
-def _rows(figures: Mapping[str, Any]) -> list[list[str]]:
-    return [
-        [name, *(format(own[column], spec) for column, spec in COLUMNS.items())]
-        for name, own in figures["methods"].items()
+def as_table(title: str, measured: Mapping[str, Any]) -> TextTable:
+    """What :func:`algorithms` measured."""
+    rows = [
+        (name, *(format(own[column], spec) for column, spec in COLUMNS.items()))
+        for name, own in measured["methods"].items()
     ]
-
-
-def as_table(title: str, figures: Mapping[str, Any]) -> Table:
-    """The figures of :func:`algorithms` for the terminal."""
-    table = Table(title=title)
-    table.add_column("method", no_wrap=True)
-    for column in COLUMNS:
-        table.add_column(column, justify="right")
-    for row in _rows(figures):
-        table.add_row(*row)
-    return table
-
-
-def as_markdown(figures: Mapping[str, Any]) -> str:
-    """The same as a Markdown table."""
-    rows = [["", *COLUMNS], ["---", *["---:"] * len(COLUMNS)], *_rows(figures)]
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return TextTable(title, ("", *COLUMNS), tuple(rows), right=tuple(range(1, 1 + len(COLUMNS))))

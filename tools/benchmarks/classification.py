@@ -1,91 +1,31 @@
-"""A round of a small classifier beside loops without the engine: ``tools/benchmark.py``.
+"""A round of a small classifier beside loops without the engine.
 
-All sides train the same network on the same resident images in one process, in turns, so that a
-drift of the machine's speed hits all. A round of the engine is what the training loop runs: who
-takes part, broadcast, clients, gate, sum, server step, history. Evaluation and checkpoints, which
-do not come with every round, are timed apart.
+All sides train the same network on the same resident images in one process, in turns. A round of
+the engine is what the training loop runs: sampling, broadcast, clients, validation, sum, server
+step, history. Evaluation and checkpoints, which do not come with every round, are timed apart.
 """
 
 import statistics
-import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from benchmarks.pairs import compare
-from benchmarks.plain_loops import (
-    FLIP,
-    PADDING,
-    GraphedHandWritten,
-    HandWritten,
-    LoaderPerClient,
-    PlainFedAvg,
-)
+from benchmarks.engine import EngineRounds, build, device_name, local_optimizer, strip
+from benchmarks.hand_written import FLIP, PADDING, HandWritten, LoaderPerClient, PlainFedAvg
+from benchmarks.timing import alternate, median_ratio, medians, repeated
 from mmengine.config import Config
+from torch import Tensor
 
 from fedseg.datasets.arrays import write_images
 from fedseg.errors import ConfigError
-from fedseg.hooks import FederatedHook
 from fedseg.loaders.resident import ResidentData
 from fedseg.models.classifier import Classifier
-from fedseg.optim import OptimWrapper, build_local_optimizer
 from fedseg.runner.runner import FederatedRunner
 
-ENDLESS = 10**6  # rounds of the run that the timed ones are cut from
 RHO = 0.1
 PRECISIONS = {"float32": False, "bfloat16": True}
-
-
-class Records(FederatedHook):
-    """Keeps the seconds that the engine notes for each round."""
-
-    def __init__(self) -> None:
-        self.seconds: list[dict[str, float]] = []
-
-    def after_round(self, runner: FederatedRunner, record: dict[str, Any]) -> None:
-        self.seconds.append(dict(record["seconds"]))
-
-
-class EngineRound:
-    """Rounds of the engine with an optimiser and precision, from the first one on.
-
-    Args:
-        runner: built for training, not started. Several of these share it: each has its own
-            global model and counts its own rounds.
-        local: the local optimiser.
-        amp: local training in bfloat16.
-
-    Attributes:
-        outside: for each round, the share of its time that no client's training takes.
-    """
-
-    def __init__(self, runner: FederatedRunner, local: OptimWrapper, amp: bool = False) -> None:
-        self.runner, self.local, self.amp = runner, local, amp
-        self.w, self.buffers = runner.server.w.clone(), runner.server.buffers.clone()
-        self.round = 0
-        self.records = Records()
-        self.outside: list[float] = []
-
-    def __call__(self) -> None:
-        """Run the next round."""
-        runner, loop = self.runner, self.runner.train_loop
-        runner.server.w, runner.server.buffers = self.w, self.buffers
-        runner.optim_wrapper = loop.trainer.local = self.local
-        loop.trainer.amp = self.amp
-        loop.round = self.round
-        runner._hooks = [self.records]
-        begin = time.perf_counter()
-        loop._run_round()
-        if self.w.is_cuda:
-            torch.cuda.synchronize()
-        whole = time.perf_counter() - begin
-        self.outside.append(1 - self.records.seconds[-1]["train"] / whole)
-        self.round = loop.round
-
-    def weights(self) -> dict[str, torch.Tensor]:
-        """The global model's parameters by name."""
-        return {slot.name: slot.view(self.w) for slot in self.runner.flat.slots}
+LOADER = "DataLoader for each client, float32"
+Side = EngineRounds | PlainFedAvg
 
 
 def write_random_images(root: Path, clients: int, samples: int, test_images: int) -> None:
@@ -102,33 +42,26 @@ def adapt(config: Config, clients: int, samples: int, test_images: int) -> Confi
     """Make an experiment's config one of the benchmark; random images if its data are not there.
 
     Args:
-        config: of resident images under crop, flip and normalisation. It is changed.
+        config: of resident images under crop, flip and normalization. It is changed.
         clients: participants of a round.
         samples, test_images: a client's images, and those of the test, where they are random.
     """
-    config.averaging = config.batchnorm = config.custom_hooks = config.param_scheduler = None
-    config.default_hooks = {"progress": None, "checkpoint": None, "pictures": None}
-    config.client_sampler = {"type": "UniformSampler", "clients_per_round": clients}
-    config.train_cfg.update(
-        max_rounds=ENDLESS, val_interval=ENDLESS, val_last_rounds=1, local_epochs=1, amp=False
-    )
+    strip(config, clients)
+    config.train_cfg.update(local_epochs=1, amp=False)
     between = {n: c for n, c in config.val_dataloader.items() if not c.get("final_only")}
     config.val_dataloader = between
-    config.test_dataloader = config.test_evaluator = config.test_cfg = None
     root = Path(config.get("data_root") or config.train_dataloader.dataset.data_root)
     if not (root / "dataset.json").is_file():
-        root = Path(config.work_dir) / "noise"
+        root, clients = Path(config.work_dir) / "noise", 2 * clients
         if not (root / "dataset.json").is_file():  # another config's in the same folder
-            write_random_images(root, 2 * clients, samples, test_images)
+            write_random_images(root, clients, samples, test_images)
         config.data_root = str(root)
-        config.train_dataloader.partition = {
-            "type": "HomogeneousPartition",
-            "num_clients": 2 * clients,
-        }
+        partition = {"type": "HomogeneousPartition", "num_clients": clients}
+        config.train_dataloader.partition = partition
     return config
 
 
-def _normalisation(runner: FederatedRunner) -> dict[str, Any]:
+def _normalization(runner: FederatedRunner) -> dict[str, Any]:
     """Mean and std, if the augmentation is the one that the loops write out."""
     steps = getattr(getattr(runner.data, "pipeline", None), "steps", [])
     names = [type(step).__name__ for step in steps]
@@ -149,120 +82,35 @@ def _normalisation(runner: FederatedRunner) -> dict[str, Any]:
     return {"mean": steps[2].mean, "std": steps[2].std}
 
 
-def rounds(runner: FederatedRunner, amp: bool) -> dict[str, EngineRound | PlainFedAvg]:
+def make_sides(runner: FederatedRunner, amp: bool) -> dict[str, Side]:
     """What is timed, by name; a name ends with its precision."""
     options = dict(runner.cfg.optim_wrapper.optimizer)
-    sgd = {k: v for k, v in options.items() if k not in ("type", "fused")}
     if options.get("type") != "SGD":
         raise ConfigError("optim_wrapper.optimizer.type: the benchmark needs SGD")
     arguments = {
         "model": runner.model,
         "data": runner.data,
-        "optimizer": sgd,
+        "optimizer": {k: v for k, v in options.items() if k not in ("type", "fused")},
         "participants": runner.client_sampler.participants,
-        **_normalisation(runner),
+        **_normalization(runner),
     }
-    fedavg = build_local_optimizer({"type": "OptimWrapper", "optimizer": options}, runner.flat)
-    fedsam = build_local_optimizer(
-        {"type": "SAMOptimWrapper", "rho": RHO, "optimizer": options}, runner.flat
-    )
-    sides: dict[str, EngineRound | PlainFedAvg] = {}
+    fedavg = local_optimizer(runner, type="OptimWrapper")
+    fedsam = local_optimizer(runner, type="SAMOptimWrapper", rho=RHO)
+    sides: dict[str, Side] = {}
     for precision, used in list(PRECISIONS.items())[: 1 + amp]:
         sides[f"hand-written, {precision}"] = HandWritten(**arguments, amp=used)
-        if runner.flat.w.is_cuda:
-            sides[f"hand-written CUDA graph, {precision}"] = GraphedHandWritten(
-                **arguments, amp=used
-            )
-        sides[f"FedAvg, {precision}"] = EngineRound(runner, fedavg, used)
-        sides[f"FedSAM, {precision}"] = EngineRound(runner, fedsam, used)
-    sides["DataLoader a client, float32"] = LoaderPerClient(**arguments)
-    return sides
+        sides[f"FedAvg, {precision}"] = EngineRounds(runner, fedavg, used)
+        sides[f"FedSAM, {precision}"] = EngineRounds(runner, fedsam, used)
+    return {**sides, LOADER: LoaderPerClient(**arguments)}
 
 
-def build(config: Config) -> FederatedRunner:
-    """The runner of an adapted config, ready for rounds."""
-    runner = FederatedRunner.from_cfg(config)
-    runner.build_federation()
-    runner.begin = time.perf_counter()
-    return runner
+def largest_difference(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
+    """Between weights of the same names."""
+    return max(float((w - b[name]).abs().max()) for name, w in a.items())
 
 
-def largest_difference(a: EngineRound | PlainFedAvg, b: EngineRound | PlainFedAvg) -> float:
-    """Between the weights of two sides."""
-    other = b.weights()
-    return max(float((w - other[name]).abs().max()) for name, w in a.weights().items())
-
-
-def classification(config: Config, repeats: int, amp: bool) -> dict[str, Any]:
-    """Time rounds of the engine and of the loops, in turns; medians.
-
-    Args:
-        config: from :func:`adapt`.
-        repeats: timed rounds of each side, after one that is not timed.
-        amp: time bfloat16 too.
-
-    Returns:
-        Figures by name; shares and ratios are medians over the turns.
-    """
-    runner = build(config)
-    sides = rounds(runner, amp)
-    start = {n: slot.view(runner.server.w).clone() for n, slot in _slots(runner).items()}
-    differences = _first_round(sides, start)
-    seconds = compare(sides, repeats)
-    medians = {name: statistics.median(values) for name, values in seconds.items()}
-    chosen = runner.client_sampler.participants(1)
-    steps = sum(runner.data.num_steps(client) for client in chosen)
-    device = runner.flat.w.device
-    figures: dict[str, Any] = {
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
-        "clients a round": len(chosen),
-        "steps a round": steps,
-        "seconds a round": medians,
-        "milliseconds a step": {name: 1000 * m / steps for name, m in medians.items()},
-    }
-    if runner.flat.w.is_cuda:
-        figures["rounds a second"] = {name: 1 / m for name, m in medians.items()}
-    ratios = {
-        "engine / hand-written": ("FedAvg", "hand-written"),
-        "engine / hand-written CUDA graph": ("FedAvg", "hand-written CUDA graph"),
-        "FedSAM / FedAvg": ("FedSAM", "FedAvg"),
-    }
-    for title, (one, other) in ratios.items():
-        found = {
-            precision: _ratio(seconds, f"{one}, {precision}", f"{other}, {precision}")
-            for precision in PRECISIONS
-            if f"{other}, {precision}" in seconds
-        }
-        if found:
-            figures[title] = found
-    figures["DataLoader a client, float32 / engine"] = {
-        precision: _ratio(seconds, "DataLoader a client, float32", f"FedAvg, {precision}")
-        for precision in PRECISIONS
-        if f"FedAvg, {precision}" in seconds
-    }
-    figures["outside of clients' training / round"] = {
-        name: statistics.median(side.outside[-repeats:])
-        for name, side in sides.items()
-        if isinstance(side, EngineRound)
-    }
-    figures["largest difference of weights after a round, engine - hand-written"] = differences
-    images = sum(len(test.dataset) for test in runner.val_loop.sets)
-    figures[f"seconds an evaluation of {images:,} images"] = {
-        precision: _evaluation(runner, used, repeats)
-        for precision, used in list(PRECISIONS.items())[: 1 + amp]
-    }
-    figures["seconds a checkpoint"] = _checkpoint(runner, repeats)
-    return figures
-
-
-def _slots(runner: FederatedRunner) -> dict[str, Any]:
-    return {slot.name: slot for slot in runner.flat.slots}
-
-
-def _first_round(
-    sides: dict[str, EngineRound | PlainFedAvg], start: dict[str, torch.Tensor]
-) -> dict[str, float]:
-    """Run a round of FedAvg by hand and by the engine: how far the two ends lie apart.
+def check_first_round(sides: dict[str, Side]) -> dict[str, float]:
+    """Run a round of FedAvg by hand and by the engine: the largest difference of the weights.
 
     Raises:
         RuntimeError: they do not do the same work, so that times would mean nothing.
@@ -272,38 +120,64 @@ def _first_round(
         engine = sides.get(f"FedAvg, {precision}")
         if engine is None:
             continue
+        loop = sides[f"hand-written, {precision}"]
+        start = {name: w.clone() for name, w in engine.weights().items()}
         engine()
-        moved = max(float((w - start[n]).abs().max()) for n, w in engine.weights().items())
-        for name in ("hand-written", "hand-written CUDA graph"):
-            side = sides.get(f"{name}, {precision}")
-            if side is None:
-                continue
-            side()
-            found[f"{name}, {precision}"] = gap = largest_difference(engine, side)
-            if not gap < 0.1 * moved:
-                raise RuntimeError(f"{name}, {precision}: is {gap} away from the engine's weights")
+        loop()
+        moved = largest_difference(engine.weights(), start)
+        found[precision] = gap = largest_difference(engine.weights(), loop.weights())
+        if not gap < 0.1 * moved:
+            raise RuntimeError(f"{precision}: the loop is {gap} away from the engine's weights")
     return found
 
 
-def _ratio(seconds: dict[str, list[float]], one: str, other: str) -> float:
-    return statistics.median(a / b for a, b in zip(seconds[one], seconds[other], strict=True))
+def classification(config: Config, repeats: int, amp: bool) -> dict[str, Any]:
+    """Time rounds of the engine and of the loops, in turns.
+
+    Args:
+        config: from :func:`adapt`.
+        repeats: timed rounds of each side, after one that is not timed.
+        amp: time bfloat16 too.
+
+    Returns:
+        What was measured, by name; seconds, shares and ratios are medians over the turns.
+    """
+    runner = build(config)
+    sides = make_sides(runner, amp)
+    differences = check_first_round(sides)
+    seconds = alternate(sides, repeats)
+    chosen = runner.client_sampler.participants(1)
+    measured: dict[str, Any] = {
+        "device": device_name(runner),
+        "clients a round": len(chosen),
+        "steps a round": sum(runner.data.num_steps(client) for client in chosen),
+        "seconds a round": medians(seconds),
+    }
+    precisions = [p for p in PRECISIONS if f"FedAvg, {p}" in sides]
+    for title, one, other in (
+        ("engine / hand-written", "FedAvg, {}", "hand-written, {}"),
+        ("FedSAM / FedAvg", "FedSAM, {}", "FedAvg, {}"),
+        (f"{LOADER} / engine", LOADER, "FedAvg, {}"),
+    ):
+        measured[title] = {
+            p: median_ratio(seconds, one.format(p), other.format(p)) for p in precisions
+        }
+    measured["outside of clients' training / round"] = {
+        name: 1 - statistics.median(side.share("train", "whole", repeats))
+        for name, side in sides.items()
+        if isinstance(side, EngineRounds)
+    }
+    measured["largest difference of weights after a round, engine - hand-written"] = differences
+    images = sum(len(test.dataset) for test in runner.val_loop.sets)
+    measured[f"seconds an evaluation of {images:,} images"] = {
+        p: _evaluation(runner, PRECISIONS[p], repeats) for p in precisions
+    }
+    measured["seconds a checkpoint"] = repeated(lambda: runner.save(0), repeats)
+    return measured
 
 
 def _evaluation(runner: FederatedRunner, amp: bool, repeats: int) -> float:
     runner.cfg.train_cfg["amp"] = amp
-    times = []
-    for _ in range(repeats + 1):
-        begin = time.perf_counter()
-        runner.val_loop.run()
-        times.append(time.perf_counter() - begin)
+    seconds = repeated(runner.val_loop.run, repeats)
     runner.cfg.train_cfg["amp"] = False
-    return statistics.median(times[1:])
-
-
-def _checkpoint(runner: FederatedRunner, repeats: int) -> float:
-    times = []
-    for number in range(repeats + 1):
-        begin = time.perf_counter()
-        runner.save(number)
-        times.append(time.perf_counter() - begin)
-    return statistics.median(times[1:])
+    return seconds

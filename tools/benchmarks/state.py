@@ -1,22 +1,15 @@
 """The clients' states on disk: how much memory they take, how fast they are written and read."""
 
-import resource
-import sys
-import time
 from pathlib import Path
 
 import torch
+from benchmarks.timing import clocked
 
 from fedseg.errors import DataError
 from fedseg.runner.state_store import StateStore
+from fedseg.units import peak_memory
 
 PARTICIPANTS = 50  # clients a round
-
-
-def peak_memory() -> float:
-    """Peak resident memory of this process so far, MiB."""
-    scale = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * scale / 2**20
 
 
 def state(folder: Path, clients: int, parameters: int, vectors: int = 1) -> dict[str, float]:
@@ -38,48 +31,46 @@ def state(folder: Path, clients: int, parameters: int, vectors: int = 1) -> dict
     Raises:
         DataError: a state came back changed.
     """
-    names = [f"vector{i}" for i in range(vectors)]
-    scratch = {name: torch.zeros(parameters) for name in names}
-    store = StateStore(folder, "disk")
-    before = peak_memory()
+    scratch = {f"vector{i}": torch.zeros(parameters) for i in range(vectors)}
+    store, resumed = StateStore(folder, "disk"), StateStore(folder, "disk")
 
-    begin = time.perf_counter()
-    for number, first in enumerate(range(0, clients, PARTICIPANTS), start=1):
-        for client in range(first, min(first + PARTICIPANTS, clients)):
-            for name, vector in scratch.items():
-                found = store.look_up(str(client)).get(name)
-                if found is not None:
-                    raise DataError(f"{folder}: holds the state of a client that never trained")
-                vector.fill_(client)
-            store.stage(str(client), scratch)
-        store.commit(number)
-    written = time.perf_counter() - begin
-    peak_written = peak_memory()
+    def write() -> None:
+        for number, first in enumerate(range(0, clients, PARTICIPANTS), start=1):
+            for client in range(first, min(first + PARTICIPANTS, clients)):
+                if store.look_up(str(client)):
+                    raise DataError(f"{folder}: holds the state of client {client} already")
+                for vector in scratch.values():
+                    vector.fill_(client)
+                store.stage(str(client), scratch)
+            store.commit(number)
 
-    index = store.flush()
-    begin = time.perf_counter()
-    resumed = StateStore(folder, "disk")
-    resumed.load(index)
-    checked = time.perf_counter() - begin
+    def read() -> None:
+        for client in range(clients):
+            for name, vector in resumed.look_up(str(client)).items():
+                scratch[name].copy_(vector)
+                if scratch[name][0] != client or scratch[name].sum() != vector.sum():
+                    raise DataError(f"{folder}: the state of client {client} came back changed")
 
-    begin = time.perf_counter()
-    for client in range(clients):
-        for name, vector in resumed.look_up(str(client)).items():
-            scratch[name].copy_(vector)
-            if scratch[name][0] != client or scratch[name].sum() != vector.sum():
-                raise DataError(f"{folder}: the state of client {client} came back changed")
-    read = time.perf_counter() - begin
-
-    size = sum((folder / entry["file"]).stat().st_size for entry in index.values())
     megabytes = 4 * clients * parameters * vectors / 1e6
+    before = _peak()
+    written = megabytes / clocked(write)
+    peak_written = _peak()
+    index = store.flush()
+    checked = megabytes / clocked(lambda: resumed.load(index))
+    was_read = megabytes / clocked(read)
+    size = sum((folder / entry["file"]).stat().st_size for entry in index.values())
     return {
         "clients": clients,
         "state of a client, MiB": 4 * parameters * vectors / 2**20,
         "states on disk, MiB": size / 2**20,
         "peak memory before, MiB": before,
         "peak memory when all are written, MiB": peak_written,
-        "peak memory at the end, MiB": peak_memory(),
-        "written and committed, MB/s": megabytes / written,
-        "checked on resuming, MB/s": megabytes / checked,
-        "read, MB/s": megabytes / read,
+        "peak memory at the end, MiB": _peak(),
+        "written and committed, MB/s": written,
+        "checked on resuming, MB/s": checked,
+        "read, MB/s": was_read,
     }
+
+
+def _peak() -> float:
+    return (peak_memory() or 0) / 2**20

@@ -1,20 +1,19 @@
-"""Rounds of FedAvg without the engine, for ``tools/benchmark.py classification``.
+"""Rounds of FedAvg without the engine: the floor of the classification benchmark.
 
 :class:`HandWritten` is what one writes for one case and speed: images resident as uint8, batched
 augmentation, one model. It makes the engine's draws, so that both end at the same weights.
-:class:`GraphedHandWritten` replays its steps from CUDA graphs. :class:`LoaderPerClient` is the
-obvious way: for each client a DataLoader with torchvision's transforms and a copy of the model.
+:class:`LoaderPerClient` is the obvious way: for each client a DataLoader with torchvision's
+transforms and a copy of the model.
 """
 
 import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from PIL import Image
-from torch import Tensor, nn
+from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, Subset
 from torchvision import transforms
 
@@ -32,8 +31,8 @@ class PlainFedAvg:
     Args:
         model: the engine's model; a copy of it is trained.
         data: the engine's training data: images, partition, batch size, seed.
-        optimizer: arguments of ``torch.optim.SGD`` but for the parameters.
-        mean, std: of the images, a number a channel.
+        optimizer: arguments of ``torch.optim.SGD``, without the parameters.
+        mean, std: of the images, a number for each channel.
         participants: round -> positions of the clients that take part.
         amp: bfloat16 under autocast.
 
@@ -43,7 +42,6 @@ class PlainFedAvg:
     """
 
     memory_format = torch.contiguous_format
-    cache_casts = True
 
     def __init__(
         self,
@@ -61,7 +59,11 @@ class PlainFedAvg:
         self.participants, self.amp = participants, amp
         self.parts = [data.indices[client] for client in data.clients]
         self.device = data.images.device
-        self.model = _unflattened(model).to(memory_format=self.memory_format).train()
+        self.model = copy.deepcopy(model)
+        for parameter in self.model.parameters():  # ordinary ones, no views into a flat vector
+            parameter.data = parameter.data.contiguous().clone()
+            parameter.grad = None
+        self.model.to(memory_format=self.memory_format).train()
 
     def __call__(self) -> None:
         """Run the next round."""
@@ -77,14 +79,6 @@ class PlainFedAvg:
     def weights(self) -> dict[str, Tensor]:
         """The global model's parameters by name."""
         raise NotImplementedError
-
-    def forward(self, images: Tensor, labels: Tensor) -> Tensor:
-        """The loss of a batch."""
-        with torch.autocast(
-            self.device.type, torch.bfloat16, enabled=self.amp, cache_enabled=self.cache_casts
-        ):
-            logits = self.model.classifier(self.model.features(images))
-            return F.cross_entropy(logits, labels)
 
 
 class HandWritten(PlainFedAvg):
@@ -114,27 +108,21 @@ class HandWritten(PlainFedAvg):
             with torch.no_grad():
                 for parameter, w in zip(self.parameters, self.w, strict=True):
                     parameter.copy_(w)
-            self.reset_state()
+            self.sgd.state.clear()
             for images, labels in self.batches(client):
-                losses += self.step(images, labels)
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.amp):
+                    logits = self.model.classifier(self.model.features(images))
+                    loss = F.cross_entropy(logits, labels)
+                self.sgd.zero_grad(set_to_none=True)
+                loss.backward()
+                self.sgd.step()
+                losses += loss.detach()
                 steps += 1
             with torch.no_grad():
                 for sum_, parameter in zip(mean, self.parameters, strict=True):
                     sum_.add_(parameter, alpha=len(self.parts[client]) / total)
         self.w = mean
         self.loss = float(losses) / steps
-
-    def reset_state(self) -> None:
-        """Start a client without momentum."""
-        self.sgd.state.clear()
-
-    def step(self, images: Tensor, labels: Tensor) -> Tensor:
-        """One step of SGD; returns the loss."""
-        loss = self.forward(images, labels)
-        self.sgd.zero_grad(set_to_none=True)
-        loss.backward()
-        self.sgd.step()
-        return loss.detach()
 
     def batches(self, client: int) -> Any:
         """(images [B, C, H, W], labels [B]) of a client's local epoch."""
@@ -159,7 +147,7 @@ class HandWritten(PlainFedAvg):
             )
 
     def augment(self, images: Tensor, corners: Tensor, flips: Tensor) -> Tensor:
-        """Crop, flip, normalise: uint8 [B, H, W, C] to float [B, C, H, W]."""
+        """Crop, flip, normalize: uint8 [B, H, W, C] to float [B, C, H, W]."""
         count, height, width, channels = images.shape
         pad = F.pad(images, (0, 0, PADDING, PADDING, PADDING, PADDING))
         row = pad.shape[2] * channels
@@ -177,53 +165,12 @@ class HandWritten(PlainFedAvg):
         return pixels.view(images.shape).permute(0, 3, 1, 2)
 
 
-class GraphedHandWritten(HandWritten):
-    """Its steps are replayed from CUDA graphs, one for each size of batch."""
-
-    cache_casts = False  # a cast that is cached would be recorded once
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.graphs: dict[int, tuple[torch.cuda.CUDAGraph, Tensor, Tensor, Tensor]] = {}
-
-    def reset_state(self) -> None:
-        for state in self.sgd.state.values():
-            if state.get("momentum_buffer") is not None:
-                state["momentum_buffer"].zero_()
-
-    def step(self, images: Tensor, labels: Tensor) -> Tensor:
-        if len(labels) not in self.graphs:
-            self.graphs[len(labels)] = self._capture(images, labels)
-        graph, own_images, own_labels, loss = self.graphs[len(labels)]
-        own_images.copy_(images)
-        own_labels.copy_(labels)
-        graph.replay()
-        return loss
-
-    def _capture(self, images: Tensor, labels: Tensor) -> tuple:
-        before = [parameter.detach().clone() for parameter in self.parameters]
-        images, labels = torch.empty_like(images).copy_(images), labels.clone()
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            for _ in range(3):
-                super().step(images, labels)
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, stream=side):
-            loss = super().step(images, labels)
-        with torch.no_grad():
-            for parameter, w in zip(self.parameters, before, strict=True):
-                parameter.copy_(w)
-        self.reset_state()
-        return graph, images, labels, loss
-
-
-class Pictures(Dataset):
+class Images(Dataset):
     """uint8 [N, H, W, C] images, one by one through PIL and a transform."""
 
-    def __init__(self, images: np.ndarray, labels: np.ndarray, transform: Any) -> None:
-        self.images, self.labels, self.transform = images, labels, transform
+    def __init__(self, data: ResidentData, transform: Any) -> None:
+        self.images, self.labels = data.images.cpu().numpy(), data.labels.cpu().numpy()
+        self.transform = transform
 
     def __len__(self) -> int:
         return len(self.labels)
@@ -233,26 +180,20 @@ class Pictures(Dataset):
 
 
 class LoaderPerClient(PlainFedAvg):
-    """A DataLoader over a Subset, a model and an optimiser for each client; averaged state dicts.
+    """A DataLoader over a Subset, a model and an optimizer for each client; averaged state dicts.
 
-    Arguments: the base's. Draws come from torch's global generator.
+    Arguments: the base's; float32. Draws come from torch's global generator.
     """
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        height = self.data.images.shape[1]
-        self.dataset = Pictures(
-            self.data.images.cpu().numpy(),
-            self.data.labels.cpu().numpy(),
-            transforms.Compose(
-                [
-                    transforms.RandomCrop(height, padding=PADDING),
-                    transforms.RandomHorizontalFlip(FLIP),
-                    transforms.ToTensor(),
-                    transforms.Normalize(self.mean, self.std),
-                ]
-            ),
-        )
+        steps = [
+            transforms.RandomCrop(self.data.images.shape[1], padding=PADDING),
+            transforms.RandomHorizontalFlip(FLIP),
+            transforms.ToTensor(),
+            transforms.Normalize(self.mean, self.std),
+        ]
+        self.dataset = Images(self.data, transforms.Compose(steps))
 
     def weights(self) -> dict[str, Tensor]:
         return {name: w.detach() for name, w in self.model.named_parameters()}
@@ -267,8 +208,7 @@ class LoaderPerClient(PlainFedAvg):
             for images, labels in loader:
                 images, labels = images.to(self.device), labels.to(self.device)
                 optimizer.zero_grad()
-                with torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.amp):
-                    loss = F.cross_entropy(own(images), labels)
+                loss = F.cross_entropy(own(images), labels)
                 loss.backward()
                 optimizer.step()
                 losses.append(loss.item())
@@ -280,12 +220,3 @@ class LoaderPerClient(PlainFedAvg):
         }
         self.model.load_state_dict(mean)
         self.loss = sum(losses) / len(losses)
-
-
-def _unflattened(model: nn.Module) -> nn.Module:
-    """A copy of the engine's model with ordinary parameters."""
-    plain = copy.deepcopy(model)
-    for parameter in plain.parameters():
-        parameter.data = parameter.data.contiguous().clone()
-        parameter.grad = None
-    return plain

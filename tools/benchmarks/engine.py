@@ -1,0 +1,120 @@
+"""Rounds of the engine as the benchmarks run them: no evaluation, checkpoint or display between."""
+
+import time
+from typing import Any
+
+import torch
+from mmengine.config import Config
+
+from fedseg.core.client_data import ClientData
+from fedseg.optim import OptimWrapper, build_local_optimizer
+from fedseg.runner.build import DEFAULT_HOOKS
+from fedseg.runner.replay import FixedSampler
+from fedseg.runner.runner import FederatedRunner
+
+ENDLESS = 10**6  # rounds of the run that the measured ones are cut from
+
+
+def strip(config: Config, clients: int) -> Config:
+    """Leave a config nothing but training; it is changed.
+
+    Args:
+        config: an experiment.
+        clients: participants of a round.
+    """
+    for name in ("averaging", "batchnorm", "custom_hooks", "param_scheduler"):
+        config[name] = None
+    for name in ("test_dataloader", "test_evaluator", "test_cfg"):
+        config[name] = None
+    config.default_hooks = dict.fromkeys(DEFAULT_HOOKS)
+    config.client_sampler = {"type": "UniformSampler", "clients_per_round": clients}
+    config.train_cfg.update(max_rounds=ENDLESS, val_interval=ENDLESS, val_last_rounds=1)
+    return config
+
+
+def build(config: Config) -> FederatedRunner:
+    """The runner of a stripped config, ready for rounds."""
+    runner = FederatedRunner.from_cfg(config)
+    runner.build_federation()
+    runner.begin = time.perf_counter()
+    return runner
+
+
+def use_data(runner: FederatedRunner, data: ClientData) -> None:
+    """Let a runner train on these data."""
+    runner.data = runner.trainer.data = data
+
+
+def fix_participants(runner: FederatedRunner) -> list[int]:
+    """Let the participants of the first round take part in every round."""
+    chosen = runner.client_sampler.participants(1)
+    sampler = FixedSampler([[runner.data.clients[client] for client in chosen]], repeat=True)
+    sampler.bind(runner.data.clients, runner.seed)
+    runner.client_sampler = sampler
+    return chosen
+
+
+def local_optimizer(runner: FederatedRunner, **options: Any) -> OptimWrapper:
+    """The config's optimizer in a wrapper of this type, as ``{"type": "SAMOptimWrapper", ...}``."""
+    optimizer = dict(runner.cfg.optim_wrapper.optimizer)
+    return build_local_optimizer({**options, "optimizer": optimizer}, runner.flat)
+
+
+def device_name(runner: FederatedRunner) -> str:
+    """The GPU's name, or ``"cpu"``."""
+    device = runner.flat.w.device
+    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+
+
+class EngineRounds:
+    """Rounds of the engine, from the first one on: what the training loop runs, history included.
+
+    Args:
+        runner: from :func:`build`. Several of these may share it: each has its own global model
+            and counts its own rounds.
+        local: the local optimizer; by default the runner's.
+        amp: local training in bfloat16; by default as configured.
+
+    Attributes:
+        round: the last round.
+        seconds: for each round, those of its phases as the history has them, and the ``whole``.
+        traffic: bytes down and up, for each round.
+    """
+
+    def __init__(
+        self, runner: FederatedRunner, local: OptimWrapper | None = None, amp: bool | None = None
+    ) -> None:
+        self.runner, self.local = runner, local or runner.optim_wrapper
+        self.amp = runner.trainer.amp if amp is None else amp
+        self.w, self.buffers = runner.server.w.clone(), runner.server.buffers.clone()
+        self.round = 0
+        self.seconds: list[dict[str, float]] = []
+        self.traffic: list[int] = []
+
+    def __call__(self) -> None:
+        """Run the next round."""
+        runner = self.runner
+        runner.server.w, runner.server.buffers = self.w, self.buffers
+        runner.optim_wrapper = runner.trainer.local = self.local
+        runner.trainer.amp = self.amp
+        runner.train_loop.round = self.round
+        runner._hooks = [self]
+        begin = time.perf_counter()
+        runner.train_loop._run_round(self.round + 1)
+        if self.w.is_cuda:
+            torch.cuda.synchronize()
+        self.seconds[-1]["whole"] = time.perf_counter() - begin
+        self.round += 1
+
+    def after_round(self, runner: FederatedRunner, record: dict[str, Any]) -> None:
+        """As a hook: keep what the benchmarks report."""
+        self.seconds.append(dict(record["seconds"]))
+        self.traffic.append(record["bytes_down"] + record["bytes_up"])
+
+    def share(self, phase: str, of: str, rounds: int) -> list[float]:
+        """A phase's share of another in each of the last rounds."""
+        return [seconds[phase] / seconds[of] for seconds in self.seconds[-rounds:]]
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """The global model's parameters by name."""
+        return {slot.name: slot.view(self.w) for slot in self.runner.flat.slots}

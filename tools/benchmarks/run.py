@@ -1,0 +1,153 @@
+"""Measure the engine: python tools/benchmarks/run.py classification (--help lists the others)."""
+
+import argparse
+import sys
+import tempfile
+import warnings
+from pathlib import Path
+from typing import Any
+
+from fedseg import cli
+
+CONFIGS = Path(__file__).parents[2] / "configs"
+
+
+def positive(text: str) -> int:
+    """A positive integer of the command line."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a positive integer, not {text!r}")
+    return int(text)
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Measure the engine's speed and memory.")
+    commands = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
+    everywhere = argparse.ArgumentParser(add_help=False)
+    everywhere.add_argument("--out", type=Path, help="write what was measured as JSON")
+    rounds = argparse.ArgumentParser(add_help=False, parents=[everywhere])
+    add = rounds.add_argument
+    add("--repeats", type=positive, default=5, help="alternating runs (default: 5)")
+    add("--threads", type=positive, help="threads of PyTorch (default: its own)")
+    add("--amp", action="store_true", help="bfloat16 (classification: in addition to float32)")
+    add("--cfg-options", nargs="+", default=[], metavar="KEY=VALUE")
+    cifar = argparse.ArgumentParser(add_help=False, parents=[rounds])
+    samples = "images per client, random ones if the data set is not there (default: 500)"
+    cifar.add_argument("--samples", type=positive, default=500, help=samples)
+    cifar.add_argument("--clients", type=positive, default=5, help="per round (default: 5)")
+
+    one = commands.add_parser(
+        "classification", parents=[cifar], help="a round beside hand-written loops"
+    )
+    one.add_argument("--config", type=Path, default=CONFIGS / "cifar10_a005_fedavg.py")
+    one.add_argument("--test-images", type=positive, default=10_000, help="random ones likewise")
+
+    one = commands.add_parser(
+        "segmentation", parents=[rounds], help="steps beside a hand-written loop, and memory"
+    )
+    one.add_argument("--config", type=Path, default=CONFIGS / "demo.py")
+    one.add_argument("--clients", type=positive, default=2, help="per round (default: 2)")
+    one.add_argument("--local-steps", type=positive, default=12, help="per client (default: 12)")
+
+    one = commands.add_parser("algorithms", parents=[cifar], help="every algorithm beside FedAvg")
+    one.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these, beside FedAvg")
+    one.add_argument("--resnet56", action="store_true", help="those of FedAlign's table instead")
+    one.add_argument("--markdown", action="store_true", help="print a Markdown table")
+
+    one = commands.add_parser("state", parents=[everywhere], help="clients' states on disk")
+    one.add_argument("--clients", type=positive, default=1262, help="in all (default: 1262)")
+    one.add_argument("--parameters", type=positive, default=3_500_000, help="default: 3500000")
+    one.add_argument("--vectors", type=positive, default=1, help="per client (default: 1)")
+    return parser.parse_args()
+
+
+def load(arguments: argparse.Namespace, work_dir: Path) -> Any:
+    """The config that the command line names."""
+    from fedseg.runner.experiment import load_config
+
+    return load_config(arguments.config, work_dir=work_dir, options=arguments.cfg_options)
+
+
+def classification(arguments: argparse.Namespace, folder: Path) -> None:
+    """A round beside hand-written loops."""
+    from benchmarks import classification as benchmark
+    from benchmarks.timing import show
+
+    from fedseg.runner.experiment import naming
+
+    config = load(arguments, folder)
+    benchmark.adapt(config, arguments.clients, arguments.samples, arguments.test_images)
+    with naming(config):
+        measured = benchmark.classification(config, arguments.repeats, arguments.amp)
+    precision = "float32 and bfloat16" if arguments.amp else "float32"
+    show(title(arguments.config.name, precision), measured, arguments.out)
+
+
+def segmentation(arguments: argparse.Namespace, folder: Path) -> None:
+    """Steps beside a hand-written loop, and memory."""
+    from benchmarks import segmentation as benchmark
+    from benchmarks.timing import show
+
+    from fedseg.runner.experiment import naming
+
+    config = load(arguments, folder)
+    config.train_cfg.amp = arguments.amp
+    with naming(config):
+        peaks = benchmark.memory(config)
+        shape = (arguments.clients, arguments.local_steps)
+        measured = benchmark.segmentation(config, arguments.repeats, *shape)
+    measured["peak memory, MiB"] = peaks
+    precision = "bfloat16" if arguments.amp else "float32"
+    show(title(arguments.config.name, precision), measured, arguments.out)
+
+
+def algorithms(arguments: argparse.Namespace, folder: Path) -> None:
+    """Every algorithm beside FedAvg."""
+    from benchmarks import algorithms as benchmark
+    from benchmarks.timing import write_json
+    from rich.console import Console
+
+    methods = benchmark.choose(arguments.only, arguments.resnet56)
+    shape = (arguments.clients, arguments.samples, arguments.amp, arguments.cfg_options)
+    rounds = benchmark.prepare(methods, CONFIGS, folder, *shape)
+    measured = benchmark.algorithms(rounds, arguments.repeats)
+    network = "ResNet56" if arguments.resnet56 else "CNN"
+    heading = title(f"CIFAR-10, {network}", "bfloat16" if arguments.amp else "float32")
+    table = benchmark.as_table(heading, measured)
+    if arguments.markdown:
+        print(f"{heading}\n\n{table.to_markdown()}")
+    else:
+        Console().print(table.to_rich())
+    write_json(measured, arguments.out)
+
+
+def state(arguments: argparse.Namespace, folder: Path) -> None:
+    """Clients' states on disk, in the system's folder for temporary files."""
+    from benchmarks import state as benchmark
+    from benchmarks.timing import show
+
+    shape = (arguments.clients, arguments.parameters, arguments.vectors)
+    measured = benchmark.state(folder / "state", *shape)
+    show(f"states on disk, {folder.parent}", measured, arguments.out)
+
+
+def title(name: str, precision: str) -> str:
+    """Of a table: what ran, and how."""
+    import torch
+
+    return f"{name}, {torch.get_num_threads()} threads, {precision}"
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    warnings.filterwarnings("ignore")
+    import torch
+
+    if getattr(arguments, "threads", None) is not None:
+        torch.set_num_threads(arguments.threads)
+    with tempfile.TemporaryDirectory() as folder:
+        globals()[arguments.what](arguments, Path(folder))
+
+
+if __name__ == "__main__":
+    sys.path.insert(0, str(Path(__file__).parents[1]))  # the others are benchmarks.<name>
+    cli.run(main)
