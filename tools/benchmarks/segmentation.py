@@ -22,6 +22,7 @@ from benchmarks.engine import (
 )
 from benchmarks.timing import alternate, median_ratio, medians
 from mmengine.config import Config
+from mmengine.utils import import_modules_from_strings
 
 from fedseg.core.client_data import ClientData, Job, JobStream
 from fedseg.errors import ConfigError
@@ -138,6 +139,8 @@ def memory(config: Config) -> dict[str, float]:
 
 def peak_of_round(config: Config, clients: int) -> float:
     """Peak memory of this process, MiB, after one round of one local step per client."""
+    if config.get("custom_imports"):  # this process has not read the file
+        import_modules_from_strings(**config.custom_imports)
     strip(config, clients)
     config.train_cfg.update(max_rounds=1, local_epochs=None, local_steps=1)
     config.val_dataloader = config.val_evaluator = config.val_cfg = None
