@@ -1,4 +1,4 @@
-"""Compare runs: python tools/compare.py RUN_A RUN_B ... (--help tells the options)."""
+"""Compare runs: python tools/compare.py RUN_A RUN_B ... (--help lists the options)."""
 
 import argparse
 import math
@@ -12,13 +12,13 @@ A RUN is a work dir (finished or not), the results.json of one, or a folder of t
 experiment's seeds. The first is the reference, to which the others' differences are taken.
 
 deviations:
-  last rounds: mean ± std   over the evaluations of the run's last rounds (100, or what the config
-                            says as train_cfg.val_last_rounds); not divided by n - 1
+  last rounds: mean ± std   over the evaluations of the run's last rounds (100, or the config's
+                            train_cfg.val_last_rounds); divided by n
   paired difference ± std   round by round, over the rounds that both runs have evaluated, among
-                            the last 100 up to the newest of them; not divided by n - 1
-  folders of seeds          every figure is a mean over seeds, every std over the seeds (divided by
+                            the last 100 up to the newest of them; divided by n
+  folders of seeds          every metric is a mean over seeds, every std over the seeds (divided by
                             n - 1), and differences are taken seed by seed if both have the seeds
-A deviation over rounds tells how much a run still moves. Only seeds tell whether a difference would
+A deviation over rounds says how much a run still moves. Only seeds say whether a difference would
 come out again.
 
 examples:
@@ -29,8 +29,8 @@ examples:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description="Put runs beside one another: what differs in their configs, final figures "
-        "with differences, traffic, time, and the curves in one picture.",
+        description="Compare runs side by side: what differs in their configs, final metrics with "
+        "differences, traffic, time, and the curves in one picture.",
         epilog=DETAILS,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -45,7 +45,7 @@ def parse_arguments() -> argparse.Namespace:
         "--until",
         type=float,
         metavar="PERCENT",
-        help="also tell in which round, and after how much traffic, each run's mIoU or accuracy "
+        help="also find in which round, and after how much traffic, each run's mIoU or accuracy "
         "first was at least this",
     )
     arguments = parser.parse_args()

@@ -1,4 +1,4 @@
-"""Look at splits: python tools/splits.py CONFIG_OR_FILE... (--help tells the options)."""
+"""Look at splits: python tools/splits.py CONFIG_OR_FILE... (--help lists the options)."""
 
 import argparse
 import warnings
@@ -20,8 +20,8 @@ examples:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description="Tables and pictures of who holds what: classes or domains a client, sizes, "
-        "and what the test sets have.",
+        description="Tables and pictures of which client holds what: classes or domains, sizes, and "
+        "what the test sets have.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -35,7 +35,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--pixels",
         action="store_true",
-        help="segmentation: also the pixels of each class a client, from every label map",
+        help="segmentation: also the pixels of each class per client, from every label map",
     )
     parser.add_argument(
         "--cfg-options",
