@@ -194,7 +194,7 @@ def _next_steps(
     if results.train.embedded:
         name = results.train.dataset.removesuffix("Dataset")
         data, tool = name.lower(), name.lower()
-        if name == "EmbeddedImages":
+        if name in ("SyntheticShapes", "EmbeddedImages"):  # the old name
             name, data, tool = "CIFAR-10", "cifar10", "cifar"
         steps.append(
             "\n[dim]the data are synthetic: these are not results of the published benchmark; with "

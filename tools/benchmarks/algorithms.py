@@ -21,6 +21,7 @@ from typing import Any
 
 from benchmarks.classification import adapt
 from benchmarks.engine import EngineRounds, build, device_name, fix_participants, use_data
+from mmengine.config import Config
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -41,14 +42,14 @@ CNN = (
     "MOON",
 )
 RESNET56 = ("FedAvg", "FedProx", "MOON", "StochDepth", "GradAug", "FedAlign")
-CHANGES: Mapping[str, dict[str, Any]] = {  # of FedAvg on ResNet56, where there is no experiment
-    "FedProx": {"algorithm": {"_delete_": True, "type": "FedProx", "mu": 0.1}},
-    "MOON": {"local_loss": {"type": "MOON"}, "model": {"projection": (256, 256)}},
+CHANGES: Mapping[tuple[str, ...], dict[str, Any]] = {  # of FedAvg's experiment, in place of a file
+    ("fedprox", "resnet56"): {"algorithm": {"_delete_": True, "type": "FedProx", "mu": 0.1}},
+    ("moon", "resnet56"): {"local_loss": {"type": "MOON"}, "model": {"projection": (256, 256)}},
 }
 
 
-def choose(only: Sequence[str] = (), resnet56: bool = False) -> dict[str, tuple[str, dict]]:
-    """By method, its experiment's file name without suffix, and what is changed in it.
+def choose(only: Sequence[str] = (), resnet56: bool = False) -> dict[str, tuple[str, ...]]:
+    """The names that an experiment's file is made of, by method.
 
     Args:
         only: methods beside FedAvg; all if there are none.
@@ -61,13 +62,17 @@ def choose(only: Sequence[str] = (), resnet56: bool = False) -> dict[str, tuple[
     for name in only:
         if name not in known:
             raise ConfigError(f"--only: unknown {name!r}{did_you_mean(name, known)}")
-    methods = {}
-    for name in known:
-        changes = CHANGES.get(name, {}) if resnet56 else {}
-        method = (REFERENCE if changes else name).lower().replace("-", "_")
-        if not only or name in (REFERENCE, *only):
-            methods[name] = f"cifar10_a005_{method}{'_resnet56' * resnet56}", changes
-    return methods
+    chosen = [name for name in known if not only or name in (REFERENCE, *only)]
+    network = ("resnet56",) if resnet56 else ()
+    return {name: (name.lower().replace("-", "_"), *network) for name in chosen}
+
+
+def _load(method: tuple[str, ...], configs: Path, work_dir: Path, options: Sequence[str]) -> Config:
+    file = "_".join(("fedavg", *method[1:]) if method in CHANGES else method)
+    path = configs / f"cifar10_a005_{file}.py"
+    config = load_config(path, work_dir=work_dir, options=options)
+    config.merge_from_dict(CHANGES.get(method, {}))
+    return config
 
 
 class MethodRounds(EngineRounds):
@@ -120,7 +125,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def prepare(
-    methods: Mapping[str, tuple[str, dict]],
+    methods: Mapping[str, tuple[str, ...]],
     configs: Path,
     work_dir: Path,
     clients: int,
@@ -143,9 +148,8 @@ def prepare(
     """
     rounds: dict[str, MethodRounds] = {}
     data = None
-    for name, (experiment, changes) in methods.items():
-        config = load_config(configs / f"{experiment}.py", work_dir=work_dir, options=options)
-        config.merge_from_dict(changes)
+    for name, method in methods.items():
+        config = _load(method, configs, work_dir, options)
         adapt(config, clients, samples, test_images=10)
         config.work_dir = str(work_dir / name)
         config.val_dataloader = config.val_evaluator = config.val_cfg = None
