@@ -20,8 +20,8 @@ examples:
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description="Tables and pictures of which client holds what: classes or domains, sizes, and "
-        "what the test sets have.",
+        description="Tables and pictures of which client holds what: classes or domains, sizes, "
+        "and what the test sets have.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )

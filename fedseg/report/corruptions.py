@@ -1,4 +1,4 @@
-"""Accuracy under corruptions: table, CSV and picture; a contact sheet of the images themselves."""
+"""Accuracy under corruptions: CSV and picture; a contact sheet of the images themselves."""
 
 import csv
 from collections.abc import Mapping, Sequence
@@ -8,14 +8,14 @@ from statistics import fmean
 from typing import Any
 
 import numpy as np
-from rich.console import Console
-from rich.table import Table
+from PIL import Image, ImageDraw
 
 from fedseg.datasets.arrays import StoredImages
 from fedseg.datasets.corrupted import CORRUPTIONS, CorruptedImages
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
-from fedseg.report.drawing import COLORS, DPI, draw_percentage, new_figure, save_figure
+from fedseg.report.drawing import COLORS, draw_percentage, new_figure, save_figure
+from fedseg.report.overlays import INK, PAPER, font, save_png
 from fedseg.runs.metric_names import is_number
 
 KINDS = (("noise", 3), ("blur", 4), ("weather", 4), ("digital", 4), ("extra", 4))
@@ -82,25 +82,6 @@ class CorruptionAccuracies:
         return _mean([value for values in self.table.values() for value in values])
 
 
-def print_corruptions(accuracies: CorruptionAccuracies, console: Console | None = None) -> None:
-    """Print accuracy by corruption (rows) and severity (columns), with means."""
-    table = Table(title="accuracy under corruptions by severity (%)", title_justify="left")
-    table.add_column("corruption", no_wrap=True)
-    for severity in accuracies.severities:
-        table.add_column(str(severity), justify="right")
-    table.add_column("mean", justify="right", style="bold")
-    for name, values in accuracies.table.items():
-        cells = [_text(v) for v in (*values, accuracies.mean(name))]
-        table.add_row(_words(name), *cells, end_section=_ends_kind(name, accuracies.table))
-    table.add_row(
-        "mean", *[_text(v) for v in (*accuracies.means(), accuracies.overall)], style="bold"
-    )
-    console = console or Console()
-    console.print(table)
-    if accuracies.clean is not None:
-        console.print(f"without corruption: {accuracies.clean:.2f}", highlight=False)
-
-
 def write_corruptions_csv(accuracies: CorruptionAccuracies, path: Path) -> Path:
     """Write the same with full precision: a row a corruption, then the mean of all."""
     with atomic_writer(path) as file:
@@ -160,20 +141,25 @@ def contact_sheet(dataset: CorruptedImages, path: Path, index: int = 0) -> Path:
         repeated = np.broadcast_to(clean, (len(names), 1, *clean.shape))
         images = np.concatenate([repeated, images], axis=1)
         columns = ["clean", *columns]
-    half = -(-len(names) // 2) if len(names) > 8 else len(names)
-    blocks = [range(start, min(start + half, len(names))) for start in range(0, len(names), half)]
-    mosaics = [_mosaic(images[block], half) for block in blocks]
-    # Placed by the pixel, so that every pixel of an image is equally large.
-    height, width = (_ENLARGED * side for side in mosaics[0].shape[:2])
-    total = len(blocks) * (_BESIDE + width) + _MARGIN, _ABOVE + height + _MARGIN
-    figure = new_figure(total[0] / DPI, total[1] / DPI, layout=None)
+    half = -(-len(names) // 2) if len(names) > 8 else len(names)  # rows of one of two blocks
+    height, width = (_ENLARGED * (side + max(1, side // 16)) for side in images.shape[2:4])
+    block = _BESIDE + len(columns) * width
+    size = -(-len(names) // half) * block + _MARGIN, _ABOVE + half * height + _MARGIN
+    canvas = Image.new("RGB", size, PAPER)
+    draw = ImageDraw.Draw(canvas)
     label = dataset.classes[int(dataset.labels[index])]
-    figure.suptitle(f"image {index} ({label})", fontsize=11, y=1 - 8 / total[1], va="top")
-    for number, (mosaic, block) in enumerate(zip(mosaics, blocks, strict=True)):
-        left = number * (_BESIDE + width) + _BESIDE
-        place = left / total[0], _MARGIN / total[1], width / total[0], height / total[1]
-        _draw_block(figure.add_axes(place), mosaic, half, [names[i] for i in block], columns)
-    return save_figure(figure, path)
+    draw.text((size[0] / 2, _MARGIN), f"image {index} ({label})", INK, font(18), anchor="ma")
+    for number, (name, row) in enumerate(zip(names, images, strict=True)):
+        left, top = number // half * block + _BESIDE, _ABOVE + number % half * height
+        words = _words(name).replace(" ", "\n")
+        draw.text((left - 8, top + height / 2), words, INK, font(15), anchor="rm", align="right")
+        for column, (text, image) in enumerate(zip(columns, row, strict=True)):
+            x = left + column * width
+            if number % half == 0:
+                draw.text((x + width / 2, top - 6), text, INK, font(14), anchor="md")
+            large = image.repeat(_ENLARGED, 0).repeat(_ENLARGED, 1)
+            canvas.paste(Image.fromarray(large.squeeze()), (x, top))
+    return save_png(path, np.asarray(canvas))
 
 
 def _draw_heat(
@@ -229,28 +215,6 @@ def _draw_bars(
     axes.spines[["top", "right"]].set_visible(False)
 
 
-def _mosaic(images: np.ndarray, rows: int) -> np.ndarray:
-    """Images [n, columns, H, W, C] in rows with white lines between, uint8 [*, *, C]."""
-    count, columns, height, width, channels = images.shape
-    line = max(1, height // 16)
-    mosaic = np.full((rows, height + line, columns, width + line, channels), 255, np.uint8)
-    mosaic[:count, :height, :, :width] = images.transpose(0, 2, 1, 3, 4)
-    return mosaic.reshape(rows * (height + line), columns * (width + line), channels)
-
-
-def _draw_block(
-    axes: Any, mosaic: np.ndarray, rows: int, names: Sequence[str], columns: Sequence[str]
-) -> None:
-    """A mosaic with the names of its rows and columns."""
-    axes.imshow(mosaic.squeeze(), interpolation="nearest", cmap="gray", vmin=0, vmax=255)
-    height, width = mosaic.shape[0] / rows, mosaic.shape[1] / len(columns)
-    labels = [_words(name).replace(" ", "\n") for name in names]
-    axes.set_yticks((np.arange(len(names)) + 0.47) * height, labels, fontsize=9)
-    axes.set_xticks((np.arange(len(columns)) + 0.47) * width, columns, fontsize=9)
-    axes.tick_params(length=0, labeltop=True, labelbottom=False)
-    axes.spines[:].set_visible(False)
-
-
 def _clean(dataset: CorruptedImages, index: int) -> np.ndarray | None:
     """The image as it was, uint8 [H, W, C]; None if the corrupted set has other images."""
     try:
@@ -287,10 +251,6 @@ def _mean(values: Sequence[float | None]) -> float | None:
     if not values or any(value is None for value in values):
         return None
     return fmean(values)
-
-
-def _text(value: float | None) -> str:
-    return "-" if value is None else f"{value:.2f}"
 
 
 def _words(name: str) -> str:

@@ -15,7 +15,7 @@ from fedseg.files import atomic_writer
 PANEL_WIDTH = 640  # about: a panel is the image, made smaller, or larger by a whole number
 SHEET_PANEL_WIDTH = 360
 OPACITY = 0.5  # of the prediction over the image
-GAP, MARGIN = 8, 20
+GAP, MARGIN, LINE = 8, 20, 23
 INK, GRAY, PAPER, IGNORED = (30, 30, 30), (110, 110, 110), (255, 255, 255), (0, 0, 0)
 
 
@@ -97,51 +97,45 @@ def panels(example: Example, classes: Classes, width: int = PANEL_WIDTH) -> dict
 
 
 def draw_example(example: Example, classes: Classes, width: int = PANEL_WIDTH) -> np.ndarray:
-    """One image: two by two panels, truth above prediction; title above, legend below. RGB."""
-    parts = panels(example, classes, width)
-    height, width = parts["image"].shape[:2]
-    line = _font(15).size + 8
-    total_width = 2 * width + GAP + 2 * MARGIN
-    legend = _legend_rows(occurring([example], classes), classes, total_width - 2 * MARGIN)
-    top = MARGIN + 30
-    total_height = top + 2 * (line + height) + GAP + 12 + len(legend) * 26 + MARGIN
-    canvas = Image.new("RGB", (total_width, total_height), PAPER)
-    _draw_title(ImageDraw.Draw(canvas), example, classes, MARGIN, MARGIN, total_width - MARGIN, 19)
-    for number, (name, panel) in enumerate(parts.items()):
-        x = MARGIN + (number % 2) * (width + GAP)
-        y = top + (number // 2) * (height + line + GAP)
-        ImageDraw.Draw(canvas).text((x, y), name, GRAY, _font(15))
-        canvas.paste(Image.fromarray(panel), (x, y + line))
-    _draw_legend(canvas, legend, classes, MARGIN, total_height - MARGIN - len(legend) * 26)
-    return np.asarray(canvas)
+    """One image: two by two panels, truth above prediction, with title and legend. RGB."""
+    return prediction_sheet([example], classes, "", width, columns=2)
 
 
-def contact_sheet(
-    examples: Sequence[Example], classes: Classes, title: str, width: int = SHEET_PANEL_WIDTH
+def prediction_sheet(
+    examples: Sequence[Example],
+    classes: Classes,
+    title: str,
+    width: int = SHEET_PANEL_WIDTH,
+    columns: int = 4,
 ) -> np.ndarray:
-    """Several images below each other, a row of four panels each, with one legend. RGB."""
-    rows = [panels(example, classes, width) for example in examples]
-    widths = [row["image"].shape[1] for row in rows]
-    total_width = 4 * max(widths) + 3 * GAP + 2 * MARGIN
-    legend = _legend_rows(occurring(examples, classes), classes, total_width - 2 * MARGIN)
-    line = 30
-    heights = [row["image"].shape[0] for row in rows]
-    top = MARGIN + 32 + 24
-    total_height = top + sum(heights) + len(rows) * (line + GAP) + 12 + len(legend) * 26 + MARGIN
-    canvas = Image.new("RGB", (total_width, total_height), PAPER)
+    """Several images below each other, four panels each, with one legend. RGB.
+
+    Args:
+        examples: at least one.
+        classes: of all of them.
+        title: above the first; may be empty.
+        width: of a panel, about.
+        columns: panels beside each other.
+    """
+    parts = [panels(example, classes, width) for example in examples]
+    widest = max(own["image"].shape[1] for own in parts)
+    inner = columns * widest + (columns - 1) * GAP
+    heights = [30 + 4 // columns * (LINE + own["image"].shape[0] + GAP) for own in parts]
+    legend = _legend_rows(occurring(examples, classes), classes, inner)
+    y = MARGIN + 32 * bool(title)
+    size = inner + 2 * MARGIN, y + sum(heights) + 12 + 26 * len(legend) + MARGIN
+    canvas = Image.new("RGB", size, PAPER)
     draw = ImageDraw.Draw(canvas)
-    draw.text((MARGIN, MARGIN), title, INK, _font(20, bold=True))
-    for column, name in enumerate(rows[0] if rows else ()):
-        draw.text((MARGIN + column * (max(widths) + GAP), top - 24), name, GRAY, _font(15))
-    y = top
-    for example, row, height in zip(examples, rows, heights, strict=True):
-        right = MARGIN + 4 * max(widths) + 3 * GAP
-        _draw_title(draw, example, classes, MARGIN, y + 4, right, 15)
-        for column, panel in enumerate(row.values()):
-            x = MARGIN + column * (max(widths) + GAP)
-            canvas.paste(Image.fromarray(panel), (x, y + line))
-        y += line + height + GAP
-    _draw_legend(canvas, legend, classes, MARGIN, total_height - MARGIN - len(legend) * 26)
+    draw.text((MARGIN, MARGIN), title, INK, font(20, bold=True))
+    for example, own, height in zip(examples, parts, heights, strict=True):
+        _draw_title(draw, example, classes, MARGIN, y, MARGIN + inner, 17)
+        for number, (name, panel) in enumerate(own.items()):
+            x = MARGIN + number % columns * (widest + GAP)
+            top = y + 30 + number // columns * (LINE + panel.shape[0] + GAP)
+            draw.text((x, top), name, GRAY, font(15))
+            canvas.paste(Image.fromarray(panel), (x, top + LINE))
+        y += height
+    _draw_legend(draw, legend, classes, MARGIN, y + 12)
     return np.asarray(canvas)
 
 
@@ -180,12 +174,12 @@ def _draw_title(
     """Domain and file on the left, the image's mIoU on the right."""
     value = image_miou(example.truth, example.prediction, classes.ignore_index)
     score = "mIoU of this image: none" if value is None else f"mIoU of this image: {value:.1f}"
-    score_width = draw.textlength(score, _font(size, bold=True))
-    draw.text((right - score_width, y), score, INK, _font(size, bold=True))
-    draw.text((x, y), example.domain, INK, _font(size, bold=True))
-    x += round(draw.textlength(example.domain, _font(size, bold=True))) + size
+    score_width = draw.textlength(score, font(size, bold=True))
+    draw.text((right - score_width, y), score, INK, font(size, bold=True))
+    draw.text((x, y), example.domain, INK, font(size, bold=True))
+    x += round(draw.textlength(example.domain, font(size, bold=True))) + size
     room = right - score_width - size - x
-    draw.text((x, y), _shortened(draw, example.file, _font(size), room), GRAY, _font(size))
+    draw.text((x, y), _shortened(draw, example.file, font(size), room), GRAY, font(size))
 
 
 def _shortened(
@@ -204,7 +198,7 @@ def _legend_rows(ids: Sequence[int], classes: Classes, width: int) -> list[list[
     rows: list[list[tuple[int, int]]] = [[]]
     x = 0
     for i in ids:
-        needed = 24 + round(_font(14).getlength(_name(i, classes))) + 18
+        needed = 24 + round(font(14).getlength(_name(i, classes))) + 18
         if rows[-1] and x + needed > width:
             rows.append([])
             x = 0
@@ -214,15 +208,14 @@ def _legend_rows(ids: Sequence[int], classes: Classes, width: int) -> list[list[
 
 
 def _draw_legend(
-    canvas: Image.Image, rows: list[list[tuple[int, int]]], classes: Classes, x: int, y: int
+    draw: ImageDraw.ImageDraw, rows: list[list[tuple[int, int]]], classes: Classes, x: int, y: int
 ) -> None:
-    draw, table = ImageDraw.Draw(canvas), classes.table()
+    table = classes.table().tolist()
     for number, row in enumerate(rows):
         for i, offset in row:
             left, top = x + offset, y + number * 26
-            color = tuple(int(c) for c in table[i])
-            draw.rectangle((left, top, left + 16, top + 16), color, outline=GRAY)
-            draw.text((left + 23, top - 1), _name(i, classes), INK, _font(14))
+            draw.rectangle((left, top, left + 16, top + 16), tuple(table[i]), outline=GRAY)
+            draw.text((left + 23, top - 1), _name(i, classes), INK, font(14))
 
 
 def _name(i: int, classes: Classes) -> str:
@@ -230,7 +223,7 @@ def _name(i: int, classes: Classes) -> str:
 
 
 @cache
-def _font(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:
-    """DejaVu Sans, which Matplotlib brings along."""
+def font(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:
+    """DejaVu Sans, which comes with Matplotlib."""
     name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
     return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name, size)

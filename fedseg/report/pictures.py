@@ -15,7 +15,7 @@ from fedseg.report.corruptions import (
     draw_corruptions,
     write_corruptions_csv,
 )
-from fedseg.report.overlays import Classes, Example, contact_sheet, draw_example, save_png
+from fedseg.report.overlays import Classes, Example, draw_example, prediction_sheet, save_png
 from fedseg.runs.metric_names import domain_label
 from fedseg.runs.run_files import read_run
 
@@ -98,7 +98,7 @@ def write_overlays(
             picture = draw_example(example, classes)
             paths.append(save_png(folder / domain / f"{index:05d}_{stem}.png", picture))
         title = domain_label(domain, found)
-        sheet = contact_sheet([e for _, e in examples], classes, title)
+        sheet = prediction_sheet([e for _, e in examples], classes, title)
         paths.append(save_png(folder / f"{domain}.png", sheet))
     return paths
 

@@ -2,7 +2,7 @@
 
 import json
 
-from benchmarks.timing import alternate, median_ratio, medians, show
+from benchmarks.timing import alternate, median_ratio, medians, show, write_json
 
 
 def test_runs_alternate_after_a_warm_up():
@@ -22,7 +22,8 @@ def test_ratios_are_those_of_pairs():
 
 def test_table_and_json(tmp_path, capsys):
     measured = {"device": "cpu", "steps": 40, "ratio": 1.03456, "seconds": {"a": 0.5, "b": 2.0}}
-    show("title", measured, tmp_path / "measured.json")
+    show("title", measured)
+    write_json(measured, tmp_path / "measured.json")
     printed = capsys.readouterr().out
     for text in ("title", "device", "cpu", "40", "1.035", "seconds: a", "0.5"):
         assert text in printed

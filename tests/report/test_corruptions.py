@@ -1,13 +1,11 @@
 """Tables and pictures of accuracy under corruptions, and the contact sheet."""
 
 import csv
-import io
 from pathlib import Path
 
 import cv2
 import numpy as np
 import pytest
-from rich.console import Console
 
 from data_prep.corrupted_sets import make_corrupted
 from data_prep.embedded_images import CLASSES, labels_of, render_images
@@ -20,7 +18,6 @@ from fedseg.report.corruptions import (
     CorruptionAccuracies,
     contact_sheet,
     draw_corruptions,
-    print_corruptions,
     write_corruptions_csv,
 )
 from fedseg.report.drawing import COLORS
@@ -91,20 +88,6 @@ def test_another_number_of_values_than_severities():
     corrupted = {"corruptions": {"fog": [50.0]}, "severities": [1, 5]}
     with pytest.raises(DataError, match=r"corruptions\.fog"):
         CorruptionAccuracies.find(domains(corrupted=corrupted))
-
-
-def test_table_on_the_terminal(accuracies):
-    text = io.StringIO()
-    print_corruptions(accuracies, Console(file=text, width=80))
-    lines = text.getvalue().splitlines()
-    row = next(line for line in lines if "gaussian noise" in line)
-    assert [cell.strip() for cell in row.strip("│").split("│")] == [
-        *("gaussian noise", "72.00", "62.00", "52.00", "42.00", "32.00", "52.00")
-    ]
-    last = next(line for line in reversed(lines) if "mean" in line)
-    assert "81.00" in last and "61.00" in last
-    assert "without corruption: 95.50" in lines[-1]
-    assert all(len(line) <= 80 for line in lines)
 
 
 def test_csv_has_full_precision(accuracies, tmp_path):

@@ -9,11 +9,11 @@ from fedseg.report.overlays import (
     OPACITY,
     Classes,
     Example,
-    contact_sheet,
     draw_example,
     image_miou,
     occurring,
     panels,
+    prediction_sheet,
     save_png,
 )
 
@@ -83,7 +83,9 @@ def test_only_occurring_classes_are_in_the_legend():
     with_sky = Example(**{**vars(example()), "prediction": np.full((40, 100), 2)})
     assert occurring([example(), with_sky], CLASSES) == [0, 1, 2, 255]
     assert tuple(BLUE) not in colors(draw_example(example(), CLASSES, width=100))
-    assert tuple(BLUE) in colors(contact_sheet([example(), with_sky], CLASSES, "seen", width=100))
+    assert tuple(BLUE) in colors(
+        prediction_sheet([example(), with_sky], CLASSES, "seen", width=100)
+    )
 
 
 def test_one_image_has_four_panels_at_their_place():
@@ -99,9 +101,9 @@ def test_one_image_has_four_panels_at_their_place():
 
 def test_the_sheet_grows_by_a_row_an_image():
     heights = [
-        contact_sheet([example(file=f"{i}.jpg") for i in range(n)], CLASSES, "t", width=100).shape[
-            0
-        ]
+        prediction_sheet(
+            [example(file=f"{i}.jpg") for i in range(n)], CLASSES, "t", width=100
+        ).shape[0]
         for n in (1, 2, 3)
     ]
     assert heights[2] - heights[1] == heights[1] - heights[0] > 40

@@ -67,85 +67,73 @@ def load(arguments: argparse.Namespace, work_dir: Path) -> Any:
     return load_config(arguments.config, work_dir=work_dir, options=arguments.cfg_options)
 
 
-def classification(arguments: argparse.Namespace, folder: Path) -> None:
+def classification(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """A round beside hand-written loops."""
-    from benchmarks import classification as benchmark
-    from benchmarks.timing import show
+    from benchmarks.classification import adapt, classification
 
     from fedseg.runner.experiment import naming
 
     config = load(arguments, folder)
-    benchmark.adapt(config, arguments.clients, arguments.samples, arguments.test_images)
+    adapt(config, arguments.clients, arguments.samples, arguments.test_images)
     with naming(config):
-        measured = benchmark.classification(config, arguments.repeats, arguments.amp)
-    precision = "float32 and bfloat16" if arguments.amp else "float32"
-    show(title(arguments.config.name, precision), measured, arguments.out)
+        return classification(config, arguments.repeats, arguments.amp)
 
 
-def segmentation(arguments: argparse.Namespace, folder: Path) -> None:
+def segmentation(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Steps beside a hand-written loop, and memory."""
-    from benchmarks import segmentation as benchmark
-    from benchmarks.timing import show
+    from benchmarks.segmentation import memory, segmentation
 
     from fedseg.runner.experiment import naming
 
     config = load(arguments, folder)
     config.train_cfg.amp = arguments.amp
+    shape = (arguments.clients, arguments.local_steps)
     with naming(config):
-        peaks = benchmark.memory(config)
-        shape = (arguments.clients, arguments.local_steps)
-        measured = benchmark.segmentation(config, arguments.repeats, *shape)
-    measured["peak memory, MiB"] = peaks
-    precision = "bfloat16" if arguments.amp else "float32"
-    show(title(arguments.config.name, precision), measured, arguments.out)
+        peaks = memory(config)
+        return {**segmentation(config, arguments.repeats, *shape), "peak memory, MiB": peaks}
 
 
-def algorithms(arguments: argparse.Namespace, folder: Path) -> None:
+def algorithms(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Every algorithm beside FedAvg."""
-    from benchmarks import algorithms as benchmark
-    from benchmarks.timing import write_json
-    from rich.console import Console
+    from benchmarks.algorithms import algorithms, choose, prepare
 
-    methods = benchmark.choose(arguments.only, arguments.resnet56)
+    methods = choose(arguments.only, arguments.resnet56)
     shape = (arguments.clients, arguments.samples, arguments.amp, arguments.cfg_options)
-    rounds = benchmark.prepare(methods, CONFIGS, folder, *shape)
-    measured = benchmark.algorithms(rounds, arguments.repeats)
-    network = "ResNet56" if arguments.resnet56 else "CNN"
-    heading = title(f"CIFAR-10, {network}", "bfloat16" if arguments.amp else "float32")
-    table = benchmark.as_table(heading, measured)
-    if arguments.markdown:
-        print(f"{heading}\n\n{table.to_markdown()}")
-    else:
-        Console().print(table.to_rich())
-    write_json(measured, arguments.out)
+    return algorithms(prepare(methods, CONFIGS, folder, *shape), arguments.repeats)
 
 
-def state(arguments: argparse.Namespace, folder: Path) -> None:
+def state(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Clients' states on disk, in the system's folder for temporary files."""
-    from benchmarks import state as benchmark
-    from benchmarks.timing import show
+    from benchmarks.state import state
 
     shape = (arguments.clients, arguments.parameters, arguments.vectors)
-    measured = benchmark.state(folder / "state", *shape)
-    show(f"states on disk, {folder.parent}", measured, arguments.out)
-
-
-def title(name: str, precision: str) -> str:
-    """Of a table: what ran, and how."""
-    import torch
-
-    return f"{name}, {torch.get_num_threads()} threads, {precision}"
+    return state(folder / "state", *shape)
 
 
 def main() -> None:
     arguments = parse_arguments()
     warnings.filterwarnings("ignore")
     import torch
+    from benchmarks.timing import show, write_json
 
     if getattr(arguments, "threads", None) is not None:
         torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as folder:
-        globals()[arguments.what](arguments, Path(folder))
+        measured = globals()[arguments.what](arguments, Path(folder))
+    title = f"{arguments.what}, {torch.get_num_threads()} threads"
+    if arguments.what == "algorithms":
+        from benchmarks.algorithms import as_table
+        from rich.console import Console
+
+        table = as_table(title, measured)
+        if arguments.markdown:
+            print(f"{title}\n\n{table.to_markdown()}")
+        else:
+            Console().print(table.to_rich())
+    else:
+        show(title, measured)
+    if arguments.out is not None:
+        write_json(measured, arguments.out)
 
 
 if __name__ == "__main__":

@@ -49,8 +49,8 @@ def repeated(run: Callable[[], Any], repeats: int) -> float:
     return statistics.median([clocked(run) for _ in range(repeats + 1)][1:])
 
 
-def show(title: str, measured: Mapping[str, Any], out: Path | None = None) -> None:
-    """Print what was measured as a table; write it as JSON if a file is given."""
+def show(title: str, measured: Mapping[str, Any]) -> None:
+    """Print what was measured as a table."""
     table = Table(title=title, show_header=False)
     for name, value in measured.items():
         inner = value if isinstance(value, dict) else {"": value}
@@ -58,10 +58,8 @@ def show(title: str, measured: Mapping[str, Any], out: Path | None = None) -> No
             text = f"{number:,.4g}" if isinstance(number, float) else str(number)
             table.add_row(f"{name}: {key}" if key else name, text)
     Console().print(table)
-    write_json(measured, out)
 
 
-def write_json(measured: Mapping[str, Any], out: Path | None) -> None:
-    """Write what was measured, if a file is given."""
-    if out is not None:
-        out.write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
+def write_json(measured: Mapping[str, Any], path: Path) -> None:
+    """Write what was measured."""
+    path.write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
