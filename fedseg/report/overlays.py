@@ -1,4 +1,4 @@
-"""Pictures of predictions: image, truth and prediction beside each other, with a legend."""
+"""Pictures of predictions: image, ground truth and prediction side by side, with a legend."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -90,7 +90,7 @@ def panels(example: Example, classes: Classes, width: int = PANEL_WIDTH) -> dict
     blend = cv2.addWeighted(prediction, OPACITY, image, 1 - OPACITY, 0)
     return {
         "image": image,
-        "truth": truth,
+        "ground truth": truth,
         "prediction over image": blend,
         "prediction": prediction,
     }

@@ -36,12 +36,12 @@ def colors(picture: np.ndarray) -> set[tuple[int, ...]]:
 
 def test_panels_show_image_truth_prediction_and_blend():
     parts = panels(example(), CLASSES, width=100)
-    assert list(parts) == ["image", "truth", "prediction over image", "prediction"]
+    assert list(parts) == ["image", "ground truth", "prediction over image", "prediction"]
     assert all(p.shape == (40, 100, 3) and p.dtype == np.uint8 for p in parts.values())
     assert parts["image"][5, 5].tolist() == [100, 100, 100]
-    assert parts["truth"][5, 5].tolist() == RED
-    assert parts["truth"][5, 95].tolist() == GREEN
-    assert parts["truth"][39, 5].tolist() == [0, 0, 0]  # ignored
+    assert parts["ground truth"][5, 5].tolist() == RED
+    assert parts["ground truth"][5, 95].tolist() == GREEN
+    assert parts["ground truth"][39, 5].tolist() == [0, 0, 0]  # ignored
     assert parts["prediction"][5, 95].tolist() == RED
     blended = [OPACITY * c + (1 - OPACITY) * 100 for c in RED]
     assert parts["prediction over image"][39, 95].tolist() == pytest.approx(blended, abs=1)
@@ -49,18 +49,18 @@ def test_panels_show_image_truth_prediction_and_blend():
 
 def test_small_images_grow_by_a_whole_number_and_large_ones_shrink():
     grown = panels(example(10, 30), CLASSES, width=100)
-    assert grown["truth"].shape == (30, 90, 3)
-    assert colors(grown["truth"]) == {tuple(RED), tuple(GREEN), (0, 0, 0)}
+    assert grown["ground truth"].shape == (30, 90, 3)
+    assert colors(grown["ground truth"]) == {tuple(RED), tuple(GREEN), (0, 0, 0)}
     shrunk = panels(example(400, 1000), CLASSES, width=100)
-    assert shrunk["truth"].shape == (40, 100, 3)
-    assert colors(shrunk["truth"]) == {tuple(RED), tuple(GREEN), (0, 0, 0)}
+    assert shrunk["ground truth"].shape == (40, 100, 3)
+    assert colors(shrunk["ground truth"]) == {tuple(RED), tuple(GREEN), (0, 0, 0)}
 
 
 def test_image_and_label_may_differ_in_size():
     one = example(40, 100)
     small = Example(one.image[::2, ::2], one.truth, one.prediction, "d", "f")
     parts = panels(small, CLASSES, width=100)
-    assert parts["image"].shape == parts["truth"].shape == (40, 100, 3)
+    assert parts["image"].shape == parts["ground truth"].shape == (40, 100, 3)
 
 
 def test_image_miou_is_the_metric_of_one_image():
