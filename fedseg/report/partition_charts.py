@@ -14,7 +14,6 @@ from rich.console import Console
 from fedseg.errors import DataError
 from fedseg.partition import check_clients
 from fedseg.report.drawing import COLORS, new_figure, plain_axes, save_figure
-from fedseg.report.tables import TextTable
 
 NAMED = 110  # classes or clients up to which each has its name at the axis; IDDA has 105 domains
 MOST_ROWS, MOST_COLUMNS = 500, 1000  # cells of the picture; beyond, neighbors share one
@@ -87,29 +86,19 @@ def _spread(values: np.ndarray) -> dict[str, float]:
 def print_statistics(
     statistics: Mapping[str, Any], title: str = "", console: Console | None = None
 ) -> None:
-    """Print what :func:`partition_statistics` gives, without the counts, as a table.
+    """Print what :func:`partition_statistics` gives, without the counts.
 
     Args:
         statistics: of a partition.
-        title: above the table, for example the data set and the kind of partition.
+        title: before it, for example the data set and the kind of partition.
         console: where to print; standard output by default.
     """
-    rows = []
-    for name, key in (("samples", "size"), ("classes", "classes_per_client")):
-        least, median, mean, most = (statistics[key][k] for k in ("min", "median", "mean", "max"))
-        numbers = f"{least:,}", f"{median:,.10g}", f"{mean:,.2f}", f"{most:,}"
-        rows.append((f"{name} per client", *numbers))
-    head = ("", "min", "median", "mean", "max")
-    console = console or Console()
-    console.print(TextTable(title, head, tuple(rows), right=(1, 2, 3, 4)).to_rich())
-    unused = statistics["unused"]
-    console.print(
-        f"{statistics['clients']:,} clients, {statistics['samples']:,} samples"
-        + (f" ({unused:,} unused)" if unused else "")
-        + f", {statistics['classes']:,} classes; mean total-variation distance to the whole data "
-        f"set {statistics['total_variation']:.3f}",
-        highlight=False,
+    text = f"{title}: {in_words(statistics)}" if title else in_words(statistics)
+    text += (
+        f"; {statistics['classes']:,} classes in all, {statistics['unused']:,} samples unused; "
+        f"mean total-variation distance to the whole data set {statistics['total_variation']:.3f}"
     )
+    (console or Console()).print(text, soft_wrap=True, highlight=False, markup=False)
 
 
 def in_words(statistics: Mapping[str, Any], kind: str = "class") -> str:
@@ -160,7 +149,7 @@ def show_partition(
 ) -> None:
     """Print a partition's statistics and draw it to a PNG, both titled by the file's name."""
     statistics = partition_statistics(clients, labels, len(classes))
-    print_statistics(statistics, path.stem, Console(soft_wrap=True, highlight=False))
+    print_statistics(statistics, path.stem)
     draw_partition(clients, labels, classes, path, path.stem)
 
 

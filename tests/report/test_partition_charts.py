@@ -64,22 +64,19 @@ def test_wrong_clients_and_labels():
         partition_statistics(CLIENTS, LABELS.astype(float), 3)
 
 
-def test_table_has_the_figures():
+def test_printed_statistics():
     clients, labels = one_class_each(10, 200, size=50)
     clients["0"] = np.append(clients["0"], clients["1"][:1])
     clients["1"] = clients["1"][3:]
     printed = text(partition_statistics(clients, labels, 10), "CIFAR-10 [alpha 0]")
-    assert "CIFAR-10 [alpha 0]" in printed
-    rows = [
-        line.replace("│", " ").split() for line in printed.splitlines() if " per client" in line
-    ]
-    assert rows == [
-        ["samples", "per", "client", "47", "50", "49.99", "51"],
-        ["classes", "per", "client", "1", "1", "1.00", "2"],
-    ]
-    assert "200 clients, 9,998 samples (2 unused), 10 classes" in printed
-    assert "0.900" in printed
-    assert "unused" not in text(partition_statistics(*one_class_each(2, 2), 2))
+    for part in (
+        "CIFAR-10 [alpha 0]: 200 clients",
+        "samples per client: 47 / 50 / 51",
+        "classes per client: 1 / 1 / 2",
+        "10 classes in all, 2 samples unused",
+        "0.900",
+    ):
+        assert part in printed
 
 
 def test_picture_is_drawn_at_any_scale(tmp_path):
