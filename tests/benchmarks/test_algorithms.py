@@ -104,7 +104,6 @@ def test_what_is_measured_is_consistent(tmp_path):
             assert (own["vectors kept"], own["vectors in training"]) == (kept, held)
             assert own["seconds a round"] > 0 and own["parameters"] == 797_962
             assert own["round / (passes x FedAvg)"] == own["round / FedAvg"] / passes
-            assert own["processor time / (passes x FedAvg)"] > 0
 
 
 def test_table():

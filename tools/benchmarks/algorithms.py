@@ -14,13 +14,13 @@ the local steps see. A forward pass alone is about a third, a narrow sub-network
 """
 
 import statistics
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks.classification import adapt
 from benchmarks.engine import EngineRounds, build, device_name, fix_participants, use_data
+from benchmarks.timing import clocked
 from mmengine.config import Config
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
@@ -173,8 +173,7 @@ def algorithms(rounds: Mapping[str, MethodRounds], repeats: int) -> dict[str, An
 
     Returns:
         What was measured of all, and by name of each under ``"methods"``. Ratios of times are
-        medians over the turns, of wall time and of processor time (which other processes disturb
-        less).
+        medians over the turns.
     """
     flops = {}
     for name, run in rounds.items():
@@ -184,25 +183,21 @@ def algorithms(rounds: Mapping[str, MethodRounds], repeats: int) -> dict[str, An
     pairs: dict[str, list] = {name: [] for name in rounds}
     for _ in range(repeats):
         for name, run in rounds.items():
-            pairs[name].append((_clocked(reference), _clocked(run)))
+            pairs[name].append((clocked(reference), clocked(run)))
     chosen = reference.runner.client_sampler.participants(1)
     methods = {}
     for name, run in rounds.items():
         passes = flops[name] / flops[REFERENCE]
-        wall, processor = (
-            statistics.median(own[clock] / other[clock] for other, own in pairs[name])
-            for clock in (0, 1)
-        )
+        ratio = statistics.median(own / other for other, own in pairs[name])
         methods[name] = {
             "parameters": run.runner.flat.num_parameters,
-            "seconds a round": statistics.median(own[0] for _, own in pairs[name]),
-            "round / FedAvg": wall,
+            "seconds a round": statistics.median(own for _, own in pairs[name]),
+            "round / FedAvg": ratio,
             "passes a step": passes,
-            "round / (passes x FedAvg)": wall / passes,
+            "round / (passes x FedAvg)": ratio / passes,
             "traffic / FedAvg": run.traffic[-1] / reference.traffic[-1],
             "vectors kept": run.kept(),
             "vectors in training": run.held,
-            "processor time / (passes x FedAvg)": processor / passes,
         }
     return {
         "device": device_name(reference.runner),
@@ -210,13 +205,6 @@ def algorithms(rounds: Mapping[str, MethodRounds], repeats: int) -> dict[str, An
         "steps a round": sum(reference.runner.data.num_steps(client) for client in chosen),
         "methods": methods,
     }
-
-
-def _clocked(run: MethodRounds) -> tuple[float, float]:
-    """Seconds and processor seconds of a round."""
-    wall, processor = time.perf_counter(), time.process_time()
-    run()
-    return time.perf_counter() - wall, time.process_time() - processor
 
 
 COLUMNS = {  # what is shown of a method, and its format
