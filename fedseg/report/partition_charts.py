@@ -168,7 +168,7 @@ def draw_mixes(
     """Heat map of what each client has: a column for each client, a row for each class; a PNG.
 
     The shade is the share of the class among the client's samples. Shades grow darker with the
-    share, so that they can be told apart with any color vision and in print; a class that the
+    share, so that they differ for every kind of color vision and in print; a class that the
     client does not have is white. Columns are in order of the client's largest class, which makes
     skew visible as a diagonal. Below, the sizes in the same order.
 

@@ -341,7 +341,7 @@ class _Listed:
 
 
 def _layout(splits: Sequence[Split]) -> Any:
-    """How the data set whose paths these are tells the domain; None for an unknown one.
+    """How the paths of a data set give the domain; None for an unknown data set.
 
     A data set is known by how it derives the path of a label from that of its image.
     """

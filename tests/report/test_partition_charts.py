@@ -100,7 +100,7 @@ def test_picture_has_a_diagonal_of_full_cells(tmp_path):
     assert 0.08 < len(rows) / area < 0.11  # a tenth, less the lines between cells
 
 
-def test_picture_tells_few_samples_from_none_and_many(tmp_path):
+def test_few_samples_differ_from_none_and_many(tmp_path):
     # 499 samples of class 0 and one of class 1; class 2 is at nobody's
     labels = np.array([0] * 499 + [1])
     path = draw_partition({"0": np.arange(500)}, labels, ["a", "b", "c"], tmp_path / "s.png")
