@@ -10,7 +10,7 @@ ENVIRONMENT = ("versions", "device", "hardware", "threads")
 
 def same_images(one: DataEntry, other: DataEntry) -> bool | None:
     """Whether two data sets hold the same images; None if the files do not say."""
-    if (one.samples, one.embedded) != (other.samples, other.embedded):
+    if (one.samples, one.synthetic) != (other.samples, other.synthetic):
         return False
     for name in ("content_sha256", "split_checksum"):
         values = getattr(one, name), getattr(other, name)

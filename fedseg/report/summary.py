@@ -191,7 +191,7 @@ def _next_steps(
     if newest is not None:
         command = f"{python()} tools/test.py {_test_config(results, folder, config)} {newest}"
         steps.append(f"\n[dim]test the model[/dim]\n  {escape(command)}")
-    if results.train.embedded:
+    if results.train.synthetic:
         name = results.train.dataset.removesuffix("Dataset")
         data, tool = name.lower(), name.lower()
         if name in ("SyntheticShapes", "EmbeddedImages"):  # the old name

@@ -8,10 +8,11 @@ from typing import Any
 
 from fedseg.errors import DataError
 from fedseg.runs.config_copy import find_config_copy
+from fedseg.runs.from_json import from_plain
 from fedseg.runs.history import History
 from fedseg.runs.metric_names import is_number, main_metric
 from fedseg.runs.results import curves, window_statistics
-from fedseg.runs.schema import FILE_NAME, Curves, Results, Window, from_plain, read_results
+from fedseg.runs.schema import FILE_NAME, Curves, Results, Window, read_results
 
 HISTORY = "history.jsonl"
 WINDOW = 100  # rounds at the end, unless the config says otherwise

@@ -140,7 +140,7 @@ def test_other_test_images_have_no_difference(tmp_path):
 def test_rendered_images_are_not_real_ones(tmp_path):
     one = finished(tmp_path / "a")
     content = toyresults.results(RAINY, {METRIC: 1.0})
-    other = toyresults.write(tmp_path / "b", toyresults.embedded(content))
+    other = toyresults.write(tmp_path / "b", toyresults.synthetic(content))
     comparison = compare(read_sides([one, other]))
     assert comparison.metrics[METRIC][1].paired is None
     assert any("trained on" in note for note in comparison.notes)

@@ -53,7 +53,7 @@ def test_summary_names_metrics_files_and_the_next_command(small_run, small_confi
 
 
 def test_synthetic_data_are_marked(run_copy):
-    change(run_copy, data__train__embedded=True)
+    change(run_copy, data__train__synthetic=True)
     text = printed(run_copy, real_config="configs/real.py")
     assert "synthetic" in text
     assert "python tools/prepare_idda.py" in text
@@ -89,7 +89,7 @@ def test_corruptions_by_severity(run_copy):
 
 def test_synthetic_images_stand_in_for_cifar(run_copy):
     kind = "EmbeddedImagesDataset"
-    change(run_copy, data__train__embedded=True, data__train__dataset=kind)
+    change(run_copy, data__train__synthetic=True, data__train__dataset=kind)
     text = printed(run_copy, real_config="configs/real.py")
     assert "CIFAR-10 in data/cifar10" in text
     assert "python tools/prepare_cifar.py\n" in text
