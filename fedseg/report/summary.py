@@ -205,7 +205,7 @@ def _next_steps(
     if data.get("synthetic", data.get("embedded")):
         name = str(data.get("dataset", "")).removesuffix("Dataset")
         folder, tool = name.lower(), name.lower()
-        if name == "EmbeddedImages":
+        if name in ("SyntheticShapes", "EmbeddedImages"):  # the old name
             name, folder, tool = "CIFAR-10", "cifar10", "cifar"
         steps.append(
             "\n[dim]the data are rendered: these are not the published benchmark's figures; with "

@@ -12,6 +12,7 @@ import cv2
 import numpy as np
 import pytest
 import torchvision
+from data_prep.labelled import check, resolve_overlap
 from image_files import (
     image_set,
     noise,
@@ -24,7 +25,6 @@ from image_files import (
 
 from data_prep import cifar
 from data_prep.cifar import CIFAR10, CIFAR100, find_source, read
-from data_prep.labelled import check, resolve_overlap
 from fedseg.errors import DataError
 
 SHARED = Path(__file__).parents[2].parent / "shared" / "data"

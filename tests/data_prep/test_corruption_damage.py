@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from data_prep.embedded_images import labels_of, render_images
 from PIL import Image
 from torch import nn
 
 from data_prep.corruptions import corrupt
-from data_prep.embedded_images import labels_of, render_images
 from fedseg.datasets.corrupted import CORRUPTIONS, SEVERITIES
 
 CIFAR10 = Path(__file__).parents[3] / "shared" / "data" / "cifar10"

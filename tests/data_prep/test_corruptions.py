@@ -6,11 +6,11 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from data_prep.embedded_images import render_images
 from PIL import Image
 
 from data_prep import frost
 from data_prep.corruptions import Draws, corrupt, plasma
-from data_prep.embedded_images import render_images
 from fedseg.datasets.corrupted import CORRUPTIONS, SEVERITIES
 
 NOT_RANDOM = {

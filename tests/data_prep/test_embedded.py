@@ -5,9 +5,9 @@ import json
 import cv2
 import numpy as np
 import pytest
+from data_prep.embedded import write_cityscapes, write_idda
 
 from data_prep import embedded
-from data_prep.embedded import write_cityscapes, write_idda
 from fedseg.errors import DataError
 
 SIZE = (96, 64)

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from data_prep.embedded_images import CLASSES, is_written, labels_of, render_images, write_embedded
 
 from data_prep import embedded_images
-from data_prep.embedded_images import CLASSES, is_written, labels_of, render_images, write_embedded
 from fedseg.datasets import EmbeddedImagesDataset, ImageArrays
 from fedseg.datasets.arrays import images_checksum, shared_images
 from fedseg.errors import DataError

@@ -4,9 +4,9 @@ import json
 
 import numpy as np
 import pytest
+from data_prep.splits import read_users, save_split, wanted
 from image_files import image_set
 
-from data_prep.splits import read_users, save_split, wanted
 from fedseg.datasets import ImageArrays
 from fedseg.errors import ConfigError, DataError
 from fedseg.partition import FixedPartition

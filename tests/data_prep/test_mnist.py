@@ -5,10 +5,10 @@ import gzip
 import numpy as np
 import pytest
 import torchvision
+from data_prep.labelled import check
 from image_files import idx_bytes, image_set, noise, write_mnist
 
 from data_prep import mnist
-from data_prep.labelled import check
 from data_prep.mnist import PUBLISHED, find_source, read, read_idx
 from fedseg.errors import DataError
 

@@ -5,9 +5,9 @@ from statistics import median
 
 import numpy as np
 import pytest
+from data_prep.deal import deal_across, fit_groups, rarest_class
 
 from data_prep import cityscapes, idda
-from data_prep.deal import deal_across, fit_groups, rarest_class
 from fedseg.core.seeds import generator_for
 from fedseg.datasets import CityscapesDataset, IDDADataset
 from fedseg.errors import ConfigError

@@ -5,9 +5,9 @@ import pickle
 
 import numpy as np
 import pytest
+from data_prep.unpickle import unpickle_batch
 from image_files import noise, old_pickle
 
-from data_prep.unpickle import unpickle_batch
 from fedseg.errors import DataError
 
 DATA = noise(3).reshape(3, -1)

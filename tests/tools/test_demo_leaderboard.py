@@ -66,7 +66,7 @@ def test_runs_become_a_page_and_are_not_made_twice(
     before = [path.stat().st_mtime_ns for path in results]
     assert demo.main() == 0
     assert [path.stat().st_mtime_ns for path in results] == before
-    assert "seed_1 is there" in capsys.readouterr().err
+    assert "seed_1 is finished already" in capsys.readouterr().err
     other = load_config(small_config, work_dir=results[0].parent, seed=7)
     assert not demo.is_finished(other)
     results[0].write_text("{")

@@ -259,7 +259,7 @@ def rendered(monkeypatch, images):
 
     def write(root, **options):
         calls.append(root)
-        return write_images(root, "shapes", CLASSES, *images.values(), embedded=True)
+        return write_images(root, "shapes", CLASSES, *images.values(), synthetic=True)
 
     monkeypatch.setattr(embedded_images, "write_embedded", write, raising=False)
     return calls

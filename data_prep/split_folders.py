@@ -1,12 +1,11 @@
-"""Splits in their place on disk, with a note of how they were made; and published split files.
+"""Split folders on disk, with a note of how they were made; and published split files.
 
-``<root>/splits/.../{train,test}/*.json`` are the split, ``split.json`` beside the two folders is
-the note: rule, seed, counts, checksums. It lies outside them because every JSON file inside is read
+``<root>/splits/.../{train,test}/*.json`` are the split, ``split.json`` next to the two folders is
+the note: rule, seed, counts, checksums. It is outside them because every JSON file inside is read
 as part of the split.
 """
 
 import json
-import os
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from statistics import median
 from typing import Any
 
 from fedseg.errors import DataError
+from fedseg.files import write_text
 from fedseg.partition import Split, read_split, split_paths, write_split
 
 NOTE = "split.json"
@@ -102,9 +102,7 @@ def save(root: Path, made: Made) -> Path:
         else:
             _copy(made.source / part, folder / part)
     note = {**made.about, **counts(made.train, made.test)}
-    scratch = folder / f"{NOTE}.tmp"
-    scratch.write_text(json.dumps(note, indent=2) + "\n", encoding="utf-8")
-    os.replace(scratch, folder / NOTE)
+    write_text(folder / NOTE, json.dumps(note, indent=2) + "\n")
     return folder
 
 

@@ -1,13 +1,12 @@
-"""Clients of a labelled image set, written to a file.
+"""Partitions of labeled images into clients, written to files.
 
 ``<root>/splits/<name>.json`` is the object that
-:class:`fedseg.partition.FixedPartition` reads (client id -> indices of training images). Beside it
-``<name>.note.json`` says how it was made and for which images, and ``<name>.png`` shows it.
+:class:`fedseg.partition.FixedPartition` reads (client id -> indices of training images). Next to it
+``<name>.note.json`` says how it was made and for which images.
 """
 
 import csv
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,22 +16,30 @@ import numpy as np
 
 from fedseg.datasets.arrays import ImageArrays
 from fedseg.errors import ConfigError, DataError
-from fedseg.registry import PARTITIONS, build
+from fedseg.files import write_text
+from fedseg.partition import (
+    DirichletClassPartition,
+    DirichletPartition,
+    HomogeneousPartition,
+    NaturalPartition,
+    PachinkoPartition,
+    check_clients,
+)
 
 FOLDER = "splits"
 
 # Name on the command line -> class, and which options it has.
 PARTITIONERS = {
-    "dirichlet": ("DirichletPartition", ("num_clients", "alpha", "seed")),
-    "dirichlet-class": ("DirichletClassPartition", ("num_clients", "alpha", "seed")),
-    "pachinko": ("PachinkoPartition", ("num_clients", "alpha", "beta", "seed")),
-    "homogeneous": ("HomogeneousPartition", ("num_clients", "seed")),
-    "natural": ("NaturalPartition", ("key",)),
+    "dirichlet": (DirichletPartition, ("num_clients", "alpha", "seed")),
+    "dirichlet-class": (DirichletClassPartition, ("num_clients", "alpha", "seed")),
+    "pachinko": (PachinkoPartition, ("num_clients", "alpha", "beta", "seed")),
+    "homogeneous": (HomogeneousPartition, ("num_clients", "seed")),
+    "natural": (NaturalPartition, ("key",)),
 }
 
 
 @dataclass(frozen=True)
-class Wanted:
+class NamedPartition:
     """A split that is asked for.
 
     Attributes:
@@ -63,8 +70,7 @@ class Wanted:
 
     def partitioner(self) -> Any:
         """The partition itself; ConfigError if its options make no sense."""
-        kind = PARTITIONERS[self.partition][0]
-        return build(PARTITIONS, dict(type=kind, **self.options), "--partition")
+        return PARTITIONERS[self.partition][0](**self.options)
 
     def clients(self, dataset: ImageArrays) -> dict[str, np.ndarray]:
         """Client id -> indices of ``dataset``.
@@ -74,16 +80,17 @@ class Wanted:
             DataError: the CSV file does not fit them.
         """
         if self.users is not None:
-            dataset = _WithUsers(dataset, read_users(self.users, dataset.labels))
-        return self.partitioner()(dataset)
+            users = read_users(self.users, dataset.labels)
+            dataset = ImageArrays(dataset.images, dataset.labels, dataset.classes, users=users)
+        return check_clients(self.partitioner()(dataset), len(dataset))
 
 
-def wanted(
+def named_partitions(
     partition: str,
     alphas: Iterable[float] = (),
     users: Path | None = None,
     **options: Any,
-) -> list[Wanted]:
+) -> list[NamedPartition]:
     """The splits of one command, one for each alpha.
 
     Args:
@@ -94,16 +101,16 @@ def wanted(
 
     Raises:
         ConfigError: ``users`` with a partition that has no use for it, or a value that makes no
-            sense, told before the images are read.
+            sense, raised before the images are read.
     """
     if users is not None and partition != "natural":
         raise ConfigError(f"--users: is for --partition natural, not for {partition}")
     names = PARTITIONERS[partition][1]
     known = {name: options[name] for name in names if options.get(name) is not None}
     if "alpha" not in names:
-        asked = [Wanted(partition, known, users)]
+        asked = [NamedPartition(partition, known, users)]
     else:
-        asked = [Wanted(partition, {**known, "alpha": a}) for a in dict.fromkeys(alphas)]
+        asked = [NamedPartition(partition, {**known, "alpha": a}) for a in dict.fromkeys(alphas)]
     for one in asked:
         one.partitioner()
     return asked
@@ -111,10 +118,9 @@ def wanted(
 
 def save_split(
     root: Path,
-    one: Wanted,
+    one: NamedPartition,
     dataset: ImageArrays,
     clients: Mapping[str, np.ndarray],
-    statistics: Mapping[str, Any],
     overwrite: bool = False,
 ) -> tuple[Path, bool]:
     """Write a split and its note; the same split gives the same bytes.
@@ -124,7 +130,6 @@ def save_split(
         one: what the split is.
         dataset: its images.
         clients: client id -> indices of ``dataset``.
-        statistics: of the split, for the note.
         overwrite: replace another split of that name.
 
     Returns:
@@ -138,13 +143,13 @@ def save_split(
     lines = [f"{json.dumps(str(c))}: {json.dumps(i.tolist())}" for c, i in clients.items()]
     text = "{\n" + ",\n".join(lines) + "\n}\n"
     about = {
-        "partition": PARTITIONERS[one.partition][0],
+        "partition": PARTITIONERS[one.partition][0].__name__,
         **one.options,
         **({} if one.users is None else {"users": one.users.name}),
         "clients": len(clients),
-        "images": statistics["samples"],
-        "images_per_client": statistics["size"],
-        "classes_per_client": statistics["classes_per_client"],
+        "images": sum(map(len, clients.values())),
+        "images_per_client": _spread([len(i) for i in clients.values()]),
+        "classes_per_client": _spread([len(set(dataset.labels[i])) for i in clients.values()]),
         "images_sha256": dataset.split_checksum,
     }
     note = json.dumps(about, indent=2) + "\n"
@@ -154,7 +159,6 @@ def save_split(
             f"{file}: holds another split already: give --overwrite to replace it, or another "
             "--root"
         )
-    file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file.with_suffix(".note.json"), note)
     if not there:
         write_text(file, text)
@@ -211,18 +215,10 @@ def read_users(path: Path, labels: np.ndarray) -> list[str]:
     return users
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file at once: a reader sees the old one or the new one."""
-    scratch = path.with_name(path.name + ".tmp")
-    scratch.write_text(text, encoding="utf-8")
-    os.replace(scratch, path)
-
-
-class _WithUsers:
-    """A data set with other users."""
-
-    def __init__(self, dataset: ImageArrays, users: list[str]) -> None:
-        self.labels, self.users = dataset.labels, users
-
-    def __len__(self) -> int:
-        return len(self.labels)
+def _spread(values: list[int]) -> dict[str, float]:
+    return {
+        "min": min(values),
+        "median": float(np.median(values)),
+        "mean": float(np.mean(values)),
+        "max": max(values),
+    }
