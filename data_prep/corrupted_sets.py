@@ -9,7 +9,7 @@ made here, from which images, with their checksums; files that it does not name 
 import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -65,13 +65,11 @@ class Outcome:
 
 @dataclass(frozen=True)
 class _Job:
-    """Rows of one severity of one file."""
+    """Some images under one corruption and severity."""
 
     source: Path
-    target: Path
     name: str
     severity: int
-    first: int
     indices: tuple[int, ...]
     seed: int
 
@@ -140,70 +138,56 @@ def make_corrupted(
             continue
         _check_unchanged(path, record["files"])
         outcome.kept.append(name)
-    size = len(labels) * int(np.prod(shape))
-    _check_space(place, len(missing) * size)
+    _check_space(place, len(missing) * len(labels) * int(np.prod(shape)))
     workers = min(_cores(), 8) if workers is None else workers
-    for name in _make(root, place, missing, indices, seed, workers, progress, record):
-        outcome.made.append(name)
+    jobs = [
+        _Job(root / "test_images.npy", name, severity, tuple(some.tolist()), seed)
+        for name in missing
+        for severity in SEVERITIES
+        for some in np.split(indices, range(CHUNK, len(indices), CHUNK))
+    ]
+    with (
+        closing(in_processes(_work, jobs, workers)) as images,
+        progress_bar(progress and bool(missing)) as bar,
+    ):
+        task = bar.add_task("corrupting images", total=len(labels) * len(missing))
+        for name in missing:
+            path = place / f"{name}.npy"
+            try:
+                _write(path, (len(labels), *shape), images, lambda n: bar.advance(task, n))
+                _finish(path, record)
+            finally:
+                _beside(path).unlink(missing_ok=True)
+            outcome.made.append(name)
     return outcome
 
 
-def _make(
-    root: Path,
-    place: Path,
-    names: Sequence[str],
-    indices: np.ndarray,
-    seed: int,
-    workers: int,
-    progress: bool,
-    record: dict[str, Any],
-) -> Iterator[str]:
-    """Make files one after the other; yields each corruption when its file is in place."""
-    per_file = len(SEVERITIES) * len(indices)
-    source = root / "test_images.npy"
-    parts = {name: _beside(place / f"{name}.npy") for name in names}
-    waiting = _jobs(source, parts, indices, seed)
-    try:
-        work = in_processes(_work, waiting, workers)
-        with progress_bar(progress and bool(names)) as bar, closing(work) as counts:
-            task = bar.add_task("corrupting images", total=per_file * len(names))
-            done = 0
-            for count in counts:
-                bar.advance(task, count)
-                done += count
-                if done % per_file == 0:
-                    name = names[done // per_file - 1]
-                    _finish(place / f"{name}.npy", parts[name], record)
-                    yield name
-    finally:
-        for part in parts.values():
-            part.unlink(missing_ok=True)
-
-
-def _jobs(source: Path, parts: dict[str, Path], indices: np.ndarray, seed: int) -> Iterator[_Job]:
-    """Jobs file by file; a file is created when its first job is asked for."""
-    shape = np.load(source, mmap_mode="r").shape[1:]
-    for name, part in parts.items():
-        rows = (len(SEVERITIES) * len(indices), *shape)
-        np.lib.format.open_memmap(part, "w+", np.uint8, rows).flush()
-        for severity in SEVERITIES:
-            for start in range(0, len(indices), CHUNK):
-                some = tuple(indices[start : start + CHUNK].tolist())
-                first = (severity - 1) * len(indices) + start
-                yield _Job(source, part, name, severity, first, some, seed)
-
-
-def _work(job: _Job) -> int:
+def _work(job: _Job) -> np.ndarray:
     images = np.load(job.source, mmap_mode="r")[list(job.indices)]
-    target = np.load(job.target, mmap_mode="r+")
-    corrupted = corrupt(images, job.name, job.severity, job.indices, job.seed)
-    target[job.first : job.first + len(images)] = corrupted
-    target.flush()
-    return len(images)
+    return corrupt(images, job.name, job.severity, job.indices, job.seed)
 
 
-def _finish(path: Path, part: Path, record: dict[str, Any]) -> None:
+def _write(
+    path: Path,
+    shape: tuple[int, ...],
+    images: Iterator[np.ndarray],
+    advance: Callable[[int], None],
+) -> None:
+    """Write one file next to its place, from as many images as it has."""
+    with open(_beside(path), "wb") as file:
+        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        left = shape[0]
+        while left:
+            some = next(images)
+            file.write(some.tobytes())
+            left -= len(some)
+            advance(len(some))
+
+
+def _finish(path: Path, record: dict[str, Any]) -> None:
     """Record the checksum, then move the file to its place: one without a record is the user's."""
+    part = _beside(path)
     with open(part, "r+b") as file:
         os.fsync(file.fileno())
     record["files"][path.name] = sha256(part)
@@ -258,7 +242,7 @@ def _check_labels(
                 )
         with open(_beside(path), "wb") as file:  # unsigned bytes as in the official file
             np.save(file, labels.astype(np.uint8 if classes <= 256 else np.int64))
-        _finish(path, _beside(path), record)
+        _finish(path, record)
         return
     found = read_labels(path, root)
     if len(found) != len(labels):

@@ -1,4 +1,4 @@
-"""CIFAR in each of its forms: the official files are known by their md5, all give the same images."""
+"""CIFAR in each of its forms: official files are known by their md5, all give the same images."""
 
 import numpy as np
 import pytest

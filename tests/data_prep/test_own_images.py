@@ -1,4 +1,4 @@
-"""Images that a user brings: sound files are read; damaged or malicious ones are refused, not run."""
+"""Images that a user brings: sound files are read, damaged or malicious ones are refused."""
 
 import os
 import pickle
@@ -92,7 +92,7 @@ def test_arrays_are_bytes_that_fit_their_shape():
 def test_pickles_that_are_cut_short_or_no_dictionary():
     whole = old_pickle({"data": DATA, "labels": [0, 1, 2]})
     for data in (*(whole[:cut] for cut in (0, 1, 40, 2000, -1)), pickle.dumps([1, 2])):
-        with pytest.raises(DataError, match="^batch"):
+        with pytest.raises(DataError, match=r"^batch"):
             unpickle_batch(data, "batch")
 
 
@@ -193,7 +193,7 @@ def test_faulty_batches(tmp_path, images):
 
 def test_faulty_image_folders(tmp_path, images):
     write_folders(tmp_path / "unknown", images, [*CLASSES[:9], "unicorn"])
-    with pytest.raises(DataError, match="train: .*'unicorn'"):
+    with pytest.raises(DataError, match=r"train: .*'unicorn'"):
         read(tmp_path / "unknown", CIFAR10)
     root = write_folders(tmp_path / "root", images, CLASSES)
     file = sorted((root / "train" / "cat").iterdir())[1]

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 import pytest
-from data_prep.store import Limit
 
 from data_prep.idda import DISTRIBUTIONS
+from data_prep.split_folders import Limit
 from fedseg.datasets import IDDADataset
 from fedseg.partition import read_split
 from fedseg.partition.natural import NaturalPartition

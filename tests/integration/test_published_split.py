@@ -19,7 +19,7 @@ def test_the_demo_runs_on_the_published_rainy_split(tmp_path):
     data, run = tmp_path / "data", tmp_path / "run"
     prepared = tool(
         "prepare_idda.py",
-        *("--root", data, "--embedded", "--from", PUBLISHED),
+        *("--root", data, "--synthetic", "--from", PUBLISHED),
         *("--setting", "rainy", "--distribution", "heterogeneous"),
         *("--limit-per-user", 2, "--limit-test", 1, "--size", "96x64"),
         cwd=ROOT,

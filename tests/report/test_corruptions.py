@@ -7,10 +7,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from data_prep.embedded_images import CLASSES, labels_of, render_images
 from rich.console import Console
 
 from data_prep.corrupted_sets import make_corrupted
+from data_prep.synthetic_shapes import CLASSES, labels_of, render_images
 from fedseg.datasets import CIFAR10CDataset
 from fedseg.datasets.arrays import write_images
 from fedseg.datasets.corrupted import CORRUPTIONS
