@@ -57,23 +57,14 @@ COARSE_OF_100 = {
 
 @dataclass(frozen=True)
 class Kind:
-    """One of the two data sets.
-
-    Attributes:
-        published: what it is like.
-        torchvision: torchvision's class, which knows the official files and their md5.
-        dataset: the class that reads the prepared folder.
-        labels_key: where a batch has its labels.
-        config: that trains on it.
-        coarse_of: superclass of each class name.
-    """
+    """One of the two data sets."""
 
     published: Published
-    torchvision: type[datasets.CIFAR10]
-    dataset: type[CIFAR10Dataset] | type[CIFAR100Dataset]
-    labels_key: str
-    config: str
-    coarse_of: Mapping[str, int] | None = None
+    torchvision: type[datasets.CIFAR10]  # knows the official files and their md5
+    dataset: type[CIFAR10Dataset] | type[CIFAR100Dataset]  # reads the prepared folder
+    labels_key: str  # where a batch has its labels
+    config: str  # that trains on it
+    coarse_of: Mapping[str, int] | None = None  # superclass of each class name
 
     @property
     def batches(self) -> dict[str, list[str]]:
@@ -113,12 +104,7 @@ KINDS = {
 
 
 def image_set(name: str, unofficial: bool = False) -> ImageSet:
-    """How a CIFAR is prepared.
-
-    Args:
-        name: of KINDS.
-        unofficial: accept other images than the published ones.
-    """
+    """How a CIFAR of KINDS is prepared; ``unofficial``: accept other images than published."""
     kind = KINDS[name]
     return ImageSet(
         published=kind.published,

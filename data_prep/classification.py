@@ -25,50 +25,29 @@ USERS = "train_users.npy"
 
 @dataclass(frozen=True)
 class ImageSet:
-    """A published data set, as :func:`prepare` sees it.
-
-    Attributes:
-        published: what it is like.
-        dataset: the class that reads the prepared folder.
-        find: the source in a folder, or None.
-        read: a source, as images.
-        download: download the source into a folder.
-        hint: what the source may be, for messages.
-        config: that trains on it, below ``configs``.
-        render: write a synthetic set into a folder, if there is one.
-    """
+    """A published data set, as :func:`prepare` sees it."""
 
     published: Published
-    dataset: type[StoredImages]
-    find: Callable[[Path], Path | None]
+    dataset: type[StoredImages]  # reads the prepared folder
+    find: Callable[[Path], Path | None]  # the source in a folder
     read: Callable[[Path], Labeled]
-    download: Callable[[Path], Path]
-    hint: str
-    config: str
-    render: Callable[[Path], object] | None = None
+    download: Callable[[Path], Path]  # into a folder; returns the source
+    hint: str  # what the source may be, for messages
+    config: str  # that trains on it, below configs/
+    render: Callable[[Path], object] | None = None  # writes a synthetic set, if there is one
 
 
 @dataclass(frozen=True)
 class ImageOptions:
-    """What the user asked for.
+    """What the user asked for."""
 
-    Attributes:
-        root: the prepared folder.
-        source: where the images are; None: look into ``root``.
-        download: download them if they are not in ``root``.
-        synthetic: render images instead.
-        unofficial: accept other images than the published ones.
-        overlap: what to do with images that are in both splits, one of OVERLAP.
-        overwrite: replace existing images or splits that differ.
-    """
-
-    root: Path
-    source: Path | None = None
-    download: bool = False
-    synthetic: bool = False
-    unofficial: bool = False
-    overlap: str = OVERLAP[0]
-    overwrite: bool = False
+    root: Path  # the prepared folder
+    source: Path | None = None  # where the images are; None: look into root
+    download: bool = False  # download them if they are not in root
+    synthetic: bool = False  # render images instead
+    unofficial: bool = False  # accept other images than the published ones
+    overlap: str = OVERLAP[0]  # what to do with images that are in both splits
+    overwrite: bool = False  # replace existing images or splits that differ
 
 
 def prepare(kind: ImageSet, options: ImageOptions) -> StoredImages:

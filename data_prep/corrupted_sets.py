@@ -44,23 +44,14 @@ CHUNK = 250
 
 @dataclass
 class Outcome:
-    """What a run found and did.
-
-    Attributes:
-        folder: where the files are.
-        images: in one severity of one file.
-        official: corruptions whose files are the user's own.
-        kept: made by an earlier run, verified.
-        made: made by this run.
-        replaced: names of files of an earlier run, made from other images, that this run deleted.
-    """
+    """What a run found and did; lists hold corruptions."""
 
     folder: Path
-    images: int
-    official: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
-    made: list[str] = field(default_factory=list)
-    replaced: list[str] = field(default_factory=list)
+    images: int  # in one severity of one file
+    official: list[str] = field(default_factory=list)  # the user's own files, verified
+    kept: list[str] = field(default_factory=list)  # made by an earlier run, verified
+    made: list[str] = field(default_factory=list)  # made by this run
+    replaced: list[str] = field(default_factory=list)  # file names, of other images, deleted
 
 
 @dataclass(frozen=True)

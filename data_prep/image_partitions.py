@@ -40,17 +40,11 @@ PARTITIONERS = {
 
 @dataclass(frozen=True)
 class NamedPartition:
-    """A split that is asked for.
+    """A split that is asked for."""
 
-    Attributes:
-        partition: one of PARTITIONERS.
-        options: arguments of the class.
-        users: a CSV file with the client of each image, for ``natural``.
-    """
-
-    partition: str
-    options: Mapping[str, Any]
-    users: Path | None = None
+    partition: str  # one of PARTITIONERS
+    options: Mapping[str, Any]  # arguments of the class
+    users: Path | None = None  # a CSV file with the client of each image, for natural
 
     @property
     def name(self) -> str:

@@ -15,19 +15,12 @@ OVERLAP = ("refuse", "keep", "drop")
 
 @dataclass(frozen=True)
 class Part:
-    """One split.
+    """One split."""
 
-    Attributes:
-        images: uint8 [N, H, W, C].
-        labels: int64 [N].
-        name: what messages call image ``i``, for example its file.
-        users: the client of each image, if the source says.
-    """
-
-    images: np.ndarray
-    labels: np.ndarray
-    name: Callable[[int], str]
-    users: Sequence[str] | None = None
+    images: np.ndarray  # uint8 [N, H, W, C]
+    labels: np.ndarray  # int64 [N]
+    name: Callable[[int], str]  # what messages call image i, for example its file
+    users: Sequence[str] | None = None  # the client of each image, if the source says
 
     @property
     def checksum(self) -> str:
@@ -37,38 +30,23 @@ class Part:
 
 @dataclass(frozen=True)
 class Labeled:
-    """A data set as read from its source.
+    """A data set as read from its source."""
 
-    Attributes:
-        parts: ``train`` and ``test``.
-        classes: class names, in order of the labels.
-        coarse_labels: the superclass of each class.
-        source: where it comes from and how that was verified, for the reader.
-        official: the files are the published ones, by their md5.
-    """
-
-    parts: dict[str, Part]
-    classes: tuple[str, ...]
-    source: str
-    coarse_labels: tuple[int, ...] | None = None
-    official: bool = False
+    parts: dict[str, Part]  # train and test
+    classes: tuple[str, ...]  # names, in order of the labels
+    source: str  # where it comes from and how that was verified, for the reader
+    coarse_labels: tuple[int, ...] | None = None  # the superclass of each class
+    official: bool = False  # the files are the published ones, by their md5
 
 
 @dataclass(frozen=True)
 class Published:
-    """What the published data set is like.
+    """What the published data set is like."""
 
-    Attributes:
-        name: for example ``"CIFAR10"``.
-        shape: height, width and channels of an image.
-        classes: in order of the labels.
-        counts: for each split, how many images each class has.
-    """
-
-    name: str
-    shape: tuple[int, int, int]
-    classes: tuple[str, ...]
-    counts: dict[str, tuple[int, ...]]
+    name: str  # for example "CIFAR10"
+    shape: tuple[int, int, int]  # height, width and channels of an image
+    classes: tuple[str, ...]  # in order of the labels
+    counts: dict[str, tuple[int, ...]]  # for each split, images of each class
 
 
 def check(data: Labeled, published: Published, where: str | Path, unofficial: bool) -> None:

@@ -34,20 +34,14 @@ SOURCES = (
 
 @dataclass(frozen=True)
 class Variant:
-    """One of the published selections.
-
-    Attributes:
-        name: for messages.
-        users, train, test, classes: how many; None: not known, not compared.
-        md5: of the annotation files, where it was published.
-    """
+    """One of the published selections; None: not known, not compared."""
 
     name: str
     users: int
     train: int
     test: int | None
     classes: int
-    md5: dict[str, str]
+    md5: dict[str, str]  # of the annotation files, where it was published
 
 
 # By the name of the training file.
@@ -67,23 +61,6 @@ VARIANTS = {
 }
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What was found.
-
-    Attributes:
-        variant: which selection it is, by its file name; None: another one.
-        files: annotation file of each split.
-        photos: rows of each split.
-        paths: image file of each row.
-    """
-
-    variant: Variant | None
-    files: dict[str, Path]
-    photos: dict[str, list[Photo]]
-    paths: dict[str, list[str]]
-
-
 def verify(
     root: Path,
     image_root: str | Path = "images",
@@ -92,7 +69,7 @@ def verify(
     unofficial: bool = False,
     decode: bool = False,
     listing: Path | None = None,
-) -> Checked:
+) -> dict[str, list[Photo]]:
     """Check annotations and images of a root.
 
     Args:
@@ -104,6 +81,9 @@ def verify(
         decode: decode each image. Otherwise its header and its end are looked at, which finds
             files that are no images or were cut short.
         listing: a file for the names of all images that are missing, one a line.
+
+    Returns:
+        The rows of each split.
 
     Raises:
         DataError: everything that is wrong, counted, and what to do.
@@ -139,7 +119,7 @@ def verify(
         write_text(listing, "".join(f"{n}\n" for s in SPLITS for n in missing[s]))
     _check_files([path for split in SPLITS for path in paths[split] if path], decode, findings)
     findings.raise_any()
-    return Checked(variant, files, photos, paths)
+    return photos
 
 
 def _check_counts(variant: Variant, files: dict[str, Path], photos: dict[str, list[Photo]]) -> None:

@@ -63,8 +63,9 @@ def download(root: Path) -> Path:
     try:
         return Path(MNIST(root, download=True).raw_folder)
     except (OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
         raise DataError(
-            f"{root}: MNIST cannot be downloaded ({error}): download its files on another machine "
+            f"{root}: MNIST cannot be downloaded ({reason}): download its files on another machine "
             "and put them there"
         ) from error
 

@@ -1,8 +1,7 @@
 """What the segmentation tools do: verify or render, build or copy the splits, save them."""
 
 import shlex
-from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -35,72 +34,39 @@ NO_LIMIT = Limit()
 
 @dataclass(frozen=True)
 class BenchmarkOptions:
-    """What the user asked for.
-
-    Attributes:
-        root: the data root.
-        distributions: which; empty = all.
-        settings: which (IDDA only); empty = all.
-        seed: of the splits; rendered images do not depend on it.
-        source: published split files instead of our own rules.
-        synthetic: render the images first.
-        size: width and height of rendered images; None = the renderer's own.
-        images_per_domain: IDDA only.
-        limit: how much of the splits to keep.
-        overwrite: replace splits that differ.
-    """
+    """What the user asked for."""
 
     root: Path
-    distributions: tuple[str, ...] = ()
-    settings: tuple[str, ...] = ()
-    seed: int = 0
-    source: Path | None = None
-    synthetic: bool = False
-    size: tuple[int, int] | None = None
-    images_per_domain: int = idda.IMAGES_PER_DOMAIN
-    limit: Limit = NO_LIMIT
-    overwrite: bool = False
+    distributions: tuple[str, ...] = ()  # empty: all
+    settings: tuple[str, ...] = ()  # IDDA only; empty: all
+    seed: int = 0  # of the splits; rendered images do not depend on it
+    source: Path | None = None  # published split files instead of our own rules
+    synthetic: bool = False  # render the images first
+    size: tuple[int, int] | None = None  # width and height of rendered images; None: the default
+    images_per_domain: int = idda.IMAGES_PER_DOMAIN  # IDDA only
+    limit: Limit = NO_LIMIT  # how much of the splits to keep
+    overwrite: bool = False  # replace splits that differ
 
 
-class Benchmark(ABC):
+class Benchmark:
     """A data set with FedDrive's splits, as :func:`prepare` sees it.
 
     A place is a split's folder below ``splits``: (distribution,) or (distribution, setting).
+    Subclasses add ``places()``, the splits asked for; ``plan()`` or ``verify()``, which take the
+    file names of synthetic data or of those on disk, and ``plan`` returns them; ``build(place)``;
+    and ``render(files)``.
     """
 
     name: ClassVar[str]
     module: ClassVar[ModuleType]
     label_ids: ClassVar[Mapping[int, int]]
     test_users: ClassVar[tuple[str, ...]]
+    domain_of: ClassVar[Callable[[str], str]]
 
     def __init__(self, options: BenchmarkOptions) -> None:
         self.options = options
         self.roots = (options.root / self.module.IMAGE_ROOT, options.root / self.module.LABEL_ROOT)
         self.presence = label_classes.presence(options.root, self.module.LABEL_ROOT, self.label_ids)
-
-    @abstractmethod
-    def places(self) -> list[Place]:
-        """The splits asked for."""
-
-    @abstractmethod
-    def plan(self) -> list[Sample]:
-        """Take the file names of synthetic data; returns all of them."""
-
-    @abstractmethod
-    def verify(self) -> None:
-        """Take the file names on disk, checked."""
-
-    @abstractmethod
-    def build(self, place: Place) -> tuple[Split, Split]:
-        """Train and test split."""
-
-    @abstractmethod
-    def domain_of(self, image: str) -> str:
-        """The domain of an image path."""
-
-    @abstractmethod
-    def render(self, files: Sequence[Sample], **size: tuple[int, int]) -> None:
-        """Render these files."""
 
     def chosen(self, option: str, asked: Sequence[str], known: Iterable[str]) -> list[str]:
         """The names asked for, in the order of ``known``; all if none is."""

@@ -114,16 +114,11 @@ def _dots(x: Array, y: Array, p: Array, q: Array) -> Array:
 
 
 _SHAPES: dict[str, Callable[[Array, Array, Array, Array], Array]] = {
-    "disc": _disc,
-    "ring": _ring,
-    "crescent": _crescent,
-    "square": _square,
-    "triangle": _triangle,
-    "cross": _cross,
-    "star": _star,
-    "stripes": _stripes,
-    "checker": _checker,
-    "dots": _dots,
+    shape.__name__.lstrip("_"): shape
+    for shape in (
+        *(_disc, _ring, _crescent, _square, _triangle),
+        *(_cross, _star, _stripes, _checker, _dots),
+    )
 }
 
 CLASSES: tuple[str, ...] = tuple(_SHAPES)

@@ -41,17 +41,17 @@ def main() -> None:
         "--missing", type=Path, metavar="FILE", help="write the names of missing images to FILE"
     )
     args = arguments.parse_args()
-    found = verify(
+    photos = verify(
         args.root, args.images, args.train, args.test, args.unofficial, args.decode, args.missing
     )
-    classes = 1 + max(photo.label for photos in found.photos.values() for photo in photos)
+    classes = 1 + max(photo.label for rows in photos.values() for photo in rows)
     dataset = LandmarksDataset(
         args.root, annotations=args.train, image_root=args.images, num_classes=classes
     )
     clients = NaturalPartition("users")(dataset)
     console = Console(soft_wrap=True, highlight=False)
     console.print(
-        f"{args.root}: verified: {len(found.photos['train'])} + {len(found.photos['test'])} images "
+        f"{args.root}: verified: {len(photos['train'])} + {len(photos['test'])} images "
         f"of {classes} classes, {len(clients)} users, none in both splits"
     )
     names = dataset.metainfo["classes"]
