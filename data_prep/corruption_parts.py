@@ -48,6 +48,7 @@ def each(images: Array, function: Callable[[Array], Array]) -> Array:
 
 
 def normal(shape: tuple[int, ...], draws: Draws) -> Array:
+    """Standard normal numbers, float32, for each image from its own generator."""
     out = np.empty(shape, np.float32)
     for row, rng in zip(out, draws, strict=True):
         rng.standard_normal(out=row, dtype=np.float32)
@@ -55,6 +56,7 @@ def normal(shape: tuple[int, ...], draws: Draws) -> Array:
 
 
 def uniform(shape: tuple[int, ...], draws: Draws) -> Array:
+    """Uniform numbers in [0, 1), float32, for each image from its own generator."""
     out = np.empty(shape, np.float32)
     for row, rng in zip(out, draws, strict=True):
         rng.random(out=row, dtype=np.float32)

@@ -180,7 +180,6 @@ def snow(
     """Flakes are the peaks of enlarged noise, streaked downwards, twice; the image turns pale.
 
     Args:
-        images, draws: see :func:`corrupt`.
         mean, std: of the noise.
         zoom: how large flakes are.
         threshold: noise below it is no flake.
@@ -233,7 +232,6 @@ def spatter(
     """Drops of water (severity 1 to 3) or mud (4 and 5) where blurred noise has its peaks.
 
     Args:
-        images, draws: see :func:`corrupt`.
         mean, std: of the noise.
         sigma: of its blur, pixels.
         threshold: noise below it stays dry.
@@ -300,7 +298,6 @@ def elastic_transform(
     """A random affine map, then every pixel moves by smooth noise.
 
     Args:
-        images, draws: see :func:`corrupt`.
         strength: of the noise before it is smoothed, pixels.
         sigma: of the smoothing, pixels.
         jitter: how far each of three points that fix the affine map moves at most, pixels.

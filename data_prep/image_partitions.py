@@ -85,7 +85,7 @@ def named_partitions(
     users: Path | None = None,
     **options: Any,
 ) -> list[NamedPartition]:
-    """The splits of one command, one for each alpha.
+    """The splits of one command, one for each alpha, checked before the images are read.
 
     Args:
         partition: one of PARTITIONERS.
@@ -94,8 +94,7 @@ def named_partitions(
         options: ``num_clients``, ``beta``, ``seed``, ``key``: each partition takes what it has.
 
     Raises:
-        ConfigError: ``users`` with a partition that has no use for it, or a value that makes no
-            sense, raised before the images are read.
+        ConfigError: a value makes no sense, or ``users`` is not for this partition.
     """
     if users is not None and partition != "natural":
         raise ConfigError(f"--users: is for --partition natural, not for {partition}")
@@ -119,18 +118,11 @@ def save_split(
 ) -> tuple[Path, bool]:
     """Write a split and its note; the same split gives the same bytes.
 
-    Args:
-        root: the prepared folder.
-        one: what the split is.
-        dataset: its images.
-        clients: client id -> indices of ``dataset``.
-        overwrite: replace another split of that name.
-
     Returns:
-        The JSON file, and whether it was there already.
+        The JSON file below ``root``, and whether it existed.
 
     Raises:
-        DataError: another split is there and ``overwrite`` is not given.
+        DataError: another split of that name exists and ``overwrite`` is not given.
     """
     file = root / FOLDER / f"{one.name}.json"
     # One client a line: short files that can still be compared.
@@ -147,16 +139,15 @@ def save_split(
         "images_sha256": dataset.split_checksum,
     }
     note = json.dumps(about, indent=2) + "\n"
-    there = file.is_file() and file.read_text(encoding="utf-8") == text
-    if file.exists() and not there and not overwrite:
+    existed = file.is_file() and file.read_text(encoding="utf-8") == text
+    if file.exists() and not existed and not overwrite:
         raise DataError(
-            f"{file}: holds another split already: give --overwrite to replace it, or another "
-            "--root"
+            f"{file}: holds another split: give --overwrite to replace it, or another --root"
         )
     write_text(file.with_suffix(".note.json"), note)
-    if not there:
+    if not existed:
         write_text(file, text)
-    return file, there
+    return file, existed
 
 
 def read_users(path: Path, labels: np.ndarray) -> list[str]:
@@ -165,10 +156,6 @@ def read_users(path: Path, labels: np.ndarray) -> list[str]:
     Columns: ``user_id``; ``image_id``, the index of the image (without it, rows are images in
     order); ``class``, which must agree with the labels. This is the form in which Hsu et al. (2020)
     have published their splits of CIFAR.
-
-    Args:
-        path: the file.
-        labels: of the images, int64 [N].
 
     Raises:
         DataError: the file cannot be read, or does not give each image one client.
@@ -180,33 +167,31 @@ def read_users(path: Path, labels: np.ndarray) -> list[str]:
         raise DataError(f"{path}: cannot be read as CSV ({error})") from error
     if not rows or not rows[0].get("user_id"):
         raise DataError(f"{path}: needs a header line with user_id, and rows")
-    users: list[str | None] = [None] * len(labels)
+    users: dict[int, str] = {}
     for number, row in enumerate(rows):
-        line = f"{path}: row {number + 1}"
+        fault = None
         try:
             index = int(row.get("image_id") or number)
             label = int(row["class"]) if row.get("class") else None
         except ValueError as error:
-            raise DataError(f"{line}: image_id and class must be whole numbers") from error
+            raise DataError(f"{path}: row {number + 1}: image_id and class: {error}") from error
         if not row.get("user_id"):
-            raise DataError(f"{line}: has no user_id")
-        if not 0 <= index < len(labels):
-            raise DataError(f"{line}: image_id {index} is out of range: 0 to {len(labels) - 1}")
-        if users[index] is not None:
-            raise DataError(f"{line}: image {index} has a user already: an image has one")
-        if label is not None and label != labels[index]:
-            raise DataError(
-                f"{line}: image {index} is of class {label}, but here it is {labels[index]}: the "
-                "file counts images in another order, such as that of the official archive"
-            )
+            fault = "has no user_id"
+        elif not 0 <= index < len(labels):
+            fault = f"image_id {index} is out of range: 0 to {len(labels) - 1}"
+        elif index in users:
+            fault = f"image {index} has a user already"
+        elif label not in (None, labels[index]):
+            fault = f"image {index} is of class {label}, not {labels[index]}: is the order another?"
+        if fault is not None:
+            raise DataError(f"{path}: row {number + 1}: {fault}")
         users[index] = row["user_id"]
-    missing = users.count(None)
+    missing = [index for index in range(len(labels)) if index not in users]
     if missing:
         raise DataError(
-            f"{path}: {missing} of {len(labels)} images have no user, the first is "
-            f"{users.index(None)}"
+            f"{path}: {len(missing)} of {len(labels)} images have no user, e.g. {missing[0]}"
         )
-    return users
+    return [users[index] for index in range(len(labels))]
 
 
 def _spread(values: list[int]) -> dict[str, float]:

@@ -93,48 +93,42 @@ def from_batches(
     Raises:
         DataError: a file is damaged, unsafe, or not of this data set.
     """
-    where = {name: f"{source}/{name}" for name in files}
     parts = {}
     for split, names in batches.items():
-        images, labels, origin = [], [], []
+        arrays, origin = [], []
         for name in names:
-            content = unpickle_batch(files[name], where[name])
-            pixels = _pixels(content, published.shape, where[name])
-            images.append(pixels)
-            labels.append(_labels(content, labels_key, where[name]))
-            check_images(pixels, labels[-1], len(published.classes), where[name])
-            origin += [f"{where[name]}[{i}]" for i in range(len(pixels))]
-        arrays = np.concatenate(images), np.concatenate(labels)
-        parts[split] = Part(*arrays, origin.__getitem__)
-    name = meta["filename"]
-    names = unpickle_batch(files[name], where[name]).get(meta["key"])
+            where = f"{source}/{name}"
+            arrays.append(_batch(files[name], where, published, labels_key))
+            origin += [f"{where}[{i}]" for i in range(len(arrays[-1][1]))]
+        images, labels = (np.concatenate(some) for some in zip(*arrays, strict=True))
+        parts[split] = Part(images, labels, origin.__getitem__)
+    where = f"{source}/{meta['filename']}"
+    names = unpickle_batch(files[meta["filename"]], where).get(meta["key"])
     if not isinstance(names, list):
-        raise DataError(f"{where[name]}: has no list {meta['key']!r}")
-    _check_classes(names, published, where[name])
+        raise DataError(f"{where}: has no list {meta['key']!r}")
+    _check_classes(names, published, where)
     if tuple(names) != published.classes:
-        raise DataError(f"{where[name]}: {meta['key']!r} is in another order than published")
+        raise DataError(f"{where}: {meta['key']!r} is in another order than published")
     return parts
 
 
-def _pixels(content: Mapping[str, Any], shape: tuple[int, ...], where: str) -> np.ndarray:
-    height, width, channels = shape
-    data = content.get("data")
+def _batch(
+    data: bytes, where: str, published: Published, labels_key: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Images uint8 [n, H, W, C] and labels int64 [n]."""
+    content = unpickle_batch(data, where)
+    images, values = content.get("data"), content.get(labels_key)
+    height, width, channels = published.shape
     size = height * width * channels
-    if not isinstance(data, np.ndarray) or data.ndim != 2 or data.shape[1] != size:
+    if not isinstance(images, np.ndarray) or images.ndim != 2 or images.shape[1] != size:
         raise DataError(f"{where}: 'data' must be an array uint8 [N, {size}]")
-    # stored as all red values, then green, then blue, each row by row
-    pixels = data.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
-    return np.ascontiguousarray(pixels)
-
-
-def _labels(content: Mapping[str, Any], key: str, where: str) -> np.ndarray:
-    values = content.get(key)
     if not isinstance(values, list) or not all(type(value) is int for value in values):
-        raise DataError(f"{where}: {key!r} must be a list of integers")
-    try:
-        return np.array(values, dtype=np.int64)
-    except OverflowError as error:
-        raise DataError(f"{where}: {key!r} holds a number that is out of range") from error
+        raise DataError(f"{where}: {labels_key!r} must be a list of integers")
+    # stored as all red values, then green, then blue, each row by row
+    images = images.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
+    labels = np.array([min(max(value, -1), 2**31) for value in values], np.int64)  # no overflow
+    check_images(images, labels, len(published.classes), where)
+    return images, labels
 
 
 def unpickle_batch(data: bytes, where: str) -> dict[str, Any]:
