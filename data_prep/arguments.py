@@ -12,6 +12,7 @@ from data_prep.segmentation import BenchmarkOptions
 from data_prep.split_folders import Limit
 
 NO_SPLIT = "none"
+SMALLEST = 32  # side of a rendered street scene, pixels
 PACHINKO = {"clients": 500, "alpha": 0.1, "beta": 10.0}  # of Reddi et al. (2021)
 
 
@@ -208,6 +209,8 @@ def _size(text: str) -> tuple[int, int]:
         width, height = map(int, text.lower().split("x"))
     except ValueError:
         width = height = 0
-    if width < 1 or height < 1:
-        raise argparse.ArgumentTypeError(f"must be WIDTHxHEIGHT such as 464x256, not {text!r}")
+    if width < SMALLEST or height < SMALLEST:
+        raise argparse.ArgumentTypeError(
+            f"must be WIDTHxHEIGHT of at least {SMALLEST}, such as 464x256, not {text!r}"
+        )
     return width, height
