@@ -104,7 +104,7 @@ def make_corrupted(
     place = root / folder
     place.mkdir(parents=True, exist_ok=True)
     for name in CORRUPTIONS:  # of a run that was killed
-        _beside(place / f"{name}.npy").unlink(missing_ok=True)
+        _temporary(place / f"{name}.npy").unlink(missing_ok=True)
     identity = {
         "tool": TOOL,
         "version": VERSION,
@@ -148,7 +148,7 @@ def make_corrupted(
                 _write(path, (len(labels), *shape), images, lambda n: bar.advance(task, n))
                 _finish(path, record)
             finally:
-                _beside(path).unlink(missing_ok=True)
+                _temporary(path).unlink(missing_ok=True)
             outcome.made.append(name)
     return outcome
 
@@ -165,7 +165,7 @@ def _write(
     advance: Callable[[int], None],
 ) -> None:
     """Write one file next to its place, from as many images as it has."""
-    with open(_beside(path), "wb") as file:
+    with open(_temporary(path), "wb") as file:
         header = {"descr": "|u1", "fortran_order": False, "shape": shape}
         np.lib.format.write_array_header_1_0(file, header)
         left = shape[0]
@@ -178,7 +178,7 @@ def _write(
 
 def _finish(path: Path, record: dict[str, Any]) -> None:
     """Record the checksum, then move the file to its place: one without a record is the user's."""
-    part = _beside(path)
+    part = _temporary(path)
     with open(part, "r+b") as file:
         os.fsync(file.fileno())
     record["files"][path.name] = sha256(part)
@@ -231,7 +231,7 @@ def _check_labels(
                     f"{path}: is missing, but {name}.npy is there and was not made here: put its "
                     "labels.npy next to it, which fixes the order of its images"
                 )
-        with open(_beside(path), "wb") as file:  # unsigned bytes as in the official file
+        with open(_temporary(path), "wb") as file:  # unsigned bytes as in the official file
             np.save(file, labels.astype(np.uint8 if classes <= 256 else np.int64))
         _finish(path, record)
         return
@@ -275,5 +275,5 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _beside(path: Path) -> Path:
+def _temporary(path: Path) -> Path:
     return path.with_name(path.name + TEMPORARY)

@@ -127,7 +127,7 @@ def glass_blur(images: Array, draws: Draws, sigma: float, reach: int, times: int
     """Pixels wander: blurred, ``times`` shuffled locally, blurred again.
 
     A pixel takes the value found up to ``reach`` rows above and columns left of it. (The paper
-    tells of swapping the two, and the script means to; it copies, and so did the files.)
+    describes swapping the two; the original script copies, and so did the official files.)
     """
     n, height, width, _ = images.shape
     start = reach + 1  # the first rows and columns stay

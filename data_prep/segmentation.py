@@ -15,7 +15,7 @@ from data_prep import camvid, cityscapes, idda, label_classes, synthetic_streets
 from data_prep.disk import Findings, Sample, missing_files
 from data_prep.split_folders import (
     Limit,
-    Made,
+    PreparedSplit,
     check_free,
     counts,
     find_published,
@@ -132,7 +132,7 @@ class Cityscapes(Benchmark):
         synthetic_streets.write_cityscapes(self.options.root, files, **size)
 
 
-def prepare(benchmark: Benchmark) -> list[Made]:
+def prepare(benchmark: Benchmark) -> list[PreparedSplit]:
     """Everything for one data set; the splits are on disk afterwards.
 
     Without ``synthetic`` the images on disk are verified; files that published splits name but the
@@ -162,18 +162,22 @@ def prepare(benchmark: Benchmark) -> list[Made]:
     return made
 
 
-def prepare_camvid(root: Path, source: Path | None = None, overwrite: bool = False) -> list[Made]:
+def prepare_camvid(
+    root: Path, source: Path | None = None, overwrite: bool = False
+) -> list[PreparedSplit]:
     """CamVid: copy it from ``source`` if given, verify it, write its one split."""
     if source is not None and source.resolve() != root.resolve():
         camvid.copy_from(source, root)
     train, test = camvid.build(camvid.verify(root))
-    made = Made((), train, test, {"dataset": "camvid", "source": "own rule", "rule": camvid.RULE})
+    made = PreparedSplit(
+        (), train, test, {"dataset": "camvid", "source": "own rule", "rule": camvid.RULE}
+    )
     check_free(root, [made], overwrite)
     save(root, made)
     return [made]
 
 
-def show_summary(made: Sequence[Made], root: Path) -> None:
+def show_summary(made: Sequence[PreparedSplit], root: Path) -> None:
     """Print a table of the splits, where they are, and the command to run next."""
     table = Table(title=f"splits below {root / 'splits'}", title_justify="left")
     table.add_column("split", no_wrap=True)
@@ -206,7 +210,7 @@ def show_summary(made: Sequence[Made], root: Path) -> None:
     console.print(f"Next: {command}", highlight=False)
 
 
-def _config(made: Sequence[Made]) -> str:
+def _config(made: Sequence[PreparedSplit]) -> str:
     """A config that trains on one of the splits: heterogeneous if there is one, the plain case."""
     one = next((m for m in made if "heterogeneous" in m.place), made[0])
     parts = [one.about["dataset"], one.about.get("setting"), one.about.get("distribution")]
@@ -215,7 +219,7 @@ def _config(made: Sequence[Made]) -> str:
     return f"configs/{'_'.join(part for part in parts if part)}_fedavg.py"
 
 
-def _own(benchmark: Benchmark) -> tuple[list[Made], bool]:
+def _own(benchmark: Benchmark) -> tuple[list[PreparedSplit], bool]:
     """Splits by our own rules, and whether all images were rendered for them."""
     places, rendered = benchmark.places(), False
     if not benchmark.options.synthetic:
@@ -229,7 +233,7 @@ def _own(benchmark: Benchmark) -> tuple[list[Made], bool]:
     return [_made(benchmark, place, *benchmark.build(place)) for place in places], rendered
 
 
-def _published(benchmark: Benchmark) -> tuple[list[Made], bool]:
+def _published(benchmark: Benchmark) -> tuple[list[PreparedSplit], bool]:
     found = find_published(benchmark.options.source, benchmark.places())
     return [
         _made(
@@ -244,7 +248,7 @@ def _published(benchmark: Benchmark) -> tuple[list[Made], bool]:
 
 def _made(
     benchmark: Benchmark, place: Place, train: Split, test: Split, source: Path | None = None
-) -> Made:
+) -> PreparedSplit:
     options = benchmark.options
     about: dict[str, Any] = {"dataset": benchmark.name}
     about |= dict(zip(("distribution", "setting"), place, strict=False))
@@ -255,12 +259,12 @@ def _made(
         about.update(source="published files")
     about["synthetic"] = options.synthetic or is_synthetic(options.root)
     if not options.limit:
-        return Made(place, train, test, about, source)
+        return PreparedSplit(place, train, test, about, source)
     about["limit"] = {
         "per_user": options.limit.per_user,
         "test_per_domain": options.limit.test_per_domain,
     }
-    return Made(place, *options.limit(train, test, benchmark.domain_of), about)
+    return PreparedSplit(place, *options.limit(train, test, benchmark.domain_of), about)
 
 
 def _render(benchmark: Benchmark, files: Sequence[Sample]) -> None:
@@ -268,12 +272,12 @@ def _render(benchmark: Benchmark, files: Sequence[Sample]) -> None:
     benchmark.render(files, **({} if size is None else {"size": size}))
 
 
-def _files(made: Iterable[Made]) -> list[Sample]:
+def _files(made: Iterable[PreparedSplit]) -> list[Sample]:
     """Every sample that the splits name, once, in a fixed order."""
     return sorted({s for one in made for split in (one.train, one.test) for s in split.samples})
 
 
-def _report_missing(benchmark: Benchmark, made: Sequence[Made]) -> None:
+def _report_missing(benchmark: Benchmark, made: Sequence[PreparedSplit]) -> None:
     roots = " and ".join(dict.fromkeys(str(root) for root in benchmark.roots))
     findings = Findings(
         f"{benchmark.options.root / 'splits'}: written, but not all files they name are on disk",

@@ -50,7 +50,7 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Made:
+class PreparedSplit:
     """A split that is ready to be saved."""
 
     place: tuple[str, ...]  # its folder below <root>/splits, e.g. ("heterogeneous", "rainy")
@@ -60,7 +60,7 @@ class Made:
     source: Path | None = None  # the folder of published files that it is a plain copy of, if any
 
 
-def check_free(root: Path, made: Iterable[Made], overwrite: bool = False) -> None:
+def check_free(root: Path, made: Iterable[PreparedSplit], overwrite: bool = False) -> None:
     """Make sure that saving destroys nothing.
 
     Raises:
@@ -79,7 +79,7 @@ def check_free(root: Path, made: Iterable[Made], overwrite: bool = False) -> Non
                 )
 
 
-def save(root: Path, made: Made) -> Path:
+def save(root: Path, made: PreparedSplit) -> Path:
     """Write a split and its note; the same split gives the same bytes.
 
     Returns:

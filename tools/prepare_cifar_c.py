@@ -1,4 +1,4 @@
-"""Make or verify CIFAR-10-C or CIFAR-100-C beside a prepared test set."""
+"""Make or verify CIFAR-10-C or CIFAR-100-C next to a prepared test set."""
 
 import argparse
 from pathlib import Path
