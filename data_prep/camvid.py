@@ -20,7 +20,6 @@ from pathlib import Path
 
 from data_prep.assignment import cut, equal_sizes
 from data_prep.disk import Findings, Sample, check_headers, match_pairs
-from data_prep.parallel import in_threads
 from fedseg.errors import DataError
 from fedseg.partition import Split
 
@@ -44,11 +43,8 @@ RULE = (
 )
 
 
-def copy_from(source: Path, root: Path) -> int:
-    """Copy CamVid's six folders from ``source`` to ``root``; files already there are kept.
-
-    Returns:
-        How many files were copied.
+def copy_from(source: Path, root: Path) -> None:
+    """Copy CamVid's six folders from ``source`` to ``root``.
 
     Raises:
         DataError: ``source`` is not CamVid in the SegNet tutorial's layout.
@@ -60,22 +56,8 @@ def copy_from(source: Path, root: Path) -> int:
             f"{source}: has no folder {absent[0]}: --source must hold {', '.join(folders)} "
             "(the layout of the SegNet tutorial)"
         )
-    wanted = [
-        (file, root / name / file.name)
-        for name in folders
-        for file in sorted((source / name).iterdir())
-        if file.suffix.lower() in SUFFIXES
-    ]
-    new = [
-        (file, target)
-        for file, target in wanted
-        if not target.is_file() or target.stat().st_size != file.stat().st_size
-    ]
     for name in folders:
-        (root / name).mkdir(parents=True, exist_ok=True)
-    if new:
-        in_threads(lambda pair: shutil.copyfile(*pair), new, "copying")
-    return len(new)
+        shutil.copytree(source / name, root / name, dirs_exist_ok=True)
 
 
 def verify(root: Path) -> Images:

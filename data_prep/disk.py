@@ -85,11 +85,7 @@ def missing_files(splits: Iterable[Split], image_root: Path, label_root: Path) -
         for sample in split.samples
         for root, path in zip((image_root, label_root), sample, strict=True)
     }
-    present: set[str] = set()
-    for folder in {os.path.dirname(path) for path in wanted}:
-        if os.path.isdir(folder):
-            present.update(os.path.join(folder, name) for name in os.listdir(folder))
-    return sorted(wanted - present)
+    return sorted(path for path in wanted if not os.path.exists(path))
 
 
 def read_header(path: str | Path) -> tuple[tuple[int, int], str | None]:

@@ -68,14 +68,6 @@ class Benchmark:
         self.roots = (options.root / self.module.IMAGE_ROOT, options.root / self.module.LABEL_ROOT)
         self.presence = label_classes.presence(options.root, self.module.LABEL_ROOT, self.label_ids)
 
-    def chosen(self, option: str, asked: Sequence[str], known: Iterable[str]) -> list[str]:
-        """The names asked for, in the order of ``known``; all if none is."""
-        known = list(known)
-        for name in asked:
-            if name not in known:
-                raise ConfigError(f"--{option}: must be one of {', '.join(known)}, not {name!r}")
-        return [name for name in known if not asked or name in asked]
-
 
 class IDDA(Benchmark):
     """IDDA's side of :class:`Benchmark`."""
@@ -85,12 +77,8 @@ class IDDA(Benchmark):
     domain_of = staticmethod(idda.domain_of)
 
     def places(self) -> list[Place]:
-        return list(
-            product(
-                self.chosen("distribution", self.options.distributions, idda.DISTRIBUTIONS),
-                self.chosen("setting", self.options.settings, idda.SETTINGS),
-            )
-        )
+        distributions = self.options.distributions or idda.DISTRIBUTIONS
+        return list(product(distributions, self.options.settings or idda.SETTINGS))
 
     def plan(self) -> list[Sample]:
         self._images = idda.names(self.options.images_per_domain)
@@ -115,8 +103,7 @@ class Cityscapes(Benchmark):
     domain_of = staticmethod(cityscapes.city_of)
 
     def places(self) -> list[Place]:
-        asked = self.options.distributions
-        return [(name,) for name in self.chosen("distribution", asked, cityscapes.DISTRIBUTIONS)]
+        return [(name,) for name in self.options.distributions or cityscapes.DISTRIBUTIONS]
 
     def plan(self) -> list[Sample]:
         self._parts = cityscapes.names()
