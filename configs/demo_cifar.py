@@ -11,14 +11,14 @@ _base_ = [
 
 __root = "data/demo_shapes"
 __test = dict(
-    test=dict(dataset=dict(type="EmbeddedImagesDataset", data_root=__root)),
+    test=dict(dataset=dict(type="SyntheticShapesDataset", data_root=__root)),
     # few of the test images, in a folder of their own
     corrupted=dict(optional=False, dataset=dict(data_root=__root, folder="demo_corrupted")),
 )
 
 train_dataloader = dict(
     batch_size=16,
-    dataset=dict(type="EmbeddedImagesDataset", data_root=__root),
+    dataset=dict(type="SyntheticShapesDataset", data_root=__root),
     partition=dict(num_clients=50, alpha=1.0),
 )
 val_dataloader = __test

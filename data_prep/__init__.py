@@ -1,1 +1,1 @@
-"""What the prepare tools do: verify, convert, split, render the embedded data."""
+"""What the prepare tools do: verify, convert, split, and render synthetic data."""

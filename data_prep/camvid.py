@@ -1,7 +1,7 @@
 """CamVid: what must be on disk, and our federated split of it.
 
-CamVid has four recordings, which are its domains. Neighbouring frames look alike, so nothing is
-dealt by lot: a client is a contiguous piece of a recording, and what is held out is contiguous too.
+CamVid has four recordings, which are its domains. Neighboring frames look alike, so nothing is
+shuffled: a client is a contiguous piece of a recording, and what is held out is contiguous too.
 
 - Clients: 0006R0 and 0016E5. A recording is cut where more than 2 s are missing, and each stretch
   into equal pieces of about 20 images.
@@ -18,12 +18,11 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from data_prep.deal import cut, equal_sizes
-from data_prep.disk import Findings, check_headers, with_progress
+from data_prep.assignment import cut, equal_sizes
+from data_prep.disk import Findings, Sample, check_headers, match_pairs
 from fedseg.errors import DataError
 from fedseg.partition import Split
 
-Sample = tuple[str, str]
 Images = dict[str, dict[str, list[Sample]]]
 
 # Folder -> recording -> images.
@@ -44,11 +43,8 @@ RULE = (
 )
 
 
-def copy_from(source: Path, root: Path) -> int:
-    """Copy CamVid's six folders from ``source`` to ``root``; files already there are kept.
-
-    Returns:
-        How many files were copied.
+def copy_from(source: Path, root: Path) -> None:
+    """Copy CamVid's six folders from ``source`` to ``root``.
 
     Raises:
         DataError: ``source`` is not CamVid in the SegNet tutorial's layout.
@@ -60,22 +56,8 @@ def copy_from(source: Path, root: Path) -> int:
             f"{source}: has no folder {absent[0]}: --source must hold {', '.join(folders)} "
             "(the layout of the SegNet tutorial)"
         )
-    wanted = [
-        (file, root / name / file.name)
-        for name in folders
-        for file in sorted((source / name).iterdir())
-        if file.suffix.lower() in SUFFIXES
-    ]
-    new = [
-        (file, target)
-        for file, target in wanted
-        if not target.is_file() or target.stat().st_size != file.stat().st_size
-    ]
     for name in folders:
-        (root / name).mkdir(parents=True, exist_ok=True)
-    if new:
-        with_progress(lambda pair: shutil.copyfile(*pair), new, "copying")
-    return len(new)
+        shutil.copytree(source / name, root / name, dirs_exist_ok=True)
 
 
 def verify(root: Path) -> Images:
@@ -104,17 +86,13 @@ def verify(root: Path) -> Images:
             if p.suffix.lower() in SUFFIXES
         }
         labels = {p.stem: f"{part}annot/{p.name}" for p in (root / f"{part}annot").glob("*.png")}
-        findings.add("images without a label", (found[s] for s in sorted(set(found) - set(labels))))
-        findings.add(
-            "labels without an image", (labels[s] for s in sorted(set(labels) - set(found)))
-        )
         images[part] = {recording: [] for recording in counts}
-        for stem in sorted(set(found) & set(labels), key=_frame):
-            recording = stem.split("_")[0]
-            if recording in counts:
-                images[part][recording].append((found[stem], labels[stem]))
+        pairs = match_pairs(found, labels, findings)
+        for image, label in sorted(pairs, key=lambda pair: _frame(pair[0])):
+            if recording_of(image) in counts:
+                images[part][recording_of(image)].append((image, label))
             else:
-                findings.add("images of another recording", [found[stem]])
+                findings.add("images of another recording", [image])
         findings.add(
             "recordings with another number of pairs",
             (
@@ -164,13 +142,13 @@ def _stretches(samples: Sequence[Sample]) -> list[list[Sample]]:
     """Samples in order of frame, cut where frames are missing for longer than LONGEST_GAP."""
     stretches = [[samples[0]]]
     for before, sample in pairwise(samples):
-        if _frame(Path(sample[0]).stem)[1] - _frame(Path(before[0]).stem)[1] > LONGEST_GAP:
+        if _frame(sample[0])[1] - _frame(before[0])[1] > LONGEST_GAP:
             stretches.append([])
         stretches[-1].append(sample)
     return stretches
 
 
-def _frame(stem: str) -> tuple[str, int]:
-    """Recording and frame number of a file name such as ``0006R0_f00930``."""
-    number = re.search(r"(\d+)$", stem)
-    return stem.split("_")[0], int(number.group()) if number else -1
+def _frame(image: str) -> tuple[str, int]:
+    """Recording and frame number of an image path such as ``train/0006R0_f00930.png``."""
+    number = re.search(r"(\d+)$", Path(image).stem)
+    return recording_of(image), int(number.group()) if number else -1

@@ -3,64 +3,75 @@
 The test set is the 500 validation images, user ``test_user``. The clients hold images of the 18
 training cities:
 
-- ``heterogeneous``: 8 equal clients a city, the 71 images that do not divide by 8 left out.
-- ``uniform``: 146 clients of 10 to 40 images dealt by lot, 5 to 17 cities each.
+- ``heterogeneous``: 8 equal clients per city, the 71 images that do not divide by 8 left out.
+- ``uniform``: 146 clients of 10 to 40 random images, 5 to 17 cities each.
 - ``class_imbalance``: 142 clients of 10 to 40 images; the published rule is unknown, ours is in
   :data:`RULES`.
 
 How many clients have how many images is the published table (:data:`SIZES`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from data_prep.deal import class_order, cut, fit_groups, rarest_class
-from data_prep.disk import Findings, check_headers
-from data_prep.embedded import CITYSCAPES_TRAIN, CITYSCAPES_VAL, cityscapes_files
-from data_prep.label_classes import CACHE, classes_present
+from data_prep.assignment import class_order, cut, fit_groups, rarest_class
+from data_prep.disk import Findings, Sample, check_headers, match_pairs
+from data_prep.label_classes import Presence
 from fedseg.core.seeds import generator_for
-from fedseg.datasets import CityscapesDataset
 from fedseg.errors import ConfigError, DataError
 from fedseg.partition import Split
 
-Sample = tuple[str, str]
-Images = dict[str, list[Sample]]
-Presence = Callable[[Sequence[Sample]], np.ndarray]
+Images = dict[str, list[Sample]]  # city -> samples
 
 IMAGE_ROOT = "leftImg8bit"
 LABEL_ROOT = "gtFine"
+SUFFIXES = ("_leftImg8bit.png", "_gtFine_labelIds.png")
+
+# City -> images, 2975 and 500 in all.
+# fmt: off
+TRAIN_CITIES = {
+    "aachen": 174, "bochum": 96, "bremen": 316, "cologne": 154, "darmstadt": 85, "dusseldorf": 221,
+    "erfurt": 109, "hamburg": 248, "hanover": 196, "jena": 119, "krefeld": 99,
+    "monchengladbach": 94, "strasbourg": 365, "stuttgart": 196, "tubingen": 144, "ulm": 95,
+    "weimar": 142, "zurich": 122,
+}
+# fmt: on
+VAL_CITIES = {"frankfurt": 267, "lindau": 59, "munster": 174}
+
 DISTRIBUTIONS = ("uniform", "heterogeneous", "class_imbalance")
 PARTS_PER_CITY = 8
-# Images a client -> number of clients.
+# Images per client -> number of clients.
 SIZES = {
     "uniform": {10: 32, 15: 49, 25: 40, 30: 8, 40: 17},
     "class_imbalance": {10: 26, 15: 49, 25: 39, 30: 12, 40: 16},
 }
-# Fewest and most cities a client.
+# Fewest and most cities per client.
 CITIES = {"uniform": (5, 17), "class_imbalance": (1, 7)}
 RULES = {
     "uniform": (
-        "images are shuffled and dealt into clients of the published sizes; single images are then "
-        "exchanged until the clients have 5 to 17 cities"
+        "images are shuffled and cut into clients of the published sizes; single images are then "
+        "swapped until the clients have 5 to 17 cities"
     ),
     "heterogeneous": "each city is shuffled and cut into 8 equal clients; a remainder is left out",
     "class_imbalance": (
         "every image goes to the rarest class it shows (the class that the fewest images show); "
-        "images are ordered by that class, rarest first, then by city (cities in an order drawn by "
-        "lot), and cut into consecutive clients of the published sizes, in an order drawn by lot; "
-        "single images are then exchanged, within a class where possible, until the clients have "
-        "1 to 7 cities"
+        "images are ordered by that class, rarest first, then by city (cities in random order), "
+        "and cut into consecutive clients of the published sizes, in random order; single images "
+        "are then swapped, within a class where possible, until the clients have 1 to 7 cities"
     ),
 }
 
 
 def names() -> tuple[Images, Images]:
-    """What embedded data are called: train and val, each city -> samples in order of name."""
+    """File names of synthetic data: train and val, each city -> samples in order of name."""
     train, val = (
-        {city: sorted(cityscapes_files(count, [city])) for city, count in cities.items()}
-        for cities in (CITYSCAPES_TRAIN, CITYSCAPES_VAL)
+        {
+            city: [_sample(part, city, f"{city}_{i:06d}_000019") for i in range(count)]
+            for city, count in cities.items()
+        }
+        for part, cities in (("train", TRAIN_CITIES), ("val", VAL_CITIES))
     )
     return train, val
 
@@ -79,27 +90,24 @@ def verify(root: Path) -> tuple[Images, Images]:
             raise DataError(
                 f"{root / folder}: does not exist: extract leftImg8bit_trainvaltest.zip and "
                 "gtFine_trainvaltest.zip of Cityscapes there, name the folder with --root, or "
-                "render embedded data with --embedded"
+                "render synthetic data with --synthetic"
             )
     findings = Findings(
         f"{root}: not the 2975 training and 500 validation images of Cityscapes",
         "Extract leftImg8bit_trainvaltest.zip and gtFine_trainvaltest.zip again",
     )
     parts = []
-    for part, cities in (("train", CITYSCAPES_TRAIN), ("val", CITYSCAPES_VAL)):
+    for part, cities in (("train", TRAIN_CITIES), ("val", VAL_CITIES)):
         images: Images = {}
         for city, count in cities.items():
-            found = {
-                p.name.removesuffix("_leftImg8bit.png")
-                for p in (root / IMAGE_ROOT / part / city).glob("*_leftImg8bit.png")
-            }
-            labels = {
-                p.name.removesuffix("_gtFine_labelIds.png")
-                for p in (root / LABEL_ROOT / part / city).glob("*_gtFine_labelIds.png")
-            }
-            findings.add("images without a label", (f"{part}/{s}" for s in sorted(found - labels)))
-            findings.add("labels without an image", (f"{part}/{s}" for s in sorted(labels - found)))
-            images[city] = [_sample(part, city, stem) for stem in sorted(found & labels)]
+            found, labels = (
+                {
+                    path.name.removesuffix(suffix): f"{part}/{city}/{path.name}"
+                    for path in (root / base / part / city).glob(f"*{suffix}")
+                }
+                for base, suffix in zip((IMAGE_ROOT, LABEL_ROOT), SUFFIXES, strict=True)
+            )
+            images[city] = match_pairs(found, labels, findings)
             if len(images[city]) != count:
                 findings.add(
                     "cities with another number of pairs",
@@ -110,16 +118,6 @@ def verify(root: Path) -> tuple[Images, Images]:
     check_headers(samples, root / IMAGE_ROOT, root / LABEL_ROOT, findings)
     findings.raise_any()
     return parts[0], parts[1]
-
-
-def presence(root: Path) -> Presence:
-    """The function that :func:`build` needs for class imbalance, reading the label maps on disk."""
-    return lambda samples: classes_present(
-        root / LABEL_ROOT,
-        [y for _, y in samples],
-        CityscapesDataset.label_ids,
-        root / "splits" / CACHE,
-    )
 
 
 def build(
@@ -140,15 +138,15 @@ def build(
     """
     if distribution not in DISTRIBUTIONS:
         raise ConfigError(
-            f"distribution {distribution!r}: must be one of {', '.join(DISTRIBUTIONS)}"
+            f"distribution: must be one of {', '.join(DISTRIBUTIONS)}, not {distribution!r}"
         )
     test = Split({"test_user": [sample for group in val.values() for sample in group]})
     rng = generator_for(seed, "cityscapes clients", DISTRIBUTIONS.index(distribution))
     if distribution == "heterogeneous":
         clients: Images = {}
         for city, group in train.items():
-            lot = rng.permutation(len(group)).tolist()
-            parts = cut(lot, [len(group) // PARTS_PER_CITY] * PARTS_PER_CITY)
+            order = rng.permutation(len(group)).tolist()
+            parts = cut(order, [len(group) // PARTS_PER_CITY] * PARTS_PER_CITY)
             for number, part in enumerate(parts):
                 clients[f"{city}{number}"] = [group[i] for i in part]
         return Split(clients), test
@@ -180,5 +178,5 @@ def city_of(image: str) -> str:
 
 
 def _sample(part: str, city: str, stem: str) -> Sample:
-    base = f"{part}/{city}/{stem}"
-    return f"{base}_leftImg8bit.png", f"{base}_gtFine_labelIds.png"
+    image, label = (f"{part}/{city}/{stem}{suffix}" for suffix in SUFFIXES)
+    return image, label

@@ -1,31 +1,26 @@
 """Make the files of CIFAR-10-C or CIFAR-100-C from a prepared test set, and verify what is there.
 
-A file is made beside its place and moved there when it is complete, so an interruption leaves whole
-files only and the next run goes on with the others. ``made.json`` tells which files were made here,
-from which images, with their checksums; files that it does not name are the user's own (the
-official ones), which are checked and never touched.
+Every file is written next to its place and moved there when it is complete, so an interruption
+leaves complete files only and the next run continues with the others. ``made.json`` lists the files
+made here, from which images, with their checksums; files that it does not name are the user's own
+(the official ones), which are checked and never changed.
 """
 
-import hashlib
 import json
 import os
 import shutil
-import signal
-from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
-from itertools import islice
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
-import cv2
 import numpy as np
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from data_prep.corruptions import SIZE, VERSION, corrupt
+from data_prep.corruption_parts import SIZE
+from data_prep.corruptions import VERSION, corrupt
+from data_prep.parallel import in_processes, progress_bar
+from fedseg.checks import check_int
 from fedseg.datasets.arrays import StoredImages
 from fedseg.datasets.corrupted import (
     CORRUPTIONS,
@@ -39,44 +34,33 @@ from fedseg.datasets.corrupted import (
     read_labels,
     read_record,
 )
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DataError
+from fedseg.files import TEMPORARY, sha256, sync_folder, write_text
+from fedseg.units import format_bytes
 
 CHUNK = 250
 """Images that a process corrupts at once; the bytes do not depend on it."""
 
-_PART = ".part"
-
 
 @dataclass
 class Outcome:
-    """What a run found and did.
-
-    Attributes:
-        folder: where the files are.
-        images: in one severity of one file.
-        official: corruptions whose files are the user's own.
-        kept: made by an earlier run, verified.
-        made: made by this run.
-        replaced: names of files of an earlier run, made from other images, that this run dropped.
-    """
+    """What a run found and did; lists hold corruptions."""
 
     folder: Path
-    images: int
-    official: list[str] = field(default_factory=list)
-    kept: list[str] = field(default_factory=list)
-    made: list[str] = field(default_factory=list)
-    replaced: list[str] = field(default_factory=list)
+    images: int  # in one severity of one file
+    official: list[str] = field(default_factory=list)  # the user's own files, verified
+    kept: list[str] = field(default_factory=list)  # made by an earlier run, verified
+    made: list[str] = field(default_factory=list)  # made by this run
+    replaced: list[str] = field(default_factory=list)  # file names, of other images, deleted
 
 
 @dataclass(frozen=True)
 class _Job:
-    """Rows of one severity of one file."""
+    """Some images under one corruption and severity."""
 
     source: Path
-    target: Path
     name: str
     severity: int
-    first: int
     indices: tuple[int, ...]
     seed: int
 
@@ -96,10 +80,10 @@ def make_corrupted(
         root: the prepared folder; its test images must be 32x32 RGB.
         folder: for the files, in ``root``.
         corruptions: which; None for all 19.
-        limit: corrupt only so many test images, of each class its share; for a quick look, no
-            published figure. None for all.
+        limit: corrupt only so many test images, of each class its share; for a quick look, not
+            for published results. None for all.
         seed: of everything random.
-        workers: processes; below 2 everything runs in this one. None for one a core, at most 8.
+        workers: processes; below 2 everything runs in this one. None: one per core, at most 8.
         progress: show a progress bar with the time left.
 
     Raises:
@@ -120,7 +104,7 @@ def make_corrupted(
     place = root / folder
     place.mkdir(parents=True, exist_ok=True)
     for name in CORRUPTIONS:  # of a run that was killed
-        _beside(place / f"{name}.npy").unlink(missing_ok=True)
+        _temporary(place / f"{name}.npy").unlink(missing_ok=True)
     identity = {
         "tool": TOOL,
         "version": VERSION,
@@ -131,7 +115,7 @@ def make_corrupted(
     outcome = Outcome(place, len(indices))
     record = _current_record(place, identity, outcome)
     labels = np.tile(test.labels[indices], len(SEVERITIES))
-    _settle_labels(place, labels, len(test.classes), root, record)
+    _check_labels(place, labels, len(test.classes), root, record)
     shape = test.images.shape[1:]
     missing = []
     for name in names:
@@ -143,103 +127,64 @@ def make_corrupted(
         if path.name not in record["files"]:
             outcome.official.append(name)
             continue
-        if _digest(path) != record["files"][path.name]:
-            raise DataError(_not_ours(path))
+        _check_unchanged(path, record["files"])
         outcome.kept.append(name)
-    size = len(labels) * int(np.prod(shape))
-    _check_space(place, len(missing) * size)
+    _check_space(place, len(missing) * len(labels) * int(np.prod(shape)))
     workers = min(_cores(), 8) if workers is None else workers
-    for name in _make(root, place, missing, indices, seed, workers, progress, record):
-        outcome.made.append(name)
+    jobs = [
+        _Job(root / "test_images.npy", name, severity, tuple(some.tolist()), seed)
+        for name in missing
+        for severity in SEVERITIES
+        for some in np.split(indices, range(CHUNK, len(indices), CHUNK))
+    ]
+    with (
+        closing(in_processes(_work, jobs, workers)) as images,
+        progress_bar(progress and bool(missing)) as bar,
+    ):
+        task = bar.add_task("corrupting images", total=len(labels) * len(missing))
+        for name in missing:
+            path = place / f"{name}.npy"
+            try:
+                _write(path, (len(labels), *shape), images, lambda n: bar.advance(task, n))
+                _finish(path, record)
+            finally:
+                _temporary(path).unlink(missing_ok=True)
+            outcome.made.append(name)
     return outcome
 
 
-def _make(
-    root: Path,
-    place: Path,
-    names: Sequence[str],
-    indices: np.ndarray,
-    seed: int,
-    workers: int,
-    progress: bool,
-    record: dict[str, Any],
-) -> Iterator[str]:
-    """Make files one after the other; yields each corruption when its file is in place."""
-    per_file = len(SEVERITIES) * len(indices)
-    source = root / "test_images.npy"
-    parts = {name: _beside(place / f"{name}.npy") for name in names}
-    waiting = _jobs(source, parts, indices, seed)
-    try:
-        with _bar(progress and bool(names)) as bar, closing(_worked(waiting, workers)) as counts:
-            task = bar.add_task("corrupting images", total=per_file * len(names))
-            done = 0
-            for count in counts:
-                bar.advance(task, count)
-                done += count
-                if done % per_file == 0:
-                    name = names[done // per_file - 1]
-                    _finish(place / f"{name}.npy", parts[name], record)
-                    yield name
-    finally:
-        for part in parts.values():
-            part.unlink(missing_ok=True)
-
-
-def _jobs(source: Path, parts: dict[str, Path], indices: np.ndarray, seed: int) -> Iterator[_Job]:
-    """Jobs file by file; a file is created when its first job is asked for."""
-    shape = np.load(source, mmap_mode="r").shape[1:]
-    for name, part in parts.items():
-        rows = (len(SEVERITIES) * len(indices), *shape)
-        np.lib.format.open_memmap(part, "w+", np.uint8, rows).flush()
-        for severity in SEVERITIES:
-            for start in range(0, len(indices), CHUNK):
-                some = tuple(indices[start : start + CHUNK].tolist())
-                first = (severity - 1) * len(indices) + start
-                yield _Job(source, part, name, severity, first, some, seed)
-
-
-def _worked(jobs: Iterator[_Job], workers: int) -> Iterator[int]:
-    """Do the jobs, in order; yields how many images each one was."""
-    if workers < 2:
-        threads = cv2.getNumThreads()
-        cv2.setNumThreads(1)
-        try:
-            yield from map(_work, jobs)
-        finally:
-            cv2.setNumThreads(threads)
-        return
-    with ProcessPoolExecutor(workers, get_context("spawn"), initializer=_start_worker) as pool:
-        running = [pool.submit(_work, job) for job in islice(jobs, 2 * workers)]
-        try:
-            while running:
-                yield running.pop(0).result()
-                running += [pool.submit(_work, job) for job in islice(jobs, 1)]
-        except BaseException:
-            pool.shutdown(cancel_futures=True)
-            raise
-
-
-def _start_worker() -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the parent's to answer
-    cv2.setNumThreads(1)  # one process a core is faster than threads inside
-
-
-def _work(job: _Job) -> int:
+def _work(job: _Job) -> np.ndarray:
     images = np.load(job.source, mmap_mode="r")[list(job.indices)]
-    target = np.load(job.target, mmap_mode="r+")
-    corrupted = corrupt(images, job.name, job.severity, job.indices, job.seed)
-    target[job.first : job.first + len(images)] = corrupted
-    target.flush()
-    return len(images)
+    return corrupt(images, job.name, job.severity, job.indices, job.seed)
 
 
-def _finish(path: Path, part: Path, record: dict[str, Any]) -> None:
-    """Note the checksum, then move the file to its place: one without a note is the user's."""
+def _write(
+    path: Path,
+    shape: tuple[int, ...],
+    images: Iterator[np.ndarray],
+    advance: Callable[[int], None],
+) -> None:
+    """Write one file next to its place, from as many images as it has."""
+    with open(_temporary(path), "wb") as file:
+        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
+        np.lib.format.write_array_header_1_0(file, header)
+        left = shape[0]
+        while left:
+            some = next(images)
+            file.write(some.tobytes())
+            left -= len(some)
+            advance(len(some))
+
+
+def _finish(path: Path, record: dict[str, Any]) -> None:
+    """Record the checksum, then move the file to its place: one without a record is the user's."""
+    part = _temporary(path)
     with open(part, "r+b") as file:
         os.fsync(file.fileno())
-    record["files"][path.name] = _digest(part)
-    _write(path.with_name(RECORD), (json.dumps(record, indent=2) + "\n").encode())
+    record["files"][path.name] = sha256(part)
+    write_text(path.with_name(RECORD), json.dumps(record, indent=2) + "\n", sync=True)
     os.replace(part, path)
+    sync_folder(path.parent)
 
 
 def _current_record(place: Path, identity: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
@@ -254,8 +199,7 @@ def _current_record(place: Path, identity: dict[str, Any], outcome: Outcome) -> 
     if record == identity:
         return {**identity, "files": there}
     for name in there:  # first: a refusal leaves everything as it is
-        if _digest(place / name) != files[name]:
-            raise DataError(_not_ours(place / name))
+        _check_unchanged(place / name, files)
     for name in there:
         (place / name).unlink()
     (place / RECORD).unlink(missing_ok=True)
@@ -263,33 +207,33 @@ def _current_record(place: Path, identity: dict[str, Any], outcome: Outcome) -> 
     return {**identity, "files": {}}
 
 
-def _not_ours(path: Path) -> str:
-    return (
-        f"{path}: is not what was made here ({path.with_name(RECORD)} has its checksum), it was "
-        "damaged or replaced: delete it to have it made again, or keep official files in a "
-        "folder of their own"
-    )
+def _check_unchanged(path: Path, digests: dict[str, str]) -> None:
+    if sha256(path) != digests[path.name]:
+        raise DataError(
+            f"{path}: is not what was made here, by the checksum in {RECORD}: delete it to have it "
+            "made again, or keep official files in a folder of their own"
+        )
 
 
-def _settle_labels(
+def _check_labels(
     place: Path, labels: np.ndarray, classes: int, root: Path, record: dict[str, Any]
 ) -> None:
     """Check ``labels.npy`` against the test set, or write it."""
     path = place / LABELS
     fix = (
         "the files there belong to another test set, or to the same in another order: keep them in "
-        "a folder of their own (a data set reads it with folder=...), or prepare the test set from "
-        "the official archive"
+        "a folder of their own (--folder), or prepare the test set from the official archive"
     )
     if not path.is_file():
         for name in CORRUPTIONS:
             if f"{name}.npy" not in record["files"] and (place / f"{name}.npy").is_file():
                 raise DataError(
                     f"{path}: is missing, but {name}.npy is there and was not made here: put its "
-                    "labels.npy beside it, which tells the order of its images"
+                    "labels.npy next to it, which fixes the order of its images"
                 )
-        # unsigned bytes as in the official file
-        _finish(path, _saved(path, labels.astype(np.uint8 if classes <= 256 else np.int64)), record)
+        with open(_temporary(path), "wb") as file:  # unsigned bytes as in the official file
+            np.save(file, labels.astype(np.uint8 if classes <= 256 else np.int64))
+        _finish(path, record)
         return
     found = read_labels(path, root)
     if len(found) != len(labels):
@@ -305,20 +249,11 @@ def _settle_labels(
         )
 
 
-def _saved(path: Path, array: np.ndarray) -> Path:
-    """Write an array beside its place."""
-    part = _beside(path)
-    with open(part, "wb") as file:
-        np.save(file, array)
-    return part
-
-
 def _chosen_indices(labels: np.ndarray, limit: int | None) -> np.ndarray:
     count = len(labels)
     if limit is None:
         return np.arange(count)
-    if limit < 1:
-        raise ConfigError(f"--limit: must be 1 or more, not {limit}")
+    check_int("--limit", limit)
     limit = min(limit, count)
     # At equal distances in the order of classes: however the set is sorted, all keep their share.
     by_class = np.argsort(labels, kind="stable")
@@ -329,7 +264,7 @@ def _check_space(place: Path, needed: int) -> None:
     free = shutil.disk_usage(place).free
     if needed > free:
         raise DataError(
-            f"{place}: needs {needed / 1e9:.1f} GB, but the disk has {free / 1e9:.1f} GB left: "
+            f"{place}: needs {format_bytes(needed)}, but the disk has {format_bytes(free)} left: "
             "make room, or choose fewer with --corruptions or --limit"
         )
 
@@ -340,30 +275,5 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with open(path, "rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
-    return digest.hexdigest()
-
-
-def _beside(path: Path) -> Path:
-    return path.with_name(path.name + _PART)
-
-
-def _write(path: Path, data: bytes) -> None:
-    scratch = _beside(path)
-    scratch.write_bytes(data)
-    os.replace(scratch, path)
-
-
-def _bar(shown: bool) -> Progress:
-    return Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeRemainingColumn(),
-        console=Console(stderr=True),
-        disable=not shown,
-    )
+def _temporary(path: Path) -> Path:
+    return path.with_name(path.name + TEMPORARY)

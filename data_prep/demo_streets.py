@@ -1,9 +1,9 @@
-"""Streets for the demos: IDDA in its rainy setting (hard rain is unseen), few rendered images."""
+"""Streets for the demos: IDDA in its rainy setting (hard rain is unseen), few synthetic images."""
 
 from pathlib import Path
 
-from data_prep.prepare import IDDA, Options, prepare
-from data_prep.store import Limit
+from data_prep.segmentation import IDDA, BenchmarkOptions, prepare
+from data_prep.split_folders import Limit
 
 SETTING, DISTRIBUTION = "rainy", "heterogeneous"
 IMAGES_PER_CLIENT = 8  # of each of the 69 clients
@@ -16,13 +16,13 @@ def prepare_demo_streets(root: Path, size: tuple[int, int]) -> None:
     Args:
         root: the folder, a demo's own. size: of the images, (width, height) in pixels.
     """
-    options = Options(
+    options = BenchmarkOptions(
         root=root,
         distributions=(DISTRIBUTION,),
         settings=(SETTING,),
-        embedded=True,
+        synthetic=True,
         size=size,
         limit=Limit(IMAGES_PER_CLIENT, TEST_IMAGES_PER_DOMAIN),
         overwrite=True,  # of splits: the folder is the demo's own
     )
-    prepare(IDDA(options), options)
+    prepare(IDDA(options))

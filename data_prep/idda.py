@@ -1,49 +1,53 @@
 """IDDA: what must be on disk, and FedDrive's splits of it.
 
 A domain is a town, a weather and a viewpoint. A setting leaves some domains unseen: all of T07
-(country), all hard rain (rainy), all of viewpoint B (bus). Of every seen domain one fifth of the
-images (12 of 60), drawn by lot, is the seen test set and the rest (48) is the train pool; pool and
-test sets depend on the seed alone, so a setting's three distributions share them.
+(country), all hard rain (rainy), all of viewpoint B (bus). Of every seen domain a random fifth of
+the images (12 of 60) is the seen test set and the rest (48) is the train pool; pool and test sets
+depend on the seed alone, so a setting's three distributions share them.
 
 - ``heterogeneous``: a client is a domain.
 - ``uniform``: as many clients, each with one image from as many domains as it has images.
 - ``class_imbalance``: the published rule is unknown; ours is in :data:`RULES`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from data_prep.deal import class_order, cut, deal_across, rarest_class
-from data_prep.disk import Findings, check_headers
-from data_prep.embedded import IDDA_DOMAINS as DOMAINS
-from data_prep.embedded import idda_files
-from data_prep.label_classes import CACHE, classes_present
+from data_prep.assignment import class_order, cut, rarest_class, spread_groups
+from data_prep.disk import Findings, Sample, check_headers, match_pairs
+from data_prep.label_classes import Presence
 from fedseg.core.seeds import generator_for
 from fedseg.datasets import IDDADataset
 from fedseg.errors import ConfigError, DataError
 from fedseg.partition import Split
 
-Sample = tuple[str, str]
-Images = dict[str, list[Sample]]
-Presence = Callable[[Sequence[Sample]], np.ndarray]
+Images = dict[str, list[Sample]]  # domain -> samples
 
 IMAGE_ROOT = LABEL_ROOT = "IDDAsmall"
 IMAGES_PER_DOMAIN = 60
+DOMAINS: tuple[str, ...] = tuple(
+    f"T{town:02d}_{weather}_{viewpoint}"
+    for town in range(1, 8)
+    for weather in ("CN", "CS", "HRN")
+    for viewpoint in "ABJMV"
+    if (town, weather, viewpoint) != (7, "CN", "M")
+)
+"""The 104 domains; town 7 has no clear noon seen from M."""
 SETTINGS = {"country": (0, "T07"), "rainy": (1, "HRN"), "bus": (2, "B")}
 DISTRIBUTIONS = ("uniform", "heterogeneous", "class_imbalance")
 RULES = {
     "uniform": (
         "as many clients as seen domains; each takes one image from each of the domains with the "
-        "most images left, ties by lot"
+        "most images left, ties at random"
     ),
     "heterogeneous": "a client is a domain",
     "class_imbalance": (
         "every image goes to the rarest class it shows (the class that the fewest images of the "
         "train pool show); images are ordered by that class, rarest first, then by domain (domains "
-        "in an order drawn by lot), and cut into consecutive clients; a client is named after the "
-        "classes its images went to"
+        "in random order), and cut into consecutive clients; a client is named after the classes "
+        "its images went to"
     ),
 }
 
@@ -55,8 +59,13 @@ def is_unseen(setting: str, domain: str) -> bool:
 
 
 def names(images_per_domain: int = IMAGES_PER_DOMAIN) -> Images:
-    """What embedded data are called: domain -> samples in order of name, as on disk."""
-    return {domain: sorted(idda_files(images_per_domain, [domain])) for domain in DOMAINS}
+    """File names of synthetic data: domain -> samples in order of name, as on disk."""
+    return {
+        domain: sorted(
+            _sample(f"{domain}/RGB/{i}_{domain}.jpg") for i in range(1, images_per_domain + 1)
+        )
+        for domain in DOMAINS
+    }
 
 
 def verify(root: Path, images_per_domain: int = IMAGES_PER_DOMAIN) -> Images:
@@ -73,7 +82,7 @@ def verify(root: Path, images_per_domain: int = IMAGES_PER_DOMAIN) -> Images:
     if not base.is_dir():
         raise DataError(
             f"{base}: does not exist: put IDDA there (<domain>/RGB and <domain>/Semantic), name "
-            "its parent with --root, or render embedded data with --embedded"
+            "its parent with --root, or render synthetic data with --synthetic"
         )
     findings = Findings(
         f"{base}: not the {len(DOMAINS)} domains x {images_per_domain} images that are expected",
@@ -84,27 +93,19 @@ def verify(root: Path, images_per_domain: int = IMAGES_PER_DOMAIN) -> Images:
     for domain in DOMAINS:
         if not (base / domain / "RGB").is_dir():
             continue
-        found = sorted(f"{domain}/RGB/{p.name}" for p in (base / domain / "RGB").glob("*.jpg"))
-        labels = {f"{domain}/Semantic/{p.name}" for p in (base / domain / "Semantic").glob("*.png")}
-        samples = [(x, _label(x)) for x in found]
-        findings.add("images without a label", (x for x, y in samples if y not in labels))
-        findings.add("labels without an image", sorted(labels - {y for _, y in samples}))
-        paired = [(x, y) for x, y in samples if y in labels]
-        if len(paired) < images_per_domain or (
-            images_per_domain == IMAGES_PER_DOMAIN and len(paired) > images_per_domain
+        found, labels = (
+            {p.stem: f"{domain}/{folder}/{p.name}" for p in (base / domain / folder).glob(pattern)}
+            for folder, pattern in (("RGB", "*.jpg"), ("Semantic", "*.png"))
+        )
+        pairs = sorted(match_pairs(found, labels, findings))
+        if len(pairs) < images_per_domain or (
+            images_per_domain == IMAGES_PER_DOMAIN and len(pairs) > images_per_domain
         ):
-            findings.add("domains with another number of pairs", [f"{domain} ({len(paired)})"])
-        images[domain] = paired[:images_per_domain]
+            findings.add("domains with another number of pairs", [f"{domain} ({len(pairs)})"])
+        images[domain] = pairs[:images_per_domain]
     check_headers([s for samples in images.values() for s in samples], base, base, findings)
     findings.raise_any()
     return images
-
-
-def presence(root: Path) -> Presence:
-    """The function that :func:`build` needs for class imbalance, reading the label maps on disk."""
-    return lambda samples: classes_present(
-        root / LABEL_ROOT, [y for _, y in samples], IDDADataset.label_ids, root / "splits" / CACHE
-    )
 
 
 def build(
@@ -124,14 +125,14 @@ def build(
         train (clients) and test (``test_user_diff_domain``, ``test_user_same_domain``).
 
     Raises:
-        ConfigError: unknown setting or distribution, or too few images a domain to divide.
+        ConfigError: unknown setting or distribution, or too few images per domain to divide.
     """
-    if setting not in SETTINGS:
-        raise ConfigError(f"setting {setting!r}: must be one of {', '.join(SETTINGS)}")
-    if distribution not in DISTRIBUTIONS:
-        raise ConfigError(
-            f"distribution {distribution!r}: must be one of {', '.join(DISTRIBUTIONS)}"
-        )
+    for name, value, known in (
+        ("setting", setting, SETTINGS),
+        ("distribution", distribution, DISTRIBUTIONS),
+    ):
+        if value not in known:
+            raise ConfigError(f"{name}: must be one of {', '.join(known)}, not {value!r}")
     seen = [domain for domain in images if not is_unseen(setting, domain)]
     unseen = [domain for domain in images if is_unseen(setting, domain)]
     pool: Images = {}
@@ -142,17 +143,19 @@ def build(
             raise ConfigError(
                 f"domain {domain}: {len(samples)} image cannot be split: give 2 or more"
             )
-        lot = generator_for(seed, "idda seen test", DOMAINS.index(domain)).permutation(len(samples))
+        order = generator_for(seed, "idda seen test", DOMAINS.index(domain)).permutation(
+            len(samples)
+        )
         tests = max(1, len(samples) // 5)
-        held_out += [samples[i] for i in sorted(lot[:tests])]
-        pool[domain] = [samples[i] for i in lot[tests:]]
+        held_out += [samples[i] for i in sorted(order[:tests])]
+        pool[domain] = [samples[i] for i in order[tests:]]
     counter = (list(SETTINGS).index(setting), DISTRIBUTIONS.index(distribution))
     rng = generator_for(seed, "idda clients", *counter)
     if distribution == "heterogeneous":
         clients = pool
     elif distribution == "uniform":
-        dealt = deal_across(list(pool.values()), len(seen), rng)
-        clients = {f"client_{i}": samples for i, samples in enumerate(dealt, start=1)}
+        assigned = spread_groups(list(pool.values()), len(seen), rng)
+        clients = {f"client_{i}": samples for i, samples in enumerate(assigned, start=1)}
     else:
         clients = _by_class(pool, presence, rng)
     test = {
@@ -191,5 +194,5 @@ def _word(kind: int) -> str:
     return name.removeprefix("traffic ")
 
 
-def _label(image: str) -> str:
-    return image.replace("/RGB/", "/Semantic/").removesuffix(".jpg") + ".png"
+def _sample(image: str) -> Sample:
+    return image, image.replace("/RGB/", "/Semantic/").removesuffix(".jpg") + ".png"

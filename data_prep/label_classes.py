@@ -1,16 +1,28 @@
-"""Which classes each label map shows, needed by the class-imbalance rule; read once and kept."""
+"""Which classes each label map shows, needed by the class-imbalance rule; read once and cached."""
 
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from data_prep.disk import with_progress
+from data_prep.disk import Sample
+from data_prep.parallel import in_threads
 from fedseg.datasets.images import read_label
+from fedseg.files import write_text
 
 CACHE = "label_classes.json"
+Presence = Callable[[Sequence[Sample]], np.ndarray]  # samples -> bool [samples, classes]
+
+
+def presence(root: Path, label_root: str, label_ids: Mapping[int, int]) -> Presence:
+    """:func:`classes_present` of a data root's samples."""
+    cache = root / "splits" / CACHE
+    return lambda samples: classes_present(
+        root / label_root, [label for _, label in samples], label_ids, cache
+    )
 
 
 def classes_present(
@@ -35,16 +47,9 @@ def classes_present(
     stamps = {label: _stamp(label_root / label) for label in labels}
     unread = [label for label in labels if known.get(label, [None])[0] != stamps[label]]
     if unread:
-        found = with_progress(
-            lambda label: _raw_ids(label_root / label), unread, "reading label maps"
-        )
-        known.update(
-            {label: [stamps[label], ids] for label, ids in zip(unread, found, strict=True)}
-        )
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        scratch = cache.with_suffix(".tmp")
-        scratch.write_text(json.dumps(known, separators=(",", ":")), encoding="utf-8")
-        os.replace(scratch, cache)
+        found = in_threads(partial(_raw_ids, label_root), unread, "reading label maps")
+        known |= {label: [stamps[label], ids] for label, ids in zip(unread, found, strict=True)}
+        write_text(cache, json.dumps(known, separators=(",", ":")))
     classes = max(train for train in label_ids.values() if train != 255) + 1
     table = np.full(256, 255)
     table[list(label_ids)] = list(label_ids.values())
@@ -54,8 +59,9 @@ def classes_present(
     return present[:, :classes]
 
 
-def _raw_ids(path: Path) -> list[int]:
-    return np.flatnonzero(np.bincount(read_label(str(path)).ravel(), minlength=256)).tolist()
+def _raw_ids(label_root: Path, label: str) -> list[int]:
+    pixels = read_label(str(label_root / label)).ravel()
+    return np.flatnonzero(np.bincount(pixels, minlength=256)).tolist()
 
 
 def _stamp(path: Path) -> str:

@@ -4,14 +4,15 @@ The split files are published (Hsu et al., ECCV 2020), the images are those of G
 Nothing is converted: training reads the images from disk.
 """
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image, UnidentifiedImageError
+from PIL import Image
+from torchvision.datasets.utils import calculate_md5
 
-from data_prep.disk import Findings, with_progress
+from data_prep.disk import Findings, read_header
+from data_prep.parallel import in_threads
 from fedseg.datasets.images import read_image
 from fedseg.datasets.landmarks import (
     SUFFIX,
@@ -21,6 +22,7 @@ from fedseg.datasets.landmarks import (
     read_annotations,
 )
 from fedseg.errors import DataError
+from fedseg.files import write_text
 
 SPLITS = ("train", "test")
 SOURCES = (
@@ -32,20 +34,14 @@ SOURCES = (
 
 @dataclass(frozen=True)
 class Variant:
-    """One of the published selections.
-
-    Attributes:
-        name: for messages.
-        users, train, test, classes: how many; None: not known, not compared.
-        md5: of the annotation files, where it was published.
-    """
+    """One of the published selections; None: not known, not compared."""
 
     name: str
     users: int
     train: int
     test: int | None
     classes: int
-    md5: dict[str, str]
+    md5: dict[str, str]  # of the annotation files, where it was published
 
 
 # By the name of the training file.
@@ -65,23 +61,6 @@ VARIANTS = {
 }
 
 
-@dataclass(frozen=True)
-class Checked:
-    """What was found.
-
-    Attributes:
-        variant: which selection it is, by its file name; None: another one.
-        files: annotation file of each split.
-        photos: rows of each split.
-        paths: image file of each row.
-    """
-
-    variant: Variant | None
-    files: dict[str, Path]
-    photos: dict[str, list[Photo]]
-    paths: dict[str, list[str]]
-
-
 def verify(
     root: Path,
     image_root: str | Path = "images",
@@ -90,7 +69,7 @@ def verify(
     unofficial: bool = False,
     decode: bool = False,
     listing: Path | None = None,
-) -> Checked:
+) -> dict[str, list[Photo]]:
     """Check annotations and images of a root.
 
     Args:
@@ -102,6 +81,9 @@ def verify(
         decode: decode each image. Otherwise its header and its end are looked at, which finds
             files that are no images or were cut short.
         listing: a file for the names of all images that are missing, one a line.
+
+    Returns:
+        The rows of each split.
 
     Raises:
         DataError: everything that is wrong, counted, and what to do.
@@ -134,31 +116,30 @@ def verify(
     for split, names in missing.items():
         findings.add(f"of {len(photos[split])} {split} images missing below {folder}", names)
     if listing is not None:
-        listing.write_text("".join(f"{n}\n" for s in SPLITS for n in missing[s]), encoding="utf-8")
+        write_text(listing, "".join(f"{n}\n" for s in SPLITS for n in missing[s]))
     _check_files([path for split in SPLITS for path in paths[split] if path], decode, findings)
     findings.raise_any()
-    return Checked(variant, files, photos, paths)
+    return photos
 
 
 def _check_counts(variant: Variant, files: dict[str, Path], photos: dict[str, list[Photo]]) -> None:
     for split, md5 in variant.md5.items():
-        found = hashlib.md5(files[split].read_bytes(), usedforsecurity=False).hexdigest()
+        found = calculate_md5(files[split])
         if found != md5:
             raise DataError(
                 f"{files[split]}: is not the published file of {variant.name}: its md5 is {found} "
                 f"instead of {md5}. Get it again, or give --unofficial if it is meant to differ"
             )
     train = photos["train"]
-    counts = {
-        "users": (len({photo.user for photo in train}), variant.users),
-        "training images": (len(train), variant.train),
-        "classes": (len({photo.label for photo in train}), variant.classes),
-        "test images": (len(photos["test"]), variant.test),
-    }
-    for what, (found, wanted) in counts.items():
+    for what, split, found, wanted in (
+        ("users", "train", len({photo.user for photo in train}), variant.users),
+        ("training images", "train", len(train), variant.train),
+        ("classes", "train", len({photo.label for photo in train}), variant.classes),
+        ("test images", "test", len(photos["test"]), variant.test),
+    ):
         if wanted is not None and found != wanted:
             raise DataError(
-                f"{files['test' if what == 'test images' else 'train']}: {found} {what}, but "
+                f"{files[split]}: {found} {what}, but "
                 f"{variant.name} has {wanted}: get the published file, or give --unofficial if "
                 "another selection is meant"
             )
@@ -178,30 +159,14 @@ def _check_disjoint(photos: dict[str, list[Photo]], findings: Findings) -> None:
 
 
 def _check_files(paths: Sequence[str], decode: bool, findings: Findings) -> None:
-    def fault(path: str) -> str | None:
+    def is_faulty(path: str) -> bool:
         try:
-            if decode:
-                read_image(path)
-            else:
-                _check_ends(path)
-        except (DataError, OSError, UnidentifiedImageError, Image.DecompressionBombError):
-            return path
-        return None
+            return read_image(path) is None if decode else read_header(path)[1] != "JPEG"
+        except (DataError, OSError, Image.DecompressionBombError):
+            return True
 
-    title = "decoding images" if decode else "checking images"
+    faulty = in_threads(is_faulty, paths, "decoding images" if decode else "checking images")
     findings.add(
         "images unreadable or truncated",
-        (path for path in with_progress(fault, paths, title) if path is not None),
+        (path for path, found in zip(paths, faulty, strict=True) if found),
     )
-
-
-def _check_ends(path: str) -> None:
-    """OSError unless a file has a JPEG's header and, near its end, a JPEG's end marker."""
-    with Image.open(path) as image:
-        if image.format != "JPEG":
-            raise OSError("no JPEG")
-    with open(path, "rb") as file:
-        file.seek(0, 2)
-        file.seek(max(0, file.tell() - 1024))
-        if b"\xff\xd9" not in file.read():
-            raise OSError("no end marker")

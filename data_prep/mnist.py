@@ -1,35 +1,46 @@
-"""MNIST (LeCun 1998): read its idx files, compressed or not."""
+"""MNIST (LeCun 1998): its idx files, compressed or not, read by torchvision."""
 
 import gzip
-import hashlib
+import tempfile
 import zlib
 from collections.abc import Iterator
-from math import prod
 from pathlib import Path
 
 import numpy as np
-from torchvision.datasets import MNIST as TORCHVISION_MNIST
+from torchvision.datasets import MNIST
+from torchvision.datasets.mnist import read_image_file, read_label_file
+from torchvision.datasets.utils import check_integrity
 
-from data_prep.labelled import Labelled, Part, Published
-from fedseg.datasets.arrays import SPLITS
+from data_prep.classification import ImageSet
+from data_prep.labeled import Labeled, Part, Published
+from fedseg.datasets.arrays import SPLITS, MNISTDataset
 from fedseg.errors import DataError
 
-SIDE = 28
 PREFIX = {"train": "train", "test": "t10k"}
 LARGEST = 512 * 2**20  # bytes once uncompressed; the largest official file has 47 MB
 
-# Idx files begin with two zero bytes, the type (8: unsigned bytes) and the number of dimensions.
-UNSIGNED = 8
-
 PUBLISHED = Published(
     "MNIST",
-    (SIDE, SIDE, 1),
+    (28, 28, 1),
     tuple("0123456789"),
     {
         "train": (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
         "test": (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
     },
 )
+
+
+def image_set() -> ImageSet:
+    """How MNIST is prepared."""
+    return ImageSet(
+        published=PUBLISHED,
+        dataset=MNISTDataset,
+        find=find_source,
+        read=read,
+        download=download,
+        hint="MNIST's idx files",
+        config="mnist_a01_fedavg.py",
+    )
 
 
 def find_source(folder: Path) -> Path | None:
@@ -41,83 +52,68 @@ def find_source(folder: Path) -> Path | None:
 
 
 def download(root: Path) -> Path:
-    """Fetch the four files into ``root`` unless they are there; their md5 is checked.
+    """Download the four files below ``root`` unless they are there; their md5 is checked.
+
+    Returns:
+        The folder that holds them.
 
     Raises:
-        DataError: there is no network, or what came are not the files.
+        DataError: there is no network, or other files were received.
     """
-    from torchvision.datasets.utils import download_url
-
-    for name, md5 in TORCHVISION_MNIST.resources:
-        faults = []
-        for mirror in TORCHVISION_MNIST.mirrors:
-            try:
-                download_url(f"{mirror}{name}", str(root), name, md5)
-                break
-            except (OSError, RuntimeError) as error:
-                faults.append(f"{mirror}: {error}")
-        else:
-            raise DataError(
-                f"{root / name}: cannot be downloaded ({'; '.join(faults)}): fetch it on another "
-                "machine and put it there"
-            )
-    return root
+    try:
+        return Path(MNIST(root, download=True).raw_folder)
+    except (OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise DataError(
+            f"{root}: MNIST cannot be downloaded ({reason}): download its files on another machine "
+            "and put them there"
+        ) from error
 
 
-def read(source: Path) -> Labelled:
+def read(source: Path) -> Labeled:
     """Read the four idx files of a folder; images become uint8 [N, 28, 28, 1].
 
-    What they hold is still to be checked with :func:`data_prep.labelled.check`.
+    Their content is still to be checked with :func:`data_prep.labeled.check`.
 
     Raises:
         DataError: a file is missing, damaged, or no idx file of the right kind.
     """
     parts, official = {}, True
-    known = dict(TORCHVISION_MNIST.resources)
+    known = dict(MNIST.resources)
     for split in SPLITS:
         arrays = []
-        for what, dims in (("images", 3), ("labels", 1)):
-            path = _find(source, f"{PREFIX[split]}-{what}-idx{dims}-ubyte")
-            data = _bytes(path)
-            official &= _md5(path) == known.get(path.name)
-            arrays.append(read_idx(data, dims, path))
+        for name, reader in (
+            (f"{PREFIX[split]}-images-idx3-ubyte", read_image_file),
+            (f"{PREFIX[split]}-labels-idx1-ubyte", read_label_file),
+        ):
+            path = _find(source, name)
+            official &= path.name in known and check_integrity(path, known[path.name])
+            arrays.append(_read_idx(path, reader))
         images, labels = arrays[0][..., None], arrays[1].astype(np.int64)
         if len(images) != len(labels):
             raise DataError(
                 f"{source}: {len(images)} {split} images, but {len(labels)} labels: the two files "
                 "do not belong together"
             )
-        parts[split] = Part(images, labels, lambda i, split=split: f"{split} image {i}")
-    told = "official files, md5 verified" if official else "idx files"
-    return Labelled(parts, PUBLISHED.classes, told, official=official)
+        parts[split] = Part(images, labels, f"{split} image {{}}".format)
+    form = "official files, md5 verified" if official else "idx files"
+    return Labeled(parts, PUBLISHED.classes, form, official=official)
 
 
-def read_idx(data: bytes, dims: int, where: str | Path) -> np.ndarray:
-    """The array of an idx file: uint8 with ``dims`` dimensions.
-
-    Args:
-        data: the uncompressed file.
-        dims: how many dimensions it must have.
-        where: what messages call it.
-
-    Raises:
-        DataError: the magic number is another one, or the length is not what the header says.
-    """
-    magic = int.from_bytes(data[:4], "big")
-    wanted = UNSIGNED << 8 | dims
-    if len(data) < 4 or magic != wanted:
+def _read_idx(path: Path, reader) -> np.ndarray:
+    data = _bytes(path)
+    try:
+        with tempfile.TemporaryDirectory() as scratch:  # torchvision reads uncompressed files
+            file = Path(scratch) / "idx"
+            file.write_bytes(data)
+            array = reader(file).numpy()
+        if len(data) != array.size + 4 * (array.ndim + 1):  # labels may be longer for torchvision
+            raise ValueError(f"{len(data)} bytes for shape {list(array.shape)}")
+        return array
+    except (AssertionError, KeyError, ValueError, TypeError, RuntimeError) as error:
         raise DataError(
-            f"{where}: begins with {magic:#010x}, an idx file of bytes with {dims} dimension(s) "
-            f"begins with {wanted:#010x}: is it the right file?"
-        )
-    header = 4 + 4 * dims
-    shape = [int.from_bytes(data[i : i + 4], "big") for i in range(4, header, 4)]
-    if len(data) < header or len(data) - header != prod(shape):
-        raise DataError(
-            f"{where}: has {len(data)} bytes, but its header ({' x '.join(map(str, shape))}) asks "
-            f"for {header + prod(shape)}: it is cut short or damaged, get it again"
-        )
-    return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+            f"{path}: is cut short, damaged or no idx file of this kind ({error}): get it again"
+        ) from error
 
 
 def _candidates(folder: Path, name: str) -> Iterator[Path]:
@@ -136,16 +132,10 @@ def _find(folder: Path, name: str) -> Path:
 
 def _bytes(path: Path) -> bytes:
     try:
-        if path.suffix != ".gz":
-            return path.read_bytes()
-        with gzip.open(path) as file:
+        with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
             data = file.read(LARGEST + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"{path}: is corrupt or cut short ({error}): get it again") from error
     if len(data) > LARGEST:
-        raise DataError(f"{path}: unpacks to more than {LARGEST} bytes, it is no file of MNIST")
+        raise DataError(f"{path}: has more than {LARGEST} bytes, it is no file of MNIST")
     return data
-
-
-def _md5(path: Path) -> str:
-    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()

@@ -1,6 +1,6 @@
-"""Demo: python tools/demo.py. Renders streets, trains configs/demo.py on them, shows the figures.
+"""Demo: python tools/demo.py. Renders streets, trains configs/demo.py on them, shows the results.
 
-It takes minutes on two CPU cores. Stopped (Ctrl-C) and started again, it goes on where it was.
+It takes minutes on two CPU cores. Stopped (Ctrl-C) and started again, it continues.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def main() -> int:
     print(f"1/3 street scenes in {root}", file=sys.stderr, flush=True)
     prepare_demo_streets(root, IMAGE_SIZE)
     config["resume"] = unfinished(config)
-    again = ", going on where it stopped" if config.resume else ""
+    again = ", continuing where it stopped" if config.resume else ""
     print(f"2/3 training {CONFIG} in {WORK_DIR}{again}", file=sys.stderr, flush=True)
     code = train(config)
     if code == 0:

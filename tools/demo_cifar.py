@@ -1,30 +1,27 @@
-"""Demo: python tools/demo_cifar.py. Trains configs/demo_cifar.py, on CIFAR-10 where it is found.
+"""Demo: python tools/demo_cifar.py. Trains configs/demo_cifar.py on CIFAR-10 or synthetic shapes.
 
-Otherwise on rendered images of shapes and textures. It ends with the accuracy on clean and on
-corrupted test images, and pictures, after minutes on two CPU cores. Stopped (Ctrl-C) and started
-again, it goes on where it was.
+CIFAR-10 is used if it is in data/cifar10 (see tools/prepare_cifar.py). The demo ends with the
+accuracy on clean and on corrupted test images, and charts, after minutes on two CPU cores. Stopped
+(Ctrl-C) and started again, it continues.
 """
 
 import argparse
 import os
-import subprocess
 import sys
-import tempfile
 import time
 import warnings
 from pathlib import Path
 from typing import Any
 
 from fedseg import cli
-from fedseg.errors import DataError
+from fedseg.errors import ConfigError
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = Path("configs/demo_cifar.py")
 WORK_DIR = Path("work_dirs/demo_cifar")
 REAL_CONFIG = Path("configs/cifar10_a005_fedasam_swa.py")  # the published experiment
-EMBEDDED = Path("data/demo_shapes")
+SHAPES = Path("data/demo_shapes")
 CIFAR = Path("data/cifar10")
-SHARED = Path("../shared/data/unpack_cifar10.py")  # where a lab keeps its copy, if it has one
 
 IMAGES_PER_CLIENT = 200
 CORRUPTED_IMAGES = 200  # of the test set, each 19 corruptions x 5 severities
@@ -38,43 +35,40 @@ def parse_arguments() -> argparse.Namespace:
         metavar="DIR",
         help="CIFAR-10 as tools/prepare_cifar.py takes it (default: data/cifar10 if it is there)",
     )
-    parser.add_argument("--embedded", action="store_true", help="rendered images in any case")
+    parser.add_argument("--synthetic", action="store_true", help="use synthetic images in any case")
+    parser.add_argument(
+        "--embedded", dest="synthetic", action="store_true", help=argparse.SUPPRESS
+    )  # the old name
     parser.add_argument("--rounds", type=int, metavar="N", help="another number of rounds")
     parser.add_argument("--work-dir", type=Path, default=WORK_DIR, help="default: %(default)s")
     return parser.parse_args()
 
 
-def prepare_data(given: Path | None, embedded: bool) -> Path:
-    """The prepared folder: of CIFAR-10 where it is found, else of rendered images."""
+def prepare_data(given: Path | None, synthetic: bool) -> Path:
+    """The prepared folder: of CIFAR-10 if it is there, else of synthetic shapes."""
     from data_prep.cifar import image_set
-    from data_prep.classification import Options, prepare
-    from data_prep.embedded_images import is_written
+    from data_prep.classification import ImageOptions, prepare
+    from data_prep.synthetic_shapes import is_written
     from fedseg.datasets.arrays import INDEX
 
     kind = image_set("cifar10")
-    if embedded and given is not None:
-        raise DataError("--embedded: renders images, leave out --data")
-    if embedded or not (given or (CIFAR / INDEX).is_file() or kind.find(CIFAR) or SHARED.is_file()):
-        # the folder is the demo's own: what another version rendered is replaced
-        prepare(kind, Options(EMBEDDED, embedded=True, overwrite=not is_written(EMBEDDED)))
-        return EMBEDDED
-    if given is None and not (CIFAR / INDEX).is_file() and not kind.find(CIFAR):
-        with tempfile.TemporaryDirectory() as unpacked:
-            command = [sys.executable, str(SHARED), unpacked, "--npz"]
-            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-            prepare(kind, Options(CIFAR, source=Path(unpacked)))
-        return CIFAR
+    if synthetic and given is not None:
+        raise ConfigError("--synthetic: renders images, leave out --data")
     if given is not None and (given / INDEX).is_file():
         return given
-    prepare(kind, Options(CIFAR, source=given))
-    return CIFAR
+    if not synthetic and (given or (CIFAR / INDEX).is_file() or kind.find(CIFAR)):
+        prepare(kind, ImageOptions(CIFAR, source=given))
+        return CIFAR
+    # the folder is the demo's own: what another version rendered is replaced
+    prepare(kind, ImageOptions(SHAPES, synthetic=True, overwrite=not is_written(SHAPES)))
+    return SHAPES
 
 
 def use_data(config: Any, root: Path) -> None:
     """Point a config to a prepared folder, with clients of ``IMAGES_PER_CLIENT`` images."""
     from fedseg.datasets.arrays import StoredImages
 
-    kind = "EmbeddedImagesDataset" if root == EMBEDDED else "CIFAR10Dataset"
+    kind = "SyntheticShapesDataset" if root == SHAPES else "CIFAR10Dataset"
     train, val = config.train_dataloader, config.val_dataloader
     train.dataset.update(type=kind, data_root=str(root))
     train.partition.num_clients = max(10, len(StoredImages(root)) // IMAGES_PER_CLIENT)
@@ -101,7 +95,7 @@ def main() -> int:
     os.chdir(ROOT)  # the config's data root is relative to it
     begin = time.perf_counter()
     say("1/4 images")
-    root = prepare_data(given, arguments.embedded)
+    root = prepare_data(given, arguments.synthetic)
     config = load_config(CONFIG, work_dir=work_dir)
     use_data(config, root)
     if arguments.rounds:
@@ -110,7 +104,7 @@ def main() -> int:
     say(f"2/4 {CORRUPTED_IMAGES} test images under 19 corruptions in {root / folder}")
     make_corrupted(root, folder, limit=CORRUPTED_IMAGES)
     config["resume"] = unfinished(config)
-    again = ", going on where it stopped" if config.resume else ""
+    again = ", continuing where it stopped" if config.resume else ""
     say(f"3/4 training {CONFIG} on {root} in {work_dir}{again}")
     code = train(config)
     if code == 0:

@@ -1,8 +1,7 @@
 """Demo: python tools/demo_leaderboard.py. Trains three methods with two seeds, shows a leaderboard.
 
-The runs are short and on rendered streets; the board is printed, and written as a page that opens
-in a browser. It takes minutes on two CPU cores. Stopped (Ctrl-C) and started again, it goes on
-where it was.
+The runs are short and on synthetic streets; the board is printed, and written as a page that opens
+in a browser. It takes minutes on two CPU cores. Stopped (Ctrl-C) and started again, it continues.
 """
 
 import argparse
@@ -65,10 +64,10 @@ def main() -> int:
         work_dir = WORK_DIR / path.stem / f"seed_{seed}"
         config = load_config(path, work_dir=work_dir, seed=seed)
         if is_finished(config):
-            say(f"{step}/{steps} {work_dir} is there")
+            say(f"{step}/{steps} {work_dir} is finished already")
             continue
         config["resume"] = unfinished(config)
-        again = ", going on where it stopped" if config.resume else ""
+        again = ", continuing where it stopped" if config.resume else ""
         say(f"{step}/{steps} training {path} with seed {seed} in {work_dir}{again}")
         train(config)
     minutes, seconds = divmod(round(time.perf_counter() - begin), 60)

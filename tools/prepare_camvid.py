@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from data_prep.options import parser
-from data_prep.prepare import prepare_camvid, show_summary
+from data_prep.arguments import parser
+from data_prep.segmentation import prepare_camvid, show_summary
 from fedseg.cli import run
 
 EPILOG = """\
@@ -13,11 +13,11 @@ valannot and testannot with label ids.
 example:
   python tools/prepare_camvid.py --source path/to/CamVid
 
-The split goes to ROOT/splits/{train,test}; split.json beside them says how it was made."""
+The split goes to ROOT/splits/{train,test}; split.json next to them says how it was made."""
 
 
 def main() -> None:
-    arguments = parser(__doc__, "data/camvid", EPILOG)
+    arguments = parser(__doc__, EPILOG, "data/camvid")
     arguments.add_argument(
         "--source", type=Path, metavar="DIR", help="copy CamVid from DIR to the root first"
     )

@@ -1,4 +1,4 @@
-"""Make or verify CIFAR-10-C or CIFAR-100-C beside a prepared test set."""
+"""Make or verify CIFAR-10-C or CIFAR-100-C next to a prepared test set."""
 
 import argparse
 from pathlib import Path
@@ -10,8 +10,8 @@ from fedseg.cli import run
 from fedseg.datasets.corrupted import CORRUPTIONS, FOLDER, CorruptedImages
 
 EPILOG = """\
-ROOT is a folder that tools/prepare_cifar.py has written. The official files (<corruption>.npy and
-labels.npy) that lie in ROOT/corrupted are verified; what is missing is made from the test set.
+ROOT is a folder that tools/prepare_cifar.py has written. Official files (<corruption>.npy and
+labels.npy) in ROOT/corrupted are verified; missing ones are made from the test set.
 
 examples:
   all 19 corruptions of CIFAR-10 (2.9 GB):
@@ -19,7 +19,7 @@ examples:
   a quick look at two of them:
     python tools/prepare_cifar_c.py data/cifar10 --corruptions fog frost --limit 500 --folder look
 
-It can be interrupted, and goes on where it stopped. contact_sheet.png beside the files shows one
+It can be interrupted, and continues where it stopped. contact_sheet.png next to the files shows one
 image under each of them."""
 
 
@@ -51,7 +51,7 @@ def main() -> None:
         "--limit",
         type=int,
         metavar="N",
-        help="corrupt N test images, of each class its share; figures are then no published ones",
+        help="corrupt N test images, of each class its share; not for published results",
     )
     arguments.add_argument("--seed", type=int, default=0, help="of the noise (default: 0)")
     arguments.add_argument(
@@ -61,20 +61,18 @@ def main() -> None:
     outcome = make_corrupted(
         args.root, args.folder, args.corruptions, args.limit, args.seed, args.workers
     )
-    tell(outcome, args.root, args.folder, args.corruptions)
+    report(outcome, args.root, args.folder, args.corruptions)
 
 
-def tell(
-    outcome: Outcome, root: Path, folder: str = FOLDER, corruptions: list[str] | None = None
-) -> None:
-    """Print what is there now, and draw the contact sheet."""
+def report(outcome: Outcome, root: Path, folder: str, corruptions: list[str] | None) -> None:
+    """Print what exists now, and draw the contact sheet."""
     from fedseg.report.corruptions import contact_sheet
 
     console = Console(soft_wrap=True, highlight=False)
     if outcome.replaced:
         console.print(
             f"{len(outcome.replaced)} files of an earlier run had been made from other images or "
-            "with other options; they were dropped"
+            "with other options; they were deleted"
         )
     for names, what in (
         (outcome.official, "official, verified"),
@@ -89,7 +87,7 @@ def tell(
     if dataset.generated:
         console.print(
             "Images that were made here have their own noise, and frost is drawn: for published "
-            "figures use the official files."
+            "results use the official files."
         )
 
 

@@ -1,8 +1,8 @@
 """Verify or render Cityscapes and write its federated splits."""
 
 from data_prep import cityscapes
-from data_prep.options import add_benchmark, options, parser
-from data_prep.prepare import Cityscapes, prepare, show_summary
+from data_prep.arguments import add_benchmark, benchmark_options, parser
+from data_prep.segmentation import Cityscapes, prepare, show_summary
 from fedseg.cli import run
 
 EPILOG = """\
@@ -11,21 +11,20 @@ examples:
     python tools/prepare_cityscapes.py
   published split files:
     python tools/prepare_cityscapes.py --from feddrive/cityscapes
-  a small rendered data set, no download:
-    python tools/prepare_cityscapes.py --embedded --distribution heterogeneous \\
+  a small synthetic data set, no download:
+    python tools/prepare_cityscapes.py --synthetic --distribution heterogeneous \\
         --limit-per-user 4 --limit-test 10
 
-Splits go to ROOT/splits/<distribution>/{train,test}; split.json beside them says how they were
+Splits go to ROOT/splits/<distribution>/{train,test}; split.json next to them says how they were
 made."""
 
 
 def main() -> None:
-    arguments = parser(__doc__, "data/cityscapes", EPILOG)
+    arguments = parser(__doc__, EPILOG, "data/cityscapes")
     add_benchmark(arguments, cityscapes.DISTRIBUTIONS, "512x256")
     args = arguments.parse_args()
-    chosen = options(args)
-    made = prepare(Cityscapes(chosen), chosen)
-    show_summary(made, args.root)
+    chosen = benchmark_options(args)
+    show_summary(prepare(Cityscapes(chosen)), args.root)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
 """Verify or render IDDA and write its federated splits."""
 
 from data_prep import idda
-from data_prep.options import add_benchmark, options, parser
-from data_prep.prepare import IDDA, prepare, show_summary
+from data_prep.arguments import add_benchmark, benchmark_options, parser
+from data_prep.segmentation import IDDA, prepare, show_summary
 from fedseg.cli import run
 from fedseg.errors import ConfigError
 
@@ -12,16 +12,16 @@ examples:
     python tools/prepare_idda.py
   published split files:
     python tools/prepare_idda.py --from feddrive/idda
-  a small rendered data set, no download:
-    python tools/prepare_idda.py --embedded --setting rainy --distribution heterogeneous \\
+  a small synthetic data set, no download:
+    python tools/prepare_idda.py --synthetic --setting rainy --distribution heterogeneous \\
         --limit-per-user 8 --limit-test 2
 
-Splits go to ROOT/splits/<distribution>/<setting>/{train,test}; split.json beside them says how they
-were made."""
+Splits go to ROOT/splits/<distribution>/<setting>/{train,test}; split.json next to them says how
+they were made."""
 
 
 def main() -> None:
-    arguments = parser(__doc__, "data/idda", EPILOG)
+    arguments = parser(__doc__, EPILOG, "data/idda")
     arguments.add_argument(
         "--setting",
         action="append",
@@ -44,9 +44,10 @@ def main() -> None:
         raise ConfigError(
             f"--images-per-domain {args.images_per_domain}: must be 2 to {idda.IMAGES_PER_DOMAIN}"
         )
-    chosen = options(args, settings=tuple(args.setting), images_per_domain=args.images_per_domain)
-    made = prepare(IDDA(chosen), chosen)
-    show_summary(made, args.root)
+    chosen = benchmark_options(
+        args, settings=tuple(args.setting), images_per_domain=args.images_per_domain
+    )
+    show_summary(prepare(IDDA(chosen)), args.root)
 
 
 if __name__ == "__main__":

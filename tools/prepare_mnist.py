@@ -1,44 +1,38 @@
 """Verify MNIST, convert it once, and write federated splits."""
 
-from pathlib import Path
-
-from data_prep import mnist
-from data_prep.classification import ImageSet, prepare, show_next, write_splits
-from data_prep.image_options import add_splits, options, parser, splits
+from data_prep.arguments import add_images, add_splits, image_options, parser, splits
+from data_prep.classification import prepare, show_next, write_splits
+from data_prep.mnist import image_set
 from fedseg.cli import run
-from fedseg.datasets import MNISTDataset
+from fedseg.report.partition_charts import show_partition
 
 EPILOG = """\
 The four idx files ({train,t10k}-{images-idx3,labels-idx1}-ubyte, with or without .gz) are expected
-in data/mnist, or where --source says.
+in data/mnist or in --source.
 
 examples:
   python tools/prepare_mnist.py --source path/to/MNIST/raw
   python tools/prepare_mnist.py --download --partition dirichlet-class --alpha 0.1 --num-clients 5
 
 The images become memory-mapped arrays in ROOT, with a checksum: run again, the tool verifies them.
-Splits go to ROOT/splits/<name>.json, with a picture and a note of how they were made."""
+Splits go to ROOT/splits/<name>.json, with a chart and a note of how they were made."""
 
 ALPHAS = dict.fromkeys(("dirichlet", "dirichlet-class"), (0.1, 0.5, 1, 1.5, 2))
 
 
 def main() -> None:
-    arguments = parser(__doc__, EPILOG, "data/mnist", "a folder with MNIST's idx files")
+    arguments = parser(__doc__, EPILOG, "data/mnist")
+    add_images(arguments, "a folder with MNIST's idx files")
     add_splits(arguments, "dirichlet-class", 5)
     args = arguments.parse_args()
     asked = splits(args, ALPHAS)
-    kind = ImageSet(
-        published=mnist.PUBLISHED,
-        dataset=MNISTDataset,
-        find=mnist.find_source,
-        read=mnist.read,
-        download=mnist.download,
-        hint="MNIST's idx files",
-        config="mnist_a01_fedavg.py",
-    )
-    chosen = options(args, Path("data") / "mnist")
+    kind, chosen = image_set(), image_options(args)
     dataset = prepare(kind, chosen)
-    show_next(kind, chosen.root, write_splits(chosen.root, dataset, asked, args.overwrite))
+    files = []
+    for file, clients in write_splits(chosen.root, dataset, asked, args.overwrite):
+        show_partition(clients, dataset.labels, dataset.classes, file.with_suffix(".png"))
+        files.append(file)
+    show_next(kind, chosen.root, files)
 
 
 if __name__ == "__main__":

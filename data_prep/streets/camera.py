@@ -1,7 +1,7 @@
 """Pinhole camera over a gently bent road.
 
-Road frame: ``s`` metres to the right of the centre line, ``y`` metres above the ground, ``z``
-metres ahead of the camera along the road. The bend is a shear, ``x = s + slope z + bend z^2 / 2``,
+Road frame: ``s`` meters to the right of the center line, ``y`` meters above the ground, ``z``
+meters ahead of the camera along the road. The bend is a shear, ``x = s + slope z + bend z^2 / 2``,
 so that the depth of the ground depends on the image row alone.
 """
 
@@ -12,12 +12,12 @@ from functools import cached_property
 import numpy as np
 
 NEAR = 0.6
-"""Nothing closer than this (metres) is projected."""
+"""Nothing closer than this (meters) is projected."""
 
 
 @dataclass(frozen=True)
 class Viewpoint:
-    """Where a vehicle carries its camera: metres, degrees (pitch is downwards), bonnet's shape."""
+    """Where a vehicle carries its camera: meters, degrees (pitch is downwards), hood's shape."""
 
     height: float
     pitch: float

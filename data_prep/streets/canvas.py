@@ -1,6 +1,6 @@
-"""Drawing surface: colour, label and depth of every pixel, painted from back to front.
+"""Drawing surface: color, label and depth of every pixel, painted from back to front.
 
-Colour and label are channels of one array, so a primitive writes both to the same pixels.
+Color and label are channels of one array, so a primitive writes both to the same pixels.
 """
 
 import math
@@ -18,7 +18,7 @@ Colour = tuple[float, float, float]
 
 
 class Canvas:
-    """``pixels`` uint8 [H, W, 4] (red, green, blue, label), ``depth`` float32 [H, W] (metres)."""
+    """``pixels`` uint8 [H, W, 4] (red, green, blue, label), ``depth`` float32 [H, W] (meters)."""
 
     def __init__(self, camera: Camera) -> None:
         self.camera = camera
@@ -52,7 +52,7 @@ class Canvas:
         colour: Colour,
         label: int,
     ) -> None:
-        """A post or bar between two road-frame points, ``width`` metres thick, at least a pixel."""
+        """A post or bar between two road-frame points, ``width`` meters thick, at least a pixel."""
         u0, v0, z0 = self.camera.point(*start)
         u1, v1, z1 = self.camera.point(*end)
         half = max(width * self.camera.focal / min(z0, z1), 1.0) / 2
@@ -142,7 +142,7 @@ class Canvas:
         """Paste an upright picture into the given rectangle of pixels (sides may lie outside).
 
         Args:
-            colours: uint8 [h, w, 4], premultiplied colour and opacity.
+            colours: uint8 [h, w, 4], premultiplied color and opacity.
             labels: uint8 [h, w], the label of every texel, 0 where none is written; or one label
                 as an array [1, 1], written where the opacity is at least one half.
         """
@@ -185,7 +185,7 @@ def fixed(corners: np.ndarray) -> np.ndarray:
 
 
 def blend(region: np.ndarray, colour: np.ndarray, opacity: np.ndarray) -> np.ndarray:
-    """Colour [h, w, 3] over the region's own, by opacity [h, w] of 0 to 255."""
+    """Color [h, w, 3] over the region's own, by opacity [h, w] of 0 to 255."""
     background = cv2.cvtColor(region, cv2.COLOR_RGBA2RGB)
     share = cv2.cvtColor(np.ascontiguousarray(opacity), cv2.COLOR_GRAY2RGB)
     front = cv2.multiply(colour, share, scale=1 / 255)

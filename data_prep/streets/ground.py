@@ -13,7 +13,7 @@ from .textures import noise_at
 from .towns import Town
 from .vehicles import footprint
 
-_FINE = 64  # texels a metre of the finest grain
+_FINE = 64  # texels a meter of the finest grain
 _COARSE = 8
 
 _WHITE, _YELLOW = (222, 222, 216), (214, 176, 60)
@@ -31,7 +31,7 @@ def paint_ground(canvas: Canvas, town: Town, street: Street, light: Light, *key:
     lines, yellow = _road_lines(town, street, s, away, z, rng)
     label[lines & (label == ids.ROAD)] = ids.ROAD_LINE
 
-    # Colours by material; painted yellow and bare soil are materials of their own.
+    # Colors by material; painted yellow and bare soil are materials of their own.
     material = label.copy()
     table = np.zeros((32, 3), np.float32)
     table[ids.ROAD] = np.array(town.asphalt) * rng.uniform(0.9, 1.1)
@@ -224,7 +224,7 @@ _SHADOW_OF = {
     "telegraph": (0.1, 7.0),
     "bin": (0.3, 1.0),
 }
-"""Radius and height, in metres, of what throws a shadow like a post's."""
+"""Radius and height, in meters, of what throws a shadow like a post's."""
 
 
 def _fill(canvas: Canvas, outlines: list[np.ndarray], values: list[int]) -> np.ndarray:

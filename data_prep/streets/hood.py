@@ -1,4 +1,4 @@
-"""The own car's bonnet or dashboard at the lower edge of the picture."""
+"""The ego vehicle's hood or dashboard at the lower edge of the picture."""
 
 import numpy as np
 
@@ -28,7 +28,7 @@ _COLOURS = {
 
 
 def paint_hood(canvas: Canvas, kind: str, light: Light, *key: object) -> None:
-    """Paint the bonnet; it mirrors a little of the sky towards its far edge."""
+    """Paint the hood; it mirrors a little of the sky towards its far edge."""
     rng = draws("hood", *key)
     width, height = canvas.camera.width, canvas.camera.height
     lift = rng.uniform(0.9, 1.1)

@@ -5,7 +5,7 @@ import numpy as np
 UNLABELED, BUILDING, FENCE, OTHER, PERSON, POLE, ROAD_LINE, ROAD, SIDEWALK, VEGETATION = range(10)
 CAR, WALL, SIGN, LIGHT, GUARDRAIL, DYNAMIC, BICYCLE, MOTORCYCLE, RIDER, TERRAIN, SKY = range(10, 21)
 
-# Drawn under ids of their own, because Cityscapes tells them from cars while IDDA does not.
+# Drawn under ids of their own, because Cityscapes distinguishes them from cars while IDDA does not.
 TRUCK, BUS, TRAM, OWN_CAR = 101, 102, 103, 104
 
 _TO_IDDA = {TRUCK: CAR, BUS: CAR, TRAM: CAR, OWN_CAR: UNLABELED}

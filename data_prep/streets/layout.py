@@ -1,4 +1,4 @@
-"""What stands where: one street, drawn by lot from a town's habits. Nothing is painted here."""
+"""What stands where: one street, drawn at random from a town's habits. Nothing is painted here."""
 
 import math
 import random
@@ -11,12 +11,12 @@ from .towns import Town
 from .vehicles import BODIES, PAINTS
 
 REACH = 135.0
-"""How far ahead things stand, metres."""
+"""How far ahead things stand, meters."""
 
 
 @dataclass
 class Lot:
-    """A stretch of one roadside from z0 to z1; ``front`` is the distance from the centre line."""
+    """A stretch of one roadside from z0 to z1; ``front`` is the distance from the center line."""
 
     side: int
     z0: float
@@ -45,7 +45,7 @@ class Thing:
 
 @dataclass
 class Street:
-    """Cross-section, crossing, lots and things of one scene (metres)."""
+    """Cross-section, crossing, lots and things of one scene (meters)."""
 
     lanes: int
     lane_width: float

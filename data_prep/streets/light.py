@@ -13,9 +13,9 @@ WEATHERS = ("CN", "CS", "HRN")
 
 @dataclass(frozen=True)
 class Light:
-    """Directions are in the road frame; colours are factors around one, sky and fog 0 to 255.
+    """Directions are in the road frame; colors are factors around one, sky and fog 0 to 255.
 
-    ``towards`` is the unit vector to the sun, ``sun`` its colour times strength (zero under rain
+    ``towards`` is the unit vector to the sun, ``sun`` its color times strength (zero under rain
     clouds), ``ambient`` the sky's light, ``fog`` (1/m) the extinction of the air.
     """
 
@@ -43,7 +43,7 @@ class Light:
         return self.sun[0] > 0
 
     def gain(self, normal: Colour) -> Colour:
-        """Factors on a surface's colour."""
+        """Factors on a surface's color."""
         x, y, z = normal
         towards, ambient, sun = self.towards, self.ambient, self.sun
         cosine = max(x * towards[0] + y * towards[1] + z * towards[2], 0.0)

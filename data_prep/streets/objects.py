@@ -234,7 +234,7 @@ def _plant(canvas: Canvas, light: Light, thing: Thing) -> None:
 
 
 def _figure(canvas, light: Light, thing: Thing, figure, height: float, labels: np.ndarray) -> None:
-    """Paste a person or two-wheeler, ``height`` metres high."""
+    """Paste a person or two-wheeler, ``height`` meters high."""
     u, v, depth = canvas.camera.point(thing.s, 0.0, thing.z)
     tall = height * canvas.camera.focal / depth
     wide = tall * figure.width / figure.height
@@ -346,7 +346,7 @@ def _signal(canvas: Canvas, light: Light, thing: Thing) -> None:
 def _board(
     canvas: Canvas, light: Light, kind: str, s: float, y: float, z: float, size: float
 ) -> None:
-    """A sign's face, ``size`` metres high, its middle at height y."""
+    """A sign's face, ``size`` meters high, its middle at height y."""
     face = textures.sign(kind)
     u, v, depth = canvas.camera.point(s, y, z)
     tall = size * canvas.camera.focal / depth

@@ -1,6 +1,6 @@
 """Pictures that always face the camera: trees, people, two-wheelers.
 
-People and two-wheelers are drawn as maps of parts, which every instance colours on its own.
+People and two-wheelers are drawn as maps of parts, which every instance colors on its own.
 """
 
 from dataclasses import dataclass
@@ -122,7 +122,7 @@ def plant(kind: str, variant: int) -> Plant:
 def plant_colours(
     leaves: tuple[float, float, float], bark: tuple[float, float, float]
 ) -> np.ndarray:
-    """Lookup table [1, 256, 3], tone -> colour."""
+    """Lookup table [1, 256, 3], tone -> color."""
     table = _LEAF_RAMP * np.array(leaves, np.float32)
     table[:_TRUNK_TONES] = _BARK_RAMP * np.array(bark, np.float32)
     return np.minimum(table, 255, out=table).astype(np.uint8)[None]
@@ -150,12 +150,12 @@ def plant_colours(
 ) = range(17)
 
 _VEHICLE_PARTS = (FRAME, TYRE, SPOKES, METAL, SEAT, LAMP, TAIL)
-_SCALE = 100  # texels a metre
+_SCALE = 100  # texels a meter
 
 
 @dataclass(frozen=True)
 class Figure:
-    """Pyramid of part maps, and the size in metres."""
+    """Pyramid of part maps, and the size in meters."""
 
     parts: list[np.ndarray]
     width: float
@@ -393,7 +393,7 @@ _PAINT = (
 
 
 def figure_colours(rng) -> np.ndarray:
-    """Chance colours of one figure: lookup table [17, 4], part -> premultiplied colour, opacity."""
+    """Chance colors of one figure: lookup table [17, 4], part -> premultiplied color, opacity."""
     table = np.zeros((17, 4), np.float32)
     top, trousers = np.array(rng.choice(_CLOTHES)), np.array(rng.choice(_TROUSERS))
     frame = np.array(rng.choice(_PAINT))

@@ -1,6 +1,6 @@
 """Textures made once per process: noise, clouds, facades, walls, fences, signs.
 
-Facades measure 20 texels a metre: eight bays of 3 m and ten floors of 3.2 m, shops or doors below.
+Facades measure 20 texels a meter: eight bays of 3 m and ten floors of 3.2 m, shops or doors below.
 """
 
 import math
@@ -345,7 +345,7 @@ def wall(style: str, variant: int) -> list[np.ndarray]:
                 x += length
             if row > 5:
                 break
-    else:  # concrete panels, or rendered in a colour
+    else:  # concrete panels, or rendered in a color
         tone = rng.choice(((172, 172, 168), (150, 152, 150), (190, 182, 168)))
         if style == "render":
             tone = rng.choice(((226, 206, 170), (236, 232, 220), (206, 176, 140)))
@@ -365,7 +365,7 @@ def wall(style: str, variant: int) -> list[np.ndarray]:
 
 @lru_cache(maxsize=24)
 def fence(style: str, variant: int) -> list[np.ndarray]:
-    """A fence with openings, uint8 [64, 512, 4]: colour (not premultiplied) and opacity."""
+    """A fence with openings, uint8 [64, 512, 4]: color (not premultiplied) and opacity."""
     rng = draws("fence", style, variant)
     image = np.zeros((64, 512, 4), np.uint8)
     if style == "picket":

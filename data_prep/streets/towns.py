@@ -12,7 +12,7 @@ RGB = tuple[int, int, int]
 class Town:
     """Ranges are (low, high); ``beside`` and the other mappings hold relative frequencies.
 
-    Lengths are in metres. ``planting`` is trees a metre of verge, ``forest`` trees a metre behind
+    Lengths are in meters. ``planting`` is trees a meter of verge, ``forest`` trees a meter behind
     lots without a building.
     """
 
@@ -278,7 +278,7 @@ TOWNS: dict[int, Town] = {
 
 
 def town_materials(town: int, variant: int = 0) -> Town:
-    """A town with its facades chosen; a variant other than 0 shifts its colours and habits."""
+    """A town with its facades chosen; a variant other than 0 shifts its colors and habits."""
     base = TOWNS[town]
     rng = draws("town", town, variant)
     styles, weights = list(base.facades), list(base.facades.values())

@@ -29,7 +29,7 @@ PAINTS = (
 
 @dataclass(frozen=True)
 class Body:
-    """Metres. ``hull`` and ``cabin`` are (length from the rear as a share, height) profiles.
+    """Meters. ``hull`` and ``cabin`` are (length from the rear as a share, height) profiles.
 
     The cabin's four points are rear foot, rear top, front top, front foot. Without a cabin the hull
     is a box with a band of windows.
@@ -114,7 +114,7 @@ def footprint(what: dict, s: float, z: float) -> np.ndarray:
 
 
 def _place(points: np.ndarray, heading: float, s: float, z: float) -> np.ndarray:
-    """Vehicle frame (x right, y up, z to the front, centre at the origin) to the road frame."""
+    """Vehicle frame (x right, y up, z to the front, center at the origin) to the road frame."""
     cos, sin = math.cos(heading), math.sin(heading)
     placed = np.empty_like(points, dtype=np.float64)
     placed[:, 0] = points[:, 0] * cos + points[:, 2] * sin + s
@@ -205,7 +205,7 @@ def _mesh(name: str) -> _Mesh:
 
 
 class _Faces:
-    """Collects the faces of a body that is ``half`` metres wide to either side."""
+    """Collects the faces of a body that is ``half`` meters wide to either side."""
 
     def __init__(self, half: float) -> None:
         self.half = half

@@ -17,7 +17,7 @@ def expose(canvas: Canvas, light: Light, *key: object) -> np.ndarray:
     rng = draws("weather", *key)
     if light.wet:
         _reflect(canvas, light, rng)
-    # Air: the farther, the more of the fog's colour.
+    # Air: the farther, the more of the fog's color.
     clear = cv2.exp(canvas.depth * np.float32(-light.fog))
     sky = canvas.pixels[..., 3] == ids.SKY
     # An overcast sky is about as bright as the fog; a clear one is painted with its haze.
@@ -42,7 +42,7 @@ def develop(image: np.ndarray, light: Light, *key: object) -> np.ndarray:
         image = cv2.GaussianBlur(image, (3, 3), 0.55)
         exposure, pale = rng.uniform(0.93, 1.07), 0.0
         contrast, offset = 1.08 * exposure, (-7 if light.weather == "CS" else -4) * exposure
-    # Contrast, offset, and a share of every channel's colour given up for grey.
+    # Contrast, offset, and a share of every channel's color given up for gray.
     mix = contrast * ((1 - pale) * np.eye(3) + pale * np.array((0.299, 0.587, 0.114)))
     toned = cv2.transform(image, np.column_stack([mix, np.full(3, offset)]))
     top, left = rng.randrange(256), rng.randrange(256)

@@ -11,11 +11,11 @@ from fedseg.datasets.arrays import (
 from fedseg.datasets.camvid import CamVidDataset
 from fedseg.datasets.cityscapes import CityscapesDataset
 from fedseg.datasets.corrupted import CIFAR10CDataset, CIFAR100CDataset, CorruptedImages
-from fedseg.datasets.embedded_images import EmbeddedImagesDataset
 from fedseg.datasets.idda import IDDADataset
 from fedseg.datasets.landmarks import LandmarksDataset
 from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.datasets.style import CFSIStyle, LABStyle, StyleTransfer
+from fedseg.datasets.synthetic import SyntheticShapesDataset
 from fedseg.datasets.transforms import Pipeline, RandomScaleCrop, ResizeInput, ResizeLabel
 
 __all__ = [
@@ -27,7 +27,6 @@ __all__ = [
     "CamVidDataset",
     "CityscapesDataset",
     "CorruptedImages",
-    "EmbeddedImagesDataset",
     "IDDADataset",
     "ImageArrays",
     "LABStyle",
@@ -40,5 +39,6 @@ __all__ = [
     "SegmentationDataset",
     "StoredImages",
     "StyleTransfer",
+    "SyntheticShapesDataset",
     "write_images",
 ]

@@ -252,7 +252,7 @@ def write_images(
     test: tuple[np.ndarray, np.ndarray],
     *,
     coarse_labels: Sequence[int] | None = None,
-    embedded: bool = False,
+    synthetic: bool = False,
     source: str = "",
     allow_shared: bool = False,
 ) -> dict[str, Any]:
@@ -264,7 +264,7 @@ def write_images(
         classes: class names.
         train, test: images uint8 [N, H, W, C] and integer labels [N].
         coarse_labels: superclass of each class.
-        embedded: the images are synthetic, not a published data set.
+        synthetic: the images are synthetic, not a published data set.
         source: where the images come from, for people.
         allow_shared: accept images that are in both splits (they are counted in the index).
 
@@ -288,7 +288,7 @@ def write_images(
         "dataset": name,
         "classes": [str(name) for name in classes],
         "coarse_labels": None if coarse_labels is None else [int(c) for c in coarse_labels],
-        "embedded": embedded,
+        "synthetic": synthetic,
         "source": source,
         "shared_images": len(shared),
         "splits": {

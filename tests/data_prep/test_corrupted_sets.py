@@ -1,4 +1,4 @@
-"""Files of CIFAR-C: made, verified, interrupted and gone on with; and what is refused."""
+"""Files of CIFAR-C: made, verified, interrupted and continued; and what is refused."""
 
 import json
 import multiprocessing
@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_prep import corrupted_sets
+from data_prep import corrupted_sets, parallel
 from data_prep.corrupted_sets import make_corrupted
 from data_prep.corruptions import corrupt
-from data_prep.embedded_images import CLASSES, labels_of, render_images
+from data_prep.synthetic_shapes import CLASSES, labels_of, render_images
 from fedseg.datasets import CIFAR10CDataset
 from fedseg.datasets.arrays import write_images
 from fedseg.datasets.corrupted import CORRUPTIONS, SEVERITIES
@@ -86,13 +86,13 @@ def test_interrupted_it_leaves_whole_files_only_and_goes_on(root, workers, monke
     make_corrupted(root, "whole", FEW, **QUIET)
     # workers that need not import everything: those that do are in the test above
     forks = multiprocessing.get_context("fork")
-    monkeypatch.setattr(corrupted_sets, "get_context", lambda _: forks)
+    monkeypatch.setattr(parallel, "get_context", lambda _: forks)
     real = corrupted_sets._finish
 
-    def finish(path, part, record):
+    def finish(path, record):
         if path.name == "fog.npy":
             raise KeyboardInterrupt
-        real(path, part, record)
+        real(path, record)
 
     monkeypatch.setattr(corrupted_sets, "_finish", finish)
     with pytest.raises(KeyboardInterrupt):
@@ -113,7 +113,7 @@ def test_killed_between_any_two_writes_it_goes_on(root):
     make_corrupted(root, "whole", FEW, **QUIET)
     place = root / "corrupted"
     place.mkdir()
-    (place / "fog.npy.part").write_bytes(b"half a file")
+    (place / "fog.npy.tmp").write_bytes(b"half a file")
     # noted, but not yet in place
     whole = root / "whole"
     shutil.copy(whole / "made.json", place)
@@ -140,20 +140,16 @@ def test_official_files_are_verified_and_never_touched(root):
     assert content(place)["fog.npy"] == before["fog.npy"]
 
 
-@pytest.mark.parametrize("length", [5 * N - 1, 5 * N + 1, N])
-def test_an_official_file_of_the_wrong_length(root, length):
+def test_official_files_of_the_wrong_length_or_dtype(root):
     make_corrupted(root, corruptions=["snow"], **QUIET)
     path = root / "corrupted" / "fog.npy"
-    np.save(path, np.zeros((length, 32, 32, 3), np.uint8))
-    with pytest.raises(DataError, match=rf"fog\.npy: has {length} images.*delete it and run"):
-        make_corrupted(root, **QUIET)
-    assert path.is_file()
-
-
-def test_an_official_file_of_another_dtype(root):
-    make_corrupted(root, corruptions=["snow"], **QUIET)
-    np.save(root / "corrupted" / "fog.npy", np.zeros((5 * N, 32, 32, 3), np.float64))
-    with pytest.raises(DataError, match=r"fog\.npy: images must be uint8"):
+    for length in (5 * N - 1, 5 * N + 1, N):
+        np.save(path, np.zeros((length, 32, 32, 3), np.uint8))
+        with pytest.raises(DataError, match=rf"fog\.npy: .*{length} images"):
+            make_corrupted(root, **QUIET)
+        assert path.is_file()
+    np.save(path, np.zeros((5 * N, 32, 32, 3), np.float64))
+    with pytest.raises(DataError, match=r"fog\.npy: .*uint8"):
         make_corrupted(root, **QUIET)
 
 
@@ -162,10 +158,10 @@ def test_labels_that_are_not_the_test_sets(root):
     place.mkdir()
     labels = np.tile(np.load(root / "test_labels.npy")[::-1], 5)
     np.save(place / "labels.npy", labels)
-    with pytest.raises(DataError, match=r"labels\.npy: label .* is not the test set's.*folder of"):
+    with pytest.raises(DataError, match=r"labels\.npy: label"):
         make_corrupted(root, **QUIET)
     np.save(place / "labels.npy", np.zeros(50, np.uint8))
-    with pytest.raises(DataError, match=rf"labels\.npy: has 50 labels.*need {5 * N}"):
+    with pytest.raises(DataError, match=rf"labels\.npy: .*50.*{5 * N}"):
         make_corrupted(root, **QUIET)
 
 
@@ -173,7 +169,7 @@ def test_official_files_without_their_labels(root):
     place = root / "corrupted"
     place.mkdir()
     np.save(place / "fog.npy", np.zeros((5 * N, 32, 32, 3), np.uint8))
-    with pytest.raises(DataError, match=r"labels\.npy: is missing, but fog\.npy is there"):
+    with pytest.raises(DataError, match=r"labels\.npy: .*fog\.npy"):
         make_corrupted(root, **QUIET)
 
 
@@ -183,7 +179,7 @@ def test_a_file_that_was_changed_since(root):
     images = np.load(path)
     images[3, 4, 5] ^= 1
     np.save(path, images)
-    with pytest.raises(DataError, match=r"fog\.npy: is not what was made here"):
+    with pytest.raises(DataError, match=r"fog\.npy: .*made\.json"):
         make_corrupted(root, corruptions=["fog"], **QUIET)
     path.unlink()
     assert make_corrupted(root, corruptions=["fog"], **QUIET).made == ["fog"]
@@ -194,7 +190,7 @@ def test_official_files_put_over_made_ones_are_not_deleted(root):
     path = root / "corrupted" / "fog.npy"
     np.save(path, np.full((5 * N, 32, 32, 3), 7, np.uint8))
     before = content(path.parent)
-    with pytest.raises(DataError, match=r"fog\.npy: is not what was made here.*replaced"):
+    with pytest.raises(DataError, match=r"fog\.npy: .*made\.json"):
         make_corrupted(root, corruptions=FEW, seed=1, **QUIET)
     assert content(path.parent) == before
 
@@ -230,29 +226,22 @@ def test_a_limit_takes_its_share_of_every_class(root):
         make_corrupted(root, limit=0, **QUIET)
 
 
-def test_unknown_corruption(root):
-    with pytest.raises(ConfigError, match="--corruptions: unknown corruption 'haze'"):
+def test_what_cannot_be_corrupted(root, tmp_path, monkeypatch):
+    with pytest.raises(ConfigError, match=r"--corruptions.*'haze'"):
         make_corrupted(root, corruptions=["haze"], **QUIET)
     assert not (root / "corrupted").exists()
-
-
-def test_no_prepared_folder(tmp_path):
-    with pytest.raises(DataError, match=r"dataset\.json: is missing"):
+    with pytest.raises(DataError, match=r"dataset\.json"):
         make_corrupted(tmp_path / "nowhere", **QUIET)
-
-
-def test_images_of_another_size(tmp_path):
     images = np.random.default_rng(0).integers(0, 256, (4, 28, 28, 1), np.uint8)
     labels = np.zeros(2, np.int64)
-    write_images(tmp_path, "MNIST", ["a"], (images[:2], labels), (images[2:], labels))
-    with pytest.raises(DataError, match=r"\[28, 28, 1\].*32x32 RGB"):
-        make_corrupted(tmp_path, **QUIET)
-
-
-def test_a_full_disk_is_told_before_the_work(root, monkeypatch):
+    other = tmp_path / "mnist"
+    write_images(other, "MNIST", ["a"], (images[:2], labels), (images[2:], labels))
+    with pytest.raises(DataError, match=r"test_images\.npy: .*\[28, 28, 1\]"):
+        make_corrupted(other, **QUIET)
+    # a full disk is reported before the work
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10, 10, 1000))
-    with pytest.raises(DataError, match=r"disk has .* left: make room"):
+    with pytest.raises(DataError, match=r"corrupted: .*1,000 B"):
         make_corrupted(root, **QUIET)
 
 

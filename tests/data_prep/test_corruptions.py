@@ -6,11 +6,14 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from torch import nn
 
 from data_prep import frost
-from data_prep.corruptions import Draws, corrupt, plasma
-from data_prep.embedded_images import render_images
+from data_prep.corruption_parts import Draws, plasma
+from data_prep.corruptions import corrupt
+from data_prep.synthetic_shapes import labels_of, render_images
 from fedseg.datasets.corrupted import CORRUPTIONS, SEVERITIES
 
 NOT_RANDOM = {
@@ -25,7 +28,7 @@ NOT_RANDOM = {
 }
 # In the published parameters the others have a milder blur after a stronger shuffle (glass), a
 # weaker affine map with a stronger warp (elastic), less weight on the image (frost), other drops
-# (spatter), or turn from washing out to strengthening colours (saturate).
+# (spatter), or turn from washing out to strengthening colors (saturate).
 GROWING = sorted(
     set(CORRUPTIONS) - {"glass_blur", "elastic_transform", "frost", "spatter", "saturate"}
 )
@@ -36,11 +39,9 @@ def images() -> np.ndarray:
     return render_images(range(40), "test")
 
 
-def by_severity(argument: str, values: tuple) -> pytest.MarkDecorator:
-    """Parametrise by severity, each with its published value."""
-    return pytest.mark.parametrize(
-        ("severity", argument), list(zip(SEVERITIES, values, strict=True))
-    )
+def by_severity(*values):
+    """(severity, its published value) of all severities."""
+    return zip(SEVERITIES, values, strict=True)
 
 
 def flat(value: int, count: int = 20) -> np.ndarray:
@@ -65,84 +66,84 @@ def test_names_are_the_official_ones_in_order():
     assert official == CORRUPTIONS
 
 
-@pytest.mark.parametrize("name", CORRUPTIONS)
-def test_an_image_depends_on_its_index_alone(name, images):
-    before = images.copy()
-    for severity in (1, 3, 5):
-        together = corrupt(images[:12], name, severity)
-        assert together.dtype == np.uint8 and together.shape == (12, 32, 32, 3)
-        assert together.flags.c_contiguous and not np.shares_memory(together, images)
-        for index in (0, 7, 11):
-            alone = corrupt(images[index : index + 1], name, severity, [index])
-            assert np.array_equal(alone[0], together[index])
-        backwards = corrupt(images[11::-1], name, severity, range(11, -1, -1))
-        assert np.array_equal(backwards[::-1], together)
-        other_seed = corrupt(images[:12], name, severity, seed=1)
-        assert np.array_equal(other_seed, together) == (name in NOT_RANDOM)
-        elsewhere = corrupt(images[:12], name, severity, range(50, 62))
-        assert np.array_equal(elsewhere, together) == (name in NOT_RANDOM)
-    assert np.array_equal(before, images)
+def test_an_image_depends_on_its_index_alone(images):
+    for name in CORRUPTIONS:
+        before = images.copy()
+        for severity in (1, 3, 5):
+            together = corrupt(images[:12], name, severity)
+            assert together.dtype == np.uint8 and together.shape == (12, 32, 32, 3)
+            assert together.flags.c_contiguous and not np.shares_memory(together, images)
+            for index in (0, 7, 11):
+                alone = corrupt(images[index : index + 1], name, severity, [index])
+                assert np.array_equal(alone[0], together[index])
+            backwards = corrupt(images[11::-1], name, severity, range(11, -1, -1))
+            assert np.array_equal(backwards[::-1], together)
+            other_seed = corrupt(images[:12], name, severity, seed=1)
+            assert np.array_equal(other_seed, together) == (name in NOT_RANDOM)
+            elsewhere = corrupt(images[:12], name, severity, range(50, 62))
+            assert np.array_equal(elsewhere, together) == (name in NOT_RANDOM)
+        assert np.array_equal(before, images)
 
 
-@pytest.mark.parametrize("name", GROWING)
-def test_damage_grows_with_severity(name, images):
-    damage = [
-        np.mean((corrupt(images, name, severity).astype(float) - images) ** 2)
-        for severity in SEVERITIES
-    ]
-    assert damage[0] > 0.1
-    assert damage == sorted(damage) and len(set(damage)) == 5
+def test_damage_grows_with_severity(images):
+    for name in GROWING:
+        damage = [
+            np.mean((corrupt(images, name, severity).astype(float) - images) ** 2)
+            for severity in SEVERITIES
+        ]
+        assert damage[0] > 0.1
+        assert damage == sorted(damage) and len(set(damage)) == 5
 
 
-@pytest.mark.parametrize("name", CORRUPTIONS)
-def test_severities_differ_and_leave_the_image_recognisable(name, images):
-    results = [corrupt(images, name, severity) for severity in SEVERITIES]
-    for first, second in pairwise(results):
-        assert not np.array_equal(first, second)
-    # Its own image is the most like a corrupted one: by correlation of small grey versions.
-    small = [grey_thumbnails(part) for part in (images, results[4])]
-    assert np.mean((small[1] @ small[0].T).argmax(1) == np.arange(len(images))) > 0.5
+def test_severities_differ_and_leave_the_image_recognizable(images):
+    for name in CORRUPTIONS:
+        results = [corrupt(images, name, severity) for severity in SEVERITIES]
+        for first, second in pairwise(results):
+            assert not np.array_equal(first, second)
+        # Its own image is the most like a corrupted one: by correlation of small gray versions.
+        small = [gray_thumbnails(part) for part in (images, results[4])]
+        assert np.mean((small[1] @ small[0].T).argmax(1) == np.arange(len(images))) > 0.5
 
 
-def grey_thumbnails(images: np.ndarray) -> np.ndarray:
+def gray_thumbnails(images: np.ndarray) -> np.ndarray:
     blocks = images.mean(3).reshape(-1, 8, 4, 8, 4).mean((2, 4)).reshape(len(images), -1)
     blocks -= blocks.mean(1, keepdims=True)
     return blocks / np.linalg.norm(blocks, axis=1, keepdims=True)
 
 
-@by_severity("std", (0.04, 0.06, 0.08, 0.09, 0.10))
-def test_gaussian_noise_has_the_published_deviation(severity, std):
-    noise = corrupt(flat(128), "gaussian_noise", severity).astype(float) - 128
-    assert noise.std() == pytest.approx(255 * std, rel=0.02)
-    assert noise.mean() == pytest.approx(-0.5, abs=0.3)  # fractions are cut off
-    assert abs(np.corrcoef(noise[..., 0].ravel(), noise[..., 1].ravel())[0, 1]) < 0.03
+def test_gaussian_noise_has_the_published_deviation():
+    for severity, std in by_severity(0.04, 0.06, 0.08, 0.09, 0.10):
+        noise = corrupt(flat(128), "gaussian_noise", severity).astype(float) - 128
+        assert noise.std() == pytest.approx(255 * std, rel=0.02)
+        assert noise.mean() == pytest.approx(-0.5, abs=0.3)  # fractions are cut off
+        assert abs(np.corrcoef(noise[..., 0].ravel(), noise[..., 1].ravel())[0, 1]) < 0.03
 
 
-@by_severity("photons", (500, 250, 100, 75, 50))
-def test_shot_noise_is_that_of_counted_photons(severity, photons):
-    for value in (40, 150):
-        noisy = corrupt(flat(value), "shot_noise", severity).astype(float)
-        assert noisy.std() == pytest.approx(255 * np.sqrt(value / 255 / photons), rel=0.03)
-        assert noisy.mean() == pytest.approx(value, abs=1)
-    assert not corrupt(flat(0, 1), "shot_noise", severity).any()
+def test_shot_noise_is_that_of_counted_photons():
+    for severity, photons in by_severity(500, 250, 100, 75, 50):
+        for value in (40, 150):
+            noisy = corrupt(flat(value), "shot_noise", severity).astype(float)
+            assert noisy.std() == pytest.approx(255 * np.sqrt(value / 255 / photons), rel=0.03)
+            assert noisy.mean() == pytest.approx(value, abs=1)
+        assert not corrupt(flat(0, 1), "shot_noise", severity).any()
 
 
-@by_severity("share", (0.01, 0.02, 0.03, 0.05, 0.07))
-def test_impulse_noise_sets_a_share_of_all_values(severity, share):
-    noisy = corrupt(flat(128), "impulse_noise", severity)
-    assert set(np.unique(noisy)) == {0, 128, 255}
-    assert np.mean(noisy == 0) == pytest.approx(share / 2, rel=0.15)
-    assert np.mean(noisy == 255) == pytest.approx(share / 2, rel=0.15)
-    hit = noisy != 128  # values are hit, not whole pixels
-    assert np.mean(hit.any(3)) == pytest.approx(1 - (1 - share) ** 3, rel=0.1)
+def test_impulse_noise_sets_a_share_of_all_values():
+    for severity, share in by_severity(0.01, 0.02, 0.03, 0.05, 0.07):
+        noisy = corrupt(flat(128), "impulse_noise", severity)
+        assert set(np.unique(noisy)) == {0, 128, 255}
+        assert np.mean(noisy == 0) == pytest.approx(share / 2, rel=0.15)
+        assert np.mean(noisy == 255) == pytest.approx(share / 2, rel=0.15)
+        hit = noisy != 128  # values are hit, not whole pixels
+        assert np.mean(hit.any(3)) == pytest.approx(1 - (1 - share) ** 3, rel=0.1)
 
 
-@by_severity("std", (0.06, 0.1, 0.12, 0.16, 0.2))
-def test_speckle_noise_is_in_proportion(severity, std):
-    for value in (50, 120):
-        noisy = corrupt(flat(value), "speckle_noise", severity).astype(float)
-        assert noisy.std() == pytest.approx(value * std, rel=0.03)
-    assert not corrupt(flat(0, 1), "speckle_noise", severity).any()
+def test_speckle_noise_is_in_proportion():
+    for severity, std in by_severity(0.06, 0.1, 0.12, 0.16, 0.2):
+        for value in (50, 120):
+            noisy = corrupt(flat(value), "speckle_noise", severity).astype(float)
+            assert noisy.std() == pytest.approx(value * std, rel=0.03)
+        assert not corrupt(flat(0, 1), "speckle_noise", severity).any()
 
 
 def by_pixel(images: np.ndarray, change) -> np.ndarray:
@@ -152,41 +153,38 @@ def by_pixel(images: np.ndarray, change) -> np.ndarray:
     return (np.array(done) * 255).reshape(images.shape)
 
 
-@by_severity("more", (0.05, 0.1, 0.15, 0.2, 0.3))
-def test_brightness_is_added_to_the_value(severity, more, images):
-    expected = by_pixel(images[:2], lambda h, s, v: (h, s, min(v + more, 1)))
-    found = corrupt(images[:2], "brightness", severity)
-    assert np.abs(found - (expected - 0.5)).max() <= 0.51
+def test_brightness_is_added_to_the_value(images):
+    for severity, more in by_severity(0.05, 0.1, 0.15, 0.2, 0.3):
+        expected = by_pixel(images[:2], lambda h, s, v, more=more: (h, s, min(v + more, 1)))
+        found = corrupt(images[:2], "brightness", severity)
+        assert np.abs(found - (expected - 0.5)).max() <= 0.51
 
 
-@pytest.mark.parametrize(
-    ("severity", "gain", "more"),
-    [(1, 0.3, 0), (2, 0.1, 0), (3, 1.5, 0), (4, 2, 0.1), (5, 2.5, 0.2)],
-)
-def test_saturate_scales_the_saturation(severity, gain, more, images):
-    expected = by_pixel(images[:2], lambda h, s, v: (h, min(s * gain + more, 1), v))
-    found = corrupt(images[:2], "saturate", severity)
-    assert np.abs(found - (expected - 0.5)).max() <= 0.51
+def test_saturate_scales_the_saturation(images):
+    for severity, (gain, more) in by_severity((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)):
+        expected = by_pixel(images[:2], lambda h, s, v, g=gain, m=more: (h, min(s * g + m, 1), v))
+        found = corrupt(images[:2], "saturate", severity)
+        assert np.abs(found - (expected - 0.5)).max() <= 0.51
 
 
-@by_severity("gain", (0.75, 0.5, 0.4, 0.3, 0.15))
-def test_contrast_shrinks_towards_each_channels_mean(severity, gain, images):
-    mean = images.reshape(len(images), -1, 3).astype(float).mean(1)[:, None, None]
-    expected = np.clip(mean + gain * (images - mean), 0, 255)
-    found = corrupt(images, "contrast", severity)
-    assert np.abs(found - (expected - 0.5)).max() <= 0.51
+def test_contrast_shrinks_towards_each_channels_mean(images):
+    for severity, gain in by_severity(0.75, 0.5, 0.4, 0.3, 0.15):
+        mean = images.reshape(len(images), -1, 3).astype(float).mean(1)[:, None, None]
+        expected = np.clip(mean + gain * (images - mean), 0, 255)
+        found = corrupt(images, "contrast", severity)
+        assert np.abs(found - (expected - 0.5)).max() <= 0.51
 
 
-@by_severity("sigma", (0.4, 0.6, 0.7, 0.8, 1))
-def test_gaussian_blur_spreads_a_dot_as_the_normal_density(severity, sigma):
-    reach = int(4 * sigma + 0.5)
-    line = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2))
-    line /= line.sum()
-    expected = np.zeros((32, 32))
-    around = slice(16 - reach, 17 + reach)
-    expected[around, around] = 255 * np.outer(line, line)
-    found = corrupt(dot(), "gaussian_blur", severity)[0]
-    assert np.abs(found - np.floor(expected + 1e-3)[..., None]).max() <= 1
+def test_gaussian_blur_spreads_a_dot_as_the_normal_density():
+    for severity, sigma in by_severity(0.4, 0.6, 0.7, 0.8, 1):
+        reach = int(4 * sigma + 0.5)
+        line = np.exp(-(np.arange(-reach, reach + 1) ** 2) / (2 * sigma**2))
+        line /= line.sum()
+        expected = np.zeros((32, 32))
+        around = slice(16 - reach, 17 + reach)
+        expected[around, around] = 255 * np.outer(line, line)
+        found = corrupt(dot(), "gaussian_blur", severity)[0]
+        assert np.abs(found - np.floor(expected + 1e-3)[..., None]).max() <= 1
 
 
 def test_defocus_at_severity_5_is_the_mean_of_nine(images):
@@ -204,30 +202,29 @@ def test_defocus_at_severity_4_is_the_mean_of_a_plus(images):
     assert np.abs(found - (np.mean(inside, axis=0) - 0.5)).max() <= 0.6
 
 
-@pytest.mark.parametrize("severity", [1, 2, 3])
-def test_mild_defocus_is_a_softened_dot(severity):
-    sigma = (0.4, 0.5, 0.6)[severity - 1]
-    line = np.exp(-(np.array([-1, 0, 1]) ** 2) / (2 * sigma**2))
-    line /= line.sum()
-    found = corrupt(dot(), "defocus_blur", severity)[0]
-    assert np.abs(found[15:18, 15:18, 0] - 255 * np.outer(line, line)).max() <= 1
-    assert found.sum() == found[15:18, 15:18].sum()
+def test_mild_defocus_is_a_softened_dot():
+    for severity, sigma in ((1, 0.4), (2, 0.5), (3, 0.6)):
+        line = np.exp(-(np.array([-1, 0, 1]) ** 2) / (2 * sigma**2))
+        line /= line.sum()
+        found = corrupt(dot(), "defocus_blur", severity)[0]
+        assert np.abs(found[15:18, 15:18, 0] - 255 * np.outer(line, line)).max() <= 1
+        assert found.sum() == found[15:18, 15:18].sum()
 
 
-@by_severity("count", (7, 12, 16, 21, 26))
-def test_zoom_blur_is_the_mean_of_enlargements(severity, count, images):
-    ndimage = pytest.importorskip("scipy.ndimage")
-    total = images[:4].astype(float)
-    for factor in np.arange(1, 0.995 + 0.01 * count, 0.01):
-        taken = int(np.ceil(32 / factor - 1e-9))
-        top = (32 - taken) // 2
-        for number, image in enumerate(images[:4]):
-            middle = image[top : top + taken, top : top + taken].astype(float)
-            large = ndimage.zoom(middle, (factor, factor, 1), order=1)
-            trim = (len(large) - 32) // 2
-            total[number] += large[trim : trim + 32, trim : trim + 32]
-    expected = total / (count + 1)
-    assert np.abs(corrupt(images[:4], "zoom_blur", severity) - (expected - 0.5)).max() <= 0.51
+def test_zoom_blur_is_the_mean_of_enlargements(images):
+    for severity, count in by_severity(7, 12, 16, 21, 26):
+        ndimage = pytest.importorskip("scipy.ndimage")
+        total = images[:4].astype(float)
+        for factor in np.arange(1, 0.995 + 0.01 * count, 0.01):
+            taken = int(np.ceil(32 / factor - 1e-9))
+            top = (32 - taken) // 2
+            for number, image in enumerate(images[:4]):
+                middle = image[top : top + taken, top : top + taken].astype(float)
+                large = ndimage.zoom(middle, (factor, factor, 1), order=1)
+                trim = (len(large) - 32) // 2
+                total[number] += large[trim : trim + 32, trim : trim + 32]
+        expected = total / (count + 1)
+        assert np.abs(corrupt(images[:4], "zoom_blur", severity) - (expected - 0.5)).max() <= 0.51
 
 
 def test_motion_blur_draws_a_dot_out_to_one_side():
@@ -292,7 +289,7 @@ def test_frosted_panes():
     assert not np.array_equal(frost.panes(1), panes)
 
 
-def test_elastic_transform_moves_pixels_and_keeps_colours(images):
+def test_elastic_transform_moves_pixels_and_keeps_colors(images):
     for severity in SEVERITIES:
         assert (
             np.abs(corrupt(flat(90, 3), "elastic_transform", severity).astype(int) - 90).max() <= 1
@@ -309,29 +306,29 @@ def test_spatter_is_light_water_then_brown_mud(images):
     for severity in (4, 5):
         muddy = corrupt(flat(230), "spatter", severity).reshape(-1, 3)
         splashes = muddy[(muddy != 230).any(1)].astype(float)
-        # between white and the mud's colour, at least four fifths mud
+        # between white and the mud's color, at least four fifths mud
         assert 0.005 < len(splashes) / len(muddy) < 0.3
         nearest = 230 + 0.8 * (np.array([63, 42, 20]) - 230)
         assert (splashes <= nearest + 1).all() and (splashes >= [62, 41, 19]).all()
 
 
-@by_severity("side", (30, 28, 27, 24, 20))
-def test_pixelate_has_as_few_rows_as_the_small_image(severity, side, images):
-    found = corrupt(images, "pixelate", severity)
-    for image in found[:5]:
-        assert len(np.unique(image, axis=0)) <= side
-        assert len(np.unique(image, axis=1).transpose(1, 0, 2)) <= side
-    assert np.array_equal(corrupt(flat(77, 2), "pixelate", severity), flat(77, 2))
+def test_pixelate_has_as_few_rows_as_the_small_image(images):
+    for severity, side in by_severity(30, 28, 27, 24, 20):
+        found = corrupt(images, "pixelate", severity)
+        for image in found[:5]:
+            assert len(np.unique(image, axis=0)) <= side
+            assert len(np.unique(image, axis=1).transpose(1, 0, 2)) <= side
+        assert np.array_equal(corrupt(flat(77, 2), "pixelate", severity), flat(77, 2))
 
 
-@by_severity("quality", (80, 65, 58, 50, 40))
-def test_jpeg_is_what_another_library_makes(severity, quality, images):
-    found = corrupt(images[:8], "jpeg_compression", severity)
-    for image, ours in zip(images, found, strict=False):
-        file = BytesIO()
-        Image.fromarray(image).save(file, "JPEG", quality=quality)
-        theirs = np.asarray(Image.open(file)).astype(int)
-        assert np.abs(theirs - ours).max() <= 2
+def test_jpeg_is_what_another_library_makes(images):
+    for severity, quality in by_severity(80, 65, 58, 50, 40):
+        found = corrupt(images[:8], "jpeg_compression", severity)
+        for image, ours in zip(images, found, strict=False):
+            file = BytesIO()
+            Image.fromarray(image).save(file, "JPEG", quality=quality)
+            theirs = np.asarray(Image.open(file)).astype(int)
+            assert np.abs(theirs - ours).max() <= 2
 
 
 def test_wrong_arguments():
@@ -341,3 +338,49 @@ def test_wrong_arguments():
         corrupt(flat(0, 1), "fog", 6)
     with pytest.raises(ValueError, match="indices"):
         corrupt(flat(0, 2), "fog", 1, [0])
+
+
+class Classifier:
+    """A small convolutional network, trained for a few epochs."""
+
+    def __init__(self, images: np.ndarray, labels: np.ndarray, epochs: int = 6) -> None:
+        self.mean, self.std = images.mean((0, 1, 2)), images.std((0, 1, 2))
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            self.network = nn.Sequential(
+                *(nn.Conv2d(3, 16, 3, 2, 1), nn.ReLU()),
+                *(nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU()),
+                *(nn.Conv2d(32, 32, 3, 1, 1), nn.ReLU()),
+                *(nn.MaxPool2d(2), nn.Flatten(), nn.Linear(512, 10)),
+            )
+        optimizer = torch.optim.Adam(self.network.parameters(), lr=1e-3)
+        inputs, targets = self.inputs(images), torch.from_numpy(labels)
+        rng = np.random.default_rng(0)
+        for _ in range(epochs):
+            for batch in torch.from_numpy(rng.permutation(len(images))).split(50):
+                optimizer.zero_grad()
+                loss = nn.functional.cross_entropy(self.network(inputs[batch]), targets[batch])
+                loss.backward()
+                optimizer.step()
+
+    def inputs(self, images: np.ndarray) -> torch.Tensor:
+        scaled = ((images - self.mean) / self.std).astype(np.float32)
+        return torch.from_numpy(scaled).permute(0, 3, 1, 2).contiguous()
+
+    @torch.no_grad()
+    def accuracy(self, images: np.ndarray, labels: np.ndarray) -> float:
+        return 100 * float((self.network(self.inputs(images)).argmax(1).numpy() == labels).mean())
+
+
+def test_mean_accuracy_falls_with_every_severity():
+    model = Classifier(render_images(range(4000)), labels_of(range(4000)))
+    images, labels = render_images(range(300), "test"), labels_of(range(300))
+    clean = model.accuracy(images, labels)
+    assert clean > 40  # chance is 10
+    by_severity = [
+        np.mean([model.accuracy(corrupt(images, name, s), labels) for name in CORRUPTIONS])
+        for s in SEVERITIES
+    ]
+    steps = -np.diff([clean, *by_severity])
+    assert (steps > 0.3).all(), by_severity
+    assert by_severity[-1] > 20  # CIFAR-C is mild: the highest severity is far from chance

@@ -143,7 +143,7 @@ def test_images_in_another_order_of_memory(tmp_path):
 def test_the_index(prepared):
     index = read_index(prepared / INDEX)
     assert index["dataset"] == "Animals" and index["source"] == "noise"
-    assert index["embedded"] is False and index["shared_images"] == 0
+    assert index["synthetic"] is False and index["shared_images"] == 0
     assert index["splits"]["test"]["images"] == TEST
     assert index["splits"]["train"]["shape"] == [6, 5, 3]
 

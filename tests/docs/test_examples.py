@@ -88,7 +88,7 @@ def shrink(loader: Config, cifar: Path, streets: Path) -> None:
     if dataset.type == "IDDADataset":
         dataset.data_root = str(streets)
         dataset.split = "splits/train" if "partition" in loader else "splits/test"
-    elif dataset.type in ("CIFAR10Dataset", "EmbeddedImagesDataset"):
+    elif dataset.type in ("CIFAR10Dataset", "SyntheticShapesDataset"):
         dataset.data_root = str(cifar)
     if loader.get("type", "StreamingData") == "StreamingData":
         loader.num_workers = 0

@@ -25,7 +25,7 @@ def write_small_images(root: Path, name: str, classes: int, shape: tuple[int, in
         splits.append((images, np.arange(count) % classes))
     coarse = [label // 5 for label in range(classes)] if classes == 100 else None
     names = [f"class {label}" for label in range(classes)]
-    write_images(root, name, names, *splits, coarse_labels=coarse, embedded=True)
+    write_images(root, name, names, *splits, coarse_labels=coarse, synthetic=True)
 
 
 def write_landmarks(root: Path) -> None:

@@ -108,7 +108,7 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
             noise = rng.integers(0, 200, (count, side, side, 3))
             splits.append(((noise + 5 * labels[:, None, None, None]).astype(np.uint8), labels))
         names = [f"class {i}" for i in range(classes)]
-        write_images(root / str(side), f"Images{side}", names, *splits, embedded=True)
+        write_images(root / str(side), f"Images{side}", names, *splits, synthetic=True)
     return root
 
 

@@ -30,14 +30,14 @@ def test_the_config_reads_what_the_demo_renders(demo):
 
 
 def test_the_demo_renders_the_published_number_of_clients(demo, tmp_path, monkeypatch):
-    from data_prep import embedded
+    from data_prep import synthetic_streets
 
     asked = {}
 
     def remember(root, files, size):
         asked.update(root=root, files=list(files), size=size)
 
-    monkeypatch.setattr(embedded, "write_idda", remember)
+    monkeypatch.setattr(synthetic_streets, "write_idda", remember)
     demo_streets.prepare_demo_streets(tmp_path, demo.IMAGE_SIZE)
     demo_streets.prepare_demo_streets(tmp_path, demo.IMAGE_SIZE)  # a second time changes nothing
     assert asked["size"] == demo.IMAGE_SIZE

@@ -45,7 +45,8 @@ def test_ends_with_accuracies_and_pictures(prepared, tmp_path):
 
 
 def test_contradictory_options(tmp_path):
-    done = run("--embedded", "--data", str(tmp_path))
-    assert done.returncode == 2
-    assert "leave out --data" in done.stderr
-    assert "Traceback" not in done.stderr
+    for flag in ("--synthetic", "--embedded"):
+        done = run(flag, "--data", str(tmp_path))
+        assert done.returncode == 2
+        assert "--synthetic" in done.stderr
+        assert "Traceback" not in done.stderr

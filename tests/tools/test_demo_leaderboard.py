@@ -32,14 +32,14 @@ def test_the_configs_read_what_the_demo_renders(demo):
 
 
 def test_the_demo_renders_few_small_images(demo, tmp_path, monkeypatch):
-    from data_prep import embedded
+    from data_prep import synthetic_streets
 
     asked = {}
 
     def remember(root, files, size):
         asked.update(files=list(files), size=size)
 
-    monkeypatch.setattr(embedded, "write_idda", remember)
+    monkeypatch.setattr(synthetic_streets, "write_idda", remember)
     demo_streets.prepare_demo_streets(tmp_path, demo.IMAGE_SIZE)
     trained = 69 * demo_streets.IMAGES_PER_CLIENT
     assert asked["size"] == demo.IMAGE_SIZE
@@ -66,7 +66,7 @@ def test_runs_become_a_page_and_are_not_made_twice(
     before = [path.stat().st_mtime_ns for path in results]
     assert demo.main() == 0
     assert [path.stat().st_mtime_ns for path in results] == before
-    assert "seed_1 is there" in capsys.readouterr().err
+    assert "seed_1 is finished already" in capsys.readouterr().err
     other = load_config(small_config, work_dir=results[0].parent, seed=7)
     assert not demo.is_finished(other)
     results[0].write_text("{")

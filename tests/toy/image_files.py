@@ -7,7 +7,6 @@ import pickle
 import tarfile
 from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 from PIL import Image
@@ -120,25 +119,24 @@ def write_folders(folder: Path, images, classes) -> Path:
     return folder
 
 
-def published_as(kind: cifar.Kind, folder: Path, images) -> cifar.Kind:
+def published_as(kind: cifar.Kind, folder: Path, images, archive: Path | None = None) -> cifar.Kind:
     """A kind whose official files are those of a folder, and whose counts those of the images."""
 
-    def md5(name):
-        return hashlib.md5((folder / name).read_bytes()).hexdigest()
+    def md5(path):
+        return hashlib.md5(path.read_bytes()).hexdigest()
 
     theirs = kind.torchvision
-    fake = SimpleNamespace(
-        train_list=[[name, md5(name)] for name, _ in theirs.train_list],
-        test_list=[[name, md5(name)] for name, _ in theirs.test_list],
-        meta={**theirs.meta, "md5": md5(theirs.meta["filename"])},
-        filename=theirs.filename,
-        base_folder=theirs.base_folder,
-        url=theirs.url,
-        tgz_md5=theirs.tgz_md5,
-    )
+    changes = {
+        "train_list": [[name, md5(folder / name)] for name, _ in theirs.train_list],
+        "test_list": [[name, md5(folder / name)] for name, _ in theirs.test_list],
+        "meta": {**theirs.meta, "md5": md5(folder / theirs.meta["filename"])},
+    }
+    if archive is not None:
+        changes["tgz_md5"] = md5(archive)
     classes = len(kind.published.classes)
     counts = {s: tuple(np.bincount(images[s][1], minlength=classes).tolist()) for s in SPLITS}
-    return replace(kind, torchvision=fake, published=replace(kind.published, counts=counts))
+    own = type("Own", (theirs,), changes)
+    return replace(kind, torchvision=own, published=replace(kind.published, counts=counts))
 
 
 def idx_bytes(array: np.ndarray) -> bytes:

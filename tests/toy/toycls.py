@@ -53,7 +53,7 @@ def write_data(root: Path) -> Path:
     """A prepared folder with its ``corrupted`` files."""
     test, labels = pictures(TEST, 1)
     names = [f"class {i}" for i in range(CLASSES)]
-    write_images(root, "Toy", names, pictures(TRAIN, 0), (test, labels), embedded=True)
+    write_images(root, "Toy", names, pictures(TRAIN, 0), (test, labels), synthetic=True)
     folder = root / "corrupted"
     folder.mkdir()
     for number, name in enumerate(CORRUPTIONS):

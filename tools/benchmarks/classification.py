@@ -35,7 +35,7 @@ def write_random_images(root: Path, clients: int, samples: int, test_images: int
         (rng.integers(0, 256, (count, 32, 32, 3), dtype=np.uint8), np.arange(count) % 10)
         for count in (clients * samples, test_images)
     )
-    write_images(root, "noise", [f"class {i}" for i in range(10)], train, test, embedded=True)
+    write_images(root, "noise", [f"class {i}" for i in range(10)], train, test, synthetic=True)
 
 
 def adapt(config: Config, clients: int, samples: int, test_images: int) -> Config:

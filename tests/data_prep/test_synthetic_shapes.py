@@ -1,4 +1,4 @@
-"""Procedural images: the same bytes however they are drawn, and as hard as they are meant to be."""
+"""Synthetic shapes: the same bytes however they are drawn, and as hard as they are meant to be."""
 
 import json
 
@@ -7,9 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from data_prep import embedded_images
-from data_prep.embedded_images import CLASSES, is_written, labels_of, render_images, write_embedded
-from fedseg.datasets import EmbeddedImagesDataset, ImageArrays
+from data_prep import synthetic_shapes
+from data_prep.synthetic_shapes import CLASSES, is_written, labels_of, render_images, write_shapes
+from fedseg.datasets import ImageArrays, SyntheticShapesDataset
 from fedseg.datasets.arrays import images_checksum, shared_images
 from fedseg.errors import DataError
 from fedseg.models import CNN
@@ -33,7 +33,7 @@ def test_an_image_depends_on_seed_split_and_index_alone(monkeypatch):
     alone = np.concatenate([render_images([i]) for i in indices])
     np.testing.assert_array_equal(render_images(indices), alone)
     np.testing.assert_array_equal(render_images(range(301))[indices], alone)
-    monkeypatch.setattr(embedded_images, "CHUNK", 4)
+    monkeypatch.setattr(synthetic_shapes, "CHUNK", 4)
     np.testing.assert_array_equal(render_images(indices), alone)
     for other in (render_images(indices, "test"), render_images(indices, seed=1)):
         assert (other != alone).any(axis=(1, 2, 3)).all()
@@ -54,26 +54,26 @@ def test_form_and_balance():
 
 
 def test_a_prepared_folder_that_the_data_sets_read(tmp_path):
-    index = write_embedded(tmp_path / "a", train=50, test=20)
-    assert index["embedded"] is True and index["classes"] == list(CLASSES)
+    index = write_shapes(tmp_path / "a", train=50, test=20)
+    assert index["synthetic"] is True and index["classes"] == list(CLASSES)
     assert json.loads((tmp_path / "a" / "dataset.json").read_text()) == index
-    write_embedded(tmp_path / "b", train=50, test=20)
+    write_shapes(tmp_path / "b", train=50, test=20)
     for path in sorted((tmp_path / "a").iterdir()):
         assert path.read_bytes() == (tmp_path / "b" / path.name).read_bytes()
-    train, test = (EmbeddedImagesDataset(tmp_path / "a", split) for split in ("train", "test"))
+    train, test = (SyntheticShapesDataset(tmp_path / "a", split) for split in ("train", "test"))
     assert isinstance(train, ImageArrays)
     np.testing.assert_array_equal(train.images, render_images(range(50)))
     np.testing.assert_array_equal(test.images, render_images(range(20), "test"))
     assert train.split_checksum == images_checksum(train.images, train.labels)
     # a longer set begins with the shorter one
-    write_embedded(tmp_path / "long", train=80, test=20)
-    longer = EmbeddedImagesDataset(tmp_path / "long", "train")
+    write_shapes(tmp_path / "long", train=80, test=20)
+    longer = SyntheticShapesDataset(tmp_path / "long", "train")
     np.testing.assert_array_equal(longer.images[:50], train.images)
 
 
 def test_whether_a_folder_holds_it(tmp_path):
     assert not is_written(tmp_path)
-    write_embedded(tmp_path, train=30, test=10, seed=3)
+    write_shapes(tmp_path, train=30, test=10, seed=3)
     assert is_written(tmp_path, train=30, test=10, seed=3)
     assert not is_written(tmp_path, train=30, test=10)
     assert not is_written(tmp_path, train=40, test=10, seed=3)
@@ -81,12 +81,12 @@ def test_whether_a_folder_holds_it(tmp_path):
     assert not is_written(tmp_path, train=30, test=10, seed=3)
 
 
-def test_bad_numbers_are_told(tmp_path):
-    with pytest.raises(DataError, match="9 test images for 10 classes"):
-        write_embedded(tmp_path, train=50, test=9)
-    with pytest.raises(DataError, match="split 'val'"):
+def test_bad_numbers(tmp_path):
+    with pytest.raises(DataError, match="9 test images"):
+        write_shapes(tmp_path, train=50, test=9)
+    with pytest.raises(DataError, match="split: 'val'"):
         render_images([0], "val")
-    with pytest.raises(DataError, match="index -1"):
+    with pytest.raises(DataError, match="index: -1"):
         render_images([3, -1])
 
 
@@ -100,7 +100,7 @@ def test_a_linear_model_of_the_pixels_stays_far_below_60_percent(images):
     (x, labels), (x_test, labels_test) = images["train"], images["test"]
     x, x_test = x.flatten(1), x_test.flatten(1)
     x, x_test = x - x.mean(0), x_test - x.mean(0)
-    # The ridge also penalises directions in which pixels hardly differ: without it test images are
+    # The ridge also penalizes directions in which pixels hardly differ: without it test images are
     # classified worse.
     factor = torch.linalg.cholesky(x.T @ x / len(x) + 10 * torch.eye(x.shape[1]))
     x, x_test = (
@@ -148,6 +148,4 @@ def test_the_cnn_passes_90_percent(images):
 
 def accuracy(logits, labels):
     """In percent."""
-    found = 100 * (logits.argmax(dim=1) == labels).float().mean().item()
-    print("ACC", found)
-    return found
+    return 100 * (logits.argmax(dim=1) == labels).float().mean().item()

@@ -1,4 +1,4 @@
-"""Rendered data on disk: layouts, names, independence of each other, resuming, refusals."""
+"""Synthetic streets on disk: layouts, names, independence of each other, resuming, refusals."""
 
 import json
 
@@ -6,12 +6,16 @@ import cv2
 import numpy as np
 import pytest
 
-from data_prep import embedded
-from data_prep.embedded import write_cityscapes, write_idda
+from data_prep import cityscapes, idda
+from data_prep.synthetic_streets import write_cityscapes, write_idda
 from fedseg.errors import DataError
 
 SIZE = (96, 64)
 QUIET = {"size": SIZE, "workers": 1, "progress": False}
+
+
+def pairs_of(domain, count):
+    return idda.names(count)[domain]
 
 
 def _bytes(folder):
@@ -23,28 +27,21 @@ def _bytes(folder):
 
 
 def test_idda_layout(tmp_path):
-    pairs = write_idda(tmp_path, images_per_domain=2, domains=["T01_CN_A", "T07_HRN_B"], **QUIET)
+    asked = pairs_of("T01_CN_A", 2) + pairs_of("T07_HRN_B", 2)
+    pairs = write_idda(tmp_path, asked, **QUIET)
+    assert pairs == sorted(asked)
     assert len(pairs) == 4
     for image, label in pairs:
         domain = image.split("/")[0]
         assert image.startswith(f"{domain}/RGB/") and image.endswith(f"_{domain}.jpg")
         assert label == image.replace("/RGB/", "/Semantic/").replace(".jpg", ".png")
-        colours = cv2.imread(str(tmp_path / "IDDAsmall" / image), cv2.IMREAD_UNCHANGED)
+        colors = cv2.imread(str(tmp_path / "IDDAsmall" / image), cv2.IMREAD_UNCHANGED)
         ids = cv2.imread(str(tmp_path / "IDDAsmall" / label), cv2.IMREAD_UNCHANGED)
-        assert colours.shape == (64, 96, 3)
+        assert colors.shape == (64, 96, 3)
         assert ids.shape == (64, 96) and ids.dtype == np.uint8 and ids.max() <= 20
     declared = json.loads((tmp_path / "dataset.json").read_text())
-    assert declared["embedded"] is True
+    assert declared["synthetic"] is True
     assert declared["size"] == [96, 64] and declared["seed"] == 0
-
-
-def test_default_files_are_the_published_numbers():
-    assert len(embedded.IDDA_DOMAINS) == 104 and "T07_CN_M" not in embedded.IDDA_DOMAINS
-    assert len(embedded.idda_files()) == 6240
-    files = embedded.cityscapes_files()
-    assert sum(image.startswith("train/") for image, _ in files) == 2975
-    assert sum(image.startswith("val/") for image, _ in files) == 500
-    assert len(set(files)) == 3475
 
 
 def test_asked_names_resolve_and_depend_on_nothing_else(tmp_path):
@@ -66,21 +63,21 @@ def test_asked_names_resolve_and_depend_on_nothing_else(tmp_path):
 
 
 def test_workers_do_not_change_the_bytes(tmp_path):
-    files = embedded.idda_files(10, ["T03_CN_A", "T04_HRN_J"])
+    files = pairs_of("T03_CN_A", 10) + pairs_of("T04_HRN_J", 10)
     write_idda(tmp_path / "one", files, **QUIET)
     write_idda(tmp_path / "two", reversed(files), **(QUIET | {"workers": 2}))
     assert _bytes(tmp_path / "one") == _bytes(tmp_path / "two")
 
 
 def test_resuming_keeps_complete_pairs_and_mends_the_others(tmp_path):
-    pairs = write_idda(tmp_path, images_per_domain=3, domains=["T06_CN_V"], **QUIET)
+    pairs = write_idda(tmp_path, pairs_of("T06_CN_V", 3), **QUIET)
     before = _bytes(tmp_path)
     folder = tmp_path / "IDDAsmall"
     (folder / pairs[0][0]).unlink()
     (folder / pairs[1][1]).unlink()
     kept = folder / pairs[2][0]
     kept.write_bytes(b"a complete pair is not touched")
-    write_idda(tmp_path, images_per_domain=3, domains=["T06_CN_V"], **QUIET)
+    write_idda(tmp_path, pairs_of("T06_CN_V", 3), **QUIET)
     after = _bytes(tmp_path)
     assert kept.read_bytes() == b"a complete pair is not touched"
     changed = {name for name in before if before[name] != after[name]}
@@ -88,7 +85,8 @@ def test_resuming_keeps_complete_pairs_and_mends_the_others(tmp_path):
 
 
 def test_cityscapes_layout(tmp_path):
-    pairs = write_cityscapes(tmp_path, images_per_city=2, cities=["aachen", "munster"], **QUIET)
+    train, val = cityscapes.names()
+    pairs = write_cityscapes(tmp_path, train["aachen"][:2] + val["munster"][:2], **QUIET)
     assert pairs[0] == (
         "train/aachen/aachen_000000_000019_leftImg8bit.png",
         "train/aachen/aachen_000000_000019_gtFine_labelIds.png",
@@ -112,33 +110,36 @@ def test_cityscapes_names_of_a_split(tmp_path):
     assert (tmp_path / "gtFine" / asked[0][1]).is_file()
 
 
-@pytest.mark.parametrize(
-    "pair",
-    [
-        ("../T01_CN_A/RGB/1.jpg", "T01_CN_A/Semantic/1.png"),
-        ("/T01_CN_A/RGB/1.jpg", "T01_CN_A/Semantic/1.png"),
-        ("T09_CN_A/RGB/1.jpg", "T09_CN_A/Semantic/1.png"),
-        ("T01_CN_A/RGB/1.gif", "T01_CN_A/Semantic/1.png"),
-    ],
-)
-def test_bad_names_are_refused(tmp_path, pair):
-    with pytest.raises(DataError, match=r"1\.(png|jpg|gif)"):
-        write_idda(tmp_path, [pair], **QUIET)
+def test_bad_names_are_refused(tmp_path):
+    label = "T01_CN_A/Semantic/1.png"
+    for image in (
+        "../T01_CN_A/RGB/1.jpg",
+        "/T01_CN_A/RGB/1.jpg",
+        "T09_CN_A/RGB/1.jpg",
+        "T01_CN_A/RGB/1.gif",
+    ):
+        with pytest.raises(DataError, match=image):
+            write_idda(tmp_path, [(image, label)], **QUIET)
+    with pytest.raises(DataError, match="aachen_1"):
+        write_cityscapes(tmp_path, [("aachen/aachen_1.png", "aachen/aachen_1.png")], **QUIET)
     assert not list(tmp_path.iterdir())
-
-
-def test_unknown_city_is_refused():
-    with pytest.raises(DataError, match="atlantis"):
-        embedded.cityscapes_files(cities=["atlantis"])
 
 
 def test_nothing_is_rendered_among_real_data(tmp_path):
     (tmp_path / "IDDAsmall" / "T01_CN_A").mkdir(parents=True)
-    with pytest.raises(DataError, match="real data"):
-        write_idda(tmp_path, images_per_domain=1, domains=["T01_CN_A"], **QUIET)
+    with pytest.raises(DataError, match="IDDAsmall"):
+        write_idda(tmp_path, pairs_of("T01_CN_A", 1), **QUIET)
 
 
-def test_other_settings_in_the_same_folder_are_refused(tmp_path):
-    write_idda(tmp_path, images_per_domain=1, domains=["T01_CN_A"], **QUIET)
+def test_what_a_folder_declares(tmp_path):
+    write_idda(tmp_path, pairs_of("T01_CN_A", 1), **QUIET)
+    marker = tmp_path / "dataset.json"
     with pytest.raises(DataError, match=r"dataset\.json"):
-        write_idda(tmp_path, images_per_domain=1, domains=["T01_CN_A"], seed=3, **QUIET)
+        write_idda(tmp_path, pairs_of("T01_CN_A", 1), seed=3, **QUIET)
+    # folders of an earlier version, which said "embedded"
+    declared = json.loads(marker.read_text())
+    marker.write_text(json.dumps({"embedded": declared.pop("synthetic"), **declared}))
+    write_idda(tmp_path, pairs_of("T01_CN_A", 2), **QUIET)
+    marker.write_text("[")
+    with pytest.raises(DataError, match=r"dataset\.json"):
+        write_idda(tmp_path, pairs_of("T01_CN_A", 1), **QUIET)

@@ -1,20 +1,22 @@
-"""Splits in their place on disk, with a note of how they were made; and published split files.
+"""Split folders on disk, with a note of how they were made; and published split files.
 
-``<root>/splits/.../{train,test}/*.json`` are the split, ``split.json`` beside the two folders is
-the note: rule, seed, counts, checksums. It lies outside them because every JSON file inside is read
+``<root>/splits/.../{train,test}/*.json`` are the split, ``split.json`` next to the two folders is
+the note: rule, seed, counts, checksums. It is outside them because every JSON file inside is read
 as part of the split.
 """
 
 import json
-import os
 import shutil
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any
 
+from data_prep.disk import Sample
 from fedseg.errors import DataError
+from fedseg.files import write_text
 from fedseg.partition import Split, read_split, split_paths, write_split
 
 NOTE = "split.json"
@@ -23,15 +25,10 @@ PARTS = ("train", "test")
 
 @dataclass(frozen=True)
 class Limit:
-    """How much of a split is kept, for quick trials.
+    """How much of a split is kept, for quick trials: the first images."""
 
-    Attributes:
-        per_user: at most so many images of each training client, the first ones.
-        test_per_domain: at most so many images of each domain for each test user, the first ones.
-    """
-
-    per_user: int | None = None
-    test_per_domain: int | None = None
+    per_user: int | None = None  # images of each training client
+    test_per_domain: int | None = None  # images of each domain for each test user
 
     def __bool__(self) -> bool:
         return self.per_user is not None or self.test_per_domain is not None
@@ -41,36 +38,29 @@ class Limit:
     ) -> tuple[Split, Split]:
         """The two splits, cut down."""
         kept = {user: samples[: self.per_user] for user, samples in train.users.items()}
-        tests = {}
+        tests: dict[str, list[Sample]] = {}
         for user, samples in test.users.items():
-            seen: dict[str, int] = {}
+            seen: Counter[str] = Counter()
             tests[user] = []
             for sample in samples:
-                domain = domain_of(sample[0])
-                seen[domain] = seen.get(domain, 0) + 1
-                if self.test_per_domain is None or seen[domain] <= self.test_per_domain:
+                seen[domain_of(sample[0])] += 1
+                if not self.test_per_domain or seen[domain_of(sample[0])] <= self.test_per_domain:
                     tests[user].append(sample)
         return Split(kept), Split(tests)
 
 
 @dataclass(frozen=True)
-class Made:
-    """A split that is ready to be saved.
+class PreparedSplit:
+    """A split that is ready to be saved."""
 
-    Attributes:
-        place: its folder below ``<root>/splits``, for example ``("heterogeneous", "rainy")``.
-        about: what the note says beside counts: rule, seed, ...
-        source: the folder of published files that it is a plain copy of, if any.
-    """
-
-    place: tuple[str, ...]
+    place: tuple[str, ...]  # its folder below <root>/splits, e.g. ("heterogeneous", "rainy")
     train: Split
     test: Split
-    about: Mapping[str, Any]
-    source: Path | None = None
+    about: Mapping[str, Any]  # what the note says besides counts: rule, seed, ...
+    source: Path | None = None  # the folder of published files that it is a plain copy of, if any
 
 
-def check_free(root: Path, made: Iterable[Made], overwrite: bool = False) -> None:
+def check_free(root: Path, made: Iterable[PreparedSplit], overwrite: bool = False) -> None:
     """Make sure that saving destroys nothing.
 
     Raises:
@@ -84,12 +74,12 @@ def check_free(root: Path, made: Iterable[Made], overwrite: bool = False) -> Non
         for part, split in zip(PARTS, (one.train, one.test), strict=True):
             if not overwrite and _holds_another(folder / part, split):
                 raise DataError(
-                    f"{folder / part}: holds another split already: give --overwrite to replace "
-                    "it, or another --root"
+                    f"{folder / part}: holds another split: give --overwrite to replace it, or "
+                    "another --root"
                 )
 
 
-def save(root: Path, made: Made) -> Path:
+def save(root: Path, made: PreparedSplit) -> Path:
     """Write a split and its note; the same split gives the same bytes.
 
     Returns:
@@ -102,14 +92,12 @@ def save(root: Path, made: Made) -> Path:
         else:
             _copy(made.source / part, folder / part)
     note = {**made.about, **counts(made.train, made.test)}
-    scratch = folder / f"{NOTE}.tmp"
-    scratch.write_text(json.dumps(note, indent=2) + "\n", encoding="utf-8")
-    os.replace(scratch, folder / NOTE)
+    write_text(folder / NOTE, json.dumps(note, indent=2) + "\n")
     return folder
 
 
 def counts(train: Split, test: Split) -> dict[str, Any]:
-    """What the note and the summary tell of a split."""
+    """Counts and checksums of a split, for the note and the summary."""
     sizes = [len(samples) for samples in train.users.values()]
     return {
         "train": {

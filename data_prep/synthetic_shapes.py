@@ -1,9 +1,9 @@
-"""Embedded data: a procedural image classification set, 32x32 pixels, ten classes.
+"""Synthetic shapes: a procedural image classification set, 32x32 pixels, ten classes.
 
-Every image shows one shape or one patch of texture at a random place, of random size, turn, stretch
-and colours, on a darker, shaded background with specks and noise. Mirroring or a shift of a few
-pixels keeps the class, and a linear model of the pixels tells it in less than half of the images:
-the others take local features.
+Every image shows one shape or one patch of texture at a random place, of random size, rotation,
+stretch and colors, on a darker, shaded background with specks and noise. Mirroring or a shift of a
+few pixels keeps the class, and a linear model of the pixels classifies less than half of the images
+correctly: the others take local features.
 
 An image depends on the seed, its split and its index alone: a longer set begins with the shorter
 one, and how many images are drawn at once changes no byte.
@@ -22,7 +22,7 @@ from fedseg.errors import DataError
 SIZE = 32
 """Height and width of an image, pixels."""
 
-NAME = "EmbeddedImages"
+NAME = "SyntheticShapes"
 """The data set's name in ``dataset.json``."""
 
 VERSION = 1
@@ -37,7 +37,7 @@ _DRAWS = 20 + 6 * _SPECKS  # uniform numbers an image; taking too many is an err
 Array = np.ndarray
 
 
-# ------------------------------------------------------------------------------------- the shapes
+# ---- the shapes
 #
 # Signed distances to a shape's outline, negative inside, in units of the shape's radius. x and y:
 # [n, H, W], coordinates in the shape's own frame; p, q: [n, 1, 1], two properties in [0, 1).
@@ -114,34 +114,29 @@ def _dots(x: Array, y: Array, p: Array, q: Array) -> Array:
 
 
 _SHAPES: dict[str, Callable[[Array, Array, Array, Array], Array]] = {
-    "disc": _disc,
-    "ring": _ring,
-    "crescent": _crescent,
-    "square": _square,
-    "triangle": _triangle,
-    "cross": _cross,
-    "star": _star,
-    "stripes": _stripes,
-    "checker": _checker,
-    "dots": _dots,
+    shape.__name__.lstrip("_"): shape
+    for shape in (
+        *(_disc, _ring, _crescent, _square, _triangle),
+        *(_cross, _star, _stripes, _checker, _dots),
+    )
 }
 
 CLASSES: tuple[str, ...] = tuple(_SHAPES)
 """Names of the classes, in the order of their labels."""
 
 
-# ------------------------------------------------------------------------------------- the images
+# ---- the images
 
 
 def labels_of(indices: Sequence[int] | Array) -> Array:
-    """The class of every image, int64 [n]: they take turns, so that a set is balanced."""
+    """The class of every image, int64 [n]: they alternate, so that a set is balanced."""
     return np.asarray(indices, dtype=np.int64) % len(CLASSES)
 
 
-def write_embedded(
+def write_shapes(
     root: str | Path, train: int = 10_000, test: int = 2_000, seed: int = 0
 ) -> dict[str, Any]:
-    """Write a prepared folder (see :mod:`fedseg.datasets.arrays`); takes seconds.
+    """Write a prepared folder (see :mod:`fedseg.datasets.arrays`), in seconds.
 
     Args:
         root: the folder; what it holds is replaced.
@@ -163,12 +158,12 @@ def write_embedded(
             )
     parts = {s: (render_images(range(n), s, seed), labels_of(range(n))) for s, n in counts.items()}
     return write_images(
-        root, NAME, CLASSES, parts["train"], parts["test"], embedded=True, source=_source(seed)
+        root, NAME, CLASSES, parts["train"], parts["test"], synthetic=True, source=_source(seed)
     )
 
 
 def is_written(root: str | Path, train: int = 10_000, test: int = 2_000, seed: int = 0) -> bool:
-    """Whether a folder holds what :func:`write_embedded` would write."""
+    """Whether a folder holds what :func:`write_shapes` would write."""
     path = Path(root) / INDEX
     if not path.is_file():
         return False
@@ -181,7 +176,7 @@ def is_written(root: str | Path, train: int = 10_000, test: int = 2_000, seed: i
 
 
 def _source(seed: int) -> str:
-    return f"rendered by data_prep/embedded_images.py, version {VERSION}, seed {seed}"
+    return f"rendered by data_prep/synthetic_shapes.py, version {VERSION}, seed {seed}"
 
 
 def render_images(indices: Sequence[int] | Array, split: str = "train", seed: int = 0) -> Array:
@@ -199,10 +194,10 @@ def render_images(indices: Sequence[int] | Array, split: str = "train", seed: in
         DataError: the split is neither, or an index is negative.
     """
     if split not in SPLITS:
-        raise DataError(f"split {split!r} of the embedded images is none of {', '.join(SPLITS)}")
+        raise DataError(f"split: {split!r} is none of {', '.join(SPLITS)}")
     indices = np.asarray(indices, dtype=np.int64)
     if indices.size and indices.min() < 0:
-        raise DataError(f"index {indices.min()} of the embedded images is negative")
+        raise DataError(f"index: {indices.min()} is negative")
     images = np.empty((len(indices), SIZE, SIZE, 3), np.uint8)
     for begin in range(0, len(indices), CHUNK):
         part = indices[begin : begin + CHUNK]
@@ -214,21 +209,22 @@ def _render(indices: Array, split: str, seed: int) -> Array:
     draws = np.empty((len(indices), _DRAWS), np.float32)
     noise = np.empty((len(indices), SIZE, SIZE, 3), np.float32)
     for row, index in enumerate(indices):
+        # the purpose keeps its old words: others would give other images
         generator = generator_for(seed, f"embedded images {split}", int(index))
         generator.random(dtype=np.float32, out=draws[row])
         generator.standard_normal(dtype=np.float32, out=noise[row])
     take = _Draws(draws)
-    background, foreground = _colours(take)
+    background, foreground = _colors(take)
     image = _shaded(background, take)
     for _ in range(_SPECKS):
-        _blend(image, take.colour(), _speck(take))
+        _blend(image, take.color(), _speck(take))
     _blend(image, _shaded(foreground, take), _coverage(labels_of(indices), take))
     image += noise * take.between(0.01, 0.04)[..., None]
     return np.clip(np.rint(image * 255), 0, 255).astype(np.uint8)
 
 
 class _Draws:
-    """Hands out the columns of uniform numbers, one after the other, as [n, 1, 1]."""
+    """The columns of uniform numbers, one after the other, as [n, 1, 1]."""
 
     def __init__(self, draws: Array) -> None:
         self._columns = iter(draws.T[:, :, None, None])
@@ -236,34 +232,34 @@ class _Draws:
     def between(self, low: float, high: float) -> Array:
         return low + (high - low) * next(self._columns)
 
-    def colour(self) -> Array:
-        """Any colour: [n, 1, 1, 3] in [0, 1]."""
+    def color(self) -> Array:
+        """Any color: [n, 1, 1, 3] in [0, 1]."""
         return np.stack([self.between(0, 1) for _ in range(3)], axis=-1)
 
 
-def _colours(take: _Draws) -> tuple[Array, Array]:
-    """Colours of background and shape: any hue, and the shape is the lighter one."""
+def _colors(take: _Draws) -> tuple[Array, Array]:
+    """Colors of background and shape: any hue, and the shape is the lighter one."""
     contrast = take.between(0.4, 0.7)
     middle = contrast / 2 + (1 - contrast) * take.between(0.1, 0.9)
     tints = []
     for side in (-0.5, 0.5):
-        tint = take.colour() - 0.5
+        tint = take.color() - 0.5
         tint -= (tint[..., :1] + tint[..., 1:2] + tint[..., 2:]) / 3
         tints.append((middle + side * contrast)[..., None] + 0.3 * tint)
     return tints[0], tints[1]
 
 
 def _grid() -> tuple[Array, Array]:
-    """Pixel centres from the middle of the image: x and y, [1, H, W]."""
+    """Pixel centers from the middle of the image: x and y, [1, H, W]."""
     line = np.arange(SIZE, dtype=np.float32) - (SIZE - 1) / 2
     return np.broadcast_to(line, (1, SIZE, SIZE)), np.broadcast_to(line[:, None], (1, SIZE, SIZE))
 
 
-def _shaded(colour: Array, take: _Draws) -> Array:
-    """A colour over the whole image, with light that falls from a side: [n, H, W, 3]."""
+def _shaded(color: Array, take: _Draws) -> Array:
+    """A color over the whole image, with light that falls from a side: [n, H, W, 3]."""
     x, y = _grid()
     light = x * take.between(-0.15, 0.15) + y * take.between(-0.15, 0.15)
-    return colour + (light / (SIZE / 2))[..., None]
+    return color + (light / (SIZE / 2))[..., None]
 
 
 def _speck(take: _Draws) -> Array:
@@ -277,8 +273,8 @@ def _coverage(labels: Array, take: _Draws) -> Array:
     """The part of each pixel that the shape covers: [n, H, W]."""
     x, y = _grid()
     x, y = x - take.between(-4, 4), y - take.between(-4, 4)
-    radius, turn = take.between(8.5, 12.5), take.between(-np.pi, np.pi)
-    cos, sin = np.cos(turn), np.sin(turn)
+    radius, angle = take.between(8.5, 12.5), take.between(-np.pi, np.pi)
+    cos, sin = np.cos(angle), np.sin(angle)
     stretch = take.between(0.9, 1.1)
     x, y = (cos * x + sin * y) / (radius * stretch), (cos * y - sin * x) * stretch / radius
     p, q = take.between(0, 1), take.between(0, 1)
@@ -290,6 +286,6 @@ def _coverage(labels: Array, take: _Draws) -> Array:
     return np.clip(0.5 - distance * radius, 0, 1)
 
 
-def _blend(image: Array, colour: Array, coverage: Array) -> None:
+def _blend(image: Array, color: Array, coverage: Array) -> None:
     """Paint onto an image, in place."""
-    image += (colour - image) * coverage[..., None]
+    image += (color - image) * coverage[..., None]

@@ -1,25 +1,24 @@
-"""The published split files load unchanged against rendered data, and the demo trains on it."""
+"""Given split files are used unchanged with synthetic images, and the demo trains on them."""
 
 import json
 from pathlib import Path
 
-import pytest
 from command_line import run as tool
 
-from fedseg.partition.split_files import read_split
+from data_prep import idda
+from fedseg.partition import write_split
 
 ROOT = Path(__file__).parents[2]
-PUBLISHED = ROOT.parent / "shared" / "data" / "feddrive_splits" / "idda"
-pytestmark = pytest.mark.skipif(
-    not PUBLISHED.is_dir(), reason="needs the published split files, ../shared/data/feddrive_splits"
-)
 
 
-def test_the_demo_runs_on_the_published_rainy_split(tmp_path):
-    data, run = tmp_path / "data", tmp_path / "run"
+def test_the_demo_runs_on_given_split_files(tmp_path):
+    data, run, given = tmp_path / "data", tmp_path / "run", tmp_path / "given"
+    train, test = idda.build(idda.names(), "rainy", "heterogeneous", seed=5)
+    write_split(given / "data" / "heterogeneous" / "rainy" / "train", train)
+    write_split(given / "data" / "heterogeneous" / "rainy" / "test", test)
     prepared = tool(
         "prepare_idda.py",
-        *("--root", data, "--embedded", "--from", PUBLISHED),
+        *("--root", data, "--synthetic", "--from", given),
         *("--setting", "rainy", "--distribution", "heterogeneous"),
         *("--limit-per-user", 2, "--limit-test", 1, "--size", "96x64"),
         cwd=ROOT,
@@ -38,6 +37,5 @@ def test_the_demo_runs_on_the_published_rainy_split(tmp_path):
     assert all(0 < entry["mIoU"] < 100 for entry in results["final"].values())
     assert all(entry["synthetic"] for entry in results["data"].values())
     assert results["data"]["train"]["clients"] == 69
-    published = read_split(PUBLISHED / "data" / "heterogeneous" / "rainy" / "train")
     record = json.loads((run / "history.jsonl").read_text(encoding="utf-8").splitlines()[0])
-    assert {p["client"] for p in record["participants"]} <= set(published.users)
+    assert {p["client"] for p in record["participants"]} <= set(train.users)

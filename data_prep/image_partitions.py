@@ -1,13 +1,12 @@
-"""Clients of a labelled image set, written to a file.
+"""Partitions of labeled images into clients, written to files.
 
 ``<root>/splits/<name>.json`` is the object that
-:class:`fedseg.partition.FixedPartition` reads (client id -> indices of training images). Beside it
-``<name>.note.json`` says how it was made and for which images, and ``<name>.png`` shows it.
+:class:`fedseg.partition.FixedPartition` reads (client id -> indices of training images). Next to it
+``<name>.note.json`` says how it was made and for which images.
 """
 
 import csv
 import json
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,33 +16,35 @@ import numpy as np
 
 from fedseg.datasets.arrays import ImageArrays
 from fedseg.errors import ConfigError, DataError
-from fedseg.registry import PARTITIONS, build
+from fedseg.files import write_text
+from fedseg.partition import (
+    DirichletClassPartition,
+    DirichletPartition,
+    HomogeneousPartition,
+    NaturalPartition,
+    PachinkoPartition,
+    check_clients,
+)
 
 FOLDER = "splits"
 
 # Name on the command line -> class, and which options it has.
 PARTITIONERS = {
-    "dirichlet": ("DirichletPartition", ("num_clients", "alpha", "seed")),
-    "dirichlet-class": ("DirichletClassPartition", ("num_clients", "alpha", "seed")),
-    "pachinko": ("PachinkoPartition", ("num_clients", "alpha", "beta", "seed")),
-    "homogeneous": ("HomogeneousPartition", ("num_clients", "seed")),
-    "natural": ("NaturalPartition", ("key",)),
+    "dirichlet": (DirichletPartition, ("num_clients", "alpha", "seed")),
+    "dirichlet-class": (DirichletClassPartition, ("num_clients", "alpha", "seed")),
+    "pachinko": (PachinkoPartition, ("num_clients", "alpha", "beta", "seed")),
+    "homogeneous": (HomogeneousPartition, ("num_clients", "seed")),
+    "natural": (NaturalPartition, ("key",)),
 }
 
 
 @dataclass(frozen=True)
-class Wanted:
-    """A split that is asked for.
+class NamedPartition:
+    """A split that is asked for."""
 
-    Attributes:
-        partition: one of PARTITIONERS.
-        options: arguments of the class.
-        users: a CSV file with the client of each image, for ``natural``.
-    """
-
-    partition: str
-    options: Mapping[str, Any]
-    users: Path | None = None
+    partition: str  # one of PARTITIONERS
+    options: Mapping[str, Any]  # arguments of the class
+    users: Path | None = None  # a CSV file with the client of each image, for natural
 
     @property
     def name(self) -> str:
@@ -63,8 +64,7 @@ class Wanted:
 
     def partitioner(self) -> Any:
         """The partition itself; ConfigError if its options make no sense."""
-        kind = PARTITIONERS[self.partition][0]
-        return build(PARTITIONS, dict(type=kind, **self.options), "--partition")
+        return PARTITIONERS[self.partition][0](**self.options)
 
     def clients(self, dataset: ImageArrays) -> dict[str, np.ndarray]:
         """Client id -> indices of ``dataset``.
@@ -74,17 +74,18 @@ class Wanted:
             DataError: the CSV file does not fit them.
         """
         if self.users is not None:
-            dataset = _WithUsers(dataset, read_users(self.users, dataset.labels))
-        return self.partitioner()(dataset)
+            users = read_users(self.users, dataset.labels)
+            dataset = ImageArrays(dataset.images, dataset.labels, dataset.classes, users=users)
+        return check_clients(self.partitioner()(dataset), len(dataset))
 
 
-def wanted(
+def named_partitions(
     partition: str,
     alphas: Iterable[float] = (),
     users: Path | None = None,
     **options: Any,
-) -> list[Wanted]:
-    """The splits of one command, one for each alpha.
+) -> list[NamedPartition]:
+    """The splits of one command, one for each alpha, checked before the images are read.
 
     Args:
         partition: one of PARTITIONERS.
@@ -93,17 +94,16 @@ def wanted(
         options: ``num_clients``, ``beta``, ``seed``, ``key``: each partition takes what it has.
 
     Raises:
-        ConfigError: ``users`` with a partition that has no use for it, or a value that makes no
-            sense, told before the images are read.
+        ConfigError: a value makes no sense, or ``users`` is not for this partition.
     """
     if users is not None and partition != "natural":
         raise ConfigError(f"--users: is for --partition natural, not for {partition}")
     names = PARTITIONERS[partition][1]
     known = {name: options[name] for name in names if options.get(name) is not None}
     if "alpha" not in names:
-        asked = [Wanted(partition, known, users)]
+        asked = [NamedPartition(partition, known, users)]
     else:
-        asked = [Wanted(partition, {**known, "alpha": a}) for a in dict.fromkeys(alphas)]
+        asked = [NamedPartition(partition, {**known, "alpha": a}) for a in dict.fromkeys(alphas)]
     for one in asked:
         one.partitioner()
     return asked
@@ -111,54 +111,43 @@ def wanted(
 
 def save_split(
     root: Path,
-    one: Wanted,
+    one: NamedPartition,
     dataset: ImageArrays,
     clients: Mapping[str, np.ndarray],
-    statistics: Mapping[str, Any],
     overwrite: bool = False,
 ) -> tuple[Path, bool]:
     """Write a split and its note; the same split gives the same bytes.
 
-    Args:
-        root: the prepared folder.
-        one: what the split is.
-        dataset: its images.
-        clients: client id -> indices of ``dataset``.
-        statistics: of the split, for the note.
-        overwrite: replace another split of that name.
-
     Returns:
-        The JSON file, and whether it was there already.
+        The JSON file below ``root``, and whether it existed.
 
     Raises:
-        DataError: another split is there and ``overwrite`` is not given.
+        DataError: another split of that name exists and ``overwrite`` is not given.
     """
     file = root / FOLDER / f"{one.name}.json"
     # One client a line: short files that can still be compared.
     lines = [f"{json.dumps(str(c))}: {json.dumps(i.tolist())}" for c, i in clients.items()]
     text = "{\n" + ",\n".join(lines) + "\n}\n"
     about = {
-        "partition": PARTITIONERS[one.partition][0],
+        "partition": PARTITIONERS[one.partition][0].__name__,
         **one.options,
         **({} if one.users is None else {"users": one.users.name}),
         "clients": len(clients),
-        "images": statistics["samples"],
-        "images_per_client": statistics["size"],
-        "classes_per_client": statistics["classes_per_client"],
+        "images": sum(map(len, clients.values())),
+        "images_per_client": _spread([len(i) for i in clients.values()]),
+        "classes_per_client": _spread([len(set(dataset.labels[i])) for i in clients.values()]),
         "images_sha256": dataset.split_checksum,
     }
     note = json.dumps(about, indent=2) + "\n"
-    there = file.is_file() and file.read_text(encoding="utf-8") == text
-    if file.exists() and not there and not overwrite:
+    existed = file.is_file() and file.read_text(encoding="utf-8") == text
+    if file.exists() and not existed and not overwrite:
         raise DataError(
-            f"{file}: holds another split already: give --overwrite to replace it, or another "
-            "--root"
+            f"{file}: holds another split: give --overwrite to replace it, or another --root"
         )
-    file.parent.mkdir(parents=True, exist_ok=True)
     write_text(file.with_suffix(".note.json"), note)
-    if not there:
+    if not existed:
         write_text(file, text)
-    return file, there
+    return file, existed
 
 
 def read_users(path: Path, labels: np.ndarray) -> list[str]:
@@ -167,10 +156,6 @@ def read_users(path: Path, labels: np.ndarray) -> list[str]:
     Columns: ``user_id``; ``image_id``, the index of the image (without it, rows are images in
     order); ``class``, which must agree with the labels. This is the form in which Hsu et al. (2020)
     have published their splits of CIFAR.
-
-    Args:
-        path: the file.
-        labels: of the images, int64 [N].
 
     Raises:
         DataError: the file cannot be read, or does not give each image one client.
@@ -182,47 +167,37 @@ def read_users(path: Path, labels: np.ndarray) -> list[str]:
         raise DataError(f"{path}: cannot be read as CSV ({error})") from error
     if not rows or not rows[0].get("user_id"):
         raise DataError(f"{path}: needs a header line with user_id, and rows")
-    users: list[str | None] = [None] * len(labels)
+    users: dict[int, str] = {}
     for number, row in enumerate(rows):
-        line = f"{path}: row {number + 1}"
+        fault = None
         try:
             index = int(row.get("image_id") or number)
             label = int(row["class"]) if row.get("class") else None
         except ValueError as error:
-            raise DataError(f"{line}: image_id and class must be whole numbers") from error
+            raise DataError(f"{path}: row {number + 1}: image_id and class: {error}") from error
         if not row.get("user_id"):
-            raise DataError(f"{line}: has no user_id")
-        if not 0 <= index < len(labels):
-            raise DataError(f"{line}: image_id {index} is out of range: 0 to {len(labels) - 1}")
-        if users[index] is not None:
-            raise DataError(f"{line}: image {index} has a user already: an image has one")
-        if label is not None and label != labels[index]:
-            raise DataError(
-                f"{line}: image {index} is of class {label}, but here it is {labels[index]}: the "
-                "file counts images in another order, such as that of the official archive"
-            )
+            fault = "has no user_id"
+        elif not 0 <= index < len(labels):
+            fault = f"image_id {index} is out of range: 0 to {len(labels) - 1}"
+        elif index in users:
+            fault = f"image {index} has a user already"
+        elif label not in (None, labels[index]):
+            fault = f"image {index} is of class {label}, not {labels[index]}: is the order another?"
+        if fault is not None:
+            raise DataError(f"{path}: row {number + 1}: {fault}")
         users[index] = row["user_id"]
-    missing = users.count(None)
+    missing = [index for index in range(len(labels)) if index not in users]
     if missing:
         raise DataError(
-            f"{path}: {missing} of {len(labels)} images have no user, the first is "
-            f"{users.index(None)}"
+            f"{path}: {len(missing)} of {len(labels)} images have no user, e.g. {missing[0]}"
         )
-    return users
+    return [users[index] for index in range(len(labels))]
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file at once: a reader sees the old one or the new one."""
-    scratch = path.with_name(path.name + ".tmp")
-    scratch.write_text(text, encoding="utf-8")
-    os.replace(scratch, path)
-
-
-class _WithUsers:
-    """A data set with other users."""
-
-    def __init__(self, dataset: ImageArrays, users: list[str]) -> None:
-        self.labels, self.users = dataset.labels, users
-
-    def __len__(self) -> int:
-        return len(self.labels)
+def _spread(values: list[int]) -> dict[str, float]:
+    return {
+        "min": min(values),
+        "median": float(np.median(values)),
+        "mean": float(np.mean(values)),
+        "max": max(values),
+    }

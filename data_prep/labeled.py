@@ -1,4 +1,4 @@
-"""A labelled image set on its way to a prepared folder, and the checks that every one passes."""
+"""A labeled image set as read from its source, and the checks that every one passes."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -10,24 +10,17 @@ from fedseg.datasets.arrays import SPLITS, check_images, images_checksum, shared
 from fedseg.errors import DataError
 
 SHOWN = 5
-SHARED = ("refuse", "keep", "drop")
+OVERLAP = ("refuse", "keep", "drop")
 
 
 @dataclass(frozen=True)
 class Part:
-    """One split.
+    """One split."""
 
-    Attributes:
-        images: uint8 [N, H, W, C].
-        labels: int64 [N].
-        name: what messages call image ``i``, for example its file.
-        users: the client of each image, if the source says.
-    """
-
-    images: np.ndarray
-    labels: np.ndarray
-    name: Callable[[int], str]
-    users: Sequence[str] | None = None
+    images: np.ndarray  # uint8 [N, H, W, C]
+    labels: np.ndarray  # int64 [N]
+    name: Callable[[int], str]  # what messages call image i, for example its file
+    users: Sequence[str] | None = None  # the client of each image, if the source says
 
     @property
     def checksum(self) -> str:
@@ -36,42 +29,27 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Labelled:
-    """A data set as read from its source.
+class Labeled:
+    """A data set as read from its source."""
 
-    Attributes:
-        parts: ``train`` and ``test``.
-        classes: class names, in order of the labels.
-        coarse_labels: the superclass of each class.
-        source: where it comes from and how that was verified, for the reader.
-        official: the files are the published ones, by their md5.
-    """
-
-    parts: dict[str, Part]
-    classes: tuple[str, ...]
-    source: str
-    coarse_labels: tuple[int, ...] | None = None
-    official: bool = False
+    parts: dict[str, Part]  # train and test
+    classes: tuple[str, ...]  # names, in order of the labels
+    source: str  # where it comes from and how that was verified, for the reader
+    coarse_labels: tuple[int, ...] | None = None  # the superclass of each class
+    official: bool = False  # the files are the published ones, by their md5
 
 
 @dataclass(frozen=True)
 class Published:
-    """What the published data set is like.
+    """What the published data set is like."""
 
-    Attributes:
-        name: for example ``"CIFAR10"``.
-        shape: height, width and channels of an image.
-        classes: in order of the labels.
-        counts: for each split, how many images each class has.
-    """
-
-    name: str
-    shape: tuple[int, int, int]
-    classes: tuple[str, ...]
-    counts: dict[str, tuple[int, ...]]
+    name: str  # for example "CIFAR10"
+    shape: tuple[int, int, int]  # height, width and channels of an image
+    classes: tuple[str, ...]  # in order of the labels
+    counts: dict[str, tuple[int, ...]]  # for each split, images of each class
 
 
-def check(data: Labelled, published: Published, where: str | Path, unofficial: bool) -> None:
+def check(data: Labeled, published: Published, where: str | Path, unofficial: bool) -> None:
     """Compare a data set with what is published.
 
     Args:
@@ -104,17 +82,17 @@ def check(data: Labelled, published: Published, where: str | Path, unofficial: b
             )
 
 
-def resolve_overlap(data: Labelled, choice: str, where: str | Path) -> tuple[Labelled, int]:
-    """Deal with images that are in both splits, pixel by pixel.
+def resolve_overlap(data: Labeled, choice: str, where: str | Path) -> tuple[Labeled, int]:
+    """Handle images that are in both splits, pixel by pixel.
 
     The published CIFAR-100 has a few such pairs (ciFAIR, Barz and Denzler 2020, lists ten at a
-    distance of zero); CIFAR-10 has none. What is published stays as it is, so that figures can be
-    compared, and is counted; anywhere else such a pair is a mistake.
+    distance of zero); CIFAR-10 has none. Published files stay as they are, so that results remain
+    comparable, and their pairs are counted; anywhere else such a pair is a mistake.
 
     Args:
         data: the data set.
-        choice: ``"refuse"``: an error unless the files are the published ones; ``"keep"``: leave
-            them; ``"drop"``: take them out of the training images.
+        choice: one of OVERLAP. ``"refuse"``: an error unless the files are the published ones;
+            ``"keep"``: leave them; ``"drop"``: remove them from the training images.
         where: what messages call it.
 
     Returns:
@@ -131,10 +109,11 @@ def resolve_overlap(data: Labelled, choice: str, where: str | Path) -> tuple[Lab
         listed = "; ".join(f"{train.name(a)} = {test.name(b)}" for a, b in pairs[:SHOWN])
         more = f"; and {len(pairs) - SHOWN} more" if len(pairs) > SHOWN else ""
         raise DataError(
-            f"{where}: {len(pairs)} test images are training images too: {listed}{more}. Remove "
-            "them, let --shared drop take them out of the training images, or --shared keep them"
+            f"{where}: {len(pairs)} test images are training images too: {listed}{more}: remove "
+            "them, or give --shared drop (from the training images) or --shared keep"
         )
-    kept = _unshared(train, test)
+    known = {image.tobytes() for image in test.images}
+    kept = np.flatnonzero([image.tobytes() not in known for image in train.images])
     rest = Part(
         train.images[kept],
         train.labels[kept],
@@ -144,9 +123,3 @@ def resolve_overlap(data: Labelled, choice: str, where: str | Path) -> tuple[Lab
     gone = len(train.images) - len(kept)
     source = f"{data.source}; {gone} training images dropped that are test images too"
     return replace(data, parts={"train": rest, "test": test}, source=source), 0
-
-
-def _unshared(train: Part, test: Part) -> np.ndarray:
-    """Indices of training images that are no test image; copies of one image count each."""
-    known = {image.tobytes() for image in test.images}
-    return np.flatnonzero([image.tobytes() not in known for image in train.images])

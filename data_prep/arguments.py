@@ -1,0 +1,216 @@
+"""Command line options of the prepare tools, and what they ask for."""
+
+import argparse
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from data_prep.classification import ImageOptions
+from data_prep.image_partitions import PARTITIONERS, NamedPartition, named_partitions
+from data_prep.labeled import OVERLAP
+from data_prep.segmentation import BenchmarkOptions
+from data_prep.split_folders import Limit
+
+NO_SPLIT = "none"
+SMALLEST = 32  # side of a rendered street scene, pixels
+PACHINKO = {"clients": 500, "alpha": 0.1, "beta": 10.0}  # of Reddi et al. (2021)
+
+
+def parser(
+    description: str, epilog: str, root: str | None = None, overwrite: bool = True
+) -> argparse.ArgumentParser:
+    """A parser with ``--root`` and ``--overwrite``; without ``root`` it is ``data/DATASET``."""
+    made = argparse.ArgumentParser(
+        description=description,
+        epilog=epilog,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    made.add_argument(
+        "--root",
+        type=Path,
+        default=None if root is None else Path(root),
+        help=f"the data root (default: {root or 'data/DATASET'})",
+    )
+    if overwrite:
+        made.add_argument(
+            "--overwrite", action="store_true", help="replace existing files that differ"
+        )
+    return made
+
+
+def add_synthetic(made: argparse.ArgumentParser, help: str) -> None:
+    """Add ``--synthetic``, and the name that it had."""
+    made.add_argument("--synthetic", action="store_true", help=help)
+    made.add_argument("--embedded", dest="synthetic", action="store_true", help=argparse.SUPPRESS)
+
+
+# ---- data sets with FedDrive's splits
+
+
+def add_benchmark(made: argparse.ArgumentParser, distributions: Sequence[str], size: str) -> None:
+    """Add the options of a data set with FedDrive's splits; ``size`` is that of rendered images."""
+    made.add_argument(
+        "--distribution",
+        action="append",
+        choices=distributions,
+        default=[],
+        help="how clients differ; can be repeated (default: all)",
+    )
+    made.add_argument("--seed", type=int, default=0, help="of the splits (default: %(default)s)")
+    made.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="DIR",
+        help="use the published split files in DIR instead of making splits; they are checked and "
+        "copied, and files missing on disk are reported",
+    )
+    add_synthetic(made, "render street scenes instead of real images (all that the splits need)")
+    made.add_argument(
+        "--size", type=_size, metavar="WxH", help=f"of rendered images (default: {size})"
+    )
+    made.add_argument(
+        "--limit-per-user",
+        type=_positive,
+        metavar="N",
+        help="for a quick trial: keep the first N images of each client",
+    )
+    made.add_argument(
+        "--limit-test",
+        type=_positive,
+        metavar="M",
+        help="for a quick trial: keep the first M test images of each domain and test user",
+    )
+
+
+def benchmark_options(args: argparse.Namespace, **more: Any) -> BenchmarkOptions:
+    """The parsed arguments; ``more`` are options of one data set."""
+    return BenchmarkOptions(
+        root=args.root,
+        distributions=tuple(args.distribution),
+        seed=args.seed,
+        source=args.source,
+        synthetic=args.synthetic,
+        size=args.size,
+        limit=Limit(args.limit_per_user, args.limit_test),
+        overwrite=args.overwrite,
+        **more,
+    )
+
+
+# ---- labeled images
+
+
+def add_images(made: argparse.ArgumentParser, source: str) -> None:
+    """Add the options that choose and verify labeled images; ``source`` is what it may be."""
+    made.add_argument(
+        "--source", type=Path, metavar="PATH", help=f"{source} (default: what is in the root)"
+    )
+    made.add_argument(
+        "--download", action="store_true", help="download the official files if they are not there"
+    )
+    made.add_argument(
+        "--unofficial",
+        action="store_true",
+        help="accept other images than the published ones: a subset, a cleaned version",
+    )
+    made.add_argument(
+        "--shared",
+        choices=OVERLAP,
+        default=OVERLAP[0],
+        help="what to do with images that are in train and in test: refuse them (unless the "
+        "official files have them), keep them, or drop them from train (default: %(default)s)",
+    )
+
+
+def add_splits(made: argparse.ArgumentParser, partition: str, clients: int) -> None:
+    """Add the options of splits of labeled images, with the default partition and clients."""
+    group = made.add_argument_group("splits, written to ROOT/splits")
+    group.add_argument(
+        "--partition",
+        choices=[*PARTITIONERS, NO_SPLIT],
+        default=partition,
+        help="dirichlet: clients of equal size, each with a class mix drawn from Dir(alpha/classes "
+        "for each class); alpha 0: one class per client. dirichlet-class: each class is divided by "
+        "Dir(alpha), sizes differ. pachinko: superclasses, then classes (CIFAR-100). homogeneous: "
+        "all alike. natural: by a column of user ids (default: %(default)s)",
+    )
+    group.add_argument(
+        "--alpha",
+        type=float,
+        nargs="+",
+        metavar="A",
+        help="one split for each (default: those of the configs)",
+    )
+    group.add_argument("--beta", type=float, help=f"pachinko only (default: {PACHINKO['beta']:g})")
+    group.add_argument(
+        "--num-clients",
+        type=int,
+        metavar="K",
+        help=f"(default: {clients}; pachinko: {PACHINKO['clients']})",
+    )
+    group.add_argument("--seed", type=int, default=0, help="of the splits (default: %(default)s)")
+    group.add_argument(
+        "--users",
+        type=Path,
+        metavar="CSV",
+        help="natural only: the client of each training image, columns user_id and image_id "
+        "(default: the users of the .npz file)",
+    )
+    made.set_defaults(default_clients=clients)
+
+
+def image_options(args: argparse.Namespace) -> ImageOptions:
+    """The parsed arguments that concern the images."""
+    return ImageOptions(
+        root=Path("data") / args.dataset if args.root is None else args.root,
+        source=args.source,
+        download=args.download,
+        synthetic=getattr(args, "synthetic", False),
+        unofficial=args.unofficial,
+        overlap=args.shared,
+        overwrite=args.overwrite,
+    )
+
+
+def splits(args: argparse.Namespace, alphas: Mapping[str, Sequence[float]]) -> list[NamedPartition]:
+    """The parsed arguments that concern splits of labeled images.
+
+    Args:
+        args: the parsed arguments.
+        alphas: the default of each partition that has one, except Pachinko.
+
+    Raises:
+        ConfigError: a value makes no sense.
+    """
+    if args.partition == NO_SPLIT:
+        return []
+    clients = PACHINKO["clients"] if args.partition == "pachinko" else args.default_clients
+    return named_partitions(
+        args.partition,
+        args.alpha or {"pachinko": [PACHINKO["alpha"]], **alphas}.get(args.partition, ()),
+        args.users,
+        num_clients=clients if args.num_clients is None else args.num_clients,
+        beta=PACHINKO["beta"] if args.beta is None else args.beta,
+        seed=args.seed,
+        key="users",
+    )
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, not {text}")
+    return value
+
+
+def _size(text: str) -> tuple[int, int]:
+    try:
+        width, height = map(int, text.lower().split("x"))
+    except ValueError:
+        width = height = 0
+    if width < SMALLEST or height < SMALLEST:
+        raise argparse.ArgumentTypeError(
+            f"must be WIDTHxHEIGHT of at least {SMALLEST}, such as 464x256, not {text!r}"
+        )
+    return width, height

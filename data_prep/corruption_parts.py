@@ -1,0 +1,163 @@
+"""Building blocks of the corruptions: seeded draws, conversions, blurs, zoom, fractal clouds."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import cv2
+import numpy as np
+
+from fedseg.core.seeds import generator_for
+
+SIZE = 32
+"""Height and width of the images, for which the corruptions' parameters are meant."""
+
+Array = np.ndarray
+
+
+@dataclass(frozen=True)
+class Draws:
+    """The random generators of some images, one an image, under one corruption and severity."""
+
+    seed: int
+    name: str
+    severity: int
+    indices: Sequence[int]
+
+    def __iter__(self) -> Iterator[np.random.Generator]:
+        for index in self.indices:
+            yield generator_for(self.seed, f"cifar-c {self.name}", self.severity, int(index))
+
+
+def to_unit(images: Array) -> Array:
+    """uint8 as float32 in [0, 1]."""
+    return images.astype(np.float32) / np.float32(255)
+
+
+def to_uint8(values: Array) -> Array:
+    """[0, 1] as uint8, clipped; fractions are cut off.
+
+    A thousandth of a gray level is given, so that rounding of float32 never costs a whole one.
+    """
+    return (np.clip(values, 0, 1) * np.float32(255) + np.float32(1e-3)).astype(np.uint8)
+
+
+def each(images: Array, function: Callable[[Array], Array]) -> Array:
+    """``function`` of every image, stacked."""
+    return np.stack([function(image) for image in images])
+
+
+def normal(shape: tuple[int, ...], draws: Draws) -> Array:
+    """Standard normal numbers, float32, for each image from its own generator."""
+    out = np.empty(shape, np.float32)
+    for row, rng in zip(out, draws, strict=True):
+        rng.standard_normal(out=row, dtype=np.float32)
+    return out
+
+
+def uniform(shape: tuple[int, ...], draws: Draws) -> Array:
+    """Uniform numbers in [0, 1), float32, for each image from its own generator."""
+    out = np.empty(shape, np.float32)
+    for row, rng in zip(out, draws, strict=True):
+        rng.random(out=row, dtype=np.float32)
+    return out
+
+
+def blurred(
+    images: Array, sigma: float, cut: float = 4, border: int = cv2.BORDER_REPLICATE
+) -> Array:
+    """Gaussian blur of float32 images, the kernel reaching ``cut`` sigmas to either side."""
+    reach = int(cut * sigma + 0.5)
+    if reach == 0:
+        return images.copy()
+    size = (2 * reach + 1, 2 * reach + 1)
+    return each(images, lambda image: cv2.GaussianBlur(image, size, sigma, borderType=border))
+
+
+def streaked(images: Array, radius: int, sigma: float, angles: Array) -> Array:
+    """One-sided motion blur along whole-pixel steps, edge pixels repeated.
+
+    Args:
+        images: float32 [n, H, W, C].
+        radius: of the kernel, which reaches 2 radius pixels, all to one side.
+        sigma: of its half Gaussian, pixels.
+        angles: in degrees, one an image.
+    """
+    steps = np.arange(2 * radius + 1)
+    weights = np.exp(-(steps**2) / (2 * sigma**2))
+    weights = (weights / weights.sum()).astype(np.float32)
+    steps = steps[weights > 1e-7]  # the others change nothing in 8 bits
+    far = int(steps[-1])
+    padded = np.pad(images, ((0, 0), (far, far), (far, far), (0, 0)), mode="edge")
+    direction = np.deg2rad(angles)
+    down = np.ceil(steps * np.sin(direction)[:, None] - 0.5).astype(int) + far
+    right = np.ceil(steps * np.cos(direction)[:, None] - 0.5).astype(int) + far
+    total = np.zeros_like(images)
+    height, width = images.shape[1:3]
+    for out, image, rows, columns in zip(total, padded, down, right, strict=True):
+        for weight, y, x in zip(weights, rows, columns, strict=False):
+            out += weight * image[y : y + height, x : x + width]
+    return total
+
+
+def zoomed(images: Array, factor: float) -> Array:
+    """The middle, enlarged by linear interpolation to the images' own size.
+
+    The middle is as many whole pixels as cover the view. Its corner pixels stay corner pixels of
+    the enlargement, of which the middle is taken.
+
+    Args:
+        images: float32 [S, S, ...]; with images last, whole rows are worked on at once.
+        factor: 1 or more.
+    """
+    size = len(images)
+    taken = math.ceil(size / factor)
+    enlarged = round(taken * factor)
+    if enlarged == taken:
+        return images
+    place = (enlarged - size) // 2 + np.arange(size)
+    place = place * ((taken - 1) / (enlarged - 1))
+    low = np.minimum(place.astype(int), taken - 2)
+    share = (place - low).astype(np.float32)
+    low += (size - taken) // 2
+    for axis in (0, 1):
+        weight = share.reshape([-1 if i == axis else 1 for i in range(images.ndim)])
+        lower, upper = images.take(low, axis), images.take(low + 1, axis)
+        images = lower + (upper - lower) * weight
+    return images
+
+
+def to_hsv(images: Array) -> Array:
+    """float32 [n * H, W, 3]: hue in degrees, saturation and value in [0, 1]."""
+    return cv2.cvtColor(to_unit(images).reshape(-1, *images.shape[2:]), cv2.COLOR_RGB2HSV)
+
+
+def from_hsv(hsv: Array, shape: tuple[int, ...]) -> Array:
+    return to_uint8(cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)).reshape(shape)
+
+
+def plasma(draws: Draws, decay: float) -> Array:
+    """Fractal clouds in [0, 1] by the diamond-square rule, wrapping around: float32 [n, 32, 32].
+
+    Args:
+        draws: a generator an image.
+        decay: every halving of the step divides the amplitude of the noise by its square.
+    """
+    heights = np.zeros((len(draws.indices), SIZE, SIZE))
+    noise = np.stack([rng.uniform(-1, 1, SIZE * SIZE - 1) for rng in draws])
+    step, amplitude, used = SIZE, 1e4, 0
+    while step > 1:
+        half, count = step // 2, (SIZE // step) ** 2
+        bumps = amplitude * noise[:, used : used + 3 * count].reshape(len(noise), 3, -1)
+        middle, top, left = (bumps[:, i].reshape(-1, SIZE // step, SIZE // step) for i in range(3))
+        corner = heights[:, ::step, ::step]
+        beside = corner + np.roll(corner, -1, 2)  # left and right corner of every square
+        below = corner + np.roll(corner, -1, 1)
+        center = (beside + np.roll(beside, -1, 1)) / 4 + middle
+        heights[:, half::step, half::step] = center
+        heights[:, ::step, half::step] = (beside + center + np.roll(center, 1, 1)) / 4 + top
+        heights[:, half::step, ::step] = (below + center + np.roll(center, 1, 2)) / 4 + left
+        used += 3 * count
+        step, amplitude = half, amplitude / decay**2
+    heights -= heights.min((1, 2), keepdims=True)
+    return (heights / heights.max((1, 2), keepdims=True)).astype(np.float32)

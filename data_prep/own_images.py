@@ -1,0 +1,307 @@
+"""Labeled images that a user brings: nothing in the files is trusted, and nothing is run.
+
+- an archive or a folder of pickled batches, as CIFAR's official ones;
+- ``train.npz`` and ``test.npz`` with ``images`` (uint8 [N, H, W, 3]), ``labels`` (integers [N]),
+  ``classes`` (texts) and optionally ``users`` (the client of each image, texts [N]);
+- image folders ``{train,test}/<class>/*.png``.
+
+An archive is read, never unpacked. A pickle may name any function and have it called: here it may
+name only what an array of bytes needs, and even these names stand for functions of this module.
+"""
+
+import io
+import lzma
+import pickle
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from data_prep.labeled import Part, Published
+from data_prep.parallel import in_threads
+from fedseg.datasets.arrays import SPLITS, check_images
+from fedseg.datasets.images import PNG, read_image
+from fedseg.errors import DataError
+
+LARGEST_MEMBER = 512 * 2**20  # bytes; the largest official batch has 155 MB
+NPZ_KEYS = ("images", "labels", "classes")
+
+
+def form(folder: Path, files: Sequence[str]) -> str | None:
+    """``"batches"`` (a folder with all of ``files``), ``"npz"``, ``"images"`` or None."""
+    if all((folder / name).is_file() for name in files):
+        return "batches"
+    if any((folder / f"{split}.npz").is_file() for split in SPLITS):
+        return "npz"
+    # CIFAR-100's own batch is a file called train
+    return "images" if all((folder / split).is_dir() for split in SPLITS) else None
+
+
+# ---- pickled batches
+
+
+def batch_files(source: Path, names: Sequence[str]) -> dict[str, bytes]:
+    """The content of the named files, from a folder or, wherever they are in it, an archive.
+
+    Raises:
+        DataError: a file is missing, or the source is damaged.
+    """
+    if source.is_dir():
+        return {name: (source / name).read_bytes() for name in names}
+    found: dict[str, bytes] = {}
+    try:
+        with tarfile.open(source, "r:*") as archive:
+            for member in archive:
+                name = member.name.rpartition("/")[2]
+                if not member.isfile() or name not in names:
+                    continue
+                if name in found or member.size > LARGEST_MEMBER:
+                    fault = "another file of this name" if name in found else "more than 512 MiB"
+                    raise DataError(f"{source}: {member.name} is {fault}: get a sound archive")
+                found[name] = archive.extractfile(member).read()
+    except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
+        raise DataError(f"{source}: is corrupt or cut short ({error}): get it again") from error
+    if missing := [name for name in names if name not in found]:
+        raise DataError(
+            f"{source}: has no {', '.join(missing)}: is it the Python version of this data set?"
+        )
+    return found
+
+
+def from_batches(
+    files: Mapping[str, bytes],
+    source: Path,
+    published: Published,
+    batches: Mapping[str, Sequence[str]],
+    labels_key: str,
+    meta: Mapping[str, str],
+) -> dict[str, Part]:
+    """Images of pickled batches.
+
+    Args:
+        files: name -> content.
+        source: what messages call their origin.
+        published: the data set.
+        batches: split -> names of its files.
+        labels_key: where a batch has its labels.
+        meta: ``filename`` of the file with the class names, and their ``key`` in it.
+
+    Raises:
+        DataError: a file is damaged, unsafe, or not of this data set.
+    """
+    parts = {}
+    for split, names in batches.items():
+        arrays, origin = [], []
+        for name in names:
+            where = f"{source}/{name}"
+            arrays.append(_batch(files[name], where, published, labels_key))
+            origin += [f"{where}[{i}]" for i in range(len(arrays[-1][1]))]
+        images, labels = (np.concatenate(some) for some in zip(*arrays, strict=True))
+        parts[split] = Part(images, labels, origin.__getitem__)
+    where = f"{source}/{meta['filename']}"
+    names = unpickle_batch(files[meta["filename"]], where).get(meta["key"])
+    if not isinstance(names, list):
+        raise DataError(f"{where}: has no list {meta['key']!r}")
+    _check_classes(names, published, where)
+    if tuple(names) != published.classes:
+        raise DataError(f"{where}: {meta['key']!r} is in another order than published")
+    return parts
+
+
+def _batch(
+    data: bytes, where: str, published: Published, labels_key: str
+) -> tuple[np.ndarray, np.ndarray]:
+    """Images uint8 [n, H, W, C] and labels int64 [n]."""
+    content = unpickle_batch(data, where)
+    images, values = content.get("data"), content.get(labels_key)
+    height, width, channels = published.shape
+    size = height * width * channels
+    if not isinstance(images, np.ndarray) or images.ndim != 2 or images.shape[1] != size:
+        raise DataError(f"{where}: 'data' must be an array uint8 [N, {size}]")
+    if not isinstance(values, list) or not all(type(value) is int for value in values):
+        raise DataError(f"{where}: {labels_key!r} must be a list of integers")
+    # stored as all red values, then green, then blue, each row by row
+    images = images.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
+    labels = np.array([min(max(value, -1), 2**31) for value in values], np.int64)  # no overflow
+    check_images(images, labels, len(published.classes), where)
+    return images, labels
+
+
+def unpickle_batch(data: bytes, where: str) -> dict[str, Any]:
+    """The dictionary of a pickled batch; keys and texts as str, arrays as NumPy arrays.
+
+    Args:
+        data: the bytes of the file.
+        where: what messages call the file.
+
+    Raises:
+        DataError: the pickle is damaged, asks for anything but arrays of uint8, or holds no
+            dictionary.
+    """
+    try:
+        content = _BatchUnpickler(io.BytesIO(data), encoding="bytes").load()
+        return {_plain(key): _plain(value) for key, value in content.items()}
+    except Exception as error:  # damaged bytes can fail in any way
+        raise DataError(
+            f"{where}: is damaged or no batch of images ({type(error).__name__}: {error}): get the "
+            "official archive"
+        ) from error
+
+
+class _DType:
+    """Stands for ``numpy.dtype``: its name, and nothing of the state that a pickle gives it."""
+
+    def __init__(self, name: bytes | str, *_: Any) -> None:
+        self.name = _plain(name)
+
+    def __setstate__(self, state: Any) -> None:
+        pass
+
+
+class _Array:
+    """Stands for ``numpy.ndarray``: uint8 only, from bytes that must fit the shape.
+
+    NumPy's own way of restoring an array trusts what it is told about memory.
+    """
+
+    array: np.ndarray | None = None
+
+    def __setstate__(self, state: tuple) -> None:
+        _version, shape, dtype, by_columns, data = state
+        self.array = _frombuffer(data, dtype, shape, "F" if by_columns else "C").array
+
+
+def _frombuffer(data: Any, dtype: Any, shape: tuple[int, ...], order: str) -> _Array:
+    name = dtype.name if isinstance(dtype, _DType) else type(dtype).__name__
+    if name not in ("u1", "uint8", "|u1"):
+        raise pickle.UnpicklingError(f"an array of dtype {name!r}, images must be uint8")
+    made = _Array()
+    data = data.encode("latin1") if isinstance(data, str) else bytes(data)
+    made.array = np.frombuffer(data, np.uint8).reshape(shape, order=order)
+    return made
+
+
+def _reconstruct(_type: Any, _shape: Any, _code: Any) -> _Array:
+    return _Array()
+
+
+def _encode(text: str, encoding: bytes | str) -> bytes:
+    return text.encode("latin1")  # no batch asks for another encoding
+
+
+class _BatchUnpickler(pickle.Unpickler):
+    # `_codecs.encode` is how Python 3 writes bytes in an old protocol.
+    ALLOWED = {
+        ("numpy", "ndarray"): _Array,
+        ("numpy", "dtype"): _DType,
+        ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
+        ("numpy.core.numeric", "_frombuffer"): _frombuffer,
+        ("_codecs", "encode"): _encode,
+    }
+
+    def find_class(self, module: str, name: str) -> Any:
+        try:
+            return self.ALLOWED[module.replace("numpy._core", "numpy.core"), name]  # of NumPy 2
+        except KeyError:
+            raise pickle.UnpicklingError(
+                f"it asks for {module}.{name}, nothing was run; do not trust this file"
+            ) from None
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode("latin1")
+    if isinstance(value, _Array):
+        return value.array
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value
+
+
+# ---- .npz files and image folders
+
+
+def from_npz(folder: Path, published: Published) -> dict[str, Part]:
+    """Images of ``train.npz`` and ``test.npz``; DataError if they are damaged or inconsistent."""
+    parts = {}
+    for split in SPLITS:
+        path = folder / f"{split}.npz"
+        content = _load_npz(path)
+        images, labels = content["images"], content["labels"]
+        names = [str(name) for name in np.atleast_1d(content["classes"])]
+        _check_classes(names, published, path)
+        check_images(images, labels, len(names), path)
+        # the file's own order of the classes may be another one
+        number = np.array([published.classes.index(name) for name in names], np.int64)
+        users = content.get("users")
+        if users is not None and users.shape != labels.shape:
+            raise DataError(f"{path}: {len(images)} images, but 'users' {list(users.shape)}")
+        parts[split] = Part(
+            images,
+            number[labels],
+            f"{path}[{{}}]".format,
+            None if users is None else [str(user) for user in users],
+        )
+    return parts
+
+
+def _load_npz(path: Path) -> dict[str, np.ndarray]:
+    if not path.is_file():
+        raise DataError(f"{path}: does not exist: train.npz and test.npz belong together")
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            missing = [key for key in NPZ_KEYS if key not in file]
+            if missing:
+                raise DataError(f"{path}: has no {', '.join(missing)}; it has {list(file)}")
+            keys = [*NPZ_KEYS, *(["users"] if "users" in file else [])]
+            return {key: file[key] for key in keys}
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError) as error:
+        raise DataError(
+            f"{path}: cannot be read as plain arrays ({error}): write it again with numpy.savez, "
+            "texts as numpy text, not as objects"
+        ) from error
+
+
+def from_folders(root: Path, published: Published) -> dict[str, Part]:
+    """Images of ``{train,test}/<class>/*.png``, class by class; DataError names a faulty file."""
+    parts = {}
+    for split in SPLITS:
+        folders = sorted(p for p in (root / split).iterdir() if p.is_dir() and p.name[0] != ".")
+        _check_classes([folder.name for folder in folders], published, root / split)
+        files, labels = [], []
+        for folder in folders:
+            images = sorted(folder.glob("*.png"))
+            if not images:
+                raise DataError(f"{folder}: holds no *.png image")
+            files += images
+            labels += [published.classes.index(folder.name)] * len(images)
+        if not files:
+            raise DataError(f"{root / split}: has no folder of a class")
+        images = in_threads(lambda f: _image(f, published.shape), files, f"reading {split} images")
+        names = [str(file) for file in files]
+        parts[split] = Part(np.stack(images), np.array(labels, np.int64), names.__getitem__)
+    return parts
+
+
+def _image(path: Path, shape: tuple[int, ...]) -> np.ndarray:
+    """RGB, uint8 of the given shape."""
+    image = read_image(str(path))
+    with open(path, "rb") as file:
+        head = file.read(25)
+    if not head.startswith(PNG) or head[24] > 8:
+        raise DataError(f"{path}: must be a PNG of 8 bits per channel")
+    if image.shape != shape:
+        raise DataError(f"{path}: has shape {list(image.shape)}, expected {list(shape)}")
+    return image
+
+
+def _check_classes(names: Sequence[Any], published: Published, where: str | Path) -> None:
+    unknown = [name for name in names if name not in published.classes]
+    if unknown:
+        raise DataError(f"{where}: unknown class {unknown[0]!r}: not one of {published.name}")
+    if len(set(names)) < len(names):
+        raise DataError(f"{where}: a class is listed twice")

@@ -1,0 +1,31 @@
+"""Synthetic data: how a data root says so, and the shapes that stand in for CIFAR-10."""
+
+import json
+from pathlib import Path
+
+from fedseg.datasets.arrays import INDEX, StoredImages
+from fedseg.registry import DATASETS
+
+MARKER = INDEX
+"""The file of a data root that says how its images were made."""
+
+
+def is_synthetic(root: str | Path) -> bool:
+    """Whether the images of a data root were rendered, according to its ``dataset.json``."""
+    try:
+        content = json.loads((Path(root) / MARKER).read_text(encoding="utf-8"))
+        return bool(content.get("synthetic", content.get("embedded")))  # old key
+    except (OSError, ValueError, AttributeError):
+        return False
+
+
+@DATASETS.register_module(name=["SyntheticShapesDataset", "EmbeddedImagesDataset"])
+class SyntheticShapesDataset(StoredImages):
+    """Ten shapes and textures from a prepared folder: 32x32 RGB, rendered.
+
+    ``EmbeddedImagesDataset`` is its old name, which configs may still use. Arguments: see
+    :class:`fedseg.datasets.arrays.StoredImages`.
+    """
+
+    tool = "tools/prepare_cifar.py --synthetic"
+    shape, num_classes = (32, 32, 3), 10

@@ -1,0 +1,39 @@
+"""Rules that assign images to clients, against hand-made cases."""
+
+import numpy as np
+import pytest
+
+from data_prep.assignment import cut, equal_sizes, fit_groups, rarest_class, spread_groups
+from fedseg.core.seeds import generator_for
+
+
+def test_rarest_class():
+    present = np.array([[1, 1, 0], [1, 0, 1], [1, 0, 0], [1, 1, 0], [0, 0, 0]], dtype=bool)
+    assert rarest_class(present).tolist() == [1, 2, 0, 1, -1]
+
+
+def test_consecutive_pieces():
+    assert equal_sizes(11, 4) == [3, 3, 3, 2]
+    assert cut("abcdefg", [3, 0, 2]) == [["a", "b", "c"], [], ["d", "e"]]
+    with pytest.raises(ValueError, match="3 images"):
+        cut("abc", [2, 2])
+
+
+def test_spread_groups_uses_as_many_groups_as_it_can():
+    groups = [[(g, i) for i in range(6)] for g in range(4)]
+    clients = spread_groups(groups, 4, generator_for(0, "test"))
+    assert sorted(x for c in clients for x in c) == sorted(x for g in groups for x in g)
+    assert all(len(client) == 6 and len({g for g, _ in client}) == 4 for client in clients)
+    with pytest.raises(ValueError, match="5 equal clients"):
+        spread_groups(groups, 5, generator_for(0, "test"))
+
+
+def test_fit_groups_keeps_images_and_sizes_and_refuses_the_impossible():
+    rng = generator_for(0, "test")
+    before = [[(g, i) for i in range(8)] for g in range(6)]
+    clients = fit_groups(before, lambda x: x[0], 1, 4, rng)
+    assert [len(client) for client in clients] == [8] * 6
+    assert sorted(x for c in clients for x in c) == sorted(x for c in before for x in c)
+    assert max(len({g for g, _ in client}) for client in clients) == 4
+    with pytest.raises(ValueError, match="groups"):
+        fit_groups([[(0, 0)], [(1, 1)]], lambda x: x[0], 1, 2, rng)

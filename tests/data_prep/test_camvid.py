@@ -1,0 +1,66 @@
+"""CamVid from its source folder to its split, by the tool."""
+
+from pathlib import Path
+
+from prepare_tools import failure, snapshot, tool, write_pair
+
+from data_prep import camvid
+from fedseg.datasets import CamVidDataset
+from fedseg.partition import read_split
+
+CAMVID_FRAMES = {
+    ("train", "0001TP"): [f"0001TP_{6690 + 30 * i:06d}" for i in range(62)],
+    ("train", "0006R0"): [f"0006R0_f{930 + 30 * i:05d}" for i in range(101)],
+    ("train", "0016E5"): [
+        f"0016E5_{start + 30 * i:05d}"
+        for start, count in ((390, 68), (4350, 120), (8190, 16))
+        for i in range(count)
+    ],
+    ("val", "0016E5"): [f"0016E5_{7959 + 2 * i:05d}" for i in range(101)],
+    ("test", "0001TP"): [f"0001TP_{8550 + 30 * i:06d}" for i in range(62)],
+    ("test", "Seq05VD"): [f"Seq05VD_f{30 * i:05d}" for i in range(171)],
+}
+
+
+def make_camvid(root):
+    for (part, _), stems in CAMVID_FRAMES.items():
+        for stem in stems:
+            write_pair(root, root, (f"{part}/{stem}.png", f"{part}annot/{stem}.png"), ids=(3, 11))
+    return root
+
+
+def check_camvid(root):
+    train = CamVidDataset(str(root), "splits/train")
+    assert len(train) == 285 and set(train.domains) == {"0006R0", "0016E5"}
+    split = read_split(root / "splits" / "train", root)
+    assert [len(s) for s in split.users.values()] == [21, 20, 20, 20, 23, 23, 22, *[20] * 6, 16]
+    for samples in split.users.values():
+        frames = [int(Path(x).stem.split("_")[1].strip("f")) for x, _ in samples]
+        assert frames == sorted(frames) and frames[-1] - frames[0] < 32 * len(frames)
+    test = read_split(root / "splits" / "test", root)
+    assert {user: len(s) for user, s in test.users.items()} == {
+        "test_user_same_domain": 121,
+        "test_user_0001TP": 124,
+        "test_user_Seq05VD": 171,
+    }
+    assert {camvid.recording_of(x) for x, _ in test.users["test_user_0001TP"]} == {"0001TP"}
+    assert not set(train.files) & set(CamVidDataset(str(root), "splits/test").files)
+    # Nothing of the held-out stretch of 0006R0 lies between two training frames.
+    held = [x for x, _ in test.users["test_user_same_domain"] if "0006R0" in x]
+    assert len(held) == 20 and min(held) > max(x for x, _ in split.users["0006R0_3"])
+
+
+def test_camvid_is_copied_verified_and_split(tmp_path, capsys):
+    source = make_camvid(tmp_path / "source")
+    root = tmp_path / "root"
+    assert "--source" in failure(capsys, "prepare_camvid.py", "--root", root)
+    assert "no folder train" in failure(
+        capsys, "prepare_camvid.py", "--root", root, "--source", tmp_path
+    )
+    assert tool("prepare_camvid.py", "--root", root, "--source", source) == 0
+    check_camvid(root)
+    before = snapshot(root / "splits")
+    assert tool("prepare_camvid.py", "--root", root) == 0
+    assert snapshot(root / "splits") == before
+    (root / "val" / "0016E5_07959.png").unlink()
+    assert "val/0016E5 (100 instead of 101)" in failure(capsys, "prepare_camvid.py", "--root", root)

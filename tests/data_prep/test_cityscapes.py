@@ -1,0 +1,91 @@
+"""The splits of Cityscapes have the benchmark's numbers, for every seed."""
+
+from statistics import median
+
+import numpy as np
+import pytest
+
+from data_prep import cityscapes
+from fedseg.core.seeds import generator_for
+from fedseg.datasets import CityscapesDataset
+from fedseg.errors import ConfigError
+
+# Clients, images, images per client (min, median, max), cities per client (min, max).
+CITYSCAPES_TABLE = {
+    "uniform": (146, 2975, (10, 15, 40), (5, 17)),
+    "heterogeneous": (144, 2904, (10, 17.5, 45), (1, 1)),
+    "class_imbalance": (142, 2970, (10, 15, 40), (1, 7)),
+}
+# Many classes of all frequencies; a class everywhere and nothing else; one rare class.
+CONTENTS = (np.linspace(0.01, 1, 16) ** 2, [1.0], [1.0, 0.02])
+
+
+def presence(frequencies, seed=0):
+    """A presence function: class c occurs in an image with probability ``frequencies[c]``."""
+
+    def classes(samples):
+        rng = generator_for(seed, "fake presence")
+        return rng.random((len(samples), len(frequencies))) < np.asarray(frequencies)
+
+    return classes
+
+
+def sizes(split):
+    return [len(samples) for samples in split.users.values()]
+
+
+def check_cityscapes(train, test, distribution):
+    clients, images, spread, cities = CITYSCAPES_TABLE[distribution]
+    held = [len({cityscapes.city_of(x) for x, _ in c}) for c in train.users.values()]
+    assert (len(train.users), len(train)) == (clients, images)
+    assert (min(sizes(train)), median(sizes(train)), max(sizes(train))) == spread
+    assert (min(held), max(held)) == cities
+    assert {user: len(samples) for user, samples in test.users.items()} == {"test_user": 500}
+    assert len({*train.samples, *test.samples}) == images + 500
+
+
+def test_numbers_of_every_split_and_seed():
+    train, val = cityscapes.names()
+    assert [sum(map(len, part.values())) for part in (train, val)] == [2975, 500]
+    # the contents of images matter to class imbalance only
+    cases = [(distribution, s, CONTENTS[0]) for distribution in CITYSCAPES_TABLE for s in range(6)]
+    cases += [("class_imbalance", s, content) for content in CONTENTS[1:] for s in range(6)]
+    for distribution, seed, content in cases:
+        split = cityscapes.build(train, val, distribution, seed, presence(content, seed))
+        check_cityscapes(*split, distribution)
+
+
+def test_seed_fixes_every_split():
+    def built(seed):
+        content = presence(CONTENTS[0])
+        return [
+            cityscapes.build(*cityscapes.names(), distribution, seed, content)[0].checksum
+            for distribution in cityscapes.DISTRIBUTIONS
+        ]
+
+    first = built(3)
+    assert built(3) == first
+    assert all(a != b for a, b in zip(first, built(4), strict=True))
+
+
+def test_class_imbalance_separates_classes():
+    frequencies = np.ones(len(CityscapesDataset.classes))
+    frequencies[16] = 0.2
+    content = presence(frequencies)
+    parts = cityscapes.names()
+    samples = [s for group in parts[0].values() for s in group]
+    shown = {s for s, row in zip(samples, content(samples), strict=True) if row[16]}
+    train, _ = cityscapes.build(*parts, "class_imbalance", 0, content)
+    uniform, _ = cityscapes.build(*parts, "uniform", 0)
+
+    def holders(split):
+        return sum(bool(shown & set(held)) for held in split.users.values())
+
+    assert holders(uniform) > 120 and holders(train) < 60
+
+
+def test_wrong_arguments():
+    with pytest.raises(ConfigError, match=r"distribution: .*'even'"):
+        cityscapes.build(*cityscapes.names(), "even", 0)
+    with pytest.raises(ConfigError, match="class_imbalance"):
+        cityscapes.build(*cityscapes.names(), "class_imbalance", 0)

@@ -1,0 +1,157 @@
+"""The splits of IDDA have the benchmark's numbers, for every seed; damaged data are reported."""
+
+import shutil
+
+import numpy as np
+import pytest
+from prepare_tools import write_pair
+
+from data_prep import idda
+from fedseg.core.seeds import generator_for
+from fedseg.datasets import IDDADataset
+from fedseg.errors import ConfigError, DataError
+
+# Clients, seen test, unseen test.
+IDDA_TABLE = {"country": (90, 1080, 840), "rainy": (69, 828, 2100), "bus": (83, 996, 1260)}
+FREQUENCIES = np.linspace(0.01, 1, 16) ** 2  # many classes of all frequencies
+
+
+def presence(frequencies, seed=0):
+    """A presence function: class c occurs in an image with probability ``frequencies[c]``."""
+
+    def classes(samples):
+        rng = generator_for(seed, "fake presence")
+        return rng.random((len(samples), len(frequencies))) < np.asarray(frequencies)
+
+    return classes
+
+
+def sizes(split):
+    return [len(samples) for samples in split.users.values()]
+
+
+def domains_per_client(split):
+    return [len({idda.domain_of(x) for x, _ in samples}) for samples in split.users.values()]
+
+
+def check_idda(train, test, setting, distribution):
+    clients, seen, unseen = IDDA_TABLE[setting]
+    assert sizes(train) == [48] * clients
+    assert {user: len(s) for user, s in test.users.items()} == {
+        "test_user_diff_domain": unseen,
+        "test_user_same_domain": seen,
+    }
+    assert len({*train.samples, *test.samples}) == len(train) + len(test)
+    seen_domains = {idda.domain_of(x) for x, _ in train.samples}
+    for user, samples in test.users.items():
+        domains, counts = np.unique([idda.domain_of(x) for x, _ in samples], return_counts=True)
+        if user == "test_user_same_domain":
+            assert set(domains) == seen_domains and set(counts) == {12}
+        else:
+            assert all(idda.is_unseen(setting, d) for d in domains) and set(counts) == {60}
+    held = domains_per_client(train)
+    if distribution == "uniform":
+        assert held == [48] * clients
+    elif distribution == "heterogeneous":
+        assert list(train.users) == [idda.domain_of(s[0][0]) for s in train.users.values()]
+        assert held == [1] * clients
+
+
+def test_numbers_of_every_split_and_seed():
+    for setting in idda.SETTINGS:
+        for seed in (0, 1, 7):
+            pools, tests = [], []
+            for distribution in idda.DISTRIBUTIONS:
+                content = presence(FREQUENCIES, seed)
+                train, test = idda.build(idda.names(), setting, distribution, seed, content)
+                check_idda(train, test, setting, distribution)
+                pools.append(set(train.samples))
+                tests.append(test.checksum)
+            assert pools[0] == pools[1] == pools[2] and len(set(tests)) == 1
+
+
+def test_file_names():
+    images = idda.names()
+    assert len(images) == len(idda.DOMAINS) == 104 and "T07_CN_M" not in images
+    assert sum(map(len, images.values())) == 6240
+    name = ("T01_CN_A/RGB/10_T01_CN_A.jpg", "T01_CN_A/Semantic/10_T01_CN_A.png")
+    assert images["T01_CN_A"][0] == name  # before 1_T01_CN_A.jpg, as a listing is sorted
+
+
+def test_seed_fixes_every_split():
+    def built(seed):
+        content = presence(FREQUENCIES)
+        return [
+            idda.build(idda.names(), "bus", distribution, seed, content)[0].checksum
+            for distribution in idda.DISTRIBUTIONS
+        ]
+
+    first = built(3)
+    assert built(3) == first
+    assert all(a != b for a, b in zip(first, built(4), strict=True))
+
+
+def test_it_scales_with_fewer_images():
+    images = idda.names(images_per_domain=5)
+    train, test = idda.build(images, "rainy", "uniform", 0)
+    assert sizes(train) == [4] * 69
+    assert domains_per_client(train) == [4] * 69
+    assert [len(s) for s in test.users.values()] == [35 * 5, 69]
+
+
+def test_class_imbalance_names_clients_after_their_rarest_classes():
+    classes = IDDADataset.classes
+    frequencies = np.ones(len(classes))
+    frequencies[classes.index("bicycle")] = 0.1
+    frequencies[classes.index("traffic light")] = 0.3
+    content = presence(frequencies)
+    train, _ = idda.build(idda.names(), "rainy", "class_imbalance", 0, content)
+    names = list(train.users)
+    assert names[0] == "client_bicycle_1" and "client_light_1" in names
+    assert "client_bicycle_light" in names and "client_light_road" in names
+    assert names.index("client_bicycle_light") < names.index("client_light_1")
+    # All bicycles are with the clients named after it: the others cannot learn the class.
+    other, _ = idda.build(idda.names(), "rainy", "heterogeneous", 0)
+    shows = content(other.samples)[:, classes.index("bicycle")]
+    with_bicycle = {s for s, shown in zip(other.samples, shows, strict=True) if shown}
+    holders = {user for user, samples in train.users.items() if with_bicycle & set(samples)}
+    assert holders == {name for name in names if "bicycle" in name}
+
+
+def test_wrong_arguments():
+    with pytest.raises(ConfigError, match=r"setting: .*'snow'"):
+        idda.build(idda.names(2), "snow", "uniform", 0)
+    with pytest.raises(ConfigError, match=r"distribution: .*'even'"):
+        idda.build(idda.names(2), "bus", "even", 0)
+    with pytest.raises(ConfigError, match="class_imbalance"):
+        idda.build(idda.names(2), "bus", "class_imbalance", 0)
+    with pytest.raises(ConfigError, match=r"domain T01_CN_A: 1 "):
+        idda.build(idda.names(1), "bus", "uniform", 0)
+
+
+def test_verification_reports_everything_at_once(tmp_path):
+    with pytest.raises(DataError, match="IDDAsmall"):
+        idda.verify(tmp_path)
+    base = tmp_path / "IDDAsmall"
+    for samples in idda.names(2).values():
+        for sample in samples:
+            write_pair(base, base, sample)
+    assert len(idda.verify(tmp_path, 2)) == 104
+    (base / "T01_CN_A/Semantic/1_T01_CN_A.png").unlink()
+    (base / "T02_CN_A/RGB/1_T02_CN_A.jpg").unlink()
+    cut = base / "T03_CN_A/RGB/2_T03_CN_A.jpg"
+    cut.write_bytes(cut.read_bytes()[:-40])
+    (base / "T03_CN_B/Semantic/2_T03_CN_B.png").write_text("no image")
+    write_pair(base, tmp_path / "aside", idda.names(2)["T04_CN_A"][0], size=(20, 8))
+    shutil.rmtree(base / "T05_CN_A")
+    with pytest.raises(DataError) as error:
+        idda.verify(tmp_path, 2)
+    for line in (
+        "1 domains missing: T05_CN_A",
+        "1 images without a label: T01_CN_A/RGB/1_T01_CN_A.jpg",
+        "1 labels without an image: T02_CN_A/Semantic/1_T02_CN_A.png",
+        "2 domains with another number of pairs: T01_CN_A (1), T02_CN_A (1)",
+        "2 unreadable or truncated files: T03_CN_A/RGB/2_T03_CN_A.jpg, T03_CN_B/Semantic",
+        "1 labels of another size than their image: T04_CN_A/Semantic/1_T04_CN_A.png",
+    ):
+        assert line in str(error.value)

@@ -1,0 +1,121 @@
+"""Splits of labeled images: their file, their note, and users from a CSV file."""
+
+import json
+
+import numpy as np
+import pytest
+from image_files import image_set
+
+from data_prep.image_partitions import named_partitions, read_users, save_split
+from fedseg.datasets import ImageArrays
+from fedseg.errors import ConfigError, DataError
+from fedseg.partition import FixedPartition
+
+
+@pytest.fixture
+def dataset():
+    images, labels = image_set(10, train=12)["train"]
+    return ImageArrays(images, labels, [str(i) for i in range(10)])
+
+
+def save(root, one, dataset, **more):
+    clients = one.clients(dataset)
+    return clients, save_split(root, one, dataset, clients, **more)
+
+
+def test_file_is_what_fixed_partition_reads(tmp_path, dataset):
+    for partition, name in (
+        ("dirichlet", "dirichlet_alpha0.5_4clients_seed3"),
+        ("homogeneous", "homogeneous_4clients_seed3"),
+    ):
+        (one,) = named_partitions(partition, [0.5], num_clients=4, seed=3, key="users", beta=10)
+        clients, (file, existed) = save(tmp_path, one, dataset)
+        assert file == tmp_path / "splits" / f"{name}.json" and not existed
+        read = FixedPartition(file=file)(dataset)
+        assert list(read) == list(clients) == ["0", "1", "2", "3"]
+        for client in clients:
+            np.testing.assert_array_equal(read[client], clients[client])
+        note = json.loads(file.with_suffix(".note.json").read_text())
+        assert note["seed"] == 3 and note["clients"] == 4 and note["images"] == 120
+        assert note["images_sha256"] == dataset.split_checksum
+        assert note["images_per_client"] == {"min": 30, "median": 30, "mean": 30, "max": 30}
+        classes = [len(np.unique(dataset.labels[i])) for i in clients.values()]
+        assert note["classes_per_client"]["mean"] == np.mean(classes)
+
+
+def test_the_same_split_is_left_and_another_refused(tmp_path, dataset):
+    (one,) = named_partitions("homogeneous", num_clients=4, seed=0)
+    _, (file, _) = save(tmp_path, one, dataset)
+    before = file.read_bytes()
+    assert save(tmp_path, one, dataset)[1] == (file, True)
+    assert file.read_bytes() == before
+    file.write_text('{"0": [1]}')
+    with pytest.raises(DataError, match="--overwrite"):
+        save(tmp_path, one, dataset)
+    save(tmp_path, one, dataset, overwrite=True)
+    assert file.read_bytes() == before
+
+
+def test_one_split_for_each_alpha():
+    asked = named_partitions("dirichlet", [0, 0.05, 100, 0.05], num_clients=4, seed=0)
+    assert [one.name.split("_")[1] for one in asked] == ["alpha0", "alpha0.05", "alpha100"]
+
+
+def test_wrong_values_are_refused_at_once(dataset):
+    for alpha, clients, field in ((-0.1, 4, "alpha"), (float("nan"), 4, "alpha"), (1, 0, "num_cl")):
+        with pytest.raises(ConfigError, match=field):
+            named_partitions("dirichlet", [alpha], num_clients=clients, seed=0)
+    (one,) = named_partitions("dirichlet", [1], num_clients=121, seed=0)
+    with pytest.raises(ConfigError, match="121 clients"):
+        one.clients(dataset)
+
+
+def test_users_need_the_natural_partition(tmp_path):
+    with pytest.raises(ConfigError, match="--users"):
+        named_partitions("dirichlet", [1], tmp_path / "users.csv", num_clients=4)
+
+
+# ---- users from a CSV file
+
+
+def write_users(path, labels, order=None):
+    """In the form of Hsu et al.: user, index, class."""
+    order = range(len(labels)) if order is None else order
+    rows = [f"{i % 7},{i},{labels[i]}" for i in order]
+    path.write_text("user_id,image_id,class\n" + "\n".join(rows) + "\n")
+    return path
+
+
+def test_natural_by_a_csv_file(tmp_path, dataset):
+    order = np.random.default_rng(0).permutation(120)
+    path = write_users(tmp_path / "hsu.csv", dataset.labels, order)
+    (one,) = named_partitions("natural", users=path, key="users", num_clients=100, seed=0)
+    clients, (file, _) = save(tmp_path, one, dataset)
+    assert file.name == "natural_hsu.json"
+    assert {c: i.tolist() for c, i in clients.items()} == {
+        str(user): list(range(user, 120, 7)) for user in range(7)
+    }
+
+
+def test_rows_without_an_index_are_in_order(tmp_path):
+    path = tmp_path / "users.csv"
+    path.write_text("user_id\nanna\nbert\nanna\n")
+    assert read_users(path, np.zeros(3, int)) == ["anna", "bert", "anna"]
+
+
+def test_faulty_users(tmp_path):
+    path = tmp_path / "users.csv"
+    for text, message in (
+        ("", "user_id"),
+        ("anna\nbert\n", "user_id"),
+        ("user_id,image_id\na,0\na,1\n", "1 of 3 images"),
+        ("user_id,image_id\na,0\na,1\na,1\n", "row 3: image 1"),
+        ("user_id,image_id\na,0\na,1\na,3\n", "row 3: image_id 3"),
+        ("user_id,image_id\na,0\na,-1\na,2\n", "row 2: image_id -1"),
+        ("user_id,image_id\na,0\na,x\na,2\n", "row 2: image_id"),
+        ("user_id,image_id\na,0\n,1\na,2\n", "row 2: .*user_id"),
+        ("user_id,image_id,class\na,0,5\na,1,5\na,2,5\n", "row 2: image 1 .*class 5"),
+    ):
+        path.write_text(text)
+        with pytest.raises(DataError, match=message):
+            read_users(path, np.array([5, 6, 7]))

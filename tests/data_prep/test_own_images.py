@@ -1,0 +1,262 @@
+"""Images that a user brings: sound files are read, damaged or malicious ones are refused."""
+
+import os
+import pickle
+import tarfile
+
+import cv2
+import numpy as np
+import pytest
+from image_files import (
+    image_set,
+    noise,
+    old_pickle,
+    write_archive,
+    write_batches,
+    write_folders,
+    write_npz,
+)
+
+from data_prep import own_images
+from data_prep.cifar import KINDS, read
+from data_prep.own_images import unpickle_batch
+from fedseg.errors import DataError
+
+CIFAR10, CIFAR100 = KINDS["cifar10"], KINDS["cifar100"]
+CLASSES = CIFAR10.published.classes
+DATA = noise(3).reshape(3, -1)
+
+
+@pytest.fixture
+def images():
+    return image_set(10)
+
+
+# ---- pickles
+
+
+class Command:
+    """Runs a command when it is unpickled."""
+
+    def __init__(self, command):
+        self.command = command
+
+    def __reduce__(self):
+        return os.system, (self.command,)
+
+
+def test_reads_what_both_pythons_write():
+    content = {"data": DATA, "labels": [3, 1, 2], "label_names": ["cat", "dog"]}
+    data = old_pickle(content)
+    assert b"cnumpy.core.multiarray\n_reconstruct" in data  # as NumPy 1 wrote it
+    found = unpickle_batch(data, "batch")
+    np.testing.assert_array_equal(found["data"], DATA)
+    assert found["labels"] == [3, 1, 2] and found["label_names"] == ["cat", "dog"]
+    for protocol in range(pickle.HIGHEST_PROTOCOL + 1):
+        for order in "CF":
+            array = np.asarray(DATA, order=order)
+            found = unpickle_batch(pickle.dumps({b"data": array, "n": [1]}, protocol), "batch")
+            np.testing.assert_array_equal(found["data"], DATA)
+            assert found["n"] == [1]
+
+
+def test_a_command_is_not_run(tmp_path):
+    mark = tmp_path / "was_here"
+    for protocol in (0, 2, 4):
+        data = pickle.dumps({"data": Command(f"touch {mark}"), "labels": []}, protocol)
+        with pytest.raises(DataError, match=r"data_batch_1: .*\.system"):
+            unpickle_batch(data, "data_batch_1")
+        assert not mark.exists()
+    pickle.loads(data)  # it would have been
+    assert mark.exists()
+
+
+def test_no_other_name_is_looked_up():
+    names = ("builtins\neval", "builtins\ngetattr", "numpy\nload", "numpy.core.multiarray\nscalar")
+    for name in names:
+        with pytest.raises(DataError, match="batch: .*" + name.replace("\n", r"\.")):
+            unpickle_batch(b"c" + name.encode() + b"\n.", "batch")
+
+
+def test_arrays_are_bytes_that_fit_their_shape():
+    for dtype in ("float32", "int64", "object"):
+        with pytest.raises(DataError, match="dtype"):
+            unpickle_batch(pickle.dumps({"data": np.ones((2, 3072), dtype)}, 2), "batch")
+    data = old_pickle({"data": DATA})
+    assert data.count(b"K\x03M\x00\x0c\x86") == 1  # the shape, (3, 3072)
+    larger = data.replace(b"K\x03M\x00\x0c\x86", b"K\x09M\x00\x0c\x86")
+    with pytest.raises(DataError, match="batch"):
+        unpickle_batch(larger, "batch")
+
+
+def test_pickles_that_are_cut_short_or_no_dictionary():
+    whole = old_pickle({"data": DATA, "labels": [0, 1, 2]})
+    for data in (*(whole[:cut] for cut in (0, 1, 40, 2000, -1)), pickle.dumps([1, 2])):
+        with pytest.raises(DataError, match=r"^batch"):
+            unpickle_batch(data, "batch")
+
+
+# ---- archives
+
+
+def test_members_that_lead_outside_are_never_unpacked(tmp_path, images):
+    target = tmp_path / "target"
+    target.write_text("untouched")
+    for number, (name, kind) in enumerate(
+        [
+            ("../outside", tarfile.REGTYPE),
+            ("cifar-10-batches-py/../../outside", tarfile.REGTYPE),
+            ("/absolute", tarfile.REGTYPE),
+            ("cifar-10-batches-py/data_batch_1", tarfile.SYMTYPE),
+            ("link", tarfile.LNKTYPE),
+            ("fifo", tarfile.FIFOTYPE),
+        ]
+    ):
+        member = tarfile.TarInfo(name)
+        member.type = kind
+        member.linkname = str(target) if kind in (tarfile.SYMTYPE, tarfile.LNKTYPE) else ""
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        path = write_archive(folder / "a.tar.gz", CIFAR10, images, members=[(member, b"")])
+        before = sorted(tmp_path.rglob("*"))
+        data = read(path, CIFAR10, unofficial=True)
+        np.testing.assert_array_equal(data.parts["train"].images, images["train"][0])
+        assert sorted(tmp_path.rglob("*")) == before and target.read_text() == "untouched"
+
+
+def test_damaged_archives(tmp_path, images):
+    path = write_archive(tmp_path / "a.tar.gz", CIFAR10, images)
+    data = path.read_bytes()
+    flipped = bytearray(data)
+    flipped[len(data) // 2] ^= 16
+    cuts = [data[:length] for length in (0, 100, len(data) // 3, 9 * len(data) // 10)]
+    for damaged in (*cuts, b"<html>not found</html>", bytes(flipped)):
+        path.write_bytes(damaged)
+        with pytest.raises(DataError, match=path.name):
+            read(path, CIFAR10)
+
+
+def test_archives_of_other_things(tmp_path, images, monkeypatch):
+    path = write_archive(tmp_path / "100.tar.gz", CIFAR100, image_set(100, train=1, test=1))
+    with pytest.raises(DataError, match="data_batch_1"):
+        read(path, CIFAR10)
+    twin = tarfile.TarInfo("elsewhere/test_batch")
+    (tmp_path / "twin").mkdir()
+    path = write_archive(tmp_path / "twin" / "a.tar.gz", CIFAR10, images, members=[(twin, b"x")])
+    with pytest.raises(DataError, match="test_batch"):
+        read(path, CIFAR10)
+    monkeypatch.setattr(own_images, "LARGEST_MEMBER", 1000)
+    with pytest.raises(DataError, match="data_batch_1"):
+        read(path, CIFAR10)
+
+
+# ---- what is in the batches
+
+
+def test_faulty_batches(tmp_path, images):
+    mark = tmp_path / "was_here"
+    command = b"cposix\nsystem\n(S'touch " + str(mark).encode() + b"'\ntR."
+
+    def fault(change, kind=CIFAR10, images=images):
+        folder = write_batches(tmp_path / "batches", kind, images, change)
+        with pytest.raises(DataError) as caught:
+            read(folder, kind, unofficial=True)
+        return str(caught.value)
+
+    message = fault(lambda contents: contents.update(data_batch_3=command))
+    assert "data_batch_3" in message and "posix.system" in message and not mark.exists()
+    for key, value, field in (
+        ("data", noise(8).reshape(8, -1)[:, :-1], "'data'"),
+        ("data", noise(8), "'data'"),
+        ("data", noise(8).reshape(8, -1).astype(np.float32), "dtype 'f4'"),
+        ("data", [1, 2], "'data'"),
+        ("labels", [0] * 7, "7 labels"),
+        ("labels", [0] * 19 + [10], "label 10"),
+        ("labels", [-1] * 20, "label -1"),
+        ("labels", [10**30] * 20, "out of range"),
+        ("labels", [0.5] * 20, "'labels'"),
+        ("labels", None, "'labels'"),
+    ):
+        message = fault(lambda contents, k=key, v=value: contents["test_batch"].update({k: v}))
+        assert "test_batch: " in message and field in message
+
+    def names(change):
+        return fault(lambda contents: change(contents["batches.meta"]))
+
+    assert "unicorn" in names(lambda meta: meta["label_names"].__setitem__(3, "unicorn"))
+    assert "label_names" in names(lambda meta: meta["label_names"].reverse())
+    assert "label_names" in names(lambda meta: meta.clear())
+
+
+# ---- image folders
+
+
+def test_faulty_image_folders(tmp_path, images):
+    write_folders(tmp_path / "unknown", images, [*CLASSES[:9], "unicorn"])
+    with pytest.raises(DataError, match=r"train: .*'unicorn'"):
+        read(tmp_path / "unknown", CIFAR10)
+    root = write_folders(tmp_path / "root", images, CLASSES)
+    file = sorted((root / "train" / "cat").iterdir())[1]
+    whole = file.read_bytes()
+    file.write_bytes(whole[:-40])
+    with pytest.raises(DataError, match=file.name):
+        read(root, CIFAR10)
+    cv2.imwrite(str(file), noise(1, (32, 31, 3))[0])
+    with pytest.raises(DataError, match=rf"{file.name}: .*\[32, 31, 3\]"):
+        read(root, CIFAR10)
+    cv2.imwrite(str(file), noise(1, (32, 32, 3))[0].astype(np.uint16) * 200)
+    with pytest.raises(DataError, match=rf"{file.name}: .*8 bits"):
+        read(root, CIFAR10)
+    file.write_bytes(whole)
+    for file in (root / "test" / "frog").iterdir():
+        file.unlink()
+    with pytest.raises(DataError, match="test/frog"):
+        read(root, CIFAR10)
+
+
+# ---- .npz files
+
+
+def test_npz_with_its_own_order_of_classes_and_users(tmp_path, images):
+    turned = {s: (pixels, 9 - labels) for s, (pixels, labels) in images.items()}
+    users = np.array([f"u{i % 3}" for i in range(40)])
+    data = read(write_npz(tmp_path, turned, CLASSES[::-1], users=users), CIFAR10)
+    for split, part in data.parts.items():
+        np.testing.assert_array_equal(part.images, images[split][0])
+        np.testing.assert_array_equal(part.labels, images[split][1])
+    assert data.parts["train"].users == users.tolist() and data.parts["test"].users is None
+
+
+def test_faulty_npz(tmp_path, images):
+    for change, message in (
+        (dict(images=noise(40).astype(np.float32)), "images .*float32"),
+        (dict(images=noise(40)[0]), r"images .*\[32, 32, 3\]"),
+        (dict(labels=np.zeros(39, np.int64)), "39 labels"),
+        (dict(labels=np.zeros((40, 1), np.int64)), r"labels .*\[40, 1\]"),
+        (dict(labels=np.zeros(40)), "labels .*float64"),
+        (dict(labels=np.full(40, 10)), "label 10"),
+        (dict(labels=np.full(40, -1)), "label -1"),
+        (dict(classes=np.array(["cat", "unicorn"])), "'unicorn'"),
+        (dict(classes=np.array(["cat", "cat"])), "class"),
+        (dict(classes=np.array(["cat"], object)), "plain arrays"),
+        (dict(users=np.array(["a"])), "'users'"),
+    ):
+        write_npz(tmp_path, images, CLASSES, **change)
+        with pytest.raises(DataError, match=rf"train\.npz: .*{message}"):
+            read(tmp_path, CIFAR10)
+
+
+def test_npz_that_is_incomplete_or_cut_short(tmp_path, images):
+    path = write_npz(tmp_path, images, CLASSES) / "train.npz"
+    whole = path.read_bytes()
+    for where in (0.0, 0.5, 0.99):
+        path.write_bytes(whole[: int(where * len(whole))])
+        with pytest.raises(DataError, match=r"train\.npz"):
+            read(tmp_path, CIFAR10)
+    path.write_bytes(whole)
+    np.savez(tmp_path / "test.npz", images=noise(3), labels=np.zeros(3, int))
+    with pytest.raises(DataError, match=r"test\.npz: .*classes"):
+        read(tmp_path, CIFAR10)
+    (tmp_path / "test.npz").unlink()
+    with pytest.raises(DataError, match=r"test\.npz"):
+        read(tmp_path, CIFAR10)

@@ -1,0 +1,237 @@
+"""Segmentation data sets from the command line to the files on disk. Rendering is faked here."""
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from prepare_tools import TOOLS, failure, good, snapshot, tool, write_pair
+
+from data_prep import cityscapes, idda, synthetic_streets
+from fedseg.cli import run
+from fedseg.datasets import IDDADataset
+from fedseg.partition import Split, read_split, write_split
+
+
+@pytest.fixture
+def rendered(monkeypatch):
+    """A renderer that writes tiny pairs; yields the list of what it was asked for, call by call."""
+    calls = []
+
+    def writer(image_root, label_root):
+        def write(root, files, **options):
+            calls.append((list(files), options))
+            for number, sample in enumerate(files):
+                # Every fifth label map shows a bicycle (16), the others road and sky.
+                ids = (7, 20, 16) if number % 5 == 0 else (7, 20)
+                write_pair(Path(root) / image_root, Path(root) / label_root, sample, ids)
+            (Path(root) / "dataset.json").write_text(json.dumps({"synthetic": True}))
+
+        return write
+
+    monkeypatch.setattr(synthetic_streets, "write_idda", writer("IDDAsmall", "IDDAsmall"))
+    monkeypatch.setattr(synthetic_streets, "write_cityscapes", writer("leftImg8bit", "gtFine"))
+    return calls
+
+
+def test_synthetic_idda_writes_every_split_and_the_same_bytes_again(tmp_path, rendered, capsys):
+    for root, flag in (("one", "--synthetic"), ("two", "--embedded")):  # the old name still works
+        arguments = ("--root", tmp_path / root, flag, "--images-per-domain", 11)
+        shown = good(capsys, "prepare_idda.py", *arguments, "--setting", "rainy")
+        assert "class_imbalance/rainy" in shown and "synthetic" in shown
+        config = re.search(r"tools/train.py (\S+)", shown)[1]
+        assert config == "configs/idda_rainy_fedavg.py"
+    first, second = (snapshot(tmp_path / root / "splits") for root in ("one", "two"))
+    assert first == second and len(first) == 3 * 3
+    for distribution in idda.DISTRIBUTIONS:
+        dataset = IDDADataset(str(tmp_path / "one"), f"splits/{distribution}/rainy/train")
+        assert len(dataset) == 69 * 9 and len(set(dataset.users)) == 69
+        note = json.loads(first[f"{distribution}/rainy/split.json"])
+        assert note["seed"] == 0 and note["synthetic"] and note["rule"]
+        assert note["train"]["checksum"] == dataset.split_checksum
+    # Splits of the images on disk are the same; so another seed needs no rendering.
+    arguments = ("--root", tmp_path / "one", "--images-per-domain", 11)
+    assert tool("prepare_idda.py", *arguments, "--setting", "rainy") == 0
+    assert snapshot(tmp_path / "one" / "splits") == first
+    assert tool("prepare_idda.py", *arguments, "--setting", "bus", "--seed", 1) == 0
+
+
+def test_limits_cut_the_split_and_what_is_rendered(tmp_path, rendered):
+    limits = ("--limit-per-user", 2, "--limit-test", 1, "--size", "64x32")
+    assert (
+        tool(
+            "prepare_idda.py",
+            *("--root", tmp_path, "--synthetic", "--setting", "country"),
+            *("--distribution", "heterogeneous", *limits),
+        )
+        == 0
+    )
+    folder = tmp_path / "splits" / "heterogeneous" / "country"
+    train, test = read_split(folder / "train"), read_split(folder / "test")
+    assert [len(samples) for samples in train.users.values()] == [2] * 90
+    assert [len(samples) for samples in test.users.values()] == [14, 90]
+    ((files, options),) = rendered
+    assert set(files) == {*train.samples, *test.samples} and options == {"size": (64, 32)}
+    note = json.loads((folder / "split.json").read_text())
+    assert note["limit"] == {"per_user": 2, "test_per_domain": 1}
+
+
+def write_parts(folder, train, test):
+    write_split(folder / "train", train)
+    write_split(folder / "test", test)
+
+
+def test_from_copies_published_files_unchanged_and_counts_what_is_missing(tmp_path, capsys):
+    source, root = tmp_path / "source", tmp_path / "root"
+    for setting in idda.SETTINGS:
+        folder = source / "data" / "heterogeneous" / setting
+        write_parts(folder, *idda.build(idda.names(5), setting, "heterogeneous", 0))
+        # published files are split by user and written in another style
+        for file in list(folder.rglob("*.json")):
+            file.write_text(json.dumps(json.loads(file.read_text()), indent=3))
+    message = failure(capsys, "prepare_idda.py", "--root", root, "--from", source)
+    assert f"{2 * 520} of {2 * 520} files missing" in message and "1035 more" in message
+    copied, published = snapshot(root / "splits"), snapshot(source / "data")
+    assert {path: copied[path] for path in published} == published
+    notes = {f"heterogeneous/{setting}/split.json" for setting in idda.SETTINGS}
+    assert set(copied) - set(published) == notes
+
+
+def test_from_with_synthetic_renders_exactly_what_the_files_name(tmp_path, rendered):
+    source = tmp_path / "uniform"
+    write_parts(source, *cityscapes.build(*cityscapes.names(), "uniform", 5))
+    options = ("--distribution", "uniform", "--synthetic", "--limit-per-user", 1, "--limit-test", 2)
+    assert tool("prepare_cityscapes.py", "--root", tmp_path, "--from", source, *options) == 0
+    ((files, _),) = rendered
+    assert len(files) == 146 + 3 * 2
+    assert all((tmp_path / "gtFine" / label).is_file() for _, label in files)
+    note = json.loads((tmp_path / "splits" / "uniform" / "split.json").read_text())
+    assert note["source"] == "published files" and note["train"]["clients"] == 146
+
+
+def test_synthetic_with_the_real_renderer(tmp_path):
+    make_published(tmp_path / "source" / "uniform" / "bus")
+    arguments = ("--root", tmp_path, "--from", tmp_path / "source", "--size", "64x32")
+    assert tool("prepare_idda.py", *arguments, "--synthetic") == 0
+    dataset = IDDADataset(str(tmp_path), "splits/uniform/bus/test", check="full")
+    assert dataset[0]["inputs"].shape == (3, 32, 64) and len(dataset) == 2
+    # What was rendered is enough: nothing is missing now.
+    assert tool("prepare_idda.py", *arguments[:4]) == 0
+
+
+def make_published(folder, **test_users):
+    write_split(folder / "train", Split({"a": [("T01_CN_A/RGB/1.jpg", "T01_CN_A/Semantic/1.png")]}))
+    users = test_users or {
+        user: [(f"T01_HRN_A/RGB/{user}.jpg", f"T01_HRN_A/Semantic/{user}.png")]
+        for user in ("test_user_diff_domain", "test_user_same_domain")
+    }
+    write_split(folder / "test", Split(users))
+    return folder
+
+
+def test_from_names_the_missing_files(tmp_path, capsys):
+    source = make_published(tmp_path / "source" / "uniform" / "bus")
+    write_pair(*[tmp_path / "IDDAsmall"] * 2, read_split(source / "train").samples[0])
+    (tmp_path / "IDDAsmall" / "T01_CN_A" / "Semantic" / "1.png").unlink()
+    message = failure(capsys, "prepare_idda.py", "--root", tmp_path, "--from", tmp_path / "source")
+    assert "5 of 6 files missing" in message and "T01_CN_A/Semantic/1.png" in message
+    assert "T01_CN_A/RGB/1.jpg" not in message
+
+
+def test_from_refuses_what_is_no_split_of_this_data_set(tmp_path, capsys):
+    base = ("prepare_idda.py", "--root", tmp_path / "root", "--from")
+    assert str(tmp_path) in failure(capsys, *base, tmp_path)
+    one = make_published(tmp_path / "one")
+    assert "--distribution" in failure(capsys, *base, one)
+    which = ("--distribution", "uniform", "--setting", "bus")
+    (one / "test" / "clients.json").write_text("{}")
+    assert "clients.json" in failure(capsys, *base, one, *which)
+    other = make_published(tmp_path / "other", test_user=[("x.jpg", "x.png")])
+    assert "test_user_diff_domain" in failure(capsys, *base, other, *which)
+    both = [("T01_CN_A/RGB/1.jpg", "T01_CN_A/Semantic/1.png")]
+    leak = make_published(
+        tmp_path / "leak", test_user_diff_domain=both, test_user_same_domain=[("x.jpg", "x.png")]
+    )
+    assert "T01_CN_A/RGB/1.jpg" in failure(capsys, *base, leak, *which)
+    assert not (tmp_path / "root").exists()
+
+
+def test_another_split_is_not_overwritten_unasked(tmp_path, rendered, capsys):
+    base = ("prepare_idda.py", "--root", tmp_path, "--synthetic", "--images-per-domain", 2)
+    which = ("--setting", "bus", "--distribution", "uniform")
+    assert tool(*base, *which) == 0
+    before = snapshot(tmp_path / "splits")
+    assert tool(*base, *which) == 0
+    count = len(rendered)
+    assert "--overwrite" in failure(capsys, *base, *which, "--seed", 1)
+    assert len(rendered) == count and snapshot(tmp_path / "splits") == before
+    assert tool(*base, *which, "--seed", 1, "--overwrite") == 0
+    assert snapshot(tmp_path / "splits") != before
+
+
+def test_synthetic_refuses_a_root_with_real_data(tmp_path, rendered, capsys):
+    write_pair(*[tmp_path / "IDDAsmall"] * 2, ("T01_CN_A/RGB/1.jpg", "T01_CN_A/Semantic/1.png"))
+    assert "--root" in failure(capsys, "prepare_idda.py", "--root", tmp_path, "--synthetic")
+    assert not rendered
+
+
+def test_options_without_effect_are_refused(tmp_path, capsys):
+    base = ("prepare_idda.py", "--root", tmp_path)
+    assert "--size" in failure(capsys, *base, "--size", "64x32")
+    assert "--images-per-domain" in failure(
+        capsys, *base, "--from", tmp_path, "--images-per-domain", 3
+    )
+    assert "2 to 60" in failure(capsys, *base, "--images-per-domain", 61)
+    assert "WIDTHxHEIGHT" in failure(capsys, *base, "--size", "32")
+    assert "--limit-test" in failure(capsys, *base, "--limit-test", 0)
+
+
+def test_cityscapes_verification_and_split(tmp_path, monkeypatch, capsys):
+    assert "leftImg8bit_trainvaltest.zip" in failure(
+        capsys, "prepare_cityscapes.py", "--root", tmp_path
+    )
+    monkeypatch.setattr(cityscapes, "TRAIN_CITIES", {"aachen": 17, "ulm": 8})
+    monkeypatch.setattr(cityscapes, "VAL_CITIES", {"lindau": 2})
+    for part in cityscapes.names():
+        for samples in part.values():
+            for sample in samples:
+                write_pair(tmp_path / "leftImg8bit", tmp_path / "gtFine", sample)
+    arguments = ("--root", tmp_path, "--distribution", "heterogeneous")
+    assert tool("prepare_cityscapes.py", *arguments) == 0
+    train = read_split(tmp_path / "splits" / "heterogeneous" / "train")
+    assert list(train.users)[7:9] == ["aachen7", "ulm0"] and len(train) == 16 + 8
+    removed = next((tmp_path / "leftImg8bit" / "train" / "ulm").iterdir())
+    removed.unlink()
+    message = failure(capsys, "prepare_cityscapes.py", *arguments)
+    assert "train/ulm (7 instead of 8)" in message and "1 labels without an image" in message
+
+
+def test_a_tool_prints_a_mistake_without_traceback(tmp_path):
+    done = subprocess.run(
+        [sys.executable, str(TOOLS / "prepare_camvid.py"), "--root", "none"],
+        cwd=tmp_path,
+        env={"PYTHONPATH": str(TOOLS.parent)},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 2
+    assert done.stderr.startswith("error: none/train: ")
+    assert "Traceback" not in done.stderr and not done.stdout
+
+
+def test_run_exit_codes(capsys):
+    def interrupted():
+        raise KeyboardInterrupt
+
+    def broken():
+        raise ZeroDivisionError
+
+    for main, code in ((lambda: None, 0), (lambda: 3, 3), (interrupted, 130)):
+        with pytest.raises(SystemExit) as end:
+            run(main)
+        assert end.value.code == code
+    with pytest.raises(ZeroDivisionError):
+        run(broken)
