@@ -39,11 +39,11 @@ def test_the_same_run_twice_is_refused(small_config, tmp_path):
 
 
 def test_a_sweep_from_its_plan_to_the_board(small_config, tmp_path, capfd):
-    """Two runs of three finish; one fails. Later the finished are skipped, a stopped one resumed."""
+    """Two runs of three finish, one fails; finished runs are skipped, a stopped one is resumed."""
     grid = [["optim_wrapper.rho=0.1", "data_root=nowhere"]]
     jobs = sweep(small_config, tmp_path, seeds=[0, 1], grid=grid)[:3]
     assert show_sweep(jobs, at_once=2) == 1
-    out, err = capfd.readouterr()
+    err = capfd.readouterr().err
     assert "data_root=nowhere seed0 failed" in err and "nowhere" in err
     assert "0.1 seed0: finished" in err and "0.1 seed1: finished" in err
 
