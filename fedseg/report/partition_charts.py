@@ -149,15 +149,6 @@ def show_partition(
 ) -> None:
     """Print a partition's statistics and draw it to a PNG, both titled by the file's name."""
     statistics = partition_statistics(clients, labels, len(classes))
-    print_statistics(statistics, path.stem)
-    draw_partition(clients, labels, classes, path, path.stem)
-
-
-def show_partition(
-    clients: Mapping[str, np.ndarray], labels: np.ndarray, classes: Sequence[str], path: Path
-) -> None:
-    """Print a partition's statistics and draw it to a PNG, both titled by the file's name."""
-    statistics = partition_statistics(clients, labels, len(classes))
     print_statistics(statistics, path.stem, Console(soft_wrap=True, highlight=False))
     draw_partition(clients, labels, classes, path, path.stem)
 
