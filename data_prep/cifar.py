@@ -155,7 +155,7 @@ def image_set(name: str, unofficial: bool = False) -> ImageSet:
         read=partial(read, kind=kind, unofficial=unofficial),
         download=partial(download, kind=kind),
         hint=f"{kind.archive}, its batches, image folders or .npz files",
-        config={"cifar10": "cifar10_a005_fedavg.py", "cifar100": "cifar100_a05_fedavg.py"}[name],
+        setting={"cifar10": "cifar10_a005", "cifar100": "cifar100_a05"}[name],
         render=_render if name == "cifar10" else None,
     )
 

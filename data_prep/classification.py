@@ -41,7 +41,7 @@ class ImageSet:
         read: a source, as images.
         download: fetch the source into a folder.
         hint: what the user should put where.
-        config: that trains on it, below ``configs``.
+        setting: of ``configs/settings``, that trains on it.
         render: write a rendered set into a folder, if there is one.
     """
 
@@ -51,7 +51,7 @@ class ImageSet:
     read: Callable[[Path], Labelled]
     download: Callable[[Path], Path]
     hint: str
-    config: str
+    setting: str
     render: Callable[[Path], object] | None = None
 
 
@@ -132,7 +132,7 @@ def write_splits(
 
 def show_next(kind: ImageSet, root: Path, splits: list[Path]) -> None:
     """Print the command to run next."""
-    command = f"{python()} tools/train.py configs/{kind.config} --dry-run"
+    command = f"{python()} tools/train.py configs/settings/{kind.setting}.py --dry-run"
     if root != Path("data") / kind.published.name.lower():
         command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
     console = Console(soft_wrap=True, highlight=False)

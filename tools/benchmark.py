@@ -11,7 +11,7 @@ from typing import Any
 from fedseg import cli
 
 CONFIGS = {
-    "classification": Path("configs/cifar10_a005_fedavg.py"),
+    "classification": Path("configs/settings/cifar10_a005.py"),
     "segmentation": Path("configs/demo.py"),
 }
 CLIENTS = {"classification": 5, "segmentation": 2, "algorithms": 5, "state": 1262}
@@ -110,7 +110,6 @@ def algorithms(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as work_dir:
         rounds = benchmark.prepare(
             benchmark.choose(known, arguments.only),
-            Path("configs"),
             Path(work_dir),
             arguments.clients,
             arguments.samples,
@@ -157,7 +156,9 @@ def main() -> int:
     if arguments.threads is not None:
         torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as work_dir:
-        config = load_config(arguments.config, Path(work_dir), arguments.cfg_options)
+        config = load_config(
+            arguments.config, work_dir=Path(work_dir), options=arguments.cfg_options
+        )
         with naming(config):
             figures = globals()[arguments.what](arguments, config)
     if arguments.memory_of is not None:

@@ -69,7 +69,7 @@ def main() -> None:
     print_statistics(statistics, title="natural_users", console=console)
     picture = args.root / "splits" / "natural_users.png"
     draw_partition(clients, dataset.labels, names, picture, title="natural_users")
-    console.print(f"Next: {python()} tools/train.py configs/landmarks_fedavg.py --dry-run")
+    console.print(f"Next: {python()} tools/train.py configs/settings/landmarks.py --dry-run")
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ def main() -> None:
         read=mnist.read,
         download=mnist.download,
         hint="MNIST's idx files",
-        config="mnist_a01_fedavg.py",
+        setting="mnist_a01",
     )
     chosen = options(args, Path("data") / "mnist")
     dataset = prepare(kind, chosen)

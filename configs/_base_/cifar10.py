@@ -1,7 +1,7 @@
-# CIFAR-10 on 100 clients of 500 images, the CNN of the flat-minima papers (two 5x5 convolutions, two
-# hidden layers, no normalization). How clients hold the classes is up to the settings. The
-# corrupted test images are evaluated once, at the end, if they are there. Names that begin with two
-# underscores stay inside their file.
+# CIFAR-10 on 100 clients of 500 images, the CNN of the flat-minima papers (two 5x5 convolutions,
+# two hidden layers, no normalization). How clients hold the classes is up to the settings. The
+# corrupted test images are evaluated once, at the end, if they are there. Names that begin with
+# two underscores stay inside their file.
 _base_ = "classification.py"
 
 __root = "data/cifar10"

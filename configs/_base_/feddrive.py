@@ -1,7 +1,8 @@
-# FedDrive's network and rounds: BiSeNetV2 with four auxiliary heads; 5 clients, 2 local epochs, 1500
-# rounds; the mean of the evaluations in the last 100 rounds is the reported metric. The papers name
-# a polynomial decay of the learning rate; in the released federated runs it leaves 0.9999 of it at
-# the end, so the rate is constant here. The data set's file sets num_classes, mean and std.
+# FedDrive's network and rounds: BiSeNetV2 with four auxiliary heads; 5 clients, 2 local epochs,
+# 1500 rounds; the mean of the evaluations in the last 100 rounds is the reported metric. The
+# papers name a polynomial decay of the learning rate; in the released federated runs it leaves
+# 0.9999 of it at the end, so the rate is constant here. The data set's file sets num_classes,
+# mean and std.
 _base_ = "runtime.py"
 
 model = dict(

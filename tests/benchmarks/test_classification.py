@@ -10,12 +10,12 @@ from fedseg.errors import ConfigError
 from fedseg.runner.experiment import load_config
 from tests.test_docs import ROOT
 
-CONFIG = ROOT / "configs" / "cifar10_a005_fedavg.py"
+CONFIG = ROOT / "configs" / "settings" / "cifar10_a005.py"
 
 
 def config_of(folder, clients=2, samples=70, options=()):
     options = [f"data_root={folder / 'nowhere'}", *options]
-    config = load_config(CONFIG, folder / "run", options)
+    config = load_config(CONFIG, work_dir=folder / "run", options=options)
     return benchmark.adapt(config, clients, samples, test_images=20)
 
 
@@ -135,7 +135,9 @@ def test_what_the_loops_do_not_write_out_is_refused(tmp_path, option):
 
 def test_prepared_images_are_used_where_they_are(tmp_path):
     benchmark.write_random_images(tmp_path / "data", clients=100, samples=2, test_images=20)
-    config = load_config(CONFIG, tmp_path / "run", [f"data_root={tmp_path / 'data'}"])
+    config = load_config(
+        CONFIG, work_dir=tmp_path / "run", options=[f"data_root={tmp_path / 'data'}"]
+    )
     config = benchmark.adapt(config, clients=3, samples=9, test_images=9)
     assert config.data_root == str(tmp_path / "data")
     assert config.train_dataloader.partition.type == "DirichletPartition"

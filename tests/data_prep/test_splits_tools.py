@@ -90,7 +90,7 @@ def test_idda_embedded_writes_every_split_and_the_same_bytes_again(tmp_path, ren
         shown = capsys.readouterr().out
         assert "class_imbalance/rainy" in shown and "embedded" in shown
         config = re.search(r"tools/train.py (\S+)", shown)[1]
-        assert config == "configs/idda_rainy_fedavg.py"
+        assert config == "configs/settings/idda_rainy.py"
     first, second = (snapshot(tmp_path / root / "splits") for root in ("one", "two"))
     first.pop("label_classes.json"), second.pop("label_classes.json")
     assert first == second and len(first) == 3 * 3

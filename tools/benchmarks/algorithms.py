@@ -16,7 +16,6 @@ the local steps see. A forward pass alone is about a third, a narrow sub-network
 import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +30,7 @@ from fedseg.core.messages import Update
 from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook
 from fedseg.registry import did_you_mean
+from fedseg.runner.compose import setting_file
 from fedseg.runner.cuda_graph import EagerStep
 from fedseg.runner.experiment import load_config
 from fedseg.runner.replay import FixedSampler
@@ -40,52 +40,39 @@ REFERENCE = "FedAvg"
 RATE = 1e-4
 
 
-@dataclass(frozen=True)
-class Method:
-    """An experiment, and what is changed in it.
-
-    Attributes:
-        config: the name of its file.
-        changes: merged into the config.
-    """
-
-    config: str
-    changes: Mapping[str, Any] = field(default_factory=dict)
-
-
+SETTING = "cifar10_a005"
+# names of configs/methods, by what a table calls them
 CNN = {
-    "FedAvg": Method("cifar10_a005_fedavg"),
-    "FedProx": Method("cifar10_a005_fedprox"),
-    "SCAFFOLD": Method("cifar10_a005_scaffold"),
-    "FedDyn": Method("cifar10_a005_feddyn"),
-    "AdaBest": Method("cifar10_a005_adabest"),
-    "FedCM": Method("cifar10_a005_fedcm"),
-    "FedACG": Method("cifar10_a005_fedacg"),
-    "FedGloSS-SGD": Method("cifar10_a005_fedgloss_sgd"),
-    "FedSAM": Method("cifar10_a005_fedsam"),
-    "FedASAM": Method("cifar10_a005_fedasam"),
-    "FedGloSS-SAM": Method("cifar10_a005_fedgloss_sam"),
-    "FedGamma": Method("cifar10_a005_fedgamma"),
-    "FedSpeed": Method("cifar10_a005_fedspeed"),
-    "FedSMOO": Method("cifar10_a005_fedsmoo"),
-    "MIMELite": Method("cifar10_a005_mimelite"),
-    "MIME": Method("cifar10_a005_mime"),
-    "MOON": Method("cifar10_a005_moon"),
+    "FedAvg": ("fedavg",),
+    "FedProx": ("fedprox",),
+    "SCAFFOLD": ("scaffold",),
+    "FedDyn": ("feddyn",),
+    "AdaBest": ("adabest",),
+    "FedCM": ("fedcm",),
+    "FedACG": ("fedacg",),
+    "FedGloSS-SGD": ("fedgloss_sgd",),
+    "FedSAM": ("fedsam",),
+    "FedASAM": ("fedasam",),
+    "FedGloSS-SAM": ("fedgloss_sam",),
+    "FedGamma": ("fedgamma",),
+    "FedSpeed": ("fedspeed",),
+    "FedSMOO": ("fedsmoo",),
+    "MIMELite": ("mimelite",),
+    "MIME": ("mime",),
+    "MOON": ("moon",),
 }
-_PROX = {"algorithm": {"_delete_": True, "type": "FedProx", "mu": 0.1}}
-_MOON = {"local_loss": {"type": "MOON"}, "model": {"projection": (256, 256)}}
 # the methods of FedAlign's table
 RESNET56 = {
-    "FedAvg": Method("cifar10_a005_fedavg_resnet56"),
-    "FedProx": Method("cifar10_a005_fedavg_resnet56", _PROX),
-    "MOON": Method("cifar10_a005_fedavg_resnet56", _MOON),
-    "StochDepth": Method("cifar10_a005_stochdepth_resnet56"),
-    "GradAug": Method("cifar10_a005_gradaug_resnet56"),
-    "FedAlign": Method("cifar10_a005_fedalign_resnet56"),
+    "FedAvg": ("fedavg", "resnet56"),
+    "FedProx": ("fedprox", "resnet56"),
+    "MOON": ("moon", "resnet56"),
+    "StochDepth": ("stochdepth", "resnet56"),
+    "GradAug": ("gradaug", "resnet56"),
+    "FedAlign": ("fedalign", "resnet56"),
 }
 
 
-def choose(methods: Mapping[str, Method], only: Sequence[str]) -> dict[str, Method]:
+def choose(methods: Mapping[str, Sequence[str]], only: Sequence[str]) -> dict[str, Sequence[str]]:
     """The methods of these names, and FedAvg; all if there are none.
 
     Raises:
@@ -177,8 +164,7 @@ class MethodRound:
 
 
 def prepare(
-    methods: Mapping[str, Method],
-    configs: Path,
+    methods: Mapping[str, Sequence[str]],
     work_dir: Path,
     clients: int,
     samples: int,
@@ -190,8 +176,7 @@ def prepare(
     Clipping of gradients, which some experiments have, is left out: it is no algorithm's.
 
     Args:
-        methods: by name.
-        configs: folder of the experiments.
+        methods: names of configs/methods, by the method's name in the table.
         work_dir: for what the runs write.
         clients: participants of a round.
         samples: a client's images, where they are random.
@@ -201,8 +186,7 @@ def prepare(
     rounds: dict[str, MethodRound] = {}
     data = None
     for number, (name, method) in enumerate(methods.items()):
-        config = load_config(configs / f"{method.config}.py", work_dir, options)
-        config.merge_from_dict(dict(method.changes))
+        config = load_config(setting_file(SETTING), method, work_dir=work_dir, options=options)
         config = adapt(config, clients, samples, test_images=10)
         config.work_dir = str(work_dir / str(number))
         config.val_dataloader = config.val_evaluator = config.val_cfg = None
