@@ -94,7 +94,7 @@ class Composition:
 
     def _parts(self, methods: Iterable[str]) -> list[Part]:
         """The methods in the given order, each once."""
-        parts = [self._part(path) for path in dict.fromkeys(map(self.find, methods))]
+        parts = [self.part(path) for path in dict.fromkeys(map(self.find, methods))]
         for number, part in enumerate(parts):
             for slot in part.slots:
                 decided = slot.replace("_", " ")
@@ -110,7 +110,8 @@ class Composition:
                         )
         return parts
 
-    def _part(self, path: Path) -> Part:
+    def part(self, path: Path) -> Part:
+        """What a method's file says."""
         values = self.read(path).to_dict()
         slots, refuses, append, *_ = (values.pop(key, None) for key in KEYS)
         for slot in _as_list(slots):
@@ -201,7 +202,7 @@ class Composition:
         chosen = {part.name for part in self.parts}
         together = {frozenset(name.split("+")): file for name, file in self.known(True).items()}
         fitting = [names for names in sorted(together, key=len) if names <= chosen]
-        for part in (*self.parts, *(self._part(together[names]) for names in fitting)):
+        for part in (*self.parts, *(self.part(together[names]) for names in fitting)):
             imports = _get(config, "custom_imports.imports") or []
             try:
                 config.merge_from_dict(copy.deepcopy(part.values))
