@@ -11,6 +11,7 @@ __norm = dict(type="BN")  # two underscores: stays in this file
 model = dict(
     type="Segmentor",
     network=dict(
+        _delete_=True,
         type="EncoderDecoder",
         backbone=dict(
             type="TIMMBackbone",

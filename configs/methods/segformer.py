@@ -5,6 +5,7 @@ refuses = {"val_evaluator.type": "Accuracy"}  # for segmentation
 model = dict(
     type="Segmentor",
     network=dict(
+        _delete_=True,
         type="EncoderDecoder",
         backbone=dict(
             type="MixVisionTransformer",

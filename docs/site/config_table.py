@@ -56,7 +56,7 @@ def method_names(settings: list[str]) -> list[str]:
     parts = {}
     for setting in settings:
         composition = compose.Composition(compose.setting_file(setting))
-        for name, path in composition.known().items():
+        for name, path in composition.known.items():
             parts.setdefault(name, composition.part(path))
     return sorted(parts, key=lambda name: parts[name].rank)
 

@@ -82,7 +82,8 @@ class Composition:
         self.title = self.setting or path.stem
         self.without = _as_list(config.get("without"))
         self.places = (self.title, *_as_list(config.get("lookup")), "")
-        self.roots = [parent / "methods" for parent in (*path.resolve().parents[:2], CONFIGS)]
+        folders = dict.fromkeys((*path.resolve().parents[:2], CONFIGS))
+        self.roots = [folder / "methods" for folder in folders]
         named = _as_list(config.get("methods"))
         self.record = named if not _bases(path) else []
         if self.record and (methods or not self.setting or "lookup" in config):
@@ -126,21 +127,25 @@ class Composition:
                 if path.is_file():
                     return path.resolve()
             raise ConfigError(f"methods: {method}: no such file")
-        known = self.known()
         name = SYNONYMS.get(method, method)
-        if name not in known:
-            raise unknown("methods", method, known)
-        return known[name]
+        if name not in self.known:
+            raise unknown("methods", method, self.known)
+        return self.known[name]
 
-    def known(self, together: bool = False) -> dict[str, Path]:
-        """The files of all methods in this setting, or those of several methods together."""
+    @functools.cached_property
+    def files(self) -> dict[str, Path]:
+        """The files for this setting by name: of methods, and of several together."""
         found: dict[str, Path] = {}
         for place in self.places:
             for root in self.roots:
-                for path in sorted((root / place).glob("*.py")):
-                    if ("+" in path.stem) == together:
-                        found.setdefault(path.stem, path.resolve())
+                for path in (root / place).glob("*.py"):
+                    found.setdefault(path.stem, path)
         return dict(sorted(found.items()))
+
+    @property
+    def known(self) -> dict[str, Path]:
+        """The files of single methods."""
+        return {name: path for name, path in self.files.items() if "+" not in name}
 
     # ---------------------------------------------------------------- the name
 
@@ -184,7 +189,7 @@ class Composition:
             config.pop(key, None)
         if self.setting or self.parts:
             config["setting"], config["methods"] = self.title, self.methods
-        return Config(config.to_dict(), filename=str(self.path))
+        return Config(_without_marks(config.to_dict()), filename=str(self.path))
 
     def _merged(self, path: Path) -> Config:
         """The methods merged over the setting, below what configs that name methods set."""
@@ -200,9 +205,9 @@ class Composition:
     def _over(self, config: Config) -> Config:
         config = copy.deepcopy(config)
         chosen = {part.name for part in self.parts}
-        together = {frozenset(name.split("+")): file for name, file in self.known(True).items()}
-        fitting = [names for names in sorted(together, key=len) if names <= chosen]
-        for part in (*self.parts, *(self.part(together[names]) for names in fitting)):
+        together = [n for n in self.files if "+" in n and chosen.issuperset(n.split("+"))]
+        together.sort(key=lambda name: name.count("+"))
+        for part in (*self.parts, *(self.part(self.files[name]) for name in together)):
             imports = _get(config, "custom_imports.imports") or []
             try:
                 config.merge_from_dict(copy.deepcopy(part.values))
@@ -299,6 +304,13 @@ def _on_base(path: Path, base: dict[str, Any]) -> Config:
                 node.value = ast.Constant(str(below))
         own.write_text(ast.unparse(tree), encoding="utf-8")
         return read_config(own)
+
+
+def _without_marks(value: Any) -> Any:
+    """Without the ``_delete_`` that MMEngine leaves where there was nothing to delete."""
+    if isinstance(value, dict):
+        return {k: _without_marks(v) for k, v in value.items() if k != "_delete_"}
+    return value
 
 
 def _ranked(parts: Iterable[Part]) -> list[Part]:

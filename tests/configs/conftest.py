@@ -59,7 +59,7 @@ def slots() -> dict[str, tuple[str, ...]]:
     found: dict[str, tuple[str, ...]] = {}
     for setting in SETTINGS:
         composition = compose.Composition(compose.setting_file(setting))
-        for name, path in composition.known().items():
+        for name, path in composition.known.items():
             part = composition.part(path)
             assert found.setdefault(name, part.slots) == part.slots, path
     return found

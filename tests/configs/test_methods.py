@@ -128,8 +128,8 @@ def test_every_pair_of_methods_works_somewhere_in_any_order_or_contradicts(load,
         shuffled = random_.sample(chosen, len(chosen))
         where = f"seed {seed}: {setting} --with {' '.join(shuffled)}"
         config = load(setting, *shuffled)
-        assert config == load(setting, *chosen), where
-        assert config == load(setting, *config.methods), where
+        assert config.to_dict() == load(setting, *chosen).to_dict(), where
+        assert config.to_dict() == load(setting, *config.methods).to_dict(), where
         # of several augmentations only one is the last
         check(config, [name for name in chosen if name != "cutout" or "mixup" not in chosen])
         compositions += 1
@@ -156,7 +156,7 @@ def test_named_experiments_are_short_and_named_after_their_composition(load):
         if named:
             other = load(composition.setting, *config.methods)
             other.pop("experiment_name")
-            assert config == other, path
+            assert config.to_dict() == other.to_dict(), path
 
 
 def test_nothing_else_is_at_the_top_and_every_file_is_used(slots):
@@ -170,7 +170,7 @@ def test_nothing_else_is_at_the_top_and_every_file_is_used(slots):
     used = set()
     for setting in SETTINGS:
         composition = compose.Composition(compose.setting_file(setting))
-        used |= set(composition.known().values()) | set(composition.known(True).values())
+        used |= set(composition.files.values())
     files = {path.resolve() for path in (compose.CONFIGS / "methods").rglob("*.py")}
     for path in files:
         used |= {(path.parent / base).resolve() for base in compose._bases(path)}
