@@ -11,7 +11,9 @@ import pytest
 
 from fedseg.datasets import write_images
 from fedseg.runner.compose import setting_file
+from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, train
+from fedseg.runs.results import config_digest
 
 TRAIN, TEST = 500, 10  # 500 clients of PAM with an image each
 
@@ -102,6 +104,7 @@ def test_a_round_of_the_config(setting, methods, holders, data_root, tmp_path):
         config.merge_from_dict({"val_dataloader.test.num_workers": 0})
     assert train(config) == 0
     results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert results["name"] == config.experiment_name
     assert results["data"]["train"]["clients"] == holders
     assert results["data"]["train"]["samples"] == (18 if dataset == "landmarks" else TRAIN)
     assert set(results["final"]) == {"test"}  # there are no corrupted images
@@ -110,3 +113,6 @@ def test_a_round_of_the_config(setting, methods, holders, data_root, tmp_path):
     assert len(record["participants"]) == clients
     assert not record["rejected"]
     assert np.isfinite(record["loss"])
+    copy = load_config(tmp_path / f"{config.experiment_name}.py", work_dir=tmp_path)
+    assert (copy.setting, copy.methods) == (setting, config.methods)
+    assert config_digest(complete_config(copy)) == results["config_sha256"]
