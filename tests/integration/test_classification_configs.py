@@ -71,7 +71,7 @@ RUNS = [
     ("cifar10_a005", "moon feddyn asam", 100),
     ("cifar10_a005", "gradaug resnet56", 100),
     ("cifar10_centralized", "sam swa cutout", 1),
-    ("cifar10_c64", "moon", 64),
+    ("cifar10_c16", "moon silobn", 16),
     ("cifar100_a05", "fedsam cutout", 100),
     ("cifar100_a1000", "fedavgm wima", 100),
     ("cifar100_pam", "fedasam mixup", 500),
