@@ -30,6 +30,7 @@ from fedseg.registry import (
     TRANSFORMS,
     build,
 )
+from fedseg.runner.build import LOCAL_KEYS
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = sorted(path.stem for path in (ROOT / "configs" / "settings").glob("*.py"))
@@ -84,7 +85,7 @@ def check_component(path: str, component_json: str) -> None:
     if registry is EVALUATION_SETS:
         assert component.keys() - {"type", "optional"} <= set(cls.keys)
         return
-    accepted = set()
+    accepted = set(LOCAL_KEYS) if path == "train_cfg" else set()
     for part in cls.__mro__:
         accepted |= set(inspect.signature(part.__init__).parameters)
     assert component.keys() - {"type"} <= accepted
