@@ -3,7 +3,6 @@
 import json
 from pathlib import Path
 
-
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, benchmarks, settings
 from fedseg.leaderboard.reference import read_published
 from fedseg.runner.compose import compose, setting_file
