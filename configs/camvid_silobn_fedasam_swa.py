@@ -1,1 +1,2 @@
-_base_ = ["camvid_fedasam_swa.py", "_base_/batchnorm/silobn.py"]
+_base_ = "settings/camvid.py"
+methods = ["silobn", "fedasam", "swa"]

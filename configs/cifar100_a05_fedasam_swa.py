@@ -1,1 +1,2 @@
-_base_ = ["cifar100_a05_fedasam.py", "_base_/averaging/swa_cifar100.py"]
+_base_ = "settings/cifar100_a05.py"
+methods = ["fedasam", "swa"]

@@ -1,7 +1,2 @@
-_base_ = [
-    "_base_/models/cnn_cifar10.py",
-    "_base_/datasets/cifar10_a005.py",
-    "_base_/schedules/cifar10_asam.py",
-    "_base_/algorithms/fedavg.py",
-    "_base_/runtime_classification.py",
-]
+_base_ = "settings/cifar10_a005.py"
+methods = ["fedasam"]

@@ -1,1 +1,2 @@
-_base_ = ["cifar10_a005_fedasam.py", "_base_/averaging/swa_cifar10.py"]
+_base_ = "settings/cifar10_a005.py"
+methods = ["fedasam", "swa"]

@@ -1,1 +1,2 @@
-_base_ = ["cifar10_a005_fedavg_resnet20.py", "_base_/averaging/wima_cifar.py"]
+_base_ = "settings/cifar10_a005.py"
+methods = ["wima", "resnet20"]

@@ -1,1 +1,2 @@
-_base_ = ["cityscapes_heterogeneous_fedasam.py", "_base_/averaging/swa_cityscapes.py"]
+_base_ = "settings/cityscapes_heterogeneous.py"
+methods = ["fedasam", "swa"]

@@ -1,7 +1,2 @@
-_base_ = [
-    "_base_/models/bisenetv2_cityscapes.py",
-    "_base_/datasets/cityscapes_heterogeneous.py",
-    "_base_/schedules/cityscapes.py",
-    "_base_/algorithms/fedavg.py",
-    "_base_/runtime.py",
-]
+_base_ = "settings/cityscapes_heterogeneous.py"
+methods = ["fedavg"]

@@ -1,1 +1,2 @@
-_base_ = ["cityscapes_heterogeneous_fedavg.py", "_base_/batchnorm/silobn.py"]
+_base_ = "settings/cityscapes_heterogeneous.py"
+methods = ["silobn"]

@@ -1,14 +1,3 @@
-# The rendered streets without federation: how much a network that has only seen clear weather loses
-# in rain. Ordinary training (SGD, BatchNorm's running statistics); a round is an epoch.
-_base_ = "demo.py"
-
-train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
-client_sampler = dict(clients_per_round=1)
-optim_wrapper = dict(
-    _delete_=True,
-    type="OptimWrapper",
-    optimizer=dict(type="SGD", lr=0.05, momentum=0.9, weight_decay=5e-4),
-)
-averaging = None
-batchnorm = None
-train_cfg = dict(max_rounds=8, local_epochs=1, val_interval=4)
+# What demo.py loses in rain without federation.
+_base_ = "settings/demo_streets_centralized.py"
+methods = []

@@ -1,29 +1,5 @@
-# FedAvgM + SWA on small images that no client has a fair share of: minutes on two CPU cores. The
-# data are what tools/demo_cifar.py renders, or CIFAR-10 where it finds it; the model is the
-# published one, the rest is chosen for eighty rounds in place of ten thousand.
-_base_ = [
-    "_base_/models/cnn_cifar10.py",
-    "_base_/datasets/cifar10.py",
-    "_base_/schedules/cifar10.py",
-    "_base_/algorithms/fedavgm.py",
-    "_base_/runtime_classification.py",
-]
+# FedAvgM + SWA on small images; SWA's cycle suits eighty rounds.
+_base_ = "settings/demo_shapes.py"
+methods = ["fedavgm", "swa"]
 
-__root = "data/demo_shapes"
-__test = dict(
-    test=dict(dataset=dict(type="SyntheticShapesDataset", data_root=__root)),
-    # few of the test images, in a folder of their own
-    corrupted=dict(optional=False, dataset=dict(data_root=__root, folder="demo_corrupted")),
-)
-
-train_dataloader = dict(
-    batch_size=16,
-    dataset=dict(type="SyntheticShapesDataset", data_root=__root),
-    partition=dict(num_clients=50, alpha=1.0),
-)
-val_dataloader = __test
-test_dataloader = __test
-optim_wrapper = dict(optimizer=dict(lr=0.05))
-averaging = dict(type="SWA", start=0.75, cycle=5, lr2=0.01)
-default_hooks = dict(checkpoint=dict(interval=5))
-train_cfg = dict(max_rounds=80, val_interval=10, val_last_rounds=20, val_last_interval=5)
+averaging = dict(cycle=5, lr2=0.01)

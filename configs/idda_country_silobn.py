@@ -1,1 +1,2 @@
-_base_ = ["idda_country_fedavg.py", "_base_/batchnorm/silobn.py"]
+_base_ = "settings/idda_country.py"
+methods = ["silobn"]

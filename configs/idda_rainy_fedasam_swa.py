@@ -1,1 +1,2 @@
-_base_ = ["idda_rainy_fedasam.py", "_base_/averaging/swa_idda.py"]
+_base_ = "settings/idda_rainy.py"
+methods = ["fedasam", "swa"]

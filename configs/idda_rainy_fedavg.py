@@ -1,7 +1,2 @@
-_base_ = [
-    "_base_/models/bisenetv2_idda.py",
-    "_base_/datasets/idda_rainy_heterogeneous.py",
-    "_base_/schedules/idda.py",
-    "_base_/algorithms/fedavg.py",
-    "_base_/runtime.py",
-]
+_base_ = "settings/idda_rainy.py"
+methods = ["fedavg"]

@@ -1,1 +1,2 @@
-_base_ = ["idda_rainy_fedavg.py", "_base_/batchnorm/silobn.py"]
+_base_ = "settings/idda_rainy.py"
+methods = ["silobn"]

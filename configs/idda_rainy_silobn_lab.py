@@ -1,4 +1,2 @@
-# The style bank's size, 8 images a domain, is ours: none was published.
-_base_ = "idda_rainy_silobn.py"
-
-train_dataloader = dict(dataset=dict(style=dict(type="LABStyle")))
+_base_ = "settings/idda_rainy.py"
+methods = ["silobn", "lab"]

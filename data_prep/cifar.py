@@ -63,7 +63,7 @@ class Kind:
     torchvision: type[datasets.CIFAR10]  # knows the official files and their md5
     dataset: type[CIFAR10Dataset] | type[CIFAR100Dataset]  # reads the prepared folder
     labels_key: str  # where a batch has its labels
-    config: str  # that trains on it
+    setting: str  # of configs/settings, that trains on it
     coarse_of: Mapping[str, int] | None = None  # superclass of each class name
 
     @property
@@ -85,7 +85,7 @@ KINDS = {
         datasets.CIFAR10,
         CIFAR10Dataset,
         "labels",
-        "cifar10_a005_fedavg.py",
+        "cifar10_a005",
     ),
     "cifar100": Kind(
         Published(
@@ -97,7 +97,7 @@ KINDS = {
         datasets.CIFAR100,
         CIFAR100Dataset,
         "fine_labels",
-        "cifar100_a05_fedavg.py",
+        "cifar100_a05",
         COARSE_OF_100,
     ),
 }
@@ -113,7 +113,7 @@ def image_set(name: str, unofficial: bool = False) -> ImageSet:
         read=partial(read, kind=kind, unofficial=unofficial),
         download=partial(download, kind=kind),
         hint=f"{kind.torchvision.filename}, its batches, image folders or .npz files",
-        config=kind.config,
+        setting=kind.setting,
         render=write_shapes if name == "cifar10" else None,
     )
 

@@ -33,7 +33,7 @@ class ImageSet:
     read: Callable[[Path], Labeled]
     download: Callable[[Path], Path]  # into a folder; returns the source
     hint: str  # what the source may be, for messages
-    config: str  # that trains on it, below configs/
+    setting: str  # of configs/settings, that trains on it
     render: Callable[[Path], object] | None = None  # writes a synthetic set, if there is one
 
 
@@ -92,7 +92,7 @@ def write_splits(
 
 def show_next(kind: ImageSet, root: Path, splits: list[Path]) -> None:
     """Print the command to run next."""
-    command = f"{python()} tools/train.py configs/{kind.config} --dry-run"
+    command = f"{python()} tools/train.py configs/settings/{kind.setting}.py --dry-run"
     if root != Path("data") / kind.published.name.lower():
         command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
     console = Console(soft_wrap=True, highlight=False)

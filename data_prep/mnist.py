@@ -39,7 +39,7 @@ def image_set() -> ImageSet:
         read=read,
         download=download,
         hint="MNIST's idx files",
-        config="mnist_a01_fedavg.py",
+        setting="mnist_a01",
     )
 
 

@@ -191,19 +191,19 @@ def show_summary(made: Sequence[PreparedSplit], root: Path) -> None:
         console.print("The data are synthetic: results are not comparable with published ones.")
     elif any(one.about.get("limit") for one in made):
         console.print("The splits are limited: results are not comparable with published ones.")
-    command = f"{python()} tools/train.py {_config(made)} --dry-run"
+    command = f"{python()} tools/train.py {_setting(made)} --dry-run"
     if root != Path("data") / made[0].about["dataset"]:
         command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
     console.print(f"Next: {command}", highlight=False)
 
 
-def _config(made: Sequence[PreparedSplit]) -> str:
+def _setting(made: Sequence[PreparedSplit]) -> str:
     """A config that trains on one of the splits: heterogeneous if there is one, the plain case."""
     one = next((m for m in made if "heterogeneous" in m.place), made[0])
     parts = [one.about["dataset"], one.about.get("setting"), one.about.get("distribution")]
     if parts[0] == "idda" and parts[2] == "heterogeneous":
         parts.pop()
-    return f"configs/{'_'.join(part for part in parts if part)}_fedavg.py"
+    return f"configs/settings/{'_'.join(part for part in parts if part)}.py"
 
 
 def _own(benchmark: Benchmark) -> tuple[list[PreparedSplit], bool]:

@@ -56,7 +56,7 @@ def main() -> None:
     )
     names = dataset.metainfo["classes"]
     show_partition(clients, dataset.labels, names, args.root / "splits" / "natural_users.png")
-    console.print(f"Next: {python()} tools/train.py configs/landmarks_fedavg.py --dry-run")
+    console.print(f"Next: {python()} tools/train.py configs/settings/landmarks.py --dry-run")
 
 
 if __name__ == "__main__":

@@ -11,9 +11,9 @@ Each argument is a config, a split file (.json) or a folder of split files. Seve
 by side. Nothing is trained; for segmentation the images need not be there, the split files suffice.
 
 examples:
-  python tools/splits.py configs/cifar10_a0_fedavg.py configs/cifar10_a005_fedavg.py
+  python tools/splits.py configs/settings/cifar10_a0.py configs/settings/cifar10_a005.py
   python tools/splits.py data/cifar10/splits/*.json
-  python tools/splits.py configs/idda_rainy_fedavg.py configs/idda_rainy_uniform_fedavg.py --pixels
+  python tools/splits.py configs/settings/idda_rainy.py configs/settings/idda_bus.py --pixels
   python tools/splits.py data/cityscapes/splits/heterogeneous
 """
 
@@ -38,6 +38,14 @@ def parse_arguments() -> argparse.Namespace:
         help="segmentation: also the pixels of each class per client, from every label map",
     )
     parser.add_argument(
+        "--with",
+        dest="methods",
+        nargs="+",
+        default=[],
+        metavar="METHOD",
+        help="methods to merge over each config (configs/README.md)",
+    )
+    parser.add_argument(
         "--cfg-options",
         nargs="+",
         default=[],
@@ -53,7 +61,7 @@ def main() -> None:
     from fedseg.report.split_charts import print_views, write_pictures
     from fedseg.report.split_views import pixel_counts, read_views
 
-    views = read_views(arguments.splits, arguments.cfg_options, images=arguments.pixels)
+    views = read_views(arguments.splits, arguments.cfg_options, arguments.pixels, arguments.methods)
     pixels = {view.name: pixel_counts(view) for view in views} if arguments.pixels else None
     print_views(views)
     for path in write_pictures(views, arguments.out, pixels):

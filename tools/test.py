@@ -1,4 +1,4 @@
-"""Test: python tools/test.py CONFIG CHECKPOINT [--out DIR] [--amp] [--pictures N]."""
+"""Test: python tools/test.py CONFIG CHECKPOINT [--with METHOD ...] (see --help)."""
 
 import argparse
 import warnings
@@ -15,6 +15,14 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("config", type=Path, help="the config that the checkpoint was trained with")
     parser.add_argument(
         "checkpoint", type=Path, help="for example .../checkpoints/round_000030.pth"
+    )
+    parser.add_argument(
+        "--with",
+        dest="methods",
+        nargs="+",
+        default=[],
+        metavar="METHOD",
+        help="the methods that it was trained with, for example fedasam swa",
     )
     parser.add_argument(
         "--out",
@@ -47,7 +55,11 @@ def main() -> None:
 
     folder = arguments.out or default_folder(arguments.checkpoint)
     config = load_config(
-        arguments.config, work_dir=folder, options=arguments.cfg_options, amp=arguments.amp
+        arguments.config,
+        methods=arguments.methods,
+        work_dir=folder,
+        options=arguments.cfg_options,
+        amp=arguments.amp,
     )
     with naming(config):
         runner, results = evaluate_checkpoint(config, arguments.checkpoint)

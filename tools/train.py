@@ -1,4 +1,4 @@
-"""Run a federated experiment: python tools/train.py CONFIG (--help tells the options)."""
+"""Run a federated experiment: python tools/train.py CONFIG [--with METHOD ...] (see --help)."""
 
 import argparse
 import warnings
@@ -9,8 +9,16 @@ from fedseg import cli
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Run a federated experiment.")
-    parser.add_argument("config", type=Path, help="a config file, for example configs/demo.py")
-    parser.add_argument("--work-dir", type=Path, help="default: work_dirs/<config's name>")
+    parser.add_argument("config", type=Path, help="a setting or experiment: configs/demo.py")
+    parser.add_argument(
+        "--with",
+        dest="methods",
+        nargs="+",
+        default=[],
+        metavar="METHOD",
+        help="methods to merge over the config, for example fedasam swa (configs/README.md)",
+    )
+    parser.add_argument("--work-dir", type=Path, help="default: work_dirs/<experiment's name>")
     parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
     parser.add_argument("--seed", type=int, help="the run's seed (default: the config's, else 0)")
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
@@ -38,6 +46,7 @@ def main() -> int:
 
     config = load_config(
         arguments.config,
+        methods=arguments.methods,
         work_dir=arguments.work_dir,
         options=arguments.cfg_options,
         seed=arguments.seed,

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "algorithms.md"
 MARKED = re.compile(r"(<!-- (facts|overview): ?([\w+]*) -->\n).*?(<!-- end -->)", re.DOTALL)
 OVERVIEW = (
-    "| method | config | gradients a step | vectors down, up | a client keeps |\n"
+    "| method | `--with` | gradients a step | vectors down, up | a client keeps |\n"
     "|---|---|---|---|---|"
 )
 PUBLISHED = "| benchmark | published | FedAvg there | source |\n|---|---|---|---|"
@@ -40,14 +40,16 @@ class Entry:
     """A method of the page.
 
     Attributes:
-        config: name of its experiment. settings: the keys that make the method.
+        setting: a setting of ``configs/settings``. methods: what is merged over it.
+        settings: the keys that make the method.
         changes: overrides, as on the command line, where no experiment has it.
         record: what its published figures are filed under: fields of
             :class:`fedseg.leaderboard.methods.Method`.
         rehearse: whether a round is rehearsed (not where it is FedAvg's).
     """
 
-    config: str
+    setting: str
+    methods: tuple[str, ...]
     settings: tuple[str, ...]
     record: Mapping[str, str] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
@@ -56,21 +58,35 @@ class Entry:
 
 def _cifar(method: str, algorithm: str = "", *settings: str, **more: Any) -> Entry:
     record = {"algorithm": algorithm or method}
-    return Entry(f"cifar10_a005_{method}", settings or ("algorithm",), record, **more)
+    return Entry("cifar10_a005", (method,), settings or ("algorithm",), record, **more)
 
 
 def _server(kind: str) -> Entry:
-    changes = {"algorithm.server_optim": {"_delete_": True, "type": kind}}
-    return Entry("cifar10_a005_fedavg", ("algorithm",), {"server_opt": kind.lower()}, changes)
+    return Entry("cifar10_a005", (f"fed{kind}",), ("algorithm",), {"server_opt": kind})
 
 
-_BATCHNORM = {"algorithm": "fedavg"}
+def _over_fedavg(method: str, settings: str, field: str) -> Entry:
+    record = {"algorithm": "fedavg", field: method}
+    return Entry("cifar10_a005", (method,), (settings,), record, rehearse=False)
+
+
+def _resnet56(method: str, settings: str) -> Entry:
+    methods = (method, "resnet56")
+    return Entry("cifar10_a005", methods, (settings,), {"algorithm": method})
+
+
+def _rainy(method: str, settings: str, record: Mapping[str, str]) -> Entry:
+    return Entry(
+        "idda_rainy", (method,), (settings,), {"algorithm": "fedavg", **record}, rehearse=False
+    )
+
+
 ENTRIES = {
     "FedAvg": _cifar("fedavg"),
     "FedAvgM": _cifar("fedavgm"),
-    "FedAdam": _server("Adam"),
-    "FedYogi": _server("Yogi"),
-    "FedAdagrad": _server("Adagrad"),
+    "FedAdam": _server("adam"),
+    "FedYogi": _server("yogi"),
+    "FedAdagrad": _server("adagrad"),
     "FedProx": _cifar("fedprox"),
     "SCAFFOLD": _cifar("scaffold"),
     "FedDyn": _cifar("feddyn"),
@@ -88,58 +104,18 @@ ENTRIES = {
     ),
     "FedSAM": _cifar("fedsam", "fedsam", "optim_wrapper"),
     "FedASAM": _cifar("fedasam", "fedasam", "optim_wrapper"),
-    "MOON": Entry("cifar10_a005_moon", ("local_loss",), {"algorithm": "moon"}),
-    "FedAlign": Entry("cifar10_a005_fedalign_resnet56", ("local_loss",), {"algorithm": "fedalign"}),
-    "GradAug": Entry("cifar10_a005_gradaug_resnet56", ("local_loss",), {"algorithm": "gradaug"}),
-    "StochDepth": Entry(
-        "cifar10_a005_stochdepth_resnet56", ("model",), {"algorithm": "stochdepth"}
-    ),
-    "SWA": Entry(
-        "cifar10_a005_fedavg_swa",
-        ("averaging",),
-        {"algorithm": "fedavg", "averaging": "swa"},
-        rehearse=False,
-    ),
-    "WIMA": Entry(
-        "cifar10_a005_fedavg_wima",
-        ("averaging",),
-        {"algorithm": "fedavg", "averaging": "wima"},
-        rehearse=False,
-    ),
-    "SiloBN": Entry(
-        "idda_rainy_silobn", ("batchnorm",), {**_BATCHNORM, "bn": "silobn"}, rehearse=False
-    ),
-    "FedBN": Entry(
-        "idda_rainy_silobn",
-        ("batchnorm",),
-        {**_BATCHNORM, "bn": "fedbn"},
-        {"batchnorm.type": "FedBN"},
-        rehearse=False,
-    ),
-    "Mixup": Entry(
-        "cifar10_a005_fedavg_mixup",
-        ("train_dataloader.transforms.-1",),
-        {"algorithm": "fedavg", "augmentation": "mixup"},
-        rehearse=False,
-    ),
-    "Cutout": Entry(
-        "cifar10_a005_fedavg_cutout",
-        ("train_dataloader.transforms.-1",),
-        {"algorithm": "fedavg", "augmentation": "cutout"},
-        rehearse=False,
-    ),
-    "LAB": Entry(
-        "idda_rainy_fedavg_lab",
-        ("train_dataloader.dataset.style",),
-        {"algorithm": "fedavg", "augmentation": "lab"},
-        rehearse=False,
-    ),
-    "CFSI": Entry(
-        "idda_rainy_fedavg_cfsi",
-        ("train_dataloader.dataset.style",),
-        {"algorithm": "fedavg", "augmentation": "cfsi"},
-        rehearse=False,
-    ),
+    "MOON": _cifar("moon", "moon", "local_loss"),
+    "FedAlign": _resnet56("fedalign", "local_loss"),
+    "GradAug": _resnet56("gradaug", "local_loss"),
+    "StochDepth": _resnet56("stochdepth", "model"),
+    "SWA": _over_fedavg("swa", "averaging", "averaging"),
+    "WIMA": _over_fedavg("wima", "averaging", "averaging"),
+    "SiloBN": _rainy("silobn", "batchnorm", {"bn": "silobn"}),
+    "FedBN": _rainy("fedbn", "batchnorm", {"bn": "fedbn"}),
+    "Mixup": _over_fedavg("mixup", "train_dataloader.transforms.-1", "augmentation"),
+    "Cutout": _over_fedavg("cutout", "train_dataloader.transforms.-1", "augmentation"),
+    "LAB": _rainy("lab", "train_dataloader.dataset.style", {"augmentation": "lab"}),
+    "CFSI": _rainy("cfsi", "train_dataloader.dataset.style", {"augmentation": "cfsi"}),
 }
 # What is no part of a method in the settings shown.
 LEFT_OUT = {"optim_wrapper": ("optimizer", "clip_grad"), "model": ("num_classes", "weights")}
@@ -150,9 +126,10 @@ LEFT_OUT = {"optim_wrapper": ("optimizer", "clip_grad"), "model": ("num_classes"
 
 def load(entry: Entry) -> Any:
     """The config of an entry, with its changes."""
+    from fedseg.runner.compose import setting_file
     from fedseg.runner.experiment import load_config
 
-    config = load_config(ROOT / "configs" / f"{entry.config}.py", work_dir=Path("unused"))
+    config = load_config(setting_file(entry.setting), entry.methods, work_dir=Path("unused"))
     config.merge_from_dict(dict(entry.changes))
     return config
 
@@ -249,12 +226,9 @@ def overview() -> str:
             if entry.rehearse:
                 cost = cost_of(entry, folder)
                 cells = (cost.gradients, f"{cost.down}, {cost.up}", cost.kept)
-                rows.append(f"| {title} | {_config(entry)} | {' | '.join(cells)} |")
+                methods = f"`{' '.join(entry.methods)}`"
+                rows.append(f"| {title} | {methods} | {' | '.join(cells)} |")
     return "\n".join([OVERVIEW, *rows]) + "\n"
-
-
-def _config(entry: Entry) -> str:
-    return f"`{entry.config}`"
 
 
 # ---------------------------------------------------------------- published figures
@@ -288,8 +262,9 @@ def published(entry: Entry) -> str:
 def facts(name: str) -> str:
     """The facts of a method in Markdown."""
     entry = ENTRIES[name]
-    where = "Over" if entry.changes else "In"
-    text = f"\n{where} `configs/{entry.config}.py`: {settings_of(entry)}\n"
+    command = f"configs/settings/{entry.setting}.py --with {' '.join(entry.methods)}"
+    where = f"Over `{command}`" if entry.changes else f"`{command}`"
+    text = f"\n{where}: {settings_of(entry)}\n"
     table = published(entry)
     return f"{text}\n{table}\n" if table else f"{text}\n"
 

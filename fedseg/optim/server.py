@@ -14,7 +14,7 @@ from torch import Tensor
 from fedseg.checks import check_float
 from fedseg.core.arithmetic import descend
 from fedseg.errors import ConfigError
-from fedseg.registry import SERVER_OPTIMIZERS, build
+from fedseg.registry import OPTIMIZERS, SERVER_OPTIMIZERS, build
 
 
 class HasModel(Protocol):
@@ -149,3 +149,39 @@ class Adagrad(_Adaptive):
 
     def second_moment(self, v: Tensor, square: Tensor) -> None:
         v.add_(square)
+
+
+@SERVER_OPTIMIZERS.register_module()
+class Torch(ServerOptimizer):
+    """An optimizer of ``torch.optim`` with the pseudo-gradient in the place of the gradient.
+
+    FedDrive's Adam and Adagrad are these: with bias correction, ``eps`` beside the root.
+
+    Args:
+        optimizer: its ``type`` and options, as ``dict(type="Adam", lr=1.0, eps=0.1)``.
+    """
+
+    def __init__(self, optimizer: Mapping) -> None:
+        self.config = optimizer
+        self._build([torch.zeros(1)])
+
+    def _build(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
+        return build(
+            OPTIMIZERS,
+            self.config,
+            "algorithm.server_optim.optimizer",
+            given={"params": parameters},
+        )
+
+    @torch.no_grad()
+    def step(self, server: HasModel, delta: Tensor) -> None:
+        start = server.w.to(delta.dtype)
+        w = start.clone()
+        w.grad = delta
+        optimizer = self._build([w])
+        kept = {k: v for k, v in server.state.items() if k.startswith("optim.")}
+        optimizer.state[w].update({k.removeprefix("optim."): v for k, v in kept.items()})
+        optimizer.step()
+        kept = {k: v for k, v in optimizer.state[w].items() if isinstance(v, Tensor)}
+        server.state.update({f"optim.{k}": v for k, v in kept.items()})
+        descend(server.w, start - w)

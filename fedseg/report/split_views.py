@@ -102,7 +102,10 @@ class View:
 
 
 def read_views(
-    paths: Iterable[str | Path], options: Sequence[str] = (), images: bool = False
+    paths: Iterable[str | Path],
+    options: Sequence[str] = (),
+    images: bool = False,
+    methods: Sequence[str] = (),
 ) -> list[View]:
     """Read splits.
 
@@ -110,6 +113,7 @@ def read_views(
         paths: configs (``.py``), split files (``.json``) or folders of split files.
         options: ``KEY=VALUE`` overrides, of configs.
         images: label maps will be read: their files must be there.
+        methods: merged over each config.
 
     Raises:
         ConfigError: a config is wrong, or an override has no config to change.
@@ -123,7 +127,7 @@ def read_views(
         if path.name.endswith(NOTE):
             continue  # says how the split beside it was made: `splits/*.json` names both
         if path.suffix == ".py":
-            views.append(_of_config(path, options, images))
+            views.append(_of_config(path, options, images, methods))
         elif path.is_dir():
             views.append(_of_split(path))
         else:
@@ -151,8 +155,8 @@ def _with_own_names(views: Sequence[View]) -> list[View]:
 # ---------------------------------------------------------------- configs
 
 
-def _of_config(path: Path, options: Sequence[str], images: bool) -> View:
-    config = load_config(path, options=options)
+def _of_config(path: Path, options: Sequence[str], images: bool, methods: Sequence[str]) -> View:
+    config = load_config(path, methods=methods, options=options)
     with naming(config):
         return _of_data(path, complete_config(config), images)
 

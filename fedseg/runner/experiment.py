@@ -12,6 +12,7 @@ from mmengine.config import Config, DictAction
 
 from fedseg.errors import ConfigError, DataError
 from fedseg.runner.checkpoint import checkpoints, load_checkpoint
+from fedseg.runner.compose import compose
 from fedseg.runner.config import complete_config
 from fedseg.runner.plan import make_plan, print_plan
 from fedseg.runner.runner import FederatedRunner
@@ -20,39 +21,37 @@ from fedseg.runs.results import config_digest
 
 def load_config(
     path: Path,
+    methods: Sequence[str] = (),
     work_dir: Path | None = None,
     options: Sequence[str] = (),
     seed: int | None = None,
     amp: bool = False,
     resume: bool = False,
 ) -> Config:
-    """Read a config file and apply what a command line changes.
+    """Read a config file, compose its methods and apply what a command line changes.
 
     The config's folder is importable, so that ``custom_imports`` finds modules beside the config.
 
     Args:
-        path: the config file.
-        work_dir: where the run writes; default ``work_dirs/<config's name>``.
+        path: the config file: a setting, or a config that inherits one.
+        methods: names or files of methods to merge over it, in this order; see
+            :mod:`fedseg.runner.compose`.
+        work_dir: where the run writes; default ``work_dirs/<experiment's name>``.
         options: ``KEY=VALUE`` overrides of existing or new fields.
         seed: replaces ``randomness.seed``.
         amp: sets ``train_cfg.amp``.
         resume: go on from the newest checkpoint of the work dir.
 
     Raises:
-        ConfigError: the file is missing, is no config, or an override is malformed.
+        ConfigError: the file is missing, is no config, methods contradict each other, or an
+            override is malformed.
     """
     if not path.is_file():
         raise ConfigError(f"{path}: no such config file")
     folder = str(path.resolve().parent)
     if folder not in sys.path:
         sys.path.insert(0, folder)
-    try:
-        config = Config.fromfile(path)
-    except Exception as error:  # a config is a program of the user's
-        if isinstance(error, ImportError) and error.__cause__ is not None:
-            error = error.__cause__  # MMEngine puts the whole search path around it
-        kind = type(error).__name__
-        raise ConfigError(f"{path}: cannot be read as a config: {kind}: {error}") from error
+    config = compose(path, methods)
     overrides = {}
     for option in options:
         key, separator, value = option.partition("=")
@@ -70,7 +69,7 @@ def load_config(
     if work_dir is not None:
         config.work_dir = str(work_dir)
     elif config.get("work_dir") is None:
-        config.work_dir = str(Path("work_dirs") / path.stem)
+        config.work_dir = str(Path("work_dirs") / config.experiment_name)
     if seed is not None:
         config.setdefault("randomness", {})
         config.randomness["seed"] = seed

@@ -73,7 +73,7 @@ def evaluate_checkpoint(
     meta = payload.get("meta") or {}
     results = {
         "schema_version": TEST_SCHEMA_VERSION,
-        "name": Path(config.filename or runner.name).stem,
+        "name": runner.name,
         "config_sha256": config_digest(runner.cfg),
         "trained_config_sha256": meta.get("config_sha256"),
         "checkpoint": str(checkpoint),

@@ -26,8 +26,8 @@ OUTPUTS = (
 
 
 def config_copy(cfg: Config) -> Path:
-    """Where the copy of a run's config lies."""
-    return Path(cfg.work_dir) / Path(cfg.filename or "config.py").name
+    """Where the copy of a run's config lies: under the run's name, which has an id in ``cfg``."""
+    return Path(cfg.work_dir) / f"{cfg.experiment_name.rpartition('_')[0]}.py"
 
 
 def set_aside_earlier_run(cfg: Config) -> Path | None:

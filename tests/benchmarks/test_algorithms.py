@@ -5,7 +5,6 @@ import torch
 from benchmarks import algorithms as benchmark
 
 from fedseg.errors import ConfigError
-from tests.test_docs import ROOT
 
 # passes a step, traffic, vectors that a client keeps, and vectors that it holds while it trains:
 # model, gradient, what it received and their difference are 4, then extras, state, work vectors
@@ -32,7 +31,7 @@ EXPECTED = {
 def prepared(folder, methods, clients=2, samples=6, amp=False):
     """On random images, whatever is in data/."""
     options = [f"data_root={folder / 'nowhere'}"]
-    return benchmark.prepare(methods, ROOT / "configs", folder, clients, samples, amp, options)
+    return benchmark.prepare(methods, folder, clients, samples, amp, options)
 
 
 @pytest.fixture(scope="module")

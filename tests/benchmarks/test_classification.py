@@ -11,7 +11,7 @@ from fedseg.errors import ConfigError
 from fedseg.runner.experiment import load_config
 from tests.test_docs import ROOT
 
-CONFIG = ROOT / "configs" / "cifar10_a005_fedavg.py"
+CONFIG = ROOT / "configs" / "settings" / "cifar10_a005.py"
 
 
 def config_of(folder, clients=2, samples=70, options=()):

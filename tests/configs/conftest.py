@@ -1,43 +1,65 @@
-"""Configs as objects, and the published hyper-parameters where they are at hand."""
+"""Settings and methods as objects, each file read once."""
 
-import re
-from collections.abc import Callable
-from functools import cache
-from pathlib import Path
+import copy
+import functools
+import importlib.util
+import json
+from collections.abc import Callable, Iterator
+from importlib import resources
+from types import ModuleType
+from typing import Any
 
 import pytest
-import yaml
+from config_components import ROOT, SETTINGS
 from mmengine.config import Config
 
-CONFIGS = Path(__file__).parents[2] / "configs"
-PAPERS = Path(__file__).parents[3] / "shared" / "reference" / "hyperparameters.yaml"
+from fedseg.runner import compose
+
+
+@pytest.fixture(scope="session", autouse=True)
+def read_once() -> Iterator[None]:
+    """Nothing changes a config's file here."""
+    read = compose.read_config
+    compose.read_config = functools.cache(read)
+    yield
+    compose.read_config = read
 
 
 @pytest.fixture(scope="session")
-def load() -> Callable[[str], Config]:
-    """Reads a config by its name; the same object every time, so do not change it."""
-    return cache(lambda name: Config.fromfile(CONFIGS / f"{name}.py"))
+def load() -> Callable[..., Config]:
+    """An experiment by its setting and methods; the test may change it."""
+
+    @functools.cache
+    def composed(setting: str, *methods: str) -> Config:
+        return compose.compose(compose.setting_file(setting), methods)
+
+    return lambda *names: copy.deepcopy(composed(*names))
 
 
 @pytest.fixture(scope="session")
-def papers() -> dict[str, dict[str, list[dict]]]:
-    """Tables of hyper-parameters by paper and table."""
-    if not PAPERS.is_file():
-        pytest.skip("needs the papers' tables, ../shared/reference/hyperparameters.yaml")
-    return yaml.safe_load(PAPERS.read_text())
+def published() -> list[dict[str, Any]]:
+    """What the papers print, for settings with methods."""
+    file = resources.files("fedseg.leaderboard.reference") / "hyperparameters.json"
+    return json.loads(file.read_text(encoding="utf-8"))["records"]
 
 
 @pytest.fixture(scope="session")
-def comments() -> Callable[[str], str]:
-    """The comments of a config and of every part that it inherits."""
+def table() -> ModuleType:
+    """The generator of configs/README.md."""
+    path = ROOT / "docs" / "site" / "config_table.py"
+    spec = importlib.util.spec_from_file_location("config_table", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
-    @cache
-    def read(name: str) -> str:
-        texts, queue = [], [CONFIGS / f"{name}.py"]
-        for path in queue:
-            texts.append(path.read_text())
-            bases = re.findall(r'"([\w/]+\.py)"', texts[-1])
-            queue += [path.parent / base for base in bases]
-        return " ".join(re.findall(r"^# (.*)$", "\n".join(texts), re.MULTILINE))
 
-    return read
+@pytest.fixture(scope="session")
+def slots() -> dict[str, tuple[str, ...]]:
+    """The slots of every method, by its name."""
+    found: dict[str, tuple[str, ...]] = {}
+    for setting in SETTINGS:
+        composition = compose.Composition(compose.setting_file(setting))
+        for name, path in composition.known.items():
+            part = composition.part(path)
+            assert found.setdefault(name, part.slots) == part.slots, path
+    return found

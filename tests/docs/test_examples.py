@@ -194,7 +194,9 @@ def test_an_algorithm_is_one_short_file_and_one_config(own, cifar, tmp_path):
 def test_top_k_of_all_entries_is_fedavg_and_of_few_changes_few(own, small, tmp_path):
     every = small(own / "cifar10_topk.py", tmp_path / "every")
     every.algorithm.keep = 1.0
-    plain = small(own.parent / "fedseg" / "configs" / "cifar10_a005_fedavg.py", tmp_path / "plain")
+    plain = small(
+        own.parent / "fedseg" / "configs" / "settings" / "cifar10_a005.py", tmp_path / "plain"
+    )
     assert torch.equal(trained(every), trained(plain))
     few = small(own / "cifar10_topk.py", tmp_path / "few")
     few.train_cfg.max_rounds = 1
@@ -207,7 +209,9 @@ def test_top_k_of_all_entries_is_fedavg_and_of_few_changes_few(own, small, tmp_p
 
 def test_a_server_rule_by_hand(own, small, tmp_path):
     scaled = small(own / "cifar10_scaled.py", tmp_path / "scaled")
-    plain = small(own.parent / "fedseg" / "configs" / "cifar10_a005_fedavg.py", tmp_path / "plain")
+    plain = small(
+        own.parent / "fedseg" / "configs" / "settings" / "cifar10_a005.py", tmp_path / "plain"
+    )
     plain.algorithm.server_optim = dict(type="SGD", lr=0.5)
     assert torch.equal(trained(scaled), trained(plain))
 

@@ -496,7 +496,7 @@ def test_when_it_is_evaluated_and_the_window_at_the_end(tmp_path, root):
     assert results["data"]["test:corrupted"]["samples"] == 10 * toycls.TEST
 
 
-@pytest.mark.parametrize("name", ["cifar10_a005_fedasam_swa", "cifar100_pam_fedasam_resnet18"])
+@pytest.mark.parametrize("name", ["cifar10_a005_fedasam_swa", "cifar100_pam_fedasam_swa"])
 def test_published_configs_are_evaluated_in_every_one_of_the_last_100_rounds(name):
     own = dict(load_config(CONFIGS / f"{name}.py").train_cfg)
     rounds = own["max_rounds"]

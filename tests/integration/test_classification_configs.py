@@ -1,4 +1,4 @@
-"""One config for each data set, network and algorithm trains a round on a handful of images."""
+"""A setting of each data set with methods of each kind trains a round on a handful of images."""
 
 import csv
 import json
@@ -10,9 +10,11 @@ import numpy as np
 import pytest
 
 from fedseg.datasets import write_images
+from fedseg.runner.compose import setting_file
+from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, train
+from fedseg.runs.results import config_digest
 
-CONFIGS = Path(__file__).parents[2] / "configs"
 TRAIN, TEST = 500, 10  # 500 clients of PAM with an image each
 
 
@@ -59,32 +61,34 @@ def data_root(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]
     return root.joinpath
 
 
-# config -> number of clients, which says that the partition is the one of the name
-RUNS = {
-    "cifar10_a0_fedavg_mixup": 100,
-    "cifar10_a005_fedasam_swa": 100,
-    "cifar10_a100_fedgloss_sam": 100,
-    "cifar10_a005_fedgloss_sgd_resnet18": 100,
-    "cifar10_a0_fedavg_wima_resnet20": 100,
-    "cifar10_a005_moon": 100,
-    "cifar10_a005_gradaug_resnet56": 100,
-    "cifar10_centralized_sam_swa": 1,
-    "cifar100_a05_fedsam_cutout": 100,
-    "cifar100_a1000_fedavgm_wima": 100,
-    "cifar100_pam_fedasam_mixup_resnet18": 500,
-    "cifar100_pam_fedavgm_resnet20": 500,
-    "cifar100_c16_fedalign_resnet56": 16,
-    "mnist_a0_fedavg": 10,
-    "mnist_a01_fedsam": 5,
-    "landmarks_fedavg": 12,
-    "landmarks_fedgloss_sam": 12,
-}
+# setting, methods, number of clients: the partition is the setting's own
+RUNS = [
+    ("cifar10_a0", "mixup", 100),
+    ("cifar10_a005", "fedasam swa", 100),
+    ("cifar10_a100", "fedgloss_sam", 100),
+    ("cifar10_a005", "fedgloss_sgd resnet18", 100),
+    ("cifar10_a0", "wima resnet20", 100),
+    ("cifar10_a005", "moon feddyn asam", 100),
+    ("cifar10_a005", "gradaug resnet56", 100),
+    ("cifar10_centralized", "sam swa cutout", 1),
+    ("cifar10_c16", "moon silobn", 16),
+    ("cifar100_a05", "fedsam cutout", 100),
+    ("cifar100_a1000", "fedavgm wima", 100),
+    ("cifar100_pam", "fedasam mixup", 500),
+    ("cifar100_pam", "fedavgm resnet20", 500),
+    ("cifar100_c16", "fedalign silobn", 16),
+    ("mnist_a0", "", 10),
+    ("mnist_a01", "fedsam", 5),
+    ("mnist_a01", "scaffold", 5),
+    ("landmarks", "", 12),
+    ("landmarks", "fedgloss_sam", 12),
+]
 
 
-@pytest.mark.parametrize("name", RUNS)
-def test_a_round_of_the_config(name, data_root, tmp_path):
-    dataset = name.partition("_")[0]
-    config = load_config(CONFIGS / f"{name}.py", work_dir=tmp_path)
+@pytest.mark.parametrize(("setting", "methods", "holders"), RUNS)
+def test_a_round_of_the_config(setting, methods, holders, data_root, tmp_path):
+    dataset = setting.partition("_")[0]
+    config = load_config(setting_file(setting), methods.split(), work_dir=tmp_path)
     clients = min(2, config.client_sampler.clients_per_round)
     config.merge_from_dict(
         {
@@ -100,7 +104,8 @@ def test_a_round_of_the_config(name, data_root, tmp_path):
         config.merge_from_dict({"val_dataloader.test.num_workers": 0})
     assert train(config) == 0
     results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-    assert results["data"]["train"]["clients"] == RUNS[name]
+    assert results["name"] == config.experiment_name
+    assert results["data"]["train"]["clients"] == holders
     assert results["data"]["train"]["samples"] == (18 if dataset == "landmarks" else TRAIN)
     assert set(results["final"]) == {"test"}  # there are no corrupted images
     assert 0 <= results["final"]["test"]["accuracy"] <= 100
@@ -108,3 +113,6 @@ def test_a_round_of_the_config(name, data_root, tmp_path):
     assert len(record["participants"]) == clients
     assert not record["rejected"]
     assert np.isfinite(record["loss"])
+    copy = load_config(tmp_path / f"{config.experiment_name}.py", work_dir=tmp_path)
+    assert (copy.setting, copy.methods) == (setting, config.methods)
+    assert config_digest(complete_config(copy)) == results["config_sha256"]

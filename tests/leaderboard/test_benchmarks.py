@@ -3,10 +3,9 @@
 import json
 from pathlib import Path
 
-from mmengine.config import Config
-
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, benchmarks, settings
 from fedseg.leaderboard.reference import read_published
+from fedseg.runner.compose import compose, setting_file
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 RAINY = "idda_rainy_heterogeneous"
@@ -70,9 +69,9 @@ def test_a_target_is_what_fedavg_reaches_in_the_same_paper():
     assert targets["landmarks_c50_r1300_traffic"] == 56.3
 
 
-def of_config(path: Path) -> tuple:
-    """What a config has of a setting."""
-    config = Config.fromfile(path)
+def of_config(name: str, *methods: str) -> tuple:
+    """What an experiment has of a benchmark's setting."""
+    config = compose(setting_file(name), methods)
     train = config.train_dataloader
     split = (train.dataset.get("split") or "").removesuffix("train").strip("/")
     recipe = {k: v for k, v in train.partition.items() if k not in ("num_clients", "key", "seed")}
@@ -100,19 +99,30 @@ def of_setting(setting) -> tuple:
 
 
 def test_the_configs_are_those_of_benchmarks():
-    """FedAvg's, and those with a schedule of their own; a variant inherits one of them."""
-    paths = {*CONFIGS.glob("*_fedavg.py"), *CONFIGS.glob("*_fedavg_resnet*.py")}
-    paths |= {CONFIGS / f"{n}.py" for n in ("mnist_a2_fedsam", "landmarks_fedgloss_sam")}
+    """Every federated setting, and methods with a schedule of their own."""
+    names = [(path.stem,) for path in sorted((CONFIGS / "settings").glob("*.py"))]
+    names = [name for name in names if "centralized" not in name[0]]
+    names += [("mnist_a2", "fedsam"), ("landmarks", "fedgloss_sam")]
+    cifar = [name for (name, *_) in names if name.startswith("cifar") and "_a" in name]
+    names += [(name, "resnet20") for name in (*cifar, "cifar100_pam")]
+    names += [("cifar10_a005", "resnet18"), ("cifar100_a05", "resnet18")]
     known = [(of_setting(s), s.id) for s in settings()]
     apart, used = [], set()
-    for path in sorted(paths):
-        found = of_config(path)
+    for name in names:
+        found = of_config(*name)
         fits = [id_ for setting, id_ in known if setting == found]
         used.update(fits)
         if not fits:
-            apart.append(path.stem)
-    # FedAvg on the network of the local losses; rendered streets; one digit a client, ten clients
-    assert apart == ["cifar10_a005_fedavg_resnet56", "demo_leaderboard_fedavg", "mnist_a0_fedavg"]
+            apart.append("_".join(name))
+    # rendered data; one digit a client, ten clients; WIMA has no nearly homogeneous clients
+    assert apart == [
+        "demo_leaderboard",
+        "demo_shapes",
+        "demo_streets",
+        "mnist_a0",
+        "cifar100_a1000_resnet20",
+        "cifar10_a100_resnet20",
+    ]
     assert {"camvid", "mnist_a2_r3", "landmarks_c50_r1300", RAINY, CIFAR} <= used
     assert "cifar100_pam_c100_r10000_resnet20" in used and len(used) > 30
 
@@ -120,10 +130,10 @@ def test_the_configs_are_those_of_benchmarks():
 def test_test_images_are_prepared_as_the_configs_do_it():
     by_id = {setting.id: setting for setting in settings()}
     for name, id_ in (
-        ("idda_rainy_fedavg", RAINY),
-        ("cityscapes_uniform_fedavg", "cityscapes_uniform"),
-        ("camvid_fedavg", "camvid"),
+        ("idda_rainy", RAINY),
+        ("cityscapes_uniform", "cityscapes_uniform"),
+        ("camvid", "camvid"),
     ):
-        for loader in Config.fromfile(CONFIGS / f"{name}.py").val_dataloader.values():
+        for loader in compose(setting_file(name)).val_dataloader.values():
             steps = json.loads(json.dumps(loader["dataset"].get("pipeline", [])))
             assert steps == list(by_id[id_].test_steps)

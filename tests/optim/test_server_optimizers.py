@@ -60,6 +60,27 @@ def test_sgd(momentum):
     assert bool(server.state) == bool(momentum), "no vector that is not needed"
 
 
+TORCH = [
+    {"type": "Adam", "lr": 1.0, "betas": (0.9, 0.99), "eps": 0.1},
+    {"type": "Adagrad", "lr": 1.0, "eps": 0.01},
+    {"type": "SGD", "lr": 1.0, "momentum": 0.9},
+]
+
+
+@pytest.mark.parametrize("options", TORCH, ids=lambda options: options["type"])
+def test_torch_is_that_of_torch(options):
+    """One optimizer that lives on, against one that is built for every step from the state."""
+    w = torch.from_numpy(START.copy()).requires_grad_()
+    kind = getattr(torch.optim, options["type"])
+    optimizer = kind([w], **{k: v for k, v in options.items() if k != "type"})
+    for delta in DELTAS:
+        w.grad = torch.from_numpy(delta.copy())
+        optimizer.step()
+    server = run({"type": "Torch", "optimizer": options})
+    np.testing.assert_allclose(server.w, w.detach(), rtol=1e-12)
+    run({"type": "Torch", "optimizer": options}, torch.float32)  # the model keeps its precision
+
+
 def test_none_is_plain_averaging():
     np.testing.assert_allclose(run(None).w, START - DELTAS.sum(0), rtol=1e-12)
 
@@ -72,10 +93,12 @@ def test_float32_models_are_rounded_once_a_step():
     assert (server.w.numpy() == w).all()
 
 
-@pytest.mark.parametrize("kind", ["Adam", "Yogi", "Adagrad", "SGD"])
+@pytest.mark.parametrize("kind", ["Adam", "Yogi", "Adagrad", "SGD", "Torch"])
 def test_the_state_is_all_there_is(kind):
-    """A resumed run gives a new optimiser the old state: it must go on as if nothing happened."""
+    """A resumed run gives a new optimizer the old state: it must go on as if nothing happened."""
     config = {"type": kind, "lr": 0.1} | ({"momentum": 0.9} if kind == "SGD" else {})
+    if kind == "Torch":
+        config = {"type": kind, "optimizer": TORCH[0]}
     whole = run(config)
     server = SimpleNamespace(w=torch.from_numpy(START.copy()), state={})
     for delta in DELTAS:
@@ -106,6 +129,9 @@ def test_a_zero_pseudo_gradient_moves_nothing(kind):
         ({"type": "Yogi", "lr": None}, r"algorithm\.server_optim\.lr: must be"),
         ({"type": "Adam", "betas": 0.9}, r"algorithm\.server_optim\.betas: must be two numbers"),
         ({"type": "Adam", "betas": (0.9, 1)}, r"algorithm\.server_optim\.betas\[1\]: must be"),
+        ({"type": "Torch", "optimizer": {"type": "Adamm"}}, r"server_optim\.optimizer\.type.*Adam"),
+        ({"type": "Torch", "optimizer": {"type": "Adam", "epz": 1}}, r"optimizer\.epz.*'eps'"),
+        ({"type": "Torch", "optimizer": "Adam"}, r"server_optim\.optimizer: must be a dict"),
         ({"type": "Adagrad", "beta1": "0"}, r"algorithm\.server_optim\.beta1: must be"),
     ],
 )

@@ -107,7 +107,7 @@ def test_a_data_set_of_files_needs_no_images(small_config, tmp_path):
 
 def test_users_with_photographs_on_disk(tmp_path):
     root = landmark_files.write_landmarks(tmp_path / "landmarks")
-    config = Path(__file__).parents[2] / "configs" / "landmarks_fedavg.py"
+    config = Path(__file__).parents[2] / "configs" / "settings" / "landmarks.py"
     classes = [
         f"{name}.dataset.num_classes=4" for name in ("train_dataloader", "val_dataloader.test")
     ]

@@ -21,7 +21,6 @@ from typing import Any
 from benchmarks.classification import adapt
 from benchmarks.engine import EngineRounds, build, device_name, fix_participants, use_data
 from benchmarks.timing import clocked
-from mmengine.config import Config
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -31,25 +30,23 @@ from fedseg.engine.trainer import EagerStep
 from fedseg.errors import ConfigError
 from fedseg.registry import did_you_mean
 from fedseg.report.tables import TextTable
+from fedseg.runner.compose import setting_file
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
 
 REFERENCE = "FedAvg"
 RATE = 1e-4
+SETTING = "cifar10_a005"
 CNN = (
     *("FedAvg", "FedProx", "SCAFFOLD", "FedDyn", "AdaBest", "FedCM", "FedACG", "FedGloSS-SGD"),
     *("FedSAM", "FedASAM", "FedGloSS-SAM", "FedGamma", "FedSpeed", "FedSMOO", "MIMELite", "MIME"),
     "MOON",
 )
 RESNET56 = ("FedAvg", "FedProx", "MOON", "StochDepth", "GradAug", "FedAlign")
-CHANGES: Mapping[tuple[str, ...], dict[str, Any]] = {  # of FedAvg's experiment, in place of a file
-    ("fedprox", "resnet56"): {"algorithm": {"_delete_": True, "type": "FedProx", "mu": 0.1}},
-    ("moon", "resnet56"): {"local_loss": {"type": "MOON"}, "model": {"projection": (256, 256)}},
-}
 
 
 def choose(only: Sequence[str] = (), resnet56: bool = False) -> dict[str, tuple[str, ...]]:
-    """The names that an experiment's file is made of, by method.
+    """The names of ``configs/methods`` of each method.
 
     Args:
         only: methods beside FedAvg; all if there are none.
@@ -65,14 +62,6 @@ def choose(only: Sequence[str] = (), resnet56: bool = False) -> dict[str, tuple[
     chosen = [name for name in known if not only or name in (REFERENCE, *only)]
     network = ("resnet56",) if resnet56 else ()
     return {name: (name.lower().replace("-", "_"), *network) for name in chosen}
-
-
-def _load(method: tuple[str, ...], configs: Path, work_dir: Path, options: Sequence[str]) -> Config:
-    file = "_".join(("fedavg", *method[1:]) if method in CHANGES else method)
-    path = configs / f"cifar10_a005_{file}.py"
-    config = load_config(path, work_dir=work_dir, options=options)
-    config.merge_from_dict(CHANGES.get(method, {}))
-    return config
 
 
 class MethodRounds(EngineRounds):
@@ -125,8 +114,7 @@ def _tensors(value: Any) -> Iterator[Tensor]:
 
 
 def prepare(
-    methods: Mapping[str, tuple[str, ...]],
-    configs: Path,
+    methods: Mapping[str, Sequence[str]],
     work_dir: Path,
     clients: int,
     samples: int,
@@ -139,7 +127,6 @@ def prepare(
 
     Args:
         methods: from :func:`choose`.
-        configs: folder of the experiments.
         work_dir: for what the runs write.
         clients: participants of a round.
         samples: a client's images, where they are random.
@@ -148,10 +135,10 @@ def prepare(
     """
     rounds: dict[str, MethodRounds] = {}
     data = None
-    for name, method in methods.items():
-        config = _load(method, configs, work_dir, options)
+    for number, (name, method) in enumerate(methods.items()):
+        config = load_config(setting_file(SETTING), method, work_dir=work_dir, options=options)
         adapt(config, clients, samples, test_images=10)
-        config.work_dir = str(work_dir / name)
+        config.work_dir = str(work_dir / str(number))
         config.val_dataloader = config.val_evaluator = config.val_cfg = None
         config.optim_wrapper.pop("clip_grad", None)
         config.optim_wrapper.optimizer.lr = RATE

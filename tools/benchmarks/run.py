@@ -38,7 +38,7 @@ def parse_arguments() -> argparse.Namespace:
     one = commands.add_parser(
         "classification", parents=[cifar], help="a round beside hand-written loops"
     )
-    one.add_argument("--config", type=Path, default=CONFIGS / "cifar10_a005_fedavg.py")
+    one.add_argument("--config", type=Path, default=CONFIGS / "settings" / "cifar10_a005.py")
     one.add_argument("--test-images", type=positive, default=10_000, help="random ones likewise")
 
     one = commands.add_parser(
@@ -99,7 +99,7 @@ def algorithms(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
     methods = choose(arguments.only, arguments.resnet56)
     shape = (arguments.clients, arguments.samples, arguments.amp, arguments.cfg_options)
-    return algorithms(prepare(methods, CONFIGS, folder, *shape), arguments.repeats)
+    return algorithms(prepare(methods, folder, *shape), arguments.repeats)
 
 
 def state(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:

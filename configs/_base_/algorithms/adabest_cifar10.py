@@ -1,2 +1,0 @@
-# The ECCV 2022 paper's choice on CIFAR-10 from 0.01 and 0.02, and from 0.8 and 0.9.
-algorithm = dict(type="AdaBest", mu=0.02, beta=0.9)

@@ -1,3 +1,0 @@
-# WIMA's grids are 0.8, 0.85 and 0.9 for lambda and 0.01 and 0.001 for beta; its choice is not told.
-# These are the numbers of FedACG's released configuration (where beta lacks the 1/2), untuned.
-algorithm = dict(type="FedACG", lam=0.85, beta=0.001)

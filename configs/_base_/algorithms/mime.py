@@ -1,3 +1,0 @@
-# WIMA's momentum; of its server learning rates, 0.1 and 1, the choice is not told: 1, the plain
-# average of MIME's own paper, untuned. momentum=0 is MIME-SGD.
-algorithm = dict(type="MIME", momentum=0.9, server_optim=dict(type="SGD", lr=1.0))

@@ -1,1 +1,0 @@
-averaging = dict(type="WIMA", window=370)

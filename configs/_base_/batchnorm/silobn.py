@@ -1,1 +1,0 @@
-batchnorm = dict(type="SiloBN")

@@ -1,4 +1,0 @@
-# One class a client.
-_base_ = "cifar100.py"
-
-train_dataloader = dict(partition=dict(alpha=0))

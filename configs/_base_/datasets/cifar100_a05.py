@@ -1,3 +1,0 @@
-_base_ = "cifar100.py"
-
-train_dataloader = dict(partition=dict(alpha=0.5))

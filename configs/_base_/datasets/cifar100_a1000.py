@@ -1,4 +1,0 @@
-# Close to homogeneous clients.
-_base_ = "cifar100.py"
-
-train_dataloader = dict(partition=dict(alpha=1000))

@@ -1,4 +1,0 @@
-# Close to homogeneous clients.
-_base_ = "cifar10.py"
-
-train_dataloader = dict(partition=dict(alpha=100))

@@ -1,5 +1,0 @@
-_base_ = "cityscapes.py"
-
-train_dataloader = dict(dataset=dict(split="splits/uniform/train"))
-val_dataloader = dict(test=dict(dataset=dict(split="splits/uniform/test")))
-test_dataloader = val_dataloader

@@ -1,8 +1,0 @@
-_base_ = "idda.py"
-
-train_dataloader = dict(dataset=dict(split="splits/class_imbalance/rainy/train"))
-val_dataloader = dict(
-    unseen=dict(dataset=dict(split="splits/class_imbalance/rainy/test")),
-    seen=dict(dataset=dict(split="splits/class_imbalance/rainy/test")),
-)
-test_dataloader = val_dataloader

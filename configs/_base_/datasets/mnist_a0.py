@@ -1,7 +1,0 @@
-# One class a client, the extreme of the course report's alphas. 5 clients could hold only 5 of the
-# digits: there are 10 clients, each with all images of a digit, and 5 take part in a round.
-_base_ = "mnist.py"
-
-train_dataloader = dict(
-    partition=dict(_delete_=True, type="DirichletPartition", num_clients=10, alpha=0)
-)

@@ -1,3 +1,0 @@
-_base_ = "mnist.py"
-
-train_dataloader = dict(partition=dict(alpha=0.1))

@@ -1,4 +1,0 @@
-# FedDyn is published with "heavy gradient clipping" and without the bound: this one is ours.
-_base_ = "cityscapes.py"
-
-optim_wrapper = dict(clip_grad=dict(max_norm=10))

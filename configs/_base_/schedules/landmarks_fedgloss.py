@@ -1,4 +1,0 @@
-_base_ = "landmarks.py"
-
-client_sampler = dict(clients_per_round=50)
-train_cfg = dict(max_rounds=1300)

@@ -1,8 +1,0 @@
-# ResNet20-GN as in WIMA, which says 20 % of the 500 clients a round; FedAvgM has the momentum 0.9.
-_base_ = "classification.py"
-
-client_sampler = dict(clients_per_round=100)
-optim_wrapper = dict(
-    type="OptimWrapper",
-    optimizer=dict(type="SGD", lr=0.05, momentum=0, weight_decay=4e-4),
-)

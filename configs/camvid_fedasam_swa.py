@@ -1,1 +1,0 @@
-_base_ = ["camvid_fedasam.py", "_base_/averaging/swa_cityscapes.py"]

@@ -1,1 +1,0 @@
-_base_ = ["camvid_fedavg.py", "_base_/batchnorm/silobn.py"]

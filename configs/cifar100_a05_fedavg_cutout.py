@@ -1,5 +1,0 @@
-_base_ = "cifar100_a05_fedavg.py"
-
-train_dataloader = dict(
-    transforms=[*_base_.train_dataloader.transforms, dict(type="Cutout", size=8)]
-)

@@ -1,1 +1,0 @@
-_base_ = ["cifar100_a05_fedavg_resnet20.py", "_base_/averaging/wima_cifar.py"]

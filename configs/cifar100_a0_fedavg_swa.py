@@ -1,1 +1,0 @@
-_base_ = ["cifar100_a0_fedavg.py", "_base_/averaging/swa_cifar100.py"]

@@ -1,1 +1,0 @@
-_base_ = ["cifar100_a1000_fedavgm.py", "_base_/averaging/wima_cifar.py"]

@@ -1,0 +1,2 @@
+_base_ = "settings/cifar100_c16.py"
+methods = ["fedavg"]

@@ -1,1 +1,0 @@
-_base_ = ["cifar100_centralized_asam.py", "_base_/averaging/swa_cifar100.py"]

@@ -1,0 +1,2 @@
+_base_ = "settings/cifar100_pam.py"
+methods = ["fedasam", "swa"]

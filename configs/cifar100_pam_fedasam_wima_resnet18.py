@@ -1,1 +1,0 @@
-_base_ = ["cifar100_pam_fedasam_resnet18.py", "_base_/averaging/wima_cifar.py"]

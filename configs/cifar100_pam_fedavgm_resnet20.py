@@ -1,7 +1,0 @@
-_base_ = [
-    "_base_/models/resnet20_cifar100.py",
-    "_base_/datasets/cifar100_pam.py",
-    "_base_/schedules/pam_resnet20.py",
-    "_base_/algorithms/fedavgm.py",
-    "_base_/runtime_classification.py",
-]

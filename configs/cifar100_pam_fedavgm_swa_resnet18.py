@@ -1,1 +1,0 @@
-_base_ = ["cifar100_pam_fedavgm_resnet18.py", "_base_/averaging/swa_pam.py"]

@@ -1,7 +1,0 @@
-_base_ = [
-    "_base_/models/resnet18_cifar100.py",
-    "_base_/datasets/cifar100_pam.py",
-    "_base_/schedules/pam_sam.py",
-    "_base_/algorithms/fedavg.py",
-    "_base_/runtime_classification.py",
-]

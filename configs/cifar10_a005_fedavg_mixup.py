@@ -1,5 +1,0 @@
-_base_ = "cifar10_a005_fedavg.py"
-
-train_dataloader = dict(
-    transforms=[*_base_.train_dataloader.transforms, dict(type="Mixup", alpha=1.0)]
-)

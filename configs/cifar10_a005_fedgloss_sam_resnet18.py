@@ -1,7 +1,0 @@
-_base_ = [
-    "_base_/models/resnet18_cifar10.py",
-    "_base_/datasets/cifar10_a005.py",
-    "_base_/schedules/cifar_resnet18_fedgloss_sam.py",
-    "_base_/algorithms/fedgloss_resnet18.py",
-    "_base_/runtime_classification.py",
-]

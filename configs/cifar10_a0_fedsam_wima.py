@@ -1,1 +1,0 @@
-_base_ = ["cifar10_a0_fedsam.py", "_base_/averaging/wima_cifar.py"]

@@ -1,1 +1,0 @@
-_base_ = ["cifar10_a100_fedasam.py", "_base_/averaging/swa_cifar10.py"]

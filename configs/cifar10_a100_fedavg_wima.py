@@ -1,1 +1,0 @@
-_base_ = ["cifar10_a100_fedavg.py", "_base_/averaging/wima_cifar.py"]

@@ -1,1 +1,0 @@
-_base_ = ["cifar10_centralized_sgd.py", "_base_/averaging/swa_cifar10.py"]

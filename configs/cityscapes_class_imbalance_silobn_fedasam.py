@@ -1,1 +1,0 @@
-_base_ = ["cityscapes_class_imbalance_fedasam.py", "_base_/batchnorm/silobn.py"]

@@ -1,1 +1,0 @@
-_base_ = ["cityscapes_heterogeneous_fedavg.py", "_base_/averaging/wima.py"]

@@ -1,1 +1,0 @@
-_base_ = ["cityscapes_heterogeneous_fedsam.py", "_base_/averaging/swa_cityscapes.py"]

@@ -1,7 +1,0 @@
-_base_ = [
-    "_base_/models/bisenetv2_cityscapes.py",
-    "_base_/datasets/cityscapes_uniform.py",
-    "_base_/schedules/cityscapes.py",
-    "_base_/algorithms/fedavgm.py",
-    "_base_/runtime.py",
-]

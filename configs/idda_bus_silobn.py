@@ -1,1 +1,0 @@
-_base_ = ["idda_bus_fedavg.py", "_base_/batchnorm/silobn.py"]

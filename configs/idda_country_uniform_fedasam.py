@@ -1,7 +1,0 @@
-_base_ = [
-    "_base_/models/bisenetv2_idda.py",
-    "_base_/datasets/idda_country_uniform.py",
-    "_base_/schedules/idda_asam.py",
-    "_base_/algorithms/fedavg.py",
-    "_base_/runtime.py",
-]

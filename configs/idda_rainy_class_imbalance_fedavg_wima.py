@@ -1,1 +1,0 @@
-_base_ = ["idda_rainy_class_imbalance_fedavg.py", "_base_/averaging/wima.py"]

@@ -1,1 +1,0 @@
-_base_ = ["idda_rainy_fedavg.py", "_base_/averaging/swa_idda.py"]

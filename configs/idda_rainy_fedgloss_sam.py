@@ -1,0 +1,2 @@
+_base_ = "settings/idda_rainy.py"
+methods = ["fedgloss_sam"]

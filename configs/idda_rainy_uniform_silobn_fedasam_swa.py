@@ -1,1 +1,0 @@
-_base_ = ["idda_rainy_uniform_fedasam_swa.py", "_base_/batchnorm/silobn.py"]

@@ -1,1 +1,0 @@
-_base_ = ["landmarks_fedasam.py", "_base_/averaging/swa_landmarks.py"]

@@ -1,0 +1,5 @@
+# FedDrive's. The style bank's size, 8 images a domain, is ours: none was published.
+slot = "style"
+refuses = {"val_evaluator.type": "Accuracy"}  # for segmentation
+
+train_dataloader = dict(dataset=dict(style=dict(type="CFSIStyle")))

@@ -1,0 +1,1 @@
+optim_wrapper = dict(eta=0)  # published with mixup

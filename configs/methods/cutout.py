@@ -1,0 +1,3 @@
+# Not published here: as on CIFAR-10, half of the image's side.
+slot = "augmentation"
+append = {"train_dataloader.transforms": [dict(type="Cutout", size=16)]}

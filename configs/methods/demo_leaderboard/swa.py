@@ -1,0 +1,4 @@
+# For 24 rounds.
+slot = "average"
+
+averaging = dict(type="SWA", start=0.5, cycle=4, lr2=0.01)

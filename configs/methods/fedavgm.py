@@ -1,0 +1,4 @@
+# The server's momentum of the ECCV 2022 paper, FedDrive and WIMA.
+slot = "algorithm"
+
+algorithm = dict(_delete_=True, type="FedAvg", server_optim=dict(type="SGD", lr=1.0, momentum=0.9))

@@ -1,0 +1,4 @@
+# The ECCV 2022 paper's choice from 0.001, 0.01 and 0.1.
+slot = "algorithm"
+
+algorithm = dict(_delete_=True, type="FedProx", mu=0.1)

@@ -1,0 +1,18 @@
+# mu, n and the smallest width are FedAlign's. The rest is not printed there: as in its released
+# code one sub-network of each step has the smallest width, numbers of channels are multiples of
+# eight, and the resolutions are these four.
+slot = "regularizer"
+refuses = {
+    "val_evaluator.type": "IoUMetric",  # for classification
+    "model.type": ["CNN", "MNISTCNN", "MobileNetV2GN"],  # images of one size only, or of 224x224
+}
+
+local_loss = dict(
+    type="GradAug",
+    n=2,
+    width=0.8,
+    mu=1.75,
+    resolutions=(32, 28, 24, 20),
+    smallest=True,
+    multiple=8,
+)

@@ -1,0 +1,3 @@
+# ECCV 2022: alpha = 1, one lambda a batch.
+slot = "augmentation"
+append = {"train_dataloader.transforms": [dict(type="Mixup", alpha=1.0)]}

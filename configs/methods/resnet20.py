@@ -1,0 +1,8 @@
+# ResNet-20 for 32x32 images, GroupNorm with 2 groups in place of BatchNorm; the setting's schedule.
+slot = "network"
+refuses = {
+    "val_evaluator.type": "IoUMetric",  # for classification
+    "train_dataloader.dataset.type": ["MNISTDataset", "LandmarksDataset"],  # other images
+}
+
+model = dict(type="ResNet20GN", groups=2)

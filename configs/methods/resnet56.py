@@ -1,0 +1,9 @@
+# ResNet-56 of bottleneck blocks for 32x32 images, with BatchNorm, as FedAlign uses it. Where no
+# paper trains it, the schedule is the setting's.
+slot = "network"
+refuses = {
+    "val_evaluator.type": "IoUMetric",  # for classification
+    "train_dataloader.dataset.type": ["MNISTDataset", "LandmarksDataset"],  # other images
+}
+
+model = dict(type="ResNet56")

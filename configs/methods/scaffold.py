@@ -1,0 +1,4 @@
+# No paper on these data sets gives the step size: 1, as in the experiments of SCAFFOLD's own.
+slot = "algorithm"
+
+algorithm = dict(_delete_=True, type="SCAFFOLD", eta_g=1.0)

@@ -1,0 +1,30 @@
+# SegFormer-B0 (Xie et al., NeurIPS 2021): a transformer; BatchNorm only in the head's fusion.
+slot = "network"
+refuses = {"val_evaluator.type": "Accuracy"}  # for segmentation
+
+model = dict(
+    type="Segmentor",
+    network=dict(
+        _delete_=True,
+        type="EncoderDecoder",
+        backbone=dict(
+            type="MixVisionTransformer",
+            embed_dims=32,
+            num_layers=[2, 2, 2, 2],
+            num_heads=[1, 2, 5, 8],
+            patch_sizes=[7, 3, 3, 3],
+            sr_ratios=[8, 4, 2, 1],
+            drop_path_rate=0.1,
+        ),
+        decode_head=dict(
+            type="SegformerHead",
+            in_channels=[32, 64, 160, 256],
+            in_index=[0, 1, 2, 3],
+            channels=256,
+            dropout_ratio=0.1,
+            norm_cfg=dict(type="BN"),
+            align_corners=False,
+        ),
+    ),
+    loss=dict(_delete_=True, type="CrossEntropy"),
+)

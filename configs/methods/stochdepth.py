@@ -1,0 +1,8 @@
+# FedAlign's: the last block is there with probability 0.9, those before it more often.
+slot = "regularizer"
+refuses = {
+    "val_evaluator.type": "IoUMetric",  # for classification
+    "model.type": ["CNN", "MNISTCNN", "MobileNetV2GN"],  # no residual blocks to leave out
+}
+
+model = dict(stochastic_depth=0.9)

@@ -1,0 +1,4 @@
+# WIMA's window for CIFAR-10 and CIFAR-100, published with ResNet-20; untuned elsewhere.
+slot = "average"
+
+averaging = dict(type="WIMA", window=100)

@@ -1,7 +1,0 @@
-_base_ = [
-    "_base_/models/mnist_cnn.py",
-    "_base_/datasets/mnist_a01.py",
-    "_base_/schedules/mnist_sam.py",
-    "_base_/algorithms/fedavg.py",
-    "_base_/runtime.py",
-]

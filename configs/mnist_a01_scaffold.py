@@ -1,0 +1,2 @@
+_base_ = "settings/mnist_a01.py"
+methods = ["scaffold"]

@@ -1,7 +1,0 @@
-_base_ = [
-    "_base_/models/mnist_cnn.py",
-    "_base_/datasets/mnist_a15.py",
-    "_base_/schedules/mnist.py",
-    "_base_/algorithms/fedavg.py",
-    "_base_/runtime.py",
-]

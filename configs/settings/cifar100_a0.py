@@ -1,0 +1,6 @@
+# One class a client.
+_base_ = "../_base_/cifar100.py"
+
+setting = "cifar100_a0"
+lookup = ["cifar100", "cifar"]
+train_dataloader = dict(partition=dict(alpha=0))

@@ -1,0 +1,329 @@
+"""Experiments from parts: a setting and a list of methods.
+
+A *setting* (``configs/settings``) is a config with its name in ``setting`` and, in ``lookup``, the
+folders of ``configs/methods`` where its methods are looked for: after one of its own name, before
+``configs/methods`` itself. ``without`` lists the slots that have no meaning in it.
+
+A *method* is a config that is merged over the setting. Besides what it sets it can say:
+
+- ``slot``: what it decides, one of ``SLOTS`` or several. Two methods cannot decide the same.
+- ``refuses``: what it has no meaning with, as ``{"model.type": ["CNN", ...]}``.
+- ``append``: what it adds to a list, as ``{"train_dataloader.transforms": [...]}``.
+
+A file named by several methods (``fedsam+resnet18.py``) is merged after them where all of them are
+chosen: values that these methods have together.
+
+A config that inherits a setting names its methods as ``methods = ["fedasam", "swa"]``; what it sets
+itself is merged last. Without ``_base_`` the list is a record of what the config was made of: that
+is the copy in a work dir.
+"""
+
+import ast
+import copy
+import functools
+import tempfile
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+
+import fedseg
+from fedseg.errors import ConfigError
+
+CONFIGS = Path(fedseg.__file__).resolve().parents[1] / "configs"
+# what a method can decide, in the order of an experiment's name
+SLOTS = ("batchnorm", "algorithm", "local_optimizer", "regularizer")
+SAYS_FEDAVG = frozenset(SLOTS)  # the name says fedavg where no method decides any of these
+SLOTS += ("average", "augmentation", "style", "network")
+SHARED = ("augmentation",)  # slots of any number of methods
+FEDAVG = "fedavg"
+SYNONYMS = {"sam": "fedsam", "asam": "fedasam"}  # what FedAvg with SAM is called
+KEYS = ("slot", "refuses", "append", "lookup", "without")  # not part of the experiment
+
+
+@dataclass(frozen=True)
+class Part:
+    """A method's file as read; ``values`` are what is merged, the others see the module."""
+
+    path: Path
+    slots: tuple[str, ...]
+    refuses: dict[str, Any]
+    append: dict[str, list[Any]]
+    values: dict[str, Any]
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        """Its place in an experiment's name: by slot, those without one last as they are given."""
+        return (SLOTS.index(self.slots[0]), self.name) if self.slots else (len(SLOTS), "")
+
+
+class Composition:
+    """A setting and its methods.
+
+    Args:
+        path: a setting, or a config that inherits one.
+        methods: names or files, besides those that the config names itself.
+
+    Raises:
+        ConfigError: a file cannot be read, or a method is unknown or contradicts another one.
+    """
+
+    def __init__(self, path: Path, methods: Sequence[str] = ()) -> None:
+        self.path = path
+        self.read = functools.cache(read_config)
+        config = self.read(path)
+        self.setting = config.get("setting")
+        self.title = self.setting or path.stem
+        self.without = _as_list(config.get("without"))
+        self.places = (self.title, *_as_list(config.get("lookup")), "")
+        folders = dict.fromkeys((*path.resolve().parents[:2], CONFIGS))
+        self.roots = [folder / "methods" for folder in folders]
+        named = _as_list(config.get("methods"))
+        self.record = named if not _bases(path) else []
+        if self.record and (methods or not self.setting or "lookup" in config):
+            raise ConfigError(f"{path}: methods: need a _base_ to be merged over: name a setting")
+        self.own = [] if self.record else self._parts(named)
+        self.parts = [] if self.record else self._parts([*named, *methods])
+
+    # ---------------------------------------------------------------- the methods' files
+
+    def _parts(self, methods: Iterable[str]) -> list[Part]:
+        """The methods in the given order, each once."""
+        parts = [self.part(path) for path in dict.fromkeys(map(self.find, methods))]
+        for number, part in enumerate(parts):
+            for slot in part.slots:
+                decided = slot.replace("_", " ")
+                if slot in self.without:
+                    raise ConfigError(
+                        f"methods: {part.name} has no meaning in {self.title}: no {decided} there"
+                    )
+                for other in parts[:number]:
+                    if slot in other.slots and slot not in SHARED:
+                        raise ConfigError(
+                            f"methods: {other.name} and {part.name} contradict each other: both "
+                            f"decide the {decided}; choose one"
+                        )
+        return parts
+
+    def part(self, path: Path) -> Part:
+        """What a method's file says."""
+        values = self.read(path).to_dict()
+        slots, refuses, append, *_ = (values.pop(key, None) for key in KEYS)
+        for slot in _as_list(slots):
+            if slot not in SLOTS:
+                raise ConfigError(f"{path}: slot: unknown {slot!r}; known: {', '.join(SLOTS)}")
+        return Part(path, tuple(_as_list(slots)), refuses or {}, append or {}, values)
+
+    def find(self, method: str) -> Path:
+        """The file of a method in this setting."""
+        if method.endswith(".py"):
+            for path in (Path(method), self.path.parent / method):
+                if path.is_file():
+                    return path.resolve()
+            raise ConfigError(f"methods: {method}: no such file")
+        name = SYNONYMS.get(method, method)
+        if name not in self.known:
+            raise unknown("methods", method, self.known)
+        return self.known[name]
+
+    @functools.cached_property
+    def files(self) -> dict[str, Path]:
+        """The files for this setting by name: of methods, and of several together."""
+        found: dict[str, Path] = {}
+        for place in self.places:
+            for root in self.roots:
+                for path in (root / place).glob("*.py"):
+                    found.setdefault(path.stem, path)
+        return dict(sorted(found.items()))
+
+    @property
+    def known(self) -> dict[str, Path]:
+        """The files of single methods."""
+        return {name: path for name, path in self.files.items() if "+" not in name}
+
+    # ---------------------------------------------------------------- the name
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods' names in their one order; a config of a user's own need not be FedAvg."""
+        names = self.record or self._names(self.parts)
+        return names if self.is_canonical else [name for name in names if name != FEDAVG]
+
+    @property
+    def is_canonical(self) -> bool:
+        """Whether the file is a setting, or an experiment named by its setting and methods."""
+        canonical = "_".join([self.title, *(self.record or self._names(self.own))])
+        own = self.path.stem == self.setting and not self.own
+        return bool(self.setting) and (own or self.path.stem == canonical)
+
+    @property
+    def name(self) -> str:
+        """The experiment's name; a file of a user's own keeps its name."""
+        if self.is_canonical:
+            return "_".join([self.title, *self.methods])
+        more = [part.name for part in _ranked(self.parts) if part not in self.own]
+        return "_".join([self.path.stem, *more])
+
+    def _names(self, parts: Iterable[Part]) -> list[str]:
+        parts = [part for part in _ranked(parts) if part.name != FEDAVG]
+        names = [part.name for part in parts]
+        slots = {slot for part in parts for slot in part.slots}
+        if "algorithm" in slots or "algorithm" in self.without:  # SAM is no FedSAM there
+            shorter = {name: synonym for synonym, name in SYNONYMS.items()}
+            return [shorter.get(name, name) for name in names]
+        return names if slots & SAYS_FEDAVG else [FEDAVG, *names]
+
+    # ---------------------------------------------------------------- the config
+
+    def compose(self) -> Config:
+        """The setting's config with everything merged."""
+        config = self._merged(self.path)
+        self._check(config)
+        for key in KEYS:
+            config.pop(key, None)
+        if self.setting or self.parts:
+            config["setting"], config["methods"] = self.title, self.methods
+        return Config(_without_marks(config.to_dict()), filename=str(self.path))
+
+    def _merged(self, path: Path) -> Config:
+        """The methods merged over the setting, below what configs that name methods set."""
+        config, bases = self.read(path), _bases(path)
+        if "methods" not in config or not bases:
+            return self._over(config)
+        above = [base for base in bases if "methods" in self.read(base)]
+        below: dict[str, Any] = {}
+        for base in bases:
+            below |= (self._merged(base) if base in above else self.read(base)).to_dict()
+        return _on_base(path, below if above else self._over(Config(below)).to_dict())
+
+    def _over(self, config: Config) -> Config:
+        config = copy.deepcopy(config)
+        chosen = {part.name for part in self.parts}
+        together = [n for n in self.files if "+" in n and chosen.issuperset(n.split("+"))]
+        together.sort(key=lambda name: name.count("+"))
+        for part in (*self.parts, *(self.part(self.files[name]) for name in together)):
+            imports = _get(config, "custom_imports.imports") or []
+            try:
+                config.merge_from_dict(copy.deepcopy(part.values))
+            except (TypeError, KeyError) as error:
+                raise ConfigError(f"{part.path}: {error}") from error
+            if imports and "custom_imports" in part.values:
+                config.custom_imports["imports"] = [*imports, *config.custom_imports["imports"]]
+        for part in _ranked(self.parts):
+            for key, values in part.append.items():
+                old = _get(config, key) if "." in key else config.get(key, [])
+                if not isinstance(old, list):
+                    raise ConfigError(
+                        f"methods: {part.name} has no meaning in {self.title}: there is no {key}"
+                    )
+                config.merge_from_dict({key: [*old, *values]})
+        return config
+
+    def _check(self, config: Config) -> None:
+        for part in self.parts:
+            for key, refused in part.refuses.items():
+                value = _get(config, key)
+                if value in _as_list(refused):
+                    set_it = [p.name for p in self.parts if _get(p.values, key) == value]
+                    other = (set_it or [self.title])[-1]
+                    raise ConfigError(
+                        f"methods: {part.name} has no meaning with {other}: {key} is {value!r}"
+                    )
+
+
+def compose(path: Path, methods: Sequence[str] = ()) -> Config:
+    """A config with its methods merged and its name as ``experiment_name``.
+
+    Arguments and errors are those of :class:`Composition`.
+    """
+    composition = Composition(path, methods)
+    config = composition.compose()
+    config.setdefault("experiment_name", composition.name)
+    return config
+
+
+def experiment_name(setting: str | Path, methods: Sequence[str] = ()) -> str:
+    """The one name of a setting with methods, in whatever order they are given.
+
+    Args:
+        setting: the name of a setting of ``configs/settings``, or the path of a config.
+        methods: names or files.
+    """
+    return Composition(setting_file(setting), methods).name
+
+
+def setting_file(setting: str | Path) -> Path:
+    """The file of a setting of ``configs/settings``; a path is returned as it is."""
+    if isinstance(setting, Path) or setting.endswith(".py"):
+        return Path(setting)
+    known = {path.stem: path for path in sorted((CONFIGS / "settings").glob("*.py"))}
+    if setting not in known:
+        raise unknown("setting", setting, known)
+    return known[setting]
+
+
+def read_config(path: Path) -> Config:
+    """``Config.fromfile``; whatever goes wrong in a user's file is a ConfigError."""
+    try:
+        return Config.fromfile(path)
+    except Exception as error:  # a config is a program of the user's
+        if isinstance(error, ImportError) and error.__cause__ is not None:
+            error = error.__cause__  # MMEngine puts the whole search path around it
+        kind = type(error).__name__
+        raise ConfigError(f"{path}: cannot be read as a config: {kind}: {error}") from error
+
+
+def unknown(field: str, name: str, known: Iterable[str]) -> ConfigError:
+    """The error of a name that is none of the known ones."""
+    from fedseg.registry import did_you_mean  # which imports torch
+
+    hint = did_you_mean(name, known)
+    return ConfigError(f"{field}: unknown {name!r}{hint}; known: {', '.join(known)}")
+
+
+def _bases(path: Path) -> list[Path]:
+    names = Config._get_base_files(str(path))
+    return [Path(Config._get_cfg_path(name, str(path.absolute()))[0]) for name in names]
+
+
+def _on_base(path: Path, base: dict[str, Any]) -> Config:
+    """Read a config with these values in the place of its ``_base_``."""
+    with tempfile.TemporaryDirectory() as folder:
+        below, own = Path(folder, "base.py"), Path(folder, path.name)
+        below.write_text("".join(f"{k} = {v!r}\n" for k, v in base.items()), encoding="utf-8")
+        Config._substitute_predefined_vars(str(path), str(own))
+        tree = ast.parse(own.read_text(encoding="utf-8"))
+        for node in tree.body:
+            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "_base_":
+                node.value = ast.Constant(str(below))
+        own.write_text(ast.unparse(tree), encoding="utf-8")
+        return read_config(own)
+
+
+def _without_marks(value: Any) -> Any:
+    """Without the ``_delete_`` that MMEngine leaves where there was nothing to delete."""
+    if isinstance(value, dict):
+        return {k: _without_marks(v) for k, v in value.items() if k != "_delete_"}
+    return value
+
+
+def _ranked(parts: Iterable[Part]) -> list[Part]:
+    return sorted(parts, key=lambda part: part.rank)
+
+
+def _get(config: Any, key: str) -> Any:
+    for name in key.split("."):
+        config = config.get(name) if hasattr(config, "get") else None
+    return config
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]

@@ -1,0 +1,182 @@
+"""Every method does what its name says, with every other method that it goes with."""
+
+import itertools
+import random
+
+from config_components import ROOT, SETTINGS, check_components
+
+from fedseg.errors import ConfigError
+from fedseg.runner import compose
+from fedseg.runner.config import complete_config
+
+# what a method makes of a setting where it has a meaning
+MAKES = {
+    "fedavg": {"algorithm.type": "FedAvg"},
+    "fedavgm": {"algorithm.type": "FedAvg", "algorithm.server_optim.momentum": 0.9},
+    "fedadam": {"algorithm.type": "FedAvg"},
+    "fedyogi": {"algorithm.server_optim.type": "Yogi"},
+    "fedadagrad": {"algorithm.type": "FedAvg"},
+    "fedprox": {"algorithm.type": "FedProx"},
+    "scaffold": {"algorithm.type": "SCAFFOLD"},
+    "feddyn": {"algorithm.type": "FedDyn", "optim_wrapper.clip_grad.max_norm": 10},
+    "adabest": {"algorithm.type": "AdaBest"},
+    "fedspeed": {"algorithm.type": "FedSpeed", "optim_wrapper.type": "OptimWrapper"},
+    "fedgamma": {"algorithm.type": "FedGamma", "optim_wrapper.type": "SAMOptimWrapper"},
+    "fedsmoo": {"algorithm.type": "FedSMOO", "optim_wrapper.type": "OptimWrapper"},
+    "fedcm": {"algorithm.type": "FedCM"},
+    "fedacg": {"algorithm.type": "FedACG"},
+    "mime": {"algorithm.type": "MIME"},
+    "mimelite": {"algorithm.type": "MIMELite"},
+    "fedgloss_sgd": {"algorithm.type": "FedGloSS", "optim_wrapper.type": "OptimWrapper"},
+    "fedgloss_sam": {"algorithm.type": "FedGloSS", "optim_wrapper.type": "SAMOptimWrapper"},
+    "fedsam": {"optim_wrapper.type": "SAMOptimWrapper"},
+    "fedasam": {"optim_wrapper.type": "ASAMOptimWrapper"},
+    "moon": {"local_loss.type": "MOON", "model.projection": (256, 256)},
+    "fedalign": {"local_loss.type": "FedAlign"},
+    "gradaug": {"local_loss.type": "GradAug"},
+    "stochdepth": {"model.stochastic_depth": 0.9},
+    "swa": {"averaging.type": "SWA"},
+    "wima": {"averaging.type": "WIMA"},
+    "silobn": {"batchnorm.type": "SiloBN"},
+    "fedbn": {"batchnorm.type": "FedBN"},
+    "mixup": {"train_dataloader.transforms.-1.type": "Mixup"},
+    "cutout": {"train_dataloader.transforms.-1.type": "Cutout"},
+    "cfsi": {"train_dataloader.dataset.style.type": "CFSIStyle"},
+    "lab": {"train_dataloader.dataset.style.type": "LABStyle"},
+    "resnet18": {"model.type": "ResNet18GN"},
+    "resnet20": {"model.type": "ResNet20GN"},
+    "resnet56": {"model.type": "ResNet56"},
+    "deeplabv3plus": {"model.type": "Segmentor"},
+    "segformer": {"model.network.decode_head.type": "SegformerHead"},
+}
+SEGMENTATION = {"cfsi", "lab", "deeplabv3plus", "segformer"}
+CLASSIFICATION = {"mixup", "cutout", "resnet18", "resnet20", "resnet56"}
+CLASSIFICATION |= {"moon", "fedalign", "gradaug", "stochdepth"}
+# as the papers have it: each of these with each
+MOMENTUM = ("scaffold", "fedgamma", "fedcm")
+
+
+def check(config, names) -> None:
+    complete_config(config)
+    check_components(config)
+    for name in names:
+        for key, expected in MAKES[name].items():
+            value = config
+            for part in key.split("."):
+                value = value[int(part)] if part == "-1" else value[part]
+            assert value == expected, f"{config.experiment_name}: {key}"
+
+
+def test_every_method_is_known(slots):
+    assert set(slots) == set(MAKES)
+    assert set(itertools.chain(*slots.values())) == set(compose.SLOTS)
+
+
+def test_every_method_in_every_setting_works_or_is_refused_with_both_names(load, slots):
+    refused = set()
+    for setting, method in itertools.product(SETTINGS, slots):
+        try:
+            config = load(setting, method)
+        except ConfigError as error:
+            assert method in str(error) and setting in str(error)
+            refused.add((setting, method))
+            continue
+        check(config, [method])
+        momentum = config.optim_wrapper.optimizer.momentum
+        if method in MOMENTUM:
+            counted = config.algorithm.get("count_momentum", False)
+            assert counted == (momentum > 0), f"{setting} {method}"
+    assert 0.2 < len(refused) / (len(SETTINGS) * len(slots)) < 0.6
+    federated = [name for name in SETTINGS if "centralized" not in name]
+    assert not {(s, m) for s in federated for m in ("scaffold", "fedasam", "swa")} & refused
+    assert {("cifar10_a0", "silobn"), ("cifar10_a0", "fedalign")} < refused
+    assert {("idda_rainy", "mixup"), ("cifar10_centralized", "scaffold")} < refused
+
+
+def test_every_pair_of_methods_works_somewhere_in_any_order_or_contradicts(load, slots):
+    """Each composition has as many methods as fit, so that few of them cover all pairs."""
+    seed = 0
+    random_ = random.Random(seed)
+    pairs = {frozenset(pair) for pair in itertools.combinations(slots, 2)}
+    todo, compositions, contradictions = sorted(map(sorted, pairs)), 0, set()
+    covered: set[frozenset] = set()
+    for pair in todo:
+        if frozenset(pair) in covered:
+            continue
+        for setting in random_.sample(SETTINGS, len(SETTINGS)):
+            try:
+                load(setting, *pair)
+            except ConfigError as error:
+                message = str(error)
+                continue
+            break
+        else:
+            assert all(name in message for name in pair) or setting in message
+            contradictions.add(frozenset(pair))
+            continue
+        chosen = list(pair)
+        for name in random_.sample(sorted(slots), len(slots)):
+            new = {frozenset((name, other)) for other in chosen} - covered
+            taken = {slot for other in chosen for slot in slots[other]} - {"augmentation"}
+            if name not in chosen and new and not taken & set(slots[name]):
+                try:
+                    load(setting, *chosen, name)
+                except ConfigError:
+                    continue
+                chosen.append(name)
+        covered |= {frozenset(two) for two in itertools.combinations(chosen, 2)}
+        shuffled = random_.sample(chosen, len(chosen))
+        where = f"seed {seed}: {setting} --with {' '.join(shuffled)}"
+        config = load(setting, *shuffled)
+        assert config.to_dict() == load(setting, *chosen).to_dict(), where
+        assert config.to_dict() == load(setting, *config.methods).to_dict(), where
+        # of several augmentations only one is the last
+        check(config, [name for name in chosen if name != "cutout" or "mixup" not in chosen])
+        compositions += 1
+    assert compositions < 250 and covered | contradictions == pairs
+    for pair in contradictions:
+        one, other = sorted(pair)
+        same = set(slots[one]) & set(slots[other]) - {"augmentation"}
+        tasks = pair & SEGMENTATION and pair & CLASSIFICATION
+        no_batchnorm = pair & {"silobn", "fedbn"} and pair & {"resnet18", "resnet20"}
+        assert same or tasks or no_batchnorm, pair
+
+
+def test_named_experiments_are_short_and_named_after_their_composition(load):
+    paths = sorted(compose.CONFIGS.glob("*.py"))
+    assert 35 <= len(paths) <= 50
+    for path in paths:
+        composition = compose.Composition(path)
+        assert len(path.read_text(encoding="utf-8").splitlines()) <= 6, path
+        named = path.stem not in ("demo", "demo_centralized", "demo_cifar")
+        assert composition.is_canonical == named, path
+        config = composition.compose()
+        complete_config(config)
+        assert composition.name == path.stem
+        if named:
+            other = load(composition.setting, *config.methods)
+            other.pop("experiment_name")
+            assert config.to_dict() == other.to_dict(), path
+
+
+def test_nothing_else_is_at_the_top_and_every_file_is_used(slots):
+    assert {path.name for path in compose.CONFIGS.iterdir() if path.suffix != ".py"} <= {
+        "README.md",
+        "_base_",
+        "methods",
+        "settings",
+        "__pycache__",
+    }
+    used = set()
+    for setting in SETTINGS:
+        composition = compose.Composition(compose.setting_file(setting))
+        used |= set(composition.files.values())
+    files = {path.resolve() for path in (compose.CONFIGS / "methods").rglob("*.py")}
+    for path in files:
+        used |= {(path.parent / base).resolve() for base in compose._bases(path)}
+    assert files == used
+
+
+def test_the_page_of_settings_and_methods_is_up_to_date(table):
+    page = (ROOT / "configs" / "README.md").read_text(encoding="utf-8")
+    assert table.page() == page, "run python docs/site/config_table.py"

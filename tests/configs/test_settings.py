@@ -1,0 +1,159 @@
+"""Every setting says what its name says, on its data, and holds the published values."""
+
+import re
+
+import pytest
+from config_components import SETTINGS, check_components
+
+from fedseg.registry import DATASETS
+from fedseg.runner.config import KNOWN_KEYS, complete_config
+
+ALPHA = {"a0": 0, "a005": 0.05, "a01": 0.1, "a05": 0.5, "a1": 1, "a15": 1.5, "a2": 2}
+ALPHA |= {"a100": 100, "a1000": 1000}
+STATISTICS = {  # mean and std of the training images, units of 0..1
+    "cifar10": ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616]),
+    "cifar100": ([0.5071, 0.4865, 0.4409], [0.2673, 0.2564, 0.2762]),
+    "mnist": ([0.1307], [0.3081]),
+    "cityscapes": ([0.3257, 0.3690, 0.3223], [0.2112, 0.2148, 0.2115]),
+}
+CLASSES = {"cifar10": 10, "cifar100": 100, "mnist": 10, "landmarks": 2028}
+SMALL = ("cifar", "mnist")
+STREETS = ("idda", "cityscapes", "camvid")
+
+
+def starting(*prefixes: str) -> list[str]:
+    return [name for name in SETTINGS if name.startswith(prefixes)]
+
+
+def dataset_of(setting: str) -> str:
+    return setting.partition("_")[0]
+
+
+def test_settings_are_complete_and_their_components_exist(load):
+    assert len(SETTINGS) > 35
+    for name in SETTINGS:
+        config = load(name)
+        assert set(config) <= KNOWN_KEYS, name
+        federated = "centralized" not in name
+        assert (config.setting, config.methods) == (name, ["fedavg"] if federated else [])
+        assert config.experiment_name == (f"{name}_fedavg" if federated else name)
+        complete_config(config)
+        check_components(config)
+        alone = config.train_dataloader.partition.type == "SinglePartition"
+        assert alone == (not federated) == (config.client_sampler.clients_per_round == 1), name
+        assert config.algorithm == dict(type="FedAvg", server_optim=dict(type="SGD", lr=1.0))
+        assert config.test_dataloader == config.val_dataloader, name
+        assert "data_preprocessor" not in config, name  # the model's own would hide it
+
+
+def test_small_images_are_those_of_the_name(load):
+    for name in starting(*SMALL):
+        config, dataset = load(name), dataset_of(name)
+        train, root = config.train_dataloader, f"data/{dataset}"
+        assert train.type == "ResidentData", name
+        kind = f"{dataset.upper()}Dataset"
+        assert train.dataset == dict(type=kind, data_root=root, split="train"), name
+        mean, std = STATISTICS[dataset]
+        normalize = dict(type="Normalize", mean=mean, std=std)
+        crop, flip = dict(type="RandomCrop", padding=4), dict(type="RandomFlip", prob=0.5)
+        augmented = [normalize] if dataset == "mnist" else [crop, flip, normalize]
+        assert train.transforms == augmented, name
+        assert config.model.num_classes == CLASSES[dataset], name
+        for domain, test in config.val_dataloader.items():
+            assert test.transforms == [normalize], name
+            assert test.dataset.data_root == root and domain in ("test", "corrupted"), name
+        assert ("corrupted" in config.val_dataloader) == (dataset != "mnist"), name
+
+
+def test_clients_of_small_images_are_those_of_the_name(load):
+    for name in starting(*SMALL):
+        partition, split = load(name).train_dataloader.partition, name.rpartition("_")[2]
+        if split == "centralized":
+            expected = dict(type="SinglePartition")
+        elif split == "pam":
+            expected = dict(type="PachinkoPartition", num_clients=500, alpha=0.1, beta=10.0)
+        elif split in ("c16", "c64"):
+            clients = int(split[1:])
+            expected = dict(type="DirichletClassPartition", num_clients=clients, alpha=0.5)
+        elif name == "mnist_a0":
+            expected = dict(type="DirichletPartition", num_clients=10, alpha=0)
+        elif name.startswith("mnist"):
+            expected = dict(type="DirichletClassPartition", num_clients=5, alpha=ALPHA[split])
+        else:
+            expected = dict(type="DirichletPartition", num_clients=100, alpha=ALPHA[split])
+        assert partition == expected, name
+
+
+def test_landmarks_are_streamed_by_user(load):
+    config = load("landmarks")
+    train, test = config.train_dataloader, config.val_dataloader.test
+    assert train.partition == dict(type="NaturalPartition", key="users")
+    for loader, split in ((train, "train"), (test, "test")):
+        assert "type" not in loader  # images stay on disk
+        assert (loader.dataset.type, loader.dataset.split) == ("LandmarksDataset", split)
+        assert loader.dataset.data_root == "data/landmarks"
+        crop = loader.dataset.pipeline[-1]
+        assert (crop.get("size") or (crop.height, crop.width)) == (224, 224)
+    assert config.model.num_classes == CLASSES["landmarks"]
+
+
+def test_streets_are_those_of_the_name(load):
+    for name in starting(*STREETS):
+        config, dataset = load(name), dataset_of(name)
+        train = config.train_dataloader.dataset
+        assert train.type.lower() == f"{dataset}dataset", name
+        named = re.search("uniform|class_imbalance|heterogeneous", name)
+        distribution = named[0] if named else "heterogeneous"
+        place = ["splits"]
+        if dataset == "cityscapes":
+            place += ["uniform" if "centralized" in name else distribution]
+        elif dataset == "idda":
+            place += [distribution, name.split("_")[1]]
+        folder = "/".join(place)
+        assert train.split == f"{folder}/train", name
+        assert {d.dataset.split for d in config.val_dataloader.values()} == {f"{folder}/test"}, name
+        assert not any(d.dataset.get("style") for d in config.val_dataloader.values()), name
+        assert config.model.num_classes == len(DATASETS.get(train.type).classes), name
+        mean, std = STATISTICS.get(dataset, ([0.5] * 3, [0.5] * 3))
+        preprocessor = config.model.data_preprocessor
+        assert (preprocessor.mean, preprocessor.std) == (mean, std), name
+
+
+def test_the_last_hundred_rounds_are_evaluated(load):
+    for name in starting(*SMALL, "landmarks"):
+        train = load(name).train_cfg
+        if name.startswith("mnist") or name.endswith(("c16", "c64")):  # the last is reported
+            assert (train.val_interval, train.val_last_rounds) == (1, 1), name
+            continue
+        assert (train.val_last_rounds, train.val_last_interval) == (100, 1), name
+        assert train.max_rounds // train.val_interval >= 13, name
+    for name in starting("idda", "cityscapes"):
+        train = load(name).train_cfg
+        assert (train.val_last_rounds, train.val_last_interval) == (100, 5), name
+
+
+def value_of(config, key: str):
+    for part in key.split("."):
+        config = config[int(part)] if part.lstrip("-").isdigit() else config[part]
+    return config
+
+
+def test_values_are_the_published_ones(load, published):
+    """As printed, or one of those that the paper tried where its choice is not known."""
+    for record in published:
+        for setting in record["settings"]:
+            where = f"{setting} {record['methods']}: {record['source']}"
+            config = load(setting, *record["methods"])
+            for key, printed in record.get("values", {}).items():
+                value = value_of(config, key)
+                value = list(value) if isinstance(value, tuple) else value
+                assert value == pytest.approx(printed), f"{where}: {key}"
+            for key, tried in record.get("grid", {}).items():
+                assert value_of(config, key) in tried, f"{where}: {key}"
+
+
+def test_more_clients_and_fewer_rounds_are_options(load):
+    config = load("cifar10_a005", "fedasam", "swa")
+    config.merge_from_dict({"client_sampler.clients_per_round": 20, "train_cfg.max_rounds": 1000})
+    assert config.client_sampler == dict(type="UniformSampler", clients_per_round=20)
+    assert config.averaging.start * config.train_cfg.max_rounds == 750

@@ -1,0 +1,242 @@
+"""Composition: what is merged in which order, what it is called, what is refused."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from mmengine.config import Config
+
+from fedseg.errors import ConfigError
+from fedseg.runner.compose import CONFIGS, Composition, compose, experiment_name, setting_file
+from fedseg.runner.config import complete_config
+from fedseg.runner.experiment import load_config
+from fedseg.runs.results import config_digest
+
+SETTING = """
+setting = "mine"
+lookup = ["cifar10", "cifar"]
+model = dict(type="CNN", num_classes=10)
+train_dataloader = dict(type="ResidentData", transforms=[dict(type="RandomFlip", prob=0.5)])
+train_cfg = dict(max_rounds=3)
+client_sampler = dict(type="UniformSampler", clients_per_round=1)
+optim_wrapper = dict(type="OptimWrapper", optimizer=dict(type="SGD", lr=0.1))
+algorithm = dict(type="FedAvg", server_optim=dict(type="SGD", lr=1.0))
+custom_hooks = [dict(type="First")]
+"""
+
+
+@pytest.fixture
+def write(tmp_path):
+    """Writes a config file and returns its path."""
+
+    def write_file(name: str, text: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    return write_file
+
+
+@pytest.fixture
+def mine(write) -> Path:
+    return write("mine.py", SETTING)
+
+
+def test_the_headline_experiment_in_every_way_that_it_can_be_said(tmp_path):
+    name = "idda_rainy_fedasam_swa"
+    file = load_config(CONFIGS / f"{name}.py")
+    given = load_config(setting_file("idda_rainy"), ["swa", "fedasam"])
+    partly = load_config(CONFIGS / "idda_rainy_fedasam.py", ["swa"])
+    for config in (file, given, partly):
+        assert config.experiment_name == name and config.work_dir == f"work_dirs/{name}"
+        assert (config.setting, config.methods) == ("idda_rainy", ["fedasam", "swa"])
+        assert config.to_dict() == file.to_dict()
+    assert file.optim_wrapper.type == "ASAMOptimWrapper" and file.averaging.type == "SWA"
+
+
+def test_names_do_not_depend_on_the_order():
+    well_known = {
+        ("idda_rainy", "swa fedasam silobn"): "idda_rainy_silobn_fedasam_swa",
+        ("idda_rainy", "silobn"): "idda_rainy_silobn",
+        ("idda_rainy", "fedavg silobn"): "idda_rainy_silobn",
+        ("idda_rainy", ""): "idda_rainy_fedavg",
+        ("idda_rainy", "lab"): "idda_rainy_fedavg_lab",
+        ("cifar10_a005", "resnet20 wima"): "cifar10_a005_fedavg_wima_resnet20",
+        ("cifar10_a005", "mixup swa sam"): "cifar10_a005_fedsam_swa_mixup",
+        ("cifar10_a005", "fedasam feddyn"): "cifar10_a005_feddyn_asam",
+        ("cifar10_a005", "resnet56 fedalign"): "cifar10_a005_fedalign_resnet56",
+        ("cifar10_centralized", "swa fedsam"): "cifar10_centralized_sam_swa",
+        ("idda_rainy_centralized", ""): "idda_rainy_centralized",
+    }
+    for (setting, methods), name in well_known.items():
+        assert experiment_name(setting, methods.split()) == name
+        assert experiment_name(setting, methods.split()[::-1]) == name
+        again = compose(setting_file(setting), methods.split()).methods
+        assert experiment_name(setting, again) == name
+
+
+def test_a_users_file_keeps_its_name_and_its_values_win(write):
+    path = write(
+        "tuned.py",
+        f'_base_ = "{CONFIGS / "idda_rainy_fedasam_swa.py"}"\n'
+        "optim_wrapper = dict(rho=0.3)\naveraging = None\n"
+        "clients = {{_base_.client_sampler.clients_per_round}}\n"
+        "folder = '{{ fileBasenameNoExtension }}'\n",
+    )
+    config = load_config(path, work_dir=None)
+    assert config.work_dir == "work_dirs/tuned" and config.filename == str(path)
+    assert config.optim_wrapper.rho == 0.3 and config.optim_wrapper.eta == 0.2
+    assert config.averaging is None
+    assert (config.clients, config.folder) == (5, "tuned")
+    more = load_config(path, ["silobn"])
+    assert more.experiment_name == "tuned_silobn" and more.optim_wrapper.rho == 0.3
+    assert more.batchnorm == dict(type="SiloBN")
+    child = write("child.py", '_base_ = "tuned.py"\nmethods = ["fedsam"]\n')
+    config = load_config(child)
+    assert config.optim_wrapper.type == "SAMOptimWrapper" and config.optim_wrapper.rho == 0.3
+    assert (config.methods, config.experiment_name) == (["fedsam"], "child")
+
+
+def test_a_config_without_a_setting_is_as_it_was(write):
+    path = write("plain.py", SETTING.replace('setting = "mine"\nlookup = ["cifar10", "cifar"]', ""))
+    config = load_config(path)
+    assert not config.keys() & {"setting", "methods"}
+    assert (config.experiment_name, config.work_dir) == ("plain", "work_dirs/plain")
+    config = load_config(path, ["fedprox"])
+    assert config.algorithm == dict(type="FedProx", mu=0.1)
+    assert config.experiment_name == "plain_fedprox"
+
+
+def test_a_setting_of_ones_own_finds_methods_of_its_data_set(mine):
+    config = compose(mine, ["fedsam", "cutout", "resnet18"])
+    assert config.optim_wrapper.rho == 0.02  # of both: cifar/fedsam+resnet18.py
+    assert config.train_dataloader.transforms[-1] == dict(type="Cutout", size=16)
+    assert config.experiment_name == "mine_fedsam_cutout_resnet18"
+    assert not config.keys() & {"lookup", "slot", "refuses", "append"}
+    assert compose(mine, ["fedsam"]).optim_wrapper.rho == 0.1
+    assert compose(mine).methods == ["fedavg"]
+
+
+def test_a_method_of_ones_own_in_ten_lines(mine, write, tmp_path, monkeypatch):
+    write("methods/topk.py", 'slot = "algorithm"\nalgorithm = dict(_delete_=True, type="TopK")\n')
+    assert compose(mine, ["topk", "swa"]).algorithm == dict(type="TopK")
+    assert experiment_name(mine, ["swa", "topk"]) == "mine_topk_swa"
+    with pytest.raises(ConfigError, match="topk and scaffold"):
+        compose(mine, ["topk", "scaffold"])
+    # that of the setting wins over that of the folder, and a path over both
+    write("methods/mine/topk.py", 'slot = "algorithm"\nalgorithm = dict(keep=0.1)\n')
+    assert compose(mine, ["topk"]).algorithm.keep == 0.1
+    write("elsewhere/topk.py", 'slot = "algorithm"\nalgorithm = dict(keep=0.2)\n')
+    assert compose(mine, ["elsewhere/topk.py"]).algorithm.keep == 0.2
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    other = setting_file("cifar10_a0")
+    assert compose(other, ["topk.py"]).algorithm.keep == 0.2
+    assert experiment_name(other, ["topk.py"]) == "cifar10_a0_topk"
+    # in a config of one's own, found beside it
+    path = write("own.py", f'_base_ = "{other}"\nmethods = ["elsewhere/topk.py", "swa"]\n')
+    assert compose(path).algorithm.keep == 0.2
+
+
+def test_the_later_method_wins_and_lists_grow(mine, write):
+    write("methods/slow.py", "optim_wrapper = dict(optimizer=dict(lr=0.01))\n")
+    write(
+        "methods/fast.py",
+        "optim_wrapper = dict(optimizer=dict(lr=1.0))\n"
+        'append = {"custom_hooks": [dict(type="Second")]}\n',
+    )
+    config = compose(mine, ["slow", "fast"])
+    assert config.optim_wrapper.optimizer.lr == 1.0
+    assert [hook.type for hook in config.custom_hooks] == ["First", "Second"]
+    assert compose(mine, ["fast", "slow"]).optim_wrapper.optimizer.lr == 0.01
+    assert experiment_name(mine, ["fast", "slow", "swa"]) == "mine_fedavg_swa_fast_slow"
+    config = load_config(mine, ["fast", "swa"], options=["optim_wrapper.optimizer.lr=2"])
+    assert config.optim_wrapper.optimizer.lr == 2  # options come after methods
+
+
+def test_imports_of_all_parts_are_kept(mine, write):
+    write("methods/one.py", 'custom_imports = dict(imports=["json"])\n')
+    write("methods/two.py", 'custom_imports = dict(imports=["ast"])\n')
+    assert compose(mine, ["one", "two"]).custom_imports.imports == ["json", "ast"]
+
+
+def test_what_contradicts_is_refused_with_both_names():
+    for setting, methods, names in (
+        ("cifar10_a0", "scaffold fedprox", ("scaffold", "fedprox")),
+        ("cifar10_a0", "swa wima", ("swa", "wima")),
+        ("cifar10_a0", "fedsam fedasam", ("fedsam", "fedasam")),
+        ("cifar10_a0", "fedspeed asam", ("fedspeed", "fedasam")),
+        ("cifar10_a0", "fedgloss_sam fedavgm", ("fedgloss_sam", "fedavgm")),
+        ("cifar10_a0", "silobn resnet18", ("silobn", "resnet18")),
+        ("cifar10_a0", "resnet18 silobn", ("silobn", "resnet18")),
+        ("cifar10_a0", "silobn", ("silobn", "cifar10_a0")),
+        ("cifar10_a0", "fedalign", ("fedalign", "cifar10_a0")),
+        ("idda_rainy", "mixup", ("mixup", "idda_rainy")),
+        ("landmarks", "cutout", ("cutout", "landmarks")),
+        ("mnist_a0", "resnet20", ("resnet20", "mnist_a0")),
+        ("idda_rainy", "resnet18", ("resnet18", "idda_rainy")),
+        ("cifar10_a0", "lab", ("lab", "cifar10_a0")),
+        ("cifar10_centralized", "scaffold", ("scaffold", "cifar10_centralized")),
+    ):
+        with pytest.raises(ConfigError, match="methods: ") as caught:
+            compose(setting_file(setting), methods.split())
+        assert all(name in str(caught.value) for name in names), caught.value
+
+
+def test_wrong_names_are_said_with_what_there_is(mine, write):
+    for methods, expected in (
+        (["fedasan"], ["methods", "'fedasan'", "'fedasam'", "scaffold"]),
+        (["nowhere.py"], ["methods", "nowhere.py"]),
+        (["bad"], ["bad.py", "slot", "'averages'", "average"]),
+        (["broken"], ["broken.py", "SyntaxError"]),
+        (["scalar"], ["scalar.py", "type"]),
+    ):
+        write("methods/bad.py", 'slot = "averages"\n')
+        write("methods/broken.py", "slot = \n")
+        write("methods/scalar.py", "model = dict(type=dict(a=1))\n")
+        with pytest.raises(ConfigError) as caught:
+            compose(mine, methods)
+        assert all(word in str(caught.value) for word in expected), caught.value
+    with pytest.raises(ConfigError, match=r"setting.*'cifar10_a01'.*'cifar10_a0"):
+        experiment_name("cifar10_a01")
+    path = write("lonely.py", SETTING + 'methods = ["swa"]\n')
+    with pytest.raises(ConfigError, match=r"methods: .*_base_"):
+        compose(path)
+
+
+def test_the_copy_in_a_work_dir_is_complete_and_reloads(tmp_path):
+    """It composes nothing: what it was made of may be gone."""
+    config = load_config(CONFIGS / "demo.py", ["lab"], work_dir=tmp_path)
+    assert config.experiment_name == "demo_lab"
+    copy = tmp_path / f"{config.experiment_name}.py"
+    Config(config.to_dict()).dump(copy)
+    again = load_config(copy, work_dir=tmp_path)
+    assert again.to_dict() == config.to_dict()
+    assert config_digest(complete_config(again)) == config_digest(complete_config(config))
+    with pytest.raises(ConfigError, match=r"methods: .*_base_"):
+        load_config(copy, ["swa"])
+
+
+def test_a_setting_and_its_file_are_one_experiment():
+    """So that a run that was started by one can be resumed by the other, and by older names."""
+    file = complete_config(load_config(CONFIGS / "cifar10_a005_fedasam_swa.py"))
+    given = complete_config(load_config(setting_file("cifar10_a005"), ["swa", "asam"]))
+    assert config_digest(file) == config_digest(given)
+    file.pop("setting"), file.pop("methods")
+    assert config_digest(file) == config_digest(given)
+
+
+def test_nothing_of_torch_is_needed_to_compose():
+    code = (
+        "import sys; from fedseg.runner.compose import *; "
+        "print(Composition(setting_file('idda_rainy'), ['swa', 'fedasam']).name, "
+        "'torch' in sys.modules)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.split() == ["idda_rainy_fedasam_swa", "False"]
+
+
+def test_each_method_counts_once():
+    composition = Composition(CONFIGS / "idda_rainy_fedasam_swa.py", ["asam", "swa"])
+    assert composition.methods == ["fedasam", "swa"]
