@@ -44,7 +44,7 @@ class UniformSampler(ClientSampler):
         super().bind(clients, seed)
         if self.clients_per_round != "all" and self.clients_per_round > len(clients):
             raise ConfigError(
-                f"client_sampler.clients_per_round: {self.clients_per_round} clients a round, "
+                f"client_sampler.clients_per_round: {self.clients_per_round} clients per round, "
                 f"but the partition has only {len(clients)}"
             )
 

@@ -24,7 +24,7 @@ from fedseg.runs.results import (
     package_versions,
     window_statistics,
 )
-from fedseg.runs.run_files import GLOBAL, is_number
+from fedseg.runs.metric_names import GLOBAL, is_number
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 
 TOLERANCE = 0.05

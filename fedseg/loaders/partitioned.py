@@ -29,7 +29,7 @@ class PartitionedData(ClientData):
     Args:
         dataset: a data set or its config.
         partition: maps the data set to ``{client id: sample indices}``, or its config.
-        batch_size: samples a step, or ``"full"`` for one step over all of a client's samples.
+        batch_size: samples per step, or ``"full"`` for one step over all of a client's samples.
         local_epochs: passes over a client's samples in a round.
         local_steps: instead, a fixed number of steps a round (epochs follow one another as needed).
         shuffle: a fresh order every local epoch; ``False`` keeps the partition's order.
