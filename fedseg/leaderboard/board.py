@@ -20,7 +20,7 @@ from fedseg.leaderboard.rows import (
     run_row,
     value_of,
 )
-from fedseg.runs.run_files import main_metric
+from fedseg.runs.metric_names import main_metric
 from fedseg.runs.schema import Results, experiment_key
 
 

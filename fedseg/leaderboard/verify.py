@@ -17,6 +17,7 @@ from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, naming
 from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.history import History, plain
+from fedseg.runs.metric_names import GLOBAL, is_number
 from fedseg.runs.results import (
     config_digest,
     curves,
@@ -24,7 +25,6 @@ from fedseg.runs.results import (
     package_versions,
     window_statistics,
 )
-from fedseg.runs.metric_names import GLOBAL, is_number
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 
 TOLERANCE = 0.05
