@@ -26,7 +26,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.seeds import seed_for
 from fedseg.engine.trainer import ClientTrainer
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, DataError
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.optim import OptimWrapper, build_local_optimizer
@@ -172,13 +172,28 @@ def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
 
 
 def load_weights(flat: FlatModel, path: Any) -> None:
-    """Load the weights of a checkpoint into a model."""
+    """Load the weights of a checkpoint into a model.
+
+    Raises:
+        ConfigError: ``load_from`` is no path.
+        DataError: the checkpoint is missing, damaged, or of another model.
+    """
     if not isinstance(path, str):
         raise ConfigError(f"load_from: must be a checkpoint's path, not {path!r}")
-    try:
-        flat.load_state_dict(load_checkpoint(path)["state_dict"])
-    except RuntimeError as error:
-        raise ConfigError(f"load_from: {path} does not fit the model: {error}") from error
+    state_dict = load_checkpoint(path)["state_dict"]
+    expected = {name: tuple(tensor.shape) for name, tensor in flat.model.state_dict().items()}
+    found = {name: tuple(tensor.shape) for name, tensor in state_dict.items()}
+    wrong = [
+        f"{name} is {found[name]}, the model has {shape}"
+        for name, shape in expected.items()
+        if name in found and found[name] != shape
+    ]
+    wrong += [f"{name} is missing" for name in expected if name not in found]
+    wrong += [f"{name} is not in the model" for name in found if name not in expected]
+    if wrong:
+        shown = "; ".join(wrong[:3]) + (f"; and {len(wrong) - 3} more" if len(wrong) > 3 else "")
+        raise DataError(f"{path}: is a checkpoint of another model: {shown}; give its own config")
+    flat.load_state_dict(state_dict)
 
 
 def assemble_trainer(

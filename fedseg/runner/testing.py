@@ -1,4 +1,4 @@
-"""Testing a checkpoint: figures of every domain, and the files that keep them."""
+"""Testing a checkpoint: metrics of every domain, and the files that keep them."""
 
 import csv
 import json
@@ -56,7 +56,6 @@ def evaluate_checkpoint(
             f"{where}: has neither test_dataloader nor val_dataloader, nothing to test"
         )
     payload = load_checkpoint(checkpoint)
-    _check_fit(checkpoint, runner, payload["state_dict"])
     averaging = runner.cfg.get("averaging") or {}
     if averaging.get("bn") == "reestimate" and runner.batchnorm is None:
         runner.logger.warning(
@@ -64,9 +63,9 @@ def evaluate_checkpoint(
             "averaged statistics, and they are tested"
         )
     with _progress(progress) as advance:
-        figures = runner.test(checkpoint, advance)
+        metrics = runner.test(checkpoint, advance)
     loop = runner.test_loop
-    domains = by_domain(figures, loop.details)
+    domains = by_domain(metrics, loop.details)
     images = {test.name: len(test.dataset) for test in loop.sets}
     for domain, entry in domains.items():
         entry["images"] = images[domain.removesuffix("_by_domain")]
@@ -87,25 +86,6 @@ def evaluate_checkpoint(
         "domains": domains,
     }
     return runner, plain(results)
-
-
-def _check_fit(checkpoint: Path, runner: FederatedRunner, state_dict: dict[str, Any]) -> None:
-    """Say in one line why a checkpoint is of another model."""
-    expected = {name: tuple(t.shape) for name, t in runner.model.state_dict().items()}
-    found = {name: tuple(t.shape) for name, t in state_dict.items()}
-    wrong = [
-        f"{name} is {found[name]}, the model has {shape}"
-        for name, shape in expected.items()
-        if name in found and found[name] != shape
-    ]
-    wrong += [f"{name} is missing" for name in expected if name not in found]
-    wrong += [f"{name} is not in the model" for name in found if name not in expected]
-    if wrong:
-        shown = "; ".join(wrong[:3]) + (f"; and {len(wrong) - 3} more" if len(wrong) > 3 else "")
-        raise DataError(
-            f"{checkpoint}: is a checkpoint of another model: {shown}. Give the config that it was "
-            "trained with"
-        )
 
 
 def write_test_results(results: dict[str, Any], folder: Path) -> list[Path]:
