@@ -191,7 +191,7 @@ def cost_of(entry: Entry, folder: Path) -> Cost:
     plan = make_plan(runner)
     algorithm, size = runner.algorithm, 4 * plan["parameters"]
     trained = sum(algorithm.trains(exchange) for exchange in range(algorithm.exchanges))
-    gradients = str(plan["forward-backward passes a step"])
+    gradients = str(plan["forward-backward passes per step"])
     if trained > 1:
         gradients = f"{trained} x {gradients}"
     if algorithm.full_gradient:

@@ -105,7 +105,7 @@ def test_passes_a_step(tmp_path, name, wrapper, passes):
 def test_full_gradients_are_timed_by_themselves(tmp_path):
     mime = make_plan(toyseg.runner(settings(tmp_path, "MIME")))
     plain = make_plan(toyseg.runner(settings(tmp_path, "FedAvg")))
-    assert mime["seconds per full-gradient batch"] > 0 and mime["seconds a local step"] > 0
+    assert mime["seconds per full-gradient batch"] > 0 and mime["seconds per local step"] > 0
     assert "seconds per full-gradient batch" not in plain
     assert mime["local steps per round"] == plain["local steps per round"]
 
