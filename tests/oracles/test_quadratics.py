@@ -1,18 +1,17 @@
 """The point of drift correction: which algorithms reach the minimum that clients disagree about.
 
-Two-dimensional quadratics of ``fedseg.report.drift`` with every client in every round and several
-full-batch steps, by the engine; the minimizer and the gradients are computed here.
+Two-dimensional quadratics of ``docs/site/drift_picture.py`` with every client in every round and
+several full-batch steps, by the engine; the minimizer and the gradients are computed here.
 """
 
 from dataclasses import replace
 from typing import Any
 
+import drift_picture as example
 import numpy as np
 import pytest
 from drift import Round, adabest, fedacg, fedcm, fedprox, fedsmoo, fedspeed, mime, scaffold
 from transcriptions import Federation, Local, ServerSGD, fedavg, feddyn, fedgloss
-
-from fedseg.report import drift as example
 
 ROUNDS = 40
 LOCAL = Local(lr=example.LR, momentum=0.0, weight_decay=0.0, epochs=example.LOCAL_STEPS)
@@ -136,5 +135,4 @@ def test_the_picture_is_drawn(tmp_path, monkeypatch):
     monkeypatch.setattr(example, "ROUNDS", 2)
     short = {name: example.ALGORITHMS[name] for name in ("FedAvg", "SCAFFOLD")}
     monkeypatch.setattr(example, "ALGORITHMS", short)
-    example.main([str(tmp_path / "new" / "drift.png")])
-    assert (tmp_path / "new" / "drift.png").read_bytes()[:4] == b"\x89PNG"
+    assert example.draw(tmp_path / "new" / "drift.png").read_bytes()[:4] == b"\x89PNG"

@@ -3,12 +3,12 @@
 Three clients have quadratic losses with centers and curvatures of their own. All take part in every
 round, with several full-batch steps. The engine trains; the minimizer is known in closed form.
 
-    python -m fedseg.report.drift docs/pictures/drift.png
+    python docs/site/drift_picture.py docs/pictures/drift.png
 """
 
-import argparse
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,6 @@ from mmengine.model import BaseModel
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
-from fedseg import cli
 from fedseg.hooks import FederatedHook
 from fedseg.registry import DATASETS, MODELS
 from fedseg.report.drawing import COLORS, MARKERS, new_figure, plain_axes, save_figure
@@ -52,9 +51,6 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
         "rho_rounds": 20,
     },
 }
-
-
-# ---------------------------------------------------------------- the problem
 
 
 def quadratics() -> tuple[np.ndarray, np.ndarray]:
@@ -103,9 +99,6 @@ class Quadratic(BaseModel):
         return {"loss": torch.einsum("bi,bij,bj->b", away, inputs[:, :2], away).mean() / 2}
 
 
-# ---------------------------------------------------------------- the engine's paths
-
-
 class _Recorder(FederatedHook):
     """Keeps the global model of every round."""
 
@@ -116,22 +109,9 @@ class _Recorder(FederatedHook):
         self.points.append(runner.server.w[:2].cpu().numpy().copy())
 
 
-def trajectory(
-    algorithm: Mapping[str, Any],
-    rounds: int = ROUNDS,
-    participants: Sequence[Sequence[str]] | None = None,
-) -> np.ndarray:
-    """The global model before the first and after every round, [rounds + 1, 2].
-
-    Args:
-        algorithm: its config.
-        rounds: rounds of the run.
-        participants: the clients of every round; all of them by default.
-    """
+def trajectory(algorithm: Mapping[str, Any], rounds: int) -> np.ndarray:
+    """The global model before the first and after every round, [rounds + 1, 2]."""
     with tempfile.TemporaryDirectory() as folder:
-        sampler: dict[str, Any] = {"type": "UniformSampler", "clients_per_round": "all"}
-        if participants is not None:
-            sampler = {"type": "FixedSampler", "participants": [list(p) for p in participants]}
         config = {
             "work_dir": folder,
             "dtype": "float64",
@@ -143,7 +123,7 @@ def trajectory(
                 "dataset": {"type": "QuadraticData"},
                 "partition": {"type": "NaturalPartition", "key": "users"},
             },
-            "client_sampler": sampler,
+            "client_sampler": {"type": "UniformSampler", "clients_per_round": "all"},
             "algorithm": dict(algorithm),
             "optim_wrapper": {"optimizer": {"type": "SGD", "lr": LR}},
             "train_cfg": {"max_rounds": rounds, "local_epochs": LOCAL_STEPS},
@@ -155,9 +135,6 @@ def trajectory(
         runner.register_hook(recorder)
         runner.train()
     return np.array(recorder.points)
-
-
-# ---------------------------------------------------------------- the picture
 
 
 def draw(path: Path) -> Path:
@@ -207,12 +184,5 @@ def _draw_losses(axes: Any) -> None:
     axes.set_aspect("equal")
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
-    """Draw the picture at the given path."""
-    parser = argparse.ArgumentParser(description="draw where drift correction ends, and FedAvg")
-    parser.add_argument("out", type=Path, help="the PNG to write")
-    print(draw(parser.parse_args(arguments).out))
-
-
 if __name__ == "__main__":
-    cli.run(main)
+    print(draw(Path(sys.argv[1])))
