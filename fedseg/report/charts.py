@@ -6,23 +6,20 @@ from typing import Any
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
-from matplotlib.transforms import ScaledTranslation, blended_transform_factory
+from matplotlib.transforms import blended_transform_factory
 
 from fedseg.report.drawing import (
     COLORS,
     MARKERS,
-    draw_percentage,
-    moving_mean,
+    draw_losses,
+    draw_percentages,
     new_figure,
     plain_axes,
     save_figure,
-    smoothing_window,
     write_centered,
 )
 from fedseg.runs.metric_names import BY_DOMAIN, GLOBAL, class_table, domain_label, evaluated_set
 from fedseg.runs.run_files import RunFiles
-
-MOST_COLUMNS = 400  # of a heat map over rounds
 
 
 def draw_curves(run: RunFiles, path: Path) -> Path:
@@ -30,7 +27,9 @@ def draw_curves(run: RunFiles, path: Path) -> Path:
     figure = new_figure(13, 4.4)
     figure.suptitle(run.name, fontsize=12, fontweight="bold")
     left, right = figure.subplots(1, 2)
-    _draw_loss(left, run)
+    left.set_title("training loss", fontsize=11)
+    left.set_ylabel("mean local loss")
+    draw_losses(left, run.losses)
     _draw_metric(right, run)
     for axes in (left, right):
         axes.set_xlabel("round")
@@ -38,26 +37,6 @@ def draw_curves(run: RunFiles, path: Path) -> Path:
         axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         plain_axes(axes)
     return save_figure(figure, path)
-
-
-def _draw_loss(axes: Any, run: RunFiles) -> None:
-    axes.set_title("training loss", fontsize=11)
-    axes.set_ylabel("mean local loss")
-    rounds, losses = list(run.losses), np.array(list(run.losses.values()))
-    if not rounds:
-        write_centered(axes, "no loss was recorded")
-        return
-    window = smoothing_window(len(rounds))
-    style = {"alpha": 0.35, "linewidth": 1} if window > 1 else {"linewidth": 1.8}
-    marker = None if len(rounds) > 30 else "o"
-    axes.plot(
-        rounds, losses, color=COLORS[0], marker=marker, markersize=3.5, label="each round", **style
-    )
-    if window > 1:
-        smooth = moving_mean(losses, window)
-        axes.plot(rounds, smooth, color=COLORS[0], linewidth=2, label=f"mean of {window} rounds")
-        axes.legend(frameon=False)
-    axes.set_ylim(bottom=min(0, losses.min()))
 
 
 def _draw_metric(axes: Any, run: RunFiles) -> None:
@@ -121,30 +100,10 @@ def draw_iou_by_class(
     if not table:
         return None
     columns = [d for d in domains if domains[d].get("IoU")]
-    mean_row = len(table) + 0.35  # it stands apart
-    figure = new_figure(2.6 + 1.45 * len(columns), 1.5 + 0.31 * (len(table) + 1))
-    axes = figure.add_subplot()
-    beside = blended_transform_factory(axes.transAxes, axes.transData)
-    beside += ScaledTranslation(-10 / 72, 0, figure.dpi_scale_trans)
-    for y, by_domain in enumerate(table.values()):
-        for x, domain in enumerate(columns):
-            draw_percentage(axes, x, y, by_domain.get(domain))
-        if palette is not None and y < len(palette):
-            color = [c / 255 for c in palette[y]]
-            axes.plot(0, y, "s", color=color, markersize=9, transform=beside, clip_on=False)
-    for x, domain in enumerate(columns):
-        draw_percentage(axes, x, mean_row, domains[domain].get("mIoU"), bold=True)
-    axes.set_xlim(-0.5, len(columns) - 0.5)
-    axes.set_ylim(mean_row + 0.5, -0.5)
-    axes.set_yticks([*range(len(table)), mean_row], [*table, "mIoU"])
-    axes.get_yticklabels()[-1].set_fontweight("bold")
+    rows = {name: [values.get(d) for d in columns] for name, values in table.items()}
+    rows["mIoU"] = [domains[d].get("mIoU") for d in columns]
     labels = [domain_label(d, columns).replace(" ", "\n", 1) for d in columns]
-    axes.set_xticks(range(len(columns)), labels)
-    axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
-    axes.tick_params(axis="y", pad=20 if palette is not None else 4)
-    axes.spines[:].set_visible(False)
-    axes.set_title("IoU by class (%)", fontsize=12, fontweight="bold", pad=10)
-    return save_figure(figure, path)
+    return draw_percentages(rows, labels, path, "IoU by class (%)", palette)
 
 
 def draw_client_accuracy(found: Mapping[str, Any], path: Path, title: str = "") -> Path:
@@ -162,13 +121,12 @@ def draw_client_accuracy(found: Mapping[str, Any], path: Path, title: str = "") 
     values = np.array(found["accuracy"], dtype=float).T  # None is NaN
     main = np.asarray(found["main_class"])
     order = np.lexsort((np.arange(len(main)), main))
-    columns = _spread(len(rounds), MOST_COLUMNS)
     figure = new_figure(9.5, min(2 + 0.05 * max(len(main), 20), 8))
     axes = figure.add_subplot()
     style = {"aspect": "auto", "interpolation": "nearest", "cmap": "cividis"}
-    image = axes.imshow(values[order][:, columns], vmin=0, vmax=100, **style)
-    ticks = _spread(len(columns), 8)
-    axes.set_xticks(ticks, rounds[columns][ticks])
+    image = axes.imshow(values[order], vmin=0, vmax=100, **style)
+    ticks = np.unique(np.linspace(0, len(rounds) - 1, min(len(rounds), 8)).round().astype(int))
+    axes.set_xticks(ticks, rounds[ticks])
     axes.set_xlabel("round (evaluated ones, evenly spaced here)")
     axes.set_ylabel(f"{len(main)} clients, by their main class")
     axes.set_yticks([])
@@ -185,8 +143,3 @@ def draw_client_accuracy(found: Mapping[str, Any], path: Path, title: str = "") 
         kind = "each client's own training images"
     axes.set_title(f"{title + ': ' if title else ''}accuracy on {kind}", fontsize=11)
     return save_figure(figure, path)
-
-
-def _spread(count: int, most: int) -> np.ndarray:
-    """At most ``most`` indices below ``count``, evenly spaced, with the first and the last."""
-    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))

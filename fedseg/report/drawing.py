@@ -1,5 +1,6 @@
-"""What charts share: colors, canvases, axes, percentages in colored cells, smoothed losses."""
+"""What charts share: colors, canvases, axes, heat maps of percentages, smoothed losses."""
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,7 @@ from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Rectangle
+from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
 from fedseg.files import atomic_writer
 
@@ -46,8 +48,45 @@ def write_centered(axes: Any, text: str) -> None:
     axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="0.5")
 
 
-def draw_percentage(axes: Any, x: float, y: float, value: float | None, bold: bool = False) -> None:
-    """A cell of a heat map with its number, in the shade of 0 to 100; None is gray."""
+def draw_percentages(
+    table: Mapping[str, Sequence[float | None]],
+    columns: Sequence[str],
+    path: Path,
+    title: str,
+    palette: Sequence[Sequence[int]] | None = None,
+) -> Path:
+    """Heat map of percentages, its last row, a mean, apart and in bold; a PNG.
+
+    Args:
+        table: row -> its values; None is gray.
+        columns: their names. path: the PNG. title: above it.
+        palette: RGB colors shown beside the rows' names, as many as there are.
+    """
+    figure = new_figure(2.6 + 1.1 * len(columns), 1.5 + 0.31 * len(table))
+    axes = figure.add_subplot()
+    mean_row = len(table) - 1 + 0.35
+    places = [*range(len(table) - 1), mean_row]
+    for y, values in zip(places, table.values(), strict=True):
+        for x, value in enumerate(values):
+            _draw_percentage(axes, x, y, value, bold=y == mean_row)
+    beside = blended_transform_factory(axes.transAxes, axes.transData)
+    beside += ScaledTranslation(-10 / 72, 0, figure.dpi_scale_trans)
+    for y, color in enumerate((palette or ())[: len(table) - 1]):
+        rgb = [c / 255 for c in color]
+        axes.plot(0, y, "s", color=rgb, markersize=9, transform=beside, clip_on=False)
+    axes.set_xlim(-0.5, len(columns) - 0.5)
+    axes.set_ylim(mean_row + 0.5, -0.5)
+    axes.set_xticks(range(len(columns)), columns)
+    axes.set_yticks(places, list(table))
+    axes.get_yticklabels()[-1].set_fontweight("bold")
+    axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
+    axes.tick_params(axis="y", pad=20 if palette else 4)
+    axes.spines[:].set_visible(False)
+    axes.set_title(title, fontsize=12, fontweight="bold", pad=10)
+    return save_figure(figure, path)
+
+
+def _draw_percentage(axes: Any, x: float, y: float, value: float | None, bold: bool) -> None:
     face = "0.95" if value is None else SHADES(value / 100)
     axes.add_patch(Rectangle((x - 0.49, y - 0.47), 0.98, 0.94, facecolor=face))
     axes.text(
@@ -60,6 +99,19 @@ def draw_percentage(axes: Any, x: float, y: float, value: float | None, bold: bo
         fontweight="bold" if bold else "normal",
         color="white" if value is not None and value > 58 else "0.1",
     )
+
+
+def draw_losses(axes: Any, losses: Mapping[int, float], color: str = COLORS[0]) -> None:
+    """The loss of each round, pale if they are many, and then their moving mean."""
+    if not losses:
+        write_centered(axes, "no loss was recorded")
+        return
+    values, window = np.array(list(losses.values())), smoothing_window(len(losses))
+    style = {"alpha": 0.3, "linewidth": 0.9} if window > 1 else {"linewidth": 1.8}
+    marker = "o" if len(losses) <= 30 else None
+    axes.plot(list(losses), values, color=color, marker=marker, markersize=3.5, **style)
+    if window > 1:
+        axes.plot(list(losses), moving_mean(values, window), color=color, linewidth=1.9)
 
 
 def smoothing_window(rounds: int) -> int:

@@ -10,11 +10,7 @@ import numpy as np
 from torch import Tensor
 
 from fedseg.report.charts import draw_client_accuracy, draw_curves, draw_iou_by_class
-from fedseg.report.corruptions import (
-    CorruptionAccuracies,
-    draw_corruptions,
-    write_corruptions_csv,
-)
+from fedseg.report.corruptions import CorruptionAccuracies, draw_corruptions
 from fedseg.report.overlays import Classes, Example, draw_example, prediction_sheet, save_png
 from fedseg.runs.metric_names import domain_label
 from fedseg.runs.run_files import read_run
@@ -42,13 +38,12 @@ def write_charts(
 def _write_domains(
     domains: Mapping[str, Mapping[str, Any]], folder: Path, palette: Any, title: str = ""
 ) -> list[Path]:
-    """IoU by class; picture and table of the accuracy under corruptions."""
+    """IoU by class; accuracy under corruptions."""
     by_class = draw_iou_by_class(domains, folder / "iou_by_class.png", palette)
     paths = [] if by_class is None else [by_class]
     corrupted = CorruptionAccuracies.find(domains)
     if corrupted is not None:
         paths.append(draw_corruptions(corrupted, folder / "corruptions.png", title))
-        paths.append(write_corruptions_csv(corrupted, folder / "corruptions.csv"))
     return paths
 
 
