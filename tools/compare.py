@@ -11,15 +11,8 @@ DETAILS = """\
 A RUN is a work dir (finished or not), the results.json of one, or a folder of the work dirs of one
 experiment's seeds. The first is the reference, to which the others' differences are taken.
 
-deviations:
-  last rounds: mean ± std   over the evaluations of the run's last rounds (100, or the config's
-                            train_cfg.val_last_rounds); divided by n
-  paired difference ± std   round by round, over the rounds that both runs have evaluated, among
-                            the last 100 up to the newest of them; divided by n
-  folders of seeds          every metric is a mean over seeds, every std over the seeds (divided by
-                            n - 1), and differences are taken seed by seed if both have the seeds
-A deviation over rounds says how much a run still moves. Only seeds say whether a difference would
-come out again.
+Deviations over rounds (divided by n) say how much a run still moves. Those over seeds (divided by
+n - 1) say whether a difference would come out again. See docs/inspecting.md.
 
 examples:
   python tools/compare.py work_dirs/camvid_fedavg work_dirs/camvid_fedasam

@@ -29,7 +29,10 @@ def draw_curves(run: RunFiles, path: Path) -> Path:
     left, right = figure.subplots(1, 2)
     left.set_title("training loss", fontsize=11)
     left.set_ylabel("mean local loss")
-    draw_losses(left, run.losses)
+    if run.losses:
+        draw_losses(left, run.losses, COLORS[0])
+    else:
+        write_centered(left, "no loss was recorded")
     _draw_metric(right, run)
     for axes in (left, right):
         axes.set_xlabel("round")

@@ -9,7 +9,7 @@ occur and must not be confused:
 """
 
 import statistics
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -53,23 +53,6 @@ class Value:
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A metric of a side.
-
-    Attributes:
-        last: of the last evaluation. window: over the evaluations of the last rounds.
-        difference: of ``last`` to the reference's.
-        paired: difference over rounds that both have evaluated, or of the means of seeds that both
-            have. Each None where there is nothing, and for the reference the last two.
-    """
-
-    last: Value | None
-    window: Value | None
-    difference: Value | None = None
-    paired: Value | None = None
-
-
-@dataclass(frozen=True)
 class Reached:
     """When a metric of a side first was at least a target.
 
@@ -85,6 +68,25 @@ class Reached:
 
 
 @dataclass(frozen=True)
+class Cell:
+    """A metric of a side. What there is not is None.
+
+    Attributes:
+        last: of the last evaluation. window: over the evaluations of the last rounds.
+        difference: of ``last`` to the reference's.
+        paired: difference over rounds that both have evaluated, or of the means of seeds that both
+            have.
+        reached: of a main metric with a curve, if there is a target.
+    """
+
+    last: Value | None
+    window: Value | None
+    difference: Value | None = None
+    paired: Value | None = None
+    reached: Reached | None = None
+
+
+@dataclass(frozen=True)
 class Comparison:
     """Sides and how they differ.
 
@@ -94,11 +96,9 @@ class Comparison:
             compared, or only what ``results.json`` records of them.
         conditions: differing versions, hardware and checksums, likewise.
         metrics: ``<domain>/<metric>`` -> a cell for each side.
-        costs: what it took, by name; a number for each side, or None.
-        norms: of the parameters and of the pseudo-gradient in the last round, likewise.
-        until: the target of ``reached``, or None.
-        reached: main metric of each domain -> a value for each side, None where a side has no
-            curve of it; empty without a target.
+        costs: what it took, and norms of the parameters and of the pseudo-gradient in the last
+            round; by name, a number for each side or None.
+        until: the target of ``Cell.reached``, or None.
         notes: what keeps the sides from being compared, in words.
     """
 
@@ -108,13 +108,8 @@ class Comparison:
     conditions: Mapping[str, tuple[Any, ...]]
     metrics: Mapping[str, tuple[Cell, ...]]
     costs: Mapping[str, tuple[float | None, ...]]
-    norms: Mapping[str, tuple[float | None, ...]]
     until: float | None
-    reached: Mapping[str, tuple[Reached | None, ...]]
     notes: tuple[str, ...]
-
-
-# ---------------------------------------------------------------- comparing
 
 
 def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
@@ -135,29 +130,30 @@ def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
     if finished:
         conditions = [flat(_conditions(run)) for run in runs]
     names = list(dict.fromkeys(name for side in sides for run in side.runs for name in run.last))
+    # metric by metric, the main ones first
+    metrics = dict.fromkeys((*MAIN_METRICS, *(split_name(name)[1] for name in names)))
+    names = [name for metric in metrics for name in names if split_name(name)[1] == metric]
     main = main_metric(names)
-    targets = [] if until is None else [n for n in names if split_name(n)[1] == main]
     foreign = [other_test_sets(sides[0], side) for side in sides]
+    table = {}
+    for name in names:
+        domain, metric = split_name(name)
+        cells = []
+        for side, other_images in zip(sides, foreign, strict=True):
+            comparable = side is not sides[0] and evaluated_set(domain) not in other_images
+            target = until if metric == main else None
+            cells.append(_cell(name, side, sides[0] if comparable else None, target))
+        table[name] = tuple(cells)
     return Comparison(
         sides=tuple(sides),
         config=differing(configs),
         complete=complete,
         conditions=differing(conditions),
-        metrics={name: _cells(name, sides, foreign) for name in _by_metric(names)},
-        costs=_measured(sides, _costs),
-        norms=_measured(sides, _norms),
+        metrics=table,
+        costs=_measured(sides),
         until=until,
-        reached={name: tuple(_reached(name, side, until) for side in sides) for name in targets},
         notes=tuple(notes(sides, foreign, complete, bool(configs))),
     )
-
-
-def _by_metric(names: Iterable[str]) -> list[str]:
-    """Names metric by metric, the main ones first; else in the order given."""
-    groups: dict[str, list[str]] = {metric: [] for metric in MAIN_METRICS}
-    for name in names:
-        groups.setdefault(split_name(name)[1], []).append(name)
-    return [name for group in groups.values() for name in group]
 
 
 def _recorded(run: RunFiles, fields: Collection[str]) -> dict[str, Any]:
@@ -176,20 +172,20 @@ def _conditions(run: RunFiles) -> dict[str, Any]:
     return found
 
 
-def _cells(name: str, sides: Sequence[Side], foreign: Sequence[set[str]]) -> tuple[Cell, ...]:
-    reference, cells = sides[0], []
-    for side, other_images in zip(sides, foreign, strict=True):
-        last = _of_side(side, side.last(name).values())
-        if side is reference or evaluated_set(split_name(name)[0]) in other_images:
-            cells.append(Cell(last, _window(name, side)))
-            continue
+# ---------------------------------------------------------------- metrics
+
+
+def _cell(name: str, side: Side, reference: Side | None, target: float | None) -> Cell:
+    difference = paired = None
+    if reference is not None:
         difference = _difference(side, reference, side.last(name), reference.last(name))
         if len(reference.runs) == len(side.runs) == 1:
             paired = _paired_rounds(name, reference.first, side.first)
         else:
             paired = _difference(side, reference, side.mean(name), reference.mean(name))
-        cells.append(Cell(last, _window(name, side), difference, paired))
-    return tuple(cells)
+    last = _of_side(side, side.last(name).values())
+    reached = None if target is None else _reached(name, side, target)
+    return Cell(last, _window(name, side), difference, paired, reached)
 
 
 def _of_side(side: Side, values: Collection[float]) -> Value | None:
@@ -264,7 +260,7 @@ def _reached(name: str, side: Side, target: float) -> Reached | None:
 
 
 def _costs(run: RunFiles) -> dict[str, float | None]:
-    """What a run took, in bytes and seconds; the wall time of an unfinished one is not known."""
+    """In bytes and seconds; the wall time of an unfinished run is not known."""
     if run.results is not None:
         sent, seconds = asdict(run.results.communication), run.results.seconds
         rejected = run.results.rejected_updates
@@ -272,26 +268,21 @@ def _costs(run: RunFiles) -> dict[str, float | None]:
         sent = {key: sum(r[key] for r in run.history) for key in ("bytes_down", "bytes_up")}
         rejected = sum(len(r["rejected"]) for r in run.history)
         seconds = {k: sum(r["seconds"].get(k, 0.0) for r in run.history) for k in TIMES[1:]}
+    last = run.history[-1] if run.history else {}
+    norms = {name: last.get(name) for name in ("norm_w", "norm_delta")}
     return {
         "rounds": run.rounds,
         **sent,
         "bytes": sum(sent.values()),
         **{name: seconds.get(name) for name in TIMES},
         "rejected_updates": rejected,
+        **{name: value if is_number(value) else None for name, value in norms.items()},
     }
 
 
-def _norms(run: RunFiles) -> dict[str, float | None]:
-    last = run.history[-1] if run.history else {}
-    values = {name: last.get(name) for name in ("norm_w", "norm_delta")}
-    return {name: value if is_number(value) else None for name, value in values.items()}
-
-
-def _measured(
-    sides: Sequence[Side], measure: Callable[[RunFiles], dict[str, float | None]]
-) -> dict[str, tuple[float | None, ...]]:
+def _measured(sides: Sequence[Side]) -> dict[str, tuple[float | None, ...]]:
     """Means over a side's seeds."""
-    measured = [[measure(run) for run in side.runs] for side in sides]
+    measured = [[_costs(run) for run in side.runs] for side in sides]
     table = {}
     for name in measured[0][0]:
         found = [[v for run in runs if (v := run[name]) is not None] for runs in measured]

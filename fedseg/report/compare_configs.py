@@ -7,38 +7,26 @@ from fedseg.runs.results import NOT_IDENTITY
 
 # The seed has a column of its own; no metric of a run depends on what tools/test.py does.
 LEFT_OUT = (*NOT_IDENTITY, "randomness.seed", "test_cfg", "test_dataloader", "test_evaluator")
+MISSING = "—"  # in place of a value, where a config has no such key
 
 
-class Missing:
-    """The value of a key that a config does not have."""
-
-    def __repr__(self) -> str:
-        return "—"
-
-
-MISSING = Missing()
-
-
-def flat(config: Mapping[str, Any]) -> dict[str, Any]:
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
     """Values by dotted key, ``{"model.type": "CNN", "param_scheduler.0.type": ...}``.
 
     A list is one value unless it holds dicts. What does not change a run is left out.
     """
     found: dict[str, Any] = {}
-    _flatten("", config, found)
+    for name, value in config.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, list | tuple) and any(isinstance(inner, Mapping) for inner in value):
+            value = dict(enumerate(value))
+        if key in LEFT_OUT:
+            continue
+        if isinstance(value, Mapping) and value:
+            found |= flat(value, f"{key}.")
+        else:
+            found[key] = list(value) if isinstance(value, tuple) else value
     return found
-
-
-def _flatten(key: str, value: Any, found: dict[str, Any]) -> None:
-    if key in LEFT_OUT:
-        return
-    if isinstance(value, list | tuple) and any(isinstance(inner, Mapping) for inner in value):
-        value = dict(enumerate(value))
-    if isinstance(value, Mapping) and value:
-        for name, inner in value.items():
-            _flatten(f"{key}.{name}" if key else name, inner, found)
-    elif key:
-        found[key] = list(value) if isinstance(value, tuple) else value
 
 
 def differing(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from fedseg.report.compare_sides import Side
-from fedseg.runs.schema import FILE_NAME, DataEntry
+from fedseg.runs.schema import FILE_NAME, DataEntry, Results
 
 ENVIRONMENT = ("versions", "device", "hardware", "threads")
 
@@ -41,26 +41,26 @@ def notes(
         run = side.first
         if not run.finished:
             of = f" of {run.planned}" if run.planned else ""
-            yield (
-                f"{side.label} is not finished ({run.rounds}{of} rounds): its metrics are those so "
-                "far; versions and checksums are unknown."
-            )
+            yield f"{side.label} is not finished ({run.rounds}{of} rounds)."
         if run.evaluated is None:
             yield f"{side.label} has no evaluation yet."
     rounds = {side.label: side.first.evaluated for side in sides if side.first.evaluated}
     if len(set(rounds.values())) > 1:
         listed = ", ".join(f"{label} {round_}" for label, round_ in rounds.items())
-        yield (
-            f"The last evaluations are of different rounds ({listed}); paired differences compare "
-            "equal rounds."
-        )
+        yield f"The last evaluations are of different rounds ({listed})."
     for side, domains in zip(sides[1:], foreign[1:], strict=True):
+        labels = f"{sides[0].label} and {side.label}"
         for domain in sorted(domains):
-            yield (
-                f"{side.label} and {sides[0].label} have different test images in {domain}: no "
-                "difference is shown."
-            )
-        yield from _notes_on_results(sides[0], side)
+            yield f"{labels} have different test images in {domain}: no difference is shown."
+        seeds = [
+            sorted(run.seed for run in of.runs if run.seed is not None) for of in (sides[0], side)
+        ]
+        if all(seeds) and seeds[0] != seeds[1]:
+            listed = " and ".join(", ".join(map(str, s)) for s in seeds)
+            yield f"{labels} have different seeds ({listed}): chance differs too."
+        one, other = sides[0].first.results, side.first.results
+        if one is not None and other is not None:
+            yield from (f"{labels} {text}" for text in _differences(one, other))
     if not compared:
         yield "Configs are not compared: an unfinished run has no readable copy of its config."
     elif not complete:
@@ -70,26 +70,17 @@ def notes(
         )
 
 
-def _notes_on_results(reference: Side, side: Side) -> Iterable[str]:
-    labels = f"{reference.label} and {side.label}"
-    seeds = {run.seed for run in reference.runs}, {run.seed for run in side.runs}
-    if seeds[0] != seeds[1] and None not in seeds[0] | seeds[1]:
-        listed = (", ".join(map(str, sorted(s))) for s in seeds)
-        yield f"{labels} have different seeds ({' and '.join(listed)}): chance differs too."
-    one, other = reference.first.results, side.first.results
-    if one is None or other is None:
-        return
+def _differences(one: Results, other: Results) -> Iterable[str]:
     if same_images(one.train, other.train) is False:
-        yield f"{labels} were trained on different images."
+        yield "were trained on different images."
     elif one.train.partition_sha256 != other.train.partition_sha256:
-        yield f"{labels} have different splits: other clients hold the training images."
+        yield "have different splits: other clients hold the training images."
     for domain in sorted(one.tests.keys() & other.tests.keys()):
         steps = one.tests[domain].steps, other.tests[domain].steps
         if None not in steps and steps[0] != steps[1]:
-            yield f"{labels} preprocess the test images of {domain} differently."
+            yield f"preprocess the test images of {domain} differently."
     differs = [name for name in ENVIRONMENT if getattr(one, name) != getattr(other, name)]
     if differs:
         yield (
-            f"{labels} have different {' and '.join(differs)}: even equal configs need not give "
-            "equal bits."
+            f"have different {' and '.join(differs)}: even equal configs need not give equal bits."
         )

@@ -10,8 +10,7 @@ from rich.markup import escape
 from fedseg.cli import widen_console
 from fedseg.errors import ConfigError
 from fedseg.files import write_text
-from fedseg.report.compare import Cell, Comparison, Reached, Value
-from fedseg.report.compare_configs import MISSING
+from fedseg.report.compare import Comparison, Reached, Value
 from fedseg.report.compare_curves import draw_curves
 from fedseg.report.compare_sides import Side
 from fedseg.report.tables import TextTable, markdown_text, print_tables
@@ -40,9 +39,8 @@ def tables(comparison: Comparison) -> Iterator[TextTable]:
         yield _values(title, labels, comparison.conditions)
     if comparison.metrics:
         yield _metrics(comparison)
-    yield _measures("cost", labels, comparison.costs)
-    if any(value is not None for row in comparison.norms.values() for value in row):
-        yield _measures("norms in the last round", labels, comparison.norms)
+    measured = (_measures(title, comparison) for title in MEASURES)
+    yield from (table for table in measured if len(table.head) > 1)
 
 
 def _run_row(side: Side) -> tuple[str, ...]:
@@ -68,41 +66,30 @@ def _values(title: str, labels: Sequence[str], values: Mapping[str, Sequence[Any
 def _plain(key: str, value: Any) -> str:
     if isinstance(value, str) and ("sha256" in key or key.endswith("checksum")):
         return f"{value[:12]}…"  # enough to tell two apart
-    return NONE if value is MISSING else str(value)
+    return str(value)
 
 
 def _metrics(comparison: Comparison) -> TextTable:
     sides, until = comparison.sides, comparison.until
-    with_target = bool(comparison.reached)
-    windows = sorted({run.window.rounds for side in sides for run in side.runs})
-    last = f"last {windows[0]} rounds" if len(windows) == 1 else "last rounds"
+    windows = {run.window.rounds for side in sides for run in side.runs}
+    last = f"last {windows.pop()} rounds" if len(windows) == 1 else "last rounds"
     domains = [split_name(name)[0] for name in comparison.metrics]
     rows = []
     for name, cells in comparison.metrics.items():
         domain, metric = split_name(name)
         label = f"{metric}, {domain_label(domain, domains)}"
         for number, (side, cell) in enumerate(zip(sides, cells, strict=True)):
-            row = ("" if number else label, side.label, *_cell(cell))
-            if with_target:
-                reached = comparison.reached.get(name)
-                row += _reached(reached and reached[number], side)
-            rows.append(row)
+            row = ("" if number else label, side.label, _number(cell.last))
+            row += (_number(cell.difference, "+"), _number(cell.window, count=True))
+            row += (_number(cell.paired, "+", count=True),)
+            rows.append(row if until is None else row + _reached(cell.reached, side))
     reference = sides[0].label
     head = ("", "", "last", f"- {reference}", f"{last}: mean ± std")
     head += (f"paired difference to {reference} ± std",)
-    if with_target:
+    if until is not None:
         head += (f"rounds until {until:g}", "traffic")
     right = tuple(range(2, len(head)))
     return TextTable("metrics", head, tuple(rows), right, group=len(sides))
-
-
-def _cell(cell: Cell) -> tuple[str, ...]:
-    return (
-        _number(cell.last),
-        _number(cell.difference, "+"),
-        _number(cell.window, count=True),
-        _number(cell.paired, "+", count=True),
-    )
 
 
 def _reached(reached: Reached | None, side: Side) -> tuple[str, str]:
@@ -129,54 +116,40 @@ def _number(value: Value | None, sign: str = "", count: bool = False) -> str:
     return f"{text} (unpaired)" if over == "unpaired" else f"{text} ({value.count} {over})"
 
 
-def _count(value: float) -> str:
-    return f"{value:,.0f}"
-
-
-def _norm(value: float) -> str:
-    return f"{value:.4g}"
-
-
-WORDS: Mapping[str, tuple[str, Callable[[float], str]]] = {
-    "rounds": ("rounds", _count),
-    "bytes_down": ("traffic to the clients", format_bytes),
-    "bytes_up": ("traffic to the server", format_bytes),
-    "bytes": ("traffic", format_bytes),
-    "wall": ("wall time", format_duration),
-    "train": ("training", format_duration),
-    "aggregate": ("aggregation", format_duration),
-    "evaluate": ("evaluation", format_duration),
-    "rejected_updates": ("rejected updates", _count),
-    "norm_w": ("parameters", _norm),
-    "norm_delta": ("pseudo-gradient", _norm),
+MEASURES: dict[str, dict[str, tuple[str, Callable[[float], str]]]] = {
+    "cost": {
+        "rounds": ("rounds", "{:,.0f}".format),
+        "bytes_down": ("traffic to the clients", format_bytes),
+        "bytes_up": ("traffic to the server", format_bytes),
+        "bytes": ("traffic", format_bytes),
+        "wall": ("wall time", format_duration),
+        "train": ("training", format_duration),
+        "aggregate": ("aggregation", format_duration),
+        "evaluate": ("evaluation", format_duration),
+        "rejected_updates": ("rejected updates", "{:,.0f}".format),
+    },
+    "norms in the last round": {
+        "norm_w": ("parameters", "{:.4g}".format),
+        "norm_delta": ("pseudo-gradient", "{:.4g}".format),
+    },
 }
 
 
-def _measures(
-    title: str, labels: Sequence[str], measures: Mapping[str, Sequence[float | None]]
-) -> TextTable:
-    """Values and their ratios to the reference's: a column for each side, or a row if many."""
-    shown = {
-        name: values
-        for name, values in measures.items()
-        if any(values) or name not in ("rejected_updates", "wall")
-    }
-    words = tuple(WORDS[name][0] for name in shown)
-    texts = [[NONE if v is None else WORDS[n][1](v) for v in values] for n, values in shown.items()]
-    ratios = [
-        [NONE if v is None or not values[0] else f"{v / values[0]:.2f}" for v in values[1:]]
-        for values in shown.values()
-    ]
-    if len(labels) < MANY:
-        head = (*labels, *(f"{label} / {labels[0]}" for label in labels[1:]))
-        rows = [(w, *own, *to) for w, own, to in zip(words, texts, ratios, strict=True)]
-    else:
-        head = words
-        for own, to in zip(texts, ratios, strict=True):
-            pairs = zip(own[1:], to, strict=True)
-            own[1:] = [text if of == NONE else f"{text} ({of})" for text, of in pairs]
-        rows = list(zip(labels, *texts, strict=True))
-    return TextTable(title, ("", *head), tuple(rows), right=tuple(range(1, 1 + len(head))))
+def _measures(title: str, comparison: Comparison) -> TextTable:
+    """A row for each side: values, and in parentheses their ratios to the reference's."""
+    head, columns = [""], [[side.label for side in comparison.sides]]
+    for name, (word, form) in MEASURES[title].items():
+        reference, *others = comparison.costs[name]
+        if not any(comparison.costs[name]):
+            continue
+        texts = [NONE if reference is None else form(reference)]
+        for value in others:
+            ratio = f" ({value / reference:.2f})" if value is not None and reference else ""
+            texts.append(NONE if value is None else f"{form(value)}{ratio}")
+        head.append(word)
+        columns.append(texts)
+    right = tuple(range(1, len(head)))
+    return TextTable(title, tuple(head), tuple(zip(*columns, strict=True)), right)
 
 
 def remarks(comparison: Comparison) -> list[str]:

@@ -101,22 +101,15 @@ def _draw_percentage(axes: Any, x: float, y: float, value: float | None, bold: b
     )
 
 
-def draw_losses(axes: Any, losses: Mapping[int, float], color: str = COLORS[0]) -> None:
-    """The loss of each round, pale if they are many, and then their moving mean."""
-    if not losses:
-        write_centered(axes, "no loss was recorded")
-        return
-    values, window = np.array(list(losses.values())), smoothing_window(len(losses))
-    style = {"alpha": 0.3, "linewidth": 0.9} if window > 1 else {"linewidth": 1.8}
-    marker = "o" if len(losses) <= 30 else None
-    axes.plot(list(losses), values, color=color, marker=marker, markersize=3.5, **style)
-    if window > 1:
-        axes.plot(list(losses), moving_mean(values, window), color=color, linewidth=1.9)
-
-
-def smoothing_window(rounds: int) -> int:
-    """Rounds over which a loss is averaged to be read, the same in all charts."""
-    return max(5, rounds // 25) if rounds >= SMOOTHED_FROM else 1
+def draw_losses(axes: Any, losses: Mapping[int, float], color: Any, linestyle: Any = "-") -> None:
+    """The loss by round; from 60 rounds on it is pale, and its moving mean is the line."""
+    rounds, values = list(losses), np.array(list(losses.values()))
+    if len(rounds) >= SMOOTHED_FROM:
+        axes.plot(rounds, values, color=color, linewidth=0.9, alpha=0.3)
+        values = moving_mean(values, max(5, len(rounds) // 25))
+    marker = "o" if len(rounds) <= 30 else None
+    style = {"linestyle": linestyle, "linewidth": 1.9, "marker": marker, "markersize": 3.5}
+    axes.plot(rounds, values, color=color, **style)
 
 
 def moving_mean(values: np.ndarray, window: int) -> np.ndarray:

@@ -110,8 +110,11 @@ class RunFiles:
 
     @cached_property
     def losses(self) -> dict[int, float]:
-        """Training loss by round, as far as there is a history."""
-        return {r["round"]: r["loss"] for r in self.history if is_number(r["loss"])}
+        """Training loss by round; without a history, the mean up to each evaluation."""
+        pairs = [(record["round"], record["loss"]) for record in self.history]
+        if not pairs and self.curves is not None:
+            pairs = list(zip(self.curves.rounds, self.curves.loss, strict=True))
+        return {round_: loss for round_, loss in pairs if is_number(loss)}
 
     @property
     def metric(self) -> str | None:

@@ -9,7 +9,7 @@ from PIL import Image
 from toyhistory import record
 
 from fedseg.report.charts import draw_curves, draw_iou_by_class
-from fedseg.report.drawing import COLORS
+from fedseg.report.drawing import COLORS, moving_mean
 from fedseg.runs.run_files import RunFiles
 
 
@@ -44,6 +44,11 @@ def test_curves_have_a_line_for_each_domain(tmp_path):
         assert count(right, COLORS[0]) > 200  # unseen
         assert count(right, COLORS[1]) > 200  # seen
         assert count(right, COLORS[2]) == 0
+
+
+def test_the_moving_mean_is_shorter_at_the_ends():
+    values = np.array([1.0, 2.0, np.nan, 6.0, 5.0])
+    assert moving_mean(values, 3).tolist() == [1.5, 1.5, 4.0, 5.5, 5.5]
 
 
 def test_curves_of_missing_values(tmp_path):

@@ -10,9 +10,7 @@ from toyhistory import METRIC, record, write_history
 
 from fedseg.errors import DataError
 from fedseg.report.compare import Reached, Value, compare
-from fedseg.report.compare_curves import apart, mean_losses
 from fedseg.report.compare_sides import read_sides
-from fedseg.runs.run_files import read_run
 
 RAINY = "idda_rainy_heterogeneous"
 
@@ -182,10 +180,8 @@ def test_norms_are_those_of_the_last_round(tmp_path):
     records = [record(r, 1.0, **norm) for r, norm in enumerate(norms, start=1)]
     one = write_history(tmp_path / "a", records)
     other = write_history(tmp_path / "b", [record(1, 1.0)])  # written by an older fedseg
-    assert compare(read_sides([one, other])).norms == {
-        "norm_w": (7.0, None),
-        "norm_delta": (None, None),
-    }
+    costs = compare(read_sides([one, other])).costs
+    assert (costs["norm_w"], costs["norm_delta"]) == ((7.0, None), (None, None))
 
 
 def test_the_first_evaluation_that_reaches_a_target_counts(tmp_path):
@@ -195,14 +191,13 @@ def test_the_first_evaluation_that_reaches_a_target_counts(tmp_path):
     other = {"metrics": {"seen/mIoU": 50.0, "unseen/accuracy": 50.0}}
     without = write_history(tmp_path / "c", [record(1, **other)])
     comparison = compare(read_sides([one, low, without]), until=20.0)
-    assert set(comparison.reached) == {"unseen/mIoU", "seen/mIoU"}  # not of another metric
-    assert comparison.reached[METRIC] == (
-        Reached(Value(4), Value(4 * 150), 1),
-        Reached(None, None, 0),
-        None,
-    )
-    assert comparison.reached["seen/mIoU"] == (None, None, Reached(Value(1), Value(150), 1))
-    assert compare(read_sides([one, low])).reached == {}
+    reached = {name: [c.reached for c in cells] for name, cells in comparison.metrics.items()}
+    assert reached == {
+        METRIC: [Reached(Value(4), Value(4 * 150), 1), Reached(None, None, 0), None],
+        "seen/mIoU": [None, None, Reached(Value(1), Value(150), 1)],
+        "unseen/accuracy": [None] * 3,  # another metric
+    }
+    assert all(cell.reached is None for cell in cells(one, low))
 
 
 def test_seeds_reach_a_target_on_average(tmp_path):
@@ -211,11 +206,11 @@ def test_seeds_reach_a_target_on_average(tmp_path):
         curves["figures"] = {METRIC: (10.0, 49.0 + seed)}
         finished(tmp_path / "seeds" / str(seed), seed=seed, curves=curves)
     side = read_sides([tmp_path / "seeds"])
-    (reached,) = compare(side, until=50.0).reached[METRIC]
+    reached = compare(side, until=50.0).metrics[METRIC][0].reached
     assert reached.seeds == 2
     assert reached.round == Value(50.0, pytest.approx(200**0.5), 2, "seeds")
     assert reached.bytes == Value(200.0, 0.0, 2, "seeds")
-    assert compare(side, until=52.0).reached[METRIC] == (Reached(None, None, 0),)
+    assert compare(side, until=52.0).metrics[METRIC][0].reached == Reached(None, None, 0)
 
 
 def test_metrics_are_grouped(tmp_path):
@@ -275,38 +270,3 @@ def test_a_folder_of_seeds_must_hold_one_experiment(tmp_path):
     write_history(tmp_path / "c" / "1", [record(1, 1.0)])
     with pytest.raises(DataError, match=r"1: .*not finished"):
         read_sides([tmp_path / "c"])
-
-
-# ---------------------------------------------------------------- curves
-
-
-def test_the_line_of_the_loss_is_its_moving_mean(tmp_path):
-    """Wherever the run was evaluated: rarely at first, often at the end."""
-    for rounds, window in ((40, 1), (60, 5), (200, 8)):
-        losses = np.random.default_rng(0).uniform(0, 2, rounds)
-        evaluated = [1.0 if i > rounds - 5 else None for i in range(rounds)]
-        records = [record(i + 1, evaluated[i], loss=loss) for i, loss in enumerate(losses)]
-        drawn = mean_losses(read_run(write_history(tmp_path / str(rounds), records)))
-        assert list(drawn) == list(range(1, rounds + 1))
-        middle = slice(rounds // 2 - window // 2, rounds // 2 - window // 2 + window)
-        assert drawn[rounds // 2 + 1] == pytest.approx(losses[middle].mean())
-
-
-def test_without_a_history_the_results_have_the_loss(tmp_path):
-    run = read_run(finished(tmp_path / "run"))
-    assert not run.losses
-    kept = {r: x for r, x in zip(run.curves.rounds, run.curves.loss, strict=True) if x is not None}
-    assert mean_losses(run) == kept != {}
-
-
-def test_letters_move_apart_as_little_as_possible():
-    assert apart([3.0, 1.0, 2.0], 1.0) == [3.0, 1.0, 2.0]
-    assert apart([5.0, 5.0], 2.0) == [4.0, 6.0]
-    assert apart([0.0, 10.0, 10.5, 20.0], 1.5) == [0.0, 9.5, 11.0, 20.0]
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        values = rng.uniform(0, 5, 6)
-        moved = np.array(apart(values, 1.0))
-        assert np.all(np.diff(np.sort(moved)) > 1 - 1e-9)
-        assert np.array_equal(np.argsort(moved), np.argsort(values))
-        assert moved.mean() == pytest.approx(values.mean())

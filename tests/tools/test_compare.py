@@ -74,7 +74,7 @@ def test_three_runs_of_which_one_is_not_finished(tool, small_run, tmp_path):
     assert ["optim_wrapper.rho", "0.1", "0.3", "0.1"] in rows
     assert "B is not finished (4 of 6 rounds)" in out
     assert "(2 rounds)" in out and "how much another seed would differ" in out
-    assert "B / A" in out and "C / A" in out
+    assert "(0.67)" in out  # of the rounds
     assert min(colors_in(tmp_path / "out" / "curves.png")[:3]) > 100
 
 
