@@ -80,11 +80,10 @@ def occurring(examples: Sequence[Example], classes: Classes) -> list[int]:
 
 def panels(example: Example, classes: Classes, width: int = PANEL_WIDTH) -> dict[str, np.ndarray]:
     """The four panels by name, uint8 [h, w, 3] each, about ``width`` wide."""
-    size = _panel_size(example.truth.shape, width)
-    table = classes.table()
-    image = _resize(example.image, size, cv2.INTER_AREA)
+    shape = example.truth.shape
+    image = _resize(example.image, shape, width, cv2.INTER_AREA)
     truth, prediction = (
-        table[_resize(ids.astype(np.uint8), size, cv2.INTER_NEAREST)]
+        classes.table()[_resize(ids.astype(np.uint8), shape, width, cv2.INTER_NEAREST)]
         for ids in (example.truth, example.prediction)
     )
     blend = cv2.addWeighted(prediction, OPACITY, image, 1 - OPACITY, 0)
@@ -121,22 +120,23 @@ def prediction_sheet(
     widest = max(own["image"].shape[1] for own in parts)
     inner = columns * widest + (columns - 1) * GAP
     heights = [30 + 4 // columns * (LINE + own["image"].shape[0] + GAP) for own in parts]
-    legend = _legend_rows(occurring(examples, classes), classes, inner)
-    y = MARGIN + 32 * bool(title)
-    size = inner + 2 * MARGIN, y + sum(heights) + 12 + 26 * len(legend) + MARGIN
+    ids = occurring(examples, classes)
+    most = 26 * max(len(ids), 1)  # a legend of one class a row; what it does not need is cut off
+    size = inner + 2 * MARGIN, 2 * MARGIN + 32 + sum(heights) + 12 + most
     canvas = Image.new("RGB", size, PAPER)
     draw = ImageDraw.Draw(canvas)
+    y = MARGIN + 32 * bool(title)
     draw.text((MARGIN, MARGIN), title, INK, font(20, bold=True))
     for example, own, height in zip(examples, parts, heights, strict=True):
-        _draw_title(draw, example, classes, MARGIN, y, MARGIN + inner, 17)
+        _draw_title(draw, example, classes, y, inner)
         for number, (name, panel) in enumerate(own.items()):
             x = MARGIN + number % columns * (widest + GAP)
             top = y + 30 + number // columns * (LINE + panel.shape[0] + GAP)
             draw.text((x, top), name, GRAY, font(15))
             canvas.paste(Image.fromarray(panel), (x, top + LINE))
         y += height
-    _draw_legend(draw, legend, classes, MARGIN, y + 12)
-    return np.asarray(canvas)
+    end = _draw_legend(draw, ids, classes, y + 12, inner)
+    return np.asarray(canvas)[: end + MARGIN]
 
 
 def save_png(path: Path, picture: np.ndarray) -> Path:
@@ -146,80 +146,46 @@ def save_png(path: Path, picture: np.ndarray) -> Path:
     return path
 
 
-def _panel_size(shape: tuple[int, ...], width: int) -> tuple[int, int]:
-    """(width, height) of a panel. Small images grow by a whole number: pixels stay square."""
-    h, w = shape[:2]
-    if w > width:
-        return width, max(1, round(h * width / w))
-    factor = max(1, width // w)
-    return w * factor, h * factor
-
-
-def _resize(array: np.ndarray, size: tuple[int, int], smaller: int) -> np.ndarray:
-    if array.shape[1::-1] == size:
-        return array
+def _resize(array: np.ndarray, shape: tuple[int, ...], width: int, way: int) -> np.ndarray:
+    """To about ``width``, from labels of this shape; smaller ones grow by a whole number."""
+    height, w = shape
+    factor = width / w if w > width else max(1, width // w)
+    size = round(w * factor), max(1, round(height * factor))
     grows = size[0] >= array.shape[1]
-    return cv2.resize(array, size, interpolation=cv2.INTER_NEAREST if grows else smaller)
+    return cv2.resize(array, size, interpolation=cv2.INTER_NEAREST if grows else way)
 
 
 def _draw_title(
-    draw: ImageDraw.ImageDraw,
-    example: Example,
-    classes: Classes,
-    x: int,
-    y: int,
-    right: int,
-    size: int,
+    draw: ImageDraw.ImageDraw, example: Example, classes: Classes, y: int, width: int
 ) -> None:
     """Domain and file on the left, the image's mIoU on the right."""
     value = image_miou(example.truth, example.prediction, classes.ignore_index)
-    score = "mIoU of this image: none" if value is None else f"mIoU of this image: {value:.1f}"
-    score_width = draw.textlength(score, font(size, bold=True))
-    draw.text((right - score_width, y), score, INK, font(size, bold=True))
-    draw.text((x, y), example.domain, INK, font(size, bold=True))
-    x += round(draw.textlength(example.domain, font(size, bold=True))) + size
-    room = right - score_width - size - x
-    draw.text((x, y), _shortened(draw, example.file, font(size), room), GRAY, font(size))
-
-
-def _shortened(
-    draw: ImageDraw.ImageDraw, text: str, font: ImageFont.FreeTypeFont, room: float
-) -> str:
-    """The end of a text that is too long: that is where file names differ."""
-    if draw.textlength(text, font) <= room:
-        return text
-    while text and draw.textlength(f"…{text}", font) > room:
-        text = text[1:]
-    return f"…{text}" if text else ""
-
-
-def _legend_rows(ids: Sequence[int], classes: Classes, width: int) -> list[list[tuple[int, int]]]:
-    """Rows of (id, x offset) that fit into ``width``."""
-    rows: list[list[tuple[int, int]]] = [[]]
-    x = 0
-    for i in ids:
-        needed = 24 + round(font(14).getlength(_name(i, classes))) + 18
-        if rows[-1] and x + needed > width:
-            rows.append([])
-            x = 0
-        rows[-1].append((i, x))
-        x += needed
-    return rows
+    score = "mIoU of this image: " + ("none" if value is None else f"{value:.1f}")
+    bold, plain = font(17, bold=True), font(17)
+    draw.text((MARGIN, y), example.domain, INK, bold)
+    draw.text((MARGIN + width, y), score, INK, bold, anchor="ra")
+    x = MARGIN + round(draw.textlength(example.domain, bold)) + 17
+    room = MARGIN + width - draw.textlength(score, bold) - 17 - x
+    letters = max(0, int(room // draw.textlength("m", plain)))  # the ends are what differs
+    file = example.file if len(example.file) <= letters else f"…{example.file[-letters:]}"
+    draw.text((x, y), file if letters else "", GRAY, plain)
 
 
 def _draw_legend(
-    draw: ImageDraw.ImageDraw, rows: list[list[tuple[int, int]]], classes: Classes, x: int, y: int
-) -> None:
-    table = classes.table().tolist()
-    for number, row in enumerate(rows):
-        for i, offset in row:
-            left, top = x + offset, y + number * 26
-            draw.rectangle((left, top, left + 16, top + 16), tuple(table[i]), outline=GRAY)
-            draw.text((left + 23, top - 1), _name(i, classes), INK, font(14))
-
-
-def _name(i: int, classes: Classes) -> str:
-    return "ignored" if i == classes.ignore_index else str(classes.names[i])
+    draw: ImageDraw.ImageDraw, ids: Sequence[int], classes: Classes, y: int, width: int
+) -> int:
+    """Boxes with names, in rows as wide as fit; returns where the legend ends."""
+    colors, x = classes.table().tolist(), 0
+    for i in ids:
+        name = "ignored" if i == classes.ignore_index else str(classes.names[i])
+        needed = 42 + round(font(14).getlength(name))
+        if x and x + needed > width:
+            x, y = 0, y + 26
+        box = (MARGIN + x, y, MARGIN + x + 16, y + 16)
+        draw.rectangle(box, tuple(colors[i]), outline=GRAY)
+        draw.text((MARGIN + x + 23, y - 1), name, INK, font(14))
+        x += needed
+    return y + 26
 
 
 @cache

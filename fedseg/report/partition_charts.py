@@ -1,6 +1,7 @@
 """How samples are partitioned among clients: statistics, and a heat map of classes by client."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -9,9 +10,7 @@ from matplotlib import colormaps
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
-from rich.console import Console
 
-from fedseg.errors import DataError
 from fedseg.partition import check_clients
 from fedseg.report.drawing import COLORS, new_figure, plain_axes, save_figure
 
@@ -22,135 +21,92 @@ PLURAL = {"class": "classes", "domain": "domains"}
 SHADES = LinearSegmentedColormap.from_list("shares", colormaps["YlGnBu"](np.linspace(0.2, 1)))
 
 
+@dataclass(frozen=True)
+class PartitionStatistics:
+    """Sizes of the clients, and how their class distributions differ.
+
+    Attributes:
+        counts: samples of each client in each class, int64 [clients, classes].
+        unused: number of samples that no client holds.
+        total_variation: mean over the clients of the total-variation distance
+            ``1/2 sum_c |p_kc - p_c|`` between the client's distribution and that of the whole data
+            set, from 0 (all alike) to nearly 1.
+    """
+
+    counts: np.ndarray
+    unused: int
+    total_variation: float
+
+    @property
+    def sizes(self) -> np.ndarray:
+        """Samples of each client, int64 [clients]."""
+        return self.counts.sum(axis=1)
+
+    @property
+    def classes_per_client(self) -> np.ndarray:
+        """How many classes each client has, int64 [clients]."""
+        return (self.counts > 0).sum(axis=1)
+
+    def in_words(self, kind: str = "class") -> str:
+        """Number and sizes of the clients and their classes (or domains), for a line of text."""
+        return (
+            f"{len(self.counts):,} clients; samples per client: {spread(self.sizes)}; "
+            f"{PLURAL[kind]} per client: {spread(self.classes_per_client)}"
+        )
+
+
 def partition_statistics(
     clients: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: int
-) -> dict[str, Any]:
-    """Sizes of the clients, and how their class distributions differ.
+) -> PartitionStatistics:
+    """Count what each client has.
 
     Args:
         clients: client id -> indices into the data set, as a partition gives them.
         labels: the class id of every sample of the data set, int [N].
         num_classes: classes of the data set, also those that do not occur.
 
-    Returns:
-        ``clients`` and ``classes``: their numbers; ``samples``: those that clients hold;
-        ``unused``: those that no client holds; ``size``: of a client, and
-        ``classes_per_client``, each ``{"min", "median", "mean", "max"}``;
-        ``total_variation``: mean over the clients of the total-variation distance
-        ``1/2 sum_c |p_kc - p_c|`` between the client's distribution and that of the whole data set,
-        from 0 (all alike) to nearly 1; ``class_counts``: int64 [clients, classes].
-
     Raises:
         ConfigError: the clients are none, empty or share a sample, or an index is out of range.
-        DataError: the labels are not class ids below ``num_classes``.
     """
-    labels = _class_ids(labels, num_classes)
     clients = check_clients(clients, len(labels))
     counts = np.stack([np.bincount(labels[i], minlength=num_classes) for i in clients.values()])
     sizes = counts.sum(axis=1)
     whole = np.bincount(labels, minlength=num_classes) / len(labels)
     distances = np.abs(counts / sizes[:, None] - whole).sum(axis=1) / 2
-    return {
-        "clients": len(clients),
-        "classes": num_classes,
-        "samples": int(sizes.sum()),
-        "unused": len(labels) - int(sizes.sum()),
-        "size": _spread(sizes),
-        "classes_per_client": _spread((counts > 0).sum(axis=1)),
-        "total_variation": float(distances.mean()),
-        "class_counts": counts,
-    }
+    return PartitionStatistics(counts, len(labels) - int(sizes.sum()), float(distances.mean()))
 
 
-def _class_ids(labels: np.ndarray, num_classes: int) -> np.ndarray:
-    labels = np.asarray(labels)
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
-        raise DataError(
-            f"labels: must be integers of shape [N], not {labels.dtype} of shape {labels.shape}"
-        )
-    wrong = labels[(labels < 0) | (labels >= num_classes)]
-    if wrong.size:
-        raise DataError(f"labels: class id {wrong[0]} occurs, but there are {num_classes} classes")
-    return labels
-
-
-def _spread(values: np.ndarray) -> dict[str, float]:
-    return {
-        "min": int(values.min()),
-        "median": float(np.median(values)),
-        "mean": float(values.mean()),
-        "max": int(values.max()),
-    }
-
-
-def print_statistics(
-    statistics: Mapping[str, Any], title: str = "", console: Console | None = None
-) -> None:
-    """Print what :func:`partition_statistics` gives, without the counts.
-
-    Args:
-        statistics: of a partition.
-        title: before it, for example the data set and the kind of partition.
-        console: where to print; standard output by default.
-    """
-    text = f"{title}: {in_words(statistics)}" if title else in_words(statistics)
-    text += (
-        f"; {statistics['classes']:,} classes in all, {statistics['unused']:,} samples unused; "
-        f"mean total-variation distance to the whole data set {statistics['total_variation']:.3f}"
-    )
-    (console or Console()).print(text, soft_wrap=True, highlight=False, markup=False)
-
-
-def in_words(statistics: Mapping[str, Any], kind: str = "class") -> str:
-    """Number and sizes of the clients and their classes (or domains), for a line of text."""
-    return (
-        f"{statistics['clients']:,} clients; samples per client: {spread(statistics['size'])}; "
-        f"{PLURAL[kind]} per client: {spread(statistics['classes_per_client'])}"
-    )
-
-
-def spread(found: Mapping[str, float]) -> str:
+def spread(values: np.ndarray) -> str:
     """Least / median / most, or the one value there is."""
-    if found["min"] == found["max"]:
-        return f"{found['min']:,}"
-    return f"{found['min']:,} / {found['median']:,.10g} / {found['max']:,}"
+    low, high = values.min(), values.max()
+    return f"{low:,}" if low == high else f"{low:,} / {np.median(values):,.10g} / {high:,}"
 
 
-# ---------------------------------------------------------------- pictures
-
-
-def draw_partition(
-    clients: Mapping[str, np.ndarray],
-    labels: np.ndarray,
-    classes: Sequence[str],
-    path: str | Path,
-    title: str = "",
-) -> Path:
-    """Picture of a partition: the class distribution of every client, and its size, as a PNG.
+def show_partition(
+    clients: Mapping[str, np.ndarray], labels: np.ndarray, classes: Sequence[str], path: Path
+) -> None:
+    """Print a partition's statistics and draw it to a PNG, both titled by the file's name.
 
     Args:
         clients: client id -> indices into the data set.
         labels: the class id of every sample of the data set, int [N].
         classes: names of the classes, in order of their ids.
         path: the PNG.
-        title: above the picture.
 
     Raises:
-        ConfigError, DataError: as :func:`partition_statistics`.
+        ConfigError: as of :func:`partition_statistics`.
     """
-    statistics = partition_statistics(clients, labels, len(classes))
-    counts = statistics["class_counts"]
-    sizes = counts.sum(axis=1)
-    return draw_mixes(counts, sizes, list(clients), classes, path, title, in_words(statistics))
+    found = partition_statistics(clients, labels, len(classes))
+    print(
+        f"{path.stem}: {found.in_words()}; {len(classes):,} classes in all, {found.unused:,} "
+        "samples unused; mean total-variation distance to the whole data set "
+        f"{found.total_variation:.3f}"
+    )
+    names = list(clients)
+    draw_mixes(found.counts, found.sizes, names, classes, path, path.stem, found.in_words())
 
 
-def show_partition(
-    clients: Mapping[str, np.ndarray], labels: np.ndarray, classes: Sequence[str], path: Path
-) -> None:
-    """Print a partition's statistics and draw it to a PNG, both titled by the file's name."""
-    statistics = partition_statistics(clients, labels, len(classes))
-    print_statistics(statistics, path.stem, Console(soft_wrap=True, highlight=False))
-    draw_partition(clients, labels, classes, path, path.stem)
+# ---------------------------------------------------------------- pictures
 
 
 def draw_mixes(
@@ -158,19 +114,17 @@ def draw_mixes(
     sizes: np.ndarray,
     clients: Sequence[str],
     classes: Sequence[str],
-    path: str | Path,
-    title: str = "",
-    subtitle: str = "",
+    path: Path,
+    title: str,
+    subtitle: str,
     kind: str = "class",
     unit: str = "samples",
     tests: Mapping[str, np.ndarray] | None = None,
 ) -> Path:
-    """Heat map of what each client has: a column for each client, a row for each class; a PNG.
+    """Heat map of the share of each class (rows) in each client (columns), and sizes; a PNG.
 
-    The shade is the share of the class among the client's samples. Shades grow darker with the
-    share, so that they differ for every kind of color vision and in print; a class that the
-    client does not have is white. Columns are in order of the client's largest class, which makes
-    skew visible as a diagonal. Below, the sizes in the same order.
+    Columns are in order of the client's largest class, which shows skew as a diagonal; a class that
+    the client does not have is white.
 
     Args:
         counts: what each client has of each class, int [clients, classes]; each has something.
@@ -187,7 +141,7 @@ def draw_mixes(
     # 0.115 inch a row is the least for names that can be read
     height = min(max(2.4, 0.115 * len(classes), 0.24 * min(len(classes), 14)), 12)
     figure = new_figure(13, height + 2.6)
-    figure.suptitle(title or "partition", fontsize=12, fontweight="bold")
+    figure.suptitle(title, fontsize=12, fontweight="bold")
     grid = figure.add_gridspec(
         2,
         1 + bool(tests),

@@ -18,7 +18,6 @@ from fedseg.report.partition_charts import (
     add_scale,
     draw_cells,
     draw_mixes,
-    in_words,
     order_of,
     spread,
 )
@@ -53,18 +52,21 @@ def print_views(views: Sequence[View], console: Console | None = None) -> None:
 
 def _splits_table(views: Sequence[View]) -> TextTable:
     found = [view.statistics for view in views]
-    rows = [(key, *(f"{one[key]:,}" for one in found)) for key in ("clients", "samples", "unused")]
-    rows.append(("samples per client", *(spread(one["size"]) for one in found)))
+    rows = [
+        ("clients", *(f"{len(view.clients):,}" for view in views)),
+        ("samples", *(f"{one.sizes.sum():,}" for one in found)),
+        ("unused", *(f"{one.unused:,}" for one in found)),
+        ("samples per client", *(spread(one.sizes) for one in found)),
+    ]
     for kind in dict.fromkeys(view.kind for view in views if view.kind):
         held, each = [], []
         for view, one in zip(views, found, strict=True):
             own = view.kind == kind
-            held.append(f"{(one['class_counts'].sum(axis=0) > 0).sum():,}" if own else "")
-            each.append(spread(one["classes_per_client"]) if own else "")
+            held.append(f"{one.counts.any(axis=0).sum():,}" if own else "")
+            each.append(spread(one.classes_per_client) if own else "")
         rows += [(PLURAL[kind], *held), (f"{PLURAL[kind]} per client", *each)]
     pairs = zip(views, found, strict=True)
-    distances = (f"{one['total_variation']:.3f}" if view.kind else "" for view, one in pairs)
-    rows.append(("distance", *distances))
+    rows.append(("distance", *(f"{o.total_variation:.3f}" if v.kind else "" for v, o in pairs)))
     head = ("", *(view.name for view in views))
     return TextTable("splits", head, tuple(rows), right=tuple(range(1, len(head))))
 
@@ -72,7 +74,7 @@ def _splits_table(views: Sequence[View]) -> TextTable:
 def _tests_table(views: Sequence[View]) -> TextTable:
     rows = []
     for view in views:
-        held = view.counts.sum(axis=0) > 0
+        held = view.statistics.counts.any(axis=0)
         counts = view.test_counts()
         for name, test in view.tests.items():
             of = also = ""
@@ -117,8 +119,8 @@ def write_pictures(
 
 
 def _draw_view(view: View, kind: str, path: Path) -> Path:
-    names, subtitle = list(view.clients), in_words(view.statistics, kind)
-    shown = (view.counts, view.sizes, names, view.rows, path, view.title, subtitle)
+    found, names = view.statistics, list(view.clients)
+    shown = (found.counts, found.sizes, names, view.rows, path, view.title, found.in_words(kind))
     return draw_mixes(*shown, kind=kind, tests=view.test_counts())
 
 
@@ -127,13 +129,11 @@ def _draw_pixels(view: View, counts: np.ndarray, path: Path) -> Path:
     clients = [client for client, there in zip(view.clients, shown, strict=True) if there]
     classes = view.dataset.classes if view.dataset is not None else ()
     subtitle = f"{len(clients):,} clients; {counts.sum():,} pixels that are not ignored"
-    sizes = view.sizes[shown]
-    return draw_mixes(
-        counts[shown], sizes, clients, classes, path, view.title, subtitle, unit="pixels"
-    )
+    drawn = (counts[shown], view.statistics.sizes[shown], clients, classes, path, view.title)
+    return draw_mixes(*drawn, subtitle, unit="pixels")
 
 
-def draw_side_by_side(views: Sequence[View], path: str | Path) -> Path:
+def draw_side_by_side(views: Sequence[View], path: Path) -> Path:
     """A column for each split: its clients' distributions, sizes, number of classes or domains.
 
     The shades of all heat maps mean the same.
@@ -143,10 +143,11 @@ def draw_side_by_side(views: Sequence[View], path: str | Path) -> Path:
     height = min(max(2.6, 0.115 * names), 12) if names <= NAMED else 6
     figure = new_figure(width * len(views) + 0.8, height + 3.9)
     grid = figure.subplots(3, len(views), squeeze=False, height_ratios=[height, 1.4, 1.4])
-    shares = [view.counts / view.sizes[:, None] for view in views]
+    found = [view.statistics for view in views]
+    shares = [one.counts / one.sizes[:, None] for one in found]
     most = max(float(array.max()) for array in shares)
     image = None
-    for column, (view, mixes) in enumerate(zip(views, shares, strict=True)):
+    for column, (view, one, mixes) in enumerate(zip(views, found, shares, strict=True)):
         upper, middle, lower = grid[:, column]
         upper.set_title(view.name, fontsize=10, fontweight="bold")
         if view.kind is None:
@@ -160,9 +161,9 @@ def draw_side_by_side(views: Sequence[View], path: str | Path) -> Path:
             if column and view.rows == views[column - 1].rows:
                 upper.tick_params(axis="y", labelleft=False)
                 upper.set_ylabel("")
-            number = (view.counts > 0).sum(axis=1)
-            _draw_histogram(lower, number, COLORS[1], f"{PLURAL[view.kind]} per client")
-        _draw_histogram(middle, view.sizes, COLORS[0], "samples per client")
+            label = f"{PLURAL[view.kind]} per client"
+            _draw_histogram(lower, one.classes_per_client, COLORS[1], label)
+        _draw_histogram(middle, one.sizes, COLORS[0], "samples per client")
         for axes in (middle, lower):
             axes.set_ylabel("" if column else "clients")
     if image is not None:

@@ -7,7 +7,7 @@ domains follow from the names in the split files.
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -27,7 +27,7 @@ from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.partition import FixedPartition, Split, check_clients, read_split
 from fedseg.partition.split_files import KEYS
 from fedseg.registry import DATASETS, PARTITIONS, build
-from fedseg.report.partition_charts import partition_statistics
+from fedseg.report.partition_charts import PartitionStatistics, partition_statistics
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, naming
 
@@ -76,19 +76,9 @@ class View:
     notes: tuple[str, ...] = ()
     dataset: SegmentationDataset | None = None
 
-    @property
-    def sizes(self) -> np.ndarray:
-        """Samples of each client, int [clients]."""
-        return np.array([len(indices) for indices in self.clients.values()])
-
-    @property
-    def counts(self) -> np.ndarray:
-        """Samples of each client in each row, int [clients, rows]; one row without a kind."""
-        return self.statistics["class_counts"]
-
     @cached_property
-    def statistics(self) -> dict[str, Any]:
-        """As of :mod:`fedseg.report.partition_charts`, of rows instead of classes."""
+    def statistics(self) -> PartitionStatistics:
+        """Of rows instead of classes; of one row without a kind."""
         labels = np.zeros(self.samples, np.int64) if self.labels is None else self.labels
         return partition_statistics(self.clients, labels, max(len(self.rows), 1))
 
@@ -213,30 +203,28 @@ def _view(
 ) -> View:
     """A view of data sets, by class if they have class ids, else by domain if they have these."""
     kind, rows = None, ()
-    labels, of_tests = _labels(_classes, dataset, tests)
+    labels, of_tests = _classes(dataset), {name: _classes(test) for name, test in tests.items()}
     if labels is not None:
         kind = "class"
-        most = max(int(array.max()) for array in (labels, *of_tests.values()))
+        most = max(int(array.max()) for array in (labels, *of_tests.values()) if array is not None)
         names = (getattr(dataset, "metainfo", None) or {}).get("classes")
         rows = tuple(names) if names is not None else tuple(map(str, range(most + 1)))
         if most >= len(rows):
             raise DataError(f"{title}: class id {most} occurs, but there are {len(rows)} classes")
-    else:
-        labels, of_tests = _labels(_domains, dataset, tests)
-        if labels is not None:
-            kind = "domain"
-            rows = tuple(sorted({*labels, *(d for found in of_tests.values() for d in found)}))
-            labels = np.searchsorted(rows, labels)
-            of_tests = {test: np.searchsorted(rows, found) for test, found in of_tests.items()}
-    sets = {test: TestSet(len(of), of_tests.get(test)) for test, of in tests.items()}
+    elif getattr(dataset, "domains", None) is not None:
+        kind = "domain"
+        of_tests = {name: getattr(test, "domains", None) for name, test in tests.items()}
+        found = [dataset.domains, *(own for own in of_tests.values() if own is not None)]
+        rows = tuple(sorted({str(domain) for own in found for domain in own}))
+        number = {domain: row for row, domain in enumerate(rows)}
+
+        def numbered(domains: Any) -> np.ndarray | None:
+            return None if domains is None else np.array([number[str(d)] for d in domains])
+
+        labels, of_tests = numbered(dataset.domains), {n: numbered(d) for n, d in of_tests.items()}
+    sets = {test: TestSet(len(of), of_tests[test]) for test, of in tests.items()}
     maps = dataset if isinstance(dataset, SegmentationDataset) else None
     return View(name, title, clients, len(dataset), kind, rows, labels, sets, tuple(notes), maps)
-
-
-def _labels(read: Callable[[Any], Any], dataset: Any, tests: Mapping[str, Any]) -> tuple[Any, dict]:
-    """What ``read`` finds in a data set, and in those of the test sets that have it."""
-    found = {name: read(test) for name, test in tests.items()}
-    return read(dataset), {name: labels for name, labels in found.items() if labels is not None}
 
 
 def _classes(dataset: Any) -> np.ndarray | None:
@@ -248,13 +236,6 @@ def _classes(dataset: Any) -> np.ndarray | None:
     if labels.shape != (len(dataset),) or not np.issubdtype(labels.dtype, np.integer):
         return None
     return labels if labels.size and labels.min() >= 0 else None
-
-
-def _domains(dataset: Any) -> list[str] | None:
-    domains = getattr(dataset, "domains", None)
-    if domains is None or len(domains) != len(dataset):
-        return None
-    return [str(domain) for domain in domains]
 
 
 # ---------------------------------------------------------------- files

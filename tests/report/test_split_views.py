@@ -67,8 +67,8 @@ def printed(*views, width: int = 120) -> list[str]:
 def test_a_config_gives_classes_a_client(config):
     (view,) = read_views([config])
     assert (view.name, view.kind, view.rows, view.samples) == ("own", "class", ("x", "y", "z"), 6)
-    assert view.counts.tolist() == [[2, 1, 0], [0, 1, 0]]
-    assert view.sizes.tolist() == [3, 1]
+    assert view.statistics.counts.tolist() == [[2, 1, 0], [0, 1, 0]]
+    assert view.statistics.sizes.tolist() == [3, 1]
     assert {n: c.tolist() for n, c in view.test_counts().items()} == {"test": [0, 0, 2]}
     (note,) = view.notes  # optional, and not there
     assert "more" in note
@@ -83,7 +83,7 @@ def test_options_change_the_partition(config):
     options = [f"train_dataloader.partition.{k}={v}" for k, v in given.items()]
     config.write_text(config.read_text().replace(", clients=dict(a=[0, 1, 3], b=[4])", ""))
     (view,) = read_views([config], options)
-    assert sorted(view.counts.tolist()) == [[0, 0, 1], [0, 2, 0], [3, 0, 0]]
+    assert sorted(view.statistics.counts.tolist()) == [[0, 0, 1], [0, 2, 0], [3, 0, 0]]
     assert view.title == "own: DirichletPartition, num_clients 3, alpha 0"
 
 
@@ -96,7 +96,7 @@ def test_a_data_set_of_files_needs_no_images(small_config, tmp_path):
         (folder / "clients.json").write_text(text)
     (view,) = read_views([small_config], [f"data_root={tmp_path}"])
     assert view.kind == "domain" and view.rows == ("T01_CN_A", "T02_CS_A", "T03_HRN_A")
-    assert view.counts.tolist() == [[4, 0, 0], [0, 4, 0]]
+    assert view.statistics.counts.tolist() == [[4, 0, 0], [0, 4, 0]]
     tests = {name: counts.tolist() for name, counts in view.test_counts().items()}
     assert tests == {"unseen": [0, 0, 5], "seen": [2, 2, 0]}
     lines = printed(view)
@@ -112,7 +112,7 @@ def test_users_with_photographs_on_disk(tmp_path):
         f"{name}.dataset.num_classes=4" for name in ("train_dataloader", "val_dataloader.test")
     ]
     (view,) = read_views([config], [f"data_root={root}", *classes])
-    assert view.kind == "class" and view.counts.tolist() == [[1, 1, 1, 1]] * 3
+    assert view.kind == "class" and view.statistics.counts.tolist() == [[1, 1, 1, 1]] * 3
     assert view.test_counts()["test"].tolist() == [2, 1, 1, 1]
 
 
@@ -148,7 +148,7 @@ def test_a_file_of_indices_takes_labels_from_its_folder(prepared):
     (folder / "two.note.json").write_text("{}")
     (view,) = read_views(sorted(folder.iterdir()))
     assert view.name == "two" and view.kind == "class"
-    assert view.counts.tolist() == [[1, 0, 1], [0, 1, 0]]
+    assert view.statistics.counts.tolist() == [[1, 0, 1], [0, 1, 0]]
     assert view.tests["test"].samples == 2
 
 
@@ -184,7 +184,11 @@ def test_split_folders_have_the_domains_of_their_paths(small_config, tmp_path):
     (view,) = read_views([splits])
     again = read_views([splits / "train", splits / "train" / "clients.json"])
     for one in again:
-        assert one.counts.tolist() == view.counts.tolist() == [[4, 0, 0], [0, 4, 0]]
+        assert (
+            one.statistics.counts.tolist()
+            == view.statistics.counts.tolist()
+            == [[4, 0, 0], [0, 4, 0]]
+        )
     assert [one.name for one in again] == [view.name, f"{view.name}_2"]
     assert {n: c.tolist() for n, c in view.test_counts().items()} == {
         "test_user_diff_domain": [0, 0, 5],
