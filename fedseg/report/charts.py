@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from matplotlib.ticker import MaxNLocator
-from matplotlib.transforms import blended_transform_factory
 
 from fedseg.report.drawing import (
     COLORS,
@@ -55,12 +54,6 @@ def _draw_metric(axes: Any, run: RunFiles) -> None:
     if not series:
         write_centered(axes, "nothing was evaluated")
         return
-    last, window = run.planned, run.window.rounds
-    if run.finished and last and 1 < window < last:
-        axes.axvspan(last - window, last, color="0.95", zorder=0)
-        place = {"ha": "center", "va": "bottom", "fontsize": 8.5, "color": "0.5"}
-        bottom = blended_transform_factory(axes.transData, axes.transAxes)
-        axes.text(last - window / 2, 0.01, f"last {window} rounds", transform=bottom, **place)
     sets = list(dict.fromkeys(map(evaluated_set, series)))
     for domain, points in series.items():
         number = sets.index(evaluated_set(domain)) % len(COLORS)

@@ -75,14 +75,13 @@ def _tests_table(views: Sequence[View]) -> TextTable:
     rows = []
     for view in views:
         held = view.statistics.counts.any(axis=0)
-        counts = view.test_counts()
-        for name, test in view.tests.items():
+        for name, samples in view.tests.items():
             of = also = ""
-            if name in counts and view.kind:
-                there = counts[name] > 0
+            if name in view.test_counts and view.kind:
+                there = view.test_counts[name] > 0
                 of = f"{there.sum():,} {view.kind if there.sum() == 1 else PLURAL[view.kind]}"
                 also = f"{(there & held).sum():,}"
-            rows.append((view.name, name, f"{test.samples:,}", of, also))
+            rows.append((view.name, name, f"{samples:,}", of, also))
     head = ("split", "test set", "images", "of", "also held by clients")
     return TextTable("test sets", head, tuple(rows), right=(2, 3, 4))
 
@@ -121,7 +120,7 @@ def write_pictures(
 def _draw_view(view: View, kind: str, path: Path) -> Path:
     found, names = view.statistics, list(view.clients)
     shown = (found.counts, found.sizes, names, view.rows, path, view.title, found.in_words(kind))
-    return draw_mixes(*shown, kind=kind, tests=view.test_counts())
+    return draw_mixes(*shown, kind=kind, tests=view.test_counts)
 
 
 def _draw_pixels(view: View, counts: np.ndarray, path: Path) -> Path:

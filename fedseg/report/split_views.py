@@ -10,7 +10,6 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,57 +37,32 @@ MOST_SAMPLES = 20_000_000  # a larger index is a mistake; arrays as long would b
 
 
 @dataclass(frozen=True)
-class TestSet:
-    """Test images.
-
-    Attributes:
-        samples: how many.
-        labels: the row of each sample (see :class:`View`), int [N]; None if there is none.
-    """
-
-    samples: int
-    labels: np.ndarray | None
-
-
-@dataclass(frozen=True)
 class View:
     """A split to be looked at.
 
     Attributes:
         name: short, for files. title: what it is, in words.
-        clients: client id -> indices of samples. samples: of the whole data set.
+        clients: client id -> indices of samples.
+        statistics: of rows instead of classes; of one row without a kind.
         kind: what a sample's label is: ``"class"``, ``"domain"``, or None if only the number of
             samples is known.
         rows: names of the classes or domains, also those that only test sets have.
-        labels: the row of each sample, int [N]; None without a kind.
-        tests: by name. notes: what could not be looked at, in words.
+        tests: test set -> number of its samples.
+        test_counts: test set -> its samples in each row, int [rows]; of those that have rows.
+        notes: what could not be looked at, in words.
         dataset: of the clients, where label maps can be read from it.
     """
 
     name: str
     title: str
     clients: Mapping[str, np.ndarray]
-    samples: int
+    statistics: PartitionStatistics
     kind: str | None = None
     rows: tuple[str, ...] = ()
-    labels: np.ndarray | None = None
-    tests: Mapping[str, TestSet] = field(default_factory=dict)
+    tests: Mapping[str, int] = field(default_factory=dict)
+    test_counts: Mapping[str, np.ndarray] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     dataset: SegmentationDataset | None = None
-
-    @cached_property
-    def statistics(self) -> PartitionStatistics:
-        """Of rows instead of classes; of one row without a kind."""
-        labels = np.zeros(self.samples, np.int64) if self.labels is None else self.labels
-        return partition_statistics(self.clients, labels, max(len(self.rows), 1))
-
-    def test_counts(self) -> dict[str, np.ndarray]:
-        """Samples of each test set in each row, int [rows]; of those that have rows."""
-        return {
-            name: np.bincount(test.labels, minlength=len(self.rows))
-            for name, test in self.tests.items()
-            if test.labels is not None
-        }
 
 
 def read_views(
@@ -97,10 +71,10 @@ def read_views(
     images: bool = False,
     methods: Sequence[str] = (),
 ) -> list[View]:
-    """Read splits.
+    """Read configs (``.py``), split files (``.json``) and folders of split files.
 
     Args:
-        paths: configs (``.py``), split files (``.json``) or folders of split files.
+        paths: of these.
         options: ``KEY=VALUE`` overrides, of configs.
         images: label maps will be read: their files must be there.
         methods: merged over each config.
@@ -222,9 +196,13 @@ def _view(
             return None if domains is None else np.array([number[str(d)] for d in domains])
 
         labels, of_tests = numbered(dataset.domains), {n: numbered(d) for n, d in of_tests.items()}
-    sets = {test: TestSet(len(of), of_tests[test]) for test, of in tests.items()}
+    held = np.zeros(len(dataset), np.int64) if labels is None else labels
+    statistics = partition_statistics(clients, held, max(len(rows), 1))
+    sizes = {test: len(of) for test, of in tests.items()}
+    found = {test: own for test, own in of_tests.items() if kind and own is not None}
+    counts = {test: np.bincount(own, minlength=len(rows)) for test, own in found.items()}
     maps = dataset if isinstance(dataset, SegmentationDataset) else None
-    return View(name, title, clients, len(dataset), kind, rows, labels, sets, tuple(notes), maps)
+    return View(name, title, clients, statistics, kind, rows, sizes, counts, tuple(notes), maps)
 
 
 def _classes(dataset: Any) -> np.ndarray | None:
@@ -266,7 +244,13 @@ def _of_indices(path: Path) -> View:
             raise DataError(f"{path}: index {samples - 1:,} is larger than any data set here")
         clients = check_clients(partition.clients, max(samples, 1), str(path))
         note = f"{path}: the classes are not known: {root} is no prepared folder"
-        return View(path.stem, path.stem, clients, samples, tests={}, notes=(note,))
+        return View(
+            path.stem,
+            path.stem,
+            clients,
+            partition_statistics(clients, np.zeros(samples, np.int64), 1),
+            notes=(note,),
+        )
     train, test = StoredImages(root, "train"), StoredImages(root, "test")
     _check_note(path, train)
     return _view(path.stem, path.stem, partition(train), train, {"test": test})

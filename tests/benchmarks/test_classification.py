@@ -100,7 +100,6 @@ def test_everything_is_measured(tmp_path):
         name = "largest difference of weights after a round, engine - hand-written"
         assert measured[name]["float32"] < 1e-6
         assert measured["steps a round"] == 1 and measured["clients a round"] == 1
-        assert measured["seconds a checkpoint"] > 0
 
 
 def test_sides_that_do_other_work_are_not_timed(tmp_path):

@@ -66,10 +66,10 @@ def printed(*views, width: int = 120) -> list[str]:
 
 def test_a_config_gives_classes_a_client(config):
     (view,) = read_views([config])
-    assert (view.name, view.kind, view.rows, view.samples) == ("own", "class", ("x", "y", "z"), 6)
+    assert (view.name, view.kind, view.rows) == ("own", "class", ("x", "y", "z"))
     assert view.statistics.counts.tolist() == [[2, 1, 0], [0, 1, 0]]
     assert view.statistics.sizes.tolist() == [3, 1]
-    assert {n: c.tolist() for n, c in view.test_counts().items()} == {"test": [0, 0, 2]}
+    assert {n: c.tolist() for n, c in view.test_counts.items()} == {"test": [0, 0, 2]}
     (note,) = view.notes  # optional, and not there
     assert "more" in note
     lines = printed(view)
@@ -97,7 +97,7 @@ def test_a_data_set_of_files_needs_no_images(small_config, tmp_path):
     (view,) = read_views([small_config], [f"data_root={tmp_path}"])
     assert view.kind == "domain" and view.rows == ("T01_CN_A", "T02_CS_A", "T03_HRN_A")
     assert view.statistics.counts.tolist() == [[4, 0, 0], [0, 4, 0]]
-    tests = {name: counts.tolist() for name, counts in view.test_counts().items()}
+    tests = {name: counts.tolist() for name, counts in view.test_counts.items()}
     assert tests == {"unseen": [0, 0, 5], "seen": [2, 2, 0]}
     lines = printed(view)
     assert "small unseen 5 1 domain 0" in lines and "small seen 4 2 domains 2" in lines
@@ -113,7 +113,7 @@ def test_users_with_photographs_on_disk(tmp_path):
     ]
     (view,) = read_views([config], [f"data_root={root}", *classes])
     assert view.kind == "class" and view.statistics.counts.tolist() == [[1, 1, 1, 1]] * 3
-    assert view.test_counts()["test"].tolist() == [2, 1, 1, 1]
+    assert view.test_counts["test"].tolist() == [2, 1, 1, 1]
 
 
 def test_pixels_are_counted_by_class(small_config):
@@ -149,7 +149,7 @@ def test_a_file_of_indices_takes_labels_from_its_folder(prepared):
     (view,) = read_views(sorted(folder.iterdir()))
     assert view.name == "two" and view.kind == "class"
     assert view.statistics.counts.tolist() == [[1, 0, 1], [0, 1, 0]]
-    assert view.tests["test"].samples == 2
+    assert view.tests["test"] == 2
 
 
 def test_a_split_of_other_images_is_refused(prepared):
@@ -170,7 +170,7 @@ def test_indices_alone_have_sizes_only(tmp_path):
     path.parent.mkdir()
     path.write_text(json.dumps({"a": [0, 9], "b": [4]}))
     (view,) = read_views([path])
-    assert (view.kind, view.samples, view.labels) == (None, 10, None)
+    assert view.kind is None and view.statistics.unused == 7
     assert "indices.json" in view.notes[0]
     lines = printed(view)
     assert "samples per client 1 / 1.5 / 2" in lines
@@ -190,7 +190,7 @@ def test_split_folders_have_the_domains_of_their_paths(small_config, tmp_path):
             == [[4, 0, 0], [0, 4, 0]]
         )
     assert [one.name for one in again] == [view.name, f"{view.name}_2"]
-    assert {n: c.tolist() for n, c in view.test_counts().items()} == {
+    assert {n: c.tolist() for n, c in view.test_counts.items()} == {
         "test_user_diff_domain": [0, 0, 5],
         "test_user_same_domain": [2, 2, 0],
     }

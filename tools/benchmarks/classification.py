@@ -2,7 +2,7 @@
 
 All sides train the same network on the same resident images in one process, in turns. A round of
 the engine is what the training loop runs: sampling, broadcast, clients, validation, sum, server
-step, history. Evaluation and checkpoints, which do not come with every round, are timed apart.
+step, history. Evaluation, which does not come with every round, is timed apart.
 """
 
 import statistics
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from benchmarks.engine import EngineRounds, build, device_name, local_optimizer, strip
 from benchmarks.hand_written import FLIP, PADDING, HandWritten, LoaderPerClient, PlainFedAvg
-from benchmarks.timing import alternate, median_ratio, medians, repeated
+from benchmarks.timing import alternate, clocked, median_ratio, medians
 from mmengine.config import Config
 from torch import Tensor
 
@@ -116,11 +116,8 @@ def check_first_round(sides: dict[str, Side]) -> dict[str, float]:
         RuntimeError: they do not do the same work, so that times would mean nothing.
     """
     found = {}
-    for precision in PRECISIONS:
-        engine = sides.get(f"FedAvg, {precision}")
-        if engine is None:
-            continue
-        loop = sides[f"hand-written, {precision}"]
+    for precision in (p for p in PRECISIONS if f"FedAvg, {p}" in sides):
+        engine, loop = sides[f"FedAvg, {precision}"], sides[f"hand-written, {precision}"]
         start = {name: w.clone() for name, w in engine.weights().items()}
         engine()
         loop()
@@ -153,7 +150,7 @@ def classification(config: Config, repeats: int, amp: bool) -> dict[str, Any]:
         "steps a round": sum(runner.data.num_steps(client) for client in chosen),
         "seconds a round": medians(seconds),
     }
-    precisions = [p for p in PRECISIONS if f"FedAvg, {p}" in sides]
+    precisions = {p: amp for p, amp in PRECISIONS.items() if f"FedAvg, {p}" in sides}
     for title, one, other in (
         ("engine / hand-written", "FedAvg, {}", "hand-written, {}"),
         ("FedSAM / FedAvg", "FedSAM, {}", "FedAvg, {}"),
@@ -169,15 +166,9 @@ def classification(config: Config, repeats: int, amp: bool) -> dict[str, Any]:
     }
     measured["largest difference of weights after a round, engine - hand-written"] = differences
     images = sum(len(test.dataset) for test in runner.val_loop.sets)
-    measured[f"seconds an evaluation of {images:,} images"] = {
-        p: _evaluation(runner, PRECISIONS[p], repeats) for p in precisions
-    }
-    measured["seconds a checkpoint"] = repeated(lambda: runner.save(0), repeats)
+    evaluations = measured[f"seconds an evaluation of {images:,} images"] = {}
+    for precision, used in precisions.items():
+        runner.cfg.train_cfg["amp"] = used
+        _, *times = (clocked(runner.val_loop.run) for _ in range(repeats + 1))
+        evaluations[precision] = statistics.median(times)
     return measured
-
-
-def _evaluation(runner: FederatedRunner, amp: bool, repeats: int) -> float:
-    runner.cfg.train_cfg["amp"] = amp
-    seconds = repeated(runner.val_loop.run, repeats)
-    runner.cfg.train_cfg["amp"] = False
-    return seconds

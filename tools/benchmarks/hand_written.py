@@ -26,7 +26,7 @@ FLIP = 0.5
 
 
 class PlainFedAvg:
-    """What the loops share.
+    """What the loops share: they have ``run(chosen)``, a round, and ``weights()`` by name.
 
     Args:
         model: the engine's model; a copy of it is trained.
@@ -71,14 +71,6 @@ class PlainFedAvg:
         self.run(self.participants(self.round))
         if self.device.type == "cuda":
             torch.cuda.synchronize()
-
-    def run(self, chosen: list[int]) -> None:
-        """Run a round with these clients."""
-        raise NotImplementedError
-
-    def weights(self) -> dict[str, Tensor]:
-        """The global model's parameters by name."""
-        raise NotImplementedError
 
 
 class HandWritten(PlainFedAvg):

@@ -1,6 +1,7 @@
 """Measure the engine: python tools/benchmarks/run.py classification (--help lists the others)."""
 
 import argparse
+import json
 import sys
 import tempfile
 import warnings
@@ -24,6 +25,7 @@ def parse_arguments() -> argparse.Namespace:
     commands = parser.add_subparsers(dest="what", required=True, metavar="WHAT")
     everywhere = argparse.ArgumentParser(add_help=False)
     everywhere.add_argument("--out", type=Path, help="write what was measured as JSON")
+    everywhere.add_argument("--markdown", action="store_true", help="print a Markdown table")
     rounds = argparse.ArgumentParser(add_help=False, parents=[everywhere])
     add = rounds.add_argument
     add("--repeats", type=positive, default=5, help="alternating runs (default: 5)")
@@ -51,7 +53,6 @@ def parse_arguments() -> argparse.Namespace:
     one = commands.add_parser("algorithms", parents=[cifar], help="every algorithm beside FedAvg")
     one.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these, beside FedAvg")
     one.add_argument("--resnet56", action="store_true", help="those of FedAlign's table instead")
-    one.add_argument("--markdown", action="store_true", help="print a Markdown table")
 
     one = commands.add_parser("state", parents=[everywhere], help="clients' states on disk")
     one.add_argument("--clients", type=positive, default=1262, help="in all (default: 1262)")
@@ -60,20 +61,13 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def load(arguments: argparse.Namespace, work_dir: Path) -> Any:
-    """The config that the command line names."""
-    from fedseg.runner.experiment import load_config
-
-    return load_config(arguments.config, work_dir=work_dir, options=arguments.cfg_options)
-
-
 def classification(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """A round beside hand-written loops."""
     from benchmarks.classification import adapt, classification
 
-    from fedseg.runner.experiment import naming
+    from fedseg.runner.experiment import load_config, naming
 
-    config = load(arguments, folder)
+    config = load_config(arguments.config, work_dir=folder, options=arguments.cfg_options)
     adapt(config, arguments.clients, arguments.samples, arguments.test_images)
     with naming(config):
         return classification(config, arguments.repeats, arguments.amp)
@@ -83,9 +77,9 @@ def segmentation(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Steps beside a hand-written loop, and memory."""
     from benchmarks.segmentation import memory, segmentation
 
-    from fedseg.runner.experiment import naming
+    from fedseg.runner.experiment import load_config, naming
 
-    config = load(arguments, folder)
+    config = load_config(arguments.config, work_dir=folder, options=arguments.cfg_options)
     config.train_cfg.amp = arguments.amp
     shape = (arguments.clients, arguments.local_steps)
     with naming(config):
@@ -114,26 +108,22 @@ def main() -> None:
     arguments = parse_arguments()
     warnings.filterwarnings("ignore")
     import torch
-    from benchmarks.timing import show, write_json
+    from benchmarks.timing import as_table
+    from rich.console import Console
 
     if getattr(arguments, "threads", None) is not None:
         torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as folder:
         measured = globals()[arguments.what](arguments, Path(folder))
-    title = f"{arguments.what}, {torch.get_num_threads()} threads"
     if arguments.what == "algorithms":
         from benchmarks.algorithms import as_table
-        from rich.console import Console
-
-        table = as_table(title, measured)
-        if arguments.markdown:
-            print(f"{title}\n\n{table.to_markdown()}")
-        else:
-            Console().print(table.to_rich())
+    table = as_table(f"{arguments.what}, {torch.get_num_threads()} threads", measured)
+    if arguments.markdown:
+        print(f"{table.title}\n\n{table.to_markdown()}")
     else:
-        show(title, measured)
+        Console().print(table.to_rich())
     if arguments.out is not None:
-        write_json(measured, arguments.out)
+        arguments.out.write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,14 +1,11 @@
 """What the benchmarks share: alternating runs, medians and ratios, tables."""
 
-import json
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
+from fedseg.report.tables import TextTable
 
 Seconds = Mapping[str, list[float]]
 
@@ -44,22 +41,11 @@ def medians(seconds: Seconds) -> dict[str, float]:
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
-def repeated(run: Callable[[], Any], repeats: int) -> float:
-    """The median seconds of a call, after one warm-up."""
-    return statistics.median([clocked(run) for _ in range(repeats + 1)][1:])
-
-
-def show(title: str, measured: Mapping[str, Any]) -> None:
-    """Print what was measured as a table."""
-    table = Table(title=title, show_header=False)
+def as_table(title: str, measured: Mapping[str, Any]) -> TextTable:
+    """What was measured, a row for each number."""
+    rows = []
     for name, value in measured.items():
-        inner = value if isinstance(value, dict) else {"": value}
-        for key, number in inner.items():
+        for key, number in (value if isinstance(value, dict) else {"": value}).items():
             text = f"{number:,.4g}" if isinstance(number, float) else str(number)
-            table.add_row(f"{name}: {key}" if key else name, text)
-    Console().print(table)
-
-
-def write_json(measured: Mapping[str, Any], path: Path) -> None:
-    """Write what was measured."""
-    path.write_text(json.dumps(measured, indent=2) + "\n", encoding="utf-8")
+            rows.append((f"{name}: {key}" if key else name, text))
+    return TextTable(title, ("", ""), tuple(rows), right=(1,))
