@@ -7,14 +7,12 @@ from pathlib import Path
 from fedseg import cli
 
 EXAMPLES = """\
-Each argument is a config, a split file (.json) or a folder of split files. Several are drawn side
-by side. Nothing is trained; for segmentation the images need not be there, the split files suffice.
+Each argument is a config, a split file (.json) or a folder of split files. Nothing is trained.
 
 examples:
   python tools/splits.py configs/settings/cifar10_a0.py configs/settings/cifar10_a005.py
   python tools/splits.py data/cifar10/splits/*.json
   python tools/splits.py configs/settings/idda_rainy.py configs/settings/idda_bus.py --pixels
-  python tools/splits.py data/cityscapes/splits/heterogeneous
 """
 
 

@@ -19,21 +19,12 @@ from fedseg.report.compare_sides import Side
 from fedseg.runs.metric_names import MAIN_METRICS, evaluated_set, is_number, main_metric, split_name
 from fedseg.runs.run_files import RunFiles
 
-CONDITIONS = ("versions", "device", "hardware", "threads", "data")
+CONDITIONS = ("versions", "device", "hardware", "threads")
 NOT_CONDITIONS = ("steps", "style", "partition", "batch_size")  # of the data; the config has them
 TIMES = ("wall", "train", "aggregate", "evaluate")
 CONFIGURED = (  # what ``results.json`` records of the config
-    "rounds",
-    "model",
-    "algorithm",
-    "local_loss",
-    "optim_wrapper",
-    "averaging",
-    "batchnorm",
-    "amp",
-    "clients_per_round",
-    "local_epochs",
-    "local_steps",
+    *("rounds", "model", "algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm"),
+    *("amp", "clients_per_round", "local_epochs", "local_steps"),
 )
 
 
@@ -120,15 +111,13 @@ def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
         until: a value of the main metric, in percent: also find when each side first reached it.
     """
     runs = [side.first for side in sides]
-    finished = all(run.finished for run in runs)
-    complete = all(run.config is not None for run in runs)
-    configs, conditions = [], []
-    if complete:
-        configs = [flat(run.config or {}) for run in runs]
-    elif finished:
-        configs = [flat(_recorded(run, CONFIGURED)) for run in runs]
-    if finished:
-        conditions = [flat(_conditions(run)) for run in runs]
+    configs = [flat(run.config) for run in runs if run.config is not None]
+    complete = len(configs) == len(runs)
+    recorded = [asdict(run.results) for run in runs if run.results is not None]
+    if len(recorded) < len(runs):
+        recorded = []
+    if not complete:
+        configs = [flat({name: each[name] for name in CONFIGURED}) for each in recorded]
     names = list(dict.fromkeys(name for side in sides for run in side.runs for name in run.last))
     # metric by metric, the main ones first
     metrics = dict.fromkeys((*MAIN_METRICS, *(split_name(name)[1] for name in names)))
@@ -148,7 +137,7 @@ def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
         sides=tuple(sides),
         config=differing(configs),
         complete=complete,
-        conditions=differing(conditions),
+        conditions=differing(list(map(_conditions, recorded))),
         metrics=table,
         costs=_measured(sides),
         until=until,
@@ -156,20 +145,13 @@ def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
     )
 
 
-def _recorded(run: RunFiles, fields: Collection[str]) -> dict[str, Any]:
-    """Fields of ``results.json``, nested."""
-    results = asdict(run.results) if run.results is not None else {}
-    return {name: value for name, value in results.items() if name in fields}
-
-
-def _conditions(run: RunFiles) -> dict[str, Any]:
-    """Versions, hardware, data and their checksums."""
-    found = _recorded(run, CONDITIONS)
-    found["data"] = {
-        name: {k: v for k, v in entry.items() if k not in NOT_CONDITIONS and v not in (None, ())}
-        for name, entry in found["data"].items()
-    }
-    return found
+def _conditions(results: Mapping[str, Any]) -> dict[str, Any]:
+    """Versions, hardware, data and their checksums, by dotted key."""
+    found = {name: results[name] for name in CONDITIONS}
+    for name, entry in results["data"].items():
+        kept = {k: v for k, v in entry.items() if k not in NOT_CONDITIONS and v not in (None, ())}
+        found[f"data.{name}"] = kept
+    return flat(found)
 
 
 # ---------------------------------------------------------------- metrics

@@ -61,13 +61,9 @@ def notes(
         one, other = sides[0].first.results, side.first.results
         if one is not None and other is not None:
             yield from (f"{labels} {text}" for text in _differences(one, other))
-    if not compared:
-        yield "Configs are not compared: an unfinished run has no readable copy of its config."
-    elif not complete:
-        yield (
-            "Not every run has a readable copy of its config: only what "
-            f"{FILE_NAME} records of it is compared."
-        )
+    if not complete:
+        what = f"only what {FILE_NAME} records of it is" if compared else "configs are not"
+        yield f"Not every run has a readable copy of its config: {what} compared."
 
 
 def _differences(one: Results, other: Results) -> Iterable[str]:

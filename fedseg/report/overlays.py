@@ -8,8 +8,10 @@ from pathlib import Path
 import cv2
 import matplotlib
 import numpy as np
+import torch
 from PIL import Image, ImageDraw, ImageFont
 
+from fedseg.evaluation import IoUMetric
 from fedseg.files import atomic_writer
 
 PANEL_WIDTH = 640  # about: a panel is the image, made smaller, or larger by a whole number
@@ -59,16 +61,14 @@ class Example:
 
 def image_miou(truth: np.ndarray, prediction: np.ndarray, ignore_index: int = 255) -> float | None:
     """mIoU of one image in percent, over the classes in its truth; None if it has no label."""
-    valid = truth != ignore_index
-    truth, prediction = truth[valid].astype(np.int64), prediction[valid].astype(np.int64)
-    if not truth.size:
+    if (truth == ignore_index).all():
         return None
-    count = int(max(truth.max(), prediction.max())) + 1
-    confusion = np.bincount(truth * count + prediction, minlength=count**2).reshape(count, count)
-    hits = confusion.diagonal()
-    union = confusion.sum(0) + confusion.sum(1) - hits
-    present = confusion.sum(1) > 0
-    return 100 * float(np.mean(hits[present] / union[present]))
+    metric = IoUMetric(256, ignore_index)
+    labels, predicted = (
+        torch.from_numpy(np.ascontiguousarray(a))[None] for a in (truth, prediction)
+    )
+    metric.process({"data_samples": labels}, predicted)
+    return metric.evaluate(1)["mIoU"]
 
 
 def occurring(examples: Sequence[Example], classes: Classes) -> list[int]:

@@ -175,8 +175,7 @@ def _draw_histogram(axes: Any, values: np.ndarray, color: str, label: str) -> No
     low, high = int(values.min()), int(values.max())
     step = max(1, -(-(high - low + 1) // BARS))
     edges = np.arange(low, high + step + 1, step) - 0.5
-    counts, _ = np.histogram(values, edges)
-    axes.bar(edges[:-1] + step / 2, counts, width=0.92 * step, color=color)
+    axes.hist(values, edges, rwidth=0.92, color=color)
     axes.set_xlabel(f"{label}: all {low:,}" if low == high else label)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     if low == high:

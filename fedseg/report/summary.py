@@ -9,7 +9,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedseg.cli import python
-from fedseg.report.corruptions import CorruptionAccuracies
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runs.metric_names import domain_label, evaluated_set, is_number, main_metric
 from fedseg.runs.schema import FILE_NAME, Results, read_results
@@ -52,16 +51,6 @@ def print_summary(
     console.print()
     console.print(_metrics(results))
     console.print(_facts(results, folder))
-    corrupted = CorruptionAccuracies.find(results.final)
-    if corrupted is not None:
-        means = zip(corrupted.severities, corrupted.means(), strict=True)
-        listed = ", ".join(f"{_number(value)} at {severity}" for severity, value in means)
-        console.print(
-            f"under {len(corrupted.table)} corruptions: mean accuracy {_number(corrupted.overall)} "
-            f"%; by severity {listed}",
-            soft_wrap=True,
-            highlight=False,
-        )
     for text in _next_steps(results, folder, config, real_config):
         # commands must stay in one piece for copying
         console.print(text, soft_wrap=True, highlight=False)
@@ -74,10 +63,9 @@ def print_test(results: Mapping[str, Any], files: Sequence[Path], console: Conso
     model = ", averaged model" if results.get("averaged") else ""
     metric = _main_metric(domains)
     metrics = [metric] + [m for m in ("aAcc",) if any(m in d for d in domains.values())]
-    table = _domain_table(f"{results['name']}: {name}{model}", *metrics, "images")
-    for domain, entry in domains.items():
-        values = [_number(entry.get(m)) for m in metrics]
-        table.add_row(escape(domain_label(domain, domains)), *values, str(entry["images"]))
+    columns = {m: [_number(entry.get(m)) for entry in domains.values()] for m in metrics}
+    columns["images"] = [str(entry["images"]) for entry in domains.values()]
+    table = _domain_table(f"{results['name']}: {name}{model}", domains, columns)
     console = console or Console()
     console.print(table)
     for text in _coverage(domains):
@@ -91,11 +79,16 @@ def _main_metric(domains: Domains) -> str:
     return main_metric(names) or "metric"
 
 
-def _domain_table(title: str, *columns: str) -> Table:
-    table = Table(title=title, title_justify="left")
-    table.add_column("domain", no_wrap=True)
-    for column in columns:
-        table.add_column(column, justify="right")
+def _domain_table(title: str, domains: Domains, columns: Mapping[str, Sequence[str]]) -> Table:
+    """A row for each domain; columns by their heads."""
+    table = Table("domain", title=title, title_justify="left")
+    table.columns[0].no_wrap = True
+    for name in columns:
+        table.add_column(name, justify="right")
+    for domain, *row in zip(domains, *columns.values(), strict=True):
+        table.add_row(escape(domain_label(domain, domains)), *row)
+    if not domains:
+        table.add_row("nothing was evaluated", *["-"] * len(columns))
     return table
 
 
@@ -103,24 +96,18 @@ def _metrics(results: Results) -> Table:
     """Domains by last value and mean over the window at the end."""
     final, window = results.final, results.last_rounds
     metric = _main_metric(final)
-    averaged = window.evaluations > 1
-    pixels = any("aAcc" in entry for entry in final.values())
-    columns = [f"{metric} (%)"]
-    columns += [f"last {window.rounds} rounds: mean ± std"] * averaged
-    columns += ["pixel accuracy"] * pixels + ["images"]
-    table = _domain_table(f"{results.name}: {_method(results)}", *columns)
-    table.columns[1].style = "bold"
-    for domain, entry in final.items():
-        row = [escape(domain_label(domain, final)), _number(entry.get(metric))]
-        if averaged:
-            mean, std = (of.get(f"{domain}/{metric}") for of in (window.mean, window.std))
-            row.append("-" if mean is None else f"{_number(mean)} ± {_number(std)}")
-        row += [_number(entry.get("aAcc"))] * pixels
-        test = results.tests.get(evaluated_set(domain))
-        table.add_row(*row, "-" if test is None else str(test.samples))
-    if not final:
-        table.add_row("nothing was evaluated", *["-"] * len(columns))
-    return table
+    columns = {f"{metric} (%)": [_number(entry.get(metric)) for entry in final.values()]}
+    if window.evaluations > 1:
+        names = [f"{domain}/{metric}" for domain in final]
+        columns[f"last {window.rounds} rounds: mean ± std"] = [
+            f"{window.mean[n]:.2f} ± {window.std[n]:.2f}" if n in window.mean else "-"
+            for n in names
+        ]
+    if any("aAcc" in entry for entry in final.values()):
+        columns["pixel accuracy"] = [_number(entry.get("aAcc")) for entry in final.values()]
+    tests = [results.tests.get(evaluated_set(domain)) for domain in final]
+    columns["images"] = ["-" if test is None else str(test.samples) for test in tests]
+    return _domain_table(f"{results.name}: {_method(results)}", final, columns)
 
 
 def _coverage(domains: Domains) -> list[str]:
@@ -170,25 +157,17 @@ def _facts(results: Results, folder: Path) -> Table:
 
 def _files(folder: Path) -> list[tuple[str, str]]:
     found = [(name, what) for name, what in FILES.items() if (folder / name).exists()]
-    newest = _newest(folder)
-    if newest is not None:
+    for _, newest in checkpoints(folder / "checkpoints")[-1:]:
         found.append((f"checkpoints/{newest.name}", "the newest model"))
     pictures = sorted((folder / "pictures").glob("*.png"))
-    found += [(f"pictures/{p.name}", PICTURES.get(p.stem, "predictions")) for p in pictures]
-    return found
-
-
-def _newest(folder: Path) -> Path | None:
-    found = checkpoints(folder / "checkpoints")
-    return found[-1][1] if found else None
+    return found + [(f"pictures/{p.name}", PICTURES.get(p.stem, "predictions")) for p in pictures]
 
 
 def _next_steps(
     results: Results, folder: Path, config: str | Path | None, real_config: str | Path | None
 ) -> list[str]:
     steps = []
-    newest = _newest(folder)
-    if newest is not None:
+    for _, newest in checkpoints(folder / "checkpoints")[-1:]:
         command = f"{python()} tools/test.py {_test_config(results, folder, config)} {newest}"
         steps.append(f"\n[dim]test the model[/dim]\n  {escape(command)}")
     if results.train.synthetic:

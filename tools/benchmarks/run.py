@@ -57,7 +57,6 @@ def parse_arguments() -> argparse.Namespace:
     one = commands.add_parser("state", parents=[everywhere], help="clients' states on disk")
     one.add_argument("--clients", type=positive, default=1262, help="in all (default: 1262)")
     one.add_argument("--parameters", type=positive, default=3_500_000, help="default: 3500000")
-    one.add_argument("--vectors", type=positive, default=1, help="per client (default: 1)")
     return parser.parse_args()
 
 
@@ -100,8 +99,7 @@ def state(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Clients' states on disk, in the system's folder for temporary files."""
     from benchmarks.state import state
 
-    shape = (arguments.clients, arguments.parameters, arguments.vectors)
-    return state(folder / "state", *shape)
+    return state(folder / "state", arguments.clients, arguments.parameters)
 
 
 def main() -> None:

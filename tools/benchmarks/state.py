@@ -12,18 +12,17 @@ from fedseg.units import peak_memory
 PARTICIPANTS = 50  # clients a round
 
 
-def state(folder: Path, clients: int, parameters: int, vectors: int = 1) -> dict[str, float]:
+def state(folder: Path, clients: int, parameters: int) -> dict[str, float]:
     """Let every client take part once, resume from what is on disk, and look at every state again.
 
     The rounds are those of a run with ``state_store=dict(keep="disk")``: a state is copied, changed
     and staged when its client has finished, and committed with the round.
 
     Args:
-        folder: where the files go: on a disk, with room for ``4 * clients * parameters * vectors``
-            bytes; they are left there.
+        folder: where the files go and stay: on a disk, with room for ``4 * clients * parameters``
+            bytes.
         clients: participants of the whole run, 50 a round.
-        parameters: of the model, in float32.
-        vectors: like the model that each client keeps.
+        parameters: of the model, in float32; a client keeps one vector of them.
 
     Returns:
         Sizes and peaks in MiB, speeds in MB/s of state.
@@ -31,7 +30,7 @@ def state(folder: Path, clients: int, parameters: int, vectors: int = 1) -> dict
     Raises:
         DataError: a state came back changed.
     """
-    scratch = {f"vector{i}": torch.zeros(parameters) for i in range(vectors)}
+    scratch = torch.zeros(parameters)
     store, resumed = StateStore(folder, "disk"), StateStore(folder, "disk")
 
     def write() -> None:
@@ -39,32 +38,27 @@ def state(folder: Path, clients: int, parameters: int, vectors: int = 1) -> dict
             for client in range(first, min(first + PARTICIPANTS, clients)):
                 if store.look_up(str(client)):
                     raise DataError(f"{folder}: holds the state of client {client} already")
-                for vector in scratch.values():
-                    vector.fill_(client)
-                store.stage(str(client), scratch)
+                store.stage(str(client), {"vector": scratch.fill_(client)})
             store.commit(number)
 
     def read() -> None:
         for client in range(clients):
-            for name, vector in resumed.look_up(str(client)).items():
-                scratch[name].copy_(vector)
-                if scratch[name][0] != client or scratch[name].sum() != vector.sum():
-                    raise DataError(f"{folder}: the state of client {client} came back changed")
+            scratch.copy_(resumed.look_up(str(client))["vector"])
+            if not (scratch == client).all():
+                raise DataError(f"{folder}: the state of client {client} came back changed")
 
-    megabytes = 4 * clients * parameters * vectors / 1e6
+    megabytes = 4 * clients * parameters / 1e6
     before = _peak()
     written = megabytes / clocked(write)
-    peak_written = _peak()
     index = store.flush()
     checked = megabytes / clocked(lambda: resumed.load(index))
     was_read = megabytes / clocked(read)
     size = sum((folder / entry["file"]).stat().st_size for entry in index.values())
     return {
         "clients": clients,
-        "state of a client, MiB": 4 * parameters * vectors / 2**20,
+        "state of a client, MiB": 4 * parameters / 2**20,
         "states on disk, MiB": size / 2**20,
         "peak memory before, MiB": before,
-        "peak memory when all are written, MiB": peak_written,
         "peak memory at the end, MiB": _peak(),
         "written and committed, MB/s": written,
         "checked on resuming, MB/s": checked,
