@@ -68,8 +68,9 @@ def main() -> None:
         files += write_test_pictures(
             runner.test_loop, results["domains"], folder / "pictures", arguments.pictures
         )
-    shown = (folder, folder / "pictures")  # the pictures of single images lie deeper
-    print_test(results, [path for path in files if path.parent in shown])
+    shown = (folder, folder / "pictures")  # of single images the folder
+    paths = dict.fromkeys(path if path.parent in shown else path.parent for path in files)
+    print_test(results, list(paths))
 
 
 if __name__ == "__main__":

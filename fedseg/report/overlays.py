@@ -15,7 +15,6 @@ from fedseg.evaluation import IoUMetric
 from fedseg.files import atomic_writer
 
 PANEL_WIDTH = 640  # about: a panel is the image, made smaller, or larger by a whole number
-SHEET_PANEL_WIDTH = 360
 OPACITY = 0.5  # of the prediction over the image
 GAP, MARGIN, LINE = 8, 20, 23
 INK, GRAY, PAPER, IGNORED = (30, 30, 30), (110, 110, 110), (255, 255, 255), (0, 0, 0)
@@ -71,9 +70,9 @@ def image_miou(truth: np.ndarray, prediction: np.ndarray, ignore_index: int = 25
     return metric.evaluate(1)["mIoU"]
 
 
-def occurring(examples: Sequence[Example], classes: Classes) -> list[int]:
+def occurring(example: Example, classes: Classes) -> list[int]:
     """Ids that occur in truth or prediction, the ignored one last."""
-    ids = {int(i) for e in examples for m in (e.truth, e.prediction) for i in np.unique(m)}
+    ids = {int(i) for ids in (example.truth, example.prediction) for i in np.unique(ids)}
     known = sorted(i for i in ids if i < len(classes.names) and i != classes.ignore_index)
     return known + [classes.ignore_index] * (classes.ignore_index in ids)
 
@@ -97,45 +96,19 @@ def panels(example: Example, classes: Classes, width: int = PANEL_WIDTH) -> dict
 
 def draw_example(example: Example, classes: Classes, width: int = PANEL_WIDTH) -> np.ndarray:
     """One image: two by two panels, truth above prediction, with title and legend. RGB."""
-    return prediction_sheet([example], classes, "", width, columns=2)
-
-
-def prediction_sheet(
-    examples: Sequence[Example],
-    classes: Classes,
-    title: str,
-    width: int = SHEET_PANEL_WIDTH,
-    columns: int = 4,
-) -> np.ndarray:
-    """Several images below each other, four panels each, with one legend. RGB.
-
-    Args:
-        examples: at least one.
-        classes: of all of them.
-        title: above the first; may be empty.
-        width: of a panel, about.
-        columns: panels beside each other.
-    """
-    parts = [panels(example, classes, width) for example in examples]
-    widest = max(own["image"].shape[1] for own in parts)
-    inner = columns * widest + (columns - 1) * GAP
-    heights = [30 + 4 // columns * (LINE + own["image"].shape[0] + GAP) for own in parts]
-    ids = occurring(examples, classes)
+    parts = panels(example, classes, width)
+    height, width = parts["image"].shape[:2]
+    inner, row = 2 * width + GAP, LINE + height + GAP
+    ids = occurring(example, classes)
     most = 26 * max(len(ids), 1)  # a legend of one class a row; what it does not need is cut off
-    size = inner + 2 * MARGIN, 2 * MARGIN + 32 + sum(heights) + 12 + most
-    canvas = Image.new("RGB", size, PAPER)
+    canvas = Image.new("RGB", (inner + 2 * MARGIN, 2 * MARGIN + 42 + 2 * row + most), PAPER)
     draw = ImageDraw.Draw(canvas)
-    y = MARGIN + 32 * bool(title)
-    draw.text((MARGIN, MARGIN), title, INK, font(20, bold=True))
-    for example, own, height in zip(examples, parts, heights, strict=True):
-        _draw_title(draw, example, classes, y, inner)
-        for number, (name, panel) in enumerate(own.items()):
-            x = MARGIN + number % columns * (widest + GAP)
-            top = y + 30 + number // columns * (LINE + panel.shape[0] + GAP)
-            draw.text((x, top), name, GRAY, font(15))
-            canvas.paste(Image.fromarray(panel), (x, top + LINE))
-        y += height
-    end = _draw_legend(draw, ids, classes, y + 12, inner)
+    _draw_title(draw, example, classes, inner)
+    for number, (name, panel) in enumerate(parts.items()):
+        x, y = MARGIN + number % 2 * (width + GAP), MARGIN + 30 + number // 2 * row
+        draw.text((x, y), name, GRAY, font(15))
+        canvas.paste(Image.fromarray(panel), (x, y + LINE))
+    end = _draw_legend(draw, ids, classes, MARGIN + 42 + 2 * row, inner)
     return np.asarray(canvas)[: end + MARGIN]
 
 
@@ -155,20 +128,18 @@ def _resize(array: np.ndarray, shape: tuple[int, ...], width: int, way: int) -> 
     return cv2.resize(array, size, interpolation=cv2.INTER_NEAREST if grows else way)
 
 
-def _draw_title(
-    draw: ImageDraw.ImageDraw, example: Example, classes: Classes, y: int, width: int
-) -> None:
+def _draw_title(draw: ImageDraw.ImageDraw, example: Example, classes: Classes, width: int) -> None:
     """Domain and file on the left, the image's mIoU on the right."""
     value = image_miou(example.truth, example.prediction, classes.ignore_index)
     score = "mIoU of this image: " + ("none" if value is None else f"{value:.1f}")
     bold, plain = font(17, bold=True), font(17)
-    draw.text((MARGIN, y), example.domain, INK, bold)
-    draw.text((MARGIN + width, y), score, INK, bold, anchor="ra")
-    x = MARGIN + round(draw.textlength(example.domain, bold)) + 17
-    room = MARGIN + width - draw.textlength(score, bold) - 17 - x
+    draw.text((MARGIN, MARGIN), example.domain, INK, bold)
+    draw.text((MARGIN + width, MARGIN), score, INK, bold, anchor="ra")
+    x = round(draw.textlength(example.domain, bold)) + 17
+    room = width - draw.textlength(score, bold) - 17 - x
     letters = max(0, int(room // draw.textlength("m", plain)))  # the ends are what differs
     file = example.file if len(example.file) <= letters else f"…{example.file[-letters:]}"
-    draw.text((x, y), file if letters else "", GRAY, plain)
+    draw.text((MARGIN + x, MARGIN), file if letters else "", GRAY, plain)
 
 
 def _draw_legend(

@@ -2,7 +2,7 @@
 
 import colorsys
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,8 +11,7 @@ from torch import Tensor
 
 from fedseg.report.charts import draw_client_accuracy, draw_curves, draw_iou_by_class
 from fedseg.report.corruptions import CorruptionAccuracies, draw_corruptions
-from fedseg.report.overlays import Classes, Example, draw_example, prediction_sheet, save_png
-from fedseg.runs.metric_names import domain_label
+from fedseg.report.overlays import Classes, Example, draw_example, save_png
 from fedseg.runs.run_files import read_run
 
 if TYPE_CHECKING:
@@ -61,8 +60,7 @@ def write_overlays(
     """Predict a few images of every domain and draw them.
 
     For every domain, under every kind of BatchNorm statistics that it is evaluated with:
-    ``<domain>.png``, a contact sheet, and ``<domain>/<sample index>_<file>.png`` for each image.
-    Test sets without label maps are left out.
+    ``<domain>/<sample index>_<file>.png``. Test sets without label maps are left out.
 
     Args:
         evaluator: gives test sets and predictions.
@@ -78,23 +76,12 @@ def write_overlays(
         for test in evaluator.sets
         if _is_segmentation(test)
     }
-    found: dict[str, list[tuple[int, Example]]] = {}
-    sets: dict[str, EvaluationSet] = {}
+    paths = []
     for test, domain, index, prediction in evaluator.predict_some(w, buffers, chosen):
         example = _example(test, index, prediction.cpu().numpy())
-        found.setdefault(domain, []).append((index, example))
-        sets[domain] = test
-    paths = []
-    for domain, examples in found.items():
-        examples.sort(key=lambda pair: pair[0])
-        classes = classes_of(sets[domain], [e for _, e in examples])
-        for index, example in examples:
-            stem = re.sub(r"[^\w.-]+", "_", Path(example.file).stem)
-            picture = draw_example(example, classes)
-            paths.append(save_png(folder / domain / f"{index:05d}_{stem}.png", picture))
-        title = domain_label(domain, found)
-        sheet = prediction_sheet([e for _, e in examples], classes, title)
-        paths.append(save_png(folder / f"{domain}.png", sheet))
+        stem = re.sub(r"[^\w.-]+", "_", Path(example.file).stem)
+        picture = draw_example(example, classes_of(test, example))
+        paths.append(save_png(folder / domain / f"{index:05d}_{stem}.png", picture))
     return paths
 
 
@@ -104,14 +91,15 @@ def spread(count: int, total: int) -> list[int]:
     return [int((i + 0.5) * total / count) for i in range(count)]
 
 
-def classes_of(test: "EvaluationSet", examples: Sequence[Example] = ()) -> Classes:
-    """Names and colors of a test set's classes; colors are made up where it has none."""
+def classes_of(test: "EvaluationSet", example: Example | None = None) -> Classes:
+    """Names and colors of a test set's classes; made up from an example where it has none."""
     meta = getattr(test.dataset, "metainfo", None) or {}
     ignore = meta.get("ignore_index", 255)
     names = meta.get("classes")
     if names is None:
-        ids = [int(i) for e in examples for m in (e.truth, e.prediction) for i in np.unique(m)]
-        names = [str(i) for i in range(1 + max((i for i in ids if i != ignore), default=0))]
+        maps = () if example is None else (example.truth, example.prediction)
+        most = max((int(ids[ids != ignore].max(initial=0)) for ids in maps), default=0)
+        names = [str(i) for i in range(1 + most)]
     palette = meta.get("palette") or _colors(len(names))
     return Classes(names, palette, ignore)
 

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedseg.cli import python
+from fedseg.report.corruptions import CorruptionAccuracies
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runs.metric_names import domain_label, evaluated_set, is_number, main_metric
 from fedseg.runs.schema import FILE_NAME, Results, read_results
@@ -51,6 +52,13 @@ def print_summary(
     console.print()
     console.print(_metrics(results))
     console.print(_facts(results, folder))
+    corrupted = CorruptionAccuracies.find(results.final)
+    if corrupted is not None:
+        means = zip(corrupted.severities, map(_number, corrupted.means()), strict=True)
+        listed = ", ".join(f"{value} at {severity}" for severity, value in means)
+        overall = f"mean accuracy {_number(corrupted.overall)} %; by severity {listed}"
+        text = f"under {len(corrupted.table)} corruptions: {overall}"
+        console.print(text, soft_wrap=True, highlight=False)
     for text in _next_steps(results, folder, config, real_config):
         # commands must stay in one piece for copying
         console.print(text, soft_wrap=True, highlight=False)
@@ -159,7 +167,7 @@ def _files(folder: Path) -> list[tuple[str, str]]:
     found = [(name, what) for name, what in FILES.items() if (folder / name).exists()]
     for _, newest in checkpoints(folder / "checkpoints")[-1:]:
         found.append((f"checkpoints/{newest.name}", "the newest model"))
-    pictures = sorted((folder / "pictures").glob("*.png"))
+    pictures = sorted((folder / "pictures").glob("*"))
     return found + [(f"pictures/{p.name}", PICTURES.get(p.stem, "predictions")) for p in pictures]
 
 

@@ -532,7 +532,7 @@ def test_testing_a_checkpoint_gives_the_runs_figures(tool, tmp_path, root, refer
     assert tested["averaged"] is True and tested["round"] == 6
     assert f"{final['corrupted']['accuracy']:.2f}" in out
     pictures = {p.name for p in (tmp_path / "out" / "pictures").rglob("*") if p.is_file()}
-    assert {"corruptions.png", "corruptions.csv"} <= pictures
+    assert "corruptions.png" in pictures
     assert "could not" not in err and "Traceback" not in err
 
 

@@ -76,6 +76,17 @@ def test_classification_and_missing_metrics(run_copy):
     assert "pixel accuracy" not in text
 
 
+def test_corruptions_by_severity(run_copy):
+    table = {"fog": [50.0, 40.0, 30.0, 20.0, 10.0], "snow": [60.0, 50.0, 40.0, 30.0, 20.0]}
+    corrupted = {"accuracy": 35.0, "corruptions": table, "severities": [1, 2, 3, 4, 5]}
+    change(run_copy, final={"test": {"accuracy": 91.234}, "corrupted": corrupted})
+    text = printed(run_copy)
+    assert "under 2 corruptions: mean accuracy 35.00 %" in text
+    assert "55.00 at 1, 45.00 at 2, 35.00 at 3, 25.00 at 4, 15.00 at 5" in text
+    row = next(line for line in text.splitlines() if "│ corrupted " in line)
+    assert " 35.00 " in row
+
+
 def test_synthetic_images_stand_in_for_cifar(run_copy):
     kind = "EmbeddedImagesDataset"
     change(run_copy, data__train__synthetic=True, data__train__dataset=kind)
