@@ -103,15 +103,10 @@ def draw_iou_by_class(
 
 
 def draw_client_accuracy(found: Mapping[str, Any], path: Path, title: str = "") -> Path:
-    """Heat map of the accuracy for each client (rows) over the evaluated rounds (columns).
+    """Heat map of the accuracy for each client (rows) over the evaluated rounds (columns); a PNG.
 
     Clients are sorted by the class that they hold most of: what the model forgets from one round
-    to another shows as horizontal bands that go dark.
-
-    Args:
-        found: the entry ``client_accuracy`` of a run's results.
-        path: the PNG.
-        title: above the picture.
+    to another shows as bands that go dark. ``found`` is ``client_accuracy`` of a run's results.
     """
     rounds = np.asarray(found["rounds"])
     values = np.array(found["accuracy"], dtype=float).T  # None is NaN

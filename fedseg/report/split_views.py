@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -103,17 +104,13 @@ def read_views(
 
 def _with_own_names(views: Sequence[View]) -> list[View]:
     """The second view of a name is ``<name>_2``, for each is a file."""
-    taken: set[str] = set()
-    named = []
+    named: dict[str, View] = {}
     for view in views:
         stem = re.sub(r"[^\w.-]+", "_", view.name) or "split"
-        name, number = stem, 1
-        while name in taken:
-            number += 1
-            name = f"{stem}_{number}"
-        taken.add(name)
-        named.append(replace(view, name=name))
-    return named
+        names = (stem if number == 1 else f"{stem}_{number}" for number in count(1))
+        name = next(name for name in names if name not in named)
+        named[name] = replace(view, name=name)
+    return list(named.values())
 
 
 # ---------------------------------------------------------------- configs
@@ -355,13 +352,8 @@ def pixel_counts(view: View) -> np.ndarray:
     with ThreadPoolExecutor(READERS) as pool:
         found = pool.map(of_image, [index for _, index in jobs])
         console = Console(stderr=True)
-        shown = track(
-            zip(jobs, found, strict=True),
-            "reading label maps",
-            len(jobs),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        for (row, _), pixels in shown:
+        hidden = not console.is_terminal
+        found = track(found, "reading label maps", len(jobs), console=console, disable=hidden)
+        for (row, _), pixels in zip(jobs, found, strict=True):
             counts[row] += pixels
     return counts[:, : len(dataset.classes)]

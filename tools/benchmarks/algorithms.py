@@ -1,16 +1,9 @@
-"""What each algorithm's own arithmetic costs, beside FedAvg.
+"""What each algorithm's own arithmetic costs, beside FedAvg (docs/performance.md).
 
-Every method is a run of the engine from its own experiment, on the same clients and the same images
-in one process. A round of each is timed right after one of FedAvg, in turns, so that a drift of the
-machine's speed hits both. The same clients take part in every round: before anything is counted or
-timed they have been there, so that their states exist (MOON has a previous model, SCAFFOLD control
-variates). The learning rate is small, so that every round trains about the same model: at the
-published one the model would overfit these clients before the last turn.
-
-Passes are counted in the arithmetic of the network: the floating-point operations of a round's
-convolutions and matrix products, forward and backward, divided by those of FedAvg's round on
-FedAvg's network. A gradient more is one, and so is a full-batch gradient over as many samples as
-the local steps see. A forward pass alone is about a third, a narrow sub-network what it computes.
+A round of each method is timed right after one of FedAvg, in turns in one process, on the same
+images and with the same clients in every round. Before anything is counted or timed these have
+taken part, so that their states exist. The learning rate is small, so that every round trains about
+the same model: at the published one it would overfit these clients before the last turn.
 """
 
 import statistics
@@ -46,14 +39,10 @@ RESNET56 = ("FedAvg", "FedProx", "MOON", "StochDepth", "GradAug", "FedAlign")
 
 
 def choose(only: Sequence[str] = (), resnet56: bool = False) -> dict[str, tuple[str, ...]]:
-    """The names of ``configs/methods`` of each method.
-
-    Args:
-        only: methods beside FedAvg; all if there are none.
-        resnet56: the methods of FedAlign's table.
+    """The names in ``configs/methods`` of FedAvg and the methods ``only``, by default all.
 
     Raises:
-        ConfigError: a name is unknown.
+        ConfigError: a name is not among them, or with ``resnet56`` not in FedAlign's table.
     """
     known = RESNET56 if resnet56 else CNN
     for name in only:
@@ -123,15 +112,9 @@ def prepare(
 ) -> dict[str, MethodRounds]:
     """Rounds of every method, all on the same data with the same participants in every round.
 
-    Gradient clipping, which some experiments have, is left out: it is no algorithm's.
-
-    Args:
-        methods: from :func:`choose`.
-        work_dir: for what the runs write.
-        clients: participants of a round.
-        samples: a client's images, where they are random.
-        amp: local training in bfloat16.
-        options: ``KEY=VALUE`` overrides of all configs.
+    Gradient clipping, which some experiments have, is left out: it is no algorithm's. Arguments:
+    methods from :func:`choose`; participants of a round; a client's images where they are random;
+    ``KEY=VALUE`` overrides of all configs.
     """
     rounds: dict[str, MethodRounds] = {}
     data = None
@@ -152,15 +135,12 @@ def prepare(
 
 
 def algorithms(rounds: Mapping[str, MethodRounds], repeats: int) -> dict[str, Any]:
-    """Measure rounds of all methods.
-
-    Args:
-        rounds: from :func:`prepare`, FedAvg among them.
-        repeats: timed rounds of each, after two that are not timed.
+    """Measure ``repeats`` rounds of all methods, FedAvg among them, after two that are not timed.
 
     Returns:
         What was measured of all, and by name of each under ``"methods"``. Ratios of times are
-        medians over the turns.
+        medians over the turns; ``passes`` are floating-point operations of the network's passes
+        over those of FedAvg.
     """
     flops = {}
     for name, run in rounds.items():

@@ -39,12 +39,9 @@ def write_random_images(root: Path, clients: int, samples: int, test_images: int
 
 
 def adapt(config: Config, clients: int, samples: int, test_images: int) -> Config:
-    """Make an experiment's config one of the benchmark; random images if its data are not there.
+    """Make an experiment's config one of the benchmark; it is changed.
 
-    Args:
-        config: of resident images under crop, flip and normalization. It is changed.
-        clients: participants of a round.
-        samples, test_images: a client's images, and those of the test, where they are random.
+    Where its data are not there, they are random: so many samples a client and test images.
     """
     strip(config, clients)
     config.train_cfg.update(local_epochs=1, amp=False)
@@ -129,15 +126,10 @@ def check_first_round(sides: dict[str, Side]) -> dict[str, float]:
 
 
 def classification(config: Config, repeats: int, amp: bool) -> dict[str, Any]:
-    """Time rounds of the engine and of the loops, in turns.
-
-    Args:
-        config: from :func:`adapt`.
-        repeats: timed rounds of each side, after one that is not timed.
-        amp: time bfloat16 too.
+    """Time rounds of the engine and of the loops, in turns; with ``amp`` in bfloat16 too.
 
     Returns:
-        What was measured, by name; seconds, shares and ratios are medians over the turns.
+        What was measured, by name; seconds, shares and ratios are medians over the repeats.
     """
     runner = build(config)
     sides = make_sides(runner, amp)

@@ -16,16 +16,9 @@ ENDLESS = 10**6  # rounds of the run that the measured ones are cut from
 
 
 def strip(config: Config, clients: int) -> Config:
-    """Leave a config nothing but training; it is changed.
-
-    Args:
-        config: an experiment.
-        clients: participants of a round.
-    """
-    for name in ("averaging", "batchnorm", "custom_hooks", "param_scheduler"):
-        config[name] = None
-    for name in ("test_dataloader", "test_evaluator", "test_cfg"):
-        config[name] = None
+    """Leave a config nothing but training with so many clients a round; it is changed."""
+    config.update(dict.fromkeys(("averaging", "batchnorm", "custom_hooks", "param_scheduler")))
+    config.update(dict.fromkeys(("test_dataloader", "test_evaluator", "test_cfg")))
     config.default_hooks = dict.fromkeys(DEFAULT_HOOKS)
     config.client_sampler = {"type": "UniformSampler", "clients_per_round": clients}
     config.train_cfg.update(max_rounds=ENDLESS, val_interval=ENDLESS, val_last_rounds=1)

@@ -28,13 +28,9 @@ FLIP = 0.5
 class PlainFedAvg:
     """What the loops share: they have ``run(chosen)``, a round, and ``weights()`` by name.
 
-    Args:
-        model: the engine's model; a copy of it is trained.
-        data: the engine's training data: images, partition, batch size, seed.
-        optimizer: arguments of ``torch.optim.SGD``, without the parameters.
-        mean, std: of the images, a number for each channel.
-        participants: round -> positions of the clients that take part.
-        amp: bfloat16 under autocast.
+    Args: the engine's model, of which a copy is trained, and its data; arguments of
+    ``torch.optim.SGD``; mean and std of each channel; which clients take part in a round; whether
+    to compute in bfloat16.
 
     Attributes:
         round: the last round that was run.
