@@ -70,8 +70,7 @@ def _draw_metric(axes: Any, run: RunFiles) -> None:
             markerfacecolor="white" if style != "-" else COLORS[number],
             label=f"{domain_label(domain, series)}: {value:.1f}",
         )
-    values = [value for points in series.values() for value in points.values()]
-    axes.set_ylim(min(0, *values), max(values) * 1.08 if max(values) > 0 else 1)
+    axes.set_ylim(bottom=min(0, min(min(points.values()) for points in series.values())))
     # beside the axes: among the lines there is seldom room
     place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02), "alignment": "left"}
     axes.legend(frameon=False, title="last value", **place)

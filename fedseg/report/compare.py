@@ -1,11 +1,8 @@
 """Runs side by side: metrics with their differences, what differs in configs, what each run cost.
 
-A side of the comparison is one run, or several seeds of one experiment. Two kinds of deviation
-occur and must not be confused:
-
-- of one run, over the evaluations of its last rounds: how much the metric still moves;
-- of several seeds, over the seeds: how much is chance. Only this one says whether a difference
-  would come out again.
+A side of the comparison is one run, or several seeds of one experiment. The deviation of one run,
+over the evaluations of its last rounds, says how much the metric still moves; only that of several
+seeds says whether a difference would come out again.
 """
 
 import statistics

@@ -11,9 +11,9 @@ MISSING = "—"  # in place of a value, where a config has no such key
 
 
 def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Values by dotted key, ``{"model.type": "CNN", "param_scheduler.0.type": ...}``.
+    """Values by dotted key, as ``param_scheduler.0.type``, without those that do not change a run.
 
-    A list is one value unless it holds dicts. What does not change a run is left out.
+    A list is one value unless it holds dicts.
     """
     found: dict[str, Any] = {}
     for name, value in config.items():

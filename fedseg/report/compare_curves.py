@@ -17,11 +17,9 @@ DASHES = ("-", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1
 
 
 def draw_curves(comparison: Comparison, path: Path) -> Path:
-    """Training loss, and the main metric of every domain, over the rounds; a line for each run.
+    """Training loss, and the main metric of every domain, over the rounds; a PNG.
 
-    Args:
-        comparison: of the runs.
-        path: the PNG.
+    Every run has a line, in the color and dashes of its side.
     """
     sides = comparison.sides
     runs = [run for side in sides for run in side.runs]

@@ -31,11 +31,9 @@ def other_test_sets(reference: Side, side: Side) -> set[str]:
 def notes(
     sides: Sequence[Side], foreign: Sequence[set[str]], complete: bool, compared: bool
 ) -> Iterable[str]:
-    """One sentence for each reason.
+    """One sentence for each reason; ``foreign`` has the test sets of each side with other images.
 
-    Args:
-        sides: the reference first. foreign: test sets of each with other images.
-        complete, compared: whether all of the configs were compared, or anything of them.
+    ``complete`` and ``compared``: whether all of the configs were compared, or anything of them.
     """
     for side in sides:
         run = side.first

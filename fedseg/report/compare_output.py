@@ -13,7 +13,7 @@ from fedseg.files import write_text
 from fedseg.report.compare import Comparison, Reached, Value
 from fedseg.report.compare_curves import draw_curves
 from fedseg.report.compare_sides import Side
-from fedseg.report.tables import TextTable, markdown_text, print_tables
+from fedseg.report.tables import TextTable, markdown_text
 from fedseg.runs.metric_names import domain_label, split_name
 from fedseg.units import format_bytes, format_duration
 
@@ -178,7 +178,8 @@ def print_comparison(comparison: Comparison, console: Console | None = None) -> 
     """Print tables and remarks; where standard output is no terminal, wide enough for each row."""
     console = console or Console()
     widen_console(console)
-    print_tables(tables(comparison), console)
+    for table in tables(comparison):
+        console.print(table.to_rich(), "")
     for remark in remarks(comparison):
         console.print(escape(remark), highlight=False)
 

@@ -76,13 +76,7 @@ def _mean(values: Sequence[float | None]) -> float | None:
 
 
 def draw_corruptions(accuracies: CorruptionAccuracies, path: Path, title: str = "") -> Path:
-    """Heat map of accuracy by corruption and severity, with the means; a PNG.
-
-    Args:
-        accuracies: see :class:`CorruptionAccuracies`.
-        path: the PNG.
-        title: what was evaluated, for example the run's name.
-    """
+    """Heat map of accuracy by corruption and severity, with the means, under a title; a PNG."""
     rows = {_words(n): [*values, accuracies.mean(n)] for n, values in accuracies.table.items()}
     rows["mean"] = [*accuracies.means(), accuracies.overall]
     columns = [*(f"severity {severity}" for severity in accuracies.severities), "mean"]

@@ -55,12 +55,9 @@ def draw_percentages(
     title: str,
     palette: Sequence[Sequence[int]] | None = None,
 ) -> Path:
-    """Heat map of percentages, its last row, a mean, apart and in bold; a PNG.
+    """Heat map of percentages by row, None in gray; the last row, a mean, is apart and bold. A PNG.
 
-    Args:
-        table: row -> its values; None is gray.
-        columns: their names. path: the PNG. title: above it.
-        palette: RGB colors shown beside the rows' names, as many as there are.
+    ``palette`` has RGB colors to show beside the rows' names, as many as there are.
     """
     figure = new_figure(2.6 + 1.1 * len(columns), 1.5 + 0.31 * len(table))
     axes = figure.add_subplot()

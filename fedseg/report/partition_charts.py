@@ -88,13 +88,9 @@ def show_partition(
     """Print a partition's statistics and draw it to a PNG, both titled by the file's name.
 
     Args:
-        clients: client id -> indices into the data set.
-        labels: the class id of every sample of the data set, int [N].
+        clients, labels: as of :func:`partition_statistics`.
         classes: names of the classes, in order of their ids.
         path: the PNG.
-
-    Raises:
-        ConfigError: as of :func:`partition_statistics`.
     """
     found = partition_statistics(clients, labels, len(classes))
     print(

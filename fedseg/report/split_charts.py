@@ -29,11 +29,7 @@ OVERVIEW = "splits.png"
 
 
 def print_views(views: Sequence[View], console: Console | None = None) -> None:
-    """Print a column for each split, and a row for each test set.
-
-    Args:
-        views: what to print. console: where to; standard output by default.
-    """
+    """Print a column for each split, and a row for each test set."""
     console = console or Console()
     widen_console(console)
     console.print(_splits_table(views).to_rich())
@@ -133,10 +129,7 @@ def _draw_pixels(view: View, counts: np.ndarray, path: Path) -> Path:
 
 
 def draw_side_by_side(views: Sequence[View], path: Path) -> Path:
-    """A column for each split: its clients' distributions, sizes, number of classes or domains.
-
-    The shades of all heat maps mean the same.
-    """
+    """A column for each split: its clients' mixes, in one scale, sizes, numbers of classes."""
     width = 4.6 if len(views) > 1 else 8
     names = max((len(view.rows) for view in views), default=0)
     height = min(max(2.6, 0.115 * names), 12) if names <= NAMED else 6

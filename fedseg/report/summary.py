@@ -38,8 +38,7 @@ def print_summary(
     """Print what a finished run reached, from its ``results.json``.
 
     Args:
-        work_dir: of the run.
-        config: the config file that it was started with.
+        work_dir: of the run. config: the file that it was started with.
         real_config: the config of the same experiment on real data, named if the data are rendered.
         console: where to print; standard output by default.
 

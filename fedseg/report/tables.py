@@ -1,11 +1,9 @@
 """Tables of text for the terminal and as Markdown."""
 
 import html
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from rich import box
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -42,13 +40,6 @@ class TextTable:
         rule = ["---:" if number in self.right else "---" for number in range(len(self.head))]
         lines = [map(markdown_text, self.head), rule, *(map(markdown_text, r) for r in self.rows)]
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
-
-
-def print_tables(tables: Iterable[TextTable], console: Console) -> None:
-    """Print tables with a blank line after each."""
-    for table in tables:
-        console.print(table.to_rich())
-        console.print()
 
 
 def markdown_text(text: str) -> str:

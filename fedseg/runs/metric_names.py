@@ -25,11 +25,7 @@ def evaluated_set(domain: str) -> str:
 
 
 def main_metric(names: Iterable[str]) -> str | None:
-    """The metric to show: mIoU, else accuracy, else the first one there is.
-
-    Args:
-        names: of metrics, with or without a domain.
-    """
+    """The metric to show, of names with or without domain: mIoU, else accuracy, else the first."""
     metrics = list(dict.fromkeys(split_name(name)[1] for name in names))
     return next((m for m in (*MAIN_METRICS, *metrics) if m in metrics), None)
 
@@ -37,9 +33,7 @@ def main_metric(names: Iterable[str]) -> str | None:
 def domain_label(domain: str, domains: Iterable[str]) -> str:
     """An evaluated domain in words: ``seen_by_domain`` is ``seen by_domain``.
 
-    Args:
-        domain: as metrics name it.
-        domains: all of them: one that is also evaluated by domain is called ``standard`` otherwise.
+    ``seen`` is ``seen standard`` where ``seen_by_domain`` is among ``domains``.
     """
     if domain.startswith(GLOBAL):
         plain = [d.removeprefix(GLOBAL) for d in domains if d.startswith(GLOBAL)]

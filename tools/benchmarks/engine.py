@@ -62,11 +62,8 @@ def device_name(runner: FederatedRunner) -> str:
 class EngineRounds:
     """Rounds of the engine, from the first one on: what the training loop runs, history included.
 
-    Args:
-        runner: from :func:`build`. Several of these may share it: each has its own global model
-            and counts its own rounds.
-        local: the local optimizer; by default the runner's.
-        amp: local training in bfloat16; by default as configured.
+    Several of these may share a runner of :func:`build`: each has its own global model and counts
+    its own rounds. Local optimizer and precision are the runner's by default.
 
     Attributes:
         round: the last round.

@@ -82,11 +82,8 @@ def hand_written(runner: FederatedRunner, batches: list[Any], amp: bool) -> Call
 def segmentation(config: Config, repeats: int, clients: int, local_steps: int) -> dict[str, Any]:
     """Time the engine against the hand-written loop, and SAM against SGD; measure waits for data.
 
-    Args:
-        config: an experiment whose data are on disk. It is changed.
-        repeats: alternating runs; medians are reported.
-        clients: participants of the round that is timed.
-        local_steps: of each; 12 are those of FedDrive (48 images, 2 epochs, batches of 8).
+    The config is changed: so many clients take part, with 12 local steps as in FedDrive (48 images,
+    2 epochs, batches of 8) or others.
     """
     strip(config, clients)
     config.train_cfg.update(local_epochs=None, local_steps=local_steps)

@@ -15,13 +15,12 @@ PARTICIPANTS = 50  # clients a round
 def state(folder: Path, clients: int, parameters: int) -> dict[str, float]:
     """Let every client take part once, resume from what is on disk, and look at every state again.
 
-    The rounds are those of a run with ``state_store=dict(keep="disk")``: a state is copied, changed
-    and staged when its client has finished, and committed with the round.
+    A state is staged when its client has finished, and committed with the round.
 
     Args:
         folder: where the files go and stay: on a disk, with room for ``4 * clients * parameters``
             bytes.
-        clients: participants of the whole run, 50 a round.
+        clients: all that take part, 50 a round.
         parameters: of the model, in float32; a client keeps one vector of them.
 
     Returns:
