@@ -26,24 +26,14 @@ from fedseg.runs.schema import Results, experiment_key
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that stand together: a benchmark's, ranked, or those of runs that are not comparable.
+    """Rows that stand together: a benchmark's, ranked, or those of runs that are not comparable."""
 
-    Attributes:
-        title: for the reader.
-        columns: what is shown; the first one orders the rows.
-        rows: the best of the first column first; what has no rank comes last.
-        benchmark: its benchmark; for runs apart the closest one, None if there is none.
-        ranked: whether the rows are comparable. A table of runs apart has no published rows, and
-            each of its rows has reasons.
-        synthetic: whether its images are rendered.
-    """
-
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    benchmark: Benchmark | None
-    ranked: bool = True
-    synthetic: bool = False
+    title: str  # for the reader
+    columns: tuple[Column, ...]  # what is shown
+    rows: tuple[Row, ...]  # the best of the first column first; what has no rank comes last
+    benchmark: Benchmark | None  # for runs apart the closest one, None if there is none
+    ranked: bool = True  # whether the rows are comparable; others have reasons, none is published
+    synthetic: bool = False  # whether its images are rendered
 
     @property
     def runs(self) -> tuple[Row, ...]:
@@ -53,19 +43,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Board:
-    """Everything that a leaderboard shows.
+    """Everything that a leaderboard shows."""
 
-    Attributes:
-        rankings: a table for every benchmark, with published rows only where no run is comparable.
-        apart: tables of the other runs.
-        runs: the runs in the tables, by id.
-        messages: what was left out, and why.
-    """
-
-    rankings: tuple[Table, ...]
-    apart: tuple[Table, ...]
-    runs: Mapping[str, FoundRun]
-    messages: tuple[str, ...]
+    rankings: tuple[Table, ...]  # of every benchmark; without a run, its published rows alone
+    apart: tuple[Table, ...]  # of the other runs
+    runs: Mapping[str, FoundRun]  # the runs in the tables, by id
+    messages: tuple[str, ...]  # what was left out, and why
 
     def shown(self, everything: bool = False) -> list[Table]:
         """The rankings worth printing: those with a run, or all that have any row."""

@@ -13,18 +13,11 @@ ASIDE = "previous"  # where a new run moves an earlier one of its folder
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A finished run.
+    """A finished run."""
 
-    Attributes:
-        id: its number among the runs of a board, such as ``run3``.
-        folder: its work dir.
-        changed: when its results were written, in seconds since the epoch.
-        results: the content of ``results.json``.
-    """
-
-    id: str
-    folder: Path
-    changed: float
+    id: str  # its number among the runs of a board, such as "run3"
+    folder: Path  # its work dir
+    changed: float  # when its results were written, in seconds since the epoch
     results: Results
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedseg.leaderboard.reference import Published
+from fedseg.leaderboard.reference import Published, read_json
 from fedseg.runs.schema import Results
 
 # These perturb weights as a part of the algorithm: a SAM wrapper is their default.
@@ -16,45 +16,8 @@ OWN_SAM = ("fedspeed", "fedgamma", "fedsmoo", "naive_fedgloss")
 ALIASES = {"naivefedgloss": "naive_fedgloss", "mime": "mime_sgd"}
 LOCAL_OPTIMIZERS = {"SAMOptimWrapper": "sam", "ASAMOptimWrapper": "asam"}
 AUGMENTATIONS = {"Mixup": "mixup", "Cutout": "cutout", "LABStyle": "lab", "CFSIStyle": "cfsi"}
-NAMES = {
-    "fedavg": "FedAvg",
-    "fedsam": "FedSAM",
-    "fedasam": "FedASAM",
-    "fedavgm": "FedAvgM",
-    "fedprox": "FedProx",
-    "scaffold": "SCAFFOLD",
-    "feddyn": "FedDyn",
-    "adabest": "AdaBest",
-    "fedspeed": "FedSpeed",
-    "fedgamma": "FedGamma",
-    "fedsmoo": "FedSMOO",
-    "fedgloss": "FedGloSS",
-    "fedgloss_sgd": "FedGloSS",
-    "naive_fedgloss": "NaiveFedGloSS",
-    "mime_sgd": "MIME",
-    "mime_sgdm": "MIME with momentum",
-    "mimelite": "MIMELite",
-    "fedcm": "FedCM",
-    "fedacg": "FedACG",
-    "moon": "MOON",
-    "fedalign": "FedAlign",
-    "gradaug": "GradAug",
-    "stochdepth": "StochDepth",
-    "swa": "SWA",
-    "swa_c1": "SWA (constant rate)",
-    "cyclic_lr": "cyclic rate",
-    "wima": "WIMA",
-    "silobn": "SiloBN",
-    "fedbn": "FedBN",
-    "lab": "LAB",
-    "cfsi": "CFSI",
-    "adam": "Adam",
-    "adagrad": "Adagrad",
-    "yogi": "Yogi",
-    "sgd": "SGD",
-    "sam": "SAM",
-    "asam": "ASAM",
-}
+NAMES: Mapping[str, str] = read_json("benchmarks.json")["methods"]
+"""Key of a method or of a part of it -> its name for the reader."""
 
 
 def name_of(key: str) -> str:
@@ -64,20 +27,14 @@ def name_of(key: str) -> str:
 
 @dataclass(frozen=True)
 class Method:
-    """A method, in the vocabulary of the published records.
+    """A method, in the vocabulary of the published records; None is none, or the usual one."""
 
-    Attributes:
-        algorithm: with its local optimizer, such as ``fedasam`` or ``feddyn_sam``.
-        averaging, bn, augmentation, server_opt: None where there is none, or the usual one.
-        extra: what else differs from the benchmark's default, for the reader.
-    """
-
-    algorithm: str
+    algorithm: str  # with its local optimizer, such as "fedasam" or "feddyn_sam"
     averaging: str | None = None
     bn: str | None = None
     augmentation: str | None = None
     server_opt: str | None = None
-    extra: str | None = None
+    extra: str | None = None  # what else differs from the benchmark's default, for the reader
 
     @property
     def label(self) -> str:

@@ -14,54 +14,32 @@ from fedseg.runs.schema import Results, experiment_key
 
 @dataclass(frozen=True)
 class Cell:
-    """A value of a row.
+    """A value of a row."""
 
-    Attributes:
-        value: mean over the seeds, or as published; None if there is none.
-        std: over the seeds, divided by n - 1, or as published; None for one seed.
-        count: number of seeds in the mean; 0 for a published value.
-        rank: in its column, from 1; equal values share a rank; None if it is not ranked.
-        doubt: why it is not ranked although it has a value, or None.
-        status: why it has no value, such as ``not_reached``, if that is known.
-    """
-
-    value: float | None = None
-    std: float | None = None
-    count: int = 0
-    rank: int | None = None
-    doubt: str | None = None
-    status: str | None = None
+    value: float | None = None  # mean over the seeds, or as published
+    std: float | None = None  # over the seeds, divided by n - 1, or as published
+    count: int = 0  # number of seeds in the mean; 0 for a published value
+    rank: int | None = None  # in its column, from 1; equal values share a rank
+    doubt: str | None = None  # why it is not ranked although it has a value
+    status: str | None = None  # why it has no value, such as "not_reached", if that is known
 
 
 @dataclass(frozen=True)
 class Row:
-    """A method's values: of runs that differ in their seed only, or of a paper.
+    """A method's values: of runs that differ in their seed only, or of a paper."""
 
-    Attributes:
-        method: in the vocabulary of the published records.
-        cells: column key -> cell.
-        name: the runs' experiment; empty for a published row.
-        paper, table, title: source of a published row; empty for runs.
-        also: further tables of the paper that hold some of its cells.
-        seeds: of the runs.
-        runs: ids of the runs, in the order of the seeds.
-        bytes: traffic of a run, both ways, mean over the runs.
-        seconds: wall time of a run, mean over the runs.
-        reasons: why it is not comparable; empty in a benchmark's table.
-    """
-
-    method: Method
-    cells: Mapping[str, Cell]
-    name: str = ""
-    paper: str = ""
+    method: Method  # in the vocabulary of the published records
+    cells: Mapping[str, Cell]  # by the column's key
+    name: str = ""  # the runs' experiment
+    paper: str = ""  # source of a published row, as are table and title
     table: str = ""
     title: str = ""
-    also: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = ()
-    runs: tuple[str, ...] = ()
-    bytes: float | None = None
-    seconds: float | None = None
-    reasons: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()  # further tables of the paper that hold some of its cells
+    seeds: tuple[int, ...] = ()  # of the runs
+    runs: tuple[str, ...] = ()  # ids of the runs, in the order of the seeds
+    bytes: float | None = None  # traffic of a run, both ways, mean over the runs
+    seconds: float | None = None  # wall time of a run, mean over the runs
+    reasons: tuple[str, ...] = ()  # why it is not comparable; empty in a benchmark's table
 
     @property
     def kind(self) -> str:

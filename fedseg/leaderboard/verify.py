@@ -37,19 +37,12 @@ RELATIVE = 1e-9  # of sums over the history, which is made of printed numbers
 
 @dataclass(frozen=True)
 class Difference:
-    """A field that is not what it should be.
+    """A field that is not what it should be."""
 
-    Attributes:
-        field: such as ``final.unseen.mIoU``.
-        recorded: the value in results.json.
-        computed: the recomputed value.
-        source: what it was computed from.
-    """
-
-    field: str
-    recorded: Any
+    field: str  # such as "final.unseen.mIoU"
+    recorded: Any  # in results.json
     computed: Any
-    source: str
+    source: str  # what it was computed from
 
     def __str__(self) -> str:
         text = f"{self.field}: results.json has {self.recorded!r}, the {self.source} "
@@ -63,23 +56,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome of a verification.
+    """The outcome of a verification."""
 
-    Attributes:
-        folder: work dir of the run.
-        checkpoint: the evaluated checkpoint.
-        compared: number of compared values.
-        differences: those that differ by more than the tolerance.
-        tolerance: in percentage points; 0: equal to the last bit.
-        elsewhere: how the machine differs from that of the run; empty if it does not.
-    """
-
-    folder: Path
-    checkpoint: Path
-    compared: int
-    differences: tuple[Difference, ...]
-    tolerance: float
-    elsewhere: str
+    folder: Path  # work dir of the run
+    checkpoint: Path  # the evaluated one
+    compared: int  # number of values
+    differences: tuple[Difference, ...]  # those beyond the tolerance
+    tolerance: float  # in percentage points; 0: equal to the last bit
+    elsewhere: str  # how the machine differs from that of the run; empty if it does not
 
     @property
     def passed(self) -> bool:
