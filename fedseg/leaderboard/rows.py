@@ -9,6 +9,7 @@ from fedseg.leaderboard.benchmarks import Benchmark, Column
 from fedseg.leaderboard.collect import FoundRun
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
 from fedseg.leaderboard.reference import Published, read_published
+from fedseg.runs.metric_names import is_number
 from fedseg.runs.schema import Results, experiment_key
 
 
@@ -67,18 +68,15 @@ def run_row(
     group: Sequence[FoundRun], columns: Sequence[Column], benchmark: Benchmark | None
 ) -> Row:
     """The row of one experiment's runs."""
-    first = group[0].results
-    epochs = benchmark.setting.local_epochs if benchmark else first.local_epochs
-    traffic = [r.results.communication.bytes_down + r.results.communication.bytes_up for r in group]
-    seconds = [r.results.seconds["wall"] for r in group if "wall" in r.results.seconds]
+    found = [run.results for run in group]
+    epochs = benchmark.setting.local_epochs if benchmark else found[0].local_epochs
+    traffic = [r.communication.bytes_down + r.communication.bytes_up for r in found]
+    seconds = [r.seconds["wall"] for r in found if "wall" in r.seconds]
     return Row(
-        method=method_of_results(first, epochs),
-        cells={
-            column.key: _cell([value_of(run.results, column, benchmark) for run in group], column)
-            for column in columns
-        },
-        name=first.name,
-        seeds=tuple(run.results.seed for run in group),
+        method=method_of_results(found[0], epochs),
+        cells={c.key: _cell([value_of(r, c, benchmark) for r in found], c) for c in columns},
+        name=found[0].name,
+        seeds=tuple(r.seed for r in found),
         runs=tuple(run.id for run in group),
         bytes=statistics.fmean(traffic),
         seconds=statistics.fmean(seconds) if seconds else None,
@@ -105,15 +103,11 @@ def value_of(results: Results, column: Column, benchmark: Benchmark | None) -> f
     if column.statistic == "final":
         domain, _, metric = column.metric.rpartition("/")
         value = results.final.get(domain, {}).get(metric)
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        return float(value) if number else None
+        return float(value) if is_number(value) else None
     reached = reach(results, column.metric, benchmark.target)
-    if reached is None:
-        return None
-    round_, sent = reached
-    if column.statistic == "rounds_to_target":
-        return float(round_)
-    return sent / fedavg_bytes(results, benchmark)
+    if reached is None or column.statistic == "rounds_to_target":
+        return reached and float(reached[0])
+    return reached[1] / fedavg_bytes(results, benchmark)
 
 
 def fedavg_bytes(results: Results, benchmark: Benchmark) -> int:
@@ -123,21 +117,11 @@ def fedavg_bytes(results: Results, benchmark: Benchmark) -> int:
 
 
 def reach(results: Results, metric: str, target: float) -> tuple[int, int] | None:
-    """(round, bytes sent until then) of the first evaluation that reaches a target, or None.
-
-    Args:
-        results: of a run.
-        metric: ``<domain>/<metric>``.
-        target: in the metric's unit.
-    """
+    """(round, bytes sent until then) of the first evaluation that reaches a target, or None."""
     curves = results.curves
-    if curves is None:
-        return None
-    values = curves.figures.get(metric, ())
-    for round_, sent, value in zip(curves.rounds, curves.bytes, values, strict=False):
-        if value is not None and value >= target:
-            return round_, sent
-    return None
+    values = curves.figures.get(metric, ()) if curves else ()
+    places = (i for i, value in enumerate(values) if value is not None and value >= target)
+    return next(((curves.rounds[i], curves.bytes[i]) for i in places), None)
 
 
 # ---------------------------------------------------------------- published numbers
@@ -163,10 +147,10 @@ def published_rows(benchmark: Benchmark) -> tuple[Row, ...]:
 def _published_row(
     method: Method, cells: Mapping[str, Sequence[Published]], benchmark: Benchmark
 ) -> Row:
-    chosen = {
-        key: min(records, key=lambda r: (r.value is None, bool(benchmark.doubt(r)), r.std is None))
-        for key, records in cells.items()
-    }
+    def preference(record: Published) -> tuple[bool, ...]:
+        return record.value is None, benchmark.doubt(record) is not None, record.std is None
+
+    chosen = {key: min(records, key=preference) for key, records in cells.items()}
     first = next(iter(chosen.values()))
     tables = dict.fromkeys(r.table for records in cells.values() for r in records)
     return Row(
@@ -180,10 +164,9 @@ def _published_row(
 
 
 def _published_cell(record: Published, benchmark: Benchmark) -> Cell:
-    doubt = benchmark.doubt(record)
     if record.value is None:
-        return Cell(status=record.status or "lost", doubt=doubt)
-    return Cell(float(record.value), record.std, doubt=doubt)
+        return Cell(status=record.status or "lost", doubt=benchmark.doubt(record))
+    return Cell(float(record.value), record.std, doubt=benchmark.doubt(record))
 
 
 # ---------------------------------------------------------------- order and ranks
@@ -195,19 +178,17 @@ def ranked(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
     Values that print alike share a rank, and the ranks after them are skipped (1, 2, 2, 4). A value
     in doubt has no rank, and nothing has a rank because of it.
     """
-    found: list[dict[str, Cell]] = [{} for _ in rows]
+    cells = [{c.key: row.cells.get(c.key, Cell()) for c in columns} for row in rows]
     for column in columns:
-        cells = [row.cells.get(column.key, Cell()) for row in rows]
-        values = [
-            None if cell.value is None or cell.doubt is not None else _sorted_by(cell, column)
-            for cell in cells
-        ]
-        known = [value for value in values if value is not None]
-        for place, cell, value in zip(found, cells, values, strict=True):
-            rank = None if value is None else sum(other < value for other in known) + 1
-            place[column.key] = replace(cell, rank=rank)
+        column_cells = [found[column.key] for found in cells]
+        sound = [cell for cell in column_cells if cell.value is not None and cell.doubt is None]
+        order = sorted(_sorted_by(cell, column) for cell in sound)
+        for found in cells:
+            if (cell := found[column.key]) in sound:
+                rank = order.index(_sorted_by(cell, column)) + 1
+                found[column.key] = replace(cell, rank=rank)
     return ordered(
-        [replace(row, cells=cells) for row, cells in zip(rows, found, strict=True)], columns[0]
+        [replace(row, cells=found) for row, found in zip(rows, cells, strict=True)], columns[0]
     )
 
 
