@@ -15,14 +15,14 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
-from fedseg.leaderboard.benchmarks import MODELS, Benchmark, Column
+from fedseg.leaderboard.benchmarks import MODELS, Benchmark
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.export import write_lossy
 from fedseg.leaderboard.methods import method_of_record, name_of
 from fedseg.leaderboard.page_runs import remove_unused_pictures, run_data
 from fedseg.leaderboard.reference import read_published
-from fedseg.leaderboard.rows import Cell, Row, fedavg_bytes
-from fedseg.leaderboard.text import STATUS, header, number, traffic
+from fedseg.leaderboard.rows import Row, fedavg_bytes
+from fedseg.leaderboard.text import header, number, traffic, value_text
 
 ASSETS = "page_assets"
 COPIED = ("page.css", "start.js", "page.js", "charts.js")
@@ -37,13 +37,7 @@ TIMES = "\u00d7"
 def write_page(board: Board, folder: str | Path, everything: bool = False) -> Path:
     """Write ``index.html`` and ``page/``; each file atomically, ``index.html`` last.
 
-    Args:
-        board: what to show.
-        folder: where to; it is made.
-        everything: benchmarks without a run too: the published numbers.
-
-    Returns:
-        The path of ``index.html``.
+    ``everything``: benchmarks without a run too. Returns the path of ``index.html``.
     """
     folder = Path(folder)
     pictures = folder / "page" / "pictures"
@@ -65,14 +59,7 @@ def render(
     messages: Sequence[str] = (),
     everything: bool = False,
 ) -> str:
-    """The text of ``index.html``.
-
-    Args:
-        board: what to show.
-        runs: by id, what charts need of each run.
-        messages: what was left out.
-        everything: as for :func:`write_page`.
-    """
+    """The text of ``index.html``; ``runs``: by id, what charts need of each run."""
     tables = [_table(table, board) for table in (*board.shown(everything), *board.apart)]
     _make_unique(tables, "id")
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -100,7 +87,7 @@ def render(
         axes=AXES,
         marks=MARKS,
         header=header,
-        value_text=_value_text,
+        value_text=value_text,
         number=number,
         data={"tables": {table["id"]: _chart_data(table) for table in tables}, "runs": runs},
     )
@@ -184,13 +171,6 @@ def _row(
         "traffic_text": text,
         "mark": 0,
     }
-
-
-def _value_text(cell: Cell, column: Column) -> str:
-    """A cell's value for the reader, or why there is none."""
-    if cell.value is None:
-        return STATUS.get(cell.status or "missing", cell.status)
-    return number(cell.value, column)
 
 
 def _facts(benchmark: Benchmark) -> list[str]:
