@@ -20,12 +20,7 @@ MODELS: Mapping[str, str] = _FACTS["models"]
 DATASETS: Mapping[str, Mapping[str, Any]] = _FACTS["datasets"]
 """Data set of the published records -> facts; ``class`` is that of the training set."""
 
-KIND_TITLES = {
-    **{"uniform": "uniform clients", "heterogeneous": "heterogeneous clients"},
-    "class_imbalance": "class imbalance",
-}
 CORRUPTED_SAMPLES = 19 * 5 * 10_000  # corruptions, severities, test images
-TO_TARGET = "rounds_to_fedavg_acc"
 
 
 @dataclass(frozen=True)
@@ -44,19 +39,9 @@ class Column:
     unit: str = "%"  # or "rounds", "of FedAvg's"
 
 
-CORRUPTED_COLUMNS = tuple(
-    Column(key, label, f"corrupted/{metric}", "final", ("corrupted", metric))
-    for key, label, metric in (
-        ("mean", "corrupted, mean", "accuracy"),
-        ("severity_5", "corrupted, severity 5", "accuracy_severity_5"),
-    )
-)
-TARGET_COLUMNS = tuple(
-    Column(key, key, "test/accuracy", f"{key}_to_target", (None, metric), False, digits, unit)
-    for key, metric, digits, unit in (
-        ("rounds", TO_TARGET, 0, "rounds"),
-        ("traffic", "comm_bits_vs_fedavg", 1, "of FedAvg's"),
-    )
+CORRUPTED_COLUMNS, TARGET_COLUMNS = (
+    tuple(Column(**{**one, "published": tuple(one["published"])}) for one in _FACTS[name])
+    for name in ("corrupted_columns", "target_columns")
 )
 
 
@@ -95,22 +80,19 @@ class Benchmark:
     setting: Setting
     columns: tuple[Column, ...]  # the first one orders the rows
     target: float | None = None  # accuracy in percent that traffic is measured to
-    official_corruptions: bool = False  # whether only the official corrupted images count
     note: str = ""  # for the reader
 
     def reasons_against(self, results: Results) -> tuple[str, ...]:
         """Why a run that fits the setting does not fit this table."""
-        domain = self.columns[0].metric.partition("/")[0]
-        if not self.official_corruptions or domain not in results.tests:
+        test = results.tests.get("corrupted")
+        if self.columns != CORRUPTED_COLUMNS or test is None:
             return ()
-        test = results.tests[domain]
         if test.samples != CORRUPTED_SAMPLES:
             return (f"other corruptions: {test.samples} images instead of {CORRUPTED_SAMPLES}",)
         if test.generated is None:
             return ("whether the corruptions are the official files is not recorded",)
-        if test.generated:
-            return (f"{len(test.generated)} of the corruptions are not from the official files",)
-        return ()
+        count = len(test.generated)
+        return (f"{count} of the corruptions are not from the official files",) if count else ()
 
     def matches(self, record: Published) -> Column | None:
         """The column that a published cell belongs to, or None."""
@@ -129,16 +111,14 @@ class Benchmark:
 
 def same_setting(record: Published, setting: Setting) -> bool:
     """Whether a published cell is of a setting; what the source does not state may be anything."""
-    if record.model != setting.model or record.split is None:
-        return False
-    if record.dataset != setting.dataset and not (
-        record.dataset is None and setting.dataset == "mnist"  # the course report's own network
-    ):
-        return False
-    if any(setting.split.get(key, value) != value for key, value in record.split.items()):
-        return False
     names = ("rounds", "clients_per_round", "n_clients")
-    return all(getattr(record, name) in (None, getattr(setting, name)) for name in names)
+    dataset = record.dataset or "mnist"  # which the course report does not name
+    return (
+        (record.model, dataset) == (setting.model, setting.dataset)
+        and record.split is not None
+        and all(setting.split.get(key, value) == value for key, value in record.split.items())
+        and all(getattr(record, name) in (None, getattr(setting, name)) for name in names)
+    )
 
 
 # ---------------------------------------------------------------- the list
@@ -158,11 +138,9 @@ def settings() -> tuple[Setting, ...]:
 @cache
 def benchmarks() -> tuple[Benchmark, ...]:
     """Every benchmark, in the order in which a reader sees them."""
-    groups: dict[str, list[Benchmark]] = {}
-    for setting in settings():
-        for benchmark in _tables(setting):
-            groups.setdefault(benchmark.group, []).append(benchmark)
-    return tuple(benchmark for group in groups.values() for benchmark in group)
+    found = [benchmark for setting in settings() for benchmark in _tables(setting)]
+    groups = [benchmark.group for benchmark in found]
+    return tuple(sorted(found, key=lambda benchmark: groups.index(benchmark.group)))
 
 
 def _settings(facts: Mapping[str, Any]) -> Iterator[Setting]:
@@ -173,7 +151,7 @@ def _settings(facts: Mapping[str, Any]) -> Iterator[Setting]:
 
 
 def _setting(facts: dict[str, Any]) -> Setting:
-    words = {**facts, "kind_title": KIND_TITLES.get(facts["kind"])}
+    words = {**facts, "kind_title": _FACTS["kinds"].get(facts["kind"])}
     for name in ("id", "title", "place"):
         facts[name] = facts.get(name, "").format(**words)
     facts["id"] = facts["id"].replace(".", "")
@@ -212,7 +190,6 @@ def _tables(setting: Setting) -> Iterable[Benchmark]:
             f"{title}-C",
             setting,
             CORRUPTED_COLUMNS,
-            official_corruptions=True,
             note="accuracy of the final model; no published numbers are known",
         )
     target = _target(setting)
@@ -232,11 +209,12 @@ def _tables(setting: Setting) -> Iterable[Benchmark]:
 def _target(setting: Setting) -> float | None:
     """FedAvg's final accuracy, where a paper reports how long other methods take to reach it."""
     cells = [r for r in read_published() if r.variant is None and same_setting(r, setting)]
-    papers = {r.paper for r in cells if r.metric == TO_TARGET}
-    found = [
+    papers = {r.paper for r in cells if r.metric == TARGET_COLUMNS[0].published[1]}
+    wanted = ("accuracy", None, "fedavg", None, None)
+    found = (
         r.value
         for r in cells
-        if r.paper in papers and r.metric == "accuracy" and r.doubt is None
-        if (r.algorithm, r.averaging, r.augmentation) == ("fedavg", None, None)
-    ]
-    return found[0] if found else None
+        if r.paper in papers
+        and (r.metric, r.doubt, r.algorithm, r.averaging, r.augmentation) == wanted
+    )
+    return next(found, None)

@@ -20,7 +20,7 @@ from fedseg.leaderboard.rows import (
     run_row,
     value_of,
 )
-from fedseg.runs.metric_names import main_metric
+from fedseg.runs.metric_names import main_metric, split_name
 from fedseg.runs.schema import Results, experiment_key
 
 
@@ -125,10 +125,7 @@ def _one_per_seed(runs: Sequence[FoundRun], messages: list[str]) -> list[FoundRu
 
 
 def _places(results: Results) -> Iterator[tuple[Benchmark | None, tuple[str, ...]]]:
-    """The benchmarks that a run belongs to, with what keeps it out of each.
-
-    A run that does not fit its closest setting has one place, the setting's main table.
-    """
+    """The benchmarks that a run belongs to, the closest first, with what keeps it out of each."""
     candidates = [s for s in settings() if DATASETS[s.dataset]["class"] == results.train.dataset]
     if not candidates:
         yield None, (f"there is no benchmark of the data set {results.train.dataset}",)
@@ -143,17 +140,12 @@ def _places(results: Results) -> Iterator[tuple[Benchmark | None, tuple[str, ...
     elif not reasons and value_of(results, main.columns[0], main) is None:
         reasons = (f"the metric {main.columns[0].metric} is missing",)
     yield main, reasons
-    for benchmark in further:
-        if not reasons and _has_metrics(results, benchmark):
+    for benchmark in () if reasons else further:
+        column = benchmark.columns[0]
+        curves = results.curves.figures if results.curves else ()
+        of_target = benchmark.target is not None and column.metric in curves
+        if of_target or value_of(results, column, benchmark) is not None:
             yield benchmark, benchmark.reasons_against(results)
-
-
-def _has_metrics(results: Results, benchmark: Benchmark) -> bool:
-    """Whether a run has what a further table of its setting shows."""
-    column = benchmark.columns[0]
-    if benchmark.target is not None:
-        return results.curves is not None and column.metric in results.curves.figures
-    return value_of(results, column, benchmark) is not None
 
 
 # ---------------------------------------------------------------- apart
@@ -216,9 +208,9 @@ def _own_columns(runs: Sequence[FoundRun]) -> tuple[Column, ...]:
     """Columns of a data set without a benchmark: its domains' mIoU, or accuracy, or the first."""
     names = dict.fromkeys(name for run in runs for name in run.results.last_rounds.mean)
     main = main_metric(names)
+    pairs = {name: split_name(name) for name in names}
     return tuple(
-        Column(domain, domain, name, "window", (domain, metric))
-        for name in names
-        for domain, _, metric in [name.rpartition("/")]
-        if metric == main
+        Column(pair[0], pair[0], name, "window", pair)
+        for name, pair in pairs.items()
+        if pair[1] == main
     )

@@ -70,9 +70,9 @@ def render(
     environment = Environment(
         loader=PackageLoader("fedseg.leaderboard", ASSETS),
         autoescape=True,
+        undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        undefined=StrictUndefined,
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False}  # the order stays as it is
     text = environment.get_template("index.html").render(
@@ -118,7 +118,7 @@ def _table(table: Table, board: Board) -> dict[str, Any]:
         "facts": _facts(benchmark) if table.ranked else [],
         "reasons": [reason for reason in table.rows[0].reasons if reason in shared],
         "target": benchmark.target if table.ranked else None,
-        "traffic_unit": "share" if table.ranked else "bytes",
+        "trafficUnit": "share" if table.ranked else "bytes",
         "columns": table.columns,
         "rows": rows,
         "choices": {key: found for key, found in choices.items() if len(found) > 1},
@@ -140,17 +140,12 @@ def _row(
     shared: set[str],
 ) -> dict[str, Any]:
     """A row for the template; traffic is relative to FedAvg's in a benchmark's table."""
-    method = row.method
-    sent = row.bytes
-    text = traffic(row)
-    if table.ranked:
-        sent = costs.get((row.paper, method.label))
-        if row.bytes is not None:
-            results = board.runs[row.runs[0]].results
-            sent = row.bytes / fedavg_bytes(results, table.benchmark)
-            text = f"{text} ({sent:.3g} {TIMES})"
-        elif sent is not None:
-            text = f"{sent:.3g} {TIMES}"
+    method, sent, text = row.method, row.bytes, traffic(row)
+    if table.ranked and sent is not None:
+        sent /= fedavg_bytes(board.runs[row.runs[0]].results, table.benchmark)
+        text += f" ({sent:.3g} {TIMES})"
+    elif table.ranked and (sent := costs.get((row.paper, method.label))) is not None:
+        text = f"{sent:.3g} {TIMES}"
     return {
         "key": _short_digest("\n".join((row.source, method.label, *row.reasons))),
         "kind": row.kind,
@@ -175,6 +170,7 @@ def _row(
 
 def _facts(benchmark: Benchmark) -> list[str]:
     setting = benchmark.setting
+    statistic = STATISTICS.get(benchmark.columns[0].statistic, "").format(setting.window)
     facts = [
         f"{setting.n_clients:,} clients",
         f"{setting.clients_per_round} a round",
@@ -182,9 +178,7 @@ def _facts(benchmark: Benchmark) -> list[str]:
         f"{setting.local_epochs} local epoch{'s' if setting.local_epochs > 1 else ''}",
         MODEL_NAMES.get(setting.model, setting.model),
     ]
-    if benchmark.target is None:
-        facts.append(STATISTICS[benchmark.columns[0].statistic].format(setting.window))
-    return facts
+    return [*facts, statistic] if statistic else facts
 
 
 def _note(table: Table) -> str:
@@ -219,26 +213,15 @@ def _make_unique(entries: Iterable[dict[str, Any]], name: str) -> None:
 def _chart_data(table: Mapping[str, Any]) -> dict[str, Any]:
     """What charts need of a table."""
     kept = ("key", "kind", "label", "source", "mark", "runs", "traffic")
-    rows = [
-        {name: row[name] for name in kept}
-        | {
-            "values": {
-                key: [cell.value, cell.std]
-                for key, cell in row["cells"].items()
-                if cell.value is not None and cell.doubt is None
-            }
-        }
-        for row in table["rows"]
-    ]
-    names = ("key", "metric", "unit", "digits", "higher")
+    rows = []
+    for row in table["rows"]:
+        cells = {key: cell for key, cell in row["cells"].items() if cell.doubt is None}
+        values = {k: [cell.value, cell.std] for k, cell in cells.items() if cell.value is not None}
+        rows.append({name: row[name] for name in kept} | {"values": values})
     columns = [
-        {name: getattr(column, name) for name in names}
+        {name: getattr(column, name) for name in ("key", "metric", "unit", "digits")}
         | {"name": column.label, "label": header(column)}
         for column in table["columns"]
     ]
-    return {
-        **{name: table[name] for name in ("ranked", "title", "target")},
-        "columns": columns,
-        "trafficUnit": table["traffic_unit"],
-        "rows": rows,
-    }
+    shared = {name: table[name] for name in ("target", "trafficUnit")}
+    return {**shared, "columns": columns, "rows": rows}
