@@ -5,21 +5,8 @@ from dataclasses import dataclass, replace
 
 from fedseg.leaderboard.benchmarks import DATASETS, Benchmark, Column, benchmarks, settings
 from fedseg.leaderboard.collect import FoundRun
-from fedseg.leaderboard.comparable import (
-    distance,
-    reasons_against,
-    reasons_of_no_split,
-    same_split,
-)
-from fedseg.leaderboard.rows import (
-    Row,
-    grouped,
-    ordered,
-    published_rows,
-    ranked,
-    run_row,
-    value_of,
-)
+from fedseg.leaderboard.comparable import distance, reasons_against, reasons_of_no_split, same_split
+from fedseg.leaderboard.rows import Row, grouped, ordered, published_rows, ranked, run_row, value_of
 from fedseg.runs.metric_names import main_metric, split_name
 from fedseg.runs.schema import Results, experiment_key
 
@@ -82,9 +69,7 @@ class _Left:
 def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board:
     """Place runs in benchmarks, group seeds, join published rows, rank.
 
-    Args:
-        runs: as :func:`fedseg.leaderboard.collect.read_runs` gives them.
-        messages: likewise; the board's own come after them.
+    Runs and messages are as :func:`fedseg.leaderboard.collect.read_runs` returns them.
     """
     messages = list(messages)
     runs = _one_per_seed(runs, messages)
@@ -208,9 +193,7 @@ def _own_columns(runs: Sequence[FoundRun]) -> tuple[Column, ...]:
     """Columns of a data set without a benchmark: its domains' mIoU, or accuracy, or the first."""
     names = dict.fromkeys(name for run in runs for name in run.results.last_rounds.mean)
     main = main_metric(names)
-    pairs = {name: split_name(name) for name in names}
+    domains = {name: split_name(name)[0] for name in names if split_name(name)[1] == main}
     return tuple(
-        Column(pair[0], pair[0], name, "window", pair)
-        for name, pair in pairs.items()
-        if pair[1] == main
+        Column(domain, domain, name, "window", (domain, main)) for name, domain in domains.items()
     )

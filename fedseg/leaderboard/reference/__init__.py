@@ -54,19 +54,16 @@ class Published:
             return "the source does not name the data set"
         if self.conflict:
             return self.note or "the source contradicts itself"
-        if self.approx:
-            return "the source gives it as about this much"
-        return None
+        return "the source gives it as about this much" if self.approx else None
 
 
 @cache
 def read_published() -> tuple[Published, ...]:
     """Every published number, paper by paper, in the order of their tables."""
     unknown = {"split": None, "value": None}
-    contents = [read_json(f"{name}.json") for name in PAPERS]
     return tuple(
         Published(paper=content["key"], title=content["paper"], **{**unknown, **record})
-        for content in contents
+        for content in (read_json(f"{name}.json") for name in PAPERS)
         for record in content["records"]
     )
 
