@@ -184,26 +184,14 @@ def _tables(setting: Setting) -> Iterable[Benchmark]:
     note = data.get("note", "")
     yield Benchmark(setting.id, setting.title, title, setting, columns, note=note)
     if data.get("corrupted"):
-        yield Benchmark(
-            f"{setting.id}_corrupted",
-            setting.title.replace(title, f"{title}-C"),
-            f"{title}-C",
-            setting,
-            CORRUPTED_COLUMNS,
-            note="accuracy of the final model; no published numbers are known",
-        )
+        id_, group, note = f"{setting.id}_corrupted", f"{title}-C", _FACTS["corrupted_note"]
+        name = setting.title.replace(title, group)
+        yield Benchmark(id_, name, group, setting, CORRUPTED_COLUMNS, note=note)
     target = _target(setting)
     if target is not None:
-        yield Benchmark(
-            f"{setting.id}_traffic",
-            f"{setting.title}: until {target:g} %",
-            "Communication",
-            setting,
-            TARGET_COLUMNS,
-            target=target,
-            note="until FedAvg's final accuracy is reached, as FedGloSS reports it; traffic is "
-            "relative to FedAvg's whole run",
-        )
+        id_, note = f"{setting.id}_traffic", _FACTS["target_note"]
+        name = f"{setting.title}: until {target:g} %"
+        yield Benchmark(id_, name, "Communication", setting, TARGET_COLUMNS, target, note)
 
 
 def _target(setting: Setting) -> float | None:

@@ -93,20 +93,18 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
 
 def _one_per_seed(runs: Sequence[FoundRun], messages: list[str]) -> list[FoundRun]:
     """Of several runs of one experiment with one seed, the newest."""
-    newest: dict[tuple, FoundRun] = {}
+    keys = {run.id: (experiment_key(run.results), run.results.seed) for run in runs}
+    by_age = sorted(reversed(runs), key=lambda run: run.changed)
+    newest = {keys[run.id]: run for run in by_age}
     for run in runs:
-        key = (experiment_key(run.results), run.results.seed)
-        kept = newest.setdefault(key, run)
-        if kept is run:
-            continue
-        if run.changed > kept.changed:
-            newest[key], kept, run = run, run, kept
-        messages.append(
-            f"{run.folder}: is a second run of {run.results.name} with seed {run.results.seed}, "
-            f"{kept.folder} is newer and counts; give each run its own --seed"
-        )
-    chosen = {run.id for run in newest.values()}
-    return [run for run in runs if run.id in chosen]
+        kept = newest[keys[run.id]]
+        if kept is not run:
+            messages.append(
+                f"{run.folder}: is a second run of {run.results.name} with seed "
+                f"{run.results.seed}, {kept.folder} is newer and counts; give each run its own "
+                "--seed"
+            )
+    return [run for run in runs if newest[keys[run.id]] is run]
 
 
 def _places(results: Results) -> Iterator[tuple[Benchmark | None, tuple[str, ...]]]:

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedseg.files import write_text
 from fedseg.leaderboard.benchmarks import Benchmark, benchmarks
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.collect import FoundRun
+from fedseg.leaderboard.page import write_lossy, write_page
 from fedseg.leaderboard.reference import read_published
 from fedseg.leaderboard.rows import Row
 from fedseg.leaderboard.text import to_markdown
@@ -28,9 +28,10 @@ SETTING_FIELDS = (
 
 
 def write_board(board: Board, folder: str | Path, everything: bool = False) -> list[Path]:
-    """Write ``leaderboard.md``, ``.csv`` and ``.json`` and ``not_comparable.csv``; each atomically.
+    """Write ``leaderboard.md``, two ``.csv``, ``leaderboard.json`` and the page; each atomically.
 
-    ``everything``: benchmarks without a run in the Markdown too; CSV and JSON have all.
+    ``everything``: benchmarks without a run in Markdown and page too; CSV and JSON have all.
+    Returns the paths, that of the page's ``index.html`` last.
     """
     texts = {
         "leaderboard.md": to_markdown(board, everything),
@@ -38,15 +39,9 @@ def write_board(board: Board, folder: str | Path, everything: bool = False) -> l
         "not_comparable.csv": to_csv(board.apart, "reasons"),
         "leaderboard.json": json.dumps(to_json(board), ensure_ascii=False, allow_nan=False) + "\n",
     }
-    paths = [Path(folder) / name for name in texts]
-    for path, text in zip(paths, texts.values(), strict=True):
-        write_lossy(path, text)
-    return paths
-
-
-def write_lossy(path: Path, text: str) -> None:
-    """Write text atomically; what UTF-8 cannot hold, such as half a character, becomes ``?``."""
-    write_text(path, text.encode(errors="replace").decode())
+    for name, text in texts.items():
+        write_lossy(Path(folder) / name, text)
+    return [*(Path(folder) / name for name in texts), write_page(board, folder, everything)]
 
 
 def to_csv(tables: Iterable[Table], *more: str) -> str:

@@ -15,9 +15,9 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
+from fedseg.files import write_text
 from fedseg.leaderboard.benchmarks import MODELS, Benchmark
 from fedseg.leaderboard.board import Board, Table
-from fedseg.leaderboard.export import write_lossy
 from fedseg.leaderboard.methods import method_of_record, name_of
 from fedseg.leaderboard.page_runs import remove_unused_pictures, run_data
 from fedseg.leaderboard.reference import read_published
@@ -51,6 +51,11 @@ def write_page(board: Board, folder: str | Path, everything: bool = False) -> Pa
     write_lossy(folder / "page" / "plotly.min.js", get_plotlyjs())
     write_lossy(folder / "index.html", render(board, runs, messages, everything))
     return folder / "index.html"
+
+
+def write_lossy(path: Path, text: str) -> None:
+    """Write text atomically; what UTF-8 cannot hold, such as half a character, becomes ``?``."""
+    write_text(path, text.encode(errors="replace").decode())
 
 
 def render(
@@ -133,11 +138,7 @@ def _table(table: Table, board: Board) -> dict[str, Any]:
 
 
 def _row(
-    row: Row,
-    table: Table,
-    board: Board,
-    costs: Mapping[tuple[str, str], int],
-    shared: set[str],
+    row: Row, table: Table, board: Board, costs: Mapping[tuple[str, str], int], shared: set[str]
 ) -> dict[str, Any]:
     """A row for the template; traffic is relative to FedAvg's in a benchmark's table."""
     method, sent, text = row.method, row.bytes, traffic(row)

@@ -17,13 +17,7 @@ from fedseg.runner.experiment import load_config, naming
 from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.history import History, plain
 from fedseg.runs.metric_names import GLOBAL, is_number
-from fedseg.runs.results import (
-    config_digest,
-    curves,
-    hardware,
-    package_versions,
-    window_statistics,
-)
+from fedseg.runs.results import config_digest, curves, hardware, package_versions, window_statistics
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 
 TOLERANCE = 0.05
@@ -135,11 +129,7 @@ def _newest_checkpoint(folder: Path, results: Results) -> Path:
 
 
 def _config(
-    folder: Path,
-    results: Results,
-    given: str | Path | None,
-    options: Sequence[str],
-    scratch: Path,
+    folder: Path, results: Results, given: str | Path | None, options: Sequence[str], scratch: Path
 ) -> Config:
     """The run's config."""
     path = Path(given) if given is not None else folder / f"{results.name}.py"

@@ -6,7 +6,7 @@ hold more, which hooks add. Older files are migrated; what they did not record i
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,10 @@ from fedseg.runs.from_json import REWRITE, from_plain
 RESULTS_SCHEMA_VERSION = 3  # of results.json
 TEST_SCHEMA_VERSION = 1  # of test_results.json, which tools/test.py writes
 FILE_NAME = "results.json"
+VERSION_1_KEY = (
+    *("name", "rounds", "model", "algorithm", "local_loss", "optim_wrapper", "averaging"),
+    *("batchnorm", "amp", "local_epochs", "local_steps", "clients_per_round"),
+)
 
 
 @dataclass(frozen=True)
@@ -176,20 +180,9 @@ def experiment_key(results: Results) -> tuple:
     """What the seeds of one experiment share: the method, the data and their partition."""
     method = results.experiment_sha256
     if method is None:  # version 1
-        parts = (
-            results.name,
-            results.rounds,
-            results.model.type,
-            results.algorithm,
-            results.local_loss,
-            results.optim_wrapper,
-            results.averaging,
-            results.batchnorm,
-            results.amp,
-            (results.local_epochs, results.local_steps),
-            (results.clients_per_round.min, results.clients_per_round.max),
+        method = json.dumps(
+            [getattr(results, name) for name in VERSION_1_KEY], default=asdict, sort_keys=True
         )
-        method = json.dumps(parts, sort_keys=True)
     return method, results.synthetic, results.train.partition_sha256
 
 

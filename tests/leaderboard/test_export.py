@@ -71,9 +71,9 @@ def test_files_are_written_whole(board, tmp_path):
     folder = tmp_path / "out" / "board"
     paths = write_board(board, folder)
     names = ["leaderboard.md", "leaderboard.csv", "not_comparable.csv", "leaderboard.json"]
-    assert [path.name for path in paths] == names
-    assert sorted(folder.iterdir()) == sorted(paths)
-    assert json.loads(paths[-1].read_text()) == json.loads(json.dumps(to_json(board)))
+    assert [path.name for path in paths] == [*names, "index.html"]
+    assert sorted(folder.iterdir()) == sorted([*paths, folder / "page"])
+    assert json.loads(paths[3].read_text()) == json.loads(json.dumps(to_json(board)))
     before = paths[0].read_text()
     write_board(board, folder)
     assert paths[0].read_text() == before == to_markdown(board)
