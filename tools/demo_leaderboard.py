@@ -50,7 +50,6 @@ def main() -> int:
     from fedseg.leaderboard.board import build_board
     from fedseg.leaderboard.collect import read_runs
     from fedseg.leaderboard.export import write_board
-    from fedseg.leaderboard.page import write_page
     from fedseg.leaderboard.text import print_board
     from fedseg.runner.experiment import load_config, train, unfinished
 
@@ -74,8 +73,8 @@ def main() -> int:
     say(f"{steps}/{steps} the leaderboard, after {minutes} min {seconds} s")
     board = build_board(*read_runs([WORK_DIR]))
     print_board(board)
-    write_board(board, BOARD)
-    print(f"\nopen this page in a browser: {write_page(board, BOARD).resolve().as_uri()}")
+    page = write_board(board, BOARD)[-1]
+    print(f"\nopen this page in a browser: {page.resolve().as_uri()}")
     return 0
 
 

@@ -57,15 +57,12 @@ def show_board(arguments: argparse.Namespace) -> int:
     from fedseg.leaderboard.board import build_board
     from fedseg.leaderboard.collect import read_runs
     from fedseg.leaderboard.export import write_board
-    from fedseg.leaderboard.page import write_page
     from fedseg.leaderboard.text import print_board
 
     board = build_board(*read_runs(arguments.runs))
     print_board(board, everything=arguments.all)
     if arguments.out is not None:
-        paths = write_board(board, arguments.out, everything=arguments.all)
-        for path in (*paths, write_page(board, arguments.out, everything=arguments.all)):
-            print(path)
+        print(*write_board(board, arguments.out, everything=arguments.all), sep="\n")
     return 0 if board.runs else 2
 
 

@@ -6,7 +6,7 @@ corruptions, traffic until a target. The facts are in ``reference/benchmarks.jso
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from functools import cache
 from itertools import product
 from typing import Any
@@ -20,136 +20,79 @@ MODELS: Mapping[str, str] = _FACTS["models"]
 DATASETS: Mapping[str, Mapping[str, Any]] = _FACTS["datasets"]
 """Data set of the published records -> facts; ``class`` is that of the training set."""
 
-KIND_TITLES = {
-    "uniform": "uniform clients",
-    "heterogeneous": "heterogeneous clients",
-    "class_imbalance": "class imbalance",
-}
 CORRUPTED_SAMPLES = 19 * 5 * 10_000  # corruptions, severities, test images
-TO_TARGET = "rounds_to_fedavg_acc"
 
 
 @dataclass(frozen=True)
 class Column:
-    """A metric that is compared.
+    """A metric that is compared."""
 
-    Attributes:
-        key: short, unique in its table.
-        label: for the reader.
-        metric: of a run, ``<domain>/<metric>``.
-        statistic: ``window``: mean over the evaluations of the last rounds; ``final``: last
-            evaluation; ``rounds_to_target``, ``traffic_to_target``: until the metric first reaches
-            the benchmark's target.
-        published: domain and metric of the published records.
-        higher: whether more is better.
-        digits: after the decimal point; values that print alike share a rank.
-        unit: ``%``, ``rounds``, or ``of FedAvg's``.
-    """
-
-    key: str
-    label: str
-    metric: str
+    key: str  # short, unique in its table
+    label: str  # for the reader
+    metric: str  # of a run: <domain>/<metric>
+    # "window": mean over the evaluations of the last rounds; "final": last evaluation;
+    # "rounds_to_target", "traffic_to_target": until the metric first reaches the target
     statistic: str
-    published: tuple[str | None, str]
-    higher: bool = True
-    digits: int = 2
-    unit: str = "%"
+    published: tuple[str | None, str]  # domain and metric of the published records
+    higher: bool = True  # whether more is better
+    digits: int = 2  # after the decimal point; values that print alike share a rank
+    unit: str = "%"  # or "rounds", "of FedAvg's"
 
 
-CORRUPTED_COLUMNS = tuple(
-    Column(key, label, f"corrupted/{metric}", "final", ("corrupted", metric))
-    for key, label, metric in (
-        ("mean", "corrupted, mean", "accuracy"),
-        ("severity_5", "corrupted, severity 5", "accuracy_severity_5"),
-    )
-)
-TARGET_COLUMNS = tuple(
-    Column(key, key, "test/accuracy", f"{key}_to_target", (None, metric), False, digits, unit)
-    for key, metric, digits, unit in (
-        ("rounds", TO_TARGET, 0, "rounds"),
-        ("traffic", "comm_bits_vs_fedavg", 1, "of FedAvg's"),
-    )
+CORRUPTED_COLUMNS, TARGET_COLUMNS = (
+    tuple(Column(**{**one, "published": tuple(one["published"])}) for one in _FACTS[name])
+    for name in ("corrupted_columns", "target_columns")
 )
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What the rows of a table share.
+    """What the rows of a table share."""
 
-    Attributes:
-        id: for URLs.
-        title: for the reader.
-        dataset: name in the published records.
-        split: as the published records describe it: ``kind`` and its options.
-        model: name in the published records.
-        n_clients, clients_per_round, rounds: of the run.
-        local_epochs: the usual number; a row with another one says so.
-        domains: test sets.
-        recipe: partition type and options that a run must have; empty where the split is
-            recognized by its checksum.
-        place: part of the path by which configs name the split; helps to place a run with another
-            split.
-        window: length of the reported window in rounds; None: the last evaluation is reported.
-        evaluations: required number of evaluations in the window.
-        known: checksums of the data: ``train``, and ``test`` by domain.
-        test_steps: required transforms of test images, where they decide what is scored; None: any.
-    """
-
-    id: str
-    title: str
-    dataset: str
-    split: Mapping[str, Any]
-    model: str
+    id: str  # for URLs
+    title: str  # for the reader
+    dataset: str  # name in the published records
+    split: Mapping[str, Any]  # as the published records describe it: kind, and its options
+    model: str  # name in the published records
     n_clients: int
     clients_per_round: int
     rounds: int
-    local_epochs: int
-    domains: tuple[str, ...]
-    recipe: Mapping[str, Any] = field(default_factory=dict)
-    place: str = ""
-    window: int | None = 100
-    evaluations: int = 20
-    known: Mapping[str, Any] = field(default_factory=dict)
-    test_steps: tuple[Mapping[str, Any], ...] | None = None
+    local_epochs: int  # the usual number; a row with another one says so
+    domains: tuple[str, ...]  # test sets
+    # partition type and options that a run must have; empty where a checksum identifies the split
+    recipe: Mapping[str, Any]
+    # part of the path by which configs name the split; helps to place a run with another split
+    place: str
+    known: Mapping[str, Any]  # checksums of the data: "train", and "test" by domain
+    # required transforms of test images, where they decide what is scored; None: any
+    test_steps: tuple[Mapping[str, Any], ...] | None
+    window: int | None = 100  # reported rounds at the end; None: the last evaluation is reported
+    evaluations: int = 20  # required number in the window
 
 
 @dataclass(frozen=True, eq=False)
 class Benchmark:
-    """A table: some metrics of one setting.
+    """A table: some metrics of one setting."""
 
-    Attributes:
-        id: for URLs.
-        title: for the reader.
-        group: tab of the page.
-        setting: what its rows share.
-        columns: what is compared; the first one orders the rows.
-        target: accuracy in percent that traffic is measured to.
-        official_corruptions: whether only the official corrupted images count.
-        note: for the reader.
-    """
-
-    id: str
-    title: str
-    group: str
+    id: str  # for URLs
+    title: str  # for the reader
+    group: str  # tab of the page
     setting: Setting
-    columns: tuple[Column, ...]
-    target: float | None = None
-    official_corruptions: bool = False
-    note: str = ""
+    columns: tuple[Column, ...]  # the first one orders the rows
+    target: float | None = None  # accuracy in percent that traffic is measured to
+    note: str = ""  # for the reader
 
     def reasons_against(self, results: Results) -> tuple[str, ...]:
         """Why a run that fits the setting does not fit this table."""
-        domain = self.columns[0].metric.partition("/")[0]
-        if not self.official_corruptions or domain not in results.tests:
+        test = results.tests.get("corrupted")
+        if self.columns != CORRUPTED_COLUMNS or test is None:
             return ()
-        test = results.tests[domain]
         if test.samples != CORRUPTED_SAMPLES:
             return (f"other corruptions: {test.samples} images instead of {CORRUPTED_SAMPLES}",)
         if test.generated is None:
             return ("whether the corruptions are the official files is not recorded",)
-        if test.generated:
-            return (f"{len(test.generated)} of the corruptions are not from the official files",)
-        return ()
+        count = len(test.generated)
+        return (f"{count} of the corruptions are not from the official files",) if count else ()
 
     def matches(self, record: Published) -> Column | None:
         """The column that a published cell belongs to, or None."""
@@ -168,16 +111,14 @@ class Benchmark:
 
 def same_setting(record: Published, setting: Setting) -> bool:
     """Whether a published cell is of a setting; what the source does not state may be anything."""
-    if record.model != setting.model or record.split is None:
-        return False
-    if record.dataset != setting.dataset and not (
-        record.dataset is None and setting.dataset == "mnist"  # the course report's own network
-    ):
-        return False
-    if any(setting.split.get(key, value) != value for key, value in record.split.items()):
-        return False
     names = ("rounds", "clients_per_round", "n_clients")
-    return all(getattr(record, name) in (None, getattr(setting, name)) for name in names)
+    dataset = record.dataset or "mnist"  # which the course report does not name
+    return (
+        (record.model, dataset) == (setting.model, setting.dataset)
+        and record.split is not None
+        and all(setting.split.get(key, value) == value for key, value in record.split.items())
+        and all(getattr(record, name) in (None, getattr(setting, name)) for name in names)
+    )
 
 
 # ---------------------------------------------------------------- the list
@@ -197,11 +138,9 @@ def settings() -> tuple[Setting, ...]:
 @cache
 def benchmarks() -> tuple[Benchmark, ...]:
     """Every benchmark, in the order in which a reader sees them."""
-    groups: dict[str, list[Benchmark]] = {}
-    for setting in settings():
-        for benchmark in _tables(setting):
-            groups.setdefault(benchmark.group, []).append(benchmark)
-    return tuple(benchmark for group in groups.values() for benchmark in group)
+    found = [benchmark for setting in settings() for benchmark in _tables(setting)]
+    groups = [benchmark.group for benchmark in found]
+    return tuple(sorted(found, key=lambda benchmark: groups.index(benchmark.group)))
 
 
 def _settings(facts: Mapping[str, Any]) -> Iterator[Setting]:
@@ -211,34 +150,26 @@ def _settings(facts: Mapping[str, Any]) -> Iterator[Setting]:
         yield _setting({**facts, **dict(zip(lists, chosen, strict=True))})
 
 
-def _setting(facts: Mapping[str, Any]) -> Setting:
-    def filled(pattern: str) -> str:
-        return pattern.format(**facts, kind_title=KIND_TITLES.get(facts["kind"]))
-
-    id_ = filled(facts["id"]).replace(".", "")
+def _setting(facts: dict[str, Any]) -> Setting:
+    words = {**facts, "kind_title": _FACTS["kinds"].get(facts["kind"])}
+    for name in ("id", "title", "place"):
+        facts[name] = facts.get(name, "").format(**words)
+    facts["id"] = facts["id"].replace(".", "")
     data = DATASETS[facts["dataset"]]
-    known = known_data().get(id_) or known_data().get(facts["dataset"], {})
-    recipe = dict(facts.get("recipe", {}))
+    known = known_data().get(facts["id"]) or known_data().get(facts["dataset"], {})
+    recipe = facts.get("recipe", {})
     if recipe and "alpha" in facts:
-        recipe["alpha"] = facts["alpha"]
-    optional = {name: facts[name] for name in ("window", "evaluations") if name in facts}
-    return Setting(
-        id=id_,
-        title=filled(facts["title"]),
-        dataset=facts["dataset"],
-        split={name: facts[name] for name in ("kind", "shift", "alpha") if name in facts},
-        model=facts["model"],
-        n_clients=facts["n_clients"] if "n_clients" in facts else known["train"]["clients"],
-        clients_per_round=facts["clients_per_round"],
-        rounds=facts["rounds"],
-        local_epochs=facts["local_epochs"],
-        domains=tuple(data["domains"]),
-        recipe=recipe,
-        place=filled(facts.get("place", "")),
-        known=known,
-        test_steps=tuple(data["test_steps"]) if "test_steps" in data else None,
-        **optional,
-    )
+        recipe = {**recipe, "alpha": facts["alpha"]}
+    made = {
+        "split": {name: facts[name] for name in ("kind", "shift", "alpha") if name in facts},
+        "n_clients": facts.get("n_clients") or known["train"]["clients"],
+        "domains": tuple(data["domains"]),
+        "recipe": recipe,
+        "known": known,
+        "test_steps": tuple(data["test_steps"]) if "test_steps" in data else None,
+    }
+    names = {field.name for field in fields(Setting)}
+    return Setting(**{name: value for name, value in facts.items() if name in names} | made)
 
 
 def _tables(setting: Setting) -> Iterable[Benchmark]:
@@ -253,37 +184,25 @@ def _tables(setting: Setting) -> Iterable[Benchmark]:
     note = data.get("note", "")
     yield Benchmark(setting.id, setting.title, title, setting, columns, note=note)
     if data.get("corrupted"):
-        yield Benchmark(
-            f"{setting.id}_corrupted",
-            setting.title.replace(title, f"{title}-C"),
-            f"{title}-C",
-            setting,
-            CORRUPTED_COLUMNS,
-            official_corruptions=True,
-            note="accuracy of the final model; no published numbers are known",
-        )
+        id_, group, note = f"{setting.id}_corrupted", f"{title}-C", _FACTS["corrupted_note"]
+        name = setting.title.replace(title, group)
+        yield Benchmark(id_, name, group, setting, CORRUPTED_COLUMNS, note=note)
     target = _target(setting)
     if target is not None:
-        yield Benchmark(
-            f"{setting.id}_traffic",
-            f"{setting.title}: until {target:g} %",
-            "Communication",
-            setting,
-            TARGET_COLUMNS,
-            target=target,
-            note="until FedAvg's final accuracy is reached, as FedGloSS reports it; traffic is "
-            "relative to FedAvg's whole run",
-        )
+        id_, note = f"{setting.id}_traffic", _FACTS["target_note"]
+        name = f"{setting.title}: until {target:g} %"
+        yield Benchmark(id_, name, "Communication", setting, TARGET_COLUMNS, target, note)
 
 
 def _target(setting: Setting) -> float | None:
     """FedAvg's final accuracy, where a paper reports how long other methods take to reach it."""
     cells = [r for r in read_published() if r.variant is None and same_setting(r, setting)]
-    papers = {r.paper for r in cells if r.metric == TO_TARGET}
-    found = [
+    papers = {r.paper for r in cells if r.metric == TARGET_COLUMNS[0].published[1]}
+    wanted = ("accuracy", None, "fedavg", None, None)
+    found = (
         r.value
         for r in cells
-        if r.paper in papers and r.metric == "accuracy" and r.doubt is None
-        if (r.algorithm, r.averaging, r.augmentation) == ("fedavg", None, None)
-    ]
-    return found[0] if found else None
+        if r.paper in papers
+        and (r.metric, r.doubt, r.algorithm, r.averaging, r.augmentation) == wanted
+    )
+    return next(found, None)

@@ -5,45 +5,22 @@ from dataclasses import dataclass, replace
 
 from fedseg.leaderboard.benchmarks import DATASETS, Benchmark, Column, benchmarks, settings
 from fedseg.leaderboard.collect import FoundRun
-from fedseg.leaderboard.comparable import (
-    distance,
-    reasons_against,
-    reasons_of_no_split,
-    same_split,
-)
-from fedseg.leaderboard.rows import (
-    Row,
-    grouped,
-    ordered,
-    published_rows,
-    ranked,
-    run_row,
-    value_of,
-)
-from fedseg.runs.metric_names import main_metric
+from fedseg.leaderboard.comparable import distance, reasons_against, reasons_of_no_split, same_split
+from fedseg.leaderboard.rows import Row, grouped, ordered, published_rows, ranked, run_row, value_of
+from fedseg.runs.metric_names import main_metric, split_name
 from fedseg.runs.schema import Results, experiment_key
 
 
 @dataclass(frozen=True)
 class Table:
-    """Rows that stand together: a benchmark's, ranked, or those of runs that are not comparable.
+    """Rows that stand together: a benchmark's, ranked, or those of runs that are not comparable."""
 
-    Attributes:
-        title: for the reader.
-        columns: what is shown; the first one orders the rows.
-        rows: the best of the first column first; what has no rank comes last.
-        benchmark: its benchmark; for runs apart the closest one, None if there is none.
-        ranked: whether the rows are comparable. A table of runs apart has no published rows, and
-            each of its rows has reasons.
-        synthetic: whether its images are rendered.
-    """
-
-    title: str
-    columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    benchmark: Benchmark | None
-    ranked: bool = True
-    synthetic: bool = False
+    title: str  # for the reader
+    columns: tuple[Column, ...]  # what is shown
+    rows: tuple[Row, ...]  # the best of the first column first; what has no rank comes last
+    benchmark: Benchmark | None  # for runs apart the closest one, None if there is none
+    ranked: bool = True  # whether the rows are comparable; others have reasons, none is published
+    synthetic: bool = False  # whether its images are rendered
 
     @property
     def runs(self) -> tuple[Row, ...]:
@@ -53,19 +30,12 @@ class Table:
 
 @dataclass(frozen=True)
 class Board:
-    """Everything that a leaderboard shows.
+    """Everything that a leaderboard shows."""
 
-    Attributes:
-        rankings: a table for every benchmark, with published rows only where no run is comparable.
-        apart: tables of the other runs.
-        runs: the runs in the tables, by id.
-        messages: what was left out, and why.
-    """
-
-    rankings: tuple[Table, ...]
-    apart: tuple[Table, ...]
-    runs: Mapping[str, FoundRun]
-    messages: tuple[str, ...]
+    rankings: tuple[Table, ...]  # of every benchmark; without a run, its published rows alone
+    apart: tuple[Table, ...]  # of the other runs
+    runs: Mapping[str, FoundRun]  # the runs in the tables, by id
+    messages: tuple[str, ...]  # what was left out, and why
 
     def shown(self, everything: bool = False) -> list[Table]:
         """The rankings worth printing: those with a run, or all that have any row."""
@@ -99,9 +69,7 @@ class _Left:
 def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board:
     """Place runs in benchmarks, group seeds, join published rows, rank.
 
-    Args:
-        runs: as :func:`fedseg.leaderboard.collect.read_runs` gives them.
-        messages: likewise; the board's own come after them.
+    Runs and messages are as :func:`fedseg.leaderboard.collect.read_runs` returns them.
     """
     messages = list(messages)
     runs = _one_per_seed(runs, messages)
@@ -125,27 +93,22 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
 
 def _one_per_seed(runs: Sequence[FoundRun], messages: list[str]) -> list[FoundRun]:
     """Of several runs of one experiment with one seed, the newest."""
-    newest: dict[tuple, FoundRun] = {}
+    keys = {run.id: (experiment_key(run.results), run.results.seed) for run in runs}
+    by_age = sorted(reversed(runs), key=lambda run: run.changed)
+    newest = {keys[run.id]: run for run in by_age}
     for run in runs:
-        key = (experiment_key(run.results), run.results.seed)
-        kept = newest.setdefault(key, run)
-        if kept is run:
-            continue
-        if run.changed > kept.changed:
-            newest[key], kept, run = run, run, kept
-        messages.append(
-            f"{run.folder}: is a second run of {run.results.name} with seed {run.results.seed}, "
-            f"{kept.folder} is newer and counts; give each run its own --seed"
-        )
-    chosen = {run.id for run in newest.values()}
-    return [run for run in runs if run.id in chosen]
+        kept = newest[keys[run.id]]
+        if kept is not run:
+            messages.append(
+                f"{run.folder}: is a second run of {run.results.name} with seed "
+                f"{run.results.seed}, {kept.folder} is newer and counts; give each run its own "
+                "--seed"
+            )
+    return [run for run in runs if newest[keys[run.id]] is run]
 
 
 def _places(results: Results) -> Iterator[tuple[Benchmark | None, tuple[str, ...]]]:
-    """The benchmarks that a run belongs to, with what keeps it out of each.
-
-    A run that does not fit its closest setting has one place, the setting's main table.
-    """
+    """The benchmarks that a run belongs to, the closest first, with what keeps it out of each."""
     candidates = [s for s in settings() if DATASETS[s.dataset]["class"] == results.train.dataset]
     if not candidates:
         yield None, (f"there is no benchmark of the data set {results.train.dataset}",)
@@ -160,17 +123,12 @@ def _places(results: Results) -> Iterator[tuple[Benchmark | None, tuple[str, ...
     elif not reasons and value_of(results, main.columns[0], main) is None:
         reasons = (f"the metric {main.columns[0].metric} is missing",)
     yield main, reasons
-    for benchmark in further:
-        if not reasons and _has_metrics(results, benchmark):
+    for benchmark in () if reasons else further:
+        column = benchmark.columns[0]
+        curves = results.curves.figures if results.curves else ()
+        of_target = benchmark.target is not None and column.metric in curves
+        if of_target or value_of(results, column, benchmark) is not None:
             yield benchmark, benchmark.reasons_against(results)
-
-
-def _has_metrics(results: Results, benchmark: Benchmark) -> bool:
-    """Whether a run has what a further table of its setting shows."""
-    column = benchmark.columns[0]
-    if benchmark.target is not None:
-        return results.curves is not None and column.metric in results.curves.figures
-    return value_of(results, column, benchmark) is not None
 
 
 # ---------------------------------------------------------------- apart
@@ -233,9 +191,7 @@ def _own_columns(runs: Sequence[FoundRun]) -> tuple[Column, ...]:
     """Columns of a data set without a benchmark: its domains' mIoU, or accuracy, or the first."""
     names = dict.fromkeys(name for run in runs for name in run.results.last_rounds.mean)
     main = main_metric(names)
+    domains = {name: split_name(name)[0] for name in names if split_name(name)[1] == main}
     return tuple(
-        Column(domain, domain, name, "window", (domain, metric))
-        for name in names
-        for domain, _, metric in [name.rpartition("/")]
-        if metric == main
+        Column(domain, domain, name, "window", (domain, main)) for name, domain in domains.items()
     )

@@ -13,27 +13,16 @@ ASIDE = "previous"  # where a new run moves an earlier one of its folder
 
 @dataclass(frozen=True)
 class FoundRun:
-    """A finished run.
+    """A finished run."""
 
-    Attributes:
-        id: its number among the runs of a board, such as ``run3``.
-        folder: its work dir.
-        changed: when its results were written, in seconds since the epoch.
-        results: the content of ``results.json``.
-    """
-
-    id: str
-    folder: Path
-    changed: float
+    id: str  # its number among the runs of a board, such as "run3"
+    folder: Path  # its work dir
+    changed: float  # when its results were written, in seconds since the epoch
     results: Results
 
 
 def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
-    """Read every ``results.json`` below some folders.
-
-    Args:
-        paths: folders, searched at any depth, or the files themselves. Runs that a later one of
-            their folder has moved aside (``previous/``) are not read.
+    """Read every ``results.json`` below some folders, or given ones, but none in ``previous/``.
 
     Returns:
         Runs in the order of their paths, and messages about what cannot be read.
@@ -44,11 +33,10 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
     runs: list[FoundRun] = []
     for file in files.values():
         try:
-            results = read_results(file)
+            found = read_results(file)
+            runs.append(FoundRun(f"run{len(runs) + 1}", file.parent, file.stat().st_mtime, found))
         except DataError as error:
             messages.append(str(error))
-            continue
-        runs.append(FoundRun(f"run{len(runs) + 1}", file.parent, file.stat().st_mtime, results))
     if not files:
         messages.append(f"no {FILE_NAME} was found: name folders of finished runs")
     elif not runs:

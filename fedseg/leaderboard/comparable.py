@@ -12,7 +12,7 @@ from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting
 from fedseg.runs.schema import DataEntry, Results
 
 RECIPE_DEFAULTS = {"PachinkoPartition": {"alpha": 0.1, "beta": 10.0}}  # a config may omit them
-CENTRALIZED = "centralized training: one client holds every image"
+CENTRALIZED = "SinglePartition"
 
 
 def reasons_against(results: Results, setting: Setting) -> tuple[str, ...]:
@@ -25,23 +25,16 @@ def reasons_against(results: Results, setting: Setting) -> tuple[str, ...]:
 
 
 def reasons_of_no_split(results: Results, setting: Setting) -> tuple[str, ...]:
-    """Why a run cannot be compared in any setting of its data set: its split is that of none.
-
-    Args:
-        results: of the run.
-        setting: any setting of the data set.
-    """
-    if _is_centralized(results):
-        split = CENTRALIZED
-    elif setting.recipe and results.train.partition is None:
-        split = _other_recipe(results, setting)[0]
+    """Why a run cannot be compared in any setting of its data set, of which ``setting`` is one."""
+    partition = results.train.partition or {}
+    if partition.get("type") == CENTRALIZED or (setting.recipe and results.train.partition is None):
+        reasons = _other_split(results, setting)[:1]
     else:
-        partition = dict(results.train.partition or {})
-        words = [f"{results.train.clients} clients", str(partition.pop("type", ""))]
+        words = [f"{results.train.clients} clients", str(partition.get("type", ""))]
         words += [f"{k} {_short(v)}" for k, v in partition.items() if k in ("alpha", "beta")]
-        known = ", ".join(filter(None, words))
-        split = f"other split: {known}, as in no benchmark of {_title(setting)}"
-    return (*_synthetic(results, setting), split)
+        title = DATASETS[setting.dataset]["title"]
+        reasons = [f"other split: {', '.join(filter(None, words))}, as in no benchmark of {title}"]
+    return (*_synthetic(results, setting), *reasons)
 
 
 def distance(results: Results, setting: Setting) -> tuple[bool, ...]:
@@ -56,10 +49,7 @@ def distance(results: Results, setting: Setting) -> tuple[bool, ...]:
 
 
 def same_split(results: Results, setting: Setting) -> bool:
-    """Whether a run's clients are meant to be the setting's, even if images differ.
-
-    Their recipe says so, or their checksum, or the path by which the config names the split.
-    """
+    """Whether a run's recipe, checksum or path of the split is the setting's; images may differ."""
     if setting.recipe or not setting.place:
         return not _other_recipe(results, setting)
     return (
@@ -76,14 +66,10 @@ def model_name(results: Results) -> str:
 # ---------------------------------------------------------------- data
 
 
-def _title(setting: Setting) -> str:
-    return DATASETS[setting.dataset]["title"]
-
-
 def _synthetic(results: Results, setting: Setting) -> list[str]:
-    if not results.synthetic:
-        return []
-    return [f"synthetic data: the images are rendered, they are not {_title(setting)}"]
+    title = DATASETS[setting.dataset]["title"]
+    found = [f"synthetic data: the images are rendered, they are not {title}"]
+    return found if results.synthetic else []
 
 
 def _other_data(results: Results, setting: Setting) -> Iterator[str]:
@@ -123,20 +109,15 @@ def _other_images(
 # ---------------------------------------------------------------- split
 
 
-def _is_centralized(results: Results) -> bool:
-    return (results.train.partition or {}).get("type") == "SinglePartition"
-
-
 def _other_split(results: Results, setting: Setting) -> list[str]:
-    if _is_centralized(results):
-        return [CENTRALIZED]
+    train = results.train
+    if (train.partition or {}).get("type") == CENTRALIZED:
+        return ["centralized training: one client holds every image"]
     reasons = _other_recipe(results, setting)
     known = setting.known.get("train", {}).get("partition_sha256")
-    if results.train.clients != setting.n_clients:
-        reasons.append(
-            f"other split: {results.train.clients} clients instead of {setting.n_clients}"
-        )
-    elif known is not None and results.train.partition_sha256 not in known:
+    if train.clients != setting.n_clients:
+        reasons.append(f"other split: {train.clients} clients instead of {setting.n_clients}")
+    elif known is not None and train.partition_sha256 not in known:
         reasons.append("other split: the checksum is not the published one's")
     return reasons
 
@@ -144,12 +125,12 @@ def _other_split(results: Results, setting: Setting) -> list[str]:
 def _other_recipe(results: Results, setting: Setting) -> list[str]:
     if not setting.recipe:
         return []
-    partition = results.train.partition
-    if partition is None:
+    if results.train.partition is None:
         return ["other split: how clients were drawn is not recorded"]
-    partition = {**RECIPE_DEFAULTS.get(str(partition.get("type")), {}), **partition}
-    if partition.get("type") != setting.recipe["type"]:
-        return [f"other split: {partition.get('type')} instead of {setting.recipe['type']}"]
+    kind = results.train.partition.get("type")
+    if kind != setting.recipe["type"]:
+        return [f"other split: {kind} instead of {setting.recipe['type']}"]
+    partition = {**RECIPE_DEFAULTS.get(kind, {}), **results.train.partition}
     return [
         f"other split: {key} {_short(partition.get(key))} instead of {_short(wanted)}"
         for key, wanted in setting.recipe.items()

@@ -8,10 +8,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedseg.files import write_text
 from fedseg.leaderboard.benchmarks import Benchmark, benchmarks
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.collect import FoundRun
+from fedseg.leaderboard.page import write_lossy, write_page
 from fedseg.leaderboard.reference import read_published
 from fedseg.leaderboard.rows import Row
 from fedseg.leaderboard.text import to_markdown
@@ -28,46 +28,27 @@ SETTING_FIELDS = (
 
 
 def write_board(board: Board, folder: str | Path, everything: bool = False) -> list[Path]:
-    """Write ``leaderboard.md``, ``.csv`` and ``.json`` and ``not_comparable.csv``; each atomically.
+    """Write ``leaderboard.md``, two ``.csv``, ``leaderboard.json`` and the page; each atomically.
 
-    Args:
-        board: what to write.
-        folder: where to; it is made.
-        everything: benchmarks without a run in the Markdown too; CSV and JSON have all.
+    ``everything``: benchmarks without a run in Markdown and page too; CSV and JSON have all.
+    Returns the paths, that of the page's ``index.html`` last.
     """
     texts = {
         "leaderboard.md": to_markdown(board, everything),
-        "leaderboard.csv": to_csv(board),
-        "not_comparable.csv": apart_to_csv(board),
+        "leaderboard.csv": to_csv(board.rankings),
+        "not_comparable.csv": to_csv(board.apart, "reasons"),
         "leaderboard.json": json.dumps(to_json(board), ensure_ascii=False, allow_nan=False) + "\n",
     }
-    paths = [Path(folder) / name for name in texts]
-    for path, text in zip(paths, texts.values(), strict=True):
-        write_lossy(path, text)
-    return paths
+    for name, text in texts.items():
+        write_lossy(Path(folder) / name, text)
+    return [*(Path(folder) / name for name in texts), write_page(board, folder, everything)]
 
 
-def write_lossy(path: Path, text: str) -> None:
-    """Write text atomically; what UTF-8 cannot hold, such as half a character, becomes ``?``."""
-    write_text(path, text.encode(errors="replace").decode())
-
-
-# ---------------------------------------------------------------- CSV
-
-
-def to_csv(board: Board) -> str:
-    """A line for every value of the benchmarks, in full precision."""
-    return _csv(CSV_FIELDS, board.rankings)
-
-
-def apart_to_csv(board: Board) -> str:
-    """A line for every value of the runs that are not comparable, with the reasons."""
-    return _csv((*CSV_FIELDS, "reasons"), board.apart)
-
-
-def _csv(names: Iterable[str], tables: Iterable[Table]) -> str:
+def to_csv(tables: Iterable[Table], *more: str) -> str:
+    """A line for every value of some tables, in full precision; ``more`` names further columns."""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(names), extrasaction="ignore", lineterminator="\n")
+    names = (*CSV_FIELDS, *more)
+    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
     writer.writeheader()
     for table in tables:
         for row in table.rows:
@@ -78,19 +59,15 @@ def _csv(names: Iterable[str], tables: Iterable[Table]) -> str:
 def _csv_lines(row: Row, table: Table) -> Iterator[dict[str, Any]]:
     for column in table.columns:
         yield {
+            **{name: getattr(row, name) for name in ("kind", "paper", "table", "bytes", "seconds")},
             **asdict(row.cells[column.key]),
             "benchmark": table.benchmark.id if table.benchmark else "",
             "title": table.title,
-            "kind": row.kind,
             "method": row.method.label,
             "experiment": row.name,
-            "paper": row.paper,
-            "table": row.table,
             "column": column.key,
             "metric": column.metric,
             "seeds": " ".join(str(seed) for seed in row.seeds),
-            "bytes": row.bytes,
-            "seconds": row.seconds,
             "reasons": "; ".join(row.reasons),
         }
 
@@ -109,15 +86,10 @@ def to_json(board: Board) -> dict[str, Any]:
         "version": BOARD_SCHEMA_VERSION,
         "groups": list(dict.fromkeys(benchmark.group for benchmark in benchmarks())),
         "papers": {record.paper: record.title for record in read_published()},
-        "benchmarks": [
-            {**_benchmark(table.benchmark), **_table(table)} for table in board.rankings
-        ],
+        "benchmarks": [_benchmark(table.benchmark) | _table(table) for table in board.rankings],
         "apart": [
-            {
-                "closest": table.benchmark.id if table.benchmark else None,
-                "synthetic": table.synthetic,
-                **_table(table),
-            }
+            {"closest": table.benchmark and table.benchmark.id, "synthetic": table.synthetic}
+            | _table(table)
             for table in board.apart
         ],
         "runs": {id_: _run(run) for id_, run in board.runs.items()},
@@ -135,22 +107,16 @@ def _table(table: Table) -> dict[str, Any]:
     return {
         "title": table.title,
         "columns": [asdict(column) for column in table.columns],
-        "rows": [_row(row) for row in table.rows],
+        "rows": [
+            {"kind": row.kind, "label": row.method.label, "source": row.source, **asdict(row)}
+            for row in table.rows
+        ],
     }
-
-
-def _row(row: Row) -> dict[str, Any]:
-    return {"kind": row.kind, "label": row.method.label, "source": row.source, **asdict(row)}
 
 
 def _run(run: FoundRun) -> dict[str, Any]:
-    results = asdict(run.results)
-    apart = {name: results.pop(name) for name in ("last_rounds", "final", "curves")}
-    for name in ("versions", "extras"):
-        results.pop(name)
-    return {
-        "folder": str(run.folder),
-        "synthetic": run.results.synthetic,
-        **apart,
-        "config": results,
-    }
+    config = asdict(run.results)
+    apart = {name: config.pop(name) for name in ("last_rounds", "final", "curves")}
+    del config["versions"], config["extras"]
+    about = {"folder": str(run.folder), "synthetic": run.results.synthetic}
+    return {**about, **apart, "config": config}

@@ -4,11 +4,11 @@ The keys are those of the published records, such as ``fedasam``; the configurat
 translated into them, so that its row can stand beside the published one of the same method.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fedseg.leaderboard.reference import Published
+from fedseg.leaderboard.reference import Published, read_json
 from fedseg.runs.schema import Results
 
 # These perturb weights as a part of the algorithm: a SAM wrapper is their default.
@@ -16,45 +16,8 @@ OWN_SAM = ("fedspeed", "fedgamma", "fedsmoo", "naive_fedgloss")
 ALIASES = {"naivefedgloss": "naive_fedgloss", "mime": "mime_sgd"}
 LOCAL_OPTIMIZERS = {"SAMOptimWrapper": "sam", "ASAMOptimWrapper": "asam"}
 AUGMENTATIONS = {"Mixup": "mixup", "Cutout": "cutout", "LABStyle": "lab", "CFSIStyle": "cfsi"}
-NAMES = {
-    "fedavg": "FedAvg",
-    "fedsam": "FedSAM",
-    "fedasam": "FedASAM",
-    "fedavgm": "FedAvgM",
-    "fedprox": "FedProx",
-    "scaffold": "SCAFFOLD",
-    "feddyn": "FedDyn",
-    "adabest": "AdaBest",
-    "fedspeed": "FedSpeed",
-    "fedgamma": "FedGamma",
-    "fedsmoo": "FedSMOO",
-    "fedgloss": "FedGloSS",
-    "fedgloss_sgd": "FedGloSS",
-    "naive_fedgloss": "NaiveFedGloSS",
-    "mime_sgd": "MIME",
-    "mime_sgdm": "MIME with momentum",
-    "mimelite": "MIMELite",
-    "fedcm": "FedCM",
-    "fedacg": "FedACG",
-    "moon": "MOON",
-    "fedalign": "FedAlign",
-    "gradaug": "GradAug",
-    "stochdepth": "StochDepth",
-    "swa": "SWA",
-    "swa_c1": "SWA (constant rate)",
-    "cyclic_lr": "cyclic rate",
-    "wima": "WIMA",
-    "silobn": "SiloBN",
-    "fedbn": "FedBN",
-    "lab": "LAB",
-    "cfsi": "CFSI",
-    "adam": "Adam",
-    "adagrad": "Adagrad",
-    "yogi": "Yogi",
-    "sgd": "SGD",
-    "sam": "SAM",
-    "asam": "ASAM",
-}
+NAMES: Mapping[str, str] = read_json("benchmarks.json")["methods"]
+"""Key of a method or of a part of it -> its name for the reader."""
 
 
 def name_of(key: str) -> str:
@@ -64,20 +27,14 @@ def name_of(key: str) -> str:
 
 @dataclass(frozen=True)
 class Method:
-    """A method, in the vocabulary of the published records.
+    """A method, in the vocabulary of the published records; None is none, or the usual one."""
 
-    Attributes:
-        algorithm: with its local optimizer, such as ``fedasam`` or ``feddyn_sam``.
-        averaging, bn, augmentation, server_opt: None where there is none, or the usual one.
-        extra: what else differs from the benchmark's default, for the reader.
-    """
-
-    algorithm: str
+    algorithm: str  # with its local optimizer, such as "fedasam" or "feddyn_sam"
     averaging: str | None = None
     bn: str | None = None
     augmentation: str | None = None
     server_opt: str | None = None
-    extra: str | None = None
+    extra: str | None = None  # what else differs from the benchmark's default, for the reader
 
     @property
     def label(self) -> str:
@@ -103,12 +60,7 @@ class Method:
 
 
 def method_of_record(record: Published, local_epochs: int | None) -> Method:
-    """The method of a published cell.
-
-    Args:
-        record: the cell.
-        local_epochs: the benchmark's; another number is shown.
-    """
+    """The method of a published cell; other ``local_epochs`` than the benchmark's are shown."""
     algorithm, augmentation = record.algorithm, record.augmentation
     if algorithm == "mixup":  # FedAlign lists it among the algorithms
         algorithm, augmentation = "fedavg", "mixup"
@@ -117,12 +69,7 @@ def method_of_record(record: Published, local_epochs: int | None) -> Method:
 
 
 def method_of_results(results: Results, local_epochs: int | None) -> Method:
-    """The method of a run.
-
-    Args:
-        results: of the run.
-        local_epochs: the benchmark's; another number is shown.
-    """
+    """The method of a run; other ``local_epochs`` than the benchmark's are shown."""
     algorithm, server_opt = _algorithm(results)
     extra = _epochs(results.local_epochs, local_epochs)
     if results.local_steps is not None:
@@ -141,13 +88,12 @@ def _algorithm(results: Results) -> tuple[str, str | None]:
     """(key without local optimizer, server optimizer unless it is plain SGD)."""
     config = results.algorithm
     key = _key(_type(config) or "FedAvg")
-    server = config.get("server_optim")
-    server, server_opt = server if isinstance(server, Mapping) else {}, None
+    server, server_opt = config.get("server_optim"), None
     if key == "mime_sgd" and config.get("momentum"):
         key = "mime_sgdm"
     if key == "fedavg" and _type(server) not in ("", "SGD"):
         server_opt = _type(server).lower()
-    elif key == "fedavg" and server.get("momentum"):
+    elif key == "fedavg" and isinstance(server, Mapping) and server.get("momentum"):
         key = "fedavgm"
     losses = [_key(_type(results.local_loss))]
     if (results.model.options or {}).get("stochastic_depth") is not None:
@@ -174,8 +120,7 @@ def _with_local_optimizer(algorithm: str, wrapper: str) -> str:
 
 def _augmentation(results: Results) -> str | None:
     """What goes beyond crops, flips and scales."""
-    steps: Iterable[Any] = results.train.steps or ()
-    types = [_type(step) for step in (*steps, results.train.style)]
+    types = [_type(step) for step in (*(results.train.steps or ()), results.train.style)]
     return " and ".join(AUGMENTATIONS[name] for name in types if name in AUGMENTATIONS) or None
 
 

@@ -15,14 +15,14 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
-from fedseg.leaderboard.benchmarks import MODELS, Benchmark, Column
+from fedseg.files import write_text
+from fedseg.leaderboard.benchmarks import MODELS, Benchmark
 from fedseg.leaderboard.board import Board, Table
-from fedseg.leaderboard.export import write_lossy
 from fedseg.leaderboard.methods import method_of_record, name_of
 from fedseg.leaderboard.page_runs import remove_unused_pictures, run_data
 from fedseg.leaderboard.reference import read_published
-from fedseg.leaderboard.rows import Cell, Row, fedavg_bytes
-from fedseg.leaderboard.text import STATUS, header, number, traffic
+from fedseg.leaderboard.rows import Row, fedavg_bytes
+from fedseg.leaderboard.text import header, number, traffic, value_text
 
 ASSETS = "page_assets"
 COPIED = ("page.css", "start.js", "page.js", "charts.js")
@@ -37,13 +37,7 @@ TIMES = "\u00d7"
 def write_page(board: Board, folder: str | Path, everything: bool = False) -> Path:
     """Write ``index.html`` and ``page/``; each file atomically, ``index.html`` last.
 
-    Args:
-        board: what to show.
-        folder: where to; it is made.
-        everything: benchmarks without a run too: the published numbers.
-
-    Returns:
-        The path of ``index.html``.
+    ``everything``: benchmarks without a run too. Returns the path of ``index.html``.
     """
     folder = Path(folder)
     pictures = folder / "page" / "pictures"
@@ -59,20 +53,18 @@ def write_page(board: Board, folder: str | Path, everything: bool = False) -> Pa
     return folder / "index.html"
 
 
+def write_lossy(path: Path, text: str) -> None:
+    """Write text atomically; what UTF-8 cannot hold, such as half a character, becomes ``?``."""
+    write_text(path, text.encode(errors="replace").decode())
+
+
 def render(
     board: Board,
     runs: Mapping[str, Mapping[str, Any]],
     messages: Sequence[str] = (),
     everything: bool = False,
 ) -> str:
-    """The text of ``index.html``.
-
-    Args:
-        board: what to show.
-        runs: by id, what charts need of each run.
-        messages: what was left out.
-        everything: as for :func:`write_page`.
-    """
+    """The text of ``index.html``; ``runs``: by id, what charts need of each run."""
     tables = [_table(table, board) for table in (*board.shown(everything), *board.apart)]
     _make_unique(tables, "id")
     groups: dict[str, list[dict[str, Any]]] = {}
@@ -83,9 +75,9 @@ def render(
     environment = Environment(
         loader=PackageLoader("fedseg.leaderboard", ASSETS),
         autoescape=True,
+        undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
-        undefined=StrictUndefined,
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False}  # the order stays as it is
     text = environment.get_template("index.html").render(
@@ -100,7 +92,7 @@ def render(
         axes=AXES,
         marks=MARKS,
         header=header,
-        value_text=_value_text,
+        value_text=value_text,
         number=number,
         data={"tables": {table["id"]: _chart_data(table) for table in tables}, "runs": runs},
     )
@@ -131,7 +123,7 @@ def _table(table: Table, board: Board) -> dict[str, Any]:
         "facts": _facts(benchmark) if table.ranked else [],
         "reasons": [reason for reason in table.rows[0].reasons if reason in shared],
         "target": benchmark.target if table.ranked else None,
-        "traffic_unit": "share" if table.ranked else "bytes",
+        "trafficUnit": "share" if table.ranked else "bytes",
         "columns": table.columns,
         "rows": rows,
         "choices": {key: found for key, found in choices.items() if len(found) > 1},
@@ -146,24 +138,15 @@ def _table(table: Table, board: Board) -> dict[str, Any]:
 
 
 def _row(
-    row: Row,
-    table: Table,
-    board: Board,
-    costs: Mapping[tuple[str, str], int],
-    shared: set[str],
+    row: Row, table: Table, board: Board, costs: Mapping[tuple[str, str], int], shared: set[str]
 ) -> dict[str, Any]:
     """A row for the template; traffic is relative to FedAvg's in a benchmark's table."""
-    method = row.method
-    sent = row.bytes
-    text = traffic(row)
-    if table.ranked:
-        sent = costs.get((row.paper, method.label))
-        if row.bytes is not None:
-            results = board.runs[row.runs[0]].results
-            sent = row.bytes / fedavg_bytes(results, table.benchmark)
-            text = f"{text} ({sent:.3g} {TIMES})"
-        elif sent is not None:
-            text = f"{sent:.3g} {TIMES}"
+    method, sent, text = row.method, row.bytes, traffic(row)
+    if table.ranked and sent is not None:
+        sent /= fedavg_bytes(board.runs[row.runs[0]].results, table.benchmark)
+        text += f" ({sent:.3g} {TIMES})"
+    elif table.ranked and (sent := costs.get((row.paper, method.label))) is not None:
+        text = f"{sent:.3g} {TIMES}"
     return {
         "key": _short_digest("\n".join((row.source, method.label, *row.reasons))),
         "kind": row.kind,
@@ -186,15 +169,9 @@ def _row(
     }
 
 
-def _value_text(cell: Cell, column: Column) -> str:
-    """A cell's value for the reader, or why there is none."""
-    if cell.value is None:
-        return STATUS.get(cell.status or "missing", cell.status)
-    return number(cell.value, column)
-
-
 def _facts(benchmark: Benchmark) -> list[str]:
     setting = benchmark.setting
+    statistic = STATISTICS.get(benchmark.columns[0].statistic, "").format(setting.window)
     facts = [
         f"{setting.n_clients:,} clients",
         f"{setting.clients_per_round} a round",
@@ -202,9 +179,7 @@ def _facts(benchmark: Benchmark) -> list[str]:
         f"{setting.local_epochs} local epoch{'s' if setting.local_epochs > 1 else ''}",
         MODEL_NAMES.get(setting.model, setting.model),
     ]
-    if benchmark.target is None:
-        facts.append(STATISTICS[benchmark.columns[0].statistic].format(setting.window))
-    return facts
+    return [*facts, statistic] if statistic else facts
 
 
 def _note(table: Table) -> str:
@@ -239,26 +214,15 @@ def _make_unique(entries: Iterable[dict[str, Any]], name: str) -> None:
 def _chart_data(table: Mapping[str, Any]) -> dict[str, Any]:
     """What charts need of a table."""
     kept = ("key", "kind", "label", "source", "mark", "runs", "traffic")
-    rows = [
-        {name: row[name] for name in kept}
-        | {
-            "values": {
-                key: [cell.value, cell.std]
-                for key, cell in row["cells"].items()
-                if cell.value is not None and cell.doubt is None
-            }
-        }
-        for row in table["rows"]
-    ]
-    names = ("key", "metric", "unit", "digits", "higher")
+    rows = []
+    for row in table["rows"]:
+        cells = {key: cell for key, cell in row["cells"].items() if cell.doubt is None}
+        values = {k: [cell.value, cell.std] for k, cell in cells.items() if cell.value is not None}
+        rows.append({name: row[name] for name in kept} | {"values": values})
     columns = [
-        {name: getattr(column, name) for name in names}
+        {name: getattr(column, name) for name in ("key", "metric", "unit", "digits")}
         | {"name": column.label, "label": header(column)}
         for column in table["columns"]
     ]
-    return {
-        **{name: table[name] for name in ("ranked", "title", "target")},
-        "columns": columns,
-        "trafficUnit": table["traffic_unit"],
-        "rows": rows,
-    }
+    shared = {name: table[name] for name in ("target", "trafficUnit")}
+    return {**shared, "columns": columns, "rows": rows}

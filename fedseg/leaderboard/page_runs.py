@@ -14,6 +14,7 @@ from PIL import Image
 
 from fedseg.files import atomic_writer
 from fedseg.leaderboard.collect import FoundRun
+from fedseg.runs.metric_names import is_number
 from fedseg.runs.schema import FILE_NAME, Results
 
 MOST_ROUNDS = 100  # columns of the map of clients
@@ -23,13 +24,7 @@ LARGEST_PICTURE = 40_000_000  # pixels; larger ones are not decoded
 
 
 def run_data(run: FoundRun, pictures: Path, messages: list[str]) -> dict[str, Any]:
-    """What charts need of a run.
-
-    Args:
-        run: the run.
-        pictures: where its predictions are copied to.
-        messages: what cannot be read is added here.
-    """
+    """What charts need of a run; copies its predictions to ``pictures``, adds to ``messages``."""
     results, curves = run.results, run.results.curves
     return {
         "name": results.name,
@@ -70,14 +65,11 @@ def _facts(results: Results) -> list[tuple[str, str]]:
 
 def _number(value: Any, digits: int = 3) -> float | None:
     """A number that JavaScript reads as finite, or None."""
-    sound = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
-    return round(value, digits) if sound else None
+    return round(value, digits) if is_number(value) and abs(value) < 1e300 else None
 
 
 def _numbers(found: Any) -> dict[str, float | None]:
-    if not isinstance(found, dict):
-        return {}
-    return {str(k): _number(v) for k, v in found.items()}
+    return {k: _number(v) for k, v in found.items()} if isinstance(found, dict) else {}
 
 
 def _corruptions(final: Mapping[str, Mapping[str, Any]]) -> dict[str, list[float | None]]:
@@ -85,7 +77,7 @@ def _corruptions(final: Mapping[str, Mapping[str, Any]]) -> dict[str, list[float
     for metrics in final.values():
         found = metrics.get("corruptions")
         if isinstance(found, dict) and found:
-            lists = {str(k): v for k, v in found.items() if isinstance(v, list)}
+            lists = {name: values for name, values in found.items() if isinstance(values, list)}
             return {name: [_number(v) for v in values] for name, values in lists.items()}
     return {}
 
@@ -145,8 +137,8 @@ def _pictures(run: FoundRun, folder: Path, messages: list[str]) -> list[dict[str
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             messages.append(f"{path}: is not a picture ({error}): left out")
             continue
-        shape = {"width": width, "height": height}
         place = {"domain": path.parent.name, "image": path.stem}
+        shape = {"width": width, "height": height}
         copied.append({"src": f"page/pictures/{name}", **place, **shape})
     return copied
 

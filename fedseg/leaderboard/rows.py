@@ -9,59 +9,38 @@ from fedseg.leaderboard.benchmarks import Benchmark, Column
 from fedseg.leaderboard.collect import FoundRun
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
 from fedseg.leaderboard.reference import Published, read_published
+from fedseg.runs.metric_names import is_number
 from fedseg.runs.schema import Results, experiment_key
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A value of a row.
+    """A value of a row."""
 
-    Attributes:
-        value: mean over the seeds, or as published; None if there is none.
-        std: over the seeds, divided by n - 1, or as published; None for one seed.
-        count: number of seeds in the mean; 0 for a published value.
-        rank: in its column, from 1; equal values share a rank; None if it is not ranked.
-        doubt: why it is not ranked although it has a value, or None.
-        status: why it has no value, such as ``not_reached``, if that is known.
-    """
-
-    value: float | None = None
-    std: float | None = None
-    count: int = 0
-    rank: int | None = None
-    doubt: str | None = None
-    status: str | None = None
+    value: float | None = None  # mean over the seeds, or as published
+    std: float | None = None  # over the seeds, divided by n - 1, or as published
+    count: int = 0  # number of seeds in the mean; 0 for a published value
+    rank: int | None = None  # in its column, from 1; equal values share a rank
+    doubt: str | None = None  # why it is not ranked although it has a value
+    status: str | None = None  # why it has no value, such as "not_reached", if that is known
 
 
 @dataclass(frozen=True)
 class Row:
-    """A method's values: of runs that differ in their seed only, or of a paper.
+    """A method's values: of runs that differ in their seed only, or of a paper."""
 
-    Attributes:
-        method: in the vocabulary of the published records.
-        cells: column key -> cell.
-        name: the runs' experiment; empty for a published row.
-        paper, table, title: source of a published row; empty for runs.
-        also: further tables of the paper that hold some of its cells.
-        seeds: of the runs.
-        runs: ids of the runs, in the order of the seeds.
-        bytes: traffic of a run, both ways, mean over the runs.
-        seconds: wall time of a run, mean over the runs.
-        reasons: why it is not comparable; empty in a benchmark's table.
-    """
-
-    method: Method
-    cells: Mapping[str, Cell]
-    name: str = ""
-    paper: str = ""
+    method: Method  # in the vocabulary of the published records
+    cells: Mapping[str, Cell]  # by the column's key
+    name: str = ""  # the runs' experiment
+    paper: str = ""  # source of a published row, as are table and title
     table: str = ""
     title: str = ""
-    also: tuple[str, ...] = ()
-    seeds: tuple[int, ...] = ()
-    runs: tuple[str, ...] = ()
-    bytes: float | None = None
-    seconds: float | None = None
-    reasons: tuple[str, ...] = ()
+    also: tuple[str, ...] = ()  # further tables of the paper that hold some of its cells
+    seeds: tuple[int, ...] = ()  # of the runs
+    runs: tuple[str, ...] = ()  # ids of the runs, in the order of the seeds
+    bytes: float | None = None  # traffic of a run, both ways, mean over the runs
+    seconds: float | None = None  # wall time of a run, mean over the runs
+    reasons: tuple[str, ...] = ()  # why it is not comparable; empty in a benchmark's table
 
     @property
     def kind(self) -> str:
@@ -89,18 +68,15 @@ def run_row(
     group: Sequence[FoundRun], columns: Sequence[Column], benchmark: Benchmark | None
 ) -> Row:
     """The row of one experiment's runs."""
-    first = group[0].results
-    epochs = benchmark.setting.local_epochs if benchmark else first.local_epochs
-    traffic = [r.results.communication.bytes_down + r.results.communication.bytes_up for r in group]
-    seconds = [r.results.seconds["wall"] for r in group if "wall" in r.results.seconds]
+    found = [run.results for run in group]
+    epochs = benchmark.setting.local_epochs if benchmark else found[0].local_epochs
+    traffic = [r.communication.bytes_down + r.communication.bytes_up for r in found]
+    seconds = [r.seconds["wall"] for r in found if "wall" in r.seconds]
     return Row(
-        method=method_of_results(first, epochs),
-        cells={
-            column.key: _cell([value_of(run.results, column, benchmark) for run in group], column)
-            for column in columns
-        },
-        name=first.name,
-        seeds=tuple(run.results.seed for run in group),
+        method=method_of_results(found[0], epochs),
+        cells={c.key: _cell([value_of(r, c, benchmark) for r in found], c) for c in columns},
+        name=found[0].name,
+        seeds=tuple(r.seed for r in found),
         runs=tuple(run.id for run in group),
         bytes=statistics.fmean(traffic),
         seconds=statistics.fmean(seconds) if seconds else None,
@@ -127,15 +103,11 @@ def value_of(results: Results, column: Column, benchmark: Benchmark | None) -> f
     if column.statistic == "final":
         domain, _, metric = column.metric.rpartition("/")
         value = results.final.get(domain, {}).get(metric)
-        number = isinstance(value, int | float) and not isinstance(value, bool)
-        return float(value) if number else None
+        return float(value) if is_number(value) else None
     reached = reach(results, column.metric, benchmark.target)
-    if reached is None:
-        return None
-    round_, sent = reached
-    if column.statistic == "rounds_to_target":
-        return float(round_)
-    return sent / fedavg_bytes(results, benchmark)
+    if reached is None or column.statistic == "rounds_to_target":
+        return reached and float(reached[0])
+    return reached[1] / fedavg_bytes(results, benchmark)
 
 
 def fedavg_bytes(results: Results, benchmark: Benchmark) -> int:
@@ -145,21 +117,11 @@ def fedavg_bytes(results: Results, benchmark: Benchmark) -> int:
 
 
 def reach(results: Results, metric: str, target: float) -> tuple[int, int] | None:
-    """(round, bytes sent until then) of the first evaluation that reaches a target, or None.
-
-    Args:
-        results: of a run.
-        metric: ``<domain>/<metric>``.
-        target: in the metric's unit.
-    """
+    """(round, bytes sent until then) of the first evaluation that reaches a target, or None."""
     curves = results.curves
-    if curves is None:
-        return None
-    values = curves.figures.get(metric, ())
-    for round_, sent, value in zip(curves.rounds, curves.bytes, values, strict=False):
-        if value is not None and value >= target:
-            return round_, sent
-    return None
+    values = curves.figures.get(metric, ()) if curves else ()
+    places = (i for i, value in enumerate(values) if value is not None and value >= target)
+    return next(((curves.rounds[i], curves.bytes[i]) for i in places), None)
 
 
 # ---------------------------------------------------------------- published numbers
@@ -185,10 +147,10 @@ def published_rows(benchmark: Benchmark) -> tuple[Row, ...]:
 def _published_row(
     method: Method, cells: Mapping[str, Sequence[Published]], benchmark: Benchmark
 ) -> Row:
-    chosen = {
-        key: min(records, key=lambda r: (r.value is None, bool(benchmark.doubt(r)), r.std is None))
-        for key, records in cells.items()
-    }
+    def preference(record: Published) -> tuple[bool, ...]:
+        return record.value is None, benchmark.doubt(record) is not None, record.std is None
+
+    chosen = {key: min(records, key=preference) for key, records in cells.items()}
     first = next(iter(chosen.values()))
     tables = dict.fromkeys(r.table for records in cells.values() for r in records)
     return Row(
@@ -202,10 +164,9 @@ def _published_row(
 
 
 def _published_cell(record: Published, benchmark: Benchmark) -> Cell:
-    doubt = benchmark.doubt(record)
     if record.value is None:
-        return Cell(status=record.status or "lost", doubt=doubt)
-    return Cell(float(record.value), record.std, doubt=doubt)
+        return Cell(status=record.status or "lost", doubt=benchmark.doubt(record))
+    return Cell(float(record.value), record.std, doubt=benchmark.doubt(record))
 
 
 # ---------------------------------------------------------------- order and ranks
@@ -217,19 +178,17 @@ def ranked(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
     Values that print alike share a rank, and the ranks after them are skipped (1, 2, 2, 4). A value
     in doubt has no rank, and nothing has a rank because of it.
     """
-    found: list[dict[str, Cell]] = [{} for _ in rows]
+    cells = [{c.key: row.cells.get(c.key, Cell()) for c in columns} for row in rows]
     for column in columns:
-        cells = [row.cells.get(column.key, Cell()) for row in rows]
-        values = [
-            None if cell.value is None or cell.doubt is not None else _sorted_by(cell, column)
-            for cell in cells
-        ]
-        known = [value for value in values if value is not None]
-        for place, cell, value in zip(found, cells, values, strict=True):
-            rank = None if value is None else sum(other < value for other in known) + 1
-            place[column.key] = replace(cell, rank=rank)
+        column_cells = [found[column.key] for found in cells]
+        sound = [cell for cell in column_cells if cell.value is not None and cell.doubt is None]
+        order = sorted(_sorted_by(cell, column) for cell in sound)
+        for found in cells:
+            if (cell := found[column.key]) in sound:
+                rank = order.index(_sorted_by(cell, column)) + 1
+                found[column.key] = replace(cell, rank=rank)
     return ordered(
-        [replace(row, cells=cells) for row, cells in zip(rows, found, strict=True)], columns[0]
+        [replace(row, cells=found) for row, found in zip(rows, cells, strict=True)], columns[0]
     )
 
 

@@ -1,7 +1,5 @@
 """The board in words: tables on the terminal and as Markdown."""
 
-from collections.abc import Iterable
-
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as TerminalTable
@@ -15,23 +13,22 @@ from fedseg.units import format_bytes
 
 DOUBT = "?"
 LEGEND = f"{DOUBT}: in doubt, nothing is ranked against it"
-STATUS = {
-    "not_reached": "not reached",
-    "no_convergence": "no convergence",
-    "lost": "lost",
-    "missing": "-",
-}
-"""Why a cell has no value, for the reader."""
 
 
 def cell_text(cell: Cell, column: Column) -> str:
     """A cell for the reader: ``50.03 ± 0.41``, with a mark if it is in doubt."""
-    if cell.value is None:
-        return STATUS.get(cell.status or "missing", cell.status or "-")
-    text = number(cell.value, column)
+    text = value_text(cell, column)
     if cell.std is not None:
         text += f" ± {number(cell.std, column)}"
-    return f"{text} {DOUBT}" if cell.doubt else text
+    return f"{text} {DOUBT}" if cell.doubt and cell.value is not None else text
+
+
+def value_text(cell: Cell, column: Column) -> str:
+    """A cell's value for the reader, or why there is none."""
+    if cell.value is not None:
+        return number(cell.value, column)
+    status = cell.status or "missing"
+    return "-" if status == "missing" else status.replace("_", " ")
 
 
 def number(value: float, column: Column) -> str:
@@ -61,14 +58,15 @@ def _heads(table: Table) -> list[tuple[str, bool]]:
 def _line(row: Row, table: Table) -> list[tuple[str, bool]]:
     """A row's texts, and whether each is the best of its column."""
     seeds = ", ".join(str(seed) for seed in row.seeds) or "published"
-    cells = [row.cells[column.key] for column in table.columns]
-    texts = [cell_text(cell, c) for cell, c in zip(cells, table.columns, strict=True)]
-    middle = [(row.method.label, False)]
-    middle += [(text, cell.rank == 1) for text, cell in zip(texts, cells, strict=True)]
-    middle.append((seeds, False))
-    if not table.ranked:
-        return [*middle, (row.source, False)]
-    return [(str(cells[0].rank or ""), False), *middle, (traffic(row), False), (row.source, False)]
+    line = [(row.method.label, False)]
+    for column in table.columns:
+        cell = row.cells[column.key]
+        line.append((cell_text(cell, column), cell.rank == 1))
+    line.append((seeds, False))
+    if table.ranked:
+        rank = row.cells[table.columns[0].key].rank
+        line = [(str(rank or ""), False), *line, (traffic(row), False)]
+    return [*line, (row.source, False)]
 
 
 def _note(table: Table) -> str:
@@ -81,20 +79,13 @@ def _note(table: Table) -> str:
 
 
 def print_board(board: Board, console: Console | None = None, everything: bool = False) -> None:
-    """Print the tables and messages.
-
-    Args:
-        board: what to print.
-        console: default: standard output, wide enough for one line a row if that is no terminal.
-        everything: benchmarks without a run too, with their published rows.
-    """
+    """Print the tables and messages; ``everything``: benchmarks without a run too."""
     console = console or Console()
     widen_console(console)
     tables = [*board.shown(everything), *board.apart]
     for table in tables:
         console.print(_terminal_table(table))
-        notes = [_note(table)] if table.ranked else _reasons(table)
-        for note in notes:
+        for note in [_note(table)] if table.ranked else _reasons(table):
             console.print(Text(note, style="dim"))
         console.print()
     if not tables:
@@ -130,7 +121,7 @@ def _reasons(table: Table) -> list[str]:
 
 
 def to_markdown(board: Board, everything: bool = False) -> str:
-    """The tables as Markdown; arguments as for :func:`print_board`."""
+    """The tables as Markdown; ``everything``: benchmarks without a run too."""
     parts = ["# Leaderboard"]
     for table in board.shown(everything):
         parts += [f"## {table.title}", _markdown_table(table), _note(table)]
@@ -144,17 +135,10 @@ def to_markdown(board: Board, everything: bool = False) -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    head = [name for name, _ in _heads(table)]
-    rule = ["---:" if numeric else "---" for _, numeric in _heads(table)]
-    lines = [
-        [f"**{text}**" if best else text for text, best in _line(row, table)] for row in table.rows
-    ]
-    if not table.ranked:
-        head, rule = [*head, "why"], [*rule, "---"]
-        for line, row in zip(lines, table.rows, strict=True):
-            line.append("; ".join(row.reasons))
-    return "\n".join(_markdown_line(line) for line in (head, rule, *lines))
-
-
-def _markdown_line(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    heads = _heads(table) if table.ranked else [*_heads(table), ("why", False)]
+    lines = [[name for name, _ in heads], ["---:" if numeric else "---" for _, numeric in heads]]
+    for row in table.rows:
+        line = [f"**{text}**" if best else text for text, best in _line(row, table)]
+        lines.append(line if table.ranked else [*line, "; ".join(row.reasons)])
+    cells = ((cell.replace("|", r"\|") for cell in line) for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in cells)

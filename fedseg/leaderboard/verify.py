@@ -1,7 +1,6 @@
 """Whether the metrics of a run are those of its checkpoint and its history."""
 
 import copy
-import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -18,13 +17,7 @@ from fedseg.runner.experiment import load_config, naming
 from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.history import History, plain
 from fedseg.runs.metric_names import GLOBAL, is_number
-from fedseg.runs.results import (
-    config_digest,
-    curves,
-    hardware,
-    package_versions,
-    window_statistics,
-)
+from fedseg.runs.results import config_digest, curves, hardware, package_versions, window_statistics
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 
 TOLERANCE = 0.05
@@ -37,19 +30,12 @@ RELATIVE = 1e-9  # of sums over the history, which is made of printed numbers
 
 @dataclass(frozen=True)
 class Difference:
-    """A field that is not what it should be.
+    """A field that is not what it should be."""
 
-    Attributes:
-        field: such as ``final.unseen.mIoU``.
-        recorded: the value in results.json.
-        computed: the recomputed value.
-        source: what it was computed from.
-    """
-
-    field: str
-    recorded: Any
+    field: str  # such as "final.unseen.mIoU"
+    recorded: Any  # in results.json
     computed: Any
-    source: str
+    source: str  # what it was computed from
 
     def __str__(self) -> str:
         text = f"{self.field}: results.json has {self.recorded!r}, the {self.source} "
@@ -63,23 +49,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome of a verification.
+    """The outcome of a verification."""
 
-    Attributes:
-        folder: work dir of the run.
-        checkpoint: the evaluated checkpoint.
-        compared: number of compared values.
-        differences: those that differ by more than the tolerance.
-        tolerance: in percentage points; 0: equal to the last bit.
-        elsewhere: how the machine differs from that of the run; empty if it does not.
-    """
-
-    folder: Path
-    checkpoint: Path
-    compared: int
-    differences: tuple[Difference, ...]
-    tolerance: float
-    elsewhere: str
+    folder: Path  # work dir of the run
+    checkpoint: Path  # the evaluated one
+    compared: int  # number of values
+    differences: tuple[Difference, ...]  # those beyond the tolerance
+    tolerance: float  # in percentage points; 0: equal to the last bit
+    elsewhere: str  # how the machine differs from that of the run; empty if it does not
 
     @property
     def passed(self) -> bool:
@@ -126,16 +103,12 @@ def verify(
     finally:
         torch.set_num_threads(before)
     tolerance = TOLERANCE if elsewhere else 0.0
-    compared: list[tuple[Difference, float]] = []
-    if not options:  # another data_root is another config
-        one = Difference("config_sha256", results.config_sha256, digest, "config")
-        compared.append((one, 0))
-    for pair in _pairs({"final": results.final}, {"final": final}):
-        compared.append((Difference(*pair, "checkpoint"), tolerance))
-    for pair in _pairs(*_of_history(results, history)):
-        one = Difference(*pair, "history")
-        compared.append((one, RELATIVE * abs(one.recorded) if is_number(one.recorded) else 0))
-    found = tuple(one for one, allowed in compared if not _equal(one, allowed))
+    compared = [Difference("config_sha256", results.config_sha256, digest, "config")]
+    if options:  # another data_root is another config
+        compared.clear()
+    compared += [Difference(*pair, "checkpoint") for pair in _pairs(results.final, final, "final")]
+    compared += [Difference(*pair, "history") for pair in _pairs(*_of_history(results, history))]
+    found = tuple(one for one in compared if not _equal(one, tolerance))
     return Verification(folder, checkpoint, len(compared), found, tolerance, elsewhere)
 
 
@@ -156,25 +129,20 @@ def _newest_checkpoint(folder: Path, results: Results) -> Path:
 
 
 def _config(
-    folder: Path,
-    results: Results,
-    given: str | Path | None,
-    options: Sequence[str],
-    scratch: Path,
+    folder: Path, results: Results, given: str | Path | None, options: Sequence[str], scratch: Path
 ) -> Config:
     """The run's config."""
     path = Path(given) if given is not None else folder / f"{results.name}.py"
     if not path.is_file():
         raise DataError(f"{path}: no such config; name the run's config with --config")
     try:
-        loaded = load_config(
+        return load_config(
             path, work_dir=scratch, options=options, seed=results.seed, amp=results.amp
         )
     except ConfigError as error:
         if given is not None:
             raise
         raise ConfigError(f"{error}; name the original config of the run with --config") from error
-    return loaded
 
 
 def _evaluate(
@@ -206,23 +174,15 @@ def _of_history(
     results: Results, history: list[dict[str, Any]]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """The same fields as results.json has them and as the history gives them."""
-    window = results.last_rounds
-    recorded = {
-        "last_rounds": asdict(window),
-        "communication": asdict(results.communication),
-        "completed_rounds": results.completed_rounds,
-    }
+    traffic = {k: sum(record[k] for record in history) for k in asdict(results.communication)}
     computed = {
-        "last_rounds": window_statistics(history, results.rounds, window.rounds),
-        "communication": {
-            name: sum(record[name] for record in history) for name in ("bytes_down", "bytes_up")
-        },
+        "last_rounds": window_statistics(history, results.rounds, results.last_rounds.rounds),
+        "communication": traffic,
         "completed_rounds": history[-1]["round"],
+        "curves": plain(curves(history)),
     }
-    if results.curves is not None:
-        recorded["curves"] = json.loads(json.dumps(asdict(results.curves)))
-        computed["curves"] = plain(curves(history))
-    return recorded, computed
+    recorded = {name: value for name, value in asdict(results).items() if name in computed}
+    return {name: value for name, value in recorded.items() if value is not None}, computed
 
 
 def _pairs(recorded: Any, computed: Any, field: str = "") -> Iterator[tuple[str, Any, Any]]:
@@ -240,6 +200,8 @@ def _pairs(recorded: Any, computed: Any, field: str = "") -> Iterator[tuple[str,
 
 
 def _equal(one: Difference, tolerance: float) -> bool:
-    if is_number(one.recorded) and is_number(one.computed):
-        return abs(one.recorded - one.computed) <= tolerance
-    return one.recorded == one.computed
+    if not is_number(one.recorded) or not is_number(one.computed):
+        return one.recorded == one.computed
+    if one.source == "history":
+        tolerance = RELATIVE * abs(one.recorded)
+    return abs(one.recorded - one.computed) <= tolerance

@@ -20,15 +20,8 @@ from fedseg.runs.history import plain
 from fedseg.runs.schema import FILE_NAME, RESULTS_SCHEMA_VERSION
 
 PACKAGES = (
-    "torch",
-    "torchvision",
-    "numpy",
-    "onedl-mmengine",
-    "onedl-mmcv",
-    "onedl-mmsegmentation",
-    "albumentations",
-    "opencv-python-headless",
-    "timm",
+    *("torch", "torchvision", "numpy", "onedl-mmengine", "onedl-mmcv", "onedl-mmsegmentation"),
+    *("albumentations", "opencv-python-headless", "timm"),
 )
 # where and how long a run happens does not change what it is, nor do names of its parts
 NOT_IDENTITY = (
@@ -38,14 +31,11 @@ NOT_IDENTITY = (
 # nor do these tell one seed of an experiment from another, as keys of the config or anywhere in it
 NOT_METHOD = (*NOT_IDENTITY, "randomness", "executor", "default_hooks", "state_store", "device")
 NOT_METHOD_ANYWHERE = (
-    "data_root",
-    "num_workers",
-    "prefetch_factor",
-    "val_interval",
-    "hook_interval",
+    *("data_root", "num_workers", "prefetch_factor", "val_interval", "hook_interval"),
     "cuda_graph",
 )
-LARGEST_CONTENT = 2**29  # bytes of images whose content is summed up after a run
+COMPONENTS = ("algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm")
+LARGEST_CONTENT = 2**29  # bytes of images whose checksum is computed after a run
 
 
 class FinishedRun(Run, Protocol):
@@ -60,35 +50,37 @@ class FinishedRun(Run, Protocol):
 
 def config_digest(config: Config) -> str:
     """SHA-256 of a config's content, without what does not change the experiment."""
-    content = {k: v for k, v in config.to_dict().items() if k not in NOT_IDENTITY}
-    text = json.dumps(content, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return _digest({k: v for k, v in config.to_dict().items() if k not in NOT_IDENTITY})
 
 
 def experiment_digest(config: Config) -> str:
     """SHA-256 of what the seeds of one experiment share: no seed, no paths, no loader settings."""
     content = {k: v for k, v in config.to_dict().items() if k not in NOT_METHOD}
-    text = json.dumps(_without(content, NOT_METHOD_ANYWHERE), sort_keys=True, default=str)
+    return _digest(_method_only(content))
+
+
+def _digest(content: Any) -> str:
+    text = json.dumps(content, sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _without(value: Any, keys: tuple[str, ...]) -> Any:
+def _method_only(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {k: _without(v, keys) for k, v in value.items() if k not in keys}
+        return {k: _method_only(v) for k, v in value.items() if k not in NOT_METHOD_ANYWHERE}
     if isinstance(value, list | tuple):
-        return [_without(v, keys) for v in value]
+        return [_method_only(v) for v in value]
     return value
 
 
 def hardware(device: torch.device) -> str:
-    """What computed: the GPU's name, or the CPU's instruction set; figures can depend on it."""
+    """Name of the GPU, or instruction set of the CPU; metrics can depend on it."""
     if device.type == "cuda":
         return torch.cuda.get_device_name(device)
     return f"{platform.machine()} {torch.backends.cpu.get_cpu_capability()}"
 
 
 def package_versions() -> dict[str, str]:
-    """Versions of Python, fedseg and the packages that figures depend on."""
+    """Versions of Python, fedseg and the packages that metrics depend on."""
     versions = {"python": platform.python_version(), "fedseg": fedseg.__version__}
     for name in PACKAGES:
         try:
@@ -101,7 +93,7 @@ def package_versions() -> dict[str, str]:
 def window_statistics(
     history: list[dict[str, Any]], max_rounds: int, window: int = 100
 ) -> dict[str, Any]:
-    """Mean and standard deviation of every figure over the evaluations of the last rounds.
+    """Mean and standard deviation of every metric over the evaluations of the last rounds.
 
     The deviation is that of the population of evaluations (not divided by n-1); 0 for one
     evaluation.
@@ -117,10 +109,10 @@ def window_statistics(
     }
 
 
-def by_domain(figures: dict[str, Any], details: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def by_domain(metrics: dict[str, Any], details: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """``{"unseen/mIoU": x}`` as ``{"unseen": {"mIoU": x, ...details}}``."""
     nested: dict[str, dict[str, Any]] = {}
-    for name, value in figures.items():
+    for name, value in metrics.items():
         domain, _, metric = name.rpartition("/")
         nested.setdefault(domain, {})[metric] = value
     for domain, more in details.items():
@@ -139,11 +131,7 @@ def is_synthetic(dataset: Any) -> bool:
 
 
 def curves(history: list[dict[str, Any]]) -> dict[str, Any]:
-    """The figures over the rounds that were evaluated, with what they had cost until then.
-
-    ``loss`` is the mean over the rounds since the evaluation before; ``bytes`` counts both ways,
-    from the first round on. A figure that an evaluation does not have is None.
-    """
+    """The fields of :class:`fedseg.runs.schema.Curves`, from a history."""
     rounds, totals, losses, metrics = [], [], [], []
     total, recent = 0, []
     for record in history:
@@ -156,12 +144,12 @@ def curves(history: list[dict[str, Any]]) -> dict[str, Any]:
             losses.append(statistics.fmean(recent) if recent else None)
             metrics.append(record["metrics"])
             recent = []
-    names = dict.fromkeys(name for figures in metrics for name in figures)
+    names = dict.fromkeys(name for found in metrics for name in found)
     return {
         "rounds": rounds,
         "bytes": totals,
         "loss": losses,
-        "figures": {name: [figures.get(name) for figures in metrics] for name in names},
+        "figures": {name: [found.get(name) for found in metrics] for name in names},
     }
 
 
@@ -186,7 +174,7 @@ def _dataset_entry(dataset: Any, loader: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _described(config: Any) -> Any:
-    """A part of a config as plain values; what is none is told by its repr."""
+    """A part of a config as plain values, with the repr of what is none."""
     return json.loads(json.dumps(config, default=repr))
 
 
@@ -208,6 +196,7 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
     seconds = {k: sum(r["seconds"][k] for r in history) for k in ("train", "aggregate", "evaluate")}
     steps = cfg.train_cfg.get("local_steps")
     loader = cfg.train_dataloader
+    participants = [len(r["participants"]) for r in history] or [0]
     results = {
         "schema_version": RESULTS_SCHEMA_VERSION,
         "name": runner.name,
@@ -227,11 +216,7 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
             "options": {k: v for k, v in _recipe(cfg.model).items() if k != "type"},
             "parameters": runner.flat.num_parameters,
         },
-        "algorithm": cfg.algorithm.to_dict(),
-        "local_loss": cfg.local_loss.to_dict() if cfg.get("local_loss") else None,
-        "optim_wrapper": cfg.optim_wrapper.to_dict(),
-        "averaging": cfg.averaging.to_dict() if cfg.get("averaging") else None,
-        "batchnorm": cfg.batchnorm.to_dict() if cfg.get("batchnorm") else None,
+        **{name: cfg[name].to_dict() if cfg.get(name) else None for name in COMPONENTS},
         "amp": bool(cfg.train_cfg.get("amp", False)),
         "data": {
             "train": {
@@ -246,7 +231,7 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
                 for s in sets
             },
         },
-        "clients_per_round": _participation(history),
+        "clients_per_round": {"min": min(participants), "max": max(participants)},
         "local_epochs": (cfg.train_cfg.get("local_epochs") or 1) if steps is None else None,
         "local_steps": steps,
         "final": by_domain(final, details),
@@ -259,23 +244,12 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
             "bytes_down": sum(r["bytes_down"] for r in history),
             "bytes_up": sum(r["bytes_up"] for r in history),
         },
-        **_of_hooks(runner, history),
         "rejected_updates": sum(len(r["rejected"]) for r in history),
         "seconds": {**seconds, "wall": runner.seconds},
         "threads": torch.get_num_threads(),
     }
-    write_text(Path(runner.work_dir) / FILE_NAME, json.dumps(plain(results), indent=2) + "\n")
-    return results
-
-
-def _of_hooks(runner: FinishedRun, history: list[dict[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
     for hook in runner.hooks:
         if hasattr(hook, "results"):
-            found |= hook.results(runner, history)
-    return found
-
-
-def _participation(history: list[dict[str, Any]]) -> dict[str, int]:
-    counts = [len(r["participants"]) for r in history] or [0]
-    return {"min": min(counts), "max": max(counts)}
+            results |= hook.results(runner, history)
+    write_text(Path(runner.work_dir) / FILE_NAME, json.dumps(plain(results), indent=2) + "\n")
+    return results

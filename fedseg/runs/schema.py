@@ -6,7 +6,7 @@ hold more, which hooks add. Older files are migrated; what they did not record i
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,61 +16,43 @@ from fedseg.runs.from_json import REWRITE, from_plain
 RESULTS_SCHEMA_VERSION = 3  # of results.json
 TEST_SCHEMA_VERSION = 1  # of test_results.json, which tools/test.py writes
 FILE_NAME = "results.json"
+VERSION_1_KEY = (
+    *("name", "rounds", "model", "algorithm", "local_loss", "optim_wrapper", "averaging"),
+    *("batchnorm", "amp", "local_epochs", "local_steps", "clients_per_round"),
+)
 
 
 @dataclass(frozen=True)
 class Model:
-    """The network.
+    """The network."""
 
-    Attributes:
-        type: class of the model.
-        network: class of the network that the model wraps (``Segmentor``), if it does.
-        options: those options of the model that are numbers or text.
-        parameters: number of trainable parameters.
-    """
-
-    type: str
-    network: str | None
-    options: dict[str, Any] | None
-    parameters: int
+    type: str  # class of the model
+    network: str | None  # class of the network that the model wraps (Segmentor), if it does
+    options: dict[str, Any] | None  # those options of the model that are numbers or text
+    parameters: int  # number of trainable parameters
 
 
 @dataclass(frozen=True)
 class DataEntry:
-    """A data set as the run used it.
+    """A data set as the run used it."""
 
-    Attributes:
-        dataset: class of the data set.
-        samples: number of images.
-        synthetic: whether this project rendered the images, so that they are no published data.
-        split: name of the split in the config, a folder or ``"train"``.
-        split_checksum: SHA-256 of the split's ids and file names, or of images and labels in
-            stored order; None where the data set has none.
-        content_sha256: SHA-256 of images and labels in any order, for small images in memory;
-            None elsewhere.
-        generated: corruptions that were generated here instead of read from the official files;
-            None: unknown.
-        steps: transforms of the loader, as configured.
-        style: style transfer of the loader, as configured.
-        clients: number of clients; this and the following only for the training set.
-        partition: type and options of the partition.
-        partition_sha256: SHA-256 of the clients and their samples.
-        batch_size: images per step, or ``"full"`` for all of a client's.
-    """
-
-    dataset: str
-    samples: int
-    synthetic: bool
-    split: str | None
+    dataset: str  # its class
+    samples: int  # number of images
+    synthetic: bool  # whether this project rendered the images, so that they are no published data
+    split: str | None  # name of the split in the config, a folder or "train"
+    # SHA-256 of the split's ids and file names, or of images and labels in stored order
     split_checksum: str | None
+    # SHA-256 of images and labels in any order, for small images in memory; None elsewhere
     content_sha256: str | None
+    # corruptions that were generated here, not read from the official files; None: unknown
     generated: tuple[str, ...] | None
-    steps: tuple[Any, ...] | None
-    style: dict[str, Any] | None
-    clients: int | None = None
-    partition: dict[str, Any] | None = None
-    partition_sha256: str | None = None
-    batch_size: int | str | None = None
+    steps: tuple[Any, ...] | None  # transforms of the loader, as configured
+    style: dict[str, Any] | None  # style transfer of the loader, as configured
+    # of the training set alone:
+    clients: int | None = None  # number of clients
+    partition: dict[str, Any] | None = None  # type and options of the partition
+    partition_sha256: str | None = None  # of the clients and their samples
+    batch_size: int | str | None = None  # images per step, or "full" for all of a client's
 
 
 @dataclass(frozen=True)
@@ -83,36 +65,22 @@ class Participation:
 
 @dataclass(frozen=True)
 class Window:
-    """The evaluations of the last rounds, whose mean benchmarks report.
+    """The evaluations of the last rounds, whose mean benchmarks report."""
 
-    Attributes:
-        rounds: length of the window.
-        evaluations: number of evaluations in it.
-        mean: mean of each metric ``<domain>/<metric>``.
-        std: standard deviation, not divided by n - 1.
-    """
-
-    rounds: int
-    evaluations: int
-    mean: dict[str, float]
-    std: dict[str, float]
+    rounds: int  # length of the window
+    evaluations: int  # number of evaluations in it
+    mean: dict[str, float]  # of each metric <domain>/<metric>
+    std: dict[str, float]  # standard deviation, not divided by n - 1
 
 
 @dataclass(frozen=True)
 class Curves:
-    """Metrics over the evaluated rounds, as lists of equal length.
-
-    Attributes:
-        rounds: the evaluated rounds.
-        bytes: bytes sent since the start of the run, both ways, all clients.
-        loss: mean training loss since the previous evaluation.
-        figures: ``<domain>/<metric>`` -> values; None where an evaluation lacks the metric.
-    """
+    """Metrics over the evaluated rounds, as lists of equal length."""
 
     rounds: tuple[int, ...]
-    bytes: tuple[int, ...]
-    loss: tuple[float | None, ...]
-    figures: dict[str, tuple[float | None, ...]]
+    bytes: tuple[int, ...]  # sent since the start of the run, both ways, all clients
+    loss: tuple[float | None, ...]  # mean training loss since the previous evaluation
+    figures: dict[str, tuple[float | None, ...]]  # <domain>/<metric> -> values, None if missing
 
 
 @dataclass(frozen=True)
@@ -125,71 +93,42 @@ class Traffic:
 
 @dataclass(frozen=True)
 class Results:
-    """A finished run.
+    """A finished run; components are as configured, or None."""
 
-    Attributes:
-        schema_version: of the file as it was written.
-        name: name of the experiment, usually its config's.
-        config_sha256: of the config.
-        experiment_sha256: of what all seeds of the experiment share.
-        versions: of Python, fedseg and the packages that metrics depend on.
-        device: such as ``"cpu"``.
-        hardware: name of the GPU, or instruction set of the CPU.
-        threads: of torch.
-        seed: of the run.
-        rounds: in the config.
-        completed_rounds: in the run.
-        final_round: of the last evaluation; None if the run was never evaluated.
-        model: the network.
-        algorithm, optim_wrapper: as configured.
-        local_loss, averaging, batchnorm: as configured, or None.
-        amp: whether the run computed in bfloat16.
-        data: ``"train"``, and ``"test:<domain>"`` for each test set.
-        clients_per_round: participation.
-        local_epochs, local_steps: length of local training; one of them is None.
-        final: by domain, the metrics of the last evaluation in percent, and details such as
-            ``IoU`` by class and ``corruptions`` by name and severity.
-        last_rounds: statistics of the last evaluations.
-        curves: metrics over rounds.
-        communication: traffic.
-        rejected_updates: number of client updates that were rejected.
-        seconds: ``train``, ``aggregate``, ``evaluate``, and ``wall`` in total.
-        setting, methods: what the config was composed of; None if it was not, or not recorded.
-        extras: what hooks added to the file, unchecked.
-    """
-
-    schema_version: int
-    name: str
+    schema_version: int  # of the file as it was written
+    name: str  # of the experiment, usually its config's
     config_sha256: str
-    experiment_sha256: str | None
-    versions: dict[str, str]
-    device: str
-    hardware: str | None
-    threads: int
+    experiment_sha256: str | None  # of what all seeds of the experiment share
+    versions: dict[str, str]  # of Python, fedseg and the packages that metrics depend on
+    device: str  # such as "cpu"
+    hardware: str | None  # name of the GPU, or instruction set of the CPU
+    threads: int  # of torch
     seed: int
-    rounds: int
+    rounds: int  # in the config
     completed_rounds: int
-    final_round: int | None
+    final_round: int | None  # of the last evaluation; None if the run was never evaluated
     model: Model
     algorithm: dict[str, Any]
     local_loss: dict[str, Any] | None
     optim_wrapper: dict[str, Any]
     averaging: dict[str, Any] | None
     batchnorm: dict[str, Any] | None
-    amp: bool
-    data: dict[str, DataEntry]
+    amp: bool  # whether the run computed in bfloat16
+    data: dict[str, DataEntry]  # "train", and "test:<domain>" for each test set
     clients_per_round: Participation
-    local_epochs: int | None
+    local_epochs: int | None  # length of local training: either this or local_steps
     local_steps: int | None
+    # by domain: metrics of the last evaluation in percent, and details such as "IoU" by class and
+    # "corruptions" by name and severity
     final: dict[str, dict[str, Any]]
     last_rounds: Window
     curves: Curves | None
     communication: Traffic
-    rejected_updates: int
-    seconds: dict[str, float]
-    setting: str | None = None
-    methods: tuple[str, ...] | None = None
-    extras: dict[str, Any] = field(default_factory=dict)
+    rejected_updates: int  # number of client updates
+    seconds: dict[str, float]  # "train", "aggregate", "evaluate", and "wall" in total
+    setting: str | None = None  # of a composed config
+    methods: tuple[str, ...] | None = None  # likewise
+    extras: dict[str, Any] = field(default_factory=dict)  # what hooks added, unchecked
 
     @property
     def train(self) -> DataEntry:
@@ -199,8 +138,7 @@ class Results:
     @property
     def tests(self) -> dict[str, DataEntry]:
         """The test sets by domain."""
-        prefix = "test:"
-        return {k.removeprefix(prefix): v for k, v in self.data.items() if k.startswith(prefix)}
+        return {k[len("test:") :]: v for k, v in self.data.items() if k.startswith("test:")}
 
     @property
     def synthetic(self) -> bool:
@@ -229,9 +167,9 @@ def read_results(path: str | Path, strict: bool = True) -> Results:
         raise DataError(f"{path}: is damaged ({error}); {REWRITE}") from error
     if not isinstance(data, dict) or "schema_version" not in data:
         raise DataError(f"{path}: is not a results.json of fedseg: it has no schema_version")
+    _migrate(data, path)
     known = {one.name for one in fields(Results)} - {"extras"}
-    extras = {k: v for k, v in data.items() if k not in known}
-    data = {k: v for k, v in migrated(data, path).items() if k in known}
+    extras = {k: data.pop(k) for k in list(data) if k not in known}
     results = replace(from_plain(Results, data, str(path)), extras=extras)
     if strict:
         _check_run(results, path)
@@ -242,66 +180,52 @@ def experiment_key(results: Results) -> tuple:
     """What the seeds of one experiment share: the method, the data and their partition."""
     method = results.experiment_sha256
     if method is None:  # version 1
-        parts = (
-            results.name,
-            results.rounds,
-            results.model.type,
-            results.algorithm,
-            results.local_loss,
-            results.optim_wrapper,
-            results.averaging,
-            results.batchnorm,
-            results.amp,
-            (results.local_epochs, results.local_steps),
-            (results.clients_per_round.min, results.clients_per_round.max),
+        method = json.dumps(
+            [getattr(results, name) for name in VERSION_1_KEY], default=asdict, sort_keys=True
         )
-        method = json.dumps(parts, sort_keys=True)
     return method, results.synthetic, results.train.partition_sha256
 
 
 # ---------------------------------------------------------------- versions
 
 
-def _from_1(data: dict[str, Any]) -> dict[str, Any]:
+def _from_1(data: dict[str, Any]) -> None:
     """Version 2 added transforms, partitions, content, curves and hardware."""
-    names = ("split", "split_checksum", "content_sha256", "generated", "steps", "style")
-    model = data.get("model")
-    if isinstance(model, dict):
-        model = {"network": None, "options": None, **model}
-    added = dict.fromkeys(("experiment_sha256", "hardware", "curves", "local_loss"))
-    entries = _each(data.get("data"), lambda entry: {**dict.fromkeys(names), **entry})
-    return {**added, **data, "data": entries, "model": model}
+    added = ("split", "split_checksum", "content_sha256", "generated", "steps", "style")
+    for part, names in (
+        (data, ("experiment_sha256", "hardware", "curves", "local_loss")),
+        (data.get("model"), ("network", "options")),
+        *((entry, added) for entry in _entries(data)),
+    ):
+        if isinstance(part, dict):
+            part |= dict.fromkeys(names) | part
 
 
-def _from_2(data: dict[str, Any]) -> dict[str, Any]:
+def _from_2(data: dict[str, Any]) -> None:
     """Version 3 renamed ``embedded``, and may have ``setting`` and ``methods``."""
-
-    def renamed(entry: dict[str, Any]) -> dict[str, Any]:
-        return {"synthetic" if k == "embedded" else k: v for k, v in entry.items()}
-
-    return {**data, "data": _each(data.get("data"), renamed)}
+    for entry in _entries(data):
+        if "embedded" in entry:
+            entry["synthetic"] = entry.pop("embedded")
 
 
-def _each(entries: Any, change: Callable[[dict[str, Any]], dict[str, Any]]) -> Any:
-    """Change every entry of ``data``; what is no entry stays, to be refused later."""
-    if not isinstance(entries, dict):
-        return entries
-    return {k: change(v) if isinstance(v, dict) else v for k, v in entries.items()}
+def _entries(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """The entries of ``data``; what is no entry is refused later."""
+    entries = data.get("data")
+    found = entries.values() if isinstance(entries, dict) else ()
+    return [entry for entry in found if isinstance(entry, dict)]
 
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _from_1, 2: _from_2}
-"""Version n -> what turns it into version n + 1; ``schema_version`` itself stays."""
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], None]] = {1: _from_1, 2: _from_2}
+"""Version n -> what changes it into version n + 1, in place; ``schema_version`` itself stays."""
 
 
-def migrated(data: dict[str, Any], path: Path) -> dict[str, Any]:
-    """The content of a file in the present version.
+def _migrate(data: dict[str, Any], path: Path) -> None:
+    """Change the content of a file into the present version.
 
     Raises:
         DataError: the version is newer than this one, or too old.
     """
-    version = data["schema_version"]
-    if isinstance(version, bool) or not isinstance(version, int):
-        raise DataError(f"{path}: schema_version: must be an integer, not {version!r}")
+    version = from_plain(int, data["schema_version"], str(path), "schema_version")
     if version > RESULTS_SCHEMA_VERSION:
         raise DataError(
             f"{path}: schema_version: is {version}, this fedseg reads up to "
@@ -310,8 +234,7 @@ def migrated(data: dict[str, Any], path: Path) -> dict[str, Any]:
     for step in range(max(version, 0), RESULTS_SCHEMA_VERSION):
         if step not in MIGRATIONS:
             raise DataError(f"{path}: schema_version: {version} can no longer be read; {REWRITE}")
-        data = MIGRATIONS[step](data)
-    return data
+        MIGRATIONS[step](data)
 
 
 # ---------------------------------------------------------------- consistency
@@ -338,14 +261,9 @@ def _check_run(results: Results, path: Path) -> None:
         for name, value in metrics.items():
             if value is None:
                 raise DataError(f"{path}: final.{domain}.{name}: has no value, it was not finite")
-    if results.curves is None:
-        return
-    columns = {
-        "bytes": results.curves.bytes,
-        "loss": results.curves.loss,
-        **{f"figures.{name}": values for name, values in results.curves.figures.items()},
-    }
-    count = len(results.curves.rounds)
+    curves = results.curves or Curves((), (), (), {})
+    columns = {"bytes": curves.bytes, "loss": curves.loss}
+    columns |= {f"figures.{name}": values for name, values in curves.figures.items()}
     for name, values in columns.items():
-        if len(values) != count:
+        if len(values) != (count := len(curves.rounds)):
             raise DataError(f"{path}: curves.{name}: has {len(values)} values for {count} rounds")

@@ -320,7 +320,7 @@ def test_the_first_evaluation_that_reaches_a_target_counts(tmp_path):
 # ---------------------------------------------------------------- runs twice
 
 
-def test_two_runs_of_one_seed_are_told_and_the_newer_one_counts(board, tmp_path):
+def test_of_two_runs_of_one_seed_the_newer_one_counts(board, tmp_path):
     found = board(idda(50.0), idda(60.0), idda(55.0, seed=1))
     (row,) = ranking(found, RAINY).runs
     assert row.seeds == (0, 1) and row.cells["unseen"].value == 57.5

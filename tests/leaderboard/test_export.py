@@ -9,7 +9,7 @@ import toyresults
 
 from fedseg.leaderboard.board import build_board
 from fedseg.leaderboard.collect import read_runs
-from fedseg.leaderboard.export import apart_to_csv, to_csv, to_json, write_board
+from fedseg.leaderboard.export import to_csv, to_json, write_board
 from fedseg.leaderboard.text import to_markdown
 
 RAINY = "idda_rainy_heterogeneous"
@@ -22,7 +22,7 @@ def board(tmp_path):
 
 
 def test_csv_has_every_value_in_full_precision(board):
-    lines = list(csv.DictReader(io.StringIO(to_csv(board))))
+    lines = list(csv.DictReader(io.StringIO(to_csv(board.rankings))))
     expected = sum(len(table.rows) * len(table.columns) for table in board.rankings)
     assert len(lines) == expected > 1000
     (own,) = (
@@ -37,8 +37,8 @@ def test_csv_has_every_value_in_full_precision(board):
 
 
 def test_csv_keeps_runs_that_are_apart_away_from_published_numbers(board):
-    assert "demo|x" not in to_csv(board)
-    lines = list(csv.DictReader(io.StringIO(apart_to_csv(board))))
+    assert "demo|x" not in to_csv(board.rankings)
+    lines = list(csv.DictReader(io.StringIO(to_csv(board.apart, "reasons"))))
     assert {line["experiment"] for line in lines} == {"demo|x"}
     assert {line["kind"] for line in lines} == {"run"}
     assert lines[0]["value"] == "20.125" and lines[0]["reasons"].startswith("synthetic data")
@@ -71,9 +71,9 @@ def test_files_are_written_whole(board, tmp_path):
     folder = tmp_path / "out" / "board"
     paths = write_board(board, folder)
     names = ["leaderboard.md", "leaderboard.csv", "not_comparable.csv", "leaderboard.json"]
-    assert [path.name for path in paths] == names
-    assert sorted(folder.iterdir()) == sorted(paths)
-    assert json.loads(paths[-1].read_text()) == json.loads(json.dumps(to_json(board)))
+    assert [path.name for path in paths] == [*names, "index.html"]
+    assert sorted(folder.iterdir()) == sorted([*paths, folder / "page"])
+    assert json.loads(paths[3].read_text()) == json.loads(json.dumps(to_json(board)))
     before = paths[0].read_text()
     write_board(board, folder)
     assert paths[0].read_text() == before == to_markdown(board)

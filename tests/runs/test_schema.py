@@ -210,7 +210,7 @@ def test_migrations_follow_one_another(content, read, monkeypatch):
     """An invented version 0, which called rounds epochs."""
 
     def from_0(data):
-        return {**data, "rounds": data["epochs"]}
+        data["rounds"] = data.pop("epochs")
 
     monkeypatch.setitem(schema.MIGRATIONS, 0, from_0)
     old = toyresults.changed(version_1(content), schema_version=0, rounds=..., epochs=1500)

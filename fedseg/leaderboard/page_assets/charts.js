@@ -144,15 +144,14 @@ window.Charts = (() => {
   // ------------------------------------------------------------ points
 
   function points(figure, rows, x, y, words, more) {
-    const at = (row, axis) => axis.value(row);
     const groups = [];
     const published = rows.filter((row) => row.kind === "published");
     if (published.length) groups.push({ name: "published", rows: published, symbol: "circle-open", size: 9, shade: css("--muted") });
     for (const row of rows.filter((one) => one.kind === "run")) groups.push({ name: row.label, rows: [row], symbol: MARKERS[row.mark], size: 11, shade: color(row.mark) });
-    const bars = (found, axis) => ({ type: "data", array: found.map((row) => (axis.std(row) ?? 0)), color: css("--muted"), thickness: 1, width: 0, visible: found.some((row) => axis.std(row)) });
+    const bars = (found, axis) => ({ type: "data", array: found.map((row) => axis.std(row) ?? 0), color: css("--muted"), thickness: 1, width: 0, visible: found.some((row) => axis.std(row)) });
     const traces = groups.map((group) => ({
-      x: group.rows.map((row) => at(row, x)),
-      y: group.rows.map((row) => at(row, y)),
+      x: group.rows.map(x.value),
+      y: group.rows.map(y.value),
       error_x: bars(group.rows, x),
       error_y: bars(group.rows, y),
       mode: "markers",
@@ -179,7 +178,6 @@ window.Charts = (() => {
     const [low, high] = [Math.min(...ends), Math.max(...ends)];
     const shapes = [{ type: "line", x0: low, y0: low, x1: high, y1: high, layer: "below", line: { color: css("--muted"), width: 1, dash: "dot" } }];
     points(figure, found, x, y, `${up.name} against ${across.name}`, { shapes });
-    return found.length;
   }
 
   function traffic(figure, rows, up, unit) {

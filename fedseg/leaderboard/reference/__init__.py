@@ -16,38 +16,17 @@ PAPERS = ("feddrive", "fedsam", "fedgloss", "wima", "fedalign", "course")
 
 @dataclass(frozen=True)
 class Published:
-    """A cell of a published table.
+    """A cell of a published table; None is what the source does not state, or does not have."""
 
-    Attributes:
-        paper: short name of the paper, such as ``"ECCV22"``.
-        title: full title of the paper.
-        table: such as ``"Table 2"``.
-        split: ``kind`` with its options (``alpha``, ``shift``); None for centralized training.
-        model, algorithm, averaging, server_opt, bn, augmentation: the method, in lower case.
-        metric: ``miou``, ``accuracy``, ``rounds_to_fedavg_acc`` and others.
-        value, std: as printed; percentages for mIoU and accuracy.
-        confident: whether the digits could be read with certainty.
-        dataset: None where the source names none.
-        n_clients, clients_per_round, rounds, local_epochs: None where they are not stated.
-        domain: ``test``, ``seen`` (with SiloBN: BatchNorm by the test batch), ``seen_by_domain``,
-            ``unseen``; None for values without a domain.
-        variant: what distinguishes the run from the paper's default.
-        status: why there is no value: ``no_convergence``, ``not_reached``.
-        approx: whether the source says "about".
-        conflict: whether the source contradicts itself elsewhere.
-        comm_cost: bits a round relative to FedAvg.
-        note: of the transcription.
-    """
-
-    paper: str
-    title: str
-    table: str
-    split: dict[str, Any] | None
-    algorithm: str
+    paper: str  # short name of the paper, such as "ECCV22"
+    title: str  # full title of the paper
+    table: str  # such as "Table 2"
+    split: dict[str, Any] | None  # kind, alpha, shift; None for centralized training
+    algorithm: str  # in lower case, as are the other parts of the method
     model: str
-    metric: str
-    value: float | None
-    confident: bool
+    metric: str  # miou, accuracy, rounds_to_fedavg_acc and others
+    value: float | None  # as printed, as is std; percentages for mIoU and accuracy
+    confident: bool  # whether the digits could be read with certainty
     dataset: str | None = None
     averaging: str | None = None
     server_opt: str | None = None
@@ -57,14 +36,14 @@ class Published:
     clients_per_round: int | None = None
     rounds: int | None = None
     local_epochs: int | None = None
-    domain: str | None = None
+    domain: str | None = None  # test, seen (SiloBN: by the test batch), seen_by_domain, unseen
     std: float | None = None
-    variant: str | None = None
-    status: str | None = None
-    approx: bool = False
-    conflict: bool = False
-    comm_cost: int | None = None
-    note: str | None = None
+    variant: str | None = None  # what distinguishes the run from the paper's default
+    status: str | None = None  # why there is no value: no_convergence, not_reached
+    approx: bool = False  # whether the source says "about"
+    conflict: bool = False  # whether the source contradicts itself elsewhere
+    comm_cost: int | None = None  # bits a round relative to FedAvg
+    note: str | None = None  # of the transcription
 
     @property
     def doubt(self) -> str | None:
@@ -75,19 +54,16 @@ class Published:
             return "the source does not name the data set"
         if self.conflict:
             return self.note or "the source contradicts itself"
-        if self.approx:
-            return "the source gives it as about this much"
-        return None
+        return "the source gives it as about this much" if self.approx else None
 
 
 @cache
 def read_published() -> tuple[Published, ...]:
     """Every published number, paper by paper, in the order of their tables."""
     unknown = {"split": None, "value": None}
-    contents = [read_json(f"{name}.json") for name in PAPERS]
     return tuple(
         Published(paper=content["key"], title=content["paper"], **{**unknown, **record})
-        for content in contents
+        for content in (read_json(f"{name}.json") for name in PAPERS)
         for record in content["records"]
     )
 
