@@ -30,7 +30,7 @@ class ClientAccuracyHook(FederatedHook):
         images: ``"test"``: the test images, each class weighted by its share among the client's
             training images; costs nothing. ``"train"``: the client's own training images, not
             augmented; one pass over the training set an evaluation, only for resident data.
-        domain: the test set that says it; None: the first one that has an accuracy by class.
+        domain: the test set to use; None: the first one that has an accuracy by class.
     """
 
     def __init__(self, images: str = "test", domain: str | None = None) -> None:
@@ -45,11 +45,8 @@ class ClientAccuracyHook(FederatedHook):
         record = runner.train_loop.pending if runner.data is not None else None
         if record is None or not hasattr(runner.data.dataset, "labels"):
             return
-        if self.images == "test":
-            found = self._of_test_classes(runner)
-        else:
-            found = self._of_own_images(runner)
-        if found is not None:
+        of = self._of_test_classes if self.images == "test" else self._of_own_images
+        if (found := of(runner)) is not None:
             record["client_accuracy"] = found
 
     def results(self, runner: EvaluatedRun, history: list[dict[str, Any]]) -> dict[str, Any]:
@@ -83,17 +80,14 @@ class ClientAccuracyHook(FederatedHook):
         details = runner.val_loop.details
         names = [self.domain] if self.domain else [test.name for test in runner.val_loop.sets]
         names = [f"global:{name}" for name in names] + names
-        chosen = next((details[n][DETAIL] for n in names if details.get(n, {}).get(DETAIL)), None)
-        if chosen is None:
-            return None
+        chosen = next((details[n][DETAIL] for n in names if details.get(n, {}).get(DETAIL)), {})
         by_class = np.array([np.nan if v is None else v for v in chosen.values()], dtype=float)
         mix = self._class_mix(runner)
         if mix.shape[1] != len(by_class):
             return None
         tested = np.isfinite(by_class)  # a class without a test image says nothing
         weight = mix[:, tested].sum(axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            values = mix[:, tested] @ by_class[tested] / weight
+        values = mix[:, tested] @ by_class[tested] / np.where(weight > 0, weight, np.nan)
         return [float(v) if np.isfinite(v) else None for v in values]
 
     @torch.no_grad()

@@ -7,6 +7,7 @@ from itertools import chain
 import numpy as np
 import pytest
 import torch
+from batch_twins import batches_one_by_one
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedseg.core.client_data import Job
@@ -96,7 +97,7 @@ def test_batches_are_their_images_one_by_one(name, dtype):
     for client in range(len(data.clients)):
         for round_ in (1, 7):
             job = Job(round_, 0, client)
-            made, twins = list(data.batches(job)), list(data.batches_one_by_one(job))
+            made, twins = list(data.batches(job)), list(batches_one_by_one(data, job))
             assert len(made) == len(twins) == data.num_steps(client)
             for batch, twin in zip(made, twins, strict=True):
                 for key, value in twin.items():
@@ -112,7 +113,7 @@ def test_images_of_any_shape(shape):
     steps = [*AUGMENTED[:2], {"type": "Normalize", **channels}, *AUGMENTED[3:]]
     data = resident(dataset=arrays(shape), transforms=steps)
     job = Job(2, 0, 0)
-    for batch, twin in zip(data.batches(job), data.batches_one_by_one(job), strict=True):
+    for batch, twin in zip(data.batches(job), batches_one_by_one(data, job), strict=True):
         assert np.abs(batch["inputs"].numpy() - twin["inputs"]).max() <= 1e-6
         assert np.abs(batch["data_samples"].numpy() - twin["data_samples"]).max() <= 1e-6
         assert batch["inputs"].is_contiguous(memory_format=torch.channels_last)
