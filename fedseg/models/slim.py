@@ -112,7 +112,7 @@ def _group_norm(layer: nn.GroupNorm, _kept: Callable[[int], int], x: Tensor) -> 
 
 
 def _padded_shortcut(layer: PaddedShortcut, kept: Callable[[int], int], x: Tensor) -> Tensor:
-    return layer.pad(x, kept(layer.out_channels))
+    return PaddedShortcut.forward(layer, x, kept(layer.out_channels))
 
 
 def _first(parameter: Tensor | None, channels: int) -> Tensor | None:

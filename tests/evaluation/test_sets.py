@@ -408,7 +408,7 @@ def test_unknown_loaders(root):
     for loader in ("ResidentDat", "Accuracy", None, 3, "torch.nn.Linear"):
         with pytest.raises(ConfigError, match=r"val_dataloader\.test"):
             evaluation_set(resident(root, type=loader))
-    with pytest.raises(ConfigError, match=r"test\.type: .* did you mean 'ResidentData'"):
+    with pytest.raises(ConfigError, match=r"test\.type: .*did you mean 'ResidentData'"):
         evaluation_set(resident(root, type="ResidentDat"))
 
 
