@@ -38,16 +38,13 @@ def labels_of(dataset: Any, partition: Any) -> np.ndarray:
             f"partition.type: {type(partition).__name__} needs labels, which "
             f"{name} does not have: use NaturalPartition, HomogeneousPartition or FixedPartition"
         )
-    labels = np.asarray(labels)
-    if labels.shape != (len(dataset),):
+    labels, size = np.asarray(labels), len(dataset)
+    sound = size and labels.shape == (size,) and np.issubdtype(labels.dtype, np.integer)
+    if not sound or labels.min() < 0:
         raise ConfigError(
-            f"partition.type: {name}.labels has shape {labels.shape} for {len(dataset)} samples: "
-            f"{type(partition).__name__} needs one class id per sample"
+            f"partition.type: {type(partition).__name__} needs {name}.labels to be class ids >= 0, "
+            f"one for each of its {size} samples"
         )
-    if not labels.size:
-        raise ConfigError(f"partition.type: {name} is empty: give it samples")
-    if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0:
-        raise ConfigError(f"partition.type: {name}.labels must be class ids, integers >= 0")
     return labels.astype(np.int64)
 
 

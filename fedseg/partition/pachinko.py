@@ -90,15 +90,11 @@ def _children(dataset: Any, labels: np.ndarray) -> list[np.ndarray]:
             "use CIFAR-100 or DirichletPartition"
         )
     coarse = np.asarray(coarse)
-    if coarse.ndim != 1 or not np.issubdtype(coarse.dtype, np.integer):
+    integers = coarse.ndim == 1 and np.issubdtype(coarse.dtype, np.integer)
+    if not integers or labels.max() >= len(coarse):
         raise ConfigError(
-            f"partition.type: {name}.coarse_labels must be one integer per class, not "
-            f"{coarse.dtype} {list(coarse.shape)}"
-        )
-    if labels.max() >= len(coarse):
-        raise ConfigError(
-            f"partition.type: {name}.coarse_labels has {len(coarse)} entries, but class "
-            f"{labels.max()} occurs: give one for every class"
+            f"partition.type: {name}.coarse_labels must be an integer for each of "
+            f"{labels.max() + 1} classes, not {coarse.dtype} {list(coarse.shape)}"
         )
     classes = np.unique(labels)
     return [classes[coarse[classes] == label] for label in np.unique(coarse[classes])]
