@@ -136,7 +136,7 @@ class LandmarksDataset(Dataset):
 
     def __getitem__(self, key: int | tuple[int, int]) -> dict[str, torch.Tensor]:
         index, seed = key if isinstance(key, tuple) else (key, 0)
-        image = self.pipeline.image_only(read_image(self.files[index][0]), seed)
+        image = self.pipeline.transform(seed, image=read_image(self.files[index][0]))["image"]
         pixels = np.ascontiguousarray(image.transpose(2, 0, 1))
         label = torch.tensor(int(self.labels[index]), dtype=torch.int64)
         return {"inputs": torch.from_numpy(pixels), "data_samples": label}

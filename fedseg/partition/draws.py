@@ -20,10 +20,17 @@ def generator(seed: int, purpose: str) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
 
 
-def check_options(num_clients: Any, seed: Any) -> None:
-    """Check the options that every random partition has; raises ConfigError."""
-    check_int("partition.num_clients", num_clients)
-    check_int("partition.seed", seed, least=0)
+class RandomPartition:
+    """Base of partitions that draw: their number of clients and their generator."""
+
+    def __init__(self, num_clients: int, seed: int) -> None:
+        check_int("partition.num_clients", num_clients)
+        check_int("partition.seed", seed, least=0)
+        self.num_clients, self.seed = num_clients, seed
+
+    def rng(self) -> np.random.Generator:
+        """The generator of all draws, which depends on the class and the seed."""
+        return generator(self.seed, type(self).__name__)
 
 
 def labels_of(dataset: Any, partition: Any) -> np.ndarray:
