@@ -214,7 +214,7 @@ class ResizeInput(A.ImageOnlyTransform):
         self.size = _checked_size("size", size)
 
     def apply(self, img: np.ndarray, **params: Any) -> np.ndarray:
-        return _resize(img, self.size, cv2.INTER_LINEAR)
+        return cv2.resize(img, self.size[::-1], interpolation=cv2.INTER_LINEAR)
 
 
 @TRANSFORMS.register_module()
@@ -233,13 +233,7 @@ class ResizeLabel(A.DualTransform):
         return img
 
     def apply_to_mask(self, mask: np.ndarray, **params: Any) -> np.ndarray:
-        return _resize(mask, self.size, cv2.INTER_NEAREST_EXACT)
-
-
-def _resize(array: np.ndarray, size: tuple[int, int], interpolation: int) -> np.ndarray:
-    if array.shape[:2] == size:
-        return array
-    return cv2.resize(array, size[::-1], interpolation=interpolation)
+        return cv2.resize(mask, self.size[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
 
 
 def _checked_size(name: str, size: Sequence[int]) -> tuple[int, int]:

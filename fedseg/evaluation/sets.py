@@ -213,22 +213,19 @@ class ResidentSet(EvaluationSet):
 
     def batches(self, plan: list[list[int]], pin_memory: bool) -> Iterator[tuple[list[int], Any]]:
         for chosen in plan:
-            yield chosen, self.prepare(*self._gather(np.asarray(chosen)))
+            parts = self._gather(np.asarray(chosen))
+            yield chosen, self.pipeline.apply(*parts, [{}] * len(self.pipeline.steps))
 
-    def prepare(self, images: Any, labels: Any) -> dict[str, Tensor]:
-        """Any images, uint8 [B, H, W, C], as a batch of this set: on the device, normalized."""
-        return self.pipeline.apply(*self._upload(images, labels), [{}] * len(self.pipeline.steps))
-
-    def _gather(self, indices: np.ndarray) -> tuple[Any, Any]:
+    def _gather(self, indices: np.ndarray) -> tuple[Tensor, ...]:
         if self.dataset.images.nbytes > RESIDENT_BYTES:
-            return self.dataset.gather(indices)
+            return self._upload(*self.dataset.gather(indices))
         if self._resident is None:
             self._resident = self._upload(*self.dataset.gather(np.arange(len(self.dataset))))
         rows = torch.from_numpy(indices).to(self.like.device)
         return tuple(part.index_select(0, rows) for part in self._resident)
 
-    def _upload(self, *parts: Any) -> tuple[Tensor, ...]:
-        return tuple(torch.as_tensor(part, device=self.like.device) for part in parts)
+    def _upload(self, *parts: np.ndarray) -> tuple[Tensor, ...]:
+        return tuple(torch.from_numpy(part).to(self.like.device) for part in parts)
 
 
 @EVALUATION_SETS.register_module(name="CorruptedData")

@@ -249,7 +249,7 @@ def test_data_that_are_there_but_damaged_are_never_left_out(tmp_path):
     with pytest.raises(DataError, match="contrast missing"):
         evaluation_set(corrupted(root, optional=True))
     np.save(path, np.zeros((5 * toycls.TEST - 1, 8, 8, 3), np.uint8))
-    with pytest.raises(DataError, match=r"contrast\.npy: has 109 images, but there are 110 labels"):
+    with pytest.raises(DataError, match=r"contrast\.npy: .*109"):
         evaluation_set(corrupted(root, optional=True))
 
 

@@ -351,7 +351,7 @@ def test_a_data_set_without_arrays():
 def test_a_client_without_a_full_batch():
     with pytest.raises(ConfigError, match=r"client 'c' has 1 sample.*drop_last=False"):
         resident(drop_last=True)
-    with pytest.raises(ConfigError, match="client .c. has 1 sample.*BatchNorm"):
+    with pytest.raises(ConfigError, match=r"client .c. has 1 sample.*BatchNorm"):
         resident(drop_single=True)
 
 
