@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -43,17 +43,15 @@ def _rows(data: Any, rows: list[int]) -> Any:
     return type(data)(_rows(value, rows) for value in data)
 
 
-@contextmanager
-def model_with(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> Iterator[None]:
-    """The runner's model holds these parameters and buffers inside the context.
+@torch.no_grad()
+def load_model(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> None:
+    """Give the runner's model these parameters and buffers, in evaluation mode.
 
     What it held before needs no restoring: every client and every evaluation loads its own.
     """
-    with torch.no_grad():
-        runner.flat.w.copy_(w)
-        runner.flat.buffers.copy_(buffers)
+    runner.flat.w.copy_(w)
+    runner.flat.buffers.copy_(buffers)
     runner.model.eval()
-    yield
 
 
 @dataclass(frozen=True)
@@ -216,7 +214,8 @@ class DomainEvaluator:
         begin = time.perf_counter()
         policy = self.runner.batchnorm
         statistics = nullcontext() if policy is None else batch_statistics(self.runner.model)
-        with model_with(self.runner, w, buffers), statistics:
+        load_model(self.runner, w, buffers)
+        with statistics:
             for _, batch in test.batches(test.plan(chosen), pin_memory=False):
                 data = prepare_batch(self.runner.model, batch, w.dtype, training=False)
                 with self.runner.autocast():
@@ -233,7 +232,8 @@ class DomainEvaluator:
         """(sample indices, preprocessed batch, predictions) of every batch, of what counts."""
         runner = self.runner
         statistics = batch_statistics(runner.model) if part.batch_statistics else nullcontext()
-        with model_with(runner, part.w, part.buffers), statistics:
+        load_model(runner, part.w, part.buffers)
+        with statistics:
             for indices, batch in test.batches(part.plan, pin_memory=runner.flat.w.is_cuda):
                 runner.interrupt.check()
                 data = prepare_batch(runner.model, batch, runner.flat.w.dtype, training=False)
@@ -245,8 +245,8 @@ class DomainEvaluator:
                         raise
                     raise ConfigError(
                         f"val_dataloader.{test.name}: a batch of one image has no statistics for "
-                        f"{type(runner.batchnorm).__name__}'s standard evaluation ({error}): set "
-                        "batch_size to 2 or more, and give it 2 or more images"
+                        f"{type(runner.batchnorm).__name__}'s standard evaluation ({error}): give it "
+                        "a batch_size of at least 2, and at least 2 images"
                     ) from error
                 if part.counted is not None and not part.counted.issuperset(indices):
                     rows = [n for n, index in enumerate(indices) if index in part.counted]
@@ -271,16 +271,16 @@ def reestimate_statistics(
     size = data.batch_size if data.batch_size != "full" else len(chosen)
     layers = batchnorm_layers(model).values()
     momenta = [layer.momentum for layer in layers]
-    with model_with(runner, w, buffers):
-        for layer in layers:
-            layer.reset_running_stats()
-            layer.momentum = None  # cumulative average
-            layer.train()
-        for batch in data.sample_batches(balanced_batches(chosen, size)):
-            runner.interrupt.check()
-            prepared = prepare_batch(model, batch, runner.flat.w.dtype, training=True)
-            with runner.autocast():
-                forward(model, prepared, "tensor")
-        for layer, momentum in zip(layers, momenta, strict=True):
-            layer.momentum = momentum
-        return runner.flat.buffers.clone()
+    load_model(runner, w, buffers)
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # cumulative average
+        layer.train()
+    for batch in data.sample_batches(balanced_batches(chosen, size)):
+        runner.interrupt.check()
+        prepared = prepare_batch(model, batch, runner.flat.w.dtype, training=True)
+        with runner.autocast():
+            forward(model, prepared, "tensor")
+    for layer, momentum in zip(layers, momenta, strict=True):
+        layer.momentum = momentum
+    return runner.flat.buffers.clone()

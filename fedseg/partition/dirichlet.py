@@ -38,11 +38,10 @@ class DirichletPartition(RandomPartition):
     drawn less often as it runs low, and once it is exhausted, the prior and every distribution are
     renormalized over the remaining classes.
 
-    The paper does not say what happens as classes run out. This rule was chosen among several
-    because it comes close to the published splits' mean number of classes per client: 1.32, 3.6 and
-    4.8 on CIFAR-10 with 100 clients at alpha 0.05, 0.5 and 1, and 5.1 on CIFAR-100 at 0.5, where
-    this rule has 1.37, 3.4, 4.9 and 5.0 on average over seeds. Drawing a class in proportion to q_c
-    until it is exhausted, for comparison, has 1.34, 3.2, 4.6 and 3.9.
+    The paper does not say what happens as classes run out. This rule comes close to the published
+    splits' mean number of classes per client: 1.32, 3.6 and 4.8 on CIFAR-10 with 100 clients at
+    alpha 0.05, 0.5 and 1, and 5.1 on CIFAR-100 at 0.5, where it has 1.37, 3.4, 4.9 and 5.0 on
+    average over seeds.
 
     Every sample is used; sizes differ by at most one.
 

@@ -183,12 +183,6 @@ def test_a_step_at_the_end_changes_nothing_before_it():
             assert all(np.array_equal(own[name], other[name]) for name in other)
 
 
-def test_augmentation_does_not_change_the_order():
-    plain = [batch["data_samples"] for batch in batches(resident(transforms=[NORMALIZE]), 1, 0, 0)]
-    augmented = [b["data_samples"] for b in batches(resident(transforms=AUGMENTED[:4]), 1, 0, 0)]
-    assert all(torch.equal(a, b) for a, b in zip(plain, augmented, strict=True))
-
-
 # ---------------------------------------------------------------- which samples, in which order
 
 
@@ -199,13 +193,6 @@ def test_every_sample_once_an_epoch():
         epochs = [found[i : i + size] for i in range(0, 3 * size, size)]
         assert all(sorted(e) == sorted(clients(None)[name].tolist()) for e in epochs)
         assert size < 8 or epochs[0] != epochs[1] != epochs[2]
-
-
-def test_labels_belong_to_their_images():
-    for batch in batches(resident(transforms=[], local_epochs=2), 1, 0, 0):
-        indices = batch["inputs"][:, 0, 0, 0].numpy()
-        assert np.array_equal(batch["data_samples"], DATASET.labels[indices])
-        assert np.array_equal(batch["inputs"], DATASET.images[indices].transpose(0, 3, 1, 2))
 
 
 @pytest.mark.parametrize(
@@ -235,11 +222,6 @@ def test_the_order_is_that_of_the_streaming_loader(options):
     streamed.close()
 
 
-def test_unshuffled_keeps_the_partitions_order():
-    data = resident(transforms=[], shuffle=False)
-    assert list(chain.from_iterable(drawn_samples(data, 1, 0, 0))) == clients(None)["a"].tolist()
-
-
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
@@ -255,15 +237,6 @@ def test_batches_and_steps(options, expected):
     for client, sizes in enumerate(expected):
         assert [len(batch["inputs"]) for batch in batches(data, 1, 0, client)] == sizes
         assert data.num_steps(client) == len(sizes)
-
-
-def test_mixup_stays_within_a_batch():
-    """Every label that is mixed in is one of the same batch."""
-    data = resident(transforms=[NORMALIZE, {"type": "Mixup"}], batch_size=4)
-    plain = resident(transforms=[], batch_size=4)
-    for batch, own in zip(batches(data, 1, 0, 0), batches(plain, 1, 0, 0), strict=True):
-        present = set(own["data_samples"].tolist())
-        assert set(batch["data_samples"].sum(0).nonzero().ravel().tolist()) == present
 
 
 def test_samples_of_ones_choice():
