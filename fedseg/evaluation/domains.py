@@ -245,8 +245,8 @@ class DomainEvaluator:
                         raise
                     raise ConfigError(
                         f"val_dataloader.{test.name}: a batch of one image has no statistics for "
-                        f"{type(runner.batchnorm).__name__}'s standard evaluation ({error}): give it "
-                        "a batch_size of at least 2, and at least 2 images"
+                        f"{type(runner.batchnorm).__name__}'s standard evaluation ({error}): give "
+                        "it a batch_size of at least 2, and at least 2 images"
                     ) from error
                 if part.counted is not None and not part.counted.issuperset(indices):
                     rows = [n for n, index in enumerate(indices) if index in part.counted]

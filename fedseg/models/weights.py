@@ -98,9 +98,8 @@ class WeightsFile:
             ) from error
         if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
             content = content["state_dict"]
-        if not isinstance(content, dict) or not all(
-            isinstance(t, Tensor) for t in content.values()
-        ):
+        values = content.values() if isinstance(content, dict) else [None]
+        if not all(isinstance(value, Tensor) for value in values):
             raise ConfigError(f"model.weights: {self.path} has no state dict: torch.save one")
         return content
 

@@ -2,7 +2,6 @@
 
 import copy
 from collections import Counter
-from itertools import chain
 
 import numpy as np
 import pytest
@@ -186,15 +185,6 @@ def test_a_step_at_the_end_changes_nothing_before_it():
 # ---------------------------------------------------------------- which samples, in which order
 
 
-def test_every_sample_once_an_epoch():
-    data = resident(transforms=[], local_epochs=3)
-    for client, (name, size) in enumerate(SIZES.items()):
-        found = list(chain.from_iterable(drawn_samples(data, 1, 0, client)))
-        epochs = [found[i : i + size] for i in range(0, 3 * size, size)]
-        assert all(sorted(e) == sorted(clients(None)[name].tolist()) for e in epochs)
-        assert size < 8 or epochs[0] != epochs[1] != epochs[2]
-
-
 @pytest.mark.parametrize(
     "options",
     [
@@ -220,23 +210,6 @@ def test_the_order_is_that_of_the_streaming_loader(options):
         assert keys == drawn_samples(own, job.round, 0, job.client)
     assert own.checksum() == streamed.checksum()
     streamed.close()
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, [[8, 8, 7], [8], [1], [3], [8, 8]]),
-        ({"batch_size": "full"}, [[23], [8], [1], [3], [16]]),
-        ({"batch_size": 100}, [[23], [8], [1], [3], [16]]),
-        ({"local_epochs": 2, "batch_size": 16}, [[16, 7] * 2, [8] * 2, [1] * 2, [3] * 2, [16] * 2]),
-        ({"local_steps": 4}, [[8, 8, 7, 8], [8] * 4, [1] * 4, [3] * 4, [8] * 4]),
-    ],
-)
-def test_batches_and_steps(options, expected):
-    data = resident(**options)
-    for client, sizes in enumerate(expected):
-        assert [len(batch["inputs"]) for batch in batches(data, 1, 0, client)] == sizes
-        assert data.num_steps(client) == len(sizes)
 
 
 def test_samples_of_ones_choice():
@@ -319,13 +292,6 @@ def test_a_data_set_without_arrays():
     numbers = torch.utils.data.TensorDataset(torch.arange(3))
     with pytest.raises(ConfigError, match=r"train_dataloader\.type: .* not TensorDataset: leave"):
         resident(dataset=numbers, partition=lambda d: {"a": [0]})
-
-
-def test_a_client_without_a_full_batch():
-    with pytest.raises(ConfigError, match=r"client 'c' has 1 sample.*drop_last=False"):
-        resident(drop_last=True)
-    with pytest.raises(ConfigError, match=r"client .c. has 1 sample.*BatchNorm"):
-        resident(drop_single=True)
 
 
 @pytest.mark.parametrize(
