@@ -30,8 +30,7 @@ def compute_dtype(tensor: Tensor) -> torch.dtype:
 class PixelLoss(nn.Module):
     """Base of losses that are a weighted sum of the pixels' cross-entropies.
 
-    A subclass defines how per-pixel losses are reduced (``reduce``) and which weight each pixel
-    then has (``value_and_weights``, the derivative of ``reduce``).
+    A subclass defines ``reduce`` and, with its derivative, ``value_and_weights``.
 
     Args:
         ignore_index: label of pixels without a loss.
