@@ -104,8 +104,8 @@ class FederatedHook(Hook):
     def before_val_domain(self, runner: Run, domain: str) -> None:
         """Before a domain is evaluated."""
 
-    def after_val_batch(self, runner: Run, figures: str, samples: int) -> None:
-        """So many more images were predicted for the metrics named ``<figures>/...``."""
+    def after_val_batch(self, runner: Run, prefix: str, samples: int) -> None:
+        """So many more images were predicted for the metrics named ``<prefix>/...``."""
 
     def results(self, runner: Run, history: list[dict[str, Any]]) -> dict[str, Any]:
         """What this hook adds to ``results.json``, by name."""

@@ -57,15 +57,11 @@ class ImageArrays(Dataset):
         self.images = images
         self.labels = np.asarray(labels).astype(np.int64)
         self.metainfo = {"classes": tuple(classes)}
-        self.coarse_labels = None
-        if coarse_labels is not None:
-            coarse = np.asarray(coarse_labels)
-            integers = np.issubdtype(coarse.dtype, np.integer)
-            if coarse.shape != (len(classes),) or not integers or coarse.min() < 0:
-                raise DataError(
-                    f"{where}: coarse_labels must be {len(classes)} integers >= 0, one per class, "
-                    f"not {coarse_labels!r}"
-                )
+        self.coarse_labels = None if coarse_labels is None else np.asarray(coarse_labels)
+        if self.coarse_labels is not None:
+            coarse, shape = self.coarse_labels, (len(classes),)
+            if coarse.shape != shape or coarse.dtype.kind not in "iu" or coarse.min() < 0:
+                raise DataError(f"{where}: coarse_labels must be an integer >= 0 for each class")
             self.coarse_labels = coarse.astype(np.int64)
         self.users = None if users is None else [str(user) for user in users]
         if self.users is not None and len(self.users) != len(images):
@@ -107,7 +103,7 @@ class PreparedFolder(ImageArrays):
 
     def _checked_index(self, root: Path) -> dict[str, Any]:
         """The folder's ``dataset.json``, checked against ``shape`` and ``num_classes``."""
-        path, name = root / INDEX, type(self).__name__
+        path = root / INDEX
         if not path.is_file():
             raise MissingDataError(
                 f"{path}: is missing: make it with {self.tool}, or set data_root"
@@ -118,8 +114,8 @@ class PreparedFolder(ImageArrays):
         for field, value, expected in found:
             if expected not in (None, value):
                 raise DataError(
-                    f"{path}: {field}: {value}, but {name} has {expected}: use another "
-                    "dataset.type or dataset.data_root"
+                    f"{path}: {field}: {value}, but {type(self).__name__} has {expected}: use "
+                    "another dataset.type or dataset.data_root"
                 )
         return index
 
@@ -192,20 +188,17 @@ def check_images(
     images: np.ndarray, labels: np.ndarray, num_classes: int, where: str | Path
 ) -> None:
     """Raise DataError unless images are uint8 [N, H, W, C] with as many labels in range."""
-    if images.dtype != np.uint8 or images.ndim != 4:
+    if images.dtype != np.uint8 or images.ndim != 4 or not len(images):
         raise DataError(
-            f"{where}: images must be uint8 [N, height, width, channels], not {images.dtype} "
-            f"{list(images.shape)}"
+            f"{where}: images must be uint8 [N, height, width, channels], N > 0, not "
+            f"{images.dtype} {list(images.shape)}"
         )
-    if not len(images):
-        raise DataError(f"{where}: has no image")
     labels = np.asarray(labels)
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+    if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
         raise DataError(
-            f"{where}: labels must be integers [N], not {labels.dtype} {list(labels.shape)}"
+            f"{where}: labels must be integers [{len(images)}], one for each image, not "
+            f"{labels.dtype} {list(labels.shape)}"
         )
-    if len(labels) != len(images):
-        raise DataError(f"{where}: {len(images)} images, but {len(labels)} labels")
     outside = np.flatnonzero((labels < 0) | (labels >= num_classes))
     if outside.size:
         raise DataError(
@@ -261,9 +254,8 @@ def write_images(
     Args:
         root: the folder.
         name: the data set's name, for example ``"CIFAR10"``.
-        classes: class names.
+        classes, coarse_labels: see :class:`ImageArrays`.
         train, test: images uint8 [N, H, W, C] and integer labels [N].
-        coarse_labels: superclass of each class.
         synthetic: the images are synthetic, not a published data set.
         source: where the images come from, for people.
         allow_shared: accept images that are in both splits (they are counted in the index).
@@ -279,10 +271,9 @@ def write_images(
         ImageArrays(images, labels, classes, coarse_labels, where=f"{root}: {split}")
     shared = shared_images(train[0], test[0])
     if shared and not allow_shared:
-        listed = ", ".join(f"{a} = {b}" for a, b in shared[:5])
         raise DataError(
-            f"{root}: {len(shared)} test images are training images too (train = test index: "
-            f"{listed}{', ...' if len(shared) > 5 else ''}): remove them from one split"
+            f"{root}: {len(shared)} test images are training images too, the first with train and "
+            f"test index {shared[0]}: remove them from one split"
         )
     index = {
         "dataset": name,
@@ -314,14 +305,16 @@ def read_index(path: Path) -> dict[str, Any]:
     """The content of a ``dataset.json``, checked for the keys that reading images needs."""
     try:
         index = json.loads(path.read_text(encoding="utf-8"))
-        classes, coarse = index["classes"], index.get("coarse_labels")
-        sound = isinstance(classes, list) and all(isinstance(name, str) for name in classes)
-        sound &= coarse is None or (isinstance(coarse, list) and _are_counts(coarse))
+        numbers = list(index.get("coarse_labels") or ())
+        texts = list(index["classes"]) if isinstance(index["classes"], list) else [None]
         for split in SPLITS:
             entry = index["splits"][split]
-            sound &= _are_counts([entry["images"], *entry["shape"]]) and len(entry["shape"]) == 3
-            sound &= isinstance(entry["sha256"], str)
-        if not sound:
+            height, width, channels = entry["shape"]
+            numbers += [entry["images"], height, width, channels]
+            texts.append(entry["sha256"])
+        if any(type(n) is not int or not 0 <= n < 2**31 for n in numbers) or any(
+            not isinstance(text, str) for text in texts
+        ):
             raise ValueError("a value of the wrong type")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise DataError(
@@ -346,7 +339,3 @@ def load_array(path: Path, fix: str) -> np.ndarray:
     except Exception as error:  # a damaged header raises whatever Python's parser does
         raise DataError(f"{path}: is damaged ({error}): {fix}") from error
     return array
-
-
-def _are_counts(values: Sequence[Any]) -> bool:
-    return all(isinstance(v, int) and not isinstance(v, bool) and 0 <= v < 2**31 for v in values)

@@ -4,9 +4,7 @@ Images are [B, H, W, C] here: uint8 as stored, floating point after :class:`Norm
 them as [B, C, H, W], which, without a copy, have channels_last strides.
 
 Random numbers are drawn beforehand by ``draw(rng, sizes)``, for all samples of a client's local
-epoch at once; the operation itself is a pure function of images, labels and draws. Every transform
-is written twice: ``apply`` for a batch on any device, and ``one``, the readable twin, for one image
-of the batch in NumPy. Tests compare them.
+epoch at once; the operation itself is a pure function of images, labels and draws.
 """
 
 from abc import ABC, abstractmethod
@@ -22,9 +20,7 @@ from fedseg.checks import check_float, check_int
 from fedseg.errors import ConfigError
 from fedseg.registry import BATCH_TRANSFORMS, build
 
-Draws = Mapping[str, Any]
-Arrays = Sequence[np.ndarray]
-Sample = tuple[np.ndarray, Any]
+Batch = tuple[Tensor, Tensor]
 
 
 class BatchTransform(ABC):
@@ -56,17 +52,13 @@ class BatchTransform(ABC):
         return {}
 
     @abstractmethod
-    def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Any:
+    def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Batch:
         """(images, labels) of a batch, transformed.
 
         Args:
             images: [B, H, W, C]. labels: int64 [B], or probabilities [B, classes].
             draws: this batch's rows.
         """
-
-    @abstractmethod
-    def one(self, images: Arrays, labels: Sequence[Any], i: int, draws: Draws) -> Sample:
-        """(image, label) number ``i`` of a batch, transformed; the readable twin of ``apply``."""
 
 
 @BATCH_TRANSFORMS.register_module()
@@ -101,7 +93,7 @@ class RandomCrop(BatchTransform):
         corner = rng.integers(0, np.asarray(self._room) + 1, (sum(sizes), 2))
         return {"top": corner[:, 0], "left": corner[:, 1]}
 
-    def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Any:
+    def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Batch:
         pad = self.padding
         padded = functional.pad(images, (0, 0, pad, pad, pad, pad)).contiguous()
         count, height, width, channels = padded.shape
@@ -115,12 +107,6 @@ class RandomCrop(BatchTransform):
         which = torch.arange(count, device=images.device)
         cut = windows[which, draws["top"], draws["left"]]
         return cut.view(count, *self._target, channels), labels
-
-    def one(self, images: Arrays, labels: Sequence[Any], i: int, draws: Draws) -> Sample:
-        pad = self.padding
-        padded = np.pad(images[i], ((pad, pad), (pad, pad), (0, 0)))
-        top, left = draws["top"][i], draws["left"][i]
-        return padded[top : top + self._target[0], left : left + self._target[1]], labels[i]
 
 
 @BATCH_TRANSFORMS.register_module()
@@ -138,16 +124,13 @@ class RandomFlip(BatchTransform):
     def draw(self, rng: np.random.Generator, sizes: Sequence[int]) -> dict[str, np.ndarray]:
         return {"flip": rng.random(sum(sizes)) < self.prob}
 
-    def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Any:
+    def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Batch:
         flat, mirrored = images.flatten(1), images.flip(2).flatten(1)
         whole = flat.shape[1] % 8 == 0 and flat.storage_offset() % 8 == 0
         if flat.dtype == torch.uint8 and whole:  # eight values at a time: five times as fast
             flat, mirrored = flat.view(torch.int64), mirrored.view(torch.int64)
         chosen = torch.where(draws["flip"].view(-1, 1), mirrored, flat)
         return chosen.view(images.dtype).view(images.shape), labels
-
-    def one(self, images: Arrays, labels: Sequence[Any], i: int, draws: Draws) -> Sample:
-        return images[i][:, ::-1] if draws["flip"][i] else images[i], labels[i]
 
 
 @BATCH_TRANSFORMS.register_module()
@@ -177,7 +160,7 @@ class Normalize(BatchTransform):
             )
         return tuple(shape)
 
-    def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Any:
+    def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Batch:
         count, height, width, channels = images.shape
         scale, shift = self._row(width, self.dtype, images.device)
         # a whole row of pixels as the innermost dimension: wide enough for vector instructions
@@ -192,9 +175,6 @@ class Normalize(BatchTransform):
                 v.repeat(width).to(device, dtype) for v in (1 / (255 * std), -mean / std)
             )
         return self._constants[key]
-
-    def one(self, images: Arrays, labels: Sequence[Any], i: int, draws: Draws) -> Sample:
-        return (images[i] / 255 - np.asarray(self.mean)) / np.asarray(self.std), labels[i]
 
 
 @BATCH_TRANSFORMS.register_module()
@@ -222,7 +202,7 @@ class Cutout(BatchTransform):
         center = rng.integers(0, self._shape, (sum(sizes), 2))
         return {"y": center[:, 0], "x": center[:, 1]}
 
-    def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Any:
+    def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Batch:
         rows = self._inside(draws["y"], images.shape[1])[:, :, None, None]
         columns = self._inside(draws["x"], images.shape[2])[:, None, :, None]
         return images.masked_fill(rows & columns, 0), labels
@@ -231,12 +211,6 @@ class Cutout(BatchTransform):
         place = torch.arange(length, device=center.device)
         start = center[:, None] - self.size // 2
         return (place >= start) & (place < start + self.size)
-
-    def one(self, images: Arrays, labels: Sequence[Any], i: int, draws: Draws) -> Sample:
-        image = np.array(images[i])
-        top, left = draws["y"][i] - self.size // 2, draws["x"][i] - self.size // 2
-        image[max(top, 0) : top + self.size, max(left, 0) : left + self.size] = 0
-        return image, labels[i]
 
 
 @BATCH_TRANSFORMS.register_module()
@@ -268,7 +242,7 @@ class Mixup(BatchTransform):
             "other": np.concatenate([rng.permutation(size) for size in sizes]),
         }
 
-    def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Any:
+    def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Batch:
         other = draws["other"]
         if labels.dim() == 1:  # torch's one_hot reads the values, and so waits for the device
             labels = labels[:, None] == torch.arange(self._classes, device=labels.device)
@@ -276,15 +250,6 @@ class Mixup(BatchTransform):
         images = torch.lerp(images[other], images, weight.view(-1, 1, 1, 1))
         labels = labels.to(images.dtype)
         return images, torch.lerp(labels[other], labels, weight.view(-1, 1))
-
-    def one(self, images: Arrays, labels: Sequence[Any], i: int, draws: Draws) -> Sample:
-        weight, other = draws["weight"][i], draws["other"][i]
-        image = weight * images[i] + (1 - weight) * images[other]
-        own, second = (
-            np.eye(self._classes)[label] if np.ndim(label) == 0 else label
-            for label in (labels[i], labels[other])
-        )
-        return image, weight * own + (1 - weight) * second
 
 
 class BatchPipeline:
@@ -349,16 +314,3 @@ class BatchPipeline:
         for step, own in zip(self.steps, draws, strict=True):
             images, labels = step.apply(images, labels, own)
         return {"inputs": images.permute(0, 3, 1, 2), "data_samples": labels}
-
-    def one_by_one(
-        self, images: np.ndarray, labels: np.ndarray, draws: Sequence[Draws]
-    ) -> dict[str, np.ndarray]:
-        """What ``apply`` returns, computed image by image by the readable twins."""
-        images, labels = list(images), list(labels)
-        for step, own in zip(self.steps, draws, strict=True):
-            made = [step.one(images, labels, i, own) for i in range(len(images))]
-            images, labels = (list(part) for part in zip(*made, strict=True))
-        return {
-            "inputs": np.stack(images).transpose(0, 3, 1, 2),
-            "data_samples": np.stack(labels),
-        }

@@ -160,20 +160,12 @@ class StackedFiles:
 
     def __getitem__(self, key: Any) -> np.ndarray:
         indices = self._indices[key]  # NumPy's rules for integers, slices, masks and arrays
-        return self._read(indices.reshape(-1)).reshape(*indices.shape, *self.shape[1:])
-
-    def _read(self, indices: np.ndarray) -> np.ndarray:
-        out = np.empty((len(indices), *self.shape[1:]), self.dtype)
+        out = np.empty((*indices.shape, *self.shape[1:]), self.dtype)
         part, row = np.divmod(indices, self._length)
         for number in np.unique(part):
             file, start = self._parts[number]
             here = part == number
-            rows = row[here] + start
-            # Consecutive rows, which evaluation asks for, are one block of the file.
-            if (np.diff(rows) == 1).all():
-                out[here] = file[rows[0] : rows[-1] + 1]
-            else:
-                out[here] = file[rows]
+            out[here] = file[row[here] + start]
         return out
 
 
@@ -207,19 +199,15 @@ def read_labels(path: Path, root: Path) -> np.ndarray:
         DataError: the file is missing or damaged, or does not hold the same labels five times.
     """
     fix = f"put the official file there, or make the set with {TOOL} {root}"
-    labels = load_array(path, fix)
+    labels, count = load_array(path, fix), len(SEVERITIES)
     if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
         raise DataError(
             f"{path}: labels must be integers [5 N], not {labels.dtype} {list(labels.shape)}: {fix}"
         )
-    if not len(labels) or len(labels) % len(SEVERITIES):
-        raise DataError(
-            f"{path}: has {len(labels)} labels, not a multiple of {len(SEVERITIES)} severities: "
-            f"{fix}"
-        )
     labels = np.array(labels, np.int64)
-    if (labels.reshape(len(SEVERITIES), -1) != labels[: len(labels) // len(SEVERITIES)]).any():
-        raise DataError(f"{path}: the labels of the {len(SEVERITIES)} severities differ: {fix}")
+    per_file, rest = divmod(len(labels), count)
+    if not per_file or rest or (labels.reshape(count, -1) != labels[:per_file]).any():
+        raise DataError(f"{path}: does not hold the same labels for {count} severities: {fix}")
     return labels
 
 
@@ -237,13 +225,11 @@ def read_corruption(path: Path, length: int, shape: Sequence[int], root: Path) -
     """
     fix = f"put the official file there, or delete it and run {TOOL} {root}"
     images = load_array(path, fix)
-    if images.dtype != np.uint8 or images.shape[1:] != tuple(shape):
+    if images.dtype != np.uint8 or images.shape != (length, *shape):
         raise DataError(
             f"{path}: images must be uint8 {[length, *shape]}, not {images.dtype} "
             f"{list(images.shape)}: {fix}"
         )
-    if len(images) != length:
-        raise DataError(f"{path}: has {len(images)} images, but there are {length} labels: {fix}")
     return images
 
 

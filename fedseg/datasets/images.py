@@ -40,16 +40,20 @@ def read_label(path: str) -> np.ndarray:
     data = _read(path)
     if data.startswith(JPEG):
         raise DataError(f"{path}: a label map cannot be JPEG, which changes ids: store it as PNG")
+    label = _decode(path, data, cv2.IMREAD_UNCHANGED)
+    found = f"{label.dtype} {list(label.shape)}"
+    sound = label.ndim == 2 and label.dtype == np.uint8
     if data.startswith(PNG):
         # Bit depth and color type sit at fixed offsets of the first chunk. OpenCV would expand a
         # palette to colors, and scale up an image of fewer bits.
         bits, color = data[24:26]
-        if (bits, color) != (8, 0):
-            kinds = {0: "gray", 2: "color", 3: "palette", 4: "gray + alpha", 6: "color + alpha"}
-            raise _no_label(path, f"{bits}-bit {kinds.get(color, 'unknown')}")
-    label = _decode(path, data, cv2.IMREAD_UNCHANGED)
-    if label.ndim != 2 or label.dtype != np.uint8:
-        raise _no_label(path, f"{label.dtype} {list(label.shape)}")
+        kinds = {0: "gray", 2: "color", 3: "palette", 4: "gray + alpha", 6: "color + alpha"}
+        sound, found = (bits, color) == (8, 0), f"{bits}-bit {kinds.get(color, 'unknown')}"
+    if not sound:
+        raise DataError(
+            f"{path}: a label map must be 8-bit and single-channel, not {found}: store class ids, "
+            "not colors"
+        )
     return label
 
 
@@ -68,13 +72,6 @@ def existing_files(paths: Iterable[str]) -> set[str]:
             continue
         found.update(path for path in wanted if os.path.basename(path) in present)
     return found
-
-
-def _no_label(path: str, found: str) -> DataError:
-    return DataError(
-        f"{path}: a label map must be 8-bit and single-channel, not {found}: store class ids, not "
-        "colors"
-    )
 
 
 def _read(path: str) -> bytes:

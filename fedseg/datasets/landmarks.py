@@ -46,17 +46,11 @@ PIPELINES = {
 
 @dataclass(frozen=True)
 class Photo:
-    """One row of an annotation file.
+    """One row of an annotation file."""
 
-    Attributes:
-        image: its id.
-        label: its class, from 0.
-        user: who took it; None in a test file.
-    """
-
-    image: str
-    label: int
-    user: str | None = None
+    image: str  # its id
+    label: int  # its class, from 0
+    user: str | None = None  # who took it; None in a test file
 
 
 @DATASETS.register_module()
@@ -124,7 +118,15 @@ class LandmarksDataset(Dataset):
         photos = read_annotations(self.annotations, split == "train", num_classes)
         self.users = [photo.user for photo in photos] if split == "train" else None
         self.labels = np.array([photo.label for photo in photos], np.int64)
-        self.files = self._find(photos)
+        paths = find_images(self.image_root, [photo.image for photo in photos])
+        missing = [p.image for p, path in zip(photos, paths, strict=True) if path is None]
+        if missing:
+            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+            raise DataError(
+                f"{self.image_root}: {len(missing)} of {len(photos)} images of {self.annotations} "
+                f"are missing ({', '.join(missing[:5])}{more}): check the data set with {TOOL}"
+            )
+        self.files = [(path,) for path in paths]
         rows = [[photo.user, photo.image, photo.label] for photo in photos]
         text = json.dumps(rows, ensure_ascii=True, separators=(",", ":"))
         self.split_checksum = hashlib.sha256(text.encode()).hexdigest()
@@ -134,21 +136,10 @@ class LandmarksDataset(Dataset):
 
     def __getitem__(self, key: int | tuple[int, int]) -> dict[str, torch.Tensor]:
         index, seed = key if isinstance(key, tuple) else (key, 0)
-        image = self.pipeline.image_only(read_image(self.files[index][0]), seed)
+        image = self.pipeline.transform(seed, image=read_image(self.files[index][0]))["image"]
         pixels = np.ascontiguousarray(image.transpose(2, 0, 1))
         label = torch.tensor(int(self.labels[index]), dtype=torch.int64)
         return {"inputs": torch.from_numpy(pixels), "data_samples": label}
-
-    def _find(self, photos: Sequence[Photo]) -> list[tuple[str]]:
-        paths = find_images(self.image_root, [photo.image for photo in photos])
-        missing = [p.image for p, path in zip(photos, paths, strict=True) if path is None]
-        if missing:
-            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-            raise DataError(
-                f"{self.image_root}: {len(missing)} of {len(photos)} images of {self.annotations} "
-                f"are missing ({', '.join(missing[:5])}{more}): check the data set with {TOOL}"
-            )
-        return [(path,) for path in paths]
 
 
 def find_annotations(root: Path, split: str) -> Path:
@@ -184,7 +175,7 @@ def read_annotations(path: Path, with_users: bool, num_classes: int) -> list[Pho
         DataError: a column is missing; or a row has no user, an id that cannot be a file name, an
             unknown class, or an image that another row has too.
     """
-    columns = (*(("user_id",) if with_users else ()), "image_id", "class")
+    columns = ["user_id"] * with_users + ["image_id", "class"]
     photos: list[Photo] = []
     seen: set[str] = set()
     try:
@@ -192,17 +183,12 @@ def read_annotations(path: Path, with_users: bool, num_classes: int) -> list[Pho
             rows = csv.DictReader(file)
             absent = [name for name in columns if name not in (rows.fieldnames or ())]
             if absent:
-                raise DataError(
-                    f"{path}: has no column {absent[0]!r}: the header must name "
-                    f"{', '.join(columns)}"
-                )
+                raise DataError(f"{path}: has no column {absent[0]!r}: get the file again")
             for row in rows:
-                photo = _photo(row, with_users, num_classes, f"{path}, line {rows.line_num}")
+                where = f"{path}, line {rows.line_num}"
+                photo = _photo(row, with_users, num_classes, where)
                 if photo.image in seen:
-                    raise DataError(
-                        f"{path}, line {rows.line_num}: image {photo.image} is listed twice: "
-                        "remove one of the rows"
-                    )
+                    raise DataError(f"{where}: image {photo.image} is listed twice: remove one")
                 seen.add(photo.image)
                 photos.append(photo)
     except (OSError, UnicodeDecodeError, csv.Error) as error:

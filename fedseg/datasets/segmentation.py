@@ -1,8 +1,7 @@
 """Images with label maps, listed by a split file: the base of every segmentation data set here."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 import cv2
@@ -17,7 +16,6 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.partition.split_files import read_split
 
 IGNORE = 255
-CHECKS = ("quick", "full", "none")
 
 
 class SegmentationDataset(Dataset):
@@ -39,8 +37,6 @@ class SegmentationDataset(Dataset):
         style: a style transfer before the pipeline, for example
             ``dict(type='LABStyle', p=0.5)``; see :mod:`fedseg.datasets.style`.
         test_mode: image and label may leave the pipeline in different sizes.
-        check: ``'quick'`` makes sure that every file exists, ``'full'`` also reads every pair,
-            ``'none'`` trusts the split. Each pair is checked when it is read, in any case.
 
     Attributes:
         users: per sample, the user that holds it.
@@ -74,10 +70,7 @@ class SegmentationDataset(Dataset):
         pipeline: Sequence[Mapping[str, Any]] = (),
         style: Mapping[str, Any] | None = None,
         test_mode: bool = False,
-        check: str = "quick",
     ) -> None:
-        if check not in CHECKS:
-            raise ConfigError(f"dataset.check: {check!r} is none of {', '.join(CHECKS)}")
         if test_mode and style is not None:
             raise ConfigError("dataset.style: style transfer is for training, not with test_mode")
         self.data_root = os.fspath(data_root)
@@ -90,16 +83,11 @@ class SegmentationDataset(Dataset):
         }
         self.pipeline = Pipeline(pipeline)
         self._read_split(users)
-        if check != "none":
-            self._check_pairs()
-            self._check_files()
         self._train_ids = np.full(256, IGNORE, np.uint8)  # of every raw id
         self._train_ids[list(self.label_ids)] = list(self.label_ids.values())
         self._unknown = np.ones(256, np.uint8)
         self._unknown[list(self.label_ids)] = 0
         self.style = build_style(style, [image for image, _ in self.files], self.domains)
-        if check == "full":
-            self.check_contents()
 
     def label_of(self, image: str) -> str:
         """The label path (below ``label_root``) that belongs to an image path of the split."""
@@ -149,28 +137,6 @@ class SegmentationDataset(Dataset):
             )
         return image, cv2.LUT(raw, self._train_ids)
 
-    def check_contents(self) -> None:
-        """Read every pair.
-
-        Raises:
-            DataError: the number of damaged pairs and what is wrong with the first ones.
-        """
-
-        def fault(index: int) -> str | None:
-            try:
-                self.read(index)
-            except DataError as error:
-                return str(error)
-            return None
-
-        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-            faults = [text for text in pool.map(fault, range(len(self))) if text]
-        if faults:
-            raise DataError(
-                f"{self.data_root}: {len(faults)} of {len(self)} pairs of {self.split} are "
-                f"damaged:\n{_first(faults)}"
-            )
-
     def _read_split(self, wanted: str | Sequence[str] | None) -> None:
         for field, folder in (("data_root", self.data_root), ("split", self.split)):
             if not os.path.isdir(folder):
@@ -192,46 +158,35 @@ class SegmentationDataset(Dataset):
         if not samples:
             raise ConfigError("dataset.users: is empty: None takes every user")
         self.users = [user for user, _, _ in samples]
-        self._paths = [(x, y) for _, x, y in samples]
-        self.domains = [self._layout(self.domain_of, x) for _, x, _ in samples]
-        images, labels = (
-            os.path.join(self.data_root, root) for root in (self.image_root, self.label_root)
-        )
-        self.files = [(os.path.join(images, x), os.path.join(labels, y)) for _, x, y in samples]
-
-    def _layout(self, part: Callable[[str], str], image: str) -> str:
         try:
-            return part(image)
+            self.domains = [self.domain_of(x) for _, x, _ in samples]
+            labels = [self.label_of(x) for _, x, _ in samples]
         except (IndexError, ValueError) as error:
             raise DataError(
-                f"{self.split}: image path {image!r} is not of {type(self).__name__}'s layout: "
-                f"write the split again with {self.prepare_tool}"
+                f"{self.split}: its image paths are not of {type(self).__name__}'s layout: write "
+                f"the split again with {self.prepare_tool}"
             ) from error
-
-    def _check_pairs(self) -> None:
-        for user, (image, label) in zip(self.users, self._paths, strict=True):
-            expected = self._layout(self.label_of, image)
-            if label != expected:
+        for (user, x, y), label in zip(samples, labels, strict=True):
+            if y != label:
                 raise DataError(
-                    f"{self.split}: user {user!r}: the label of {image} is {expected}, not "
-                    f"{label}: write the split again with {self.prepare_tool}"
+                    f"{self.split}: user {user!r}: the label of {x} is {label}, not {y}: write the "
+                    f"split again with {self.prepare_tool}"
                 )
-
-    def _check_files(self) -> None:
+        image_root = os.path.join(self.data_root, self.image_root)
+        label_root = os.path.join(self.data_root, self.label_root)
+        self.files = [
+            (os.path.join(image_root, x), os.path.join(label_root, y)) for _, x, y in samples
+        ]
         files = [path for pair in self.files for path in pair]
         if missing := sorted(set(files) - existing_files(files)):
+            more = f"\n  and {len(missing) - 5} more" if len(missing) > 5 else ""
             raise DataError(
-                f"{self.data_root}: {len(missing)} of {2 * len(self)} files of {self.split} are "
-                f"missing, check the data set with {self.prepare_tool}:\n{_first(missing)}"
+                f"{self.data_root}: {len(missing)} of {len(files)} files of {self.split} are "
+                f"missing, check the data set with {self.prepare_tool}:\n  "
+                + "\n  ".join(missing[:5])
+                + more
             )
 
 
 def _size(array: np.ndarray) -> str:
     return f"{array.shape[1]}x{array.shape[0]}"
-
-
-def _first(lines: Sequence[str], count: int = 5) -> str:
-    shown = [f"  {line}" for line in lines[:count]]
-    if len(lines) > count:
-        shown.append(f"  and {len(lines) - count} more")
-    return "\n".join(shown)

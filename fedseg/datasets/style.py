@@ -156,8 +156,11 @@ class CFSIStyle(StyleTransfer):
         spectrum = self._spectrum(image)
         own = np.abs(spectrum)
         h = min(own.shape[1], style.shape[1]) // 2
-        w = min(own.shape[2], style.shape[2]) - 1
-        spectrum, own, other = (_window(array, h, w) for array in (spectrum, own, style))
+        w = min(own.shape[2], style.shape[2])
+        spectrum, own, other = (
+            array[:, array.shape[1] // 2 - h : array.shape[1] // 2 + h + 1, :w]
+            for array in (spectrum, own, style)
+        )
         phase = np.divide(spectrum, own, out=np.ones_like(spectrum), where=own > 0)
         change = np.float32(rng.uniform()) * (other - own) * phase
         # adds, rounds and clips at once
@@ -181,11 +184,6 @@ def build_style(
     return style
 
 
-def _window(array: np.ndarray, h: int, w: int) -> np.ndarray:
-    middle = array.shape[1] // 2
-    return array[:, middle - h : middle + h + 1, : w + 1]
-
-
 def _low_frequencies(image: np.ndarray, h: int, w: int) -> np.ndarray:
     """Fourier coefficients per pixel of vertical frequencies -h..h and horizontal ones 0..w.
 
@@ -196,9 +194,7 @@ def _low_frequencies(image: np.ndarray, h: int, w: int) -> np.ndarray:
         complex64 [3, 2 h + 1, w + 1]; the other half is the complex conjugate.
     """
     height, width = image.shape[:2]
-    rows = np.empty((3, height, width), np.float32)
-    for channel, plane in enumerate(cv2.split(image)):
-        rows[channel] = plane
+    rows = np.stack(cv2.split(image)).astype(np.float32)
     # Row by row first: nearly all columns of that are not needed, and are not transformed further.
     # A row comes packed as Re 0, Re 1, Im 1, Re 2, Im 2, ...
     packed = cv2.dft(rows.reshape(3 * height, width), flags=cv2.DFT_ROWS)

@@ -55,14 +55,11 @@ class Pipeline:
         Raises:
             ConfigError: the result is not uint8, or has another number of dimensions.
         """
-        sample = self._transform(seed, image=image, mask=label)
+        sample = self.transform(seed, image=image, mask=label)
         return sample["image"], sample["mask"]
 
-    def image_only(self, image: np.ndarray, seed: int) -> np.ndarray:
-        """The same for an image without a label."""
-        return self._transform(seed, image=image)["image"]
-
-    def _transform(self, seed: int, **sample: np.ndarray) -> dict[str, np.ndarray]:
+    def transform(self, seed: int, **sample: np.ndarray) -> dict[str, np.ndarray]:
+        """The same for arrays by albumentations' names: ``image``, ``mask``, or both."""
         if self._compose is None:
             return sample
         # One pair of generators for all steps. Compose.set_random_seed would give every step a
@@ -193,10 +190,8 @@ class RandomScaleCrop(A.DualTransform):
     def _cut(
         self, array: np.ndarray, interpolation: int, fill: Any, params: dict[str, Any]
     ) -> np.ndarray:
-        (y, height, top, new_height), (x, width, left, new_width) = (
-            params["rows"],
-            params["columns"],
-        )
+        y, height, top, new_height = params["rows"]
+        x, width, left, new_width = params["columns"]
         part = array[y : y + height, x : x + width]
         part = cv2.resize(part, (new_width, new_height), interpolation=interpolation)
         if (new_height, new_width) == self.crop_size:
@@ -219,7 +214,7 @@ class ResizeInput(A.ImageOnlyTransform):
         self.size = _checked_size("size", size)
 
     def apply(self, img: np.ndarray, **params: Any) -> np.ndarray:
-        return _resize(img, self.size, cv2.INTER_LINEAR)
+        return cv2.resize(img, self.size[::-1], interpolation=cv2.INTER_LINEAR)
 
 
 @TRANSFORMS.register_module()
@@ -238,13 +233,7 @@ class ResizeLabel(A.DualTransform):
         return img
 
     def apply_to_mask(self, mask: np.ndarray, **params: Any) -> np.ndarray:
-        return _resize(mask, self.size, cv2.INTER_NEAREST_EXACT)
-
-
-def _resize(array: np.ndarray, size: tuple[int, int], interpolation: int) -> np.ndarray:
-    if array.shape[:2] == size:
-        return array
-    return cv2.resize(array, size[::-1], interpolation=interpolation)
+        return cv2.resize(mask, self.size[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
 
 
 def _checked_size(name: str, size: Sequence[int]) -> tuple[int, int]:

@@ -1,6 +1,5 @@
-"""Metrics: exact counts in int64, figures in percent."""
+"""Metrics: exact counts in int64, values in percent."""
 
-from fedseg.evaluation.accuracy import Accuracy
-from fedseg.evaluation.iou import IoUMetric
+from fedseg.evaluation.metrics import Accuracy, CountingMetric, IoUMetric
 
-__all__ = ["Accuracy", "IoUMetric"]
+__all__ = ["Accuracy", "CountingMetric", "IoUMetric"]

@@ -4,14 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
 
-from fedseg.core.forward import forward
 from fedseg.core.hook import FederatedHook
-from fedseg.errors import ConfigError
-from fedseg.evaluation.domains import EvaluatedRun, model_with
-from fedseg.evaluation.sets import ResidentSet
-from fedseg.loaders.partitioned import balanced_batches
+from fedseg.evaluation.domains import EvaluatedRun
 from fedseg.registry import HOOKS
 
 DETAIL = "accuracy_by_class"
@@ -22,34 +17,24 @@ class ClientAccuracyHook(FederatedHook):
     """Adds ``client_accuracy`` to the history's line of every evaluated round, and to the results.
 
     It is the accuracy, in PERCENT, of the global model (with ``evaluate_global``, else of the model
-    that is evaluated) on images of each client's class mix. With one class a client it shows which
-    classes the last rounds' participants have made the model forget (Caldarola et al., ECCV 2022,
-    section 3). Data sets without class labels have none, and nothing is added.
+    that is evaluated) on the test images, each class weighted by its share among the client's
+    training images. With one class for each client it shows which classes the last rounds'
+    participants have made the model forget (Caldarola et al., ECCV 2022, section 3). Data sets
+    without class labels have none, and nothing is added.
 
     Args:
-        images: ``"test"``: the test images, each class weighted by its share among the client's
-            training images; costs nothing. ``"train"``: the client's own training images, not
-            augmented; one pass over the training set an evaluation, only for resident data.
-        domain: the test set that says it; None: the first one that has an accuracy by class.
+        domain: the test set to use; None: the first one that has an accuracy by class.
     """
 
-    def __init__(self, images: str = "test", domain: str | None = None) -> None:
-        if images not in ("test", "train"):
-            raise ConfigError(
-                f"ClientAccuracyHook.images: must be 'test' or 'train', not {images!r}"
-            )
-        self.images, self.domain = images, domain
+    def __init__(self, domain: str | None = None) -> None:
+        self.domain = domain
         self._mix: np.ndarray | None = None
 
     def after_val_epoch(self, runner: EvaluatedRun, metrics: Mapping[str, Any]) -> None:
         record = runner.train_loop.pending if runner.data is not None else None
         if record is None or not hasattr(runner.data.dataset, "labels"):
             return
-        if self.images == "test":
-            found = self._of_test_classes(runner)
-        else:
-            found = self._of_own_images(runner)
-        if found is not None:
+        if (found := self._accuracies(runner)) is not None:
             record["client_accuracy"] = found
 
     def results(self, runner: EvaluatedRun, history: list[dict[str, Any]]) -> dict[str, Any]:
@@ -58,7 +43,7 @@ class ClientAccuracyHook(FederatedHook):
             return {}
         return {
             "client_accuracy": {
-                "images": self.images,
+                "images": "test",
                 "clients": list(runner.data.clients),
                 "classes": list(runner.data.dataset.metainfo["classes"]),
                 "main_class": self._class_mix(runner).argmax(axis=1).tolist(),
@@ -79,43 +64,16 @@ class ClientAccuracyHook(FederatedHook):
             self._mix = np.stack(counts) / np.asarray(runner.data.sizes)[:, None]
         return self._mix
 
-    def _of_test_classes(self, runner: EvaluatedRun) -> list[float | None] | None:
+    def _accuracies(self, runner: EvaluatedRun) -> list[float | None] | None:
         details = runner.val_loop.details
         names = [self.domain] if self.domain else [test.name for test in runner.val_loop.sets]
         names = [f"global:{name}" for name in names] + names
-        chosen = next((details[n][DETAIL] for n in names if details.get(n, {}).get(DETAIL)), None)
-        if chosen is None:
-            return None
+        chosen = next((details[n][DETAIL] for n in names if details.get(n, {}).get(DETAIL)), {})
         by_class = np.array([np.nan if v is None else v for v in chosen.values()], dtype=float)
         mix = self._class_mix(runner)
         if mix.shape[1] != len(by_class):
             return None
         tested = np.isfinite(by_class)  # a class without a test image says nothing
         weight = mix[:, tested].sum(axis=1)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            values = mix[:, tested] @ by_class[tested] / weight
+        values = mix[:, tested] @ by_class[tested] / np.where(weight > 0, weight, np.nan)
         return [float(v) if np.isfinite(v) else None for v in values]
-
-    @torch.no_grad()
-    def _of_own_images(self, runner: EvaluatedRun) -> list[float]:
-        test = next((s for s in runner.val_loop.sets if isinstance(s, ResidentSet)), None)
-        if test is None or not hasattr(runner.data.dataset, "gather"):
-            raise ConfigError(
-                "ClientAccuracyHook.images: 'train' needs resident data (type='ResidentData')"
-            )
-        data = runner.data
-        order = np.concatenate([data.indices[client] for client in data.clients])
-        owner = torch.from_numpy(np.repeat(np.arange(len(data.clients)), data.sizes))
-        correct = torch.zeros(len(data.clients), dtype=torch.int64)
-        w, buffers = runner.evaluated_model()
-        if runner.val_loop.evaluate_global:
-            w, buffers = runner.server.w, runner.server.buffers
-        with model_with(runner, w, buffers):
-            for rows in balanced_batches(np.arange(len(order)), test.batch_size):
-                runner.interrupt.check()
-                batch = test.prepare(*data.dataset.gather(order[rows]))
-                with runner.autocast():
-                    predictions = forward(runner.model, batch, "predict")
-                hits = (predictions == batch["data_samples"]).cpu()
-                correct += torch.bincount(owner[rows][hits], minlength=len(correct))
-        return (100 * correct.double() / torch.tensor(data.sizes)).tolist()

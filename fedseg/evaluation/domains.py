@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -43,17 +43,15 @@ def _rows(data: Any, rows: list[int]) -> Any:
     return type(data)(_rows(value, rows) for value in data)
 
 
-@contextmanager
-def model_with(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> Iterator[None]:
-    """The runner's model holds these parameters and buffers inside the context.
+@torch.no_grad()
+def load_model(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> None:
+    """Give the runner's model these parameters and buffers, in evaluation mode.
 
     What it held before needs no restoring: every client and every evaluation loads its own.
     """
-    with torch.no_grad():
-        runner.flat.w.copy_(w)
-        runner.flat.buffers.copy_(buffers)
+    runner.flat.w.copy_(w)
+    runner.flat.buffers.copy_(buffers)
     runner.model.eval()
-    yield
 
 
 @dataclass(frozen=True)
@@ -90,7 +88,7 @@ class DomainEvaluator:
     Without a BatchNorm policy a model is evaluated with the global running statistics. With SiloBN
     or FedBN there are none: ``standard`` normalizes by the test batch, and where every domain of a
     test set has training clients of its own, ``by_domain`` repeats the evaluation with those
-    clients' statistics. Figures are named ``<domain>/<metric>`` and
+    clients' statistics. Metrics are named ``<domain>/<metric>`` and
     ``<domain>_by_domain/<metric>``.
 
     Args:
@@ -110,14 +108,14 @@ class DomainEvaluator:
         on_prediction: Callable[[EvaluationSet, str, list[int], Any], None] | None = None,
         sets: Iterable[EvaluationSet] | None = None,
     ) -> dict[str, float]:
-        """All figures of a model; :attr:`details` keeps what goes beyond (per-class IoU, coverage).
+        """All metrics of a model; :attr:`details` keeps what goes beyond (per-class IoU, coverage).
 
         Args:
             w, buffers: the model, flat.
-            on_prediction: called with (set, figure prefix, sample indices, predictions) per batch.
+            on_prediction: called with (set, prefix, sample indices, predictions) for each batch.
             sets: which of the sets; None: all.
         """
-        figures: dict[str, float] = {}
+        metrics: dict[str, float] = {}
         self.details = {}
         for test in self.sets if sets is None else sets:
             self.runner.call_hook("before_val_domain", domain=test.name)
@@ -129,14 +127,13 @@ class DomainEvaluator:
                         test.process(chosen, data, predictions)
                         if on_prediction is not None:
                             on_prediction(test, prefix, chosen, predictions)
-                        self.runner.call_hook(
-                            "after_val_batch", figures=prefix, samples=len(chosen)
-                        )
-                self._collect(test, prefix, figures)
+                        self.runner.call_hook("after_val_batch", prefix=prefix, samples=len(chosen))
+                self.details[prefix] = test.details()
+                metrics |= {f"{prefix}/{name}": value for name, value in test.score().items()}
                 if prefix != test.name:
                     self.details[prefix]["domains_with_statistics"] = covered
                     self.details[prefix]["domains"] = len(test.groups())
-        return figures
+        return metrics
 
     def num_predictions(self, sets: Iterable[EvaluationSet]) -> int:
         """How many images :meth:`run` predicts: those that it evaluates in two ways count twice."""
@@ -159,7 +156,7 @@ class DomainEvaluator:
             chosen: sample indices by the name of the evaluation set.
 
         Yields:
-            (set, figure prefix, sample index, prediction).
+            (set, prefix, sample index, prediction).
         """
         for test in self.sets:
             wanted = frozenset(chosen.get(test.name, ()))
@@ -172,7 +169,7 @@ class DomainEvaluator:
     def _views(
         self, test: EvaluationSet, w: Tensor, buffers: Tensor
     ) -> Iterator[tuple[str, Iterable["_Part"]]]:
-        """Figure prefixes, each with the parts of the test set and the model that predicts them."""
+        """Prefixes of metrics, each with parts of the test set and the model that predicts them."""
         policy = self.runner.batchnorm
         plan = test.plan(np.arange(len(test.dataset)))
         if policy is None:
@@ -217,7 +214,8 @@ class DomainEvaluator:
         begin = time.perf_counter()
         policy = self.runner.batchnorm
         statistics = nullcontext() if policy is None else batch_statistics(self.runner.model)
-        with model_with(self.runner, w, buffers), statistics:
+        load_model(self.runner, w, buffers)
+        with statistics:
             for _, batch in test.batches(test.plan(chosen), pin_memory=False):
                 data = prepare_batch(self.runner.model, batch, w.dtype, training=False)
                 with self.runner.autocast():
@@ -229,40 +227,32 @@ class DomainEvaluator:
         groups = test.groups()
         return bool(groups) and all(d in self.runner.domain_clients for d in groups)
 
-    def _collect(self, test: EvaluationSet, prefix: str, figures: dict[str, float]) -> None:
-        self.details[prefix] = test.details()
-        figures.update({f"{prefix}/{name}": value for name, value in test.score().items()})
-
     @torch.no_grad()
     def _predict(self, test: EvaluationSet, part: _Part) -> Iterator[tuple[list[int], Any, Any]]:
         """(sample indices, preprocessed batch, predictions) of every batch, of what counts."""
         runner = self.runner
         statistics = batch_statistics(runner.model) if part.batch_statistics else nullcontext()
-        with model_with(runner, part.w, part.buffers), statistics:
+        load_model(runner, part.w, part.buffers)
+        with statistics:
             for indices, batch in test.batches(part.plan, pin_memory=runner.flat.w.is_cuda):
                 runner.interrupt.check()
                 data = prepare_batch(runner.model, batch, runner.flat.w.dtype, training=False)
-                if part.batch_statistics and len(indices) == 1:
-                    predictions = self._predict_single(test, data)
-                else:
+                try:
                     with runner.autocast():
                         predictions = forward(runner.model, data, "predict")
+                except ValueError as error:
+                    if not part.batch_statistics or len(indices) > 1:
+                        raise
+                    raise ConfigError(
+                        f"val_dataloader.{test.name}: a batch of one image has no statistics for "
+                        f"{type(runner.batchnorm).__name__}'s standard evaluation ({error}): give "
+                        "it a batch_size of at least 2, and at least 2 images"
+                    ) from error
                 if part.counted is not None and not part.counted.issuperset(indices):
                     rows = [n for n, index in enumerate(indices) if index in part.counted]
                     indices, data = [indices[n] for n in rows], _rows(data, rows)
-                    predictions = _rows([predictions], rows)[0]
+                    predictions = _rows(predictions, rows)
                 yield indices, data, predictions
-
-    def _predict_single(self, test: EvaluationSet, data: Any) -> Any:
-        try:
-            with self.runner.autocast():
-                return forward(self.runner.model, data, "predict")
-        except ValueError as error:
-            raise ConfigError(
-                f"val_dataloader.{test.name}: a batch of one image has no statistics for "
-                f"{type(self.runner.batchnorm).__name__}'s standard evaluation ({error}); give it "
-                "a batch_size of at least 2, and at least 2 images"
-            ) from error
 
 
 @torch.no_grad()
@@ -281,16 +271,16 @@ def reestimate_statistics(
     size = data.batch_size if data.batch_size != "full" else len(chosen)
     layers = batchnorm_layers(model).values()
     momenta = [layer.momentum for layer in layers]
-    with model_with(runner, w, buffers):
-        for layer in layers:
-            layer.reset_running_stats()
-            layer.momentum = None  # cumulative average
-            layer.train()
-        for batch in data.sample_batches(balanced_batches(chosen, size)):
-            runner.interrupt.check()
-            prepared = prepare_batch(model, batch, runner.flat.w.dtype, training=True)
-            with runner.autocast():
-                forward(model, prepared, "tensor")
-        for layer, momentum in zip(layers, momenta, strict=True):
-            layer.momentum = momentum
-        return runner.flat.buffers.clone()
+    load_model(runner, w, buffers)
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # cumulative average
+        layer.train()
+    for batch in data.sample_batches(balanced_batches(chosen, size)):
+        runner.interrupt.check()
+        prepared = prepare_batch(model, batch, runner.flat.w.dtype, training=True)
+        with runner.autocast():
+            forward(model, prepared, "tensor")
+    for layer, momentum in zip(layers, momenta, strict=True):
+        layer.momentum = momentum
+    return runner.flat.buffers.clone()

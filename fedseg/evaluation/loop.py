@@ -18,7 +18,7 @@ class FederatedValLoop(BaseLoop):
     Args:
         runner, dataloader, evaluator: given by the runner; ``dataloader`` maps domain names to
             loader configs.
-        evaluate_global: with an averaged model, evaluate the global one too; its figures are named
+        evaluate_global: with an averaged model, evaluate the global one too; its metrics are named
             ``global:<domain>/<metric>``.
     """
 
@@ -68,22 +68,22 @@ class FederatedValLoop(BaseLoop):
         return count
 
     def run(self, on_prediction: Any = None) -> dict[str, float]:
-        """Evaluate; returns the figures by name."""
+        """Evaluate; returns the metrics by name."""
         runner = self.runner
         runner.call_hook(f"before_{self.kind}")
         w, buffers = runner.evaluated_model()
         sets = [test for test in self.sets if self._is_due(test, runner.round)]
-        figures = self.domains.run(w, buffers, on_prediction, sets)
+        metrics = self.domains.run(w, buffers, on_prediction, sets)
         details = self.domains.details
         if self.evaluate_global and runner.averaging is not None:
             sets = [test for test in sets if not test.final_only]
             others = self.domains.run(runner.server.w, runner.server.buffers, None, sets)
-            figures |= {f"global:{name}": value for name, value in others.items()}
+            metrics |= {f"global:{name}": value for name, value in others.items()}
             details |= {f"global:{name}": value for name, value in self.domains.details.items()}
         self.details = details
-        runner.call_hook(f"after_{self.kind}_epoch", metrics=figures)
+        runner.call_hook(f"after_{self.kind}_epoch", metrics=metrics)
         runner.call_hook(f"after_{self.kind}")
-        return figures
+        return metrics
 
 
 @LOOPS.register_module()

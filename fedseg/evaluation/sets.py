@@ -1,7 +1,6 @@
 """Test images of one domain with their own metrics: streamed, resident, or corrupted."""
 
-import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +20,7 @@ from fedseg.loaders.streaming import (
     init_worker,
     plain_worker_errors,
 )
-from fedseg.registry import DATASETS, EVALUATION_SETS, METRICS, build, did_you_mean
+from fedseg.registry import DATASETS, EVALUATION_SETS, METRICS, build
 
 RESIDENT_BYTES = 2**29  # a test set up to this size is kept on the device
 
@@ -40,21 +39,15 @@ def build_evaluation_set(
     Returns:
         The set; None for an ``optional`` one whose data are missing.
     """
-    options = dict(config)
+    config = {"type": "StreamingData", **config}
     field = f"{kind}_dataloader.{name}"
-    optional = options.pop("optional", False)
+    optional = config.pop("optional", False)
     check_bool(f"{field}.optional", optional)
-    loader = options.pop("type", "StreamingData")
-    cls = EVALUATION_SETS.get(loader) if isinstance(loader, str) else loader
-    if not (inspect.isclass(cls) and issubclass(cls, EvaluationSet)):
-        EVALUATION_SETS.import_from_location()
-        known = sorted(EVALUATION_SETS.module_dict)
-        raise ConfigError(
-            f"{field}.type: unknown loader {loader!r}{did_you_mean(str(loader), known)}; known: "
-            f"{', '.join(known)}"
-        )
+    metrics = evaluator if isinstance(evaluator, list | tuple) else [evaluator]
+    metrics = [build(METRICS, metric, f"{kind}_evaluator") for metric in metrics]
+    given = {"name": name, "field": field, "metrics": metrics, "like": like}
     try:
-        return cls(name, options, evaluator, kind, like)
+        return build(EVALUATION_SETS, config, field, given)
     except MissingDataError:
         if optional:
             return None
@@ -63,56 +56,52 @@ def build_evaluation_set(
 
 @EVALUATION_SETS.register_module(name="StreamingData")
 class EvaluationSet:
-    """One domain's test images and its own metric.
+    """One domain's test images and its own metrics.
 
     Args:
         name: the domain, for example ``"unseen"``.
-        config: ``dict(batch_size=, num_workers=, dataset=, collate_fn=, prefetch_factor=)``, and
-            ``final_only=True`` for a set that is evaluated only when training has ended.
-        evaluator: config of the metric, or a list of them; built anew for every domain.
-        kind: ``"val"`` or ``"test"``: whose config this is, for messages.
+        field: where its config stands, for messages.
+        metrics: its metrics.
         like: a tensor of the model.
+        dataset: a data set or its config.
+        batch_size: images in a batch, at most.
+        final_only: evaluate only when training has ended.
+        num_workers, collate_fn, prefetch_factor: as in
+            :class:`~fedseg.loaders.streaming.StreamingData`.
     """
-
-    keys = ("batch_size", "num_workers", "dataset", "collate_fn", "prefetch_factor", "final_only")
 
     def __init__(
         self,
         name: str,
-        config: Mapping[str, Any],
-        evaluator: Any,
-        kind: str = "val",
-        like: Tensor | None = None,
+        field: str,
+        metrics: Sequence[Any],
+        like: Tensor,
+        *,
+        dataset: Any,
+        batch_size: int = 1,
+        final_only: bool = False,
+        num_workers: int = 0,
+        collate_fn: Mapping | None = None,
+        prefetch_factor: int | None = 2,
     ) -> None:
-        field = f"{kind}_dataloader.{name}"
-        unknown = set(config) - set(self.keys)
-        if unknown or "dataset" not in config:
-            problem = f"unknown key {min(unknown)!r}" if unknown else "dataset is missing"
-            known = ", ".join(("type", *self.keys, "optional"))
-            raise ConfigError(f"{field}: {problem}; known: {known}")
         self.name = name
-        self.dataset = build(DATASETS, config["dataset"], f"{field}.dataset")
+        self.metrics = metrics
+        self.like = like
+        self.dataset = build(DATASETS, dataset, f"{field}.dataset")
         if not len(self.dataset):
             raise ConfigError(f"{field}.dataset: is empty")
-        self.batch_size = config.get("batch_size", 1)
-        check_int(f"{field}.batch_size", self.batch_size)
-        self.final_only = config.get("final_only", False)
-        check_bool(f"{field}.final_only", self.final_only)
-        metrics = evaluator if isinstance(evaluator, list | tuple) else [evaluator]
-        self.metrics = [build(METRICS, metric, f"{kind}_evaluator") for metric in metrics]
-        for metric in self.metrics:
+        check_int(f"{field}.batch_size", batch_size)
+        check_int(f"{field}.num_workers", num_workers, least=0)
+        if prefetch_factor is not None:
+            check_int(f"{field}.prefetch_factor", prefetch_factor)
+        self.batch_size = batch_size
+        self.final_only = final_only
+        self.num_workers = num_workers
+        self.prefetch_factor = prefetch_factor
+        self.collate_fn = build_collate(collate_fn)
+        for metric in metrics:
             metric.dataset_meta = getattr(self.dataset, "metainfo", None)
         self.domains: list[str] | None = getattr(self.dataset, "domains", None)
-        self._set_up(config, field, like)
-
-    def _set_up(self, config: Mapping[str, Any], field: str, like: Tensor | None) -> None:
-        """Prepare how batches are made."""
-        self.num_workers = config.get("num_workers", 0)
-        self.prefetch_factor = config.get("prefetch_factor", 2)
-        check_int(f"{field}.num_workers", self.num_workers, least=0)
-        if self.prefetch_factor is not None:
-            check_int(f"{field}.prefetch_factor", self.prefetch_factor)
-        self.collate_fn = build_collate(config.get("collate_fn"))
 
     def groups(self) -> dict[str, np.ndarray]:
         """Sample indices of each value of the data set's ``domains``."""
@@ -157,17 +146,18 @@ class EvaluationSet:
         """The metrics over everything that was processed, as plain floats; starts anew."""
         scores: dict[str, float] = {}
         for metric in self.metrics:
-            figures = metric.evaluate(len(self.dataset))
-            if not isinstance(figures, Mapping):
+            found = metric.evaluate(len(self.dataset))
+            if not isinstance(found, Mapping):
                 raise ConfigError(
-                    f"{type(metric).__name__}: must give its figures as a dict by name, not "
-                    f"{type(figures).__name__}"
+                    f"{type(metric).__name__}: must give its values as a dict by name, not "
+                    f"{type(found).__name__}"
                 )
-            scores |= figures
-        return {name: _plain(value) for name, value in scores.items()}
+            scores |= found
+        arrays = Tensor | np.generic
+        return {n: v.item() if isinstance(v, arrays) else v for n, v in scores.items()}
 
     def details(self) -> dict[str, Any]:
-        """What the metrics keep beyond their figures: IoU per class (ask before ``score``)."""
+        """What the metrics keep beyond their values: IoU per class (ask before ``score``)."""
         details: dict[str, Any] = {}
         for metric in self.metrics:
             if hasattr(metric, "per_class"):
@@ -180,20 +170,37 @@ class ResidentSet(EvaluationSet):
     """Small test images in large batches, without a loader.
 
     Args:
-        config: ``dict(dataset=, batch_size=, transforms=)``, ``final_only`` as above; transforms
-            must not be random.
+        transforms: configs of batched transforms, none of them random.
+        name, field, metrics, like, dataset, batch_size, final_only: see :class:`EvaluationSet`.
     """
 
-    keys = ("batch_size", "dataset", "transforms", "final_only")
-
-    def _set_up(self, config: Mapping[str, Any], field: str, like: Tensor | None) -> None:
+    def __init__(
+        self,
+        name: str,
+        field: str,
+        metrics: Sequence[Any],
+        like: Tensor,
+        *,
+        dataset: Any,
+        batch_size: int = 1,
+        final_only: bool = False,
+        transforms: Sequence[Any] = (),
+    ) -> None:
+        super().__init__(
+            name,
+            field,
+            metrics,
+            like,
+            dataset=dataset,
+            batch_size=batch_size,
+            final_only=final_only,
+        )
         require_arrays(self.dataset, field)
-        self.like = torch.zeros(()) if like is None else like
         self.pipeline = BatchPipeline(
-            config.get("transforms", ()),
+            transforms,
             self.dataset.images.shape[1:],
             len(self.dataset.classes),
-            self.like.dtype,
+            like.dtype,
             f"{field}.transforms",
         )
         for number, draws in enumerate(self.pipeline.draw(np.random.default_rng, [1])):
@@ -206,16 +213,10 @@ class ResidentSet(EvaluationSet):
 
     def batches(self, plan: list[list[int]], pin_memory: bool) -> Iterator[tuple[list[int], Any]]:
         for chosen in plan:
-            yield chosen, self._batch(*self._gather(np.asarray(chosen)))
+            parts = self._gather(np.asarray(chosen))
+            yield chosen, self.pipeline.apply(*parts, [{}] * len(self.pipeline.steps))
 
-    def prepare(self, images: np.ndarray, labels: np.ndarray) -> dict[str, Tensor]:
-        """Any images, uint8 [B, H, W, C], as a batch of this set: on the device, normalized."""
-        return self._batch(*self._upload(images, labels))
-
-    def _batch(self, images: Tensor, labels: Tensor) -> dict[str, Tensor]:
-        return self.pipeline.apply(images, labels, [{}] * len(self.pipeline.steps))
-
-    def _gather(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
+    def _gather(self, indices: np.ndarray) -> tuple[Tensor, ...]:
         if self.dataset.images.nbytes > RESIDENT_BYTES:
             return self._upload(*self.dataset.gather(indices))
         if self._resident is None:
@@ -223,23 +224,23 @@ class ResidentSet(EvaluationSet):
         rows = torch.from_numpy(indices).to(self.like.device)
         return tuple(part.index_select(0, rows) for part in self._resident)
 
-    def _upload(self, images: np.ndarray, labels: np.ndarray) -> tuple[Tensor, Tensor]:
-        return tuple(torch.from_numpy(part).to(self.like.device) for part in (images, labels))
+    def _upload(self, *parts: np.ndarray) -> tuple[Tensor, ...]:
+        return tuple(torch.from_numpy(part).to(self.like.device) for part in parts)
 
 
 @EVALUATION_SETS.register_module(name="CorruptedData")
 class CorruptedSet(ResidentSet):
     """Test images under corruptions of several severities (CIFAR-C).
 
-    Figures: ``accuracy``, the mean over all corruptions and severities, and
+    Metrics: ``accuracy``, the mean over all corruptions and severities, and
     ``accuracy_severity_<n>``, the mean over the corruptions, in PERCENT; the detail
     ``corruptions`` has the accuracy of each corruption at each severity.
 
     The data set has ``groups``, the (corruption, severity) of every block of ``group_size`` images.
     """
 
-    def _set_up(self, config: Mapping[str, Any], field: str, like: Tensor | None) -> None:
-        super()._set_up(config, field, like)
+    def __init__(self, name: str, field: str, *args: Any, **kwargs: Any) -> None:
+        super().__init__(name, field, *args, **kwargs)
         groups = getattr(self.dataset, "groups", None)
         if groups is None:
             raise ConfigError(
@@ -247,43 +248,32 @@ class CorruptedSet(ResidentSet):
                 "CIFAR10CDataset or CIFAR100CDataset"
             )
         self._cells = list(groups)
-        self._reset()
-
-    def _reset(self) -> None:
-        self._correct = np.zeros(len(self._cells), dtype=np.int64)
-        self._total = np.zeros(len(self._cells), dtype=np.int64)
-
-    def _gather(self, indices: np.ndarray) -> tuple[Tensor, Tensor]:
-        return self._upload(*self.dataset.gather(indices))
+        self._severities = sorted({severity for _, severity in groups})
+        self._counts = np.zeros((2, len(groups)), np.int64)  # correct and all images of a cell
 
     def process(self, indices: list[int], data: Any, predictions: Any) -> None:
         if predictions.is_floating_point():  # logits
             predictions = predictions.argmax(dim=1)
         correct = (predictions == data["data_samples"]).cpu().numpy()
         cells = np.asarray(indices) // self.dataset.group_size
-        self._correct += np.bincount(cells[correct], minlength=len(self._cells))
-        self._total += np.bincount(cells, minlength=len(self._cells))
+        length = len(self._cells)
+        self._counts += [np.bincount(part, minlength=length) for part in (cells[correct], cells)]
 
     def _accuracies(self) -> dict[tuple[str, int], float]:
-        shares = 100 * self._correct / np.maximum(self._total, 1)
+        shares = 100 * self._counts[0] / np.maximum(self._counts[1], 1)
         return dict(zip(self._cells, shares.tolist(), strict=True))
 
     def score(self) -> dict[str, float]:
         accuracies = self._accuracies()
-        self._reset()
-        figures = {"accuracy": float(np.mean(list(accuracies.values())))}
-        for severity in sorted({severity for _, severity in self._cells}):
+        self._counts[:] = 0
+        metrics = {"accuracy": float(np.mean(list(accuracies.values())))}
+        for severity in self._severities:
             values = [value for cell, value in accuracies.items() if cell[1] == severity]
-            figures[f"accuracy_severity_{severity}"] = float(np.mean(values))
-        return figures
+            metrics[f"accuracy_severity_{severity}"] = float(np.mean(values))
+        return metrics
 
     def details(self) -> dict[str, Any]:
         table: dict[str, list[float]] = {}
         for (corruption, _), value in self._accuracies().items():
             table.setdefault(corruption, []).append(value)
-        severities = sorted({severity for _, severity in self._cells})
-        return {"corruptions": table, "severities": severities}
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, Tensor | np.generic) else value
+        return {"corruptions": table, "severities": self._severities}

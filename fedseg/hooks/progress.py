@@ -118,8 +118,8 @@ class ProgressHook(FederatedHook):
         self._predicted, self._to_predict = 0, runner.val_loop.num_predictions(runner.round)
         self._val_began = self.now()
 
-    def after_val_batch(self, runner: Any, figures: str, samples: int) -> None:
-        self._evaluating, self._predicted = f" {figures}", self._predicted + samples
+    def after_val_batch(self, runner: Any, prefix: str, samples: int) -> None:
+        self._evaluating, self._predicted = f" {prefix}", self._predicted + samples
         self._print(every=self.seconds)
 
     def after_val_epoch(self, runner: Any, metrics: dict[str, float | None]) -> None:

@@ -74,32 +74,28 @@ class PartitionedData(ClientData):
         self.drop_last = drop_last
         self.drop_single = drop_single
         self.seed = seed
-        for client in range(len(self.clients)):
-            if not self.batch_sizes(client):
-                raise ConfigError(self._no_batch_message(client))
+        for number, (client, size) in enumerate(zip(self.clients, self.sizes, strict=True)):
+            if not self.batch_sizes(number):
+                problem = (
+                    "and BatchNorm cannot train on a batch of one: merge it with another client, "
+                    "or use a model without BatchNorm"
+                    if size == 1 and drop_single
+                    else f"which is no full batch of {batch_size}: lower "
+                    "train_dataloader.batch_size or set train_dataloader.drop_last=False"
+                )
+                raise ConfigError(f"client {client!r} has {size} sample(s), {problem}")
 
-    def _no_batch_message(self, client: int) -> str:
-        name, size = self.clients[client], self.sizes[client]
-        if size == 1 and self.drop_single:
-            return (
-                f"client {name!r} has one image, and BatchNorm cannot train on a batch of one: "
-                "merge it with another client, remove it, or use a model without BatchNorm"
-            )
-        return (
-            f"client {name!r} has {size} samples, which is no full batch of {self.batch_size}: "
-            "lower train_dataloader.batch_size or set train_dataloader.drop_last=False"
-        )
+    def _sizes(self, client: int) -> list[int]:
+        """Sizes of batches that hold every sample once."""
+        size = self.sizes[client]
+        batch = size if self.batch_size == "full" else min(self.batch_size, size)
+        return [batch] * (size // batch) + [size % batch] * (size % batch > 0)
 
     def batch_sizes(self, client: int) -> list[int]:
         """Sizes of the batches of one local epoch."""
-        size = self.sizes[client]
-        batch = size if self.batch_size == "full" else min(self.batch_size, size)
-        if self.drop_last and self.batch_size != "full":
-            batch = self.batch_size
-        sizes = [batch] * (size // batch)
-        rest = size % batch
-        if rest and not self.drop_last:
-            sizes.append(rest)
+        sizes = self._sizes(client)
+        if self.drop_last and self.batch_size != "full" and sizes[-1] < self.batch_size:
+            sizes.pop()
         if self.drop_single and sizes and sizes[-1] == 1:
             sizes.pop()
         return sizes
@@ -110,9 +106,7 @@ class PartitionedData(ClientData):
         return len(self.batch_sizes(client)) * self.local_epochs
 
     def full_sizes(self, client: int) -> list[int]:
-        size = self.sizes[client]
-        batch = size if self.batch_size == "full" else min(self.batch_size, size)
-        sizes = [batch] * (size // batch) + [size % batch] * (size % batch > 0)
+        sizes = self._sizes(client)
         if self.drop_single and len(sizes) > 1 and sizes[-1] == 1:
             sizes[-2:] = [sizes[-2] + 1]  # every sample counts, and BatchNorm takes no single one
         return sizes
@@ -189,5 +183,5 @@ def balanced_batches(indices: np.ndarray, batch_size: int) -> list[list[int]]:
     count = math.ceil(len(indices) / batch_size)
     if batch_size > 1:
         count = min(count, len(indices) // 2)
-    count = max(1, count)
-    return [part.tolist() for part in np.array_split(np.asarray(indices), count) if len(part)]
+    parts = np.array_split(np.asarray(indices), max(1, count))
+    return [part.tolist() for part in parts if len(part)]

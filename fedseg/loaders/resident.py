@@ -93,18 +93,6 @@ class ResidentData(PartitionedData):
     def _to_device(self, array: np.ndarray) -> Tensor:
         return torch.from_numpy(array).to(self.device, non_blocking=True)
 
-    def batches_one_by_one(self, job: Job) -> Iterator[dict[str, np.ndarray]]:
-        """The readable twin of :meth:`batches`: every image by itself, in NumPy."""
-        for epoch, order, sizes in self.epochs(job):
-            draws = self.draws(job, epoch, sizes)
-            start = 0
-            for size in sizes:
-                rows = slice(start, start + size)
-                images, labels = self.dataset.gather(order[rows])
-                own = [{name: values[rows] for name, values in step.items()} for step in draws]
-                yield self.pipeline.one_by_one(images, labels, own)
-                start += size
-
     def sample_batches(self, batches: list[list[int]]) -> Iterator[dict[str, Tensor]]:
         order = np.concatenate([np.asarray(batch, dtype=np.int64) for batch in batches])
         sizes = [len(batch) for batch in batches]

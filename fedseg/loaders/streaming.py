@@ -58,8 +58,8 @@ class SeededDataset(Dataset):
     def _sample(self, index: int, seed: int) -> Any:
         if self.seeded:
             return self.dataset[index, seed]
+        before = random.getstate(), np.random.get_state()  # noqa: NPY002
         with torch.random.fork_rng(devices=[]):
-            before = random.getstate(), np.random.get_state()  # noqa: NPY002
             seed_global(seed)
             try:
                 return self.dataset[index]
@@ -102,8 +102,8 @@ def build_collate(config: Mapping | None) -> Callable:
     function = FUNCTIONS.get(name) if isinstance(name, str) else name
     if not callable(function):
         raise ConfigError(
-            f"collate_fn: {config!r} is no function of the registry FUNCTIONS; a function of your "
-            "own must be registered there and imported with custom_imports"
+            f"collate_fn: {config!r} is no function of the registry FUNCTIONS: register your own "
+            "there, in a module of custom_imports"
         )
     return functools.partial(function, **options) if options else function
 
@@ -165,7 +165,7 @@ class StreamingData(PartitionedData):
         self._expected = iter(jobs)
         loader = DataLoader(
             SeededDataset(self.dataset),
-            batch_sampler=_KeyStream(self, jobs),
+            batch_sampler=(keys for job in jobs for keys in self.batch_keys(job)),
             generator=torch.Generator(),  # the loader draws a worker seed: not from the global one
             **self._loader_options,
         )
@@ -194,14 +194,3 @@ class StreamingData(PartitionedData):
             generator=torch.Generator(),
         )
         yield from loader
-
-
-class _KeyStream:
-    """A batch sampler: the keys of every batch of every job."""
-
-    def __init__(self, data: StreamingData, jobs: Iterable[Job]) -> None:
-        self.data, self.jobs = data, jobs
-
-    def __iter__(self) -> Iterator[list[tuple[int, int]]]:
-        for job in self.jobs:
-            yield from self.data.batch_keys(job)

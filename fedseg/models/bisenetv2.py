@@ -1,9 +1,5 @@
 """BiSeNetV2 (Yu et al., IJCV 2021) with its four auxiliary heads."""
 
-from mmcv.cnn import build_norm_layer
-from torch import nn
-
-from fedseg.core.batchnorm import batchnorm_layers
 from fedseg.models.segmentor import Segmentor
 from fedseg.registry import MODELS
 
@@ -26,25 +22,16 @@ class BiSeNetV2Segmentor(Segmentor):
         num_classes: C of the logits.
         dropout: probability of dropping a channel before the classifier of each head.
         auxiliary: train with the four auxiliary heads.
-        norm: every normalization layer in MMCV's terms, e.g. ``dict(type='GN', num_groups=4)``.
-            Layers are replaced after building, since MMSegmentation's backbone ignores the setting.
         kwargs: loss, aux_weight, data_preprocessor, weights: see ``Segmentor``.
     """
 
     def __init__(
-        self,
-        num_classes: int,
-        dropout: float = 0.1,
-        auxiliary: bool = True,
-        norm: dict | None = None,
-        **kwargs,
+        self, num_classes: int, dropout: float = 0.1, auxiliary: bool = True, **kwargs
     ) -> None:
         super().__init__(bisenetv2_config(num_classes, dropout, auxiliary), **kwargs)
-        if norm is not None:
-            replace_batchnorm(self.network, norm)
 
 
-def bisenetv2_config(num_classes: int, dropout: float = 0.1, auxiliary: bool = True) -> dict:
+def bisenetv2_config(num_classes: int, dropout: float, auxiliary: bool) -> dict:
     """MMSegmentation's config of the network."""
 
     def head(in_index: int, in_channels: int, channels: int, num_convs: int) -> dict:
@@ -73,11 +60,3 @@ def bisenetv2_config(num_classes: int, dropout: float = 0.1, auxiliary: bool = T
         if auxiliary
         else None,
     }
-
-
-def replace_batchnorm(network: nn.Module, norm: dict) -> None:
-    """Replace every BatchNorm layer of a network by the layer that ``norm`` describes."""
-    for name, layer in batchnorm_layers(network).items():
-        parent, _, child = name.rpartition(".")
-        _, replacement = build_norm_layer(dict(norm), layer.num_features)
-        setattr(network.get_submodule(parent), child, replacement)

@@ -4,16 +4,14 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
-from mmengine.model import BaseModel
 from torch import Tensor, nn
 
 from fedseg.checks import check_int
 from fedseg.errors import ConfigError, DataError
-from fedseg.models.weights import WeightsFile
-from fedseg.registry import MODELS
+from fedseg.models.weights import InitializedModel
 
 
-class Classifier(BaseModel):
+class Classifier(InitializedModel):
     """Base of image classifiers: logits are ``classifier(features(inputs))``.
 
     A subclass implements ``features`` and calls ``add_head``. Layers are initialized as PyTorch
@@ -52,14 +50,11 @@ class Classifier(BaseModel):
         projection: Sequence[int] | None = None,
         init_cfg: dict | None = None,
     ) -> None:
-        if isinstance(data_preprocessor, dict):
-            data_preprocessor = MODELS.build(data_preprocessor)
-        super().__init__(data_preprocessor, init_cfg)
+        super().__init__(data_preprocessor, weights, init_cfg)
         check_int("model.num_classes", num_classes)
         self.num_classes = num_classes
         self.in_channels = in_channels
         self.image_size = None if image_size is None else tuple(image_size)
-        self._weights = WeightsFile.from_config(weights)
         self._projection_widths = () if projection is None else projection
         if not isinstance(self._projection_widths, Sequence):
             raise ConfigError(f"model.projection: must be widths, not {projection!r}")
@@ -78,15 +73,6 @@ class Classifier(BaseModel):
     def features(self, inputs: Tensor) -> Tensor:
         """Activations before the last layer, through the projection, float [B, D]."""
         raise NotImplementedError
-
-    def init_weights(self) -> None:
-        """Load the weights file, if one is given."""
-        super().init_weights()
-        if self._weights is not None:
-            self._weights.load_into(self)
-
-    def _dump_init_info(self) -> None:
-        """Write nothing: MMEngine would log three lines for every parameter."""
 
     def forward(
         self, inputs: Tensor, data_samples: Tensor | None = None, mode: str = "tensor"
@@ -115,18 +101,13 @@ class Classifier(BaseModel):
 
     def _check_inputs(self, inputs: Tensor) -> None:
         shape = inputs.shape
-        if (
-            len(shape) == 4
-            and shape[1] == self.in_channels
-            and (self.image_size is None or shape[2:] == self.image_size)
-            and inputs.is_floating_point()
-        ):
-            return
-        height, width = self.image_size or ("height", "width")
-        raise DataError(
-            f"inputs: {type(self).__name__} takes float images [batch, {self.in_channels}, "
-            f"{height}, {width}], not {inputs.dtype} {list(shape)}: change transforms or model"
-        )
+        expected = self.in_channels, *(shape[2:] if self.image_size is None else self.image_size)
+        if len(shape) != 4 or shape[1:] != expected or not inputs.is_floating_point():
+            height, width = self.image_size or ("height", "width")
+            raise DataError(
+                f"inputs: {type(self).__name__} takes float images [batch, {self.in_channels}, "
+                f"{height}, {width}], not {inputs.dtype} {list(shape)}: change transforms or model"
+            )
 
     def _loss(self, logits: Tensor, labels: Tensor | None) -> Tensor:
         try:  # labels are checked only when they fail, so that no step waits for the device
@@ -152,11 +133,5 @@ class Classifier(BaseModel):
             return (
                 f"labels {int(labels.min())}..{int(labels.max())} for {classes} classes: set "
                 "model.num_classes to the data set's number of classes"
-            )
-        return None
-        if not labels.is_floating_point() and not (labels.min() >= 0 and labels.max() < classes):
-            return (
-                f"labels {int(labels.min())}..{int(labels.max())} for {classes} classes; set "
-                f"model.num_classes to the data set's number of classes"
             )
         return None

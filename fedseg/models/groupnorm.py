@@ -1,4 +1,4 @@
-"""GroupNorm in place of BatchNorm: layers to build networks with, and weights made for it."""
+"""GroupNorm layers to build networks with in place of BatchNorm."""
 
 from collections.abc import Callable
 
@@ -6,9 +6,6 @@ from torch import nn
 
 from fedseg.checks import check_int
 from fedseg.errors import ConfigError
-
-# What BatchNorm has in a state dict and GroupNorm does not.
-RUNNING_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 def group_norm(groups: int) -> Callable[[int], nn.GroupNorm]:
@@ -28,9 +25,3 @@ def group_norm(groups: int) -> Callable[[int], nn.GroupNorm]:
         return nn.GroupNorm(groups, channels)
 
     return build
-
-
-def absent_statistics(network: nn.Module) -> tuple[str, ...]:
-    """Names that BatchNorm's running statistics would have where a network has GroupNorm."""
-    layers = (name for name, layer in network.named_modules() if isinstance(layer, nn.GroupNorm))
-    return tuple(f"{name}.{statistic}" for name in layers for statistic in RUNNING_STATISTICS)

@@ -30,8 +30,7 @@ def compute_dtype(tensor: Tensor) -> torch.dtype:
 class PixelLoss(nn.Module):
     """Base of losses that are a weighted sum of the pixels' cross-entropies.
 
-    A subclass defines how per-pixel losses are reduced (``reduce``) and which weight each pixel
-    then has (``value_and_weights``, the derivative of ``reduce``).
+    A subclass defines ``reduce`` and, with its derivative, ``value_and_weights``.
 
     Args:
         ignore_index: label of pixels without a loss.
@@ -153,18 +152,15 @@ class _FusedPixelLoss(torch.autograd.Function):
     """A ``PixelLoss`` on the CPU: value and gradient in one pass over a few images at a time.
 
     Autograd through resize, log-softmax, gather and top-k keeps several full-size copies of the
-    logits and spends most of its time moving them. Here the gradient by the pixel's logits,
-    weight * (softmax - onehot), is written over the resized logits and folded back at once, so only
-    the small gradient of the input outlives the call. The layout is channels_last throughout, for
-    which resizing is fastest; exp2 is faster than exp, and its factor goes into the small logits.
+    logits. Here the gradient by the pixel's logits, weight * (softmax - onehot), is written over
+    the resized logits and folded back at once, so only the small gradient of the input outlives the
+    call. Resizing is fastest in channels_last; exp2 is faster than exp.
     """
 
     @staticmethod
     def forward(ctx, logits: Tensor, labels: Tensor, module: PixelLoss) -> Tensor:
         with torch.autocast("cpu", enabled=False):
-            loss, gradient = _value_and_gradient(
-                logits, labels, module, need_gradient=ctx.needs_input_grad[0]
-            )
+            loss, gradient = _value_and_gradient(logits, labels, module, ctx.needs_input_grad[0])
         ctx.module = module
         ctx.save_for_backward(logits, labels, gradient)
         return loss
@@ -189,7 +185,11 @@ def _value_and_gradient(
 
     valid = labels != module.ignore_index
     targets = labels.masked_fill(~valid, 0).long().flatten(1)
-    _check_labels(targets, num_classes)
+    if targets.numel() and (highest := int(targets.max())) >= num_classes:
+        raise DataError(
+            f"data_samples: class id {highest}, but the model has {num_classes} classes: set "
+            "model.num_classes to the data set's number of classes"
+        )
     num_valid = int(np.count_nonzero(valid.numpy()))
     valid = valid.flatten(1)
 
@@ -231,11 +231,3 @@ def _value_and_gradient(
                 by_resized, size, scaled[images].shape, False
             )
     return torch.cat(shares).sum(), gradient
-
-
-def _check_labels(targets: Tensor, num_classes: int) -> None:
-    if targets.numel() and (highest := int(targets.max())) >= num_classes:
-        raise DataError(
-            f"data_samples: class id {highest}, but the model has {num_classes} classes: set "
-            "model.num_classes to the data set's number of classes"
-        )

@@ -22,15 +22,12 @@ class MobileNetV2GN(Classifier):
 
     Args:
         num_classes: C of the logits.
-        groups: of every GroupNorm layer.
+        groups: of every GroupNorm layer; must divide the channels.
         kwargs: data_preprocessor, weights, projection: see ``Classifier``.
 
     Attributes:
         backbone: torchvision's network without its classifier. ``backbone.features`` are the stem,
             17 inverted residual blocks and the last 1x1 convolution, one after another.
-
-    Raises:
-        ConfigError: ``groups`` does not divide the channels of a layer.
     """
 
     def __init__(self, num_classes: int, groups: int = 8, **kwargs) -> None:

@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torchvision.models import resnet as torchvision_resnet
 
 from fedseg.checks import check_float
-from fedseg.errors import ConfigError
 from fedseg.models.classifier import Classifier
 from fedseg.models.groupnorm import group_norm
 from fedseg.registry import MODELS
@@ -70,22 +69,13 @@ class Bottleneck(Residual, torchvision_resnet.Bottleneck):
 class PaddedShortcut(nn.Module):
     """A parameter-free shortcut: every ``stride``-th pixel, zeros for the added channels."""
 
-    def __init__(self, in_channels: int, out_channels: int, stride: int) -> None:
+    def __init__(self, out_channels: int, stride: int) -> None:
         super().__init__()
-        self.in_channels = in_channels
-        self.out_channels = out_channels
-        self.stride = stride
+        self.out_channels, self.stride = out_channels, stride
 
-    def forward(self, x: Tensor) -> Tensor:
-        return self.pad(x, self.out_channels)
-
-    def pad(self, x: Tensor, channels: int) -> Tensor:
-        """The shortcut of ``x`` to a number of channels."""
+    def forward(self, x: Tensor, out_channels: int | None = None) -> Tensor:
         x = x[:, :, :: self.stride, :: self.stride]
-        return F.pad(x, (0, 0, 0, 0, 0, channels - x.shape[1]))
-
-    def extra_repr(self) -> str:
-        return f"{self.in_channels}, {self.out_channels}, stride={self.stride}"
+        return F.pad(x, (0, 0, 0, 0, 0, (out_channels or self.out_channels) - x.shape[1]))
 
 
 class ResNet(Classifier):
@@ -169,7 +159,7 @@ def _shortcut(
     if stride == 1 and in_channels == out_channels:
         return None
     if padded:
-        return PaddedShortcut(in_channels, out_channels, stride)
+        return PaddedShortcut(out_channels, stride)
     convolution = nn.Conv2d(in_channels, out_channels, 1, stride, bias=False)
     return nn.Sequential(convolution, norm(out_channels))
 
@@ -178,32 +168,20 @@ def _shortcut(
 class ResNet18GN(ResNet):
     """ResNet18 with GroupNorm: four stages of two basic blocks, 64 to 512 channels.
 
-    The flat-minima papers say "ResNet18, group norm with 2 groups" and give no stem. The default is
-    the usual one for 32x32 images, a 3x3 convolution with stride 1 and no max-pooling: 11,220,132
-    parameters for 100 classes. ``stem="imagenet"`` is torchvision's (7x7 with stride 2, 3x3
-    max-pooling with stride 2): 11,227,812 parameters, about a sixteenth of the work.
+    The flat-minima papers say "ResNet18, group norm with 2 groups" and give no stem. This is the
+    usual one for 32x32 images, a 3x3 convolution with stride 1 and no max-pooling: 11,220,132
+    parameters for 100 classes.
 
     Args:
         num_classes: C of the logits.
-        groups: of every GroupNorm layer.
-        stem: ``cifar`` or ``imagenet``.
+        groups: of every GroupNorm layer; must divide the channels.
         kwargs: stochastic_depth: see ``ResNet``; data_preprocessor, weights, projection: see
             ``Classifier``.
-
-    Raises:
-        ConfigError: an unknown stem, or ``groups`` does not divide the channels of a layer.
     """
 
-    def __init__(self, num_classes: int, groups: int = 2, stem: str = "cifar", **kwargs) -> None:
-        if stem not in ("cifar", "imagenet"):
-            raise ConfigError(f"model.stem: must be 'cifar' or 'imagenet', not {stem!r}")
+    def __init__(self, num_classes: int, groups: int = 2, **kwargs) -> None:
         norm = group_norm(groups)
         super().__init__(num_classes, BasicBlock, (2, 2, 2, 2), (64, 128, 256, 512), norm, **kwargs)
-        if stem == "imagenet":
-            convolution = nn.Conv2d(3, 64, 7, stride=2, padding=3, bias=False)
-            nn.init.kaiming_normal_(convolution.weight, mode="fan_out", nonlinearity="relu")
-            self.stem[0] = convolution
-            self.stem.append(nn.MaxPool2d(3, stride=2, padding=1))
 
 
 @MODELS.register_module()
@@ -215,12 +193,9 @@ class ResNet20GN(ResNet):
 
     Args:
         num_classes: C of the logits.
-        groups: of every GroupNorm layer.
+        groups: of every GroupNorm layer; must divide the channels.
         kwargs: stochastic_depth: see ``ResNet``; data_preprocessor, weights, projection: see
             ``Classifier``.
-
-    Raises:
-        ConfigError: ``groups`` does not divide the channels of a layer.
     """
 
     def __init__(self, num_classes: int, groups: int = 2, **kwargs) -> None:
@@ -242,9 +217,6 @@ class ResNet56(ResNet):
         groups: of GroupNorm in place of BatchNorm; None: BatchNorm.
         kwargs: stochastic_depth: see ``ResNet``; data_preprocessor, weights, projection: see
             ``Classifier``.
-
-    Raises:
-        ConfigError: ``groups`` does not divide the channels of a layer.
     """
 
     def __init__(self, num_classes: int, groups: int | None = None, **kwargs) -> None:

@@ -6,18 +6,17 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from mmengine.model import BaseModel
 from mmseg.models.segmentors import EncoderDecoder
 from torch import Tensor, nn
 
 from fedseg.errors import ConfigError
 from fedseg.models.losses import compute_dtype
-from fedseg.models.weights import WeightsFile
+from fedseg.models.weights import InitializedModel
 from fedseg.registry import MODELS
 
 
 @MODELS.register_module()
-class Segmentor(BaseModel):
+class Segmentor(InitializedModel):
     """Any segmentation network, trained with one loss on its main and auxiliary outputs.
 
     The network is the config of an ``EncoderDecoder`` of MMSegmentation (whose own losses,
@@ -51,29 +50,22 @@ class Segmentor(BaseModel):
         weights: str | dict | None = None,
         init_cfg: dict | None = None,
     ) -> None:
-        if not isinstance(data_preprocessor, nn.Module):
-            data_preprocessor = MODELS.build(data_preprocessor or {"type": "ImagePreprocessor"})
-        super().__init__(data_preprocessor, init_cfg)
+        super().__init__(data_preprocessor or {"type": "ImagePreprocessor"}, weights, init_cfg)
         if isinstance(network, Mapping):
             network = MODELS.build(_with_num_classes(network, num_classes))
         self.network = network
         self.criterion = loss if isinstance(loss, nn.Module) else MODELS.build(loss)
         self.aux_weight = aux_weight
-        self._weights = WeightsFile.from_config(weights)
-        self._is_encoder_decoder = isinstance(network, EncoderDecoder)
-        if self._is_encoder_decoder:
-            self._heads = _heads_of(network)
+        self._heads: list[nn.Module] = []  # of an EncoderDecoder
+        if isinstance(network, EncoderDecoder):
+            auxiliary = _as_list(getattr(network, "auxiliary_head", None))
+            self._heads = [network.decode_head, *auxiliary]
             for head in self._heads:
                 _check_head(head)
 
-    def init_weights(self) -> None:
-        """Initialize as the network's config says, then load the weights file, if one is given."""
-        super().init_weights()
-        if self._weights is not None:
-            self._weights.load_into(self.network)
-
-    def _dump_init_info(self) -> None:
-        """Write nothing: MMEngine would log three lines for every parameter."""
+    @property
+    def weights_target(self) -> nn.Module:
+        return self.network
 
     def forward(
         self, inputs: Tensor, data_samples: Tensor | None = None, mode: str = "tensor"
@@ -103,7 +95,7 @@ class Segmentor(BaseModel):
             inputs: normalized images, float [B, 3, H, W].
             auxiliary: also compute auxiliary heads (for an EncoderDecoder; other networks decide).
         """
-        if self._is_encoder_decoder:
+        if self._heads:
             features = self.network.extract_feat(inputs)
             heads = self._heads if auxiliary else self._heads[:1]
             return [head(features) for head in heads]
@@ -115,10 +107,10 @@ class Segmentor(BaseModel):
             if not getattr(self.criterion, "resizes", False):
                 logits = resize(logits, labels.shape[-2:])
             loss = self.criterion(logits, labels)
-            if index == 0:
-                losses["loss_main"] = loss
-            else:
+            if index:
                 losses[f"loss_aux{index}"] = loss * self.aux_weight
+            else:
+                losses["loss_main"] = loss
         return losses
 
 
@@ -149,10 +141,6 @@ def _with_num_classes(network: Mapping, num_classes: int | None) -> dict:
     for head in [network["decode_head"], *_as_list(network.get("auxiliary_head"))]:
         head["num_classes"] = num_classes
     return network
-
-
-def _heads_of(network: EncoderDecoder) -> list[nn.Module]:
-    return [network.decode_head, *_as_list(getattr(network, "auxiliary_head", None))]
 
 
 def _as_list(value: Any) -> list:

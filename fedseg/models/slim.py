@@ -80,13 +80,11 @@ class Slim:
 
 
 def _convolution(layer: nn.Conv2d, kept: Callable[[int], int], x: Tensor) -> Tensor:
-    inside = x.shape[1]
+    inside, stride = x.shape[1], layer.stride
     depthwise = layer.groups > 1
-    out = inside if depthwise else kept(layer.out_channels)
-    weight = layer.weight[:out] if depthwise else layer.weight[:out, :inside]
+    out, groups = (inside, inside) if depthwise else (kept(layer.out_channels), 1)
+    weight = layer.weight[:out, : inside // groups]
     bias = None if layer.bias is None else layer.bias[:out]
-    groups = inside if depthwise else 1
-    stride = layer.stride
     if layer.kernel_size == (1, 1) and layer.padding == (0, 0):
         # The same result. torch 2.11 on a CPU writes past the end of a gradient where a strided 1x1
         # convolution of channels_last images has a number of channels that is no multiple of eight.
@@ -102,21 +100,20 @@ def _linear(layer: nn.Linear, kept: Callable[[int], int], x: Tensor) -> Tensor:
 
 
 def _batch_norm(layer: _BatchNorm, _kept: Callable[[int], int], x: Tensor) -> Tensor:
-    weight, bias = _first(layer.weight, x.shape[1]), _first(layer.bias, x.shape[1])
-    return F.batch_norm(x, None, None, weight, bias, training=True, eps=layer.eps)
+    return F.batch_norm(x, None, None, *_affine(layer, x), training=True, eps=layer.eps)
 
 
 def _group_norm(layer: nn.GroupNorm, _kept: Callable[[int], int], x: Tensor) -> Tensor:
-    weight, bias = _first(layer.weight, x.shape[1]), _first(layer.bias, x.shape[1])
-    return F.group_norm(x, layer.num_groups, weight, bias, layer.eps)
+    return F.group_norm(x, layer.num_groups, *_affine(layer, x), layer.eps)
 
 
 def _padded_shortcut(layer: PaddedShortcut, kept: Callable[[int], int], x: Tensor) -> Tensor:
-    return layer.pad(x, kept(layer.out_channels))
+    return PaddedShortcut.forward(layer, x, kept(layer.out_channels))
 
 
-def _first(parameter: Tensor | None, channels: int) -> Tensor | None:
-    return None if parameter is None else parameter[:channels]
+def _affine(layer: nn.Module, x: Tensor) -> list[Tensor | None]:
+    both = layer.weight, layer.bias
+    return [None if parameter is None else parameter[: x.shape[1]] for parameter in both]
 
 
 FORWARDS: dict[type[nn.Module], Callable[..., Tensor]] = {

@@ -12,9 +12,8 @@ import numpy as np
 from fedseg.checks import check_float, check_int
 from fedseg.errors import ConfigError
 from fedseg.partition.draws import (
-    check_options,
+    RandomPartition,
     equal_sizes,
-    generator,
     labels_of,
     log_gammas,
     name_clients,
@@ -29,7 +28,7 @@ MOST_DRAWS = 2000
 
 
 @PARTITIONS.register_module()
-class DirichletPartition:
+class DirichletPartition(RandomPartition):
     """Clients of equal size with Dirichlet class distributions (Hsu et al., 2019).
 
     Client by client, the class distribution is ``q ~ Dir(alpha * prior)`` with a uniform prior,
@@ -39,11 +38,10 @@ class DirichletPartition:
     drawn less often as it runs low, and once it is exhausted, the prior and every distribution are
     renormalized over the remaining classes.
 
-    The paper does not say what happens as classes run out. This rule was chosen among several
-    because it comes close to the published splits' mean number of classes per client: 1.32, 3.6 and
-    4.8 on CIFAR-10 with 100 clients at alpha 0.05, 0.5 and 1, and 5.1 on CIFAR-100 at 0.5, where
-    this rule has 1.37, 3.4, 4.9 and 5.0 on average over seeds. Drawing a class in proportion to q_c
-    until it is exhausted, for comparison, has 1.34, 3.2, 4.6 and 3.9.
+    The paper does not say what happens as classes run out. This rule comes close to the published
+    splits' mean number of classes per client: 1.32, 3.6 and 4.8 on CIFAR-10 with 100 clients at
+    alpha 0.05, 0.5 and 1, and 5.1 on CIFAR-100 at 0.5, where it has 1.37, 3.4, 4.9 and 5.0 on
+    average over seeds.
 
     Every sample is used; sizes differ by at most one.
 
@@ -63,9 +61,9 @@ class DirichletPartition:
     """
 
     def __init__(self, num_clients: int, alpha: float, seed: int = 0) -> None:
-        check_options(num_clients, seed)
+        super().__init__(num_clients, seed)
         check_float("partition.alpha", alpha, least=0, single=False)
-        self.num_clients, self.alpha, self.seed = num_clients, float(alpha), seed
+        self.alpha = float(alpha)
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, ascending."""
@@ -73,7 +71,7 @@ class DirichletPartition:
         sizes = equal_sizes(len(labels), self.num_clients)
         # classes that do not occur are nobody's: the prior is over those that do
         _, labels, counts = np.unique(labels, return_inverse=True, return_counts=True)
-        rng = generator(self.seed, type(self).__name__)
+        rng = self.rng()
         if self.alpha == 0:
             return name_clients(self._one_class_each(rng, labels, counts))
         return name_clients(self._mixes(rng, labels, counts, sizes))
@@ -117,7 +115,7 @@ class DirichletPartition:
 
 
 @PARTITIONS.register_module()
-class DirichletClassPartition:
+class DirichletClassPartition(RandomPartition):
     """Each class split over the clients by a Dirichlet distribution; sizes differ.
 
     For every class, ``p ~ Dir(alpha, ..., alpha)`` over the clients, and client k gets the share
@@ -141,11 +139,10 @@ class DirichletClassPartition:
     def __init__(
         self, num_clients: int, alpha: float, seed: int = 0, min_samples: int = 10
     ) -> None:
-        check_options(num_clients, seed)
+        super().__init__(num_clients, seed)
         check_float("partition.alpha", alpha, above=0, single=False)
         check_int("partition.min_samples", min_samples)
-        self.num_clients, self.alpha, self.seed = num_clients, float(alpha), seed
-        self.min_samples = min_samples
+        self.alpha, self.min_samples = float(alpha), min_samples
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, ascending."""
@@ -157,7 +154,7 @@ class DirichletClassPartition:
                 f"samples need more than the {len(labels)} of the data set: use fewer"
             )
         _, labels, counts = np.unique(labels, return_inverse=True, return_counts=True)
-        rng = generator(self.seed, type(self).__name__)
+        rng = self.rng()
         cuts = self._cuts(rng, counts)
         parts: list[list[np.ndarray]] = [[] for _ in range(self.num_clients)]
         for class_, cut in enumerate(cuts):
@@ -183,7 +180,7 @@ class DirichletClassPartition:
 
 
 @PARTITIONS.register_module()
-class HomogeneousPartition:
+class HomogeneousPartition(RandomPartition):
     """Samples assigned to clients uniformly at random (i.i.d.); needs no labels.
 
     Every sample is used; sizes differ by at most one.
@@ -198,11 +195,10 @@ class HomogeneousPartition:
     """
 
     def __init__(self, num_clients: int, seed: int = 0) -> None:
-        check_options(num_clients, seed)
-        self.num_clients, self.seed = num_clients, seed
+        super().__init__(num_clients, seed)
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, ascending."""
         sizes = equal_sizes(len(dataset), self.num_clients)
-        order = generator(self.seed, type(self).__name__).permutation(len(dataset))
+        order = self.rng().permutation(len(dataset))
         return name_clients(np.split(order, np.cumsum(sizes)[:-1]))

@@ -20,10 +20,17 @@ def generator(seed: int, purpose: str) -> np.random.Generator:
     return np.random.Generator(np.random.Philox(key=int.from_bytes(digest, "little")))
 
 
-def check_options(num_clients: Any, seed: Any) -> None:
-    """Check the options that every random partition has; raises ConfigError."""
-    check_int("partition.num_clients", num_clients)
-    check_int("partition.seed", seed, least=0)
+class RandomPartition:
+    """Base of partitions that draw: their number of clients and their generator."""
+
+    def __init__(self, num_clients: int, seed: int) -> None:
+        check_int("partition.num_clients", num_clients)
+        check_int("partition.seed", seed, least=0)
+        self.num_clients, self.seed = num_clients, seed
+
+    def rng(self) -> np.random.Generator:
+        """The generator of all draws, which depends on the class and the seed."""
+        return generator(self.seed, type(self).__name__)
 
 
 def labels_of(dataset: Any, partition: Any) -> np.ndarray:
@@ -38,16 +45,13 @@ def labels_of(dataset: Any, partition: Any) -> np.ndarray:
             f"partition.type: {type(partition).__name__} needs labels, which "
             f"{name} does not have: use NaturalPartition, HomogeneousPartition or FixedPartition"
         )
-    labels = np.asarray(labels)
-    if labels.shape != (len(dataset),):
+    labels, size = np.asarray(labels), len(dataset)
+    sound = size and labels.shape == (size,) and np.issubdtype(labels.dtype, np.integer)
+    if not sound or labels.min() < 0:
         raise ConfigError(
-            f"partition.type: {name}.labels has shape {labels.shape} for {len(dataset)} samples: "
-            f"{type(partition).__name__} needs one class id per sample"
+            f"partition.type: {type(partition).__name__} needs {name}.labels to be class ids >= 0, "
+            f"one for each of its {size} samples"
         )
-    if not labels.size:
-        raise ConfigError(f"partition.type: {name} is empty: give it samples")
-    if not np.issubdtype(labels.dtype, np.integer) or labels.min() < 0:
-        raise ConfigError(f"partition.type: {name}.labels must be class ids, integers >= 0")
     return labels.astype(np.int64)
 
 

@@ -39,7 +39,7 @@ class NaturalPartition:
         if len(values) != len(dataset):
             raise ConfigError(
                 f"partition.key: {name}.{self.key} has {len(values)} values for {len(dataset)} "
-                "samples: give one each"
+                "samples"
             )
         groups: dict[str, list[int]] = {}
         for index, value in enumerate(values):

@@ -7,10 +7,9 @@ import numpy as np
 from fedseg.checks import check_float
 from fedseg.errors import ConfigError
 from fedseg.partition.draws import (
-    check_options,
+    RandomPartition,
     draw_counts,
     equal_sizes,
-    generator,
     labels_of,
     log_gammas,
     name_clients,
@@ -20,7 +19,7 @@ from fedseg.registry import PARTITIONS
 
 
 @PARTITIONS.register_module()
-class PachinkoPartition:
+class PachinkoPartition(RandomPartition):
     """Pachinko allocation (Reddi et al., ICLR 2021, appendix F): coarse labels, then fine ones.
 
     Client by client: a distribution ``Dir(alpha, ..., alpha)`` over coarse labels and, for each of
@@ -44,10 +43,9 @@ class PachinkoPartition:
     def __init__(
         self, num_clients: int = 500, alpha: float = 0.1, beta: float = 10.0, seed: int = 0
     ) -> None:
-        check_options(num_clients, seed)
+        super().__init__(num_clients, seed)
         check_float("partition.alpha", alpha, above=0, single=False)
         check_float("partition.beta", beta, above=0, single=False)
-        self.num_clients, self.seed = num_clients, seed
         self.alpha, self.beta = float(alpha), float(beta)
 
     def __call__(self, dataset: Any) -> Clients:
@@ -55,7 +53,7 @@ class PachinkoPartition:
         labels = labels_of(dataset, self)
         children = _children(dataset, labels)
         sizes = equal_sizes(len(labels), self.num_clients)
-        rng = generator(self.seed, type(self).__name__)
+        rng = self.rng()
         left = np.bincount(labels)
         images = [rng.permutation(np.flatnonzero(labels == c)) for c in range(len(left))]
         clients = []
@@ -90,15 +88,11 @@ def _children(dataset: Any, labels: np.ndarray) -> list[np.ndarray]:
             "use CIFAR-100 or DirichletPartition"
         )
     coarse = np.asarray(coarse)
-    if coarse.ndim != 1 or not np.issubdtype(coarse.dtype, np.integer):
+    integers = coarse.ndim == 1 and np.issubdtype(coarse.dtype, np.integer)
+    if not integers or labels.max() >= len(coarse):
         raise ConfigError(
-            f"partition.type: {name}.coarse_labels must be one integer per class, not "
-            f"{coarse.dtype} {list(coarse.shape)}"
-        )
-    if labels.max() >= len(coarse):
-        raise ConfigError(
-            f"partition.type: {name}.coarse_labels has {len(coarse)} entries, but class "
-            f"{labels.max()} occurs: give one for every class"
+            f"partition.type: {name}.coarse_labels must be an integer for each of "
+            f"{labels.max() + 1} classes, not {coarse.dtype} {list(coarse.shape)}"
         )
     classes = np.unique(labels)
     return [classes[coarse[classes] == label] for label in np.unique(coarse[classes])]

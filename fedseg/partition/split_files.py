@@ -80,7 +80,7 @@ def read_split(
                 )
             for sample in samples:
                 for path, below in zip(sample, roots, strict=True):
-                    if below is not None and _leaves(below, path):
+                    if below is not None and not (below / path).resolve().is_relative_to(below):
                         raise DataError(
                             f"{file}: user {user!r}: {path!r} leaves {below} through a symbolic "
                             "link: put the file itself under the root"
@@ -149,16 +149,9 @@ def check_path(path: Any) -> str | None:
         return "holds a backslash or a null byte"
     if path.startswith("/") or re.match(r"[A-Za-z]:", path):
         return "is absolute"
-    parts = path.split("/")
-    if ".." in parts:
-        return "holds '..'"
-    if "" in parts or "." in parts:
-        return "holds an empty or '.' part"
+    if {"", ".", ".."} & set(path.split("/")):
+        return "holds an empty part, '.' or '..'"
     return None
-
-
-def _leaves(root: Path, path: str) -> bool:
-    return not (root / path).resolve().is_relative_to(root)
 
 
 def _natural(path: Path) -> list[tuple[int, int | str]]:
@@ -192,19 +185,15 @@ def _check_content(file: Path, data: Any) -> dict[str, list[Sample]]:
         raise DataError(f"{file}: 'num_samples' must be a list with a number for each of 'users'")
     if not isinstance(user_data, dict):
         raise DataError(f"{file}: 'user_data' must be an object with an entry for each of 'users'")
-    checked: dict[str, list[Sample]] = {}
-    for user, count in zip(users, counts, strict=True):
-        if user in checked:
-            raise DataError(f"{file}: user {user!r} is listed twice in 'users': remove one")
-        if user not in user_data:
-            raise DataError(f"{file}: user {user!r} has no entry in 'user_data': add or unlist it")
-        checked[user] = _check_user(f"{file}: user {user!r}", count, user_data[user])
-    for user in user_data:
-        if user not in checked:
-            raise DataError(
-                f"{file}: user {user!r} of 'user_data' is not listed in 'users': add it"
-            )
-    return checked
+    if len(set(users)) < len(users):
+        user = Counter(users).most_common(1)[0][0]
+        raise DataError(f"{file}: user {user!r} is listed twice in 'users': remove one")
+    if other := sorted(set(users) ^ set(user_data)):
+        raise DataError(f"{file}: user {other[0]!r} is in only one of 'users' and 'user_data'")
+    return {
+        user: _check_user(f"{file}: user {user!r}", count, user_data[user])
+        for user, count in zip(users, counts, strict=True)
+    }
 
 
 def _check_user(where: str, count: Any, data: Any) -> list[Sample]:
@@ -213,13 +202,10 @@ def _check_user(where: str, count: Any, data: Any) -> list[Sample]:
     images, labels = data["x"], data["y"]
     if not images:
         raise DataError(f"{where}: has no image: remove the user or give it images")
-    if len(images) != len(labels):
+    if isinstance(count, bool) or not count == len(images) == len(labels):
         raise DataError(
-            f"{where}: {len(images)} images in 'x' but {len(labels)} labels in 'y': give one each"
-        )
-    if isinstance(count, bool) or count != len(images):
-        raise DataError(
-            f"{where}: 'num_samples' says {count!r} but there are {len(images)} images: correct it"
+            f"{where}: 'num_samples' is {count!r}, but 'x' has {len(images)} images and 'y' "
+            f"{len(labels)} labels: correct it"
         )
     for path in [*images, *labels]:
         if fault := check_path(path):

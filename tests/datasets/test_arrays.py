@@ -188,8 +188,8 @@ ARRAYS = [
     (IMAGES.astype(np.int8), LABELS, "uint8 .*int8"),
     (IMAGES[..., 0], LABELS, r"uint8 \[12, 6, 5\]"),
     (IMAGES[0], LABELS[:1], r"uint8 \[6, 5, 3\]"),
-    (IMAGES[:0], LABELS[:0], "has no image"),
-    (IMAGES, LABELS[:-1], "12 images, but 11 labels"),
+    (IMAGES[:0], LABELS[:0], "images"),
+    (IMAGES, LABELS[:-1], r"labels .*int64 \[11\]"),
     (IMAGES, np.eye(3, dtype=int)[LABELS], r"labels .*int64 \[12, 3\]"),
     (IMAGES, LABELS.astype(float), "labels .*float64"),
     (IMAGES, LABELS > 0, "labels .*bool"),
@@ -239,7 +239,7 @@ def test_shared_images_are_refused_counted_and_named(tmp_path):
     train, (images, labels) = splits()
     images = images.copy()
     images[2], images[4] = train[0][9], train[0][1]
-    with pytest.raises(DataError, match=r"2 test images .*9 = 2, 1 = 4"):
+    with pytest.raises(DataError, match=r"2 test images .*\(9, 2\)"):
         write_images(tmp_path / "new", "X", CLASSES, train, (images, labels))
     assert not (tmp_path / "new").exists()
     index = write_images(tmp_path / "new", "X", CLASSES, train, (images, labels), allow_shared=True)

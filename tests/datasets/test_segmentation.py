@@ -121,7 +121,8 @@ def test_missing_root_and_split(idda: Path) -> None:
 
 
 def test_missing_files_are_counted_and_named(idda: Path) -> None:
-    files = IDDADataset(str(idda), "train").files
+    dataset = IDDADataset(str(idda), "train")
+    files = dataset.files
     gone = [files[2][0], files[7][1], *(label for _, label in files[8:])]
     for path in gone:
         Path(path).unlink()
@@ -130,9 +131,8 @@ def test_missing_files_are_counted_and_named(idda: Path) -> None:
         IDDADataset(str(idda), "train")
     assert sum(path in str(caught.value) for path in gone) == 5
     assert "and 1 more" in str(caught.value)
-    trusting = IDDADataset(str(idda), "train", check="none")
     with pytest.raises(DataError, match=rf"{gone[0]}: "):
-        trusting[2]
+        dataset[2]
 
 
 def test_wrong_pair_and_layout(idda: Path) -> None:
@@ -141,7 +141,7 @@ def test_wrong_pair_and_layout(idda: Path) -> None:
     with pytest.raises(DataError, match=rf"mixed: user 'a': .*{x} is {y}, not {other}"):
         IDDADataset(str(idda), "mixed")
     write_split(idda / "flat", Split({"a": [("image.jpg", "label.png")]}))
-    with pytest.raises(DataError, match=r"flat: .*'image\.jpg'.*IDDADataset"):
+    with pytest.raises(DataError, match=r"flat: .*IDDADataset"):
         IDDADataset(str(idda), "flat")
 
 
@@ -153,16 +153,6 @@ def test_unequal_size_names_both_files(idda: Path, make_picture, save_image) -> 
         dataset[4]
 
 
-def test_full_check_reports_every_damaged_pair(idda: Path, make_picture, save_image) -> None:
-    files = IDDADataset(str(idda), "train", check="full").files
-    for image, _ in files[:2]:
-        Path(image).write_bytes(Path(image).read_bytes()[:-200])
-    save_image(Path(files[6][0]), make_picture(0, 20, 30))
-    IDDADataset(str(idda), "train", check="quick")
-    with pytest.raises(DataError, match=r"3 of 12 pairs(?s:.)*truncated(?s:.)*30x20"):
-        IDDADataset(str(idda), "train", check="full")
-
-
 def test_test_mode_lets_sizes_differ(idda: Path) -> None:
     pipeline = [dict(type="ResizeInput", size=(16, 24)), dict(type="ResizeLabel", size=(72, 128))]
     item = IDDADataset(str(idda), "train", pipeline=pipeline, test_mode=True)[0]
@@ -172,8 +162,6 @@ def test_test_mode_lets_sizes_differ(idda: Path) -> None:
 
 
 def test_contradictions(idda: Path) -> None:
-    with pytest.raises(ConfigError, match=r"dataset\.check"):
-        IDDADataset(str(idda), "train", check="slow")
     with pytest.raises(ConfigError, match=r"dataset\.style"):
         IDDADataset(str(idda), "train", style=dict(type="LABStyle"), test_mode=True)
 

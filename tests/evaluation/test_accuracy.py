@@ -20,9 +20,9 @@ def test_ids_and_logits_agree():
 
 
 def test_bad_use():
-    with pytest.raises(DataError, match="no image"):
+    with pytest.raises(DataError, match="Accuracy"):
         Accuracy().evaluate(0)
-    with pytest.raises(DataError, match="differ in shape"):
+    with pytest.raises(DataError, match="shape"):
         Accuracy().process({"data_samples": torch.tensor([0, 1])}, torch.tensor([0]))
 
 
@@ -56,10 +56,10 @@ def test_by_class_against_numpy():
         assert metric.per_class()[name] == pytest.approx(100 * right[labels == i].mean())
 
 
-@pytest.mark.parametrize("meta", [None, {}, {"classes": None}, {"classes": ()}])
-def test_without_class_names_there_is_the_whole_only(meta):
-    metric = Accuracy()
-    metric.dataset_meta = meta
-    metric.process({"data_samples": torch.tensor([0, 7])}, torch.tensor([0, 1]))
-    assert metric.per_class() == {}
-    assert metric.evaluate(2) == {"accuracy": 50.0}
+def test_without_class_names_there_is_the_whole_only():
+    for meta in (None, {}, {"classes": None}, {"classes": ()}):
+        metric = Accuracy()
+        metric.dataset_meta = meta
+        metric.process({"data_samples": torch.tensor([0, 7])}, torch.tensor([0, 1]))
+        assert metric.per_class() == {}
+        assert metric.evaluate(2) == {"accuracy": 50.0}

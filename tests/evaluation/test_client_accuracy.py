@@ -1,12 +1,10 @@
-"""Accuracy by client: weighted by class mix, or on a client's own images."""
+"""Accuracy by client: that of the classes, weighted by the client's class mix."""
 
 import numpy as np
 import pytest
 from mmengine.config import Config
 
 from fedseg.datasets.arrays import write_images
-from fedseg.errors import ConfigError
-from fedseg.evaluation.client_accuracy import ClientAccuracyHook
 from fedseg.runner.runner import FederatedRunner
 
 NORMALIZE = {"type": "Normalize", "mean": [0.5] * 3, "std": [0.5] * 3}
@@ -22,7 +20,7 @@ def run(tmp_path):
 
     write_images(tmp_path / "data", "three", list("xyz"), images(12), images(10))
 
-    def train(**hook) -> dict:
+    def train() -> dict:
         data = {"type": "StoredImages", "data_root": str(tmp_path / "data")}
         config = Config(
             {
@@ -49,7 +47,7 @@ def run(tmp_path):
                 "default_hooks": {
                     "progress": None,
                     "pictures": None,
-                    "client_accuracy": {"type": "ClientAccuracyHook", **hook},
+                    "client_accuracy": {"type": "ClientAccuracyHook"},
                 },
                 "work_dir": str(tmp_path / "run"),
             }
@@ -72,19 +70,3 @@ def test_test_images_in_each_clients_class_mix(run):
     assert found["accuracy"][-1] == pytest.approx(expected)
     assert runner.history.read()[-1]["client_accuracy"] == pytest.approx(expected)
     assert found["main_class"] == [0, 0, 1]  # ties go to the first class
-
-
-def test_own_training_images(run):
-    runner = run(images="train")
-    dataset, values = runner.data.dataset, runner.results["client_accuracy"]["accuracy"][-1]
-    test = runner.val_loop.sets[0]
-    for own, value in zip(CLIENTS.values(), values, strict=True):
-        batch = test.prepare(*dataset.gather(np.asarray(own)))
-        runner.model.eval()
-        hits = runner.model(**batch, mode="predict") == batch["data_samples"]
-        assert value == pytest.approx(100 * hits.double().mean().item())
-
-
-def test_wrong_choice():
-    with pytest.raises(ConfigError, match="images"):
-        ClientAccuracyHook(images="both")

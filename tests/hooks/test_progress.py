@@ -297,10 +297,10 @@ def test_on_a_terminal_lines_are_redrawn_and_messages_stand_above(tmp_path):
     drawn = []
     last_batch = progress.after_val_batch
 
-    def draw_too(runner, figures, samples):
-        last_batch(runner, figures, samples)
+    def draw_too(runner, prefix, samples):
+        last_batch(runner, prefix, samples)
         progress._screen.refresh()
-        drawn.append(figures)
+        drawn.append(prefix)
 
     progress.after_val_batch = draw_too
     runner.train()

@@ -140,7 +140,7 @@ BAD = {
     "another dtype": ({"dtype": "float16"}, r"dtype: must be one of float32, float64"),
     "a client of one image": (
         {"train_dataloader": ONE_OF_ONE, "client_sampler": {"clients_per_round": 2}},
-        r"client 'lonely' has one image, and BatchNorm.*merge",
+        r"client 'lonely' has 1 sample.*BatchNorm.*merge",
     ),
     "an empty client": (own_partition({"a": [0, 1], "b": []}), r"client 'b' has no sample"),
     "a duplicate client id": (

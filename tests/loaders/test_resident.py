@@ -2,11 +2,11 @@
 
 import copy
 from collections import Counter
-from itertools import chain
 
 import numpy as np
 import pytest
 import torch
+from batch_twins import batches_one_by_one
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from fedseg.core.client_data import Job
@@ -96,7 +96,7 @@ def test_batches_are_their_images_one_by_one(name, dtype):
     for client in range(len(data.clients)):
         for round_ in (1, 7):
             job = Job(round_, 0, client)
-            made, twins = list(data.batches(job)), list(data.batches_one_by_one(job))
+            made, twins = list(data.batches(job)), list(batches_one_by_one(data, job))
             assert len(made) == len(twins) == data.num_steps(client)
             for batch, twin in zip(made, twins, strict=True):
                 for key, value in twin.items():
@@ -112,7 +112,7 @@ def test_images_of_any_shape(shape):
     steps = [*AUGMENTED[:2], {"type": "Normalize", **channels}, *AUGMENTED[3:]]
     data = resident(dataset=arrays(shape), transforms=steps)
     job = Job(2, 0, 0)
-    for batch, twin in zip(data.batches(job), data.batches_one_by_one(job), strict=True):
+    for batch, twin in zip(data.batches(job), batches_one_by_one(data, job), strict=True):
         assert np.abs(batch["inputs"].numpy() - twin["inputs"]).max() <= 1e-6
         assert np.abs(batch["data_samples"].numpy() - twin["data_samples"]).max() <= 1e-6
         assert batch["inputs"].is_contiguous(memory_format=torch.channels_last)
@@ -182,29 +182,7 @@ def test_a_step_at_the_end_changes_nothing_before_it():
             assert all(np.array_equal(own[name], other[name]) for name in other)
 
 
-def test_augmentation_does_not_change_the_order():
-    plain = [batch["data_samples"] for batch in batches(resident(transforms=[NORMALIZE]), 1, 0, 0)]
-    augmented = [b["data_samples"] for b in batches(resident(transforms=AUGMENTED[:4]), 1, 0, 0)]
-    assert all(torch.equal(a, b) for a, b in zip(plain, augmented, strict=True))
-
-
 # ---------------------------------------------------------------- which samples, in which order
-
-
-def test_every_sample_once_an_epoch():
-    data = resident(transforms=[], local_epochs=3)
-    for client, (name, size) in enumerate(SIZES.items()):
-        found = list(chain.from_iterable(drawn_samples(data, 1, 0, client)))
-        epochs = [found[i : i + size] for i in range(0, 3 * size, size)]
-        assert all(sorted(e) == sorted(clients(None)[name].tolist()) for e in epochs)
-        assert size < 8 or epochs[0] != epochs[1] != epochs[2]
-
-
-def test_labels_belong_to_their_images():
-    for batch in batches(resident(transforms=[], local_epochs=2), 1, 0, 0):
-        indices = batch["inputs"][:, 0, 0, 0].numpy()
-        assert np.array_equal(batch["data_samples"], DATASET.labels[indices])
-        assert np.array_equal(batch["inputs"], DATASET.images[indices].transpose(0, 3, 1, 2))
 
 
 @pytest.mark.parametrize(
@@ -232,37 +210,6 @@ def test_the_order_is_that_of_the_streaming_loader(options):
         assert keys == drawn_samples(own, job.round, 0, job.client)
     assert own.checksum() == streamed.checksum()
     streamed.close()
-
-
-def test_unshuffled_keeps_the_partitions_order():
-    data = resident(transforms=[], shuffle=False)
-    assert list(chain.from_iterable(drawn_samples(data, 1, 0, 0))) == clients(None)["a"].tolist()
-
-
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [
-        ({}, [[8, 8, 7], [8], [1], [3], [8, 8]]),
-        ({"batch_size": "full"}, [[23], [8], [1], [3], [16]]),
-        ({"batch_size": 100}, [[23], [8], [1], [3], [16]]),
-        ({"local_epochs": 2, "batch_size": 16}, [[16, 7] * 2, [8] * 2, [1] * 2, [3] * 2, [16] * 2]),
-        ({"local_steps": 4}, [[8, 8, 7, 8], [8] * 4, [1] * 4, [3] * 4, [8] * 4]),
-    ],
-)
-def test_batches_and_steps(options, expected):
-    data = resident(**options)
-    for client, sizes in enumerate(expected):
-        assert [len(batch["inputs"]) for batch in batches(data, 1, 0, client)] == sizes
-        assert data.num_steps(client) == len(sizes)
-
-
-def test_mixup_stays_within_a_batch():
-    """Every label that is mixed in is one of the same batch."""
-    data = resident(transforms=[NORMALIZE, {"type": "Mixup"}], batch_size=4)
-    plain = resident(transforms=[], batch_size=4)
-    for batch, own in zip(batches(data, 1, 0, 0), batches(plain, 1, 0, 0), strict=True):
-        present = set(own["data_samples"].tolist())
-        assert set(batch["data_samples"].sum(0).nonzero().ravel().tolist()) == present
 
 
 def test_samples_of_ones_choice():
@@ -345,13 +292,6 @@ def test_a_data_set_without_arrays():
     numbers = torch.utils.data.TensorDataset(torch.arange(3))
     with pytest.raises(ConfigError, match=r"train_dataloader\.type: .* not TensorDataset: leave"):
         resident(dataset=numbers, partition=lambda d: {"a": [0]})
-
-
-def test_a_client_without_a_full_batch():
-    with pytest.raises(ConfigError, match=r"client 'c' has 1 samples.*drop_last=False"):
-        resident(drop_last=True)
-    with pytest.raises(ConfigError, match="client 'c' has one image, and BatchNorm"):
-        resident(drop_single=True)
 
 
 @pytest.mark.parametrize(

@@ -138,9 +138,9 @@ def test_who_loses_a_sample_is_known():
 
 
 def test_a_client_of_one_image_and_batchnorm():
-    with pytest.raises(ConfigError, match=r"client 'c' has one image, and BatchNorm.*merge"):
+    with pytest.raises(ConfigError, match=r"client 'c' has 1 sample.*BatchNorm.*merge"):
         stream(drop_single=True)
-    with pytest.raises(ConfigError, match=r"client 'c' has one image, and BatchNorm"):
+    with pytest.raises(ConfigError, match=r"client .c. has 1 sample.*BatchNorm"):
         stream(drop_single=True, batch_size="full")
 
 
@@ -151,7 +151,7 @@ def test_batches_of_one_and_batchnorm():
 
 
 def test_a_client_without_a_full_batch():
-    with pytest.raises(ConfigError, match=r"client 'c' has 1 samples.*full batch of 3.*drop_last"):
+    with pytest.raises(ConfigError, match=r"client 'c' has 1 sample.*full batch of 3.*drop_last"):
         stream(drop_last=True)
 
 

@@ -20,17 +20,15 @@ def scrambled(model):
 
 
 def test_resnet18_is_torchvision_s():
-    for stem in ("cifar", "imagenet"):
-        model = scrambled(ResNet18GN(10, stem=stem))
-        other = torchvision.models.resnet18(
-            num_classes=10, norm_layer=lambda channels: nn.GroupNorm(2, channels)
-        )
-        if stem == "cifar":
-            other.conv1, other.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
-        weights = model.state_dict().values()
-        other.load_state_dict(dict(zip(other.state_dict(), weights, strict=True)))
-        images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
-        torch.testing.assert_close(model(images), other.double()(images))
+    model = scrambled(ResNet18GN(10))
+    other = torchvision.models.resnet18(
+        num_classes=10, norm_layer=lambda channels: nn.GroupNorm(2, channels)
+    )
+    other.conv1, other.maxpool = nn.Conv2d(3, 64, 3, padding=1, bias=False), nn.Identity()
+    weights = model.state_dict().values()
+    other.load_state_dict(dict(zip(other.state_dict(), weights, strict=True)))
+    images = torch.randn(2, 3, 32, 32, dtype=torch.float64)
+    torch.testing.assert_close(model(images), other.double()(images))
 
 
 def group_normalized(x, weight, bias, groups):
@@ -98,7 +96,7 @@ def test_resnet56_by_hand():
 
 def test_initialization():
     torch.manual_seed(0)
-    model = ResNet18GN(10, stem="imagenet")
+    model = ResNet18GN(10)
     for module in model.modules():
         if isinstance(module, nn.Conv2d):
             fan_out = module.weight.shape[0] * module.kernel_size[0] ** 2

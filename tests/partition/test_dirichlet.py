@@ -126,16 +126,6 @@ def test_first_draw_by_hand():
     assert abs(np.mean(held) - 0.8) < 4 * np.sqrt(0.8 * 0.2 / trials)
 
 
-def test_large_alpha_tends_to_the_prior():
-    dataset = balanced(5, 5000)
-    table = counts(split(dataset, num_clients=10, alpha=1e6), dataset)
-    # hypergeometric: 500 of 5000 images, a fifth of which are of the class
-    deviation = np.sqrt(500 * 0.2 * 0.8 * (1 - 500 / 5000))
-    assert np.abs(table - 100).max() < 4 * deviation
-    small = counts(split(dataset, num_clients=10, alpha=1), dataset)
-    assert np.abs(small - 100).max() > 10 * deviation
-
-
 def test_mixes_vary_as_the_dirichlet_distribution_says():
     # far from exhaustion: the first of many clients, images nearly with replacement
     dataset, alpha, size, classes = balanced(4, 4000), 2.0, 40, 4

@@ -209,7 +209,7 @@ def test_wrong_options():
 def test_wrong_coarse_labels():
     for coarse_labels, message in (
         (None, "coarse_labels, which Labeled"),
-        ([0, 0], "2 entries, but class 2"),
+        ([0, 0], r"3 classes, not int64 \[2\]"),
         ([0.0, 0.5, 1.0], r"float64 \[3\]"),
         ([[0], [0], [1]], r"int64 \[3, 1\]"),
     ):

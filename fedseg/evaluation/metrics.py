@@ -1,0 +1,192 @@
+"""Accuracy and intersection over union, each from integer counts that one evaluation sums up."""
+
+from abc import abstractmethod
+
+import torch
+from mmengine.evaluator import BaseMetric
+from torch import Tensor
+
+from fedseg.errors import ConfigError, DataError
+from fedseg.registry import METRICS
+
+
+class CountingMetric(BaseMetric):
+    """A metric that is a function of integer counts, so nothing of an image is kept.
+
+    The counts stay readable after ``evaluate``; the next ``process`` then starts from zero, as does
+    everything after ``reset``.
+    """
+
+    default_prefix = ""
+
+    def __init__(self, prefix: str | None = None) -> None:
+        super().__init__(prefix=prefix)
+        self.reset()
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names; empty if the data set gave none."""
+        return tuple((self.dataset_meta or {}).get("classes") or ())
+
+    def reset(self) -> None:
+        """Start from zero."""
+        self.counts: Tensor | None = None
+        self._evaluated = False
+
+    def process(self, data_batch: dict, data_samples: Tensor) -> None:
+        """Count a batch.
+
+        Args:
+            data_batch: the preprocessed batch; ``data_batch['data_samples']`` are the labels.
+            data_samples: the model's predictions for it.
+        """
+        if self._evaluated:
+            self.reset()
+        counts = self.count(data_batch["data_samples"], data_samples).cpu()
+        self.counts = counts if self.counts is None else self.counts + counts
+
+    def evaluate(self, size: int) -> dict[str, float]:
+        """The metrics as Python floats, with the prefix before their names.
+
+        Args:
+            size: number of images; unused, every processed image counts.
+
+        Raises:
+            DataError: nothing was counted.
+        """
+        self._evaluated = True
+        metrics = self.compute_metrics([self.counts])
+        return {f"{self.prefix}/{k}" if self.prefix else k: v for k, v in metrics.items()}
+
+    @abstractmethod
+    def count(self, labels: Tensor, predictions: Tensor) -> Tensor:
+        """int64 counts of one batch, of the same shape for every batch."""
+
+
+@METRICS.register_module()
+class Accuracy(CountingMetric):
+    """Part of the images whose predicted class is the true one, in PERCENT, as ``accuracy``.
+
+    Predictions are class ids, integer [B], or logits, float [B, C]. Where the data set names its
+    classes, :meth:`per_class` has the accuracy of each.
+    """
+
+    per_class_name = "accuracy_by_class"
+
+    def count(self, labels: Tensor, predictions: Tensor) -> Tensor:
+        """int64 [2, max(C, 1)]: correct and all images of each class (or of all together)."""
+        if predictions.is_floating_point():
+            predictions = predictions.argmax(dim=1)
+        _check_shapes("Accuracy", labels, predictions)
+        correct = (predictions == labels).flatten()
+        truth = labels.flatten() if self.classes else torch.zeros_like(labels).flatten()
+        # one bincount for both rows, and nothing whose shape depends on how many are correct
+        cells = torch.bincount(truth * 2 + correct, minlength=2 * max(len(self.classes), 1))
+        wrong, right = cells.view(-1, 2).T
+        return torch.stack([right, right + wrong])
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        if self.counts is None or self.counts[1].sum() == 0:
+            raise DataError("Accuracy: no image was counted; is the test set empty?")
+        correct, total = self.counts.sum(dim=1).tolist()
+        return {"accuracy": 100 * correct / total}
+
+    def per_class(self) -> dict[str, float | None]:
+        """Accuracy of each class in PERCENT; None for a class without an image."""
+        if self.counts is None:
+            return {}
+        correct, total = self.counts.tolist()
+        shares = [100 * c / t if t else None for c, t in zip(correct, total, strict=True)]
+        return dict(zip(self.classes, shares, strict=False))
+
+
+@METRICS.register_module()
+class IoUMetric(CountingMetric):
+    """mIoU, mean class accuracy and pixel accuracy, in PERCENT (0..100), over one data set.
+
+    Pixels are counted in one int64 confusion matrix, rows are the ground truth; ignored pixels
+    count nowhere. A class without a pixel in the ground truth is left out of the means (IoU None);
+    predicting it still lowers the IoU of the classes that those pixels belong to.
+
+    Args:
+        num_classes: C, for a data set that names no classes.
+        ignore_index: label of pixels that do not count.
+        prefix: put before the names of the metrics, with a slash.
+    """
+
+    def __init__(
+        self, num_classes: int = 0, ignore_index: int = 255, prefix: str | None = None
+    ) -> None:
+        super().__init__(prefix)
+        self.num_classes, self.ignore_index = num_classes, ignore_index
+
+    @property
+    def classes(self) -> tuple[str, ...]:
+        """Class names; numbers if the data set gave none."""
+        return super().classes or tuple(str(c) for c in range(self.num_classes))
+
+    @property
+    def confusion(self) -> Tensor:
+        """int64 [C, C], ``confusion[truth, prediction]``: pixels counted so far."""
+        c = len(self.classes)
+        return torch.zeros(c, c, dtype=torch.int64) if self.counts is None else self.counts
+
+    def count(self, labels: Tensor, predictions: Tensor) -> Tensor:
+        c = len(self.classes)
+        if not c:
+            raise ConfigError("IoUMetric.num_classes: set it, the data set names no classes")
+        _check_shapes("IoUMetric", labels, predictions)
+        labels, predictions = labels.long(), predictions.long()
+        valid = labels != self.ignore_index
+        _check_range("predictions", predictions, c)
+        _check_range("labels", labels.masked_fill(~valid, 0), c)
+        pairs = (labels * c + predictions).masked_fill_(~valid, c * c)
+        return torch.bincount(pairs.flatten(), minlength=c * c + 1)[: c * c].reshape(c, c)
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        confusion = self.confusion
+        total = int(confusion.sum())
+        if total == 0:
+            raise DataError("IoUMetric: no labeled pixel was counted; is the test set empty?")
+        truth = confusion.sum(1)
+        present = truth > 0
+        correct = confusion.diagonal().double()
+        accuracy = correct[present] / truth[present]
+        return {
+            "mIoU": 100 * float(self._iou()[present].mean()),
+            "mAcc": 100 * float(accuracy.mean()),
+            "aAcc": 100 * int(confusion.diagonal().sum()) / total,
+        }
+
+    def per_class(self) -> dict[str, float | None]:
+        """IoU of each class in PERCENT; None for a class without a pixel in the ground truth."""
+        present = self.confusion.sum(1) > 0
+        return {
+            name: 100 * float(iou) if is_present else None
+            for name, iou, is_present in zip(self.classes, self._iou(), present, strict=True)
+        }
+
+    def _iou(self) -> Tensor:
+        """float64 [C], 0..1; 0 for a class that neither ground truth nor prediction has."""
+        confusion = self.confusion
+        union = confusion.sum(1) + confusion.sum(0) - confusion.diagonal()
+        return confusion.diagonal().double() / union.clamp(min=1)
+
+
+def _check_shapes(metric: str, labels: Tensor, predictions: Tensor) -> None:
+    if predictions.shape != labels.shape:
+        raise DataError(
+            f"{metric}: predictions {list(predictions.shape)} and labels {list(labels.shape)} "
+            "differ in shape"
+        )
+
+
+def _check_range(what: str, ids: Tensor, num_classes: int) -> None:
+    if ids.numel() == 0:
+        return
+    lowest, highest = (int(x) for x in ids.aminmax())
+    if lowest < 0 or highest >= num_classes:
+        raise DataError(
+            f"IoUMetric: {what} hold class ids {lowest} to {highest}, expected 0 to "
+            f"{num_classes - 1}; do model and data set have the same number of classes?"
+        )
