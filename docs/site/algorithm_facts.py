@@ -191,7 +191,7 @@ def cost_of(entry: Entry, folder: Path) -> Cost:
     plan = make_plan(runner)
     algorithm, size = runner.algorithm, 4 * plan["parameters"]
     trained = sum(algorithm.trains(exchange) for exchange in range(algorithm.exchanges))
-    gradients = str(plan["forward-backward passes a step"])
+    gradients = str(plan["forward-backward passes per step"])
     if trained > 1:
         gradients = f"{trained} x {gradients}"
     if algorithm.full_gradient:
@@ -199,7 +199,7 @@ def cost_of(entry: Entry, folder: Path) -> Cost:
     if runner.cfg.get("local_loss") is not None:
         gradients += ", and the loss"
     kept = plan["client state when all have trained"] / plan["clients"]
-    down, up = (plan[f"traffic {way} a round"]["min"] for way in ("down", "up"))
+    down, up = (plan[f"traffic {way} per round"]["min"] for way in ("down", "up"))
     return Cost(gradients, *(f"{round(part / size, 1):g}" for part in (down, up, kept)))
 
 

@@ -19,8 +19,8 @@ from fedseg.units import format_bytes, format_duration, peak_memory
 
 TIMED_STEPS = 3
 BYTES = (
-    "traffic down a round",
-    "traffic up a round",
+    "traffic down per round",
+    "traffic up per round",
     "client state when all have trained",
     "peak memory so far",
     "peak GPU memory so far",
@@ -56,23 +56,23 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     return {
         "clients": len(data.clients),
         "samples": sum(data.sizes),
-        "samples a client": _spread(data.sizes),
-        "clients a round": _spread([len(chosen) for chosen in participants]),
-        "local steps a client": _spread([data.num_steps(c) for c in range(len(data.clients))]),
-        "local steps a round": _spread(steps),
-        "forward-backward passes a step": runner.optim_wrapper.passes * algorithm.gradients,
+        "samples per client": _spread(data.sizes),
+        "clients per round": _spread([len(chosen) for chosen in participants]),
+        "local steps per client": _spread([data.num_steps(c) for c in range(len(data.clients))]),
+        "local steps per round": _spread(steps),
+        "forward-backward passes per step": runner.optim_wrapper.passes * algorithm.gradients,
         "rounds": runner.max_rounds,
         "evaluations": evaluations,
         "test samples": {s.name: len(s.dataset) for s in getattr(runner.val_loop, "sets", [])},
         "parameters": runner.flat.num_parameters,
-        "traffic down a round": _spread([rehearsal.down * len(c) for c in participants]),
-        "traffic up a round": _spread([rehearsal.up * len(c) for c in participants]),
+        "traffic down per round": _spread([rehearsal.down * len(c) for c in participants]),
+        "traffic up per round": _spread([rehearsal.up * len(c) for c in participants]),
         "client state when all have trained": state * len(data.clients),
         "peak memory so far": peak_memory() or 0,
         **({"peak GPU memory so far": torch.cuda.max_memory_allocated()} if cuda else {}),
-        "seconds a local step": rehearsal.step_seconds,
+        "seconds per local step": rehearsal.step_seconds,
         **(
-            {"seconds a full-gradient batch": rehearsal.full_seconds}
+            {"seconds per full-gradient batch": rehearsal.full_seconds}
             if algorithm.full_gradient
             else {}
         ),

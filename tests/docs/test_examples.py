@@ -163,7 +163,7 @@ def test_configs_without_a_name_pass_a_dry_run(block, own, small, capsys):
     path = own / f"unnamed_{block.page.stem}_{CONFIGS.index(block)}.py"
     path.write_text(text, encoding="utf-8")
     assert train(small(path), dry_run=True) == 0
-    assert "clients a round" in capsys.readouterr().out
+    assert "clients per round" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("block", SCRIPTS, ids=lambda block: block.page.stem)

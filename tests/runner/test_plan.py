@@ -59,7 +59,7 @@ def same_as_a_real_round(config):
     toyseg.train(config)
     (line,) = toyseg.history(config)
     for name in ("down", "up"):
-        expected = plan[f"traffic {name} a round"]
+        expected = plan[f"traffic {name} per round"]
         assert set(expected.values()) == {line[f"bytes_{name}"]}
     return plan
 
@@ -99,15 +99,15 @@ def test_the_plan_leaves_the_server_as_it_was(tmp_path):
 )
 def test_passes_a_step(tmp_path, name, wrapper, passes):
     plan = make_plan(toyseg.runner(settings(tmp_path, name, wrapper)))
-    assert plan["forward-backward passes a step"] == passes
+    assert plan["forward-backward passes per step"] == passes
 
 
 def test_full_gradients_are_timed_by_themselves(tmp_path):
     mime = make_plan(toyseg.runner(settings(tmp_path, "MIME")))
     plain = make_plan(toyseg.runner(settings(tmp_path, "FedAvg")))
-    assert mime["seconds a full-gradient batch"] > 0 and mime["seconds a local step"] > 0
-    assert "seconds a full-gradient batch" not in plain
-    assert mime["local steps a round"] == plain["local steps a round"]
+    assert mime["seconds per full-gradient batch"] > 0 and mime["seconds per local step"] > 0
+    assert "seconds per full-gradient batch" not in plain
+    assert mime["local steps per round"] == plain["local steps per round"]
 
 
 def test_data_without_full_passes_refuse_full_gradients(tmp_path, monkeypatch):

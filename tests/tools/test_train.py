@@ -23,8 +23,8 @@ def test_a_dry_run_tells_the_plan_and_trains_nothing(small_config, tmp_path):
         if "│" in line
     }
     assert rows["clients"] == "2" and rows["samples"] == "8" and rows["rounds"] == "6"
-    assert rows["local steps a round"] == "4"
-    assert rows["forward-backward passes a step"] == "2"
+    assert rows["local steps per round"] == "4"
+    assert rows["forward-backward passes per step"] == "2"
     assert rows["test samples"] == "unseen 5, seen 4"
     assert not (tmp_path / "run").exists()
 

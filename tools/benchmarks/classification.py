@@ -149,9 +149,9 @@ def classification(config: Config, repeats: int, amp: bool) -> dict[str, Any]:
     chosen = runner.client_sampler.participants(1)
     measured: dict[str, Any] = {
         "device": device_name(runner),
-        "clients a round": len(chosen),
-        "steps a round": sum(runner.data.num_steps(client) for client in chosen),
-        "seconds a round": medians(seconds),
+        "clients per round": len(chosen),
+        "steps per round": sum(runner.data.num_steps(client) for client in chosen),
+        "seconds per round": medians(seconds),
     }
     precisions = [p for p in PRECISIONS if f"FedAvg, {p}" in sides]
     for title, one, other in (
@@ -172,7 +172,7 @@ def classification(config: Config, repeats: int, amp: bool) -> dict[str, Any]:
     measured[f"seconds an evaluation of {images:,} images"] = {
         p: _evaluation(runner, PRECISIONS[p], repeats) for p in precisions
     }
-    measured["seconds a checkpoint"] = repeated(lambda: runner.save(0), repeats)
+    measured["seconds per checkpoint"] = repeated(lambda: runner.save(0), repeats)
     return measured
 
 
