@@ -1,7 +1,7 @@
 # The two commands of the project, `make demo` and `make test`, need Python and make, nothing else.
 #
 #   make demo              the main job on synthetic data, on the CPU
-#   make demo-cifar        classification by clients of few classes, in minutes
+#   make demo-cifar        classification with few classes per client, in minutes
 #   make leaderboard       three short runs on synthetic data, and the page that compares them
 #   make test              lint, formatting and tests
 #   make PYTHON=python3.12 demo      with a given interpreter
@@ -15,14 +15,14 @@ TEST_STAMP := $(VENV)/test_installed
 .PHONY: help demo demo-cifar leaderboard test lint format docs docs-tools install clean
 
 help:
-	@echo "make demo     train and evaluate on synthetic data"
-	@echo "make demo-cifar   classify: CIFAR-10 if it is in data/cifar10, else synthetic shapes"
-	@echo "make leaderboard  train three methods on synthetic data, compare them on a page"
-	@echo "make test     lint, formatting and tests"
-	@echo "make lint     lint and formatting only"
-	@echo "make format   put the sources into shape"
-	@echo "make docs     the documentation as a site, in build/docs"
-	@echo "make clean    remove the environment and the caches"
+	@echo "make demo         segmentation: train and evaluate on synthetic street scenes"
+	@echo "make demo-cifar   classification: CIFAR-10 if data/cifar10 exists, else synthetic shapes"
+	@echo "make leaderboard  train three methods on synthetic data and compare them on a page"
+	@echo "make test         lint, formatting and tests"
+	@echo "make lint         lint and formatting only"
+	@echo "make format       format the sources"
+	@echo "make docs         build the documentation as a site in build/docs"
+	@echo "make clean        remove the environment and the caches"
 
 demo: $(STAMP)
 	$(BIN)/python tools/demo.py

@@ -31,10 +31,10 @@ def parse_arguments() -> argparse.Namespace:
         "--with",
         dest="methods",
         action="append",
-        nargs="+",
+        nargs="*",
         default=[],
         metavar="METHOD",
-        help="methods merged over every config; give it again for another list",
+        help="methods merged over every config (none: the config as it is); repeat for more lists",
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N")
     parser.add_argument(

@@ -1,8 +1,8 @@
 """Keeps the facts in docs/algorithms.md true: ``python docs/site/algorithm_facts.py`` writes them.
 
-Between ``<!-- facts: NAME -->`` and ``<!-- end -->`` stands what the program itself says: settings
-of a method's config, what a rehearsed round of it sends and keeps, and published figures from the
-package's data. A test compares the page with what is made here.
+Between ``<!-- facts: NAME -->`` and ``<!-- end -->`` the program speaks for itself: settings of a
+method's config, what a rehearsed round of it sends and keeps, and published results from the
+package's data. A test compares the page with this output.
 """
 
 import re
@@ -18,12 +18,12 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "algorithms.md"
 MARKED = re.compile(r"(<!-- (facts|overview): ?([\w+]*) -->\n).*?(<!-- end -->)", re.DOTALL)
 OVERVIEW = (
-    "| method | `--with` | gradients a step | vectors down, up | a client keeps |\n"
+    "| method | `--with` | gradients per step | vectors down, up | a client keeps |\n"
     "|---|---|---|---|---|"
 )
 PUBLISHED = "| benchmark | published | FedAvg there | source |\n|---|---|---|---|"
 OF_FEDAVG = "| benchmark | published | source |\n|---|---|---|"
-# The benchmarks whose published figures the page shows; the leaderboard has all of them.
+# The benchmarks whose published results the page shows; the leaderboard has all of them.
 BENCHMARKS = (
     "cifar10_a005_c5_cnn",
     "cifar100_a05_c5_cnn",
@@ -43,7 +43,7 @@ class Entry:
         setting: a setting of ``configs/settings``. methods: what is merged over it.
         settings: the keys that make the method.
         changes: overrides, as on the command line, where no experiment has it.
-        record: what its published figures are filed under: fields of
+        record: what its published results are filed under: fields of
             :class:`fedseg.leaderboard.methods.Method`.
         rehearse: whether a round is rehearsed (not where it is FedAvg's).
     """
@@ -117,7 +117,7 @@ ENTRIES = {
     "LAB": _rainy("lab", "train_dataloader.dataset.style", {"augmentation": "lab"}),
     "CFSI": _rainy("cfsi", "train_dataloader.dataset.style", {"augmentation": "cfsi"}),
 }
-# What is no part of a method in the settings shown.
+# Not part of a method in the settings shown.
 LEFT_OUT = {"optim_wrapper": ("optimizer", "clip_grad"), "model": ("num_classes", "weights")}
 
 
@@ -164,7 +164,7 @@ def _code(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Cost:
-    """What a method costs: words for the gradients a step; vectors like the model's."""
+    """What a method costs: words for the gradients per step; vectors like the model's."""
 
     gradients: str
     down: str
@@ -231,11 +231,11 @@ def overview() -> str:
     return "\n".join([OVERVIEW, *rows]) + "\n"
 
 
-# ---------------------------------------------------------------- published figures
+# ---------------------------------------------------------------- published results
 
 
 def published(entry: Entry) -> str:
-    """A table of published figures beside FedAvg's in the same paper; empty if there is none."""
+    """A table of published results next to FedAvg's in the same paper; empty if there is none."""
     from fedseg.leaderboard.board import build_board
     from fedseg.leaderboard.methods import Method
     from fedseg.leaderboard.text import cell_text

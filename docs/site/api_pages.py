@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).parents[2] / "fedseg"
 # In the order in which a reader meets them.
 PACKAGES = {
     "algorithms": "Algorithms and local losses: a client rule, a server rule, a term of the loss.",
-    "optim": "Local optimisers and the server's optimisers.",
+    "optim": "Local optimizers and the server's optimizers.",
     "hooks": "Averaging, BatchNorm policies, checkpoints, progress, trackers.",
     "partition": "Who holds which samples.",
     "datasets": "Data sets and transforms.",

@@ -21,6 +21,7 @@ is the copy in a work dir.
 import ast
 import copy
 import functools
+import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -125,6 +126,7 @@ class Composition:
         if method.endswith(".py"):
             for path in (Path(method), self.path.parent / method):
                 if path.is_file():
+                    make_importable(path.resolve().parent)
                     return path.resolve()
             raise ConfigError(f"methods: {method}: no such file")
         name = SYNONYMS.get(method, method)
@@ -266,6 +268,12 @@ def setting_file(setting: str | Path) -> Path:
     if setting not in known:
         raise unknown("setting", setting, known)
     return known[setting]
+
+
+def make_importable(folder: Path) -> None:
+    """Let ``custom_imports`` find modules in a folder."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
 
 
 def read_config(path: Path) -> Config:

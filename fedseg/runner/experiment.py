@@ -1,7 +1,6 @@
 """From a config file to a finished run: what the command lines share."""
 
 import copy
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -12,7 +11,7 @@ from mmengine.config import Config, DictAction
 
 from fedseg.errors import ConfigError, DataError
 from fedseg.runner.checkpoint import checkpoints, load_checkpoint
-from fedseg.runner.compose import compose
+from fedseg.runner.compose import compose, make_importable
 from fedseg.runner.config import complete_config
 from fedseg.runner.plan import make_plan, print_plan
 from fedseg.runner.runner import FederatedRunner
@@ -30,7 +29,8 @@ def load_config(
 ) -> Config:
     """Read a config file, compose its methods and apply what a command line changes.
 
-    The config's folder is importable, so that ``custom_imports`` finds modules beside the config.
+    The config's folder is importable, so that ``custom_imports`` finds modules beside the config,
+    and so is the folder of a method that is named by its path.
 
     Args:
         path: the config file: a setting, or a config that inherits one.
@@ -48,9 +48,7 @@ def load_config(
     """
     if not path.is_file():
         raise ConfigError(f"{path}: no such config file")
-    folder = str(path.resolve().parent)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    make_importable(path.resolve().parent)
     config = compose(path, methods)
     overrides = {}
     for option in options:

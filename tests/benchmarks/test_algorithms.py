@@ -6,7 +6,7 @@ from benchmarks import algorithms as benchmark
 
 from fedseg.errors import ConfigError
 
-# passes a step, traffic, vectors that a client keeps, and vectors that it holds while it trains:
+# passes per step, traffic, vectors that a client keeps, and vectors that it holds while it trains:
 # model, gradient, what it received and their difference are 4, then extras, state, work vectors
 EXPECTED = {
     "FedAvg": (1, 1, 0, 4),
@@ -94,19 +94,19 @@ def test_what_is_measured_is_consistent(tmp_path):
     for amp in (False, True):
         rounds = prepared(tmp_path / str(amp), benchmark.choose(["SCAFFOLD", "MIME"]), amp=amp)
         measured = benchmark.algorithms(rounds, repeats=1)
-        assert measured["clients a round"] == measured["steps a round"] == 2
+        assert measured["clients per round"] == measured["steps per round"] == 2
         found = measured["methods"]
         assert list(found) == ["FedAvg", "SCAFFOLD", "MIME"]
         for name, own in found.items():
             passes, traffic, kept, held = EXPECTED[name]
-            assert own["passes a step"] == passes and own["traffic / FedAvg"] == traffic
+            assert own["passes per step"] == passes and own["traffic / FedAvg"] == traffic
             assert (own["vectors kept"], own["vectors in training"]) == (kept, held)
-            assert own["seconds a round"] > 0 and own["parameters"] == 797_962
+            assert own["seconds per round"] > 0 and own["parameters"] == 797_962
             assert own["round / (passes x FedAvg)"] == own["round / FedAvg"] / passes
 
 
 def test_table():
-    own = {"round / FedAvg": 3.1449, "passes a step": 3.0, "round / (passes x FedAvg)": 1.0483}
+    own = {"round / FedAvg": 3.1449, "passes per step": 3.0, "round / (passes x FedAvg)": 1.0483}
     own |= {"traffic / FedAvg": 2.0, "vectors kept": 0, "vectors in training": 7.0}
     table = benchmark.as_table("title", {"methods": {"MIME": own}})
     assert table.rows == (("MIME", "3.14", "3.00", "1.048", "2.00", "0", "7"),)

@@ -86,7 +86,7 @@ def test_everything_is_measured(tmp_path):
         config = config_of(tmp_path, clients=1, samples=6)
         measured = benchmark.classification(config, repeats=1, amp=amp)
         sides = {f"{s}, {p}" for s in ("hand-written", "FedAvg", "FedSAM") for p in precisions}
-        assert set(measured["seconds a round"]) == sides | {benchmark.LOADER}
+        assert set(measured["seconds per round"]) == sides | {benchmark.LOADER}
         for name in (
             "engine / hand-written",
             "FedSAM / FedAvg",
@@ -99,7 +99,7 @@ def test_everything_is_measured(tmp_path):
         assert len(shares) == 2 * len(precisions) and all(0 < s < 1 for s in shares.values())
         name = "largest difference of weights after a round, engine - hand-written"
         assert measured[name]["float32"] < 1e-6
-        assert measured["steps a round"] == 1 and measured["clients a round"] == 1
+        assert measured["steps per round"] == 1 and measured["clients per round"] == 1
 
 
 def test_sides_that_do_other_work_are_not_timed(tmp_path):

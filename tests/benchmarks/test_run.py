@@ -17,7 +17,7 @@ def test_classification(tmp_path):
     assert result.returncode == 0, result.stderr
     assert "classification, 1 threads" in result.stdout
     measured = json.loads(out.read_text())
-    assert measured["clients a round"] == 2 and measured["device"] in result.stdout
+    assert measured["clients per round"] == 2 and measured["device"] in result.stdout
     assert set(measured["engine / hand-written"]) == {"float32"}
 
 

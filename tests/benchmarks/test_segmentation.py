@@ -9,7 +9,7 @@ def test_everything_is_measured(small_config, tmp_path):
     config = load_config(small_config, work_dir=tmp_path / "run")
     measured = benchmark.segmentation(config, repeats=1, clients=2, local_steps=2)
     assert measured["steps"] == 4
-    assert set(measured["seconds a step"]) == {"hand-written loop", "engine, SGD", "engine, SAM"}
+    assert set(measured["seconds per step"]) == {"hand-written loop", "engine, SGD", "engine, SAM"}
     assert measured["engine / hand-written"] > 0 and measured["SAM / SGD"] > 0
     assert 0 <= measured["waiting for data / training"] < 1
 

@@ -1,9 +1,12 @@
 """Every command of the documentation exists: tools, their options, configs, targets of make."""
 
 import argparse
+import functools
 import importlib.util
+import itertools
 import re
 import shlex
+import subprocess
 import sys
 from pathlib import Path
 
@@ -11,6 +14,10 @@ import command_line
 import pytest
 import toyresults
 from doc_pages import PAGES, ROOT, Block, all_blocks, blocks, commands
+from mmengine.config import Config
+
+from fedseg.errors import ConfigError
+from fedseg.runner import compose
 
 LOOP = re.compile(r"for (\w+) in ([\w ]+); do")
 TOOL = re.compile(r"(?:^|\s)(?:\S*python\s+)?(?:\.\./fedseg/)?(tools/\w+\.py)((?:\s.*)?)$")
@@ -55,6 +62,15 @@ def unrolled(block: Block) -> list[str]:
     return lines
 
 
+def words(line: str) -> list[str]:
+    """The arguments as a shell splits them; only bash knows about braces."""
+    if "{" not in line:
+        return shlex.split(line)
+    script = f"set -f; printf '%s\\n' {line}"
+    done = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_tools_take_the_options_and_configs_exist(page, monkeypatch, capsys):
     for block in blocks(page):
@@ -64,7 +80,7 @@ def test_tools_take_the_options_and_configs_exist(page, monkeypatch, capsys):
                 continue
             tool, rest = match.groups()
             assert (ROOT / tool).is_file(), f"{page.name}: {line}"
-            arguments = shlex.split(rest)
+            arguments = words(rest)
             try:
                 with monkeypatch.context() as patch:
                     parse(tool, arguments, patch)
@@ -73,6 +89,38 @@ def test_tools_take_the_options_and_configs_exist(page, monkeypatch, capsys):
             for argument in arguments:
                 if argument.startswith("configs/"):
                     assert (ROOT / argument).is_file(), f"{page.name}: {line}"
+
+
+def test_every_run_of_a_sweep_composes(monkeypatch):
+    """Its methods go together, what a grid changes is there, and no two runs share a folder."""
+    monkeypatch.setattr(compose, "read_config", functools.cache(compose.read_config))
+    composed = functools.cache(compose.compose)
+    lines = [line for block in all_blocks() for line in unrolled(block)]
+    sweeps = [line.split("tools/sweep.py", 1)[1] for line in lines if "tools/sweep.py" in line]
+    made: dict[tuple, tuple] = {}  # (work dir, name, values) -> what else decides a run
+    for line in sweeps:
+        with monkeypatch.context() as patch:
+            asked = parse("tools/sweep.py", words(line), patch)
+        rest = (tuple(sorted(asked.cfg_options)), asked.amp)
+        for path, methods in itertools.product(asked.configs, asked.methods or [[]]):
+            try:
+                config = composed(ROOT / path, tuple(methods))
+            except ConfigError as error:
+                pytest.fail(f"tools/sweep.py{line}\n{error}")
+            for option in (*asked.cfg_options, *itertools.chain(*asked.grid)):
+                assert has_place(config, option.partition("=")[0]), f"{path} {methods}: {option}"
+            for values in itertools.product(*asked.grid):
+                key = (asked.work_dir, config.experiment_name, values)
+                assert made.setdefault(key, rest) == rest, f"{key}: two commands, two runs"
+    assert len(made) > 1000
+
+
+def has_place(config: Config, key: str) -> bool:
+    """Whether a config has the dict in which an option sets a value."""
+    *outer, _ = key.removeprefix("model.weights.").split(".")  # that dict is new
+    for name in outer:
+        config = config.get(name) if hasattr(config, "get") else None
+    return isinstance(config, dict | Config)
 
 
 def test_targets_of_make_and_modules_exist():

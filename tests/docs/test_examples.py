@@ -132,6 +132,7 @@ CONFIGS = [block for block in PYTHON if block.is_config and not block.name]
 SCRIPTS = [block for block in PYTHON if not block.is_config and not block.name]
 RUN = {  # file -> who runs it
     "topk.py",
+    "topk10.py",
     "cifar10_topk.py",
     "scaled.py",
     "cifar10_scaled.py",
@@ -176,7 +177,7 @@ def test_scripts_run(block, tmp_path, monkeypatch):
 
 
 def test_an_algorithm_is_one_short_file_and_one_config(own, cifar, tmp_path):
-    """From outside the package, by the command line, as the page tells."""
+    """From outside the package, by the command line, as on the page."""
     files = named("own_algorithm.md")
     assert len(files["topk.py"].text.splitlines()) <= 40
     assert len(files["cifar10_topk.py"].text.splitlines()) <= 5
@@ -189,6 +190,20 @@ def test_an_algorithm_is_one_short_file_and_one_config(own, cifar, tmp_path):
     results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert results["algorithm"]["type"] == "TopK" and results["algorithm"]["keep"] == 0.1
     assert results["completed_rounds"] == 2
+
+
+def test_a_method_is_one_short_file_named_by_its_path(own, cifar, tmp_path):
+    """Another process, so that the page's module is found by way of the method alone."""
+    assert len(named("own_algorithm.md")["topk10.py"].text.splitlines()) <= 10
+    options = ["train_cfg.max_rounds=2", "client_sampler.clients_per_round=2", "averaging.start=1"]
+    options += ["train_dataloader.partition.num_clients=10", f"data_root={cifar}"]
+    arguments = ["fedseg/configs/settings/cifar10_a005.py", "--with", "swa", "own/topk10.py"]
+    arguments += ["--work-dir", tmp_path, "--cfg-options", *options, "default_hooks.pictures=None"]
+    done = command_line.run("train.py", *arguments, cwd=own.parent)
+    assert done.returncode == 0, done.stderr
+    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
+    assert results["algorithm"]["type"] == "TopK" and results["averaging"]["type"] == "SWA"
+    assert results["name"] == "cifar10_a005_topk10_swa"
 
 
 def test_top_k_of_all_entries_is_fedavg_and_of_few_changes_few(own, small, tmp_path):

@@ -158,9 +158,9 @@ def algorithms(rounds: Mapping[str, MethodRounds], repeats: int) -> dict[str, An
         ratio = statistics.median(own / other for other, own in pairs[name])
         methods[name] = {
             "parameters": run.runner.flat.num_parameters,
-            "seconds a round": statistics.median(own for _, own in pairs[name]),
+            "seconds per round": statistics.median(own for _, own in pairs[name]),
             "round / FedAvg": ratio,
-            "passes a step": passes,
+            "passes per step": passes,
             "round / (passes x FedAvg)": ratio / passes,
             "traffic / FedAvg": run.traffic[-1] / reference.traffic[-1],
             "vectors kept": run.kept(),
@@ -168,15 +168,15 @@ def algorithms(rounds: Mapping[str, MethodRounds], repeats: int) -> dict[str, An
         }
     return {
         "device": device_name(reference.runner),
-        "clients a round": len(chosen),
-        "steps a round": sum(reference.runner.data.num_steps(client) for client in chosen),
+        "clients per round": len(chosen),
+        "steps per round": sum(reference.runner.data.num_steps(client) for client in chosen),
         "methods": methods,
     }
 
 
 COLUMNS = {  # what is shown of a method, and its format
     "round / FedAvg": ".2f",
-    "passes a step": ".2f",
+    "passes per step": ".2f",
     "round / (passes x FedAvg)": ".3f",
     "traffic / FedAvg": ".2f",
     "vectors kept": ".3g",

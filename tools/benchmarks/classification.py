@@ -138,9 +138,9 @@ def classification(config: Config, repeats: int, amp: bool) -> dict[str, Any]:
     chosen = runner.client_sampler.participants(1)
     measured: dict[str, Any] = {
         "device": device_name(runner),
-        "clients a round": len(chosen),
-        "steps a round": sum(runner.data.num_steps(client) for client in chosen),
-        "seconds a round": medians(seconds),
+        "clients per round": len(chosen),
+        "steps per round": sum(runner.data.num_steps(client) for client in chosen),
+        "seconds per round": medians(seconds),
     }
     precisions = {p: amp for p, amp in PRECISIONS.items() if f"FedAvg, {p}" in sides}
     for title, one, other in (

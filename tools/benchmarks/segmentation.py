@@ -104,7 +104,7 @@ def segmentation(config: Config, repeats: int, clients: int, local_steps: int) -
     use_data(runner, source)
     return {
         "steps": len(batches),
-        "seconds a step": {name: m / len(batches) for name, m in medians(seconds).items()},
+        "seconds per step": {name: m / len(batches) for name, m in medians(seconds).items()},
         "engine / hand-written": median_ratio(seconds, "engine, SGD", "hand-written loop"),
         "SAM / SGD": median_ratio(seconds, "engine, SAM", "engine, SGD"),
         "waiting for data / training": _waiting(waiting),
