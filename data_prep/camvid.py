@@ -18,7 +18,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from data_prep.assignment import cut, equal_sizes
+import numpy as np
+
 from data_prep.disk import Findings, Sample, check_headers, match_pairs
 from fedseg.errors import DataError
 from fedseg.partition import Split
@@ -118,11 +119,9 @@ def build(images: Mapping[str, Mapping[str, Sequence[Sample]]]) -> tuple[Split, 
     clients: dict[str, list[Sample]] = {}
     for name, samples in kept.items():
         pieces = [
-            piece
+            [stretch[i] for i in piece]
             for stretch in _stretches(samples)
-            for piece in cut(
-                stretch, equal_sizes(len(stretch), max(1, round(len(stretch) / PIECE)))
-            )
+            for piece in np.array_split(range(len(stretch)), max(1, round(len(stretch) / PIECE)))
         ]
         clients.update({f"{name}_{number}": piece for number, piece in enumerate(pieces)})
     test = {
