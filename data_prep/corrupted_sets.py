@@ -208,10 +208,8 @@ def _check_labels(
     found = read_labels(path, root)
     if not np.array_equal(found, labels):
         raise DataError(
-            f"{path}: its {len(found)} labels are not {len(SEVERITIES)} times the "
-            f"{len(labels) // len(SEVERITIES)} of the test set: the files there belong to another "
-            "test set, or to the same in another order: keep them in a folder of their own "
-            "(--folder), or prepare the test set from the official archive"
+            f"{path}: its {len(found)} labels are not those of the test set, {len(labels)} in this "
+            "order: keep files of another test set in a folder of their own (--folder)"
         )
 
 

@@ -1,7 +1,6 @@
 """Files of CIFAR-C: made, verified, interrupted and continued; and what is refused."""
 
 import json
-import multiprocessing
 import shutil
 from collections import namedtuple
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_prep import corrupted_sets, parallel
+from data_prep import corrupted_sets
 from data_prep.corrupted_sets import make_corrupted
 from data_prep.corruptions import corrupt
 from data_prep.synthetic_shapes import CLASSES, labels_of, render_images
@@ -84,9 +83,6 @@ def test_what_is_there_is_kept_and_more_is_added(root):
 @pytest.mark.parametrize("workers", [1, 2])
 def test_interrupted_it_leaves_whole_files_only_and_goes_on(root, workers, monkeypatch):
     make_corrupted(root, "whole", FEW, **QUIET)
-    # workers that need not import everything: those that do are in the test above
-    forks = multiprocessing.get_context("fork")
-    monkeypatch.setattr(parallel, "get_context", lambda _: forks)
     real = corrupted_sets.write_text
 
     def write_text(path, text, **options):
