@@ -3,13 +3,9 @@
 CamVid has four recordings, which are its domains. Neighboring frames look alike, so nothing is
 shuffled: a client is a contiguous piece of a recording, and what is held out is contiguous too.
 
-- Clients: 0006R0 and 0016E5. A recording is cut where more than 2 s are missing, and each stretch
-  into equal pieces of about 20 images.
-- ``test_user_same_domain`` (seen): the 101 validation frames of 0016E5, a stretch of its own, and
-  the last 20 frames of 0006R0. Either borders on training frames only at its ends, 1 s apart.
-- ``test_user_0001TP`` (unseen): all of the dusk recording 0001TP, the images that the usual split
-  trains on too.
-- ``test_user_Seq05VD`` (unseen): all of Seq05VD.
+:data:`RULE` is the split, with the users ``test_user_same_domain`` (seen), ``test_user_0001TP`` (at
+dusk; with the images that the usual split trains on) and ``test_user_Seq05VD``. What is held out
+borders on training frames only at the ends of a stretch, 1 s apart.
 """
 
 import re

@@ -1,14 +1,8 @@
-"""Cityscapes: what must be on disk, and FedDrive's splits of it.
+"""Cityscapes: what must be on disk, and FedDrive's splits of it (:data:`RULES`).
 
 The test set is the 500 validation images, user ``test_user``. The clients hold images of the 18
-training cities:
-
-- ``heterogeneous``: 8 equal clients per city, the 71 images that do not divide by 8 left out.
-- ``uniform``: 146 clients of 10 to 40 random images, 5 to 17 cities each.
-- ``class_imbalance``: 142 clients of 10 to 40 images; the published rule is unknown, ours is in
-  :data:`RULES`.
-
-How many clients have how many images is the published table (:data:`SIZES`).
+training cities; how many have how many images is the published table (:data:`SIZES`). The published
+rule of ``class_imbalance`` is unknown, it is ours.
 """
 
 from pathlib import Path

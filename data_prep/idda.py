@@ -5,9 +5,7 @@ A domain is a town, a weather and a viewpoint. A setting leaves some domains uns
 the images (12 of 60) is the seen test set and the rest (48) is the train pool; pool and test sets
 depend on the seed alone, so a setting's three distributions share them.
 
-- ``heterogeneous``: a client is a domain.
-- ``uniform``: as many clients, each with one image from as many domains as it has images.
-- ``class_imbalance``: the published rule is unknown; ours is in :data:`RULES`.
+:data:`RULES` say who holds what; that of ``class_imbalance`` is ours, the published is unknown.
 """
 
 from pathlib import Path

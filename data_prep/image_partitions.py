@@ -169,15 +169,14 @@ def read_users(path: Path, labels: np.ndarray) -> list[str]:
             if not row.get("user_id"):
                 raise ValueError("has no user_id")
             if not 0 <= index < len(labels):
-                raise ValueError(f"image_id {index} is out of range: 0 to {len(labels) - 1}")
+                raise ValueError(f"is out of range: 0 to {len(labels) - 1}")
             if index in users:
-                raise ValueError(f"image {index} has a user already")
+                raise ValueError("has a user already")
             if label not in (None, labels[index]):
-                raise ValueError(
-                    f"image {index} is of class {label}, not {labels[index]}: is the order another?"
-                )
+                raise ValueError(f"is of class {labels[index]}, not {label}: is the order another?")
         except ValueError as error:
-            raise DataError(f"{path}: row {number + 1}: {error}") from error
+            where = f"{path}: row {number + 1}: image_id {row.get('image_id')!r}"
+            raise DataError(f"{where}: {error}") from error
         users[index] = row["user_id"]
     if missing := set(range(len(labels))) - set(users):
         raise DataError(

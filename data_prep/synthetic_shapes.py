@@ -16,8 +16,7 @@ from typing import Any
 import numpy as np
 
 from fedseg.core.seeds import generator_for
-from fedseg.datasets.arrays import INDEX, SPLITS, read_index, write_images
-from fedseg.errors import DataError
+from fedseg.datasets.arrays import write_images
 
 SIZE = 32
 """Height and width of an image, pixels."""
@@ -149,21 +148,8 @@ def write_shapes(
         (render_images(range(count), split, seed), labels_of(range(count)))
         for split, count in (("train", train), ("test", test))
     ]
-    return write_images(root, NAME, CLASSES, *parts, synthetic=True, source=_source(seed))
-
-
-def is_written(root: str | Path, train: int = 10_000, test: int = 2_000, seed: int = 0) -> bool:
-    """Whether a folder holds what :func:`write_shapes` would write."""
-    try:
-        index = read_index(Path(root) / INDEX)
-    except DataError:
-        return False
-    counts = tuple(index["splits"][split]["images"] for split in SPLITS)
-    return (index["dataset"], index.get("source"), counts) == (NAME, _source(seed), (train, test))
-
-
-def _source(seed: int) -> str:
-    return f"rendered by data_prep/synthetic_shapes.py, version {VERSION}, seed {seed}"
+    source = f"rendered by data_prep/synthetic_shapes.py, version {VERSION}, seed {seed}"
+    return write_images(root, NAME, CLASSES, *parts, synthetic=True, source=source)
 
 
 def render_images(indices: Sequence[int] | Array, split: str = "train", seed: int = 0) -> Array:
