@@ -2,18 +2,17 @@
 
 import argparse
 from collections.abc import Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
-from data_prep.classification import ImageOptions
 from data_prep.image_partitions import PARTITIONERS, NamedPartition, named_partitions
 from data_prep.labeled import OVERLAP
-from data_prep.segmentation import BenchmarkOptions
-from data_prep.split_folders import Limit
 
 NO_SPLIT = "none"
 SMALLEST = 32  # side of a rendered street scene, pixels
 PACHINKO = {"clients": 500, "alpha": 0.1, "beta": 10.0}  # of Reddi et al. (2021)
+T = TypeVar("T")
 
 
 def parser(
@@ -38,13 +37,16 @@ def parser(
     return made
 
 
+def options(kind: type[T], args: argparse.Namespace, **more: Any) -> T:
+    """A dataclass of options from the parsed arguments of the same names."""
+    named = {f.name: getattr(args, f.name) for f in fields(kind) if hasattr(args, f.name)}
+    return kind(**{**named, **more})
+
+
 def add_synthetic(made: argparse.ArgumentParser, help: str) -> None:
     """Add ``--synthetic``, and the name that it had."""
     made.add_argument("--synthetic", action="store_true", help=help)
     made.add_argument("--embedded", dest="synthetic", action="store_true", help=argparse.SUPPRESS)
-
-
-# ---- data sets with FedDrive's splits
 
 
 def add_benchmark(made: argparse.ArgumentParser, distributions: Sequence[str], size: str) -> None:
@@ -53,7 +55,6 @@ def add_benchmark(made: argparse.ArgumentParser, distributions: Sequence[str], s
         "--distribution",
         action="append",
         choices=distributions,
-        default=[],
         help="how clients differ; can be repeated (default: all)",
     )
     made.add_argument("--seed", type=int, default=0, help="of the splits (default: %(default)s)")
@@ -71,34 +72,16 @@ def add_benchmark(made: argparse.ArgumentParser, distributions: Sequence[str], s
     )
     made.add_argument(
         "--limit-per-user",
-        type=_positive,
+        type=int,
         metavar="N",
         help="for a quick trial: keep the first N images of each client",
     )
     made.add_argument(
         "--limit-test",
-        type=_positive,
+        type=int,
         metavar="M",
         help="for a quick trial: keep the first M test images of each domain and test user",
     )
-
-
-def benchmark_options(args: argparse.Namespace, **more: Any) -> BenchmarkOptions:
-    """The parsed arguments; ``more`` are options of one data set."""
-    return BenchmarkOptions(
-        root=args.root,
-        distributions=tuple(args.distribution),
-        seed=args.seed,
-        source=args.source,
-        synthetic=args.synthetic,
-        size=args.size,
-        limit=Limit(args.limit_per_user, args.limit_test),
-        overwrite=args.overwrite,
-        **more,
-    )
-
-
-# ---- labeled images
 
 
 def add_images(made: argparse.ArgumentParser, source: str) -> None:
@@ -116,6 +99,7 @@ def add_images(made: argparse.ArgumentParser, source: str) -> None:
     )
     made.add_argument(
         "--shared",
+        dest="overlap",
         choices=OVERLAP,
         default=OVERLAP[0],
         help="what to do with images that are in train and in test: refuse them (unless the "
@@ -142,7 +126,12 @@ def add_splits(made: argparse.ArgumentParser, partition: str, clients: int) -> N
         metavar="A",
         help="one split for each (default: those of the configs)",
     )
-    group.add_argument("--beta", type=float, help=f"pachinko only (default: {PACHINKO['beta']:g})")
+    group.add_argument(
+        "--beta",
+        type=float,
+        default=PACHINKO["beta"],
+        help="pachinko only (default: %(default)g)",
+    )
     group.add_argument(
         "--num-clients",
         type=int,
@@ -158,19 +147,6 @@ def add_splits(made: argparse.ArgumentParser, partition: str, clients: int) -> N
         "(default: the users of the .npz file)",
     )
     made.set_defaults(default_clients=clients)
-
-
-def image_options(args: argparse.Namespace) -> ImageOptions:
-    """The parsed arguments that concern the images."""
-    return ImageOptions(
-        root=Path("data") / args.dataset if args.root is None else args.root,
-        source=args.source,
-        download=args.download,
-        synthetic=getattr(args, "synthetic", False),
-        unofficial=args.unofficial,
-        overlap=args.shared,
-        overwrite=args.overwrite,
-    )
 
 
 def splits(args: argparse.Namespace, alphas: Mapping[str, Sequence[float]]) -> list[NamedPartition]:
@@ -191,17 +167,10 @@ def splits(args: argparse.Namespace, alphas: Mapping[str, Sequence[float]]) -> l
         args.alpha or {"pachinko": [PACHINKO["alpha"]], **alphas}.get(args.partition, ()),
         args.users,
         num_clients=clients if args.num_clients is None else args.num_clients,
-        beta=PACHINKO["beta"] if args.beta is None else args.beta,
+        beta=args.beta,
         seed=args.seed,
         key="users",
     )
-
-
-def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be 1 or more, not {text}")
-    return value
 
 
 def _size(text: str) -> tuple[int, int]:

@@ -4,7 +4,7 @@ Every rule is a pure function of its arguments and of the generator it is given.
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TypeVar
 
 import numpy as np
@@ -49,11 +49,6 @@ def cut(items: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
     return [list(items[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
 
 
-def equal_sizes(total: int, pieces: int) -> list[int]:
-    """Sizes that differ by one at most, the larger ones first."""
-    return [total // pieces + (i < total % pieces) for i in range(pieces)]
-
-
 def rarest_class(present: np.ndarray) -> np.ndarray:
     """For each image the rarest class that it shows.
 
@@ -94,34 +89,33 @@ def class_order(present: np.ndarray, groups: Sequence[str], rng: np.random.Gener
 
 
 def fit_groups(
-    clients: Sequence[Sequence[T]],
-    group_of: Callable[[T], str],
+    clients: Sequence[Sequence[int]],
+    groups: Sequence[str],
+    kinds: Sequence[Hashable],
     low: int,
     high: int,
     rng: np.random.Generator,
-    kind_of: Callable[[T], Hashable] = lambda item: None,
-) -> list[list[T]]:
+) -> list[list[int]]:
     """Swap single images between clients until they have low to high groups, both reached.
 
     Sizes of the clients stay. Partners are tried in random order, images of the same kind first, so
     that a swap changes as little as possible.
 
     Args:
-        clients: images by client.
-        group_of: the group (city) of an image.
-        low: the fewest groups a client may have; some client has so few.
-        high: the most groups a client may have; some client has so many.
-        kind_of: images of one kind are preferred for a swap.
+        clients: images (indices) by client.
+        groups: the group (city) of each image.
+        kinds: the kind of each image.
+        low, high: the fewest and the most groups a client may have; some client has so many.
     """
-    swaps = _Swaps(clients, group_of, low, high, rng, kind_of)
+    swaps = _Swaps(clients, groups, kinds, low, high, rng)
     everyone = range(len(clients))
     for client in everyone:
         swaps.narrow(client, high)
         swaps.widen(client, low)
-    widest = max(everyone, key=lambda c: (swaps.groups(c), len(clients[c]), -c))
+    widest = max(everyone, key=lambda c: (len(swaps.counts[c]), len(clients[c]), -c))
     swaps.widen(widest, high)
     others = [client for client in everyone if client != widest]
-    narrowest = min(others, key=lambda c: (swaps.groups(c), c))
+    narrowest = min(others, key=lambda c: (len(swaps.counts[c]), c))
     swaps.narrow(narrowest, low, keep=widest)
     return swaps.clients
 
@@ -129,51 +123,46 @@ def fit_groups(
 class _Swaps:
     """Clients' images, and swaps that leave the partner within bounds."""
 
-    def __init__(self, clients, group_of, low, high, rng, kind_of) -> None:
+    def __init__(self, clients, groups, kinds, low, high, rng) -> None:
         self.clients = [list(client) for client in clients]
-        self.counts = [Counter(map(group_of, images)) for images in self.clients]
-        self.group_of, self.kind_of = group_of, kind_of
+        self.counts = [Counter(groups[i] for i in images) for images in self.clients]
+        self.groups, self.kinds = groups, kinds
         self.low, self.high, self.rng = low, high, rng
-
-    def groups(self, client: int) -> int:
-        return len(self.counts[client])
 
     def widen(self, client: int, target: int) -> None:
         """Give a client images of new groups until it has ``target`` of them."""
-        while self.groups(client) < target:
-            own, images = self.counts[client], self.clients[client]
-            spare = [i for i, x in enumerate(images) if own[self.group_of(x)] > 1]
+        images, own = self.clients[client], self.counts[client]
+        while len(own) < target:
+            spare = [place for place, i in enumerate(images) if own[self.groups[i]] > 1]
             if not spare:
                 raise ValueError(f"a client of {len(images)} images cannot have {target} groups")
-            position = spare[int(self.rng.integers(len(spare)))]
-            self._swap(client, position, lambda group, own=frozenset(own): group not in own)
+            place = spare[int(self.rng.integers(len(spare)))]
+            self._swap(client, place, set(self.groups) - set(own))
 
     def narrow(self, client: int, target: int, keep: int | None = None) -> None:
         """Swap the client's least group for its others until ``target`` are left."""
-        while self.groups(client) > target:
-            own = self.counts[client]
-            least = min(own, key=lambda group, own=own: (own[group], group))
-            images = self.clients[client]
-            position = next(i for i, x in enumerate(images) if self.group_of(x) == least)
-            others = frozenset(own) - {least}
-            self._swap(client, position, others.__contains__, keep)
+        images, own = self.clients[client], self.counts[client]
+        while len(own) > target:
+            least = min(own, key=lambda group: (own[group], group))
+            place = next(place for place, i in enumerate(images) if self.groups[i] == least)
+            self._swap(client, place, set(own) - {least}, keep)
 
-    def _swap(
-        self, client: int, position: int, wanted: Callable[[str], bool], keep: int | None = None
-    ) -> None:
+    def _swap(self, client: int, place: int, wanted: set[str], keep: int | None = None) -> None:
         """Swap one image of a client for one of a wanted group, from any client but ``keep``."""
-        mine = self.clients[client][position]
+        mine = self.clients[client][place]
         places = [(o, p) for o, images in enumerate(self.clients) for p in range(len(images))]
         order = [places[i] for i in self.rng.permutation(len(places))]
-        order.sort(key=lambda at: self.kind_of(self.clients[at[0]][at[1]]) != self.kind_of(mine))
-        for other, place in order:
-            theirs = self.clients[other][place]
-            if other in (client, keep) or not wanted(self.group_of(theirs)):
+        order.sort(key=lambda at: self.kinds[self.clients[at[0]][at[1]]] != self.kinds[mine])
+        for other, position in order:
+            theirs = self.clients[other][position]
+            gone, come = self.groups[theirs], self.groups[mine]
+            if other in (client, keep) or gone not in wanted:
                 continue
-            if self._allowed(other, self.group_of(theirs), self.group_of(mine)):
-                self.clients[client][position], self.clients[other][place] = theirs, mine
-                for owner in (client, other):
-                    self.counts[owner] = Counter(map(self.group_of, self.clients[owner]))
+            if self._allowed(other, gone, come):
+                self.clients[client][place], self.clients[other][position] = theirs, mine
+                for owner, left, new in ((client, come, gone), (other, gone, come)):
+                    self.counts[owner] += Counter([new])
+                    self.counts[owner] -= Counter([left])  # drops what is at zero
                 return
         raise ValueError("these images cannot be assigned with that many groups per client")
 

@@ -3,13 +3,9 @@
 CamVid has four recordings, which are its domains. Neighboring frames look alike, so nothing is
 shuffled: a client is a contiguous piece of a recording, and what is held out is contiguous too.
 
-- Clients: 0006R0 and 0016E5. A recording is cut where more than 2 s are missing, and each stretch
-  into equal pieces of about 20 images.
-- ``test_user_same_domain`` (seen): the 101 validation frames of 0016E5, a stretch of its own, and
-  the last 20 frames of 0006R0. Either borders on training frames only at its ends, 1 s apart.
-- ``test_user_0001TP`` (unseen): all of the dusk recording 0001TP, the images that the usual split
-  trains on too.
-- ``test_user_Seq05VD`` (unseen): all of Seq05VD.
+:data:`RULE` is the split, with the users ``test_user_same_domain`` (seen), ``test_user_0001TP`` (at
+dusk; with the images that the usual split trains on) and ``test_user_Seq05VD``. What is held out
+borders on training frames only at the ends of a stretch, 1 s apart.
 """
 
 import re
@@ -18,7 +14,8 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from data_prep.assignment import cut, equal_sizes
+import numpy as np
+
 from data_prep.disk import Findings, Sample, check_headers, match_pairs
 from fedseg.errors import DataError
 from fedseg.partition import Split
@@ -118,11 +115,9 @@ def build(images: Mapping[str, Mapping[str, Sequence[Sample]]]) -> tuple[Split, 
     clients: dict[str, list[Sample]] = {}
     for name, samples in kept.items():
         pieces = [
-            piece
+            [stretch[i] for i in piece]
             for stretch in _stretches(samples)
-            for piece in cut(
-                stretch, equal_sizes(len(stretch), max(1, round(len(stretch) / PIECE)))
-            )
+            for piece in np.array_split(range(len(stretch)), max(1, round(len(stretch) / PIECE)))
         ]
         clients.update({f"{name}_{number}": piece for number, piece in enumerate(pieces)})
     test = {

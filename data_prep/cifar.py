@@ -107,8 +107,8 @@ def image_set(name: str, unofficial: bool = False) -> ImageSet:
     """How a CIFAR of KINDS is prepared; ``unofficial``: accept other images than published."""
     kind = KINDS[name]
     return ImageSet(
-        published=kind.published,
-        dataset=kind.dataset,
+        kind.published,
+        kind.dataset,
         find=partial(find_source, kind=kind),
         read=partial(read, kind=kind, unofficial=unofficial),
         download=partial(download, kind=kind),
@@ -160,31 +160,30 @@ def read(source: Path, kind: Kind, unofficial: bool = False) -> Labeled:
     parts = _official(source, kind)
     if parts is not None:
         return Labeled(parts, classes, "official batches, md5 verified", coarse, official=True)
-    form = "archive" if source.is_file() else own_images.form(source, kind.files)
-    if form in ("archive", "batches"):
-        meta = kind.torchvision.meta
+    form = "batches" if source.is_file() else own_images.form(source, kind.files)
+    if form == "npz":
+        parts, origin = own_images.from_npz(source, kind.published), ".npz files"
+    elif form == "images":
+        parts, origin = own_images.from_folders(source, kind.published), "image folders"
+    elif form == "batches":
         files = own_images.batch_files(source, kind.files)
         parts = own_images.from_batches(
-            files, source, kind.published, kind.batches, kind.labels_key, meta
+            files, source, kind.published, kind.batches, kind.labels_key, kind.torchvision.meta
         )
+        origin = "batches of the official form"
         if not unofficial:
             raise DataError(
                 f"{source}: is not the official data set, another md5 (archive: "
                 f"{kind.torchvision.tgz_md5}): get it again from {kind.torchvision.url}, or give "
                 "--unofficial if it is meant to differ"
             )
-        return Labeled(parts, classes, "batches of the official form", coarse)
-    if form == "npz":
-        parts = own_images.from_npz(source, kind.published)
-        return Labeled(parts, classes, ".npz files", coarse)
-    if form == "images":
-        parts = own_images.from_folders(source, kind.published)
-        return Labeled(parts, classes, "image folders", coarse)
-    raise DataError(
-        f"{source}: holds no {kind.published.name}: expected {kind.torchvision.filename}, its "
-        f"batches ({', '.join(kind.files)}), train.npz and test.npz, or train/<class>/*.png and "
-        "test/<class>/*.png"
-    )
+    else:
+        raise DataError(
+            f"{source}: holds no {kind.published.name}: expected {kind.torchvision.filename}, its "
+            f"batches ({', '.join(kind.files)}), train.npz and test.npz, or train/<class>/*.png "
+            "and test/<class>/*.png"
+        )
+    return Labeled(parts, classes, origin, coarse)
 
 
 def _official(source: Path, kind: Kind) -> dict[str, Part] | None:

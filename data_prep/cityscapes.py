@@ -1,17 +1,10 @@
-"""Cityscapes: what must be on disk, and FedDrive's splits of it.
+"""Cityscapes: what must be on disk, and FedDrive's splits of it (:data:`RULES`).
 
 The test set is the 500 validation images, user ``test_user``. The clients hold images of the 18
-training cities:
-
-- ``heterogeneous``: 8 equal clients per city, the 71 images that do not divide by 8 left out.
-- ``uniform``: 146 clients of 10 to 40 random images, 5 to 17 cities each.
-- ``class_imbalance``: 142 clients of 10 to 40 images; the published rule is unknown, ours is in
-  :data:`RULES`.
-
-How many clients have how many images is the published table (:data:`SIZES`).
+training cities; how many have how many images is the published table (:data:`SIZES`). The published
+rule of ``class_imbalance`` is unknown, it is ours.
 """
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +13,7 @@ from data_prep.assignment import class_order, cut, fit_groups, rarest_class
 from data_prep.disk import Findings, Sample, check_headers, match_pairs
 from data_prep.label_classes import Presence
 from fedseg.core.seeds import generator_for
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DataError
 from fedseg.partition import Split
 
 Images = dict[str, list[Sample]]  # city -> samples
@@ -30,15 +23,15 @@ LABEL_ROOT = "gtFine"
 SUFFIXES = ("_leftImg8bit.png", "_gtFine_labelIds.png")
 
 # City -> images, 2975 and 500 in all.
-# fmt: off
-TRAIN_CITIES = {
-    "aachen": 174, "bochum": 96, "bremen": 316, "cologne": 154, "darmstadt": 85, "dusseldorf": 221,
-    "erfurt": 109, "hamburg": 248, "hanover": 196, "jena": 119, "krefeld": 99,
-    "monchengladbach": 94, "strasbourg": 365, "stuttgart": 196, "tubingen": 144, "ulm": 95,
-    "weimar": 142, "zurich": 122,
+CITIES = {
+    "train": {
+        **{"aachen": 174, "bochum": 96, "bremen": 316, "cologne": 154, "darmstadt": 85},
+        **{"dusseldorf": 221, "erfurt": 109, "hamburg": 248, "hanover": 196, "jena": 119},
+        **{"krefeld": 99, "monchengladbach": 94, "strasbourg": 365, "stuttgart": 196},
+        **{"tubingen": 144, "ulm": 95, "weimar": 142, "zurich": 122},
+    },
+    "val": {"frankfurt": 267, "lindau": 59, "munster": 174},
 }
-# fmt: on
-VAL_CITIES = {"frankfurt": 267, "lindau": 59, "munster": 174}
 
 DISTRIBUTIONS = ("uniform", "heterogeneous", "class_imbalance")
 PARTS_PER_CITY = 8
@@ -48,7 +41,7 @@ SIZES = {
     "class_imbalance": {10: 26, 15: 49, 25: 39, 30: 12, 40: 16},
 }
 # Fewest and most cities per client.
-CITIES = {"uniform": (5, 17), "class_imbalance": (1, 7)}
+SPREAD = {"uniform": (5, 17), "class_imbalance": (1, 7)}
 RULES = {
     "uniform": (
         "images are shuffled and cut into clients of the published sizes; single images are then "
@@ -64,23 +57,23 @@ RULES = {
 }
 
 
-def names() -> tuple[Images, Images]:
-    """File names of synthetic data: train and val, each city -> samples in order of name."""
-    train, val = (
-        {
-            city: [_sample(part, city, f"{city}_{i:06d}_000019") for i in range(count)]
-            for city, count in cities.items()
-        }
-        for part, cities in (("train", TRAIN_CITIES), ("val", VAL_CITIES))
-    )
-    return train, val
+def names() -> Images:
+    """File names of synthetic data: city -> samples in order of name."""
+    return {
+        city: [
+            tuple(f"{part}/{city}/{city}_{i:06d}_000019{suffix}" for suffix in SUFFIXES)
+            for i in range(count)
+        ]
+        for part, cities in CITIES.items()
+        for city, count in cities.items()
+    }
 
 
-def verify(root: Path) -> tuple[Images, Images]:
+def verify(root: Path) -> Images:
     """Check that ``root`` holds all 2975 training and 500 validation images, paired and readable.
 
     Returns:
-        train and val, each city -> samples in order of name.
+        city -> samples in order of name.
 
     Raises:
         DataError: everything that is missing, unpaired, truncated or of unequal size, counted.
@@ -96,9 +89,8 @@ def verify(root: Path) -> tuple[Images, Images]:
         f"{root}: not the 2975 training and 500 validation images of Cityscapes",
         "Extract leftImg8bit_trainvaltest.zip and gtFine_trainvaltest.zip again",
     )
-    parts = []
-    for part, cities in (("train", TRAIN_CITIES), ("val", VAL_CITIES)):
-        images: Images = {}
+    images: Images = {}
+    for part, cities in CITIES.items():
         for city, count in cities.items():
             found, labels = (
                 {
@@ -113,61 +105,41 @@ def verify(root: Path) -> tuple[Images, Images]:
                     "cities with another number of pairs",
                     [f"{part}/{city} ({len(images[city])} instead of {count})"],
                 )
-        parts.append(images)
-    samples = [s for images in parts for group in images.values() for s in group]
+    samples = [s for group in images.values() for s in group]
     check_headers(samples, root / IMAGE_ROOT, root / LABEL_ROOT, findings)
     findings.raise_any()
-    return parts[0], parts[1]
+    return images
 
 
 def build(
-    train: Mapping[str, Sequence[Sample]],
-    val: Mapping[str, Sequence[Sample]],
-    distribution: str,
-    seed: int,
-    presence: Presence | None = None,
+    images: Images, distribution: str, seed: int, presence: Presence | None = None
 ) -> tuple[Split, Split]:
     """Train and test split of one distribution.
 
     Args:
-        train, val: city -> samples, with Cityscapes' full numbers.
+        images: city -> samples, with Cityscapes' full numbers.
         presence: only for class imbalance, samples -> bool [samples, classes].
-
-    Raises:
-        ConfigError: unknown distribution.
     """
-    if distribution not in DISTRIBUTIONS:
-        raise ConfigError(
-            f"distribution: must be one of {', '.join(DISTRIBUTIONS)}, not {distribution!r}"
-        )
-    test = Split({"test_user": [sample for group in val.values() for sample in group]})
+    test = Split({"test_user": [s for city in CITIES["val"] for s in images[city]]})
     rng = generator_for(seed, "cityscapes clients", DISTRIBUTIONS.index(distribution))
+    clients: Images = {}
     if distribution == "heterogeneous":
-        clients: Images = {}
-        for city, group in train.items():
-            order = rng.permutation(len(group)).tolist()
-            parts = cut(order, [len(group) // PARTS_PER_CITY] * PARTS_PER_CITY)
+        for city in CITIES["train"]:
+            order = rng.permutation(len(images[city])).tolist()
+            parts = cut(order, [len(order) // PARTS_PER_CITY] * PARTS_PER_CITY)
             for number, part in enumerate(parts):
-                clients[f"{city}{number}"] = [group[i] for i in part]
+                clients[f"{city}{number}"] = [images[city][i] for i in part]
         return Split(clients), test
-    samples = [sample for group in train.values() for sample in group]
-    cities = [city_of(x) for x, _ in samples]
-    sizes = [size for size, clients in SIZES[distribution].items() for _ in range(clients)]
+    samples = [s for city in CITIES["train"] for s in images[city]]
+    cities = [city_of(image) for image, _ in samples]
+    sizes = [size for size, times in SIZES[distribution].items() for _ in range(times)]
     sizes = rng.permutation(sizes).tolist()
     if distribution == "uniform":
         order, kinds = rng.permutation(len(samples)), np.zeros(len(samples))
     else:
-        if presence is None:
-            raise ConfigError("class_imbalance: needs to know the classes of every image")
         present = presence(samples)
         order, kinds = class_order(present, cities, rng), rarest_class(present)
-    parts = fit_groups(
-        cut(order.tolist(), sizes),
-        lambda i: cities[i],
-        *CITIES[distribution],
-        rng,
-        lambda i: int(kinds[i]),
-    )
+    parts = fit_groups(cut(order.tolist(), sizes), cities, kinds, *SPREAD[distribution], rng)
     word = "client" if distribution == "uniform" else "user"
     return Split({f"{word}_{n}": [samples[i] for i in part] for n, part in enumerate(parts)}), test
 
@@ -175,8 +147,3 @@ def build(
 def city_of(image: str) -> str:
     """The city of an image path."""
     return image.rsplit("/", 2)[-2]
-
-
-def _sample(part: str, city: str, stem: str) -> Sample:
-    image, label = (f"{part}/{city}/{stem}{suffix}" for suffix in SUFFIXES)
-    return image, label

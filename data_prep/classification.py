@@ -5,7 +5,7 @@ without one with what was written, and changes nothing.
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,6 +21,8 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
 
 USERS = "train_users.npy"
+UNCHANGED = "is prepared already, verified"
+CONSOLE = Console(soft_wrap=True, highlight=False)
 
 
 @dataclass(frozen=True)
@@ -65,65 +67,74 @@ def prepare(kind: ImageSet, options: ImageOptions) -> StoredImages:
         raise ConfigError(f"--root: {root} is a file; name a folder")
     if options.synthetic and (options.source or options.download):
         raise ConfigError("--synthetic: renders images, leave out --source and --download")
-    console = Console(soft_wrap=True, highlight=False)
-    outcome = _render(kind, options) if options.synthetic else _convert(kind, options, console)
-    console.print(f"{root}: {outcome}: {_summary(root)}")
+    outcome = (_render if options.synthetic else _convert)(kind, options)
+    train, test = (kind.dataset(root, split) for split in SPLITS)  # verified: checksum, classes
+    index = read_index(root / INDEX)
+    CONSOLE.print(
+        f"{root}: {outcome}: {len(train)} + {len(test)} images of {len(train.classes)} classes "
+        f"({index.get('source') or 'unknown source'}), {index.get('shared_images') or 'none'} in "
+        "both splits"
+    )
     if is_synthetic(root):
-        console.print("The images are synthetic: results are not comparable with published ones.")
-    return kind.dataset(root, "train")
+        CONSOLE.print("The images are synthetic: results are not comparable with published ones.")
+    return train
 
 
-def write_splits(
-    root: Path, dataset: StoredImages, asked: Sequence[NamedPartition], overwrite: bool = False
-) -> Iterator[tuple[Path, dict[str, np.ndarray]]]:
-    """Write the splits; yields the JSON file and the clients of each.
+def prepare_and_split(
+    kind: ImageSet,
+    options: ImageOptions,
+    asked: Sequence[NamedPartition],
+    draw: Callable[[Mapping[str, np.ndarray], np.ndarray, Sequence[str], Path], None],
+) -> None:
+    """Prepare the images, write the splits asked for, and print the command to run next.
+
+    Args:
+        kind, options: see :func:`prepare`.
+        asked: the splits.
+        draw: shows clients, given labels and class names, and writes a chart to the path.
 
     Raises:
         ConfigError: a split cannot be made of these images.
-        DataError: another one is there and would be replaced.
+        DataError: as :func:`prepare`; or another split is there and would be replaced.
     """
-    console = Console(soft_wrap=True, highlight=False)
+    root, dataset, file = options.root, prepare(kind, options), None
     for one in asked:
         clients = one.clients(dataset)
-        file, existed = save_split(root, one, dataset, clients, overwrite)
-        console.print(f"{file}: {'is there already, the same' if existed else 'written'}")
-        yield file, clients
-
-
-def show_next(kind: ImageSet, root: Path, splits: list[Path]) -> None:
-    """Print the command to run next."""
+        written, existed = save_split(root, one, dataset, clients, options.overwrite)
+        CONSOLE.print(f"{written}: {'is there already, the same' if existed else 'written'}")
+        draw(clients, dataset.labels, dataset.classes, written.with_suffix(".png"))
+        file = file or written
     command = f"{python()} tools/train.py configs/settings/{kind.setting}.py --dry-run"
     if root != Path("data") / kind.published.name.lower():
         command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
-    console = Console(soft_wrap=True, highlight=False)
-    console.print(f"Next: {command}")
-    if splits:
-        console.print(
+    CONSOLE.print(f"Next: {command}")
+    if file is not None:
+        CONSOLE.print(
             "Configs make their own split from the images, the same for the same options and "
-            f"seed. To use a file: partition=dict(type='FixedPartition', file='{splits[0]}')"
+            f"seed. To use a file: partition=dict(type='FixedPartition', file='{file}')"
         )
 
 
-def _convert(kind: ImageSet, options: ImageOptions, console: Console) -> str:
-    """Write the prepared folder, or verify the existing one; returns what was done."""
+def _convert(kind: ImageSet, options: ImageOptions) -> str:
+    """Write the prepared folder unless it is there; returns what was done."""
     root, name = options.root, kind.published.name
     existing = (root / INDEX).is_file() and not options.overwrite
     # Published files put next to synthetic images are meant to replace them.
     wanted = options.source or (existing and is_synthetic(root) and kind.find(root))
     if existing and not wanted:
-        return _verify(kind, root)
+        return UNCHANGED
     source = _source(kind, options)
-    console.print(f"reading {name} from {source}")
+    CONSOLE.print(f"reading {name} from {source}")
     data = kind.read(source)
     check(data, kind.published, source, options.unofficial)
     data, shared = resolve_overlap(data, options.overlap, source)
     if shared:
-        console.print(
+        CONSOLE.print(
             f"note: {shared} test images are training images too, pixel by pixel"
             + (" (so they are in the published files)" if data.official else "")
         )
-    if existing and _same(root, data):
-        return _verify(kind, root)
+    if existing and _holds(root, data):
+        return UNCHANGED
     if existing:
         raise DataError(
             f"{root}: holds other images than {source}: give --overwrite to replace them, or "
@@ -166,13 +177,7 @@ def _source(kind: ImageSet, options: ImageOptions) -> Path:
     return found
 
 
-def _verify(kind: ImageSet, root: Path) -> str:
-    for split in SPLITS:
-        kind.dataset(root, split)  # shape, classes and checksum are those of this data set
-    return "is prepared already, verified"
-
-
-def _same(root: Path, data: Labeled) -> bool:
+def _holds(root: Path, data: Labeled) -> bool:
     index = read_index(root / INDEX)
     return (
         not is_synthetic(root)
@@ -182,7 +187,7 @@ def _same(root: Path, data: Labeled) -> bool:
 
 
 def _render(kind: ImageSet, options: ImageOptions) -> str:
-    """Render images, or verify the existing ones; returns what was done."""
+    """Render images unless they are there; returns what was done."""
     root = options.root
     if kind.render is None:
         raise ConfigError(f"--synthetic: there is no synthetic {kind.published.name}")
@@ -192,17 +197,7 @@ def _render(kind: ImageSet, options: ImageOptions) -> str:
                 f"{root}: holds images that --synthetic has not rendered: give another --root, or "
                 "--overwrite to replace them"
             )
-        return _verify(kind, root)
+        return UNCHANGED
     (root / USERS).unlink(missing_ok=True)
     kind.render(root)
     return "rendered"
-
-
-def _summary(root: Path) -> str:
-    index = read_index(root / INDEX)
-    sizes = " + ".join(str(index["splits"][split]["images"]) for split in SPLITS)
-    shared = index.get("shared_images", 0)
-    return (
-        f"{sizes} images of {len(index['classes'])} classes "
-        f"({index.get('source') or 'unknown source'}), {shared or 'none'} in both splits"
-    )

@@ -6,12 +6,16 @@ made here, from which images, with their checksums; files that it does not name 
 (the official ones), which are checked and never changed.
 """
 
+import hashlib
+import io
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +23,7 @@ import numpy as np
 
 from data_prep.corruption_parts import SIZE
 from data_prep.corruptions import VERSION, corrupt
-from data_prep.parallel import in_processes, progress_bar
+from data_prep.parallel import in_processes, track
 from fedseg.checks import check_int
 from fedseg.datasets.arrays import StoredImages
 from fedseg.datasets.corrupted import (
@@ -35,7 +39,7 @@ from fedseg.datasets.corrupted import (
     read_record,
 )
 from fedseg.errors import DataError
-from fedseg.files import TEMPORARY, sha256, sync_folder, write_text
+from fedseg.files import TEMPORARY, atomic_writer, sha256, write_text
 from fedseg.units import format_bytes
 
 CHUNK = 250
@@ -54,17 +58,6 @@ class Outcome:
     replaced: list[str] = field(default_factory=list)  # file names, of other images, deleted
 
 
-@dataclass(frozen=True)
-class _Job:
-    """Some images under one corruption and severity."""
-
-    source: Path
-    name: str
-    severity: int
-    indices: tuple[int, ...]
-    seed: int
-
-
 def make_corrupted(
     root: str | Path,
     folder: str = FOLDER,
@@ -72,7 +65,6 @@ def make_corrupted(
     limit: int | None = None,
     seed: int = 0,
     workers: int | None = None,
-    progress: bool = True,
 ) -> Outcome:
     """Verify the corrupted test set of a prepared folder, and make what it lacks.
 
@@ -84,7 +76,6 @@ def make_corrupted(
             for published results. None for all.
         seed: of everything random.
         workers: processes; below 2 everything runs in this one. None: one per core, at most 8.
-        progress: show a progress bar with the time left.
 
     Raises:
         ConfigError: an unknown corruption; a limit below 1.
@@ -95,28 +86,29 @@ def make_corrupted(
     root = Path(root)
     names = chosen_corruptions(corruptions, "--corruptions")
     test = StoredImages(root, "test")
-    if test.images.shape[1:] != (SIZE, SIZE, 3):
+    shape = test.images.shape[1:]
+    if shape != (SIZE, SIZE, 3):
         raise DataError(
-            f"{root / 'test_images.npy'}: images of shape {list(test.images.shape[1:])}: the "
-            f"corruptions' parameters are for {SIZE}x{SIZE} RGB, such as CIFAR-10 and CIFAR-100"
+            f"{root / 'test_images.npy'}: images of shape {list(shape)}: the corruptions' "
+            f"parameters are for {SIZE}x{SIZE} RGB, such as CIFAR-10 and CIFAR-100"
         )
     indices = _chosen_indices(test.labels, limit)
     place = root / folder
     place.mkdir(parents=True, exist_ok=True)
-    for name in CORRUPTIONS:  # of a run that was killed
-        _temporary(place / f"{name}.npy").unlink(missing_ok=True)
-    identity = {
+    for rest in place.glob(f"*.npy{TEMPORARY}"):  # of a run that was killed
+        rest.unlink()
+    outcome = Outcome(place, len(indices))
+    record = {
         "tool": TOOL,
         "version": VERSION,
         "seed": seed,
         "test_sha256": test.split_checksum,
         "images": len(indices),
+        "files": {},
     }
-    outcome = Outcome(place, len(indices))
-    record = _current_record(place, identity, outcome)
+    _take_over(place, record, outcome)
     labels = np.tile(test.labels[indices], len(SEVERITIES))
     _check_labels(place, labels, len(test.classes), root, record)
-    shape = test.images.shape[1:]
     missing = []
     for name in names:
         path = place / f"{name}.npy"
@@ -124,87 +116,70 @@ def make_corrupted(
             missing.append(name)
             continue
         read_corruption(path, len(labels), shape, root)
-        if path.name not in record["files"]:
+        if path.name in record["files"]:
+            _check_unchanged(path, record["files"])
+            outcome.kept.append(name)
+        else:
             outcome.official.append(name)
-            continue
-        _check_unchanged(path, record["files"])
-        outcome.kept.append(name)
     _check_space(place, len(missing) * len(labels) * int(np.prod(shape)))
-    workers = min(_cores(), 8) if workers is None else workers
-    jobs = [
-        _Job(root / "test_images.npy", name, severity, tuple(some.tolist()), seed)
-        for name in missing
-        for severity in SEVERITIES
-        for some in np.split(indices, range(CHUNK, len(indices), CHUNK))
-    ]
-    with (
-        closing(in_processes(_work, jobs, workers)) as images,
-        progress_bar(progress and bool(missing)) as bar,
-    ):
-        task = bar.add_task("corrupting images", total=len(labels) * len(missing))
+    work = partial(_corrupt_some, root / "test_images.npy", seed)
+    some = np.split(indices, range(CHUNK, len(indices), CHUNK))
+    jobs = [(name, severity, part) for name in missing for severity in SEVERITIES for part in some]
+    workers = min(os.cpu_count() or 1, 8) if workers is None else workers
+    results = in_processes(work, jobs, workers)
+    with closing(track(results, len(jobs), "corrupting images", bool(jobs))) as images:
         for name in missing:
-            path = place / f"{name}.npy"
-            try:
-                _write(path, (len(labels), *shape), images, lambda n: bar.advance(task, n))
-                _finish(path, record)
-            finally:
-                _temporary(path).unlink(missing_ok=True)
+            parts = (next(images) for _ in range(len(SEVERITIES) * len(some)))
+            _write(place / f"{name}.npy", (len(labels), *shape), "|u1", parts, record)
             outcome.made.append(name)
     return outcome
 
 
-def _work(job: _Job) -> np.ndarray:
-    images = np.load(job.source, mmap_mode="r")[list(job.indices)]
-    return corrupt(images, job.name, job.severity, job.indices, job.seed)
+def _corrupt_some(source: Path, seed: int, job: tuple[str, int, np.ndarray]) -> np.ndarray:
+    """Some images under one corruption and severity; runs in a worker."""
+    name, severity, indices = job
+    return corrupt(np.load(source, mmap_mode="r")[indices], name, severity, indices, seed)
 
 
 def _write(
     path: Path,
     shape: tuple[int, ...],
-    images: Iterator[np.ndarray],
-    advance: Callable[[int], None],
+    dtype: str,
+    parts: Iterable[np.ndarray],
+    record: dict[str, Any],
 ) -> None:
-    """Write one file next to its place, from as many images as it has."""
-    with open(_temporary(path), "wb") as file:
-        header = {"descr": "|u1", "fortran_order": False, "shape": shape}
-        np.lib.format.write_array_header_1_0(file, header)
-        left = shape[0]
-        while left:
-            some = next(images)
-            file.write(some.tobytes())
-            left -= len(some)
-            advance(len(some))
+    """Write an array that comes in parts, and its checksum into the record."""
+    digest, header = hashlib.sha256(), io.BytesIO()
+    np.lib.format.write_array_header_1_0(
+        header, {"descr": dtype, "fortran_order": False, "shape": shape}
+    )
+    with atomic_writer(path, "wb", sync=True) as file:
+        for data in chain([header.getvalue()], (part.tobytes() for part in parts)):
+            file.write(data)
+            digest.update(data)
+        # Before the file is in its place: one without a record is the user's.
+        record["files"][path.name] = digest.hexdigest()
+        write_text(path.with_name(RECORD), json.dumps(record, indent=2) + "\n", sync=True)
 
 
-def _finish(path: Path, record: dict[str, Any]) -> None:
-    """Record the checksum, then move the file to its place: one without a record is the user's."""
-    part = _temporary(path)
-    with open(part, "r+b") as file:
-        os.fsync(file.fileno())
-    record["files"][path.name] = sha256(part)
-    write_text(path.with_name(RECORD), json.dumps(record, indent=2) + "\n", sync=True)
-    os.replace(part, path)
-    sync_folder(path.parent)
-
-
-def _current_record(place: Path, identity: dict[str, Any], outcome: Outcome) -> dict[str, Any]:
-    """The record, without files that are gone; files made from other images are deleted."""
-    record = read_record(place)
-    files = record.pop("files", {})
-    there = {
-        name: files[name]
-        for name in (LABELS, *(f"{corruption}.npy" for corruption in CORRUPTIONS))
-        if name in files and (place / name).is_file()
+def _take_over(place: Path, record: dict[str, Any], outcome: Outcome) -> None:
+    """Copy the files of the earlier record that are still there; delete those of other images."""
+    earlier = read_record(place)
+    names = [LABELS, *(f"{corruption}.npy" for corruption in CORRUPTIONS)]
+    files = {
+        name: earlier["files"][name]
+        for name in names
+        if name in earlier.get("files", {}) and (place / name).is_file()
     }
-    if record == identity:
-        return {**identity, "files": there}
-    for name in there:  # first: a refusal leaves everything as it is
+    if {**earlier, "files": {}} == record:
+        record["files"] = files
+        return
+    for name in files:  # first: a refusal leaves everything as it is
         _check_unchanged(place / name, files)
-    for name in there:
+    for name in files:
         (place / name).unlink()
     (place / RECORD).unlink(missing_ok=True)
-    outcome.replaced = [name for name in there if name != LABELS]
-    return {**identity, "files": {}}
+    outcome.replaced = [name for name in files if name != LABELS]
 
 
 def _check_unchanged(path: Path, digests: dict[str, str]) -> None:
@@ -220,10 +195,6 @@ def _check_labels(
 ) -> None:
     """Check ``labels.npy`` against the test set, or write it."""
     path = place / LABELS
-    fix = (
-        "the files there belong to another test set, or to the same in another order: keep them in "
-        "a folder of their own (--folder), or prepare the test set from the official archive"
-    )
     if not path.is_file():
         for name in CORRUPTIONS:
             if f"{name}.npy" not in record["files"] and (place / f"{name}.npy").is_file():
@@ -231,21 +202,14 @@ def _check_labels(
                     f"{path}: is missing, but {name}.npy is there and was not made here: put its "
                     "labels.npy next to it, which fixes the order of its images"
                 )
-        with open(_temporary(path), "wb") as file:  # unsigned bytes as in the official file
-            np.save(file, labels.astype(np.uint8 if classes <= 256 else np.int64))
-        _finish(path, record)
+        dtype = np.dtype(np.uint8 if classes <= 256 else np.int64)  # bytes as in the official file
+        _write(path, labels.shape, dtype.str, [labels.astype(dtype)], record)
         return
     found = read_labels(path, root)
-    if len(found) != len(labels):
+    if not np.array_equal(found, labels):
         raise DataError(
-            f"{path}: has {len(found)} labels, but {len(SEVERITIES)} severities of "
-            f"{len(labels) // len(SEVERITIES)} test images need {len(labels)}: {fix}"
-        )
-    wrong = np.flatnonzero(found != labels)
-    if wrong.size:
-        raise DataError(
-            f"{path}: label {found[wrong[0]]} of image {wrong[0]} (and {wrong.size - 1} more) is "
-            f"not the test set's, {labels[wrong[0]]}: {fix}"
+            f"{path}: its {len(found)} labels are not those of the test set, {len(labels)} in this "
+            "order: keep files of another test set in a folder of their own (--folder)"
         )
 
 
@@ -267,13 +231,3 @@ def _check_space(place: Path, needed: int) -> None:
             f"{place}: needs {format_bytes(needed)}, but the disk has {format_bytes(free)} left: "
             "make room, or choose fewer with --corruptions or --limit"
         )
-
-
-def _cores() -> int:
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-def _temporary(path: Path) -> Path:
-    return path.with_name(path.name + TEMPORARY)

@@ -49,18 +49,7 @@ def each(images: Array, function: Callable[[Array], Array]) -> Array:
 
 def normal(shape: tuple[int, ...], draws: Draws) -> Array:
     """Standard normal numbers, float32, for each image from its own generator."""
-    out = np.empty(shape, np.float32)
-    for row, rng in zip(out, draws, strict=True):
-        rng.standard_normal(out=row, dtype=np.float32)
-    return out
-
-
-def uniform(shape: tuple[int, ...], draws: Draws) -> Array:
-    """Uniform numbers in [0, 1), float32, for each image from its own generator."""
-    out = np.empty(shape, np.float32)
-    for row, rng in zip(out, draws, strict=True):
-        rng.random(out=row, dtype=np.float32)
-    return out
+    return np.stack([rng.standard_normal(shape[1:], np.float32) for rng in draws])
 
 
 def blurred(
@@ -127,13 +116,12 @@ def zoomed(images: Array, factor: float) -> Array:
     return images
 
 
-def to_hsv(images: Array) -> Array:
-    """float32 [n * H, W, 3]: hue in degrees, saturation and value in [0, 1]."""
-    return cv2.cvtColor(to_unit(images).reshape(-1, *images.shape[2:]), cv2.COLOR_RGB2HSV)
-
-
-def from_hsv(hsv: Array, shape: tuple[int, ...]) -> Array:
-    return to_uint8(cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)).reshape(shape)
+def in_hsv(images: Array, channel: int, gain: float, more: float) -> Array:
+    """Scale saturation (1) or value (2) of the images, add to it and cut it to [0, 1]."""
+    flat = to_unit(images).reshape(-1, *images.shape[2:])
+    hsv = cv2.cvtColor(flat, cv2.COLOR_RGB2HSV)
+    hsv[..., channel] = np.clip(hsv[..., channel] * np.float32(gain) + np.float32(more), 0, 1)
+    return to_uint8(cv2.cvtColor(hsv, cv2.COLOR_HSV2RGB)).reshape(images.shape)
 
 
 def plasma(draws: Draws, decay: float) -> Array:

@@ -29,18 +29,16 @@ from data_prep.corruption_parts import (
     Draws,
     blurred,
     each,
-    from_hsv,
+    in_hsv,
     normal,
     plasma,
     streaked,
-    to_hsv,
     to_uint8,
     to_unit,
-    uniform,
     zoomed,
 )
 from data_prep.frost import panes
-from fedseg.datasets.corrupted import CORRUPTIONS, SEVERITIES
+from fedseg.datasets.corrupted import CORRUPTIONS
 
 VERSION = 1
 """Goes up when corrupted images of the same seed change."""
@@ -65,15 +63,7 @@ def corrupt(
     Returns:
         uint8 [n, 32, 32, 3], a new array.
     """
-    if images.dtype != np.uint8 or images.shape[1:] != (SIZE, SIZE, 3):
-        raise ValueError(
-            f"images must be uint8 [n, {SIZE}, {SIZE}, 3], not {images.dtype} {images.shape}"
-        )
-    if severity not in SEVERITIES:
-        raise ValueError(f"severity must be 1 to {len(SEVERITIES)}, not {severity!r}")
     draws = Draws(seed, name, severity, range(len(images)) if indices is None else indices)
-    if len(draws.indices) != len(images):
-        raise ValueError(f"{len(draws.indices)} indices for {len(images)} images")
     function, parameters = _METHODS[name]
     return function(np.ascontiguousarray(images), draws, *parameters[severity - 1])
 
@@ -95,7 +85,7 @@ def shot_noise(images: Array, draws: Draws, photons: float) -> Array:
 
 def impulse_noise(images: Array, draws: Draws, share: float) -> Array:
     """Salt and pepper: a share of all values is set to 0 or 255, each half of the time."""
-    chance = uniform(images.shape, draws)
+    chance = np.stack([rng.random(images.shape[1:], np.float32) for rng in draws])
     pepper, salt = chance < share / 2, chance >= 1 - share / 2
     return np.where(salt, np.uint8(255), np.where(pepper, np.uint8(0), images))
 
@@ -154,13 +144,9 @@ def motion_blur(images: Array, draws: Draws, radius: int, sigma: float) -> Array
 def zoom_blur(images: Array, draws: Draws, furthest: float) -> Array:
     """The mean of the image and of its enlargements by 1, 1.01, ... up to ``furthest``."""
     clean = np.ascontiguousarray(to_unit(images).transpose(1, 2, 3, 0))
-    total = clean.copy()
-    factors = np.arange(1, furthest, 0.01)
-    for factor in factors:
-        total += zoomed(clean, float(factor))
-    return np.ascontiguousarray(
-        to_uint8(total / np.float32(len(factors) + 1)).transpose(3, 0, 1, 2)
-    )
+    views = [clean, *(zoomed(clean, float(factor)) for factor in np.arange(1, furthest, 0.01))]
+    mean = to_uint8(sum(views[1:], views[0]) / np.float32(len(views)))
+    return np.ascontiguousarray(mean.transpose(3, 0, 1, 2))
 
 
 # ---- weather
@@ -186,7 +172,7 @@ def snow(
         radius, sigma: of the streak, pixels.
         clear: weight of the image against its pale version.
     """
-    noise = np.float32(mean) + np.float32(std) * normal((len(images), SIZE, SIZE), draws)
+    noise = np.float32(mean) + np.float32(std) * normal(images.shape[:3], draws)
     noise = zoomed(noise.transpose(1, 2, 0), zoom).transpose(2, 0, 1)
     flakes = to_uint8(np.where(noise < threshold, 0, noise)).astype(np.float32)
     # An own purpose: the noise above has used up the generators' first numbers.
@@ -238,7 +224,7 @@ def spatter(
         strength: of water: how bright; of mud: the blur of its edge, pixels.
         mud: which of the two.
     """
-    noise = np.float32(mean) + np.float32(std) * normal((len(images), SIZE, SIZE), draws)
+    noise = np.float32(mean) + np.float32(std) * normal(images.shape[:3], draws)
     liquid = blurred(noise, sigma)
     liquid[liquid < threshold] = 0
     clean = to_unit(images)
@@ -255,11 +241,7 @@ def spatter(
 
 
 def _shine(liquid: Array) -> Array:
-    """How light breaks in drops: embossed distance to their edges, float32 [H, W].
-
-    Args:
-        liquid: depth of the drops, uint8 [H, W].
-    """
+    """How light breaks in drops of a depth, uint8 [H, W]: embossed distance to their edges."""
     edges = 255 - cv2.Canny(liquid, 50, 150)
     distance = np.minimum(cv2.distanceTransform(edges, cv2.DIST_L2, 5), 20)
     distance = cv2.equalizeHist(cv2.blur(distance, (3, 3)).astype(np.uint8))
@@ -273,16 +255,12 @@ def _shine(liquid: Array) -> Array:
 
 def brightness(images: Array, draws: Draws, more: float) -> Array:
     """Adds to the value in HSV."""
-    hsv = to_hsv(images)
-    hsv[..., 2] = np.clip(hsv[..., 2] + np.float32(more), 0, 1)
-    return from_hsv(hsv, images.shape)
+    return in_hsv(images, 2, 1, more)
 
 
 def saturate(images: Array, draws: Draws, gain: float, more: float) -> Array:
     """Scales the saturation in HSV and adds to it; the two mildest severities wash colors out."""
-    hsv = to_hsv(images)
-    hsv[..., 1] = np.clip(hsv[..., 1] * np.float32(gain) + np.float32(more), 0, 1)
-    return from_hsv(hsv, images.shape)
+    return in_hsv(images, 1, gain, more)
 
 
 def contrast(images: Array, draws: Draws, gain: float) -> Array:

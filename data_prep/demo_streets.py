@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from data_prep.segmentation import IDDA, BenchmarkOptions, prepare
-from data_prep.split_folders import Limit
+from data_prep.segmentation import IDDA, Options, prepare
 
 SETTING, DISTRIBUTION = "rainy", "heterogeneous"
 IMAGES_PER_CLIENT = 8  # of each of the 69 clients
@@ -14,15 +13,16 @@ def prepare_demo_streets(root: Path, size: tuple[int, int]) -> None:
     """Render what is not there yet, and write the split.
 
     Args:
-        root: the folder, a demo's own. size: of the images, (width, height) in pixels.
+        root: the folder, a demo's own.
+        size: of the images, (width, height) in pixels.
     """
-    options = BenchmarkOptions(
-        root=root,
-        distributions=(DISTRIBUTION,),
-        settings=(SETTING,),
+    options = Options(
+        root,
+        places=[(DISTRIBUTION, SETTING)],
         synthetic=True,
         size=size,
-        limit=Limit(IMAGES_PER_CLIENT, TEST_IMAGES_PER_DOMAIN),
+        limit_per_user=IMAGES_PER_CLIENT,
+        limit_test=TEST_IMAGES_PER_DOMAIN,
         overwrite=True,  # of splits: the folder is the demo's own
     )
-    prepare(IDDA(options))
+    prepare(IDDA, options)

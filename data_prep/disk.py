@@ -8,7 +8,6 @@ from PIL import Image
 
 from data_prep.parallel import in_threads
 from fedseg.errors import DataError
-from fedseg.partition import Split
 
 SHOWN = 5
 END_MARKERS = {"PNG": b"IEND", "JPEG": b"\xff\xd9"}
@@ -24,8 +23,7 @@ class Findings:
     """
 
     def __init__(self, subject: str, fix: str) -> None:
-        self.subject = subject
-        self.fix = fix
+        self.subject, self.fix = subject, fix
         self._items: dict[str, list[str]] = {}
 
     def add(self, kind: str, items: Iterable[str]) -> None:
@@ -34,17 +32,14 @@ class Findings:
         if found:
             self._items.setdefault(kind, []).extend(found)
 
-    def __str__(self) -> str:
+    def raise_any(self) -> None:
+        """Raise DataError with the whole report if anything was noted."""
         lines = [f"{self.subject}:"]
         for kind, items in self._items.items():
             more = f" and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
             lines.append(f"  {len(items)} {kind}: {', '.join(items[:SHOWN])}{more}")
-        return "\n".join([*lines, self.fix])
-
-    def raise_any(self) -> None:
-        """Raise DataError with the whole report if anything was noted."""
         if self._items:
-            raise DataError(str(self))
+            raise DataError("\n".join([*lines, self.fix]))
 
 
 def match_pairs(
@@ -77,12 +72,11 @@ def check_headers(
             findings.add(found[0], [found[1]])
 
 
-def missing_files(splits: Iterable[Split], image_root: Path, label_root: Path) -> list[str]:
-    """Every file that the splits name and that is not on disk, sorted."""
+def missing_files(samples: Iterable[Sample], image_root: Path, label_root: Path) -> list[str]:
+    """Every file of the samples that is not on disk, sorted."""
     wanted = {
         os.path.join(root, path)
-        for split in splits
-        for sample in split.samples
+        for sample in samples
         for root, path in zip((image_root, label_root), sample, strict=True)
     }
     return sorted(path for path in wanted if not os.path.exists(path))

@@ -5,12 +5,9 @@ A domain is a town, a weather and a viewpoint. A setting leaves some domains uns
 the images (12 of 60) is the seen test set and the rest (48) is the train pool; pool and test sets
 depend on the seed alone, so a setting's three distributions share them.
 
-- ``heterogeneous``: a client is a domain.
-- ``uniform``: as many clients, each with one image from as many domains as it has images.
-- ``class_imbalance``: the published rule is unknown; ours is in :data:`RULES`.
+:data:`RULES` say who holds what; that of ``class_imbalance`` is ours, the published is unknown.
 """
 
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -37,6 +34,8 @@ DOMAINS: tuple[str, ...] = tuple(
 """The 104 domains; town 7 has no clear noon seen from M."""
 SETTINGS = {"country": (0, "T07"), "rainy": (1, "HRN"), "bus": (2, "B")}
 DISTRIBUTIONS = ("uniform", "heterogeneous", "class_imbalance")
+# How a client's name calls a class; the last word is for -1, images without any.
+WORDS = [*(name.removeprefix("traffic ") for name in IDDADataset.classes), "void"]
 RULES = {
     "uniform": (
         "as many clients as seen domains; each takes one image from each of the domains with the "
@@ -88,19 +87,17 @@ def verify(root: Path, images_per_domain: int = IMAGES_PER_DOMAIN) -> Images:
         f"{base}: not the {len(DOMAINS)} domains x {images_per_domain} images that are expected",
         "Extract IDDA again, or take fewer images with --images-per-domain",
     )
-    findings.add("domains missing", (d for d in DOMAINS if not (base / d / "RGB").is_dir()))
     images: Images = {}
     for domain in DOMAINS:
         if not (base / domain / "RGB").is_dir():
+            findings.add("domains missing", [domain])
             continue
         found, labels = (
             {p.stem: f"{domain}/{folder}/{p.name}" for p in (base / domain / folder).glob(pattern)}
             for folder, pattern in (("RGB", "*.jpg"), ("Semantic", "*.png"))
         )
         pairs = sorted(match_pairs(found, labels, findings))
-        if len(pairs) < images_per_domain or (
-            images_per_domain == IMAGES_PER_DOMAIN and len(pairs) > images_per_domain
-        ):
+        if len(pairs) < images_per_domain or len(pairs) > IMAGES_PER_DOMAIN == images_per_domain:
             findings.add("domains with another number of pairs", [f"{domain} ({len(pairs)})"])
         images[domain] = pairs[:images_per_domain]
     check_headers([s for samples in images.values() for s in samples], base, base, findings)
@@ -109,11 +106,7 @@ def verify(root: Path, images_per_domain: int = IMAGES_PER_DOMAIN) -> Images:
 
 
 def build(
-    images: Mapping[str, Sequence[Sample]],
-    setting: str,
-    distribution: str,
-    seed: int,
-    presence: Presence | None = None,
+    images: Images, setting: str, distribution: str, seed: int, presence: Presence | None = None
 ) -> tuple[Split, Split]:
     """Train and test split of one setting and distribution.
 
@@ -125,27 +118,21 @@ def build(
         train (clients) and test (``test_user_diff_domain``, ``test_user_same_domain``).
 
     Raises:
-        ConfigError: unknown setting or distribution, or too few images per domain to divide.
+        ConfigError: too few images per domain to divide.
     """
-    for name, value, known in (
-        ("setting", setting, SETTINGS),
-        ("distribution", distribution, DISTRIBUTIONS),
-    ):
-        if value not in known:
-            raise ConfigError(f"{name}: must be one of {', '.join(known)}, not {value!r}")
-    seen = [domain for domain in images if not is_unseen(setting, domain)]
-    unseen = [domain for domain in images if is_unseen(setting, domain)]
     pool: Images = {}
     held_out: list[Sample] = []
-    for domain in seen:
-        samples = images[domain]
+    unseen: list[Sample] = []
+    for domain, samples in images.items():
+        if is_unseen(setting, domain):
+            unseen += samples
+            continue
         if len(samples) < 2:
             raise ConfigError(
                 f"domain {domain}: {len(samples)} image cannot be split: give 2 or more"
             )
-        order = generator_for(seed, "idda seen test", DOMAINS.index(domain)).permutation(
-            len(samples)
-        )
+        rng = generator_for(seed, "idda seen test", DOMAINS.index(domain))
+        order = rng.permutation(len(samples))
         tests = max(1, len(samples) // 5)
         held_out += [samples[i] for i in sorted(order[:tests])]
         pool[domain] = [samples[i] for i in order[tests:]]
@@ -154,14 +141,11 @@ def build(
     if distribution == "heterogeneous":
         clients = pool
     elif distribution == "uniform":
-        assigned = spread_groups(list(pool.values()), len(seen), rng)
+        assigned = spread_groups(list(pool.values()), len(pool), rng)
         clients = {f"client_{i}": samples for i, samples in enumerate(assigned, start=1)}
     else:
         clients = _by_class(pool, presence, rng)
-    test = {
-        "test_user_diff_domain": [s for domain in unseen for s in images[domain]],
-        "test_user_same_domain": held_out,
-    }
+    test = {"test_user_diff_domain": unseen, "test_user_same_domain": held_out}
     return Split(clients), Split(test)
 
 
@@ -170,9 +154,7 @@ def domain_of(image: str) -> str:
     return image.split("/", 1)[0]
 
 
-def _by_class(pool: Images, presence: Presence | None, rng: np.random.Generator) -> Images:
-    if presence is None:
-        raise ConfigError("class_imbalance: needs to know the classes of every image")
+def _by_class(pool: Images, presence: Presence, rng: np.random.Generator) -> Images:
     samples = [sample for group in pool.values() for sample in group]
     present = presence(samples)
     order = class_order(present, [domain_of(x) for x, _ in samples], rng)
@@ -180,18 +162,13 @@ def _by_class(pool: Images, presence: Presence | None, rng: np.random.Generator)
     clients: Images = {}
     numbers: dict[str, int] = {}
     for part in cut(order.tolist(), [len(group) for group in pool.values()]):
-        words = [_word(kind) for kind in dict.fromkeys(kinds[part].tolist())]
+        words = [WORDS[kind] for kind in dict.fromkeys(kinds[part].tolist())]
         name = "client_" + "_".join(words)
         if len(words) == 1:
             numbers[name] = numbers.get(name, 0) + 1
             name = f"{name}_{numbers[name]}"
         clients[name] = [samples[i] for i in part]
     return clients
-
-
-def _word(kind: int) -> str:
-    name = IDDADataset.classes[kind] if kind >= 0 else "void"
-    return name.removeprefix("traffic ")
 
 
 def _sample(image: str) -> Sample:

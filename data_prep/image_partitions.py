@@ -36,6 +36,8 @@ PARTITIONERS = {
     "homogeneous": (HomogeneousPartition, ("num_clients", "seed")),
     "natural": (NaturalPartition, ("key",)),
 }
+# How a file's name says its options.
+FORMS = {"alpha": "alpha{:g}", "beta": "beta{:g}", "num_clients": "{}clients", "seed": "seed{}"}
 
 
 @dataclass(frozen=True)
@@ -49,18 +51,10 @@ class NamedPartition:
     @property
     def name(self) -> str:
         """Of the file: partition, options and seed."""
-        parts = [self.partition]
-        for option, form in (
-            ("alpha", "alpha{:g}"),
-            ("beta", "beta{:g}"),
-            ("num_clients", "{}clients"),
-            ("seed", "seed{}"),
-        ):
-            if option in self.options:
-                parts.append(form.format(self.options[option]))
+        parts = [form.format(self.options[o]) for o, form in FORMS.items() if o in self.options]
         if self.partition == "natural":
             parts.append(self.options["key"] if self.users is None else self.users.stem)
-        return "_".join(parts)
+        return "_".join([self.partition, *parts])
 
     def partitioner(self) -> Any:
         """The partition itself; ConfigError if its options make no sense."""
@@ -169,27 +163,24 @@ def read_users(path: Path, labels: np.ndarray) -> list[str]:
         raise DataError(f"{path}: needs a header line with user_id, and rows")
     users: dict[int, str] = {}
     for number, row in enumerate(rows):
-        fault = None
         try:
             index = int(row.get("image_id") or number)
             label = int(row["class"]) if row.get("class") else None
+            if not row.get("user_id"):
+                raise ValueError("has no user_id")
+            if not 0 <= index < len(labels):
+                raise ValueError(f"is out of range: 0 to {len(labels) - 1}")
+            if index in users:
+                raise ValueError("has a user already")
+            if label not in (None, labels[index]):
+                raise ValueError(f"is of class {labels[index]}, not {label}: is the order another?")
         except ValueError as error:
-            raise DataError(f"{path}: row {number + 1}: image_id and class: {error}") from error
-        if not row.get("user_id"):
-            fault = "has no user_id"
-        elif not 0 <= index < len(labels):
-            fault = f"image_id {index} is out of range: 0 to {len(labels) - 1}"
-        elif index in users:
-            fault = f"image {index} has a user already"
-        elif label not in (None, labels[index]):
-            fault = f"image {index} is of class {label}, not {labels[index]}: is the order another?"
-        if fault is not None:
-            raise DataError(f"{path}: row {number + 1}: {fault}")
+            where = f"{path}: row {number + 1}: image_id {row.get('image_id')!r}"
+            raise DataError(f"{where}: {error}") from error
         users[index] = row["user_id"]
-    missing = [index for index in range(len(labels)) if index not in users]
-    if missing:
+    if missing := set(range(len(labels))) - set(users):
         raise DataError(
-            f"{path}: {len(missing)} of {len(labels)} images have no user, e.g. {missing[0]}"
+            f"{path}: {len(missing)} of {len(labels)} images have no user, e.g. {min(missing)}"
         )
     return [users[index] for index in range(len(labels))]
 

@@ -53,8 +53,7 @@ def check(data: Labeled, published: Published, where: str | Path, unofficial: bo
     """Compare a data set with what is published.
 
     Args:
-        data: the data set.
-        published: what it must be.
+        data, published: the data set, and what it must be.
         where: what messages call it.
         unofficial: accept other numbers of images (a subset, a cleaned version).
 
@@ -114,12 +113,8 @@ def resolve_overlap(data: Labeled, choice: str, where: str | Path) -> tuple[Labe
         )
     known = {image.tobytes() for image in test.images}
     kept = np.flatnonzero([image.tobytes() not in known for image in train.images])
-    rest = Part(
-        train.images[kept],
-        train.labels[kept],
-        lambda i: train.name(int(kept[i])),
-        None if train.users is None else [train.users[i] for i in kept],
-    )
+    users = None if train.users is None else [train.users[i] for i in kept]
+    rest = Part(train.images[kept], train.labels[kept], lambda i: train.name(int(kept[i])), users)
     gone = len(train.images) - len(kept)
     source = f"{data.source}; {gone} training images dropped that are test images too"
     return replace(data, parts={"train": rest, "test": test}, source=source), 0

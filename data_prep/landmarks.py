@@ -4,7 +4,6 @@ The split files are published (Hsu et al., ECCV 2020), the images are those of G
 Nothing is converted: training reads the images from disk.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from data_prep.disk import Findings, read_header
 from data_prep.parallel import in_threads
 from fedseg.datasets.images import read_image
 from fedseg.datasets.landmarks import (
+    SPLITS,
     SUFFIX,
     Photo,
     find_annotations,
@@ -24,7 +24,6 @@ from fedseg.datasets.landmarks import (
 from fedseg.errors import DataError
 from fedseg.files import write_text
 
-SPLITS = ("train", "test")
 SOURCES = (
     "Split files: landmarks-user-160k.zip of "
     "https://github.com/google-research/google-research/tree/master/federated_vision_datasets; "
@@ -53,10 +52,7 @@ VARIANTS = {
         23080,
         None,
         203,
-        {
-            "train": "9fd62cf79a67046fdd673d3a0ac52841",
-            "test": "298e9d19d66357236f66fe8e22920933",
-        },
+        {"train": "9fd62cf79a67046fdd673d3a0ac52841", "test": "298e9d19d66357236f66fe8e22920933"},
     ),
 }
 
@@ -64,8 +60,6 @@ VARIANTS = {
 def verify(
     root: Path,
     image_root: str | Path = "images",
-    train_file: str | Path | None = None,
-    test_file: str | Path | None = None,
     unofficial: bool = False,
     decode: bool = False,
     listing: Path | None = None,
@@ -75,8 +69,6 @@ def verify(
     Args:
         root: the data root.
         image_root: the folder with the images, below the root or absolute.
-        train_file: CSV file, below the root or absolute; None: the published name.
-        test_file: likewise.
         unofficial: accept other numbers of users, images and classes.
         decode: decode each image. Otherwise its header and its end are looked at, which finds
             files that are no images or were cut short.
@@ -88,36 +80,49 @@ def verify(
     Raises:
         DataError: everything that is wrong, counted, and what to do.
     """
-    given = {"train": train_file, "test": test_file}
-    files = {
-        split: find_annotations(root, split) if given[split] is None else root / given[split]
-        for split in SPLITS
-    }
-    variant = VARIANTS.get(files["train"].name)
+    files = {split: find_annotations(root, split) for split in SPLITS}
+    variant = None if unofficial else VARIANTS.get(files["train"].name)
     # Without a published number, what the training images show.
-    limit = variant.classes if variant is not None and not unofficial else 2**31
+    limit = 2**31 if variant is None else variant.classes
     photos = {split: read_annotations(files[split], split == "train", limit) for split in SPLITS}
-    if variant is not None and not unofficial:
+    if variant is not None:
         _check_counts(variant, files, photos)
     findings = Findings(
         f"{root}: annotations or images are not sound", f"{SOURCES}; extract only what is listed"
     )
-    _check_disjoint(photos, findings)
-    folder = root / image_root
-    paths = {split: find_images(folder, [p.image for p in photos[split]]) for split in SPLITS}
-    missing = {
-        split: [
-            photo.image + SUFFIX
-            for photo, path in zip(photos[split], paths[split], strict=True)
-            if path is None
-        ]
-        for split in SPLITS
-    }
-    for split, names in missing.items():
-        findings.add(f"of {len(photos[split])} {split} images missing below {folder}", names)
+    trained = {photo.image for photo in photos["train"]}
+    known = {photo.label for photo in photos["train"]}
+    findings.add(
+        "test images that are training images too",
+        (photo.image for photo in photos["test"] if photo.image in trained),
+    )
+    findings.add(
+        "test images of an unknown class, which no training image has",
+        (f"{p.image} (class {p.label})" for p in photos["test"] if p.label not in known),
+    )
+    missing: list[str] = []
+    present: list[str] = []
+    for split in SPLITS:
+        ids = [photo.image for photo in photos[split]]
+        paths = find_images(root / image_root, ids)
+        present += filter(None, paths)
+        absent = [i + SUFFIX for i, path in zip(ids, paths, strict=True) if path is None]
+        findings.add(f"of {len(ids)} {split} images missing below {root / image_root}", absent)
+        missing += absent
     if listing is not None:
-        write_text(listing, "".join(f"{n}\n" for s in SPLITS for n in missing[s]))
-    _check_files([path for split in SPLITS for path in paths[split] if path], decode, findings)
+        write_text(listing, "".join(f"{name}\n" for name in missing))
+
+    def is_faulty(path: str) -> bool:
+        try:
+            return read_image(path) is None if decode else read_header(path)[1] != "JPEG"
+        except (DataError, OSError, Image.DecompressionBombError):
+            return True
+
+    faulty = in_threads(is_faulty, present, "decoding images" if decode else "checking images")
+    findings.add(
+        "images unreadable or truncated",
+        (path for path, found in zip(present, faulty, strict=True) if found),
+    )
     findings.raise_any()
     return photos
 
@@ -139,34 +144,6 @@ def _check_counts(variant: Variant, files: dict[str, Path], photos: dict[str, li
     ):
         if wanted is not None and found != wanted:
             raise DataError(
-                f"{files[split]}: {found} {what}, but "
-                f"{variant.name} has {wanted}: get the published file, or give --unofficial if "
-                "another selection is meant"
+                f"{files[split]}: {found} {what}, but {variant.name} has {wanted}: get the "
+                "published file, or give --unofficial if another selection is meant"
             )
-
-
-def _check_disjoint(photos: dict[str, list[Photo]], findings: Findings) -> None:
-    trained = {photo.image for photo in photos["train"]}
-    known = {photo.label for photo in photos["train"]}
-    findings.add(
-        "test images that are training images too",
-        (photo.image for photo in photos["test"] if photo.image in trained),
-    )
-    findings.add(
-        "test images of an unknown class, which no training image has",
-        (f"{p.image} (class {p.label})" for p in photos["test"] if p.label not in known),
-    )
-
-
-def _check_files(paths: Sequence[str], decode: bool, findings: Findings) -> None:
-    def is_faulty(path: str) -> bool:
-        try:
-            return read_image(path) is None if decode else read_header(path)[1] != "JPEG"
-        except (DataError, OSError, Image.DecompressionBombError):
-            return True
-
-    faulty = in_threads(is_faulty, paths, "decoding images" if decode else "checking images")
-    findings.add(
-        "images unreadable or truncated",
-        (path for path, found in zip(paths, faulty, strict=True) if found),
-    )

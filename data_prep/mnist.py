@@ -1,14 +1,12 @@
-"""MNIST (LeCun 1998): its idx files, compressed or not, read by torchvision."""
+"""MNIST (LeCun 1998): its idx files, compressed or not."""
 
 import gzip
-import tempfile
+import math
 import zlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 from torchvision.datasets import MNIST
-from torchvision.datasets.mnist import read_image_file, read_label_file
 from torchvision.datasets.utils import check_integrity
 
 from data_prep.classification import ImageSet
@@ -46,7 +44,7 @@ def image_set() -> ImageSet:
 def find_source(folder: Path) -> Path | None:
     """The folder with the idx files: this one, or where torchvision puts them below it."""
     for place in (folder, folder / "raw", folder / "MNIST" / "raw"):
-        if any(path.is_file() for path in _candidates(place, "train-images-idx3-ubyte")):
+        if _path(place, "train-images-idx3-ubyte") is not None:
             return place
     return None
 
@@ -82,13 +80,15 @@ def read(source: Path) -> Labeled:
     known = dict(MNIST.resources)
     for split in SPLITS:
         arrays = []
-        for name, reader in (
-            (f"{PREFIX[split]}-images-idx3-ubyte", read_image_file),
-            (f"{PREFIX[split]}-labels-idx1-ubyte", read_label_file),
-        ):
-            path = _find(source, name)
+        for kind, dims in (("images", 3), ("labels", 1)):
+            name = f"{PREFIX[split]}-{kind}-idx{dims}-ubyte"
+            path = _path(source, name)
+            if path is None:
+                raise DataError(
+                    f"{source / name}: does not exist, nor does {name}.gz: put MNIST's files there"
+                )
             official &= path.name in known and check_integrity(path, known[path.name])
-            arrays.append(_read_idx(path, reader))
+            arrays.append(_read_idx(path, dims))
         images, labels = arrays[0][..., None], arrays[1].astype(np.int64)
         if len(images) != len(labels):
             raise DataError(
@@ -100,37 +100,14 @@ def read(source: Path) -> Labeled:
     return Labeled(parts, PUBLISHED.classes, form, official=official)
 
 
-def _read_idx(path: Path, reader) -> np.ndarray:
-    data = _bytes(path)
-    try:
-        with tempfile.TemporaryDirectory() as scratch:  # torchvision reads uncompressed files
-            file = Path(scratch) / "idx"
-            file.write_bytes(data)
-            array = reader(file).numpy()
-        if len(data) != array.size + 4 * (array.ndim + 1):  # labels may be longer for torchvision
-            raise ValueError(f"{len(data)} bytes for shape {list(array.shape)}")
-        return array
-    except (AssertionError, KeyError, ValueError, TypeError, RuntimeError) as error:
-        raise DataError(
-            f"{path}: is cut short, damaged or no idx file of this kind ({error}): get it again"
-        ) from error
+def _path(folder: Path, name: str) -> Path | None:
+    """The file, compressed or not; some copies are called train-images.idx3-ubyte."""
+    names = [base + end for base in (name, name.replace("-idx", ".idx")) for end in (".gz", "")]
+    return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
-def _candidates(folder: Path, name: str) -> Iterator[Path]:
-    # some copies are called train-images.idx3-ubyte
-    for base in (name, name.replace("-idx", ".idx")):
-        yield folder / f"{base}.gz"
-        yield folder / base
-
-
-def _find(folder: Path, name: str) -> Path:
-    for path in _candidates(folder, name):
-        if path.is_file():
-            return path
-    raise DataError(f"{folder / name}: does not exist, nor does {name}.gz: put MNIST's files there")
-
-
-def _bytes(path: Path) -> bytes:
+def _read_idx(path: Path, dims: int) -> np.ndarray:
+    """uint8 with so many dimensions: a type code, big-endian sizes, then the values."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
             data = file.read(LARGEST + 1)
@@ -138,4 +115,8 @@ def _bytes(path: Path) -> bytes:
         raise DataError(f"{path}: is corrupt or cut short ({error}): get it again") from error
     if len(data) > LARGEST:
         raise DataError(f"{path}: has more than {LARGEST} bytes, it is no file of MNIST")
-    return data
+    size = 4 * dims + 4
+    shape = [int.from_bytes(data[i : i + 4], "big") for i in range(4, size, 4)]
+    if data[:4] != bytes((0, 0, 8, dims)) or len(data) != size + math.prod(shape):
+        raise DataError(f"{path}: is cut short, damaged or no idx file of this kind: get it again")
+    return np.frombuffer(data, np.uint8, offset=size).reshape(shape)

@@ -6,7 +6,7 @@
 - image folders ``{train,test}/<class>/*.png``.
 
 An archive is read, never unpacked. A pickle may name any function and have it called: here it may
-name only what an array of bytes needs, and even these names stand for functions of this module.
+name only what an array of bytes needs, and even that is not called.
 """
 
 import io
@@ -83,11 +83,9 @@ def from_batches(
     """Images of pickled batches.
 
     Args:
-        files: name -> content.
-        source: what messages call their origin.
+        files: name -> content; ``source`` is where they come from.
         published: the data set.
-        batches: split -> names of its files.
-        labels_key: where a batch has its labels.
+        batches: split -> names of its files, each with its labels under ``labels_key``.
         meta: ``filename`` of the file with the class names, and their ``key`` in it.
 
     Raises:
@@ -152,71 +150,47 @@ def unpickle_batch(data: bytes, where: str) -> dict[str, Any]:
         ) from error
 
 
-class _DType:
-    """Stands for ``numpy.dtype``: its name, and nothing of the state that a pickle gives it."""
+class _Call:
+    """Stands for NumPy's types and functions: keeps what they were to be called with."""
 
-    def __init__(self, name: bytes | str, *_: Any) -> None:
-        self.name = _plain(name)
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments = arguments
 
     def __setstate__(self, state: Any) -> None:
-        pass
+        if isinstance(state, tuple) and len(state) == 5:  # an array, not a dtype
+            _version, shape, dtype, by_columns, data = state
+            self.arguments = (data, dtype, shape, "F" if by_columns else "C")
 
-
-class _Array:
-    """Stands for ``numpy.ndarray``: uint8 only, from bytes that must fit the shape.
-
-    NumPy's own way of restoring an array trusts what it is told about memory.
-    """
-
-    array: np.ndarray | None = None
-
-    def __setstate__(self, state: tuple) -> None:
-        _version, shape, dtype, by_columns, data = state
-        self.array = _frombuffer(data, dtype, shape, "F" if by_columns else "C").array
-
-
-def _frombuffer(data: Any, dtype: Any, shape: tuple[int, ...], order: str) -> _Array:
-    name = dtype.name if isinstance(dtype, _DType) else type(dtype).__name__
-    if name not in ("u1", "uint8", "|u1"):
-        raise pickle.UnpicklingError(f"an array of dtype {name!r}, images must be uint8")
-    made = _Array()
-    data = data.encode("latin1") if isinstance(data, str) else bytes(data)
-    made.array = np.frombuffer(data, np.uint8).reshape(shape, order=order)
-    return made
-
-
-def _reconstruct(_type: Any, _shape: Any, _code: Any) -> _Array:
-    return _Array()
-
-
-def _encode(text: str, encoding: bytes | str) -> bytes:
-    return text.encode("latin1")  # no batch asks for another encoding
+    def array(self) -> np.ndarray:
+        """Bytes that must fit their shape: NumPy's own way trusts what it is told about memory."""
+        data, dtype, shape, order = self.arguments
+        kind = _plain(dtype.arguments[0])
+        if kind not in ("u1", "uint8", "|u1"):
+            raise pickle.UnpicklingError(f"an array of dtype {kind!r}, images must be uint8")
+        data = data.encode("latin1") if isinstance(data, str) else bytes(data)
+        return np.frombuffer(data, np.uint8).reshape(shape, order=order)
 
 
 class _BatchUnpickler(pickle.Unpickler):
-    # `_codecs.encode` is how Python 3 writes bytes in an old protocol.
-    ALLOWED = {
-        ("numpy", "ndarray"): _Array,
-        ("numpy", "dtype"): _DType,
-        ("numpy.core.multiarray", "_reconstruct"): _reconstruct,
-        ("numpy.core.numeric", "_frombuffer"): _frombuffer,
-        ("_codecs", "encode"): _encode,
-    }
+    NUMPY = (
+        *("numpy.ndarray", "numpy.dtype"),
+        *("numpy.core.multiarray._reconstruct", "numpy.core.numeric._frombuffer"),
+    )
 
     def find_class(self, module: str, name: str) -> Any:
-        try:
-            return self.ALLOWED[module.replace("numpy._core", "numpy.core"), name]  # of NumPy 2
-        except KeyError:
-            raise pickle.UnpicklingError(
-                f"it asks for {module}.{name}, nothing was run; do not trust this file"
-            ) from None
+        asked = f"{module}.{name}"
+        if asked.replace("numpy._core", "numpy.core") in self.NUMPY:  # NumPy 2 has renamed it
+            return _Call
+        if asked == "_codecs.encode":  # how Python 3 writes bytes in an old protocol
+            return lambda text, _encoding: text.encode("latin1")
+        raise pickle.UnpicklingError(f"it asks for {asked}, nothing was run; do not trust it")
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, bytes):
         return value.decode("latin1")
-    if isinstance(value, _Array):
-        return value.array
+    if isinstance(value, _Call):
+        return value.array()
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value
@@ -231,21 +205,16 @@ def from_npz(folder: Path, published: Published) -> dict[str, Part]:
     for split in SPLITS:
         path = folder / f"{split}.npz"
         content = _load_npz(path)
-        images, labels = content["images"], content["labels"]
-        names = [str(name) for name in np.atleast_1d(content["classes"])]
+        images, labels, classes, users = (content.get(key) for key in (*NPZ_KEYS, "users"))
+        names = [str(name) for name in np.atleast_1d(classes)]
         _check_classes(names, published, path)
         check_images(images, labels, len(names), path)
         # the file's own order of the classes may be another one
         number = np.array([published.classes.index(name) for name in names], np.int64)
-        users = content.get("users")
         if users is not None and users.shape != labels.shape:
             raise DataError(f"{path}: {len(images)} images, but 'users' {list(users.shape)}")
-        parts[split] = Part(
-            images,
-            number[labels],
-            f"{path}[{{}}]".format,
-            None if users is None else [str(user) for user in users],
-        )
+        users = None if users is None else [str(user) for user in users]
+        parts[split] = Part(images, number[labels], f"{path}[{{}}]".format, users)
     return parts
 
 
@@ -254,11 +223,9 @@ def _load_npz(path: Path) -> dict[str, np.ndarray]:
         raise DataError(f"{path}: does not exist: train.npz and test.npz belong together")
     try:
         with np.load(path, allow_pickle=False) as file:
-            missing = [key for key in NPZ_KEYS if key not in file]
-            if missing:
+            if missing := [key for key in NPZ_KEYS if key not in file]:
                 raise DataError(f"{path}: has no {', '.join(missing)}; it has {list(file)}")
-            keys = [*NPZ_KEYS, *(["users"] if "users" in file else [])]
-            return {key: file[key] for key in keys}
+            return {key: file[key] for key in (*NPZ_KEYS, "users") if key in file}
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError) as error:
         raise DataError(
             f"{path}: cannot be read as plain arrays ({error}): write it again with numpy.savez, "

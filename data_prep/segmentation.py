@@ -1,125 +1,76 @@
 """What the segmentation tools do: verify or render, build or copy the splits, save them."""
 
 import shlex
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import Any
 
 from rich.console import Console
 from rich.table import Table
 
-from data_prep import camvid, cityscapes, idda, label_classes, synthetic_streets
+from data_prep import camvid, cityscapes, idda, synthetic_streets
 from data_prep.disk import Findings, Sample, missing_files
+from data_prep.label_classes import presence
 from data_prep.split_folders import (
-    Limit,
+    Place,
     PreparedSplit,
     check_free,
     counts,
     find_published,
+    limit,
     read_published,
     save,
 )
+from fedseg.checks import check_int
 from fedseg.cli import python
 from fedseg.datasets import CityscapesDataset, IDDADataset
-from fedseg.datasets.synthetic import MARKER, is_synthetic
-from fedseg.errors import ConfigError, DataError
+from fedseg.datasets.synthetic import is_synthetic
+from fedseg.errors import ConfigError
 from fedseg.partition import Split
-
-Place = tuple[str, ...]
-NO_LIMIT = Limit()
 
 
 @dataclass(frozen=True)
-class BenchmarkOptions:
+class Options:
     """What the user asked for."""
 
     root: Path
-    distributions: tuple[str, ...] = ()  # empty: all
-    settings: tuple[str, ...] = ()  # IDDA only; empty: all
+    places: Sequence[Place]  # which splits
     seed: int = 0  # of the splits; rendered images do not depend on it
     source: Path | None = None  # published split files instead of our own rules
     synthetic: bool = False  # render the images first
     size: tuple[int, int] | None = None  # width and height of rendered images; None: the default
-    images_per_domain: int = idda.IMAGES_PER_DOMAIN  # IDDA only
-    limit: Limit = NO_LIMIT  # how much of the splits to keep
+    images_per_domain: int | None = None  # IDDA only; None: all
+    limit_per_user: int | None = None  # keep so many images of each client
+    limit_test: int | None = None  # keep so many test images of each domain and test user
     overwrite: bool = False  # replace splits that differ
 
 
+@dataclass(frozen=True)
 class Benchmark:
-    """A data set with FedDrive's splits, as :func:`prepare` sees it.
+    """A data set with FedDrive's splits, as :func:`prepare` sees it."""
 
-    A place is a split's folder below ``splits``: (distribution,) or (distribution, setting).
-    Subclasses add ``places()``, the splits asked for; ``plan()`` or ``verify()``, which take the
-    file names of synthetic data or of those on disk, and ``plan`` returns them; ``build(place)``;
-    and ``render(files)``.
-    """
-
-    name: ClassVar[str]
-    module: ClassVar[ModuleType]
-    label_ids: ClassVar[Mapping[int, int]]
-    test_users: ClassVar[tuple[str, ...]]
-    domain_of: ClassVar[Callable[[str], str]]
-
-    def __init__(self, options: BenchmarkOptions) -> None:
-        self.options = options
-        self.roots = (options.root / self.module.IMAGE_ROOT, options.root / self.module.LABEL_ROOT)
-        self.presence = label_classes.presence(options.root, self.module.LABEL_ROOT, self.label_ids)
+    name: str
+    module: ModuleType  # its folders and rules: names, verify, build
+    label_ids: Mapping[int, int]
+    test_users: tuple[str, ...]
+    domain_of: Callable[[str], str]  # of an image
 
 
-class IDDA(Benchmark):
-    """IDDA's side of :class:`Benchmark`."""
-
-    name, module, label_ids = "idda", idda, IDDADataset.label_ids
-    test_users = ("test_user_diff_domain", "test_user_same_domain")
-    domain_of = staticmethod(idda.domain_of)
-
-    def places(self) -> list[Place]:
-        distributions = self.options.distributions or idda.DISTRIBUTIONS
-        return list(product(distributions, self.options.settings or idda.SETTINGS))
-
-    def plan(self) -> list[Sample]:
-        self._images = idda.names(self.options.images_per_domain)
-        return [sample for samples in self._images.values() for sample in samples]
-
-    def verify(self) -> None:
-        self._images = idda.verify(self.options.root, self.options.images_per_domain)
-
-    def build(self, place: Place) -> tuple[Split, Split]:
-        distribution, setting = place
-        return idda.build(self._images, setting, distribution, self.options.seed, self.presence)
-
-    def render(self, files: Sequence[Sample], **size: tuple[int, int]) -> None:
-        synthetic_streets.write_idda(self.options.root, files, **size)
+IDDA = Benchmark(
+    "idda",
+    idda,
+    IDDADataset.label_ids,
+    ("test_user_diff_domain", "test_user_same_domain"),
+    idda.domain_of,
+)
+CITYSCAPES = Benchmark(
+    "cityscapes", cityscapes, CityscapesDataset.label_ids, ("test_user",), cityscapes.city_of
+)
 
 
-class Cityscapes(Benchmark):
-    """Cityscapes' side of :class:`Benchmark`."""
-
-    name, module, label_ids = "cityscapes", cityscapes, CityscapesDataset.label_ids
-    test_users = ("test_user",)
-    domain_of = staticmethod(cityscapes.city_of)
-
-    def places(self) -> list[Place]:
-        return [(name,) for name in self.options.distributions or cityscapes.DISTRIBUTIONS]
-
-    def plan(self) -> list[Sample]:
-        self._parts = cityscapes.names()
-        return [s for part in self._parts for samples in part.values() for s in samples]
-
-    def verify(self) -> None:
-        self._parts = cityscapes.verify(self.options.root)
-
-    def build(self, place: Place) -> tuple[Split, Split]:
-        return cityscapes.build(*self._parts, place[0], self.options.seed, self.presence)
-
-    def render(self, files: Sequence[Sample], **size: tuple[int, int]) -> None:
-        synthetic_streets.write_cityscapes(self.options.root, files, **size)
-
-
-def prepare(benchmark: Benchmark) -> list[PreparedSplit]:
+def prepare(benchmark: Benchmark, options: Options) -> list[PreparedSplit]:
     """Everything for one data set; the splits are on disk afterwards.
 
     Without ``synthetic`` the images on disk are verified; files that published splits name but the
@@ -129,23 +80,25 @@ def prepare(benchmark: Benchmark) -> list[PreparedSplit]:
         ConfigError: an option makes no sense here.
         DataError: data or split files are missing or damaged, or would be overwritten.
     """
-    options = benchmark.options
+    for field, value in (
+        ("--limit-per-user", options.limit_per_user),
+        ("--limit-test", options.limit_test),
+    ):
+        if value is not None:
+            check_int(field, value)
     if options.size is not None and not options.synthetic:
         raise ConfigError("--size: is the size of rendered images, it needs --synthetic")
-    if options.source is not None and options.images_per_domain != idda.IMAGES_PER_DOMAIN:
-        raise ConfigError(
-            "--images-per-domain: published split files say which images; leave it out"
-        )
-    if options.synthetic:
-        _refuse_real_data(options.root, benchmark.roots)
-    made, rendered = _published(benchmark) if options.source is not None else _own(benchmark)
+    if options.source is None:
+        made = _own_splits(benchmark, options)
+    else:
+        made = _published_splits(benchmark, options)
     check_free(options.root, made, options.overwrite)
-    if options.synthetic and not rendered:
-        _render(benchmark, _files(made))
+    if options.synthetic:
+        _render(benchmark, options, _samples(made))
     for one in made:
         save(options.root, one)
     if options.source is not None:
-        _report_missing(benchmark, made)
+        _report_missing(benchmark, options.root, made)
     return made
 
 
@@ -206,37 +159,52 @@ def _setting(made: Sequence[PreparedSplit]) -> str:
     return f"configs/settings/{'_'.join(part for part in parts if part)}.py"
 
 
-def _own(benchmark: Benchmark) -> tuple[list[PreparedSplit], bool]:
-    """Splits by our own rules, and whether all images were rendered for them."""
-    places, rendered = benchmark.places(), False
-    if not benchmark.options.synthetic:
-        benchmark.verify()
-    else:
-        every = benchmark.plan()
+def _own_splits(benchmark: Benchmark, options: Options) -> list[PreparedSplit]:
+    """Splits by our own rules, of the images on disk or of those that will be rendered."""
+    module = benchmark.module
+    few = (
+        {}
+        if options.images_per_domain is None
+        else {"images_per_domain": options.images_per_domain}
+    )
+    if options.synthetic:
+        images = module.names(**few)
         # The class-imbalance rule reads label maps, so those must be there first.
-        rendered = any("class_imbalance" in place for place in places)
-        if rendered:
-            _render(benchmark, every)
-    return [_made(benchmark, place, *benchmark.build(place)) for place in places], rendered
+        if any("class_imbalance" in place for place in options.places):
+            _render(benchmark, options, [s for group in images.values() for s in group])
+    else:
+        images = module.verify(options.root, **few)
+    classes = presence(options.root / module.LABEL_ROOT, benchmark.label_ids)
+    made = []
+    for place in options.places:
+        split = module.build(images, *reversed(place), options.seed, classes)
+        made.append(_prepared(benchmark, options, place, *split))
+    return made
 
 
-def _published(benchmark: Benchmark) -> tuple[list[PreparedSplit], bool]:
-    found = find_published(benchmark.options.source, benchmark.places())
-    return [
-        _made(
-            benchmark,
-            place,
-            *read_published(folder, benchmark.roots, benchmark.test_users),
-            source=folder,
+def _published_splits(benchmark: Benchmark, options: Options) -> list[PreparedSplit]:
+    if options.images_per_domain is not None:
+        raise ConfigError(
+            "--images-per-domain: published split files say which images; leave it out"
         )
-        for place, folder in found.items()
-    ], False
+    roots = _roots(benchmark, options.root)
+    return [
+        _prepared(
+            benchmark, options, place, *read_published(folder, roots, benchmark.test_users), folder
+        )
+        for place, folder in find_published(options.source, options.places).items()
+    ]
 
 
-def _made(
-    benchmark: Benchmark, place: Place, train: Split, test: Split, source: Path | None = None
+def _prepared(
+    benchmark: Benchmark,
+    options: Options,
+    place: Place,
+    train: Split,
+    test: Split,
+    source: Path | None = None,
 ) -> PreparedSplit:
-    options = benchmark.options
+    """A split with its note, cut down to the limits."""
     about: dict[str, Any] = {"dataset": benchmark.name}
     about |= dict(zip(("distribution", "setting"), place, strict=False))
     if source is None:
@@ -245,41 +213,33 @@ def _made(
     else:
         about.update(source="published files")
     about["synthetic"] = options.synthetic or is_synthetic(options.root)
-    if not options.limit:
+    limits = {"per_user": options.limit_per_user, "test_per_domain": options.limit_test}
+    if not any(limits.values()):
         return PreparedSplit(place, train, test, about, source)
-    about["limit"] = {
-        "per_user": options.limit.per_user,
-        "test_per_domain": options.limit.test_per_domain,
-    }
-    return PreparedSplit(place, *options.limit(train, test, benchmark.domain_of), about)
+    train, test = limit(train, test, *limits.values(), benchmark.domain_of)
+    return PreparedSplit(place, train, test, {**about, "limit": limits})
 
 
-def _render(benchmark: Benchmark, files: Sequence[Sample]) -> None:
-    size = benchmark.options.size
-    benchmark.render(files, **({} if size is None else {"size": size}))
+def _render(benchmark: Benchmark, options: Options, files: Sequence[Sample]) -> None:
+    write = getattr(synthetic_streets, f"write_{benchmark.name}")
+    write(options.root, files, **({} if options.size is None else {"size": options.size}))
 
 
-def _files(made: Iterable[PreparedSplit]) -> list[Sample]:
+def _samples(made: Sequence[PreparedSplit]) -> list[Sample]:
     """Every sample that the splits name, once, in a fixed order."""
     return sorted({s for one in made for split in (one.train, one.test) for s in split.samples})
 
 
-def _report_missing(benchmark: Benchmark, made: Sequence[PreparedSplit]) -> None:
-    roots = " and ".join(dict.fromkeys(str(root) for root in benchmark.roots))
+def _roots(benchmark: Benchmark, root: Path) -> tuple[Path, Path]:
+    return root / benchmark.module.IMAGE_ROOT, root / benchmark.module.LABEL_ROOT
+
+
+def _report_missing(benchmark: Benchmark, root: Path, made: Sequence[PreparedSplit]) -> None:
+    roots, samples = _roots(benchmark, root), _samples(made)
     findings = Findings(
-        f"{benchmark.options.root / 'splits'}: written, but not all files they name are on disk",
-        f"Put them below {roots} and run this again, or render synthetic data with --synthetic",
+        f"{root / 'splits'}: written, but not all files they name are on disk",
+        f"Put them below {' and '.join(dict.fromkeys(map(str, roots)))} and run this again, or "
+        "render synthetic data with --synthetic",
     )
-    splits = [split for one in made for split in (one.train, one.test)]
-    missing = missing_files(splits, *benchmark.roots)
-    findings.add(f"of {2 * len(_files(made))} files missing", missing)
+    findings.add(f"of {2 * len(samples)} files missing", missing_files(samples, *roots))
     findings.raise_any()
-
-
-def _refuse_real_data(root: Path, roots: Iterable[Path]) -> None:
-    for folder in roots:
-        if folder.is_dir() and any(folder.iterdir()) and not is_synthetic(root):
-            raise DataError(
-                f"{folder}: holds data that --synthetic has not rendered ({root / MARKER} does not "
-                "say so): give another --root"
-            )

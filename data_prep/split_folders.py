@@ -8,7 +8,7 @@ as part of the split.
 import json
 import shutil
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -21,43 +21,45 @@ from fedseg.partition import Split, read_split, split_paths, write_split
 
 NOTE = "split.json"
 PARTS = ("train", "test")
-
-
-@dataclass(frozen=True)
-class Limit:
-    """How much of a split is kept, for quick trials: the first images."""
-
-    per_user: int | None = None  # images of each training client
-    test_per_domain: int | None = None  # images of each domain for each test user
-
-    def __bool__(self) -> bool:
-        return self.per_user is not None or self.test_per_domain is not None
-
-    def __call__(
-        self, train: Split, test: Split, domain_of: Callable[[str], str]
-    ) -> tuple[Split, Split]:
-        """The two splits, cut down."""
-        kept = {user: samples[: self.per_user] for user, samples in train.users.items()}
-        tests: dict[str, list[Sample]] = {}
-        for user, samples in test.users.items():
-            seen: Counter[str] = Counter()
-            tests[user] = []
-            for sample in samples:
-                seen[domain_of(sample[0])] += 1
-                if not self.test_per_domain or seen[domain_of(sample[0])] <= self.test_per_domain:
-                    tests[user].append(sample)
-        return Split(kept), Split(tests)
+Place = tuple[str, ...]  # a split's folder below <root>/splits: (distribution,), or with a setting
 
 
 @dataclass(frozen=True)
 class PreparedSplit:
     """A split that is ready to be saved."""
 
-    place: tuple[str, ...]  # its folder below <root>/splits, e.g. ("heterogeneous", "rainy")
+    place: Place
     train: Split
     test: Split
     about: Mapping[str, Any]  # what the note says besides counts: rule, seed, ...
     source: Path | None = None  # the folder of published files that it is a plain copy of, if any
+
+
+def limit(
+    train: Split,
+    test: Split,
+    per_user: int | None,
+    per_domain: int | None,
+    domain_of: Callable[[str], str],
+) -> tuple[Split, Split]:
+    """A split cut down for quick trials: its first images.
+
+    Args:
+        train, test: the split.
+        per_user: images of each training client; None: all.
+        per_domain: images of each domain for each test user; None: all.
+        domain_of: the domain of an image path.
+    """
+    kept = {user: samples[:per_user] for user, samples in train.users.items()}
+    tests: dict[str, list[Sample]] = {}
+    for user, samples in test.users.items():
+        seen: Counter[str] = Counter()
+        tests[user] = []
+        for sample in samples:
+            seen[domain_of(sample[0])] += 1
+            if per_domain is None or seen[domain_of(sample[0])] <= per_domain:
+                tests[user].append(sample)
+    return Split(kept), Split(tests)
 
 
 def check_free(root: Path, made: Iterable[PreparedSplit], overwrite: bool = False) -> None:
@@ -79,21 +81,17 @@ def check_free(root: Path, made: Iterable[PreparedSplit], overwrite: bool = Fals
                 )
 
 
-def save(root: Path, made: PreparedSplit) -> Path:
-    """Write a split and its note; the same split gives the same bytes.
-
-    Returns:
-        The folder that holds ``train`` and ``test``.
-    """
+def save(root: Path, made: PreparedSplit) -> None:
+    """Write a split and its note; the same split gives the same bytes."""
     folder = root.joinpath("splits", *made.place)
     for part, split in zip(PARTS, (made.train, made.test), strict=True):
-        if made.source is None:
-            write_split(folder / part, split)
-        else:
-            _copy(made.source / part, folder / part)
+        written = write_split(folder / part, split)
+        if made.source is not None:  # their own files instead, byte by byte
+            written.unlink()
+            for file in split_paths(made.source / part):
+                shutil.copyfile(file, folder / part / file.name)
     note = {**made.about, **counts(made.train, made.test)}
     write_text(folder / NOTE, json.dumps(note, indent=2) + "\n")
-    return folder
 
 
 def counts(train: Split, test: Split) -> dict[str, Any]:
@@ -113,7 +111,7 @@ def counts(train: Split, test: Split) -> dict[str, Any]:
     }
 
 
-def find_published(source: Path, places: Iterable[tuple[str, ...]]) -> dict[tuple[str, ...], Path]:
+def find_published(source: Path, places: Sequence[Place]) -> dict[Place, Path]:
     """The folders below ``source`` that hold published splits.
 
     ``source`` is one split (it has ``train`` and ``test``; then ``places`` must be that one), or a
@@ -122,21 +120,17 @@ def find_published(source: Path, places: Iterable[tuple[str, ...]]) -> dict[tupl
     Raises:
         DataError: none of ``places`` is there.
     """
-    places = list(places)
     if _is_split(source):
         if len(places) != 1:
             raise DataError(
-                f"{source}: is a single split: say which it is with --distribution (and --setting)"
+                f"{source}: is a single split: name it by --distribution (and --setting)"
             )
         return {places[0]: source}
     for base in (source, source / "data"):
         found = {p: base.joinpath(*p) for p in places if _is_split(base.joinpath(*p))}
         if found:
             return found
-    raise DataError(
-        f"{source}: holds no split: expected {'/'.join(places[0])}/train and .../test with *.json "
-        "in it"
-    )
+    raise DataError(f"{source}: holds no {'/'.join(places[0])}/{{train,test}} with *.json in it")
 
 
 def read_published(
@@ -181,12 +175,3 @@ def _holds_another(folder: Path, split: Split) -> bool:
         return read_split(folder).checksum != split.checksum
     except DataError:
         return True
-
-
-def _copy(source: Path, folder: Path) -> None:
-    """Copy the split files of one folder as they are; others of the target would be read too."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("*.json"):
-        old.unlink()
-    for file in split_paths(source):
-        shutil.copyfile(file, folder / file.name)

@@ -36,9 +36,7 @@ def parse_arguments() -> argparse.Namespace:
         help="CIFAR-10 as tools/prepare_cifar.py takes it (default: data/cifar10 if it is there)",
     )
     parser.add_argument("--synthetic", action="store_true", help="use synthetic images in any case")
-    parser.add_argument(
-        "--embedded", dest="synthetic", action="store_true", help=argparse.SUPPRESS
-    )  # the old name
+    parser.add_argument("--embedded", dest="synthetic", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, metavar="N", help="another number of rounds")
     parser.add_argument("--work-dir", type=Path, default=WORK_DIR, help="default: %(default)s")
     return parser.parse_args()
@@ -48,7 +46,6 @@ def prepare_data(given: Path | None, synthetic: bool) -> Path:
     """The prepared folder: of CIFAR-10 if it is there, else of synthetic shapes."""
     from data_prep.cifar import image_set
     from data_prep.classification import ImageOptions, prepare
-    from data_prep.synthetic_shapes import is_written
     from fedseg.datasets.arrays import INDEX
 
     kind = image_set("cifar10")
@@ -59,8 +56,7 @@ def prepare_data(given: Path | None, synthetic: bool) -> Path:
     if not synthetic and (given or (CIFAR / INDEX).is_file() or kind.find(CIFAR)):
         prepare(kind, ImageOptions(CIFAR, source=given))
         return CIFAR
-    # the folder is the demo's own: what another version rendered is replaced
-    prepare(kind, ImageOptions(SHAPES, synthetic=True, overwrite=not is_written(SHAPES)))
+    prepare(kind, ImageOptions(SHAPES, synthetic=True))
     return SHAPES
 
 

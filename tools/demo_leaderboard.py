@@ -7,10 +7,8 @@ in a browser. It takes minutes on two CPU cores. Stopped (Ctrl-C) and started ag
 import argparse
 import os
 import sys
-import time
 import warnings
 from pathlib import Path
-from typing import Any
 
 from fedseg import cli
 
@@ -25,24 +23,6 @@ DATA = Path("data/demo_leaderboard")
 IMAGE_SIZE = (232, 128)  # width, height, as in the configs
 
 
-def is_finished(config: Any) -> bool:
-    """Whether the work dir holds the finished run of this very config."""
-    from fedseg.errors import DataError
-    from fedseg.runner.config import complete_config
-    from fedseg.runs.results import config_digest
-    from fedseg.runs.schema import FILE_NAME, read_results
-
-    try:
-        found = read_results(Path(config.work_dir) / FILE_NAME)
-    except DataError:
-        return False
-    return found.config_sha256 == config_digest(complete_config(config))
-
-
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def main() -> int:
     argparse.ArgumentParser(description=__doc__.split(".", 1)[1].strip()).parse_args()
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
@@ -50,29 +30,15 @@ def main() -> int:
     from fedseg.leaderboard.board import build_board
     from fedseg.leaderboard.collect import read_runs
     from fedseg.leaderboard.export import write_board
-    from fedseg.leaderboard.text import print_board
-    from fedseg.runner.experiment import load_config, train, unfinished
+    from fedseg.leaderboard.sweep import show_sweep
+    from fedseg.runner.sweep import plan_sweep
 
     os.chdir(ROOT)  # the configs' data root is relative to it
-    begin = time.perf_counter()
-    runs = [(config, seed) for config in CONFIGS for seed in SEEDS]
-    steps = len(runs) + 2
-    say(f"1/{steps} street scenes in {DATA}")
+    print(f"street scenes in {DATA}", file=sys.stderr, flush=True)
     prepare_demo_streets(DATA, IMAGE_SIZE)
-    for step, (path, seed) in enumerate(runs, start=2):
-        work_dir = WORK_DIR / path.stem / f"seed_{seed}"
-        config = load_config(path, work_dir=work_dir, seed=seed)
-        if is_finished(config):
-            say(f"{step}/{steps} {work_dir} is finished already")
-            continue
-        config["resume"] = unfinished(config)
-        again = ", continuing where it stopped" if config.resume else ""
-        say(f"{step}/{steps} training {path} with seed {seed} in {work_dir}{again}")
-        train(config)
-    minutes, seconds = divmod(round(time.perf_counter() - begin), 60)
-    say(f"{steps}/{steps} the leaderboard, after {minutes} min {seconds} s")
+    if code := show_sweep(plan_sweep(CONFIGS, [], SEEDS, root=WORK_DIR), 1):
+        return code
     board = build_board(*read_runs([WORK_DIR]))
-    print_board(board)
     page = write_board(board, BOARD)[-1]
     print(f"\nopen this page in a browser: {page.resolve().as_uri()}")
     return 0

@@ -1,15 +1,10 @@
 """Verify CIFAR-10 or CIFAR-100, convert it once, and write federated splits."""
 
-from data_prep.arguments import (
-    add_images,
-    add_splits,
-    add_synthetic,
-    image_options,
-    parser,
-    splits,
-)
+from pathlib import Path
+
+from data_prep.arguments import add_images, add_splits, add_synthetic, options, parser, splits
 from data_prep.cifar import KINDS, image_set
-from data_prep.classification import prepare, show_next, write_splits
+from data_prep.classification import ImageOptions, prepare_and_split
 from fedseg.cli import run
 from fedseg.report.partition_charts import show_partition
 
@@ -49,13 +44,8 @@ def main() -> None:
     args = arguments.parse_args()
     asked = splits(args, ALPHAS[args.dataset])
     kind = image_set(args.dataset, args.unofficial)
-    chosen = image_options(args)
-    dataset = prepare(kind, chosen)
-    files = []
-    for file, clients in write_splits(chosen.root, dataset, asked, args.overwrite):
-        show_partition(clients, dataset.labels, dataset.classes, file.with_suffix(".png"))
-        files.append(file)
-    show_next(kind, chosen.root, files)
+    chosen = options(ImageOptions, args, root=args.root or Path("data") / args.dataset)
+    prepare_and_split(kind, chosen, asked, show_partition)
 
 
 if __name__ == "__main__":

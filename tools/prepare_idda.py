@@ -1,8 +1,10 @@
 """Verify or render IDDA and write its federated splits."""
 
-from data_prep import idda
-from data_prep.arguments import add_benchmark, benchmark_options, parser
-from data_prep.segmentation import IDDA, prepare, show_summary
+from itertools import product
+
+from data_prep.arguments import add_benchmark, options, parser
+from data_prep.idda import DISTRIBUTIONS, IMAGES_PER_DOMAIN, SETTINGS
+from data_prep.segmentation import IDDA, Options, prepare, show_summary
 from fedseg.cli import run
 from fedseg.errors import ConfigError
 
@@ -25,29 +27,25 @@ def main() -> None:
     arguments.add_argument(
         "--setting",
         action="append",
-        choices=list(idda.SETTINGS),
-        default=[],
+        choices=list(SETTINGS),
         help="which domains are unseen: T07 (country), hard rain (rainy), viewpoint B (bus); can "
         "be repeated (default: all)",
     )
-    add_benchmark(arguments, idda.DISTRIBUTIONS, "464x256")
+    add_benchmark(arguments, DISTRIBUTIONS, "464x256")
     arguments.add_argument(
         "--images-per-domain",
         type=int,
-        default=idda.IMAGES_PER_DOMAIN,
         metavar="N",
         help="take N images of each domain, one fifth of them (at least one) for the seen test "
-        "(default: %(default)s)",
+        f"(default: {IMAGES_PER_DOMAIN})",
     )
     args = arguments.parse_args()
-    if not 2 <= args.images_per_domain <= idda.IMAGES_PER_DOMAIN:
+    if args.images_per_domain is not None and not 2 <= args.images_per_domain <= IMAGES_PER_DOMAIN:
         raise ConfigError(
-            f"--images-per-domain {args.images_per_domain}: must be 2 to {idda.IMAGES_PER_DOMAIN}"
+            f"--images-per-domain {args.images_per_domain}: must be 2 to {IMAGES_PER_DOMAIN}"
         )
-    chosen = benchmark_options(
-        args, settings=tuple(args.setting), images_per_domain=args.images_per_domain
-    )
-    show_summary(prepare(IDDA(chosen)), args.root)
+    places = list(product(args.distribution or DISTRIBUTIONS, args.setting or SETTINGS))
+    show_summary(prepare(IDDA, options(Options, args, places=places)), args.root)
 
 
 if __name__ == "__main__":

@@ -27,8 +27,6 @@ def main() -> None:
     arguments.add_argument(
         "--images", type=Path, default=Path("images"), metavar="DIR", help="below the root, or not"
     )
-    arguments.add_argument("--train", type=Path, metavar="CSV", help="another training file")
-    arguments.add_argument("--test", type=Path, metavar="CSV", help="another test file")
     arguments.add_argument(
         "--unofficial",
         action="store_true",
@@ -41,13 +39,9 @@ def main() -> None:
         "--missing", type=Path, metavar="FILE", help="write the names of missing images to FILE"
     )
     args = arguments.parse_args()
-    photos = verify(
-        args.root, args.images, args.train, args.test, args.unofficial, args.decode, args.missing
-    )
+    photos = verify(args.root, args.images, args.unofficial, args.decode, args.missing)
     classes = 1 + max(photo.label for rows in photos.values() for photo in rows)
-    dataset = LandmarksDataset(
-        args.root, annotations=args.train, image_root=args.images, num_classes=classes
-    )
+    dataset = LandmarksDataset(args.root, image_root=args.images, num_classes=classes)
     clients = NaturalPartition("users")(dataset)
     console = Console(soft_wrap=True, highlight=False)
     console.print(

@@ -1,7 +1,7 @@
 """Verify MNIST, convert it once, and write federated splits."""
 
-from data_prep.arguments import add_images, add_splits, image_options, parser, splits
-from data_prep.classification import prepare, show_next, write_splits
+from data_prep.arguments import add_images, add_splits, options, parser, splits
+from data_prep.classification import ImageOptions, prepare_and_split
 from data_prep.mnist import image_set
 from fedseg.cli import run
 from fedseg.report.partition_charts import show_partition
@@ -26,13 +26,7 @@ def main() -> None:
     add_splits(arguments, "dirichlet-class", 5)
     args = arguments.parse_args()
     asked = splits(args, ALPHAS)
-    kind, chosen = image_set(), image_options(args)
-    dataset = prepare(kind, chosen)
-    files = []
-    for file, clients in write_splits(chosen.root, dataset, asked, args.overwrite):
-        show_partition(clients, dataset.labels, dataset.classes, file.with_suffix(".png"))
-        files.append(file)
-    show_next(kind, chosen.root, files)
+    prepare_and_split(image_set(), options(ImageOptions, args), asked, show_partition)
 
 
 if __name__ == "__main__":

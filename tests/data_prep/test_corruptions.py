@@ -331,15 +331,6 @@ def test_jpeg_is_what_another_library_makes(images):
             assert np.abs(theirs - ours).max() <= 2
 
 
-def test_wrong_arguments():
-    with pytest.raises(ValueError, match="uint8"):
-        corrupt(np.zeros((1, 28, 28, 1), np.uint8), "fog", 1)
-    with pytest.raises(ValueError, match="severity"):
-        corrupt(flat(0, 1), "fog", 6)
-    with pytest.raises(ValueError, match="indices"):
-        corrupt(flat(0, 2), "fog", 1, [0])
-
-
 class Classifier:
     """A small convolutional network, trained for a few epochs."""
 

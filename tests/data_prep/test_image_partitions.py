@@ -109,12 +109,12 @@ def test_faulty_users(tmp_path):
         ("", "user_id"),
         ("anna\nbert\n", "user_id"),
         ("user_id,image_id\na,0\na,1\n", "1 of 3 images"),
-        ("user_id,image_id\na,0\na,1\na,1\n", "row 3: image 1"),
-        ("user_id,image_id\na,0\na,1\na,3\n", "row 3: image_id 3"),
-        ("user_id,image_id\na,0\na,-1\na,2\n", "row 2: image_id -1"),
+        ("user_id,image_id\na,0\na,1\na,1\n", "row 3: image_id '1'"),
+        ("user_id,image_id\na,0\na,1\na,3\n", "row 3: image_id '3'"),
+        ("user_id,image_id\na,0\na,-1\na,2\n", "row 2: image_id '-1'"),
         ("user_id,image_id\na,0\na,x\na,2\n", "row 2: image_id"),
         ("user_id,image_id\na,0\n,1\na,2\n", "row 2: .*user_id"),
-        ("user_id,image_id,class\na,0,5\na,1,5\na,2,5\n", "row 2: image 1 .*class 5"),
+        ("user_id,image_id,class\na,0,5\na,1,5\na,2,5\n", "row 2: image_id '1'.*class 6"),
     ):
         path.write_text(text)
         with pytest.raises(DataError, match=message):

@@ -42,7 +42,7 @@ def test_synthetic_idda_writes_every_split_and_the_same_bytes_again(tmp_path, re
         shown = good(capsys, "prepare_idda.py", *arguments, "--setting", "rainy")
         assert "class_imbalance/rainy" in shown and "synthetic" in shown
         config = re.search(r"tools/train.py (\S+)", shown)[1]
-        assert config == "configs/idda_rainy_fedavg.py"
+        assert config == "configs/settings/idda_rainy.py"
     first, second = (snapshot(tmp_path / root / "splits") for root in ("one", "two"))
     assert first == second and len(first) == 3 * 3
     for distribution in idda.DISTRIBUTIONS:
@@ -101,7 +101,7 @@ def test_from_copies_published_files_unchanged_and_counts_what_is_missing(tmp_pa
 
 def test_from_with_synthetic_renders_exactly_what_the_files_name(tmp_path, rendered):
     source = tmp_path / "uniform"
-    write_parts(source, *cityscapes.build(*cityscapes.names(), "uniform", 5))
+    write_parts(source, *cityscapes.build(cityscapes.names(), "uniform", 5))
     options = ("--distribution", "uniform", "--synthetic", "--limit-per-user", 1, "--limit-test", 2)
     assert tool("prepare_cityscapes.py", "--root", tmp_path, "--from", source, *options) == 0
     ((files, _),) = rendered
@@ -171,10 +171,11 @@ def test_another_split_is_not_overwritten_unasked(tmp_path, rendered, capsys):
     assert snapshot(tmp_path / "splits") != before
 
 
-def test_synthetic_refuses_a_root_with_real_data(tmp_path, rendered, capsys):
+def test_synthetic_refuses_a_root_with_real_data(tmp_path, capsys):
     write_pair(*[tmp_path / "IDDAsmall"] * 2, ("T01_CN_A/RGB/1.jpg", "T01_CN_A/Semantic/1.png"))
+    before = snapshot(tmp_path)
     assert "--root" in failure(capsys, "prepare_idda.py", "--root", tmp_path, "--synthetic")
-    assert not rendered
+    assert snapshot(tmp_path) == before
 
 
 def test_options_without_effect_are_refused(tmp_path, capsys):
@@ -192,12 +193,11 @@ def test_cityscapes_verification_and_split(tmp_path, monkeypatch, capsys):
     assert "leftImg8bit_trainvaltest.zip" in failure(
         capsys, "prepare_cityscapes.py", "--root", tmp_path
     )
-    monkeypatch.setattr(cityscapes, "TRAIN_CITIES", {"aachen": 17, "ulm": 8})
-    monkeypatch.setattr(cityscapes, "VAL_CITIES", {"lindau": 2})
-    for part in cityscapes.names():
-        for samples in part.values():
-            for sample in samples:
-                write_pair(tmp_path / "leftImg8bit", tmp_path / "gtFine", sample)
+    cities = {"train": {"aachen": 17, "ulm": 8}, "val": {"lindau": 2}}
+    monkeypatch.setattr(cityscapes, "CITIES", cities)
+    for samples in cityscapes.names().values():
+        for sample in samples:
+            write_pair(tmp_path / "leftImg8bit", tmp_path / "gtFine", sample)
     arguments = ("--root", tmp_path, "--distribution", "heterogeneous")
     assert tool("prepare_cityscapes.py", *arguments) == 0
     train = read_split(tmp_path / "splits" / "heterogeneous" / "train")

@@ -1,23 +1,22 @@
 """Split folders: limits keep every client, and the data set reads what was written."""
 
 from data_prep import idda
-from data_prep.split_folders import Limit
+from data_prep.split_folders import limit
 from fedseg.datasets import IDDADataset
 from fedseg.partition import NaturalPartition, write_split
 
 
 def test_a_limit_keeps_every_client():
     train, test = idda.build(idda.names(), "rainy", "heterogeneous", 0)
-    small, small_test = Limit(2, 1)(train, test, idda.domain_of)
+    small, small_test = limit(train, test, 2, 1, idda.domain_of)
     assert list(small.users) == list(train.users) and len(small.users) == 69
     assert all(samples == train.users[user][:2] for user, samples in small.users.items())
     assert {user: len(samples) for user, samples in small_test.users.items()} == {
         "test_user_diff_domain": 35,
         "test_user_same_domain": 69,
     }
-    whole, whole_test = Limit(per_user=100)(train, test, idda.domain_of)
+    whole, whole_test = limit(train, test, 100, None, idda.domain_of)
     assert whole.users == train.users and whole_test.users == test.users
-    assert Limit(per_user=1) and Limit(test_per_domain=1) and not Limit()
 
 
 def test_the_data_set_keeps_clients_and_counts(tmp_path, monkeypatch):

@@ -8,10 +8,9 @@ import torch
 import torch.nn.functional as F
 
 from data_prep import synthetic_shapes
-from data_prep.synthetic_shapes import CLASSES, is_written, labels_of, render_images, write_shapes
+from data_prep.synthetic_shapes import CLASSES, labels_of, render_images, write_shapes
 from fedseg.datasets import ImageArrays, SyntheticShapesDataset
 from fedseg.datasets.arrays import images_checksum, shared_images
-from fedseg.errors import DataError
 from fedseg.models import CNN
 
 
@@ -69,25 +68,6 @@ def test_a_prepared_folder_that_the_data_sets_read(tmp_path):
     write_shapes(tmp_path / "long", train=80, test=20)
     longer = SyntheticShapesDataset(tmp_path / "long", "train")
     np.testing.assert_array_equal(longer.images[:50], train.images)
-
-
-def test_whether_a_folder_holds_it(tmp_path):
-    assert not is_written(tmp_path)
-    write_shapes(tmp_path, train=30, test=10, seed=3)
-    assert is_written(tmp_path, train=30, test=10, seed=3)
-    assert not is_written(tmp_path, train=30, test=10)
-    assert not is_written(tmp_path, train=40, test=10, seed=3)
-    (tmp_path / "dataset.json").write_text("{")
-    assert not is_written(tmp_path, train=30, test=10, seed=3)
-
-
-def test_bad_numbers(tmp_path):
-    with pytest.raises(DataError, match="9 test images"):
-        write_shapes(tmp_path, train=50, test=9)
-    with pytest.raises(DataError, match="split: 'val'"):
-        render_images([0], "val")
-    with pytest.raises(DataError, match="index: -1"):
-        render_images([3, -1])
 
 
 def test_train_and_test_share_no_image(images):

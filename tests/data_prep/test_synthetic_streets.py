@@ -11,7 +11,7 @@ from data_prep.synthetic_streets import write_cityscapes, write_idda
 from fedseg.errors import DataError
 
 SIZE = (96, 64)
-QUIET = {"size": SIZE, "workers": 1, "progress": False}
+QUIET = {"size": SIZE, "workers": 1}
 
 
 def pairs_of(domain, count):
@@ -85,8 +85,8 @@ def test_resuming_keeps_complete_pairs_and_mends_the_others(tmp_path):
 
 
 def test_cityscapes_layout(tmp_path):
-    train, val = cityscapes.names()
-    pairs = write_cityscapes(tmp_path, train["aachen"][:2] + val["munster"][:2], **QUIET)
+    images = cityscapes.names()
+    pairs = write_cityscapes(tmp_path, images["aachen"][:2] + images["munster"][:2], **QUIET)
     assert pairs[0] == (
         "train/aachen/aachen_000000_000019_leftImg8bit.png",
         "train/aachen/aachen_000000_000019_gtFine_labelIds.png",

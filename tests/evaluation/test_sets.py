@@ -359,7 +359,7 @@ def test_real_corruptions_of_a_prepared_folder(tmp_path, logits):
     names = [f"class {i}" for i in range(10)]
     write_images(tmp_path, "CIFAR10", names, (images[:2], labels[:2]), (images[2:], labels[2:]))
     chosen = ["brightness", "contrast"]
-    make_corrupted(tmp_path, corruptions=chosen, workers=1, progress=False)
+    make_corrupted(tmp_path, corruptions=chosen, workers=1)
     dataset = CIFAR10CDataset(tmp_path, corruptions=chosen)
     plain = {"type": "Normalize", "mean": [0.0] * 3, "std": [1.0] * 3}
     test = evaluation_set(corrupted(tmp_path, dataset=dataset, batch_size=7, transforms=[plain]))

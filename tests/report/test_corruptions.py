@@ -44,7 +44,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train, test = (render_images(indices, split) for split in ("train", "test"))
     labels = labels_of(indices)
     write_images(folder, "CIFAR10", CLASSES, (train, labels), (test, labels))
-    make_corrupted(folder, workers=1, progress=False)
+    make_corrupted(folder, workers=1)
     return folder
 
 
