@@ -68,7 +68,9 @@ class ClientAccuracyHook(FederatedHook):
         details = runner.val_loop.details
         names = [self.domain] if self.domain else [test.name for test in runner.val_loop.sets]
         names = [f"global:{name}" for name in names] + names
-        chosen = next((details[n][DETAIL] for n in names if details.get(n, {}).get(DETAIL)), {})
+        chosen = next((details[n][DETAIL] for n in names if details.get(n, {}).get(DETAIL)), None)
+        if chosen is None:
+            return None
         by_class = np.array([np.nan if v is None else v for v in chosen.values()], dtype=float)
         mix = self._class_mix(runner)
         if mix.shape[1] != len(by_class):
