@@ -177,6 +177,10 @@ class SegmentationDataset(Dataset):
         self.files = [
             (os.path.join(image_root, x), os.path.join(label_root, y)) for _, x, y in samples
         ]
+        self.check_files()
+
+    def check_files(self) -> None:
+        """Raise DataError if an image or label of the split is not there."""
         files = [path for pair in self.files for path in pair]
         if missing := sorted(set(files) - existing_files(files)):
             more = f"\n  and {len(missing) - 5} more" if len(missing) > 5 else ""
