@@ -8,25 +8,28 @@ from fedseg import cli
 
 EXAMPLES = """
 examples:
-  three methods in two settings, three seeds each, two runs at a time:
+  three lists of methods in two settings, three seeds each, two runs at a time:
     python tools/sweep.py configs/settings/cifar10_a0.py configs/settings/cifar10_a005.py \\
         --with fedavg --with fedasam --with fedasam swa --seeds 0 1 2 --jobs 2
-  an ablation of SWA's start and cycle, every combination of them:
+  an ablation of SWA's start and cycle, all combinations:
     python tools/sweep.py configs/settings/cifar100_a05.py --with fedasam swa \\
         --grid averaging.start=0.05 averaging.start=0.5 averaging.start=0.75 \\
         --grid averaging.cycle=5 averaging.cycle=10
-The same command again goes on where it was stopped: finished runs are skipped, stopped ones
-resumed. Runs lie in WORK_DIR/<experiment>/seed<seed>, each with its output in output.txt.
+The same command again continues where it was stopped: finished runs are skipped, stopped ones
+resumed. Runs are in WORK_DIR/<experiment>[,KEY=VALUE...]/seed<seed>, with their output in
+output.txt. --amp and --cfg-options apply to all runs and are not part of the name.
 """
 
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        description="Run settings x methods x seeds; skip what is finished, end with the board.",
+        description="Train settings x lists of methods x seeds; ends with the leaderboard.",
         epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("configs", type=Path, nargs="+", metavar="CONFIG")
+    parser.add_argument(
+        "configs", type=Path, nargs="+", metavar="CONFIG", help="settings or experiments"
+    )
     parser.add_argument(
         "--with",
         dest="methods",
@@ -36,21 +39,36 @@ def parse_arguments() -> argparse.Namespace:
         metavar="METHOD",
         help="methods merged over every config (none: the config as it is); repeat for more lists",
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N", help="default: 0")
     parser.add_argument(
         "--grid",
         action="append",
         nargs="+",
         default=[],
         metavar="KEY=VALUE",
-        help="values to try; give it again for another axis",
+        help="values of one axis; repeat for more axes, all combinations are run",
     )
-    parser.add_argument("--cfg-options", nargs="+", default=[], metavar="KEY=VALUE")
-    parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
-    parser.add_argument("--jobs", type=int, default=1, metavar="N", help="runs at a time")
-    parser.add_argument("--work-dir", type=Path, default=Path("work_dirs"))
     parser.add_argument(
-        "--dry-run", action="store_true", help="list the runs and the hours they need; run nothing"
+        "--cfg-options",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override config fields in all runs",
+    )
+    parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
+    parser.add_argument(
+        "--jobs", type=int, default=1, metavar="N", help="runs at a time (default: 1)"
+    )
+    parser.add_argument(
+        "--work-dir",
+        type=Path,
+        default=Path("work_dirs"),
+        help="folder of all runs (default: work_dirs)",
+    )
+    parser.add_argument(
+        "--dry-run",
+        action="store_true",
+        help="print the runs and their hours; train nothing",
     )
     return parser.parse_args()
 

@@ -1,1 +1,1 @@
-"""What a round is: runner, loops, server, client trainer, flat vector, state store, seeds."""
+"""A round: trainer, loop, executor, client sampler, validation of updates."""
