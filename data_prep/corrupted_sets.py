@@ -132,6 +132,7 @@ def make_corrupted(
             parts = (next(images) for _ in range(len(SEVERITIES) * len(some)))
             _write(place / f"{name}.npy", (len(labels), *shape), "|u1", parts, record)
             outcome.made.append(name)
+        next(images, None)  # fills the bar
     return outcome
 
 
