@@ -170,7 +170,7 @@ def test_faulty_batches(tmp_path, images):
         ("data", noise(8), "'data'"),
         ("data", noise(8).reshape(8, -1).astype(np.float32), "dtype 'f4'"),
         ("data", [1, 2], "'data'"),
-        ("labels", [0] * 7, "7 labels"),
+        ("labels", [0] * 7, "labels must"),
         ("labels", [0] * 19 + [10], "label 10"),
         ("labels", [-1] * 20, "label -1"),
         ("labels", [10**30] * 20, "out of range"),
@@ -231,7 +231,7 @@ def test_faulty_npz(tmp_path, images):
     for change, message in (
         (dict(images=noise(40).astype(np.float32)), "images .*float32"),
         (dict(images=noise(40)[0]), r"images .*\[32, 32, 3\]"),
-        (dict(labels=np.zeros(39, np.int64)), "39 labels"),
+        (dict(labels=np.zeros(39, np.int64)), r"labels .*\[39\]"),
         (dict(labels=np.zeros((40, 1), np.int64)), r"labels .*\[40, 1\]"),
         (dict(labels=np.zeros(40)), "labels .*float64"),
         (dict(labels=np.full(40, 10)), "label 10"),
