@@ -128,7 +128,7 @@ def plasma(draws: Draws, decay: float) -> Array:
     """Fractal clouds in [0, 1] by the diamond-square rule, wrapping around: float32 [n, 32, 32].
 
     Args:
-        draws: a generator an image.
+        draws: a generator per image.
         decay: every halving of the step divides the amplitude of the noise by its square.
     """
     heights = np.zeros((len(draws.indices), SIZE, SIZE))

@@ -17,7 +17,7 @@ import torch
 from fedseg import cli
 from fedseg.partition.split_files import Split, write_split
 
-# Raw IDDA ids of sky, building, road and nothing, each in one colour: quick to learn.
+# Raw IDDA ids of sky, building, road and nothing, each in one color: quick to learn.
 SCENE = {20: (90, 140, 200), 1: (120, 70, 60), 7: (90, 90, 100), 0: (20, 20, 20)}
 SEEN, UNSEEN = ("T01_CN_A", "T02_CS_A"), ("T03_HRN_A",)
 
@@ -81,8 +81,8 @@ def street(seed: int) -> tuple[np.ndarray, np.ndarray]:
     ids[22:] = 7
     ids[33:] = 0
     image = np.zeros((36, 64, 3), np.uint8)
-    for raw, colour in SCENE.items():
-        image[ids == raw] = colour
+    for raw, color in SCENE.items():
+        image[ids == raw] = color
     return image + rng.integers(0, 12, image.shape, dtype=np.uint8), ids
 
 

@@ -40,7 +40,7 @@ def parse_arguments() -> argparse.Namespace:
         help="override config fields, for example test_dataloader.seen.batch_size=4",
     )
     parser.add_argument(
-        "--pictures", type=int, default=3, metavar="N", help="images a domain (default: 3, 0: none)"
+        "--pictures", type=int, default=3, metavar="N", help="images per domain (default: 3)"
     )
     return parser.parse_args()
 

@@ -1,4 +1,4 @@
-# What the classification benchmarks share: 5 clients a round (10 and 20 are published too:
+# What the classification benchmarks share: 5 clients per round (10 and 20 are published too:
 # --cfg-options client_sampler.clients_per_round=10), accuracy every 50 rounds and in every one of
 # the last 100, whose mean is the reported metric. Rounds are short: a checkpoint every 100 of them.
 _base_ = "runtime.py"

@@ -1,4 +1,4 @@
-# FedDrive's. The style bank's size, 8 images a domain, is ours: none was published.
+# FedDrive's. The style bank's size, 8 images per domain, is ours: none was published.
 slot = "style"
 refuses = {"val_evaluator.type": "Accuracy"}  # for segmentation
 

@@ -1,4 +1,4 @@
-# Rendered streets, small enough for seconds a run on two CPU cores: the setting of
+# Rendered streets, small enough for seconds per run on two CPU cores: the setting of
 # tools/demo_leaderboard.py, which renders the data. Clients and domains are those of the published
 # rainy experiment; images, network (a narrow BiSeNetV2), rounds and rates are this demo's own.
 _base_ = "idda_rainy.py"

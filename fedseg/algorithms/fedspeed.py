@@ -35,7 +35,7 @@ class FedSpeed(OwnPerturbation):
     Args:
         rho: radius of the perturbation, >= 0.
         alpha: weight of the gradient at the perturbed weights, 0 to 1; 0 takes the plain gradient
-            (at two passes a step).
+            (at two passes per step).
         lam: the inverse strength lambda of the proximal term, > 0 and finite.
         freeze_statistics: see :class:`~fedseg.algorithms.perturbation.OwnPerturbation`.
         all_corrections: the released code's server rule, ``w <- mean_S w_k - lam mean_K ghat_k``.

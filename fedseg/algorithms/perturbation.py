@@ -14,7 +14,7 @@ from fedseg.optim.sam import SAMOptimWrapper
 
 
 class OwnPerturbation(Algorithm):
-    """Two gradients a step, over the same minibatch: at ``w_k`` and at ``w_k + e``.
+    """Two gradients per step, over the same minibatch: at ``w_k`` and at ``w_k + e``.
 
     Args:
         freeze_statistics: the second pass leaves BatchNorm's running statistics alone (the released

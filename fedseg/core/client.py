@@ -16,7 +16,7 @@ class LocalOptimizer(Protocol):
 
     Attributes:
         optimizer: the torch optimizer over the flat vector.
-        passes: forward-backward passes a step.
+        passes: forward-backward passes per step.
     """
 
     optimizer: torch.optim.Optimizer

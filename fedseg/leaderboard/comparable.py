@@ -152,7 +152,9 @@ def _other_training(results: Results, setting: Setting) -> Iterator[str]:
     least, most = results.clients_per_round.min, results.clients_per_round.max
     if (least, most) != (setting.clients_per_round,) * 2:
         found = str(most) if least == most else f"{least} to {most}"
-        yield f"other participation: {found} clients a round instead of {setting.clients_per_round}"
+        yield (
+            f"other participation: {found} clients per round instead of {setting.clients_per_round}"
+        )
     window = results.last_rounds
     if results.rounds != setting.rounds:  # with other rounds, the window is another anyway
         fewer = "fewer" if results.rounds < setting.rounds else "more"

@@ -31,7 +31,7 @@ class PartitionedData(ClientData):
         partition: maps the data set to ``{client id: sample indices}``, or its config.
         batch_size: samples per step, or ``"full"`` for one step over all of a client's samples.
         local_epochs: passes over a client's samples in a round.
-        local_steps: instead, a fixed number of steps a round (epochs follow one another as needed).
+        local_steps: instead, a fixed number of steps per round (epochs repeat as needed).
         shuffle: a fresh order every local epoch; ``False`` keeps the partition's order.
         drop_last: leave out a last, smaller batch.
         drop_single: leave out a last batch of one sample, which BatchNorm cannot train on.

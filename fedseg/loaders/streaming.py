@@ -30,7 +30,7 @@ def seed_global(seed: int) -> None:
     """Seed Python's, NumPy's and torch's CPU generator, for code that draws from them."""
     random.seed(seed)
     np.random.seed(seed & 0xFFFFFFFF)  # noqa: NPY002 - for code that is not ours
-    torch.default_generator.manual_seed(seed)  # torch.manual_seed takes milliseconds a sample
+    torch.default_generator.manual_seed(seed)  # torch.manual_seed takes milliseconds per sample
 
 
 class SeededDataset(Dataset):

@@ -23,7 +23,7 @@ class Residual:
 
     ``forward`` computes what torchvision's does: ``relu(residual(x) + shortcut(x))``. With
     stochastic depth it is ``relu(b residual(x) + shortcut(x))``, where b is 1 with probability
-    ``keep``, else 0, drawn once a batch in training, and ``b = keep`` otherwise (Huang et al., ECCV
+    ``keep``, else 0, drawn per batch in training, and ``b = keep`` otherwise (Huang et al., ECCV
     2016, equations 2 and 5).
 
     Attributes:

@@ -28,7 +28,7 @@ class OptimWrapper(MMEngineOptimWrapper):
             corrected gradient.
     """
 
-    passes = 1  # forward-backward passes a step
+    passes = 1  # forward-backward passes per step
     # attributes that may change without a captured step being another one: a step reads them from
     # tensors, or does not read them (MMEngine's schedulers count steps)
     free_in_graphs: ClassVar[frozenset[str]] = frozenset({"_global_step"})

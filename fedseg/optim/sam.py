@@ -26,7 +26,7 @@ class SAMOptimWrapper(OptimWrapper):
     Both passes use the same minibatch, augmentation and dropout.
 
     Args:
-        rho: radius of the perturbation, >= 0; 0 is plain training (at two passes a step).
+        rho: radius of the perturbation, >= 0; 0 is plain training (at two passes per step).
         rho0: start of the rho schedule, see ``rho_rounds``.
         rho_rounds: rounds over which rho grows linearly from ``rho0`` (FedGloSS, appendix C); 0:
             none.

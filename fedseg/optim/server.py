@@ -1,4 +1,4 @@
-"""Server optimisers: how the global model moves along a pseudo-gradient.
+"""Server optimizers: how the global model moves along a pseudo-gradient.
 
 The adaptive ones are those of Reddi et al., "Adaptive Federated Optimization", ICLR 2021,
 algorithm 2: no bias correction, ``tau`` outside the root, ``v_0 = tau^2``. All arithmetic is in
@@ -38,7 +38,7 @@ class ServerOptimizer:
 
     @staticmethod
     def vector(server: HasModel, name: str, like: Tensor, fill: float = 0.0) -> Tensor:
-        """A vector of this optimiser in the server's state, made at its first use."""
+        """A vector of this optimizer in the server's state, made at its first use."""
         key = f"optim.{name}"
         if key not in server.state:
             server.state[key] = torch.full_like(like, fill)

@@ -49,7 +49,7 @@ class NaturalPartition:
 
 @PARTITIONS.register_module()
 class SinglePartition:
-    """One client that holds every sample: centralised training.
+    """One client that holds every sample: centralized training.
 
     Args:
         client: its id.

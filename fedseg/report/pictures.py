@@ -1,4 +1,4 @@
-"""The ``pictures`` folder of a run: curves, IoU by class, predictions of a few images a domain."""
+"""The ``pictures`` folder of a run: curves, IoU by class, a few predictions per domain."""
 
 import colorsys
 import re
@@ -86,7 +86,7 @@ def write_overlays(
 
 
 def spread(count: int, total: int) -> list[int]:
-    """At most ``count`` indices below ``total``, the centres of equal pieces."""
+    """At most ``count`` indices below ``total``, the centers of equal pieces."""
     count = min(count, total)
     return [int((i + 0.5) * total / count) for i in range(count)]
 

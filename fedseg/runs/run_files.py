@@ -25,7 +25,7 @@ class RunFiles:
     Attributes:
         folder: its work dir.
         results: of a finished run, else None.
-        history: a record a round, oldest first; may be empty for a finished run.
+        history: a record per round, oldest first; may be empty for a finished run.
         config: as it was written; None if there is no readable copy of it.
     """
 

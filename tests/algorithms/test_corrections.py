@@ -27,7 +27,7 @@ def algorithm(name):
 
 
 def run(folder, name, **changes):
-    """A run of an algorithm; FedGamma's local optimiser is SAM."""
+    """A run of an algorithm; FedGamma's local optimizer is SAM."""
     if name == "FedGamma":
         changes = {"optim_wrapper": SAM, **changes}
     return toyalgorithms.run(folder, algorithm(name), **changes)

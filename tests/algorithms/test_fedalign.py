@@ -28,7 +28,7 @@ def first_quarter(tensor):
     return tensor[: tensor.shape[0] // 4]
 
 
-def normalised(x, state, name, groups):
+def normalized(x, state, name, groups):
     """By the definition: over a batch and its pixels, or over a group of an image."""
     weight, bias = (first_quarter(state[f"{name}.{kind}"]) for kind in ("weight", "bias"))
     if groups is None:
@@ -51,14 +51,14 @@ def quarter_stage(state, x, bottleneck, groups, padded):
             first_of_three = kernel == 3 and 3 not in kernels[: i - 1]
             stride = 2 if block == 0 and first_of_three else 1
             y = F.conv2d(y, weight, stride=stride, padding=kernel // 2)
-            y = normalised(y, state, f"{name}.bn{i}", groups)
+            y = normalized(y, state, f"{name}.bn{i}", groups)
             y = y.clamp_min(0) if i < len(kernels) else y
         if block == 0 and padded:
             x = x[:, :, ::2, ::2]
             x = torch.cat([x, torch.zeros_like(x)], 1)
         elif block == 0:
             weight = first_quarter(state[f"{name}.downsample.0.weight"])[:, : x.shape[1]]
-            x = normalised(F.conv2d(x, weight, stride=2), state, f"{name}.downsample.1", groups)
+            x = normalized(F.conv2d(x, weight, stride=2), state, f"{name}.downsample.1", groups)
         x = (x + y).clamp_min(0)
     return x
 

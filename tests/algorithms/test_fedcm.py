@@ -90,7 +90,7 @@ def test_full_participation_ends_nearer_than_fedavg(tmp_path):
         )
         for alpha in (0.1, 1.0)
     )
-    goal = toyquad.minimiser("ac")
+    goal = toyquad.minimizer("ac")
     assert np.abs(final(near) - goal).max() < 0.2 * np.abs(final(far) - goal).max()
 
 

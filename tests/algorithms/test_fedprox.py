@@ -43,7 +43,7 @@ def test_the_first_step_is_fedavgs(tmp_path):
 
 
 def test_many_steps_end_where_pull_and_gradient_are_equal(tmp_path):
-    """curvature (w_k - minimiser) + mu (w_k - w) = 0 at every client, weighted by N_k."""
+    """curvature (w_k - minimizer) + mu (w_k - w) = 0 at every client, weighted by N_k."""
     mu = 0.7
     changes = {"train_cfg": {"local_steps": 60, "max_rounds": 2}}
     changes["optim_wrapper"] = {"optimizer": {"lr": 0.4}}
@@ -53,8 +53,8 @@ def test_many_steps_end_where_pull_and_gradient_are_equal(tmp_path):
     for before, after in itertools.pairwise(w):
         models = []
         for client in toyquad.USERS:
-            curvature, minimiser = toyquad.of_client(client)
-            models.append((curvature * minimiser + mu * before) / (curvature + mu))
+            curvature, minimizer = toyquad.of_client(client)
+            models.append((curvature * minimizer + mu * before) / (curvature + mu))
         np.testing.assert_allclose(after, np.average(models, axis=0, weights=sizes), rtol=1e-9)
 
 

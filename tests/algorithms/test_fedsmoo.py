@@ -45,12 +45,12 @@ def test_the_first_step_is_feddyns_with_sam(tmp_path):
     assert np.abs(trace(perturbed)[-1] - trace(one)[-1]).max() > 1e-3
 
 
-def test_all_clients_end_near_the_minimiser(tmp_path):
-    """At the minimiser itself without a perturbation; with one it stays within its radius."""
+def test_all_clients_end_near_the_minimizer(tmp_path):
+    """At the minimizer itself without a perturbation; with one it stays within its radius."""
     exact = toyquad.run(tmp_path / "a", {**NAME, "rho": 0.0}, **long(200))
-    np.testing.assert_allclose(final(exact), toyquad.minimiser(), rtol=1e-8)
+    np.testing.assert_allclose(final(exact), toyquad.minimizer(), rtol=1e-8)
     near = toyquad.run(tmp_path / "b", {**NAME, "rho": 0.01}, **long(200))
-    assert np.linalg.norm(final(near) - toyquad.minimiser()) < 0.02
+    assert np.linalg.norm(final(near) - toyquad.minimizer()) < 0.02
 
 
 # ---------------------------------------------------------------- the perturbation's duals

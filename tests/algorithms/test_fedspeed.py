@@ -99,15 +99,15 @@ def long_run(tmp_path_factory):
     return toyquad.run(tmp_path_factory.mktemp("long"), named(rho=0.0), **long(200))
 
 
-def test_all_clients_reach_the_minimiser_where_fedavg_does_not(long_run, tmp_path):
-    np.testing.assert_allclose(final(long_run), toyquad.minimiser(), rtol=1e-8)
+def test_all_clients_reach_the_minimizer_where_fedavg_does_not(long_run, tmp_path):
+    np.testing.assert_allclose(final(long_run), toyquad.minimizer(), rtol=1e-8)
     average = toyquad.run(tmp_path, FEDAVG, **long(200))
-    assert np.abs(final(average) - toyquad.minimiser()).max() > 0.01
+    assert np.abs(final(average) - toyquad.minimizer()).max() > 0.01
 
 
 def test_at_the_end_a_correction_is_the_clients_gradient(long_run):
     for client in toyquad.USERS:
-        expected = toyquad.gradient(client, toyquad.minimiser())
+        expected = toyquad.gradient(client, toyquad.minimizer())
         np.testing.assert_allclose(client_vector(long_run, client, "ghat"), expected, rtol=1e-6)
 
 

@@ -38,7 +38,7 @@ def test_one_client_with_full_batches_is_gradient_descent(tmp_path, name, wrappe
 
 @pytest.mark.parametrize("momentum", [0.0, 0.6])
 @BOTH
-def test_one_local_step_is_centralised_sgd(tmp_path, name, momentum):
+def test_one_local_step_is_centralized_sgd(tmp_path, name, momentum):
     """Every client takes the same step, or their mean is it: (1-b) c + b m, uniform over S.
 
     MIME steps with the m that has the present c in it, MIMELite's own gradient is that part.

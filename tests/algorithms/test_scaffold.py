@@ -155,20 +155,20 @@ def distance(config, goal):
     return float(np.abs(final(config) - goal).max())
 
 
-def test_full_participation_reaches_the_minimiser(tmp_path):
+def test_full_participation_reaches_the_minimizer(tmp_path):
     """FedAvg stops beside its own, the minimum of the mean weighted by N_k; it has drifted."""
     scaffold = toyquad.run(tmp_path / "a", NAME, **long(40))
-    assert distance(scaffold, toyquad.minimiser()) < 1e-8
+    assert distance(scaffold, toyquad.minimizer()) < 1e-8
     fedavg = toyquad.run(tmp_path / "b", FEDAVG, **long(40))
     weighted = "".join(k * n for k, n in toyquad.USERS.items())
-    assert distance(fedavg, toyquad.minimiser(weighted)) > 1e-2
+    assert distance(fedavg, toyquad.minimizer(weighted)) > 1e-2
 
 
 def test_partial_participation_reaches_it_too(tmp_path):
     rounds = fixed(*["ab", "cd", "ac", "bd", "ad", "bc"] * 20)
     algorithm = {**NAME, "eta_g": 0.5}
     config = toyquad.run(tmp_path, algorithm, client_sampler=rounds, **long(120))
-    assert distance(config, toyquad.minimiser()) < 1e-8
+    assert distance(config, toyquad.minimizer()) < 1e-8
 
 
 @pytest.mark.filterwarnings("ignore:algorithm. SCAFFOLD divides by K_k eta")
@@ -179,7 +179,7 @@ def test_momentum_has_to_be_counted(tmp_path):
     counted = toyquad.run(
         tmp_path / "a", {**NAME, "count_momentum": True}, **toyseg.merge(long(40), heavy)
     )
-    assert distance(counted, toyquad.minimiser()) < 1e-6
+    assert distance(counted, toyquad.minimizer()) < 1e-6
     literal = toyquad.run(tmp_path / "b", NAME, **toyseg.merge(long(12), heavy))
     norms = [line["norm_control"] for line in toyseg.history(literal)]
     assert norms[-1] > 100 * norms[0]

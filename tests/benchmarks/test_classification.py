@@ -91,7 +91,7 @@ def test_everything_is_measured(tmp_path):
             "engine / hand-written",
             "FedSAM / FedAvg",
             f"{benchmark.LOADER} / engine",
-            "seconds an evaluation of 20 images",
+            "seconds per evaluation of 20 images",
         ):
             assert set(measured[name]) == precisions
             assert all(value > 0 for value in measured[name].values())

@@ -49,11 +49,11 @@ def test_batch_statistics(model):
     assert_same_state(model, state)
     assert modes_of(model) == modes
 
-    def normalised(values, dims):
+    def normalized(values, dims):
         mean = values.mean(dims, keepdim=True)
         return (values - mean) / (values.var(dims, unbiased=False, keepdim=True) + 1e-5).sqrt()
 
-    expected = normalised(normalised(model[0](x), (0, 2, 3)).flatten(1), (0,))
+    expected = normalized(normalized(model[0](x), (0, 2, 3)).flatten(1), (0,))
     torch.testing.assert_close(output, expected, rtol=1e-4, atol=1e-5)
     assert not torch.allclose(output, model(x), atol=0.1)
 
@@ -68,7 +68,7 @@ def test_frozen_running_statistics_in_training(model):
     assert_same_state(model, state)
     assert modes_of(model) == modes
     torch.manual_seed(1)
-    assert torch.equal(frozen, model(x))  # same normalisation, but now the statistics move
+    assert torch.equal(frozen, model(x))  # same normalization, but now the statistics move
     assert int(model[1].num_batches_tracked) == int(state["1.num_batches_tracked"]) + 1
 
 

@@ -55,7 +55,7 @@ def test_flattening_changes_no_value():
     torch.testing.assert_close(plain.eval()(x), flat.model.eval()(x))
 
 
-def test_views_survive_load_state_dict_and_optimiser_steps():
+def test_views_survive_load_state_dict_and_optimizer_steps():
     flat = make()
     optimizer = torch.optim.Adam(flat.model.parameters(), lr=0.1)
     for seed in range(3):

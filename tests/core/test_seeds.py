@@ -32,7 +32,7 @@ def test_counters_fill_64_bits():
     assert seed_for(0, "x", 1, 256) != seed_for(0, "x", 256, 1)
 
 
-def test_bits_of_neighbouring_seeds_are_independent():
+def test_bits_of_neighboring_seeds_are_independent():
     seeds = np.array([seed_for(0, "augment", i) for i in range(4000)], dtype=np.uint64)
     bits = (seeds[:, None] >> np.arange(63, dtype=np.uint64)) & np.uint64(1)
     assert np.abs(bits.mean(0) - 0.5).max() < 5 * 0.5 / np.sqrt(4000)

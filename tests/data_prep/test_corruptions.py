@@ -244,7 +244,7 @@ def test_motion_blur_draws_a_dot_out_to_one_side():
 
 
 def test_glass_blur_at_severity_1_takes_values_from_above_and_left(images):
-    # sigma 0.05 blurs nothing, so every pixel is one of its neighbours
+    # sigma 0.05 blurs nothing, so every pixel is one of its neighbors
     found = corrupt(images, "glass_blur", 1)
     choices = np.stack(
         [images[:, 2 - dy : 32 - dy, 2 - dx : 32 - dx] for dy in (0, 1) for dx in (0, 1)]

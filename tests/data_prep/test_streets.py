@@ -1,4 +1,4 @@
-"""The renderer: pure, labelled with known ids, and different along each of its axes."""
+"""The renderer: pure, labeled with known ids, and different along each of its axes."""
 
 import numpy as np
 import pytest

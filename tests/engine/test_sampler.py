@@ -61,7 +61,7 @@ def test_every_pair_is_equally_likely():
     assert chi_square(counts, rounds / 45) < CHI2_44
 
 
-def test_neighbouring_rounds_are_independent():
+def test_neighboring_rounds_are_independent():
     sampler = uniform(5)
     overlaps = [
         len(set(sampler.participants(r)) & set(sampler.participants(r + 1)))

@@ -138,7 +138,7 @@ def test_raw_images_go_through_the_models_preprocessor(tmp_path, root):
     assert predicted(one, "test") == predicted(two, "test")
 
 
-def test_normalised_twice_is_refused(tmp_path, root):
+def test_normalized_twice_is_refused(tmp_path, root):
     runner = built(tmp_path, root, model={"data_preprocessor": PREPROCESSOR})
     with pytest.raises(DataError, match=r"expected uint8 .* got torch\.float32"):
         predicted(runner, "test")
@@ -173,7 +173,7 @@ def test_large_sets_stay_where_they_are(trained, root, monkeypatch):
     assert test._resident is None
 
 
-def test_batches_are_gathered_and_normalised(root):
+def test_batches_are_gathered_and_normalized(root):
     test = evaluation_set(resident(root, batch_size=6))
     assert isinstance(test, ResidentSet)
     images, labels = test.dataset.gather(np.arange(toycls.TEST))
@@ -337,8 +337,8 @@ def test_some_corruptions_and_severities(trained, root, options, corruptions, se
     assert set(metrics) == {"some/accuracy"} | {f"some/accuracy_severity_{s}" for s in severities}
 
 
-class Greyness(torch.nn.Module):
-    """Says class 1 where an image is darker than middle grey; as ids or as logits."""
+class Grayness(torch.nn.Module):
+    """Says class 1 where an image is darker than middle gray; as ids or as logits."""
 
     def __init__(self, logits: bool) -> None:
         super().__init__()
@@ -363,7 +363,7 @@ def test_real_corruptions_of_a_prepared_folder(tmp_path, logits):
     dataset = CIFAR10CDataset(tmp_path, corruptions=chosen)
     plain = {"type": "Normalize", "mean": [0.0] * 3, "std": [1.0] * 3}
     test = evaluation_set(corrupted(tmp_path, dataset=dataset, batch_size=7, transforms=[plain]))
-    model = Greyness(logits)
+    model = Grayness(logits)
     for indices, batch in test.batches(test.plan(np.arange(len(dataset))), pin_memory=False):
         test.process(indices, batch, model(**batch))
     table, metrics = test.details()["corruptions"], test.score()

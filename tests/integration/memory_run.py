@@ -1,4 +1,4 @@
-"""Peak memory of a few rounds with many or few clients a round, for ``test_memory.py``.
+"""Peak memory of a few rounds with many or few clients per round, for ``test_memory.py``.
 
 python memory_run.py FOLDER CLIENTS_A_ROUND ROUNDS ALGORITHM [KEEP]: prints the peak resident memory
 in KiB. ALGORITHM is a dict; KEEP where the clients' states are (see state_store.keep).

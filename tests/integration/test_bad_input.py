@@ -152,7 +152,7 @@ BAD = {
         r"sample 1 belongs to client 'a' and to 'b'",
     ),
     "an index out of range": (own_partition({"a": [0, 99]}), r"client 'a' has index 99"),
-    "more clients a round than there are": (
+    "more clients per round than there are": (
         {"client_sampler": {"clients_per_round": 7}},
         r"client_sampler\.clients_per_round: 7 .* only 6",
     ),
@@ -196,11 +196,11 @@ BAD = {
         {"optim_wrapper": {"optimizer": {"momentum": "0.9"}}},
         r"optim_wrapper\.optimizer\.momentum: must be a finite number >= 0, not '0.9'",
     ),
-    "an unknown option of an optimiser": (
+    "an unknown option of an optimizer": (
         {"optim_wrapper": {"optimizer": {"zeal": 1}}},
         r"optim_wrapper\.optimizer\.zeal: unknown argument of SGD; known: (?!.*(params|defaults))",
     ),
-    "parameters of an optimiser": (
+    "parameters of an optimizer": (
         {"optim_wrapper": {"optimizer": {"params": []}}},
         r"optim_wrapper\.optimizer\.params: is set by the run itself",
     ),

@@ -111,7 +111,7 @@ def test_clients_trained_in_another_order(tmp_path, root):
 
 
 def test_streamed_images_train_the_same_model(tmp_path, root):
-    """Not augmented, normalised by the model: from loader processes or from memory."""
+    """Not augmented, normalized by the model: from loader processes or from memory."""
     preprocessor = {"type": "ImagePreprocessor", "mean": toycls.MEAN, "std": toycls.STD}
     common = {"model": {"data_preprocessor": preprocessor}, "train_cfg": {"max_rounds": 3}}
     images = {"type": "StoredImages", "data_root": str(root)}
@@ -343,7 +343,7 @@ PLAIN = {"averaging": None, "optim_wrapper": toyseg.PLAIN["optim_wrapper"]}
 
 
 @pytest.mark.parametrize("transforms", ["CROP_AND_FLIP", "AUGMENTED"])
-def test_one_client_is_centralised_training(tmp_path, root, transforms):
+def test_one_client_is_centralized_training(tmp_path, root, transforms):
     """A hand-written loop over images that were augmented one at a time, in float64."""
     sgd = {"type": "SGD", "lr": 0.05, "momentum": 0.9, "weight_decay": 1e-3}
     config = toycls.settings(

@@ -48,7 +48,7 @@ class Entry:
     Attributes:
         options: its arguments.
         down, up: vectors that a client receives and sends in a round.
-        refused: local optimisers that it refuses -> what its reason must say.
+        refused: local optimizers that it refuses -> what its reason must say.
     """
 
     options: dict[str, Any]
@@ -194,7 +194,7 @@ class First(FederatedHook):
 
 
 def settings(folder: Path, parts: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
-    """A config: two of three clients a round, one epoch, no evaluation."""
+    """A config: two of three clients per round, one epoch, no evaluation."""
     return {
         "default_scope": "fedseg",
         "work_dir": str(folder / "run"),

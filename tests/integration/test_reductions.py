@@ -1,4 +1,4 @@
-"""One client is centralised training, BatchNorm and augmentation included; float64 is exact."""
+"""One client is centralized training, BatchNorm and augmentation included; float64 is exact."""
 
 import pytest
 import torch
@@ -25,7 +25,7 @@ def federated(tmp_path, **changes):
     return config, toyseg.train(config)
 
 
-def centralised(runner, dtype, rounds=ROUNDS):
+def centralized(runner, dtype, rounds=ROUNDS):
     """A plain torch loop over the batches that the engine's data stream plans."""
     from fedseg.core.seeds import seed_for
 
@@ -47,10 +47,10 @@ def centralised(runner, dtype, rounds=ROUNDS):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_one_client_is_centralised_training(tmp_path, dtype):
-    """Up to the rounding of ``start - (start - w)``, once a round."""
+def test_one_client_is_centralized_training(tmp_path, dtype):
+    """Up to the rounding of ``start - (start - w)``, once per round."""
     config, runner = federated(tmp_path, dtype=dtype)
-    expected = centralised(runner, getattr(torch, dtype))
+    expected = centralized(runner, getattr(torch, dtype))
     got = toyseg.checkpoint(config)["state_dict"]
     tolerance = 2e-5 if dtype == "float32" else 1e-12
     for name, tensor in expected.items():
@@ -60,7 +60,7 @@ def test_one_client_is_centralised_training(tmp_path, dtype):
 
 def test_the_first_rounds_statistics_are_the_same_bits(tmp_path):
     config, runner = federated(tmp_path, train_cfg={"max_rounds": 1})
-    expected = centralised(runner, torch.float32, rounds=1)
+    expected = centralized(runner, torch.float32, rounds=1)
     got = toyseg.checkpoint(config)["state_dict"]
     for name in expected:
         if "running" in name or "num_batches" in name:

@@ -40,11 +40,11 @@ def test_every_difference_from_feddrive_is_one_reason():
         ({"rounds": 3000}, "more rounds: 3000 instead of 1500"),
         (
             {"clients_per_round": {"min": 10, "max": 10}},
-            "other participation: 10 clients a round instead of 5",
+            "other participation: 10 clients per round instead of 5",
         ),
         (
             {"clients_per_round": {"min": 4, "max": 5}},
-            "other participation: 4 to 5 clients a round instead of 5",
+            "other participation: 4 to 5 clients per round instead of 5",
         ),
         ({"data__train__partition_sha256": "a" * 64}, "other split: the checksum"),
         ({"data__train__clients": 70}, "other split: 70 clients instead of 69"),

@@ -1,4 +1,4 @@
-"""Server optimisers against Reddi et al., algorithm 2, written out step by step."""
+"""Server optimizers against Reddi et al., algorithm 2, written out step by step."""
 
 from types import SimpleNamespace
 

@@ -54,7 +54,7 @@ def federation(
 
 
 def optim_wrapper(local: Local = LOCAL) -> dict[str, Any]:
-    """The config of the local optimiser that ``local`` describes."""
+    """The config of the local optimizer that ``local`` describes."""
     sgd = {
         "type": "SGD",
         "lr": local.lr,

@@ -1,7 +1,7 @@
 """A small federated classification problem, twice: by hand in NumPy, and as the engine sees it.
 
 The model is linear 6 -> 8, layer norm, tanh, linear 8 -> 4; the loss is the mean cross-entropy of a
-batch. It has every kind of parameter that a local optimiser tells apart: matrices, norm scales,
+batch. It has every kind of parameter that a local optimizer tells apart: matrices, norm scales,
 biases. The NumPy half writes the gradient out; the torch half is a model, a data set and a
 partition for the engine's registries. Only the data and the initial weights are common to both.
 """
@@ -33,7 +33,7 @@ SIZES = (3, 5, 7, 8, 11, 15)
 EQUAL_SIZES = (8, 8, 8, 8, 8, 8)
 SAMPLES = sum(SIZES)
 
-# Two or three of six clients a round; c3 is away from round 2 to 6 and then comes back.
+# Two or three of six clients per round; c3 is away from round 2 to 6 and then comes back.
 PARTICIPANTS = [
     ["c0", "c3"],
     ["c1", "c2", "c5"],

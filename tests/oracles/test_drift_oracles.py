@@ -45,7 +45,7 @@ class Case:
     Attributes:
         algorithm: the config.
         transcribed: (federation, local training, learning rate by round) -> history.
-        locals: the local optimisers that it is compared with.
+        locals: the local optimizers that it is compared with.
         server, clients: the engine's name of a vector -> the transcription's.
         down, up: vectors that a client receives and sends in a round.
     """

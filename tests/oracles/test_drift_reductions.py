@@ -73,7 +73,7 @@ def test_fedacg_without_momentum_is_fedprox(run):
     assert same(run(acg, partition=EQUAL), run(prox, partition=EQUAL))
 
 
-def test_fedprox_with_an_own_server_optimiser(run):
+def test_fedprox_with_an_own_server_optimizer(run):
     momentum = {"server_optim": {"type": "SGD", "lr": 0.7, "momentum": 0.9}}
     prox = {"type": "FedProx", "mu": 0.0, **momentum}
     assert same(run(prox), run({"type": "FedAvg", **momentum}))

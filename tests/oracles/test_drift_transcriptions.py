@@ -102,7 +102,7 @@ def test_scaffolds_control_is_the_mean_gradient_along_the_way():
         )
 
 
-def test_mime_of_one_client_with_full_batches_is_centralised():
+def test_mime_of_one_client_with_full_batches_is_centralized():
     """g(w_k) - g(w) + c = g(w_k), so MIME-SGD is gradient descent."""
     fed = replace(federation("full"), participants=[["c5"]] * 4)
     expected = fedavg(fed, PLAIN, ServerSGD())  # one client: no weights

@@ -83,7 +83,7 @@ def test_wima_of_one_model_is_the_last_model(tmp_path):
     assert relative_error(trace.averaged, trace.weights) <= TOLERANCE
 
 
-def centralised(rounds: int, momentum: float, fresh_momentum: bool) -> list[np.ndarray]:
+def centralized(rounds: int, momentum: float, fresh_momentum: bool) -> list[np.ndarray]:
     """A plain torch loop over all samples in their order; the weights after every two epochs."""
     x, y = map(torch.from_numpy, problem.make_data())
     model = problem.OracleMLP().double()
@@ -102,7 +102,7 @@ def centralised(rounds: int, momentum: float, fresh_momentum: bool) -> list[np.n
     return history
 
 
-def test_one_client_with_everything_is_centralised_training(tmp_path):
+def test_one_client_with_everything_is_centralized_training(tmp_path):
     """Without momentum a round is two epochs of one unbroken loop."""
     trace = run_engine(
         tmp_path,
@@ -111,7 +111,7 @@ def test_one_client_with_everything_is_centralised_training(tmp_path):
         partition={"type": "SinglePartition"},
         participants=[["all"]] * 8,
     )
-    expected = centralised(8, momentum=0.0, fresh_momentum=False)
+    expected = centralized(8, momentum=0.0, fresh_momentum=False)
     assert relative_error(trace.weights, expected) <= TOLERANCE
 
 
@@ -123,5 +123,5 @@ def test_one_client_with_everything_and_momentum(tmp_path):
         partition={"type": "SinglePartition"},
         participants=[["all"]] * 8,
     )
-    expected = centralised(8, momentum=0.9, fresh_momentum=True)
+    expected = centralized(8, momentum=0.9, fresh_momentum=True)
     assert relative_error(trace.weights, expected) <= TOLERANCE

@@ -76,7 +76,7 @@ def asam_perturbation(w: Vector, g: Vector, rho: float, eta: float, scaled: Vect
 
 
 def local_gradient(fed: Federation, w: Vector, batch: np.ndarray, local: Local, i: int) -> Vector:
-    """The gradient that the local optimiser uses in round ``i``, both passes on one batch."""
+    """The gradient that the local optimizer uses in round ``i``, both passes on one batch."""
     g = fed.gradient(w, batch)
     if local.kind == "sgd":
         return g

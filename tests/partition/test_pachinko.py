@@ -21,7 +21,7 @@ class Labeled:
 
 @pytest.fixture(scope="module")
 def cifar100():
-    """500 images a class, 5 classes a superclass, neither in any order."""
+    """500 images per class, 5 classes a superclass, neither in any order."""
     rng = np.random.default_rng(0)
     return Labeled(
         rng.permutation(np.repeat(np.arange(100), 500)),
@@ -75,7 +75,7 @@ def test_cifar100_as_published(cifar100):
 
 
 def test_mixes_vary_as_both_dirichlet_distributions_say():
-    # the first client of each seed has 120 of 200 images a class: nothing is exhausted
+    # the first client of each seed has 120 of 200 images per class: nothing is exhausted
     coarse_labels = np.repeat(np.arange(4), 3)
     dataset = Labeled(np.tile(np.arange(12), 200), coarse_labels)
     alpha, beta, size, seeds = 0.5, 4.0, 120, 120

@@ -76,7 +76,7 @@ def test_a_misspelt_default_hook_is_told(tmp_path):
 
 
 @pytest.mark.parametrize(("field", "value"), [("lr", "0.1"), ("lr", -1.0), ("momentum", -0.5)])
-def test_wrong_values_of_the_optimiser_name_the_field(tmp_path, field, value):
+def test_wrong_values_of_the_optimizer_name_the_field(tmp_path, field, value):
     config = toyseg.settings(tmp_path)
     config["optim_wrapper"]["optimizer"][field] = value
     with pytest.raises(ConfigError, match=r"optim_wrapper\.optimizer"):

@@ -40,7 +40,7 @@ def registered() -> list[str]:
 
 
 def settings(folder, name, wrapper=None, batchnorm="SiloBN"):
-    """One round on the toy. wrapper: the local optimiser, if it is not SGD."""
+    """One round on the toy. wrapper: the local optimizer, if it is not SGD."""
     if name == "FedGamma":  # SCAFFOLD's rule with SAM
         wrapper = SAM
     return toyseg.settings(

@@ -43,7 +43,7 @@ def noise(count: int, shape=(32, 32, 3), seed: int = 0) -> np.ndarray:
 
 
 def image_set(classes: int, train: int = 4, test: int = 2, shape=(32, 32, 3)):
-    """``{split: (images, labels)}`` with so many images a class, in mixed order."""
+    """``{split: (images, labels)}`` with so many images per class, in mixed order."""
     made = {}
     for number, (split, each) in enumerate(zip(SPLITS, (train, test), strict=True)):
         labels = np.random.default_rng(number).permutation(np.repeat(np.arange(classes), each))

@@ -73,6 +73,6 @@ def bytes_of(config: Mapping[str, Any]) -> list[tuple[int, int]]:
 
 
 def wrapper(config: Mapping[str, Any]) -> Any:
-    """A local optimiser over a vector of eight numbers, and its flat model."""
+    """A local optimizer over a vector of eight numbers, and its flat model."""
     flat = FlatModel(torch.nn.Linear(3, 2))
     return build_local_optimizer(Config(dict(config)), flat), flat

@@ -34,7 +34,7 @@ AUGMENTED = [*CROP_AND_FLIP, {"type": "Cutout", "size": 3}, {"type": "Mixup", "a
 
 
 def pictures(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """uint8 [count, 8, 8, 3] and labels: a blob in the class's colour and place, and noise."""
+    """uint8 [count, 8, 8, 3] and labels: a blob in the class's color and place, and noise."""
     rng = np.random.default_rng(seed)
     labels = rng.permutation(np.arange(count) % CLASSES)
     images = rng.normal(100, 35, (count, SIDE, SIDE, 3))
@@ -44,7 +44,7 @@ def pictures(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def corrupted(images: np.ndarray, number: int, severity: int) -> np.ndarray:
-    """What stands for a corruption of some severity: fading to grey."""
+    """What stands for a corruption of some severity: fading to gray."""
     keep = 1 - severity / (6 + number)
     return (128 + (images - 128.0) * keep).astype(np.uint8)
 

@@ -2,7 +2,7 @@
 
 A sample is a row of curvatures and one of targets, the loss of a batch the mean of
 ``1/2 sum_j curvature_j (w_j - target_j)^2``. Clients differ in both, so that FedAvg with several
-local steps ends beside the minimiser. Batches are all of a client's samples, in one step.
+local steps ends beside the minimizer. Batches are all of a client's samples, in one step.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def samples() -> tuple[np.ndarray, np.ndarray]:
 
 
 def of_client(client: str) -> tuple[np.ndarray, np.ndarray]:
-    """Mean curvature of a client and the minimiser of its loss, [3] each."""
+    """Mean curvature of a client and the minimizer of its loss, [3] each."""
     curvature, target = samples()
     users = np.array([user for user, count in USERS.items() for _ in range(count)])
     own = users == client
@@ -41,14 +41,14 @@ def of_client(client: str) -> tuple[np.ndarray, np.ndarray]:
 
 def gradient(client: str, w: np.ndarray) -> np.ndarray:
     """The gradient of a client's loss."""
-    curvature, minimiser = of_client(client)
-    return curvature * (w - minimiser)
+    curvature, minimizer = of_client(client)
+    return curvature * (w - minimizer)
 
 
-def minimiser(clients: Sequence[str] = tuple(USERS)) -> np.ndarray:
+def minimizer(clients: Sequence[str] = tuple(USERS)) -> np.ndarray:
     """Where the uniform mean of the clients' losses is smallest."""
-    curvatures, minimisers = zip(*map(of_client, clients), strict=True)
-    return np.sum(np.multiply(curvatures, minimisers), 0) / np.sum(curvatures, 0)
+    curvatures, minimizers = zip(*map(of_client, clients), strict=True)
+    return np.sum(np.multiply(curvatures, minimizers), 0) / np.sum(curvatures, 0)
 
 
 @MODELS.register_module()

@@ -1,6 +1,6 @@
 """A segmentation problem of a few seconds for tests of the engine: data, networks, configs, runs.
 
-Small coloured patches with a label map, six clients in four domains, a network with BatchNorm over
+Small colored patches with a label map, six clients in four domains, a network with BatchNorm over
 maps (BatchNorm2d) and over vectors (BatchNorm1d). It lies outside the package, as a user's own
 code does, and enters a run through ``custom_imports``.
 """
@@ -38,12 +38,12 @@ DOMAIN_OF = {"a": "north", "b": "north", "c": "south", "d": "south", "e": "east"
 
 
 def scene(number: int, domain: str) -> tuple[np.ndarray, np.ndarray]:
-    """Image [H, W, 3] uint8 and labels [H, W] uint8: stripes of three classes in domain colours."""
+    """Image [H, W, 3] uint8 and labels [H, W] uint8: stripes of three classes in domain colors."""
     rng = np.random.default_rng([number, sum(domain.encode())])
     labels = rng.integers(0, CLASSES, (HEIGHT // 4, WIDTH // 4)).repeat(4, 0).repeat(4, 1)
-    colours = np.array([[200, 40, 40], [40, 200, 40], [40, 40, 200]])
+    colors = np.array([[200, 40, 40], [40, 200, 40], [40, 40, 200]])
     tint = np.random.default_rng(sum(domain.encode())).integers(-35, 35, 3)
-    image = colours[labels] + tint + rng.normal(0, 25, (HEIGHT, WIDTH, 3))
+    image = colors[labels] + tint + rng.normal(0, 25, (HEIGHT, WIDTH, 3))
     labels = labels.astype(np.uint8)
     labels[0, : number % 3] = 255
     return image.clip(0, 255).astype(np.uint8), labels
@@ -136,7 +136,7 @@ class ToySegNet(BaseModel):
 
 @METRICS.register_module()
 class PixelAccuracy(BaseMetric):
-    """Per cent of labelled pixels that are right; figure ``accuracy``."""
+    """Per cent of labeled pixels that are right; figure ``accuracy``."""
 
     default_prefix = None
 

@@ -41,7 +41,7 @@ def write_random_images(root: Path, clients: int, samples: int, test_images: int
 def adapt(config: Config, clients: int, samples: int, test_images: int) -> Config:
     """Make an experiment's config one of the benchmark; it is changed.
 
-    Where its data are not there, they are random: so many samples a client and test images.
+    Where its data are not there, they are random: so many samples per client and test images.
     """
     strip(config, clients)
     config.train_cfg.update(local_epochs=1, amp=False)
@@ -158,7 +158,7 @@ def classification(config: Config, repeats: int, amp: bool) -> dict[str, Any]:
     }
     measured["largest difference of weights after a round, engine - hand-written"] = differences
     images = sum(len(test.dataset) for test in runner.val_loop.sets)
-    evaluations = measured[f"seconds an evaluation of {images:,} images"] = {}
+    evaluations = measured[f"seconds per evaluation of {images:,} images"] = {}
     for precision, used in precisions.items():
         runner.cfg.train_cfg["amp"] = used
         _, *times = (clocked(runner.val_loop.run) for _ in range(repeats + 1))

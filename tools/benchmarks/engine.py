@@ -16,7 +16,7 @@ ENDLESS = 10**6  # rounds of the run that the measured ones are cut from
 
 
 def strip(config: Config, clients: int) -> Config:
-    """Leave a config nothing but training with so many clients a round; it is changed."""
+    """Leave a config nothing but training with so many clients per round; it is changed."""
     config.update(dict.fromkeys(("averaging", "batchnorm", "custom_hooks", "param_scheduler")))
     config.update(dict.fromkeys(("test_dataloader", "test_evaluator", "test_cfg")))
     config.default_hooks = dict.fromkeys(DEFAULT_HOOKS)

@@ -9,7 +9,7 @@ from fedseg.errors import DataError
 from fedseg.runner.state_store import StateStore
 from fedseg.units import peak_memory
 
-PARTICIPANTS = 50  # clients a round
+PARTICIPANTS = 50  # clients per round
 
 
 def state(folder: Path, clients: int, parameters: int) -> dict[str, float]:

@@ -1,4 +1,4 @@
-# ResNet20-GN as in WIMA, which says 20 % of the 500 clients a round; FedAvgM has the momentum 0.9.
+# ResNet20-GN as in WIMA, which says 20 % of the 500 clients per round; FedAvgM has momentum 0.9.
 _base_ = "../resnet20.py"
 
 client_sampler = dict(clients_per_round=100)
