@@ -99,10 +99,10 @@ def paint_skyline(canvas: Canvas, town: Town, light: Light, *key: object) -> Non
         while u < canvas.camera.width:
             wide = focal * rng.uniform(0.03, 0.11)
             top = canvas.camera.horizon - focal * tall * rng.uniform(0.35, 1.0)
-            style, color = rng.choice(town.palette)
+            style, colour = rng.choice(town.palette)
             gain = light.gain((0.0, 0.0, -1.0))
-            tone = np.array(color) * 0.8 * np.array(gain)
-            mixed = tone * haze + np.array(light.fog_color) * (1 - haze) * 0.9
+            tone = np.array(colour) * 0.8 * np.array(gain)
+            mixed = tone * haze + np.array(light.fog_colour) * (1 - haze) * 0.9
             corners = np.array(
                 [
                     (u, top),
@@ -159,9 +159,9 @@ def _silhouette(canvas, light: Light, top, tone, label: int, haze: float, depth:
     columns = np.arange(canvas.camera.width)[None]
     grain = noise_at(128, 2, "grain", columns, np.arange(first, last)[:, None])
     lit = np.array(tone, np.float32) * np.array(light.upright, np.float32) * np.float32(haze)
-    color = lit * (1 + 0.16 * grain[..., None])
-    color += np.array(light.fog_color, np.float32) * np.float32(1 - haze)
+    colour = lit * (1 + 0.16 * grain[..., None])
+    colour += np.array(light.fog_colour, np.float32) * np.float32(1 - haze)
     region = canvas.pixels[first:last]
-    np.copyto(region[..., :3], np.clip(color, 0, 255).astype(np.uint8), where=mask[..., None])
+    np.copyto(region[..., :3], np.clip(colour, 0, 255).astype(np.uint8), where=mask[..., None])
     np.copyto(region[..., 3], np.uint8(label), where=mask)
     np.copyto(canvas.depth[first:last], np.float32(depth), where=mask)

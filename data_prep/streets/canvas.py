@@ -14,7 +14,7 @@ from .camera import Camera, clip_near
 _SHIFT = 4  # fractional bits of polygon corners
 _FAR_OUT = 20000.0  # corners are clamped here, well inside 32-bit fixed point
 
-Color = tuple[float, float, float]
+Colour = tuple[float, float, float]
 
 
 class Canvas:
@@ -24,24 +24,24 @@ class Canvas:
         self.camera = camera
         self.pixels = np.zeros((camera.height, camera.width, 4), np.uint8)
         self.depth = np.full((camera.height, camera.width), 900.0, np.float32)
-        self.lamps: list[tuple[float, float, float, Color]] = []
+        self.lamps: list[tuple[float, float, float, Colour]] = []
 
-    def polygon(self, corners: np.ndarray, color: Color, label: int) -> None:
+    def polygon(self, corners: np.ndarray, colour: Colour, label: int) -> None:
         """Fill a convex polygon given in pixels [N, 2]; leaves the depth alone."""
-        cv2.fillConvexPoly(self.pixels, fixed(corners), (*color, label), cv2.LINE_8, _SHIFT)
+        cv2.fillConvexPoly(self.pixels, fixed(corners), (*colour, label), cv2.LINE_8, _SHIFT)
 
     def fill_depth(self, corners: np.ndarray, depth: float) -> None:
         """Set the depth inside a convex polygon."""
         cv2.fillConvexPoly(self.depth, fixed(corners), depth, cv2.LINE_8, _SHIFT)
 
-    def face(self, points: np.ndarray, color: Color, label: int) -> None:
+    def face(self, points: np.ndarray, colour: Colour, label: int) -> None:
         """Fill a convex polygon given in the road frame [N, 3], with its depth."""
         points = clip_near(np.asarray(points, np.float64))
         if len(points) < 3:
             return
         corners, depths = self.camera.project(points)
         outline = fixed(corners)
-        cv2.fillConvexPoly(self.pixels, outline, (*color, label), cv2.LINE_8, _SHIFT)
+        cv2.fillConvexPoly(self.pixels, outline, (*colour, label), cv2.LINE_8, _SHIFT)
         cv2.fillConvexPoly(self.depth, outline, float(depths.mean()), cv2.LINE_8, _SHIFT)
 
     def line(
@@ -49,7 +49,7 @@ class Canvas:
         start: tuple[float, float, float],
         end: tuple[float, float, float],
         width: float,
-        color: Color,
+        colour: Colour,
         label: int,
     ) -> None:
         """A post or bar between two road-frame points, ``width`` meters thick, at least a pixel."""
@@ -65,7 +65,7 @@ class Canvas:
             [(u0 + nx, v0 + ny), (u1 + nx, v1 + ny), (u1 - nx, v1 - ny), (u0 - nx, v0 - ny)]
         )
         outline = fixed(corners)
-        cv2.fillConvexPoly(self.pixels, outline, (*color, label), cv2.LINE_8, _SHIFT)
+        cv2.fillConvexPoly(self.pixels, outline, (*colour, label), cv2.LINE_8, _SHIFT)
         cv2.fillConvexPoly(self.depth, outline, min(z0, z1), cv2.LINE_8, _SHIFT)
 
     def texture(
@@ -73,7 +73,7 @@ class Canvas:
         levels: Sequence[np.ndarray],
         crop: tuple[float, float, float, float],
         quad: np.ndarray,
-        gain: Color,
+        gain: Colour,
         label: int,
         opacity: np.ndarray | None = None,
     ) -> None:
@@ -114,8 +114,8 @@ class Canvas:
         cv2.fillConvexPoly(mask, fixed(corners - (u0, v0)), 255, cv2.LINE_8, _SHIFT)
         region = self.pixels[v0:v1, u0:u1]
         if painted.shape[2] == 4:
-            color = cv2.multiply(cv2.cvtColor(painted, cv2.COLOR_RGBA2RGB), (*gain, 1.0))
-            mixed = blend(region, color, painted[..., 3])
+            colour = cv2.multiply(cv2.cvtColor(painted, cv2.COLOR_RGBA2RGB), (*gain, 1.0))
+            mixed = blend(region, colour, painted[..., 3])
             painted = cv2.merge((*cv2.split(mixed), np.full_like(mask, label)))
         else:
             painted = cv2.multiply(cv2.cvtColor(painted, cv2.COLOR_RGB2RGBA), (*gain, 0.0))
@@ -130,19 +130,19 @@ class Canvas:
 
     def sprite(
         self,
-        colors: np.ndarray,
+        colours: np.ndarray,
         labels: np.ndarray,
         left: float,
         top: float,
         right: float,
         bottom: float,
         depth: float,
-        gain: Color,
+        gain: Colour,
     ) -> None:
         """Paste an upright picture into the given rectangle of pixels (sides may lie outside).
 
         Args:
-            colors: uint8 [h, w, 4], premultiplied color and opacity.
+            colours: uint8 [h, w, 4], premultiplied color and opacity.
             labels: uint8 [h, w], the label of every texel, 0 where none is written; or one label
                 as an array [1, 1], written where the opacity is at least one half.
         """
@@ -151,7 +151,7 @@ class Canvas:
         u1, v1 = min(math.ceil(right), width), min(math.ceil(bottom), height)
         if u1 <= u0 or v1 <= v0:
             return
-        fx, fy = (right - left) / colors.shape[1], (bottom - top) / colors.shape[0]
+        fx, fy = (right - left) / colours.shape[1], (bottom - top) / colours.shape[0]
         matrix = np.array(
             [
                 [fx, 0, left - u0 + 0.5 * fx - 0.5],
@@ -159,7 +159,7 @@ class Canvas:
             ]
         )
         size = (u1 - u0, v1 - v0)
-        drawn = cv2.warpAffine(colors, matrix, size, flags=cv2.INTER_LINEAR)
+        drawn = cv2.warpAffine(colours, matrix, size, flags=cv2.INTER_LINEAR)
         opacity = np.ascontiguousarray(drawn[..., 3])
         region = self.pixels[v0:v1, u0:u1]
         background = cv2.cvtColor(region, cv2.COLOR_RGBA2RGB)
@@ -184,11 +184,11 @@ def fixed(corners: np.ndarray) -> np.ndarray:
     return np.rint(scaled, out=scaled).astype(np.int32)
 
 
-def blend(region: np.ndarray, color: np.ndarray, opacity: np.ndarray) -> np.ndarray:
+def blend(region: np.ndarray, colour: np.ndarray, opacity: np.ndarray) -> np.ndarray:
     """Color [h, w, 3] over the region's own, by opacity [h, w] of 0 to 255."""
     background = cv2.cvtColor(region, cv2.COLOR_RGBA2RGB)
     share = cv2.cvtColor(np.ascontiguousarray(opacity), cv2.COLOR_GRAY2RGB)
-    front = cv2.multiply(color, share, scale=1 / 255)
+    front = cv2.multiply(colour, share, scale=1 / 255)
     return cv2.add(front, cv2.multiply(background, cv2.bitwise_not(share), scale=1 / 255))
 
 

@@ -147,13 +147,13 @@ def _road_lines(town: Town, street: Street, s, away, z, rng):
     dash = (z + rng.uniform(0, 9)) % 9.0 < 3.5
     lines = np.zeros(s.shape, bool)
     yellow = None
-    center = away < thin
+    centre = away < thin
     if not street.one_way:
         if street.lanes > 1 or rng.random() < 0.3:
-            center = np.abs(away - 0.16) < 0.07
-            lines |= center
+            centre = np.abs(away - 0.16) < 0.07
+            lines |= centre
         else:
-            lines |= center & dash
+            lines |= centre & dash
         if town.yellow_lines:
             yellow = away < 0.4
     for lane in range(1, street.lanes):
@@ -265,8 +265,8 @@ def _contact(canvas: Canvas, street: Street, first: int) -> np.ndarray:
             continue
         if thing.kind == "vehicle":
             foot = footprint(thing.what, thing.s, thing.z)
-            center = foot.mean(axis=0)
-            darken(center + (foot - center) * 1.12, 150)
+            centre = foot.mean(axis=0)
+            darken(centre + (foot - centre) * 1.12, 150)
             darken(foot, 62)
         elif thing.kind in ("person", "two_wheeler", "bin", "plant"):
             darken(_disc(thing.s, thing.z, 0.4), 150)

@@ -18,7 +18,7 @@ _OUTLINES = {
              (0.73, 0.145), (0.88, 0.09), (0.98, 0.0)],
     "short": [(0.0, 0.0), (0.0, 0.02), (0.3, 0.052), (0.7, 0.052), (1.0, 0.02), (1.0, 0.0)],
 }  # fmt: skip
-_ColorS = {
+_COLOURS = {
     "round": (150, 154, 160),
     "dashboard": (46, 46, 48),
     "box": (72, 84, 64),
@@ -34,24 +34,24 @@ def paint_hood(canvas: Canvas, kind: str, light: Light, *key: object) -> None:
     lift = rng.uniform(0.9, 1.1)
     outline = np.array([(u * width, height - v * lift * height) for u, v in _OUTLINES[kind]])
     gain = light.gain((0.0, 1.0, 0.0))
-    base = np.array(_ColorS[kind]) * gain
+    base = np.array(_COLOURS[kind]) * gain
     sky = np.array(light.horizon) * 0.8
     for step in range(5):
         share = 0.5 * (1 - step / 5) ** 2
-        color = tuple(np.clip(base * (1 - share) + sky * share, 0, 255))
+        colour = tuple(np.clip(base * (1 - share) + sky * share, 0, 255))
         layer = outline.copy()
         layer[:, 1] = height - (height - layer[:, 1]) * (1 - 0.16 * step)
         layer[0, 1] = layer[-1, 1] = height + 1
-        canvas.polygon(layer, color, ids.OWN_CAR)
+        canvas.polygon(layer, colour, ids.OWN_CAR)
     if kind == "long":
         top = outline[:, 1].min() + 1
-        for center in (0.465, 0.535):
+        for centre in (0.465, 0.535):
             stripe = np.array(
                 [
-                    ((center - 0.014) * width, top),
-                    ((center + 0.014) * width, top),
-                    ((center + 0.024) * width, height + 1),
-                    ((center - 0.024) * width, height + 1),
+                    ((centre - 0.014) * width, top),
+                    ((centre + 0.014) * width, top),
+                    ((centre + 0.024) * width, height + 1),
+                    ((centre - 0.024) * width, height + 1),
                 ]
             )
             canvas.polygon(

@@ -150,7 +150,7 @@ def _lots(town: Town, street: Street, side: int, rng: random.Random) -> list[Lot
 
 
 def _hide_ends(lots: list[Lot]) -> None:
-    """Mark the buildings whose end towards the camera a taller neighbor stands before."""
+    """Mark the buildings whose end towards the camera a taller neighbour stands before."""
     buildings = [lot for lot in lots if lot.kind == "building"]
     for lot in buildings:
         top = lot.height + (lot.depth * 0.4 if lot.roof else 0.3)
@@ -209,7 +209,7 @@ def _trees(town: Town, street: Street, rng: random.Random) -> None:
     leaves = rng.choice(town.leaves)
 
     def plant(kind: str, s: float, z: float, size: float) -> None:
-        color = rng.choice(town.leaves) if rng.random() < 0.5 else leaves
+        colour = rng.choice(town.leaves) if rng.random() < 0.5 else leaves
         height = {
             "broad": rng.uniform(5.5, 10),
             "conifer": rng.uniform(7, 13),
@@ -222,7 +222,7 @@ def _trees(town: Town, street: Street, rng: random.Random) -> None:
             "plant": kind,
             "variant": rng.randrange(TREES[kind]),
             "height": height * size,
-            "leaves": tuple(c * light * rng.uniform(0.94, 1.06) for c in color),
+            "leaves": tuple(c * light * rng.uniform(0.94, 1.06) for c in colour),
             "flip": rng.random() < 0.5,
         }
         street.things.append(Thing("plant", s, z, what))
@@ -300,7 +300,7 @@ def _furniture(town: Town, street: Street, rng: random.Random) -> None:
         for _ in range(rng.randint(0, 5)):
             side = rng.choice((-1, 1))
             what = {
-                "color": rng.choice(((60, 80, 66), (84, 88, 92), (150, 110, 50), (50, 66, 110)))
+                "colour": rng.choice(((60, 80, 66), (84, 88, 92), (150, 110, 50), (50, 66, 110)))
             }
             things.append(Thing("bin", side * (curb[side] + 0.3), rng.uniform(5, 50), what))
         if rng.random() < 0.3:
@@ -370,7 +370,7 @@ def _vehicles(town: Town, street: Street, rng: random.Random) -> None:
     for _ in range(_count(1.6 * town.two_wheelers, rng)):
         motor, ridden = rng.random() < 0.48, rng.random() < 0.68
         what = {"motor": motor, "ridden": ridden, "variant": rng.randrange(TWO_WHEELERS)}
-        what |= {"colors": rng.randrange(1 << 30), "flip": rng.random() < 0.5}
+        what |= {"colours": rng.randrange(1 << 30), "flip": rng.random() < 0.5}
         z = rng.uniform(5.5, 26)
         if ridden:
             side = rng.choice((1, 1, -1))
@@ -393,7 +393,7 @@ def _people(town: Town, street: Street, rng: random.Random) -> None:
     def add(s: float, z: float) -> None:
         what = {
             "variant": rng.randrange(PEOPLE),
-            "colors": rng.randrange(1 << 30),
+            "colours": rng.randrange(1 << 30),
             "height": 1.1 if rng.random() < 0.08 else rng.uniform(1.58, 1.92),
             "flip": rng.random() < 0.5,
         }

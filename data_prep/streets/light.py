@@ -6,7 +6,7 @@ from functools import cached_property
 
 from .keys import draws
 
-Color = tuple[float, float, float]
+Colour = tuple[float, float, float]
 
 WEATHERS = ("CN", "CS", "HRN")
 
@@ -20,16 +20,16 @@ class Light:
     """
 
     weather: str
-    towards: Color
-    sun: Color
-    ambient: Color
-    zenith: Color
-    horizon: Color
-    cloud: Color
+    towards: Colour
+    sun: Colour
+    ambient: Colour
+    zenith: Colour
+    horizon: Colour
+    cloud: Colour
     cover: float
     fog: float
-    fog_color: Color
-    glass: Color
+    fog_colour: Colour
+    glass: Colour
     headlights: bool
 
     @property
@@ -42,7 +42,7 @@ class Light:
         """Whether the sun throws shadows."""
         return self.sun[0] > 0
 
-    def gain(self, normal: Color) -> Color:
+    def gain(self, normal: Colour) -> Colour:
         """Factors on a surface's color."""
         x, y, z = normal
         towards, ambient, sun = self.towards, self.ambient, self.sun
@@ -54,14 +54,14 @@ class Light:
             ambient[2] * sky + sun[2] * cosine,
         )
 
-    def glass_gain(self, normal: Color) -> Color:
+    def glass_gain(self, normal: Colour) -> Colour:
         """Panes that look up mirror the sky, panes that face the sun mirror it."""
         red, green, blue = self.gain(normal)
         mirror = 0.225 + 0.375 * max(normal[1], 0.0)
         return mirror * (1 + red), mirror * (1 + green), mirror * (1 + blue)
 
     @cached_property
-    def upright(self) -> Color:
+    def upright(self) -> Colour:
         """Factors for pictures without a normal of their own (plants, people)."""
         facing = max(-self.towards[2], 0.0) * 0.5 + 0.28 + 0.25 * self.towards[1]
         return tuple(a * 0.9 + s * facing for a, s in zip(self.ambient, self.sun, strict=True))
@@ -85,7 +85,7 @@ def light_for(weather: str, *key: object) -> Light:
             cloud=(250, 250, 250),
             cover=rng.uniform(0.36, 0.62),
             fog=rng.uniform(0.0008, 0.0018),
-            fog_color=(196, 212, 226),
+            fog_colour=(196, 212, 226),
             glass=(70, 84, 98),
             headlights=False,
         )
@@ -102,7 +102,7 @@ def light_for(weather: str, *key: object) -> Light:
             cloud=(250, 176, 140),
             cover=rng.uniform(0.42, 0.66),
             fog=rng.uniform(0.0015, 0.003),
-            fog_color=(236, 188, 150),
+            fog_colour=(236, 188, 150),
             glass=(78, 76, 88),
             headlights=rng.random() < 0.3,
         )
@@ -117,16 +117,16 @@ def light_for(weather: str, *key: object) -> Light:
         cloud=_times((108, 115, 124), dim),
         cover=0.9,
         fog=rng.uniform(0.008, 0.019),
-        fog_color=_times((168, 176, 182), dim),
+        fog_colour=_times((168, 176, 182), dim),
         glass=(66, 76, 84),
         headlights=True,
     )
 
 
-def _direction(azimuth: float, height: float) -> Color:
+def _direction(azimuth: float, height: float) -> Colour:
     flat = math.cos(height)
     return (flat * math.sin(azimuth), math.sin(height), flat * math.cos(azimuth))
 
 
-def _times(color: Color, factor: float) -> Color:
-    return tuple(channel * factor for channel in color)
+def _times(colour: Colour, factor: float) -> Colour:
+    return tuple(channel * factor for channel in colour)

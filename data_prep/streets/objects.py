@@ -6,11 +6,11 @@ import cv2
 import numpy as np
 
 from . import ids, textures
-from .canvas import Canvas, Color
+from .canvas import Canvas, Colour
 from .keys import draws
 from .layout import Lot, Street, Thing
 from .light import Light
-from .sprites import figure_colors, figure_labels, person, plant, plant_colors, two_wheeler
+from .sprites import figure_colours, figure_labels, person, plant, plant_colours, two_wheeler
 from .vehicles import paint_vehicle
 
 _NEAREST = 1.6  # lots are cut off this close to the camera
@@ -47,15 +47,15 @@ def paint_street(canvas: Canvas, street: Street, light: Light) -> None:
             _THINGS[item.kind](canvas, light, item)
 
 
-def _times(a, b) -> Color:
+def _times(a, b) -> Colour:
     return a[0] * b[0], a[1] * b[1], a[2] * b[2]
 
 
-def _toned(color: Color, gain: Color) -> Color:
+def _toned(colour: Colour, gain: Colour) -> Colour:
     return (
-        min(color[0] * gain[0], 255.0),
-        min(color[1] * gain[1], 255.0),
-        min(color[2] * gain[2], 255.0),
+        min(colour[0] * gain[0], 255.0),
+        min(colour[1] * gain[1], 255.0),
+        min(colour[2] * gain[2], 255.0),
     )
 
 
@@ -142,8 +142,8 @@ def _building(canvas: Canvas, lot: Lot, light: Light) -> None:
                 (side * (front - 0.25), lot.height - 0.2, z0),
             ]
         )
-        color = tuple(int(c) for c in levels[-1].mean(axis=(0, 1)))
-        canvas.face(cornice, _toned(color, _times(toward, (0.95, 0.95, 0.95))), ids.BUILDING)
+        colour = tuple(int(c) for c in levels[-1].mean(axis=(0, 1)))
+        canvas.face(cornice, _toned(colour, _times(toward, (0.95, 0.95, 0.95))), ids.BUILDING)
         if lot.z0 > _NEAREST:
             a, b = side * (front - 0.25), side * back
             edge = np.array(
@@ -154,7 +154,7 @@ def _building(canvas: Canvas, lot: Lot, light: Light) -> None:
                     (a, lot.height - 0.2, z0),
                 ]
             )
-            canvas.face(edge, _toned(color, _times(end, (0.9, 0.9, 0.9))), ids.BUILDING)
+            canvas.face(edge, _toned(colour, _times(end, (0.9, 0.9, 0.9))), ids.BUILDING)
 
 
 def _strip(canvas: Canvas, lot: Lot, light: Light, levels: list, label: int) -> None:
@@ -215,8 +215,8 @@ def _plant(canvas: Canvas, light: Light, thing: Thing) -> None:
     if what["flip"]:
         tones, opacity = tones[:, ::-1], opacity[:, ::-1]
     gain = light.upright
-    table = plant_colors(_times(what["leaves"], gain), _times((104, 84, 66), gain))
-    # Only rows inside the picture are colored: near crowns reach far above it.
+    table = plant_colours(_times(what["leaves"], gain), _times((104, 84, 66), gain))
+    # Only rows inside the picture are coloured: near crowns reach far above it.
     top = v - tall
     skip = 0
     if top < -tall * 0.1:
@@ -225,10 +225,10 @@ def _plant(canvas: Canvas, light: Light, thing: Thing) -> None:
         if not len(tones):
             return
         top += skip / picture.tones[level].shape[0] * tall
-    colors = cv2.LUT(cv2.cvtColor(np.ascontiguousarray(tones), cv2.COLOR_GRAY2RGB), table)
+    colours = cv2.LUT(cv2.cvtColor(np.ascontiguousarray(tones), cv2.COLOR_GRAY2RGB), table)
     opacity = np.ascontiguousarray(opacity)
-    colors = cv2.multiply(colors, cv2.cvtColor(opacity, cv2.COLOR_GRAY2RGB), scale=1 / 255)
-    packed = cv2.merge((*cv2.split(colors), opacity))
+    colours = cv2.multiply(colours, cv2.cvtColor(opacity, cv2.COLOR_GRAY2RGB), scale=1 / 255)
+    packed = cv2.merge((*cv2.split(colours), opacity))
     labels = np.array([[ids.VEGETATION]], np.uint8)
     canvas.sprite(packed, labels, u - wide / 2, top, u + wide / 2, v, depth, (1.0, 1.0, 1.0))
 
@@ -243,8 +243,8 @@ def _figure(canvas, light: Light, thing: Thing, figure, height: float, labels: n
     parts = figure.parts[level]
     if thing.what["flip"]:
         parts = parts[:, ::-1]
-    colors = figure_colors(draws("colors", thing.what["colors"]))
-    packed = colors[parts]
+    colours = figure_colours(draws("colours", thing.what["colours"]))
+    packed = colours[parts]
     gain = light.upright
     canvas.sprite(packed, labels[parts], u - wide / 2, v - tall, u + wide / 2, v + 0.5, depth, gain)
 
@@ -317,16 +317,16 @@ def _signal_head(canvas: Canvas, s: float, y: float, z: float, state: int, facin
         u, v, depth = canvas.camera.point(s, y + 0.98 - 0.37 * lamp, z)
         radius = 0.16 * canvas.camera.focal / depth
         lit = lamp == state
-        color = _SHINE[lamp] if lit else _DIM[lamp]
+        colour = _SHINE[lamp] if lit else _DIM[lamp]
         if radius >= 0.8:
             angles = np.arange(8) * math.pi / 4
             disc = np.stack([u + radius * np.cos(angles), v + radius * np.sin(angles)], axis=1)
-            canvas.polygon(disc, color, ids.LIGHT)
+            canvas.polygon(disc, colour, ids.LIGHT)
         elif lit and 0 <= int(u) < canvas.camera.width and 0 <= int(v) < canvas.camera.height:
-            canvas.pixels[int(v), int(u), :3] = color
+            canvas.pixels[int(v), int(u), :3] = colour
             canvas.pixels[int(v), int(u), 3] = ids.LIGHT
         if lit:
-            canvas.lamps.append((u, v, depth, color))
+            canvas.lamps.append((u, v, depth, colour))
 
 
 def _signal(canvas: Canvas, light: Light, thing: Thing) -> None:
@@ -379,7 +379,7 @@ def _gantry(canvas: Canvas, light: Light, thing: Thing) -> None:
 
 def _bin(canvas: Canvas, light: Light, thing: Thing) -> None:
     s, z = thing.s, thing.z
-    tone = thing.what["color"]
+    tone = thing.what["colour"]
     body = [(s - 0.27, 0.0), (s + 0.27, 0.0), (s + 0.3, 0.95), (s - 0.3, 0.95)]
     canvas.face(np.array([(x, y, z) for x, y in body]), _toned(tone, light.upright), ids.OTHER)
     lid = [(s - 0.32, 0.92), (s + 0.32, 0.92), (s + 0.26, 1.08), (s - 0.26, 1.08)]

@@ -43,10 +43,10 @@ def plant(kind: str, variant: int) -> Plant:
     opacity = np.zeros((height, width), np.uint8)
 
     def leaf(x: float, y: float, radius: float, tone: float) -> None:
-        center, axes = (int(x), int(y)), (max(int(radius), 1), max(int(radius * 0.75), 1))
+        centre, axes = (int(x), int(y)), (max(int(radius), 1), max(int(radius * 0.75), 1))
         angle = rng.uniform(0, 180)
-        cv2.ellipse(tones, center, axes, angle, 0, 360, int(np.clip(tone, 56, 255)), -1)
-        cv2.ellipse(opacity, center, axes, angle, 0, 360, 255, -1)
+        cv2.ellipse(tones, centre, axes, angle, 0, 360, int(np.clip(tone, 56, 255)), -1)
+        cv2.ellipse(opacity, centre, axes, angle, 0, 360, 255, -1)
 
     def bark(points: list, thickness: int, tone: int) -> None:
         for image, value in ((tones, tone), (opacity, 255)):
@@ -119,7 +119,7 @@ def plant(kind: str, variant: int) -> Plant:
     return Plant(halvings(tones), halvings(opacity), width / height)
 
 
-def plant_colors(
+def plant_colours(
     leaves: tuple[float, float, float], bark: tuple[float, float, float]
 ) -> np.ndarray:
     """Lookup table [1, 256, 3], tone -> color."""
@@ -254,20 +254,20 @@ def _side_view(motor: bool, ridden: bool, rng) -> np.ndarray:
 
     if ridden:  # the far leg
         bar([(76, ground - 92), (104, ground - 70), (98, ground - 26)], 11, TROUSERS_DARK)
-    for center in (rear, front):
-        cv2.circle(image, center, radius, METAL if motor else SPOKES, -1)
-        cv2.circle(image, center, radius, TYRE, 9 if motor else 5)
+    for centre in (rear, front):
+        cv2.circle(image, centre, radius, METAL if motor else SPOKES, -1)
+        cv2.circle(image, centre, radius, TYRE, 9 if motor else 5)
         if not motor:
             for angle in np.arange(6) * np.pi / 6:
                 dx, dy = int(radius * np.cos(angle)), int(radius * np.sin(angle))
                 cv2.line(
                     image,
-                    (center[0] - dx, center[1] - dy),
-                    (center[0] + dx, center[1] + dy),
+                    (centre[0] - dx, centre[1] - dy),
+                    (centre[0] + dx, centre[1] + dy),
                     METAL,
                     1,
                 )
-        cv2.circle(image, center, 5, TYRE, -1)
+        cv2.circle(image, centre, 5, TYRE, -1)
     if motor:
         bar([front, (146, ground - 84)], 7, METAL)
         bar([rear, (92, ground - 36)], 8, METAL)
@@ -392,12 +392,12 @@ _PAINT = (
 )
 
 
-def figure_colors(rng) -> np.ndarray:
+def figure_colours(rng) -> np.ndarray:
     """Chance colors of one figure: lookup table [17, 4], part -> premultiplied color, opacity."""
     table = np.zeros((17, 4), np.float32)
     top, trousers = np.array(rng.choice(_CLOTHES)), np.array(rng.choice(_TROUSERS))
     frame = np.array(rng.choice(_PAINT))
-    colors = {
+    colours = {
         SKIN: rng.choice(_SKIN),
         HAIR: rng.choice(_HAIR),
         TOP: top,
@@ -415,8 +415,8 @@ def figure_colors(rng) -> np.ndarray:
         TAIL: (200, 30, 26),
         HELMET: rng.choice(_PAINT),
     }
-    for part, color in colors.items():
-        table[part, :3] = np.asarray(color, np.float32) * (0.85 + 0.3 * rng.random())
+    for part, colour in colours.items():
+        table[part, :3] = np.asarray(colour, np.float32) * (0.85 + 0.3 * rng.random())
         table[part, 3] = 255
     table[SPOKES] *= 0.35
     return np.clip(table, 0, 255).astype(np.uint8)

@@ -68,12 +68,12 @@ def _dirty(image: np.ndarray, strength: float, name: str) -> np.ndarray:
     return np.clip(image * factor, 0, 255).astype(np.uint8)
 
 
-def _shaded(color: RGB, factor: float) -> RGB:
-    return tuple(int(min(max(channel * factor, 0), 255)) for channel in color)
+def _shaded(colour: RGB, factor: float) -> RGB:
+    return tuple(int(min(max(channel * factor, 0), 255)) for channel in colour)
 
 
-def _box(image: np.ndarray, x0: float, y0: float, x1: float, y1: float, color: RGB) -> None:
-    cv2.rectangle(image, (int(x0), int(y0)), (int(x1), int(y1)), color, -1)
+def _box(image: np.ndarray, x0: float, y0: float, x1: float, y1: float, colour: RGB) -> None:
+    cv2.rectangle(image, (int(x0), int(y0)), (int(x1), int(y1)), colour, -1)
 
 
 def _glass(image: np.ndarray, x0: float, y0: float, x1: float, y1: float, rng) -> None:
@@ -91,13 +91,13 @@ def _glass(image: np.ndarray, x0: float, y0: float, x1: float, y1: float, rng) -
             _box(image, x1 - (x1 - x0) * 0.25, y0, x1, y1, curtain)
 
 
-def _brickwork(image: np.ndarray, color: RGB, rng) -> None:
+def _brickwork(image: np.ndarray, colour: RGB, rng) -> None:
     """Courses of bricks, 5 texels high."""
     h, w = image.shape[:2]
     tones = arrays("bricks", rng.random()).normal(1, 0.09, (h // 5 + 1, w // 12 + 2))
     rows = np.arange(h) // 5
     columns = (np.arange(w)[None] + (rows[:, None] % 2) * 6) // 12
-    image[:] = np.clip(np.array(color) * tones[rows[:, None], columns][..., None], 0, 255)
+    image[:] = np.clip(np.array(colour) * tones[rows[:, None], columns][..., None], 0, 255)
     mortar = np.arange(h) % 5 == 0
     image[mortar] = np.clip(image[mortar] * 0.55 + 70, 0, 255).astype(np.uint8)
 
@@ -123,26 +123,26 @@ FACADES: dict[str, tuple[RGB, ...]] = {
 
 
 @lru_cache(maxsize=96)
-def facade(style: str, color: RGB, name: str) -> list[np.ndarray]:
+def facade(style: str, colour: RGB, name: str) -> list[np.ndarray]:
     """Texture pyramid of a facade; ``name`` fixes its chance details."""
-    rng = draws("facade", style, color, name)
-    image = np.full((FLOORS * FLOOR, BAYS * BAY, 3), color, np.uint8)
+    rng = draws("facade", style, colour, name)
+    image = np.full((FLOORS * FLOOR, BAYS * BAY, 3), colour, np.uint8)
     if style == "brick":
-        _brickwork(image, color, rng)
+        _brickwork(image, colour, rng)
     image = _dirty(image, 0.05 if style == "glass" else 0.075, name)
     paint = _FACADE_PAINTERS[style]
-    paint(image, color, rng)
+    paint(image, colour, rng)
     return halvings(image)
 
 
-def _plaster(image: np.ndarray, color: RGB, rng) -> None:
-    frame = rng.choice(((240, 236, 226), (206, 196, 176), _shaded(color, 0.7)))
+def _plaster(image: np.ndarray, colour: RGB, rng) -> None:
+    frame = rng.choice(((240, 236, 226), (206, 196, 176), _shaded(colour, 0.7)))
     shutters = rng.choice((None, (70, 96, 76), (110, 66, 50), (76, 94, 116), None))
     width = rng.uniform(0.34, 0.46)
     for floor in range(FLOORS - 1):
         y = floor * FLOOR
         if rng.random() < 0.4:
-            _box(image, 0, y + 60, image.shape[1], y + 63, _shaded(color, 0.82))
+            _box(image, 0, y + 60, image.shape[1], y + 63, _shaded(colour, 0.82))
         for bay in range(BAYS):
             x0, x1 = (bay + 0.5 - width / 2) * BAY, (bay + 0.5 + width / 2) * BAY
             _box(image, x0 - 4, y + 10, x1 + 4, y + 51, frame)
@@ -153,11 +153,11 @@ def _plaster(image: np.ndarray, color: RGB, rng) -> None:
                 tone = _shaded(shutters, rng.uniform(0.85, 1.15))
                 _box(image, x0 - 15, y + 12, x0 - 5, y + 50, tone)
                 _box(image, x1 + 5, y + 12, x1 + 15, y + 50, tone)
-    _shops(image, color, rng)
+    _shops(image, colour, rng)
 
 
-def _brick(image: np.ndarray, color: RGB, rng) -> None:
-    lintel = rng.choice(((214, 204, 184), (186, 178, 166), _shaded(color, 0.6)))
+def _brick(image: np.ndarray, colour: RGB, rng) -> None:
+    lintel = rng.choice(((214, 204, 184), (186, 178, 166), _shaded(colour, 0.6)))
     width = rng.uniform(0.36, 0.55)
     for floor in range(FLOORS - 1):
         y = floor * FLOOR
@@ -168,46 +168,46 @@ def _brick(image: np.ndarray, color: RGB, rng) -> None:
             _box(image, x0, y + 31, x1, y + 32, (226, 224, 216))
             _box(image, (x0 + x1) / 2 - 1, y + 14, (x0 + x1) / 2, y + 50, (226, 224, 216))
             _box(image, x0 - 5, y + 50, x1 + 5, y + 53, lintel)
-    _shops(image, color, rng)
+    _shops(image, colour, rng)
 
 
-def _glass_tower(image: np.ndarray, color: RGB, rng) -> None:
+def _glass_tower(image: np.ndarray, colour: RGB, rng) -> None:
     mullion = rng.choice(((60, 66, 72), (150, 156, 160), (196, 200, 204)))
     for floor in range(FLOORS):
         y = floor * FLOOR
         for pane in range(BAYS * 2):
             x = pane * BAY // 2
-            tone = _shaded(color, rng.uniform(0.75, 1.3))
+            tone = _shaded(colour, rng.uniform(0.75, 1.3))
             _box(image, x, y, x + BAY // 2, y + 44, tone)
             if rng.random() < 0.25:
                 cv2.line(image, (x + 4, y + 40), (x + 24, y + 6), _shaded(tone, 1.25), 3)
-        _box(image, 0, y + 46, image.shape[1], y + FLOOR, _shaded(color, 0.62))
+        _box(image, 0, y + 46, image.shape[1], y + FLOOR, _shaded(colour, 0.62))
         _box(image, 0, y + 44, image.shape[1], y + 46, mullion)
     for pane in range(BAYS * 2 + 1):
         _box(image, pane * BAY // 2 - 1, 0, pane * BAY // 2, image.shape[0], mullion)
-    _shops(image, _shaded(color, 0.8), rng)
+    _shops(image, _shaded(colour, 0.8), rng)
 
 
-def _panel(image: np.ndarray, color: RGB, rng) -> None:
-    accent = rng.choice(((176, 96, 70), (92, 124, 142), (200, 170, 90), _shaded(color, 0.8)))
+def _panel(image: np.ndarray, colour: RGB, rng) -> None:
+    accent = rng.choice(((176, 96, 70), (92, 124, 142), (200, 170, 90), _shaded(colour, 0.8)))
     balconies = [rng.random() < 0.4 for _ in range(BAYS)]
     for floor in range(FLOORS - 1):
         y = floor * FLOOR
         for bay in range(BAYS):
             x = bay * BAY
-            cv2.rectangle(image, (x, y), (x + BAY, y + FLOOR), _shaded(color, 0.8), 1)
+            cv2.rectangle(image, (x, y), (x + BAY, y + FLOOR), _shaded(colour, 0.8), 1)
             if balconies[bay]:
-                _box(image, x + 5, y + 6, x + 55, y + 58, _shaded(color, 0.5))
+                _box(image, x + 5, y + 6, x + 55, y + 58, _shaded(colour, 0.5))
                 _glass(image, x + 14, y + 12, x + 44, y + 40, rng)
                 _box(image, x + 3, y + 38, x + 57, y + 60, accent)
                 _box(image, x + 3, y + 38, x + 57, y + 40, _shaded(accent, 1.3))
             else:
                 _glass(image, x + 12, y + 16, x + 48, y + 46, rng)
                 _box(image, x + 29, y + 16, x + 30, y + 46, (220, 220, 216))
-    _doors(image, color, rng)
+    _doors(image, colour, rng)
 
 
-def _siding(image: np.ndarray, color: RGB, rng) -> None:
+def _siding(image: np.ndarray, colour: RGB, rng) -> None:
     image[::6] = (image[::6] * 0.8).astype(np.uint8)
     trim = rng.choice(((244, 244, 238), (92, 70, 58)))
     for floor in range(FLOORS):
@@ -219,10 +219,10 @@ def _siding(image: np.ndarray, color: RGB, rng) -> None:
             _box(image, x0 - 4, y + 12, x1 + 4, y + 48, trim)
             _glass(image, x0, y + 15, x1, y + 45, rng)
             _box(image, x0, y + 30, x1, y + 31, trim)
-    _doors(image, color, rng)
+    _doors(image, colour, rng)
 
 
-def _corrugated(image: np.ndarray, color: RGB, rng) -> None:
+def _corrugated(image: np.ndarray, colour: RGB, rng) -> None:
     for x in range(0, image.shape[1], 8):
         image[:, x : x + 3] = (image[:, x : x + 3] * 0.84).astype(np.uint8)
     for floor in range(0, FLOORS - 1, 2):
@@ -238,22 +238,22 @@ def _corrugated(image: np.ndarray, color: RGB, rng) -> None:
                 _box(image, bay * BAY + 8, line, bay * BAY + 92, line + 1, _shaded(gate, 0.8))
 
 
-def _adobe(image: np.ndarray, color: RGB, rng) -> None:
+def _adobe(image: np.ndarray, colour: RGB, rng) -> None:
     for floor in range(FLOORS - 1):
         y = floor * FLOOR
         for bay in range(BAYS):
             if rng.random() < 0.3:
                 continue
             x = bay * BAY + rng.randint(14, 22)
-            _box(image, x - 2, y + 16, x + 24, y + 46, _shaded(color, 0.72))
+            _box(image, x - 2, y + 16, x + 24, y + 46, _shaded(colour, 0.72))
             _glass(image, x, y + 18, x + 22, y + 44, rng)
             if rng.random() < 0.4:
                 awning = rng.choice(((200, 92, 70), (240, 236, 226), (84, 128, 150)))
                 _box(image, x - 5, y + 12, x + 27, y + 20, awning)
-    _doors(image, color, rng)
+    _doors(image, colour, rng)
 
 
-def _stone(image: np.ndarray, color: RGB, rng) -> None:
+def _stone(image: np.ndarray, colour: RGB, rng) -> None:
     for y in range(0, image.shape[0], 10):
         image[y] = (image[y] * 0.78).astype(np.uint8)
         for x in range((y // 10 % 2) * 11, image.shape[1], 22):
@@ -266,13 +266,13 @@ def _stone(image: np.ndarray, color: RGB, rng) -> None:
             _box(image, x - 3, y + 18, x + 27, y + 52, (216, 206, 188))
             cv2.ellipse(image, (x + 12, y + 18), (12, 9), 0, 180, 360, (60, 72, 84), -1)
             _glass(image, x, y + 18, x + 24, y + 50, rng)
-    _shops(image, color, rng)
+    _shops(image, colour, rng)
 
 
-def _shops(image: np.ndarray, color: RGB, rng) -> None:
+def _shops(image: np.ndarray, colour: RGB, rng) -> None:
     """Ground floor of windows, doors, awnings and name boards."""
     y = (FLOORS - 1) * FLOOR
-    _box(image, 0, y, image.shape[1], y + 63, _shaded(color, rng.uniform(0.5, 0.85)))
+    _box(image, 0, y, image.shape[1], y + 63, _shaded(colour, rng.uniform(0.5, 0.85)))
     for bay in range(0, BAYS, 2):
         x = bay * BAY
         board = rng.choice(
@@ -296,19 +296,19 @@ def _shops(image: np.ndarray, color: RGB, rng) -> None:
                     tone = board if i % 2 else stripe
                     _box(image, x + 4 + i * 10, y + 15, x + 13 + i * 10, y + 25, tone)
         else:
-            _box(image, x + 40, y + 14, x + 68, y + 63, _shaded(color, 0.45))
+            _box(image, x + 40, y + 14, x + 68, y + 63, _shaded(colour, 0.45))
             _box(image, x + 44, y + 18, x + 64, y + 63, rng.choice(((84, 58, 40), (50, 66, 60))))
 
 
-def _doors(image: np.ndarray, color: RGB, rng) -> None:
+def _doors(image: np.ndarray, colour: RGB, rng) -> None:
     """Ground floor of a home: a door every few bays, windows else."""
     y = (FLOORS - 1) * FLOOR
     door = rng.randrange(3)
     for bay in range(BAYS):
         x = bay * BAY
-        _box(image, x, y + 58, x + BAY, y + 63, _shaded(color, 0.6))
+        _box(image, x, y + 58, x + BAY, y + 63, _shaded(colour, 0.6))
         if bay % 3 == door:
-            _box(image, x + 15, y + 14, x + 45, y + 63, _shaded(color, 0.55))
+            _box(image, x + 15, y + 14, x + 45, y + 63, _shaded(colour, 0.55))
             _box(image, x + 18, y + 18, x + 42, y + 63, rng.choice(((96, 62, 40), (60, 70, 92))))
         else:
             _box(image, x + 11, y + 15, x + 49, y + 47, (236, 234, 226))
@@ -426,19 +426,19 @@ def sign(kind: str) -> np.ndarray:
         (30, 30, 30, 255),
     )
 
-    def disc(radius: int, color: tuple) -> None:
-        cv2.circle(image, (32, 32), radius, color, -1)
+    def disc(radius: int, colour: tuple) -> None:
+        cv2.circle(image, (32, 32), radius, colour, -1)
 
-    def regular(sides: int, radius: float, turn: float, color: tuple) -> None:
+    def regular(sides: int, radius: float, turn: float, colour: tuple) -> None:
         angles = np.arange(sides) * 2 * math.pi / sides + turn
         points = np.stack([32 + radius * np.cos(angles), 32 + radius * np.sin(angles)], axis=1)
-        cv2.fillPoly(image, [points.astype(np.int32)], color)
+        cv2.fillPoly(image, [points.astype(np.int32)], colour)
 
-    def triangle(down: bool, inset: int, color: tuple) -> None:
+    def triangle(down: bool, inset: int, colour: tuple) -> None:
         flip = -1 if down else 1
         points = [(32, 32 - flip * (28 - 2 * inset)), (62 - 2 * inset, 32 + flip * (26 - inset))]
         points.append((2 + 2 * inset, points[1][1]))
-        cv2.fillPoly(image, [np.array(points, np.int32)], color)
+        cv2.fillPoly(image, [np.array(points, np.int32)], colour)
 
     if kind == "stop":
         regular(8, 31, math.pi / 8, white)

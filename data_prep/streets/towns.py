@@ -81,7 +81,7 @@ TOWNS: dict[int, Town] = {
         two_wheelers=1.5,
         bends=0.0004,
     ),
-    # An old town: narrow, colored plaster, pitched roofs.
+    # An old town: narrow, coloured plaster, pitched roofs.
     2: Town(
         lanes=(1,),
         lane_width=3.1,
@@ -290,10 +290,10 @@ def town_materials(town: int, variant: int = 0) -> Town:
     if variant == 0:
         return base
 
-    def tinted(color: RGB, spread: float) -> RGB:
+    def tinted(colour: RGB, spread: float) -> RGB:
         light = rng.uniform(0.85, 1.15)
         return tuple(
-            round(min(max(c * light * rng.uniform(1 - spread, 1 + spread), 0), 255)) for c in color
+            round(min(max(c * light * rng.uniform(1 - spread, 1 + spread), 0), 255)) for c in colour
         )
 
     return replace(
@@ -301,8 +301,8 @@ def town_materials(town: int, variant: int = 0) -> Town:
         asphalt=tinted(base.asphalt, 0.03),
         paving=tinted(base.paving, 0.08),
         terrain=tinted(base.terrain, 0.08),
-        leaves=tuple(tinted(color, 0.08) for color in base.leaves),
-        roofs=tuple(tinted(color, 0.08) for color in base.roofs),
+        leaves=tuple(tinted(colour, 0.08) for colour in base.leaves),
+        roofs=tuple(tinted(colour, 0.08) for colour in base.roofs),
         planting=base.planting * rng.uniform(0.5, 1.6),
         people=base.people * rng.uniform(0.6, 1.5),
         traffic=base.traffic * rng.uniform(0.7, 1.4),

@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 
 from . import ids
-from .canvas import Canvas, Color, fixed
+from .canvas import Canvas, Colour, fixed
 from .light import Light
 
 PAINTS = (
@@ -90,7 +90,7 @@ BODIES = {
     ),
 }  # fmt: skip
 
-_ColorS = {
+_COLOURS = {
     "tyre": (24, 24, 26),
     "hub": (128, 130, 134),
     "plate": (210, 208, 196),
@@ -140,19 +140,19 @@ def paint_vehicle(canvas: Canvas, light: Light, s: float, z: float, what: dict) 
     corners, _ = camera.project(points)
     outlines = fixed(corners)
     shining = light.headlights and not what["parked"]
-    colors = _ColorS | {"paint": what["paint"], "glass": light.glass}
+    colours = _COLOURS | {"paint": what["paint"], "glass": light.glass}
     if what["braking"] and not what["parked"]:
-        colors["rear lamp"] = (240, 44, 36)
+        colours["rear lamp"] = (240, 44, 36)
     for face in visible:
         material = mesh.materials[face]
         block = slice(mesh.starts[face], mesh.starts[face + 1])
-        color, normal = colors[material], normals[face].tolist()
+        colour, normal = colours[material], normals[face].tolist()
         gain = light.glass_gain(normal) if material == "glass" else light.gain(normal)
         if shining and material in _GLOW:
-            color, gain = _GLOW[material], (1.0, 1.0, 1.0)
+            colour, gain = _GLOW[material], (1.0, 1.0, 1.0)
             u, v = corners[block].mean(axis=0).tolist()
-            canvas.lamps.append((u, v, near, color))
-        tone = [min(c * g, 255.0) for c, g in zip(color, gain, strict=True)]
+            canvas.lamps.append((u, v, near, colour))
+        tone = [min(c * g, 255.0) for c, g in zip(colour, gain, strict=True)]
         cv2.fillConvexPoly(canvas.pixels, outlines[block], (*tone, body.label), cv2.LINE_8, 4)
     u0, v0 = np.maximum(corners.min(axis=0).astype(int) - 1, 0).tolist()
     u1, v1 = np.maximum(corners.max(axis=0).astype(int) + 2, 0).tolist()
@@ -213,7 +213,7 @@ class _Faces:
         self.normals: list[tuple[float, float, float]] = []
         self.materials: list[str] = []
 
-    def add(self, points: list | np.ndarray, normal: Color, material: str) -> None:
+    def add(self, points: list | np.ndarray, normal: Colour, material: str) -> None:
         self.points.append(np.array(points, np.float64))
         self.normals.append(normal)
         self.materials.append(material)

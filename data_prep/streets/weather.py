@@ -23,7 +23,7 @@ def expose(canvas: Canvas, light: Light, *key: object) -> np.ndarray:
     # An overcast sky is about as bright as the fog; a clear one is painted with its haze.
     np.maximum(clear, 0.55 if light.wet else 1.0, out=clear, where=sky)
     painted = cv2.cvtColor(canvas.pixels, cv2.COLOR_RGBA2RGB)
-    fog = np.full_like(painted, np.rint(light.fog_color).astype(np.uint8))
+    fog = np.full_like(painted, np.rint(light.fog_colour).astype(np.uint8))
     image = cv2.blendLinear(painted, fog, clear, 1 - clear)
     _halos(image, canvas, light)
     return image
@@ -130,7 +130,7 @@ def _halos(image: np.ndarray, canvas: Canvas, light: Light) -> None:
     """Lamps glow: widely in rain, hardly in clear air."""
     height, width = image.shape[:2]
     metres, strength = (0.85, 0.75) if light.wet else (0.3, 0.3)
-    for u, v, depth, color in canvas.lamps:
+    for u, v, depth, colour in canvas.lamps:
         if not (0 <= u < width and 0 <= v < height) or canvas.depth[int(v), int(u)] < depth - 1.5:
             continue
         radius = int(np.clip(metres * canvas.camera.focal / depth + height / 70, 2, height / 6))
@@ -139,7 +139,7 @@ def _halos(image: np.ndarray, canvas: Canvas, light: Light) -> None:
         a, b = max(-u0, 0), max(-v0, 0)
         region = image[max(v0, 0) : v0 + 2 * radius + 1, max(u0, 0) : u0 + 2 * radius + 1]
         part = glow[b : b + region.shape[0], a : a + region.shape[1]]
-        shine = part[..., None] * (np.array(color, np.float32) * strength)
+        shine = part[..., None] * (np.array(colour, np.float32) * strength)
         region[:] = np.minimum(region + shine, 255)
 
 
