@@ -41,26 +41,26 @@ def peaks(runs: dict[int, subprocess.Popen]) -> dict[int, int]:
     return found
 
 
-def test_five_and_fifty_clients_a_round(tmp_path):
+def test_clients_of_a_round_leave_no_copies(tmp_path):
     """With 5 million parameters a copy of the model is 20 MB, 1.6 % of the process.
 
-    A copy kept for every client would be 900 MB more.
+    A copy kept for every client would be 400 MB more.
     """
-    found = peaks({clients: start(tmp_path / str(clients), clients) for clients in (5, 50)})
-    assert found[50] <= 1.05 * found[5], found
+    found = peaks({clients: start(tmp_path / str(clients), clients) for clients in (5, 25)})
+    assert found[25] <= 1.05 * found[5], found
 
 
 def test_states_on_disk_weigh_nothing(tmp_path):
     """Two rounds of FedDyn: every client's dual, 20 MB, is written, and read in the second.
 
-    In memory, or mapped for all participants at once, those of twenty would be 340 MB more.
+    In memory, or mapped for all participants at once, those of ten would be 140 MB more.
     """
     options = {"rounds": 2, "algorithm": FEDDYN, "keep": "disk"}
     found = peaks(
-        {clients: start(tmp_path / str(clients), clients, **options) for clients in (3, 20)}
+        {clients: start(tmp_path / str(clients), clients, **options) for clients in (3, 10)}
     )
-    files = list((tmp_path / "20" / "run" / "state" / "clients").glob("*.pt"))
-    assert len(files) >= 20 and min(f.stat().st_size for f in files) > 19e6
+    files = list((tmp_path / "10" / "run" / "state" / "clients").glob("*.pt"))
+    assert len(files) >= 10 and min(f.stat().st_size for f in files) > 19e6
     for path in tmp_path.glob("*/run"):
-        shutil.rmtree(path)  # half a gigabyte
-    assert found[20] <= 1.03 * found[3], found
+        shutil.rmtree(path)  # hundreds of megabytes
+    assert found[10] <= 1.03 * found[3], found

@@ -4,6 +4,7 @@ import json
 import shutil
 
 import pytest
+from command_line import ForkedJob
 
 from fedseg.errors import ConfigError, DataError
 from fedseg.leaderboard.sweep import show_plan, show_sweep
@@ -38,11 +39,13 @@ def test_the_same_run_twice_is_refused(small_config, tmp_path):
         sweep(small_config, tmp_path, seeds=[0, 0])
 
 
-def test_a_sweep_from_its_plan_to_the_board(small_config, tmp_path, capfd):
+def test_a_sweep_from_its_plan_to_the_board(small_config, tmp_path, capfd, monkeypatch):
     """Two runs of three finish, one fails; finished runs are skipped, a stopped one is resumed."""
     grid = [["optim_wrapper.rho=0.1", "data_root=nowhere"]]
     jobs = sweep(small_config, tmp_path, seeds=[0, 1], grid=grid)[:3]
-    assert show_sweep(jobs, at_once=2) == 1
+    with monkeypatch.context() as patch:  # later a process of its own resumes one of the runs
+        patch.setattr("fedseg.runner.sweep._start", ForkedJob)
+        assert show_sweep(jobs, at_once=2) == 1
     err = capfd.readouterr().err
     assert "data_root=nowhere seed0 failed" in err and "nowhere" in err
     assert "0.1 seed0: finished" in err and "0.1 seed1: finished" in err

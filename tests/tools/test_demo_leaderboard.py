@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from command_line import ForkedJob
 
 from data_prep import demo_streets
 from fedseg.runner.experiment import load_config
@@ -49,6 +50,7 @@ def test_the_demo_renders_few_small_images(demo, tmp_path, monkeypatch):
 def test_runs_become_a_page_and_are_not_made_twice(
     demo, small_config, tmp_path, monkeypatch, capsys
 ):
+    monkeypatch.setattr("fedseg.runner.sweep._start", ForkedJob)
     monkeypatch.setattr(demo, "ROOT", tmp_path)
     monkeypatch.setattr(demo, "CONFIGS", (small_config,))
     monkeypatch.setattr(demo_streets, "prepare_demo_streets", lambda root, size: None)

@@ -17,6 +17,7 @@ import tempfile
 from collections.abc import Sequence
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 300  # seconds; only a process that hangs takes so long
@@ -96,6 +97,25 @@ def run(tool: str, *arguments: object, **options: object) -> subprocess.Complete
     started = CommandLine(tool, *arguments, **options)
     out, err = started.communicate()
     return subprocess.CompletedProcess(started.args, started.returncode, out, err)
+
+
+class ForkedJob:
+    """A run of a sweep as a fork, in the place of its :class:`subprocess.Popen`."""
+
+    def __init__(self, job: Any) -> None:
+        job.work_dir.mkdir(parents=True, exist_ok=True)
+        self._output = job.work_dir / "output.txt"
+        self._line = CommandLine("train.py", *job.command[2:])
+        self.terminate, self.wait = self._line._process.terminate, self._line.wait
+
+    @property
+    def returncode(self) -> int | None:
+        return self._line.returncode
+
+    def poll(self) -> int | None:
+        if self.returncode is not None:
+            self._output.write_text("".join(self._line._said()), encoding="utf-8")
+        return self.returncode
 
 
 def kill(process: BaseProcess) -> None:
