@@ -265,7 +265,7 @@ WRONG = [
         "visualizer.vis_backends[0].experiment",
         {"vis_backends": [{"type": "MLflowVisBackend", "experiment": "x"}]},
     ),
-    ("visualizer.type", {"type": "Visualizer"}),
+    ("visualizer.type", {"type": "Visualiser"}),
     ("visualizer.vis_backend", {"vis_backend": []}),
 ]
 
