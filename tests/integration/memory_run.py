@@ -1,10 +1,8 @@
 """Peak memory of a few rounds with many or few clients per round, for ``test_memory.py``.
 
-python memory_run.py FOLDER CLIENTS_A_ROUND ROUNDS ALGORITHM [KEEP]: prints the peak resident memory
-in KiB. ALGORITHM is a dict; KEEP where the clients' states are (see state_store.keep).
+python memory_run.py FOLDER CLIENTS_PER_ROUND: prints the peak resident memory in KiB.
 """
 
-import json
 import resource
 import sys
 from pathlib import Path
@@ -39,9 +37,7 @@ class WideNet(toyseg.ToySegNet):
 ONES = torch.ones(3, 6)
 
 
-def main(
-    folder: str, clients_per_round: int, rounds: int, algorithm: dict, keep: str = "memory"
-) -> None:
+def main(folder: str, clients_per_round: int) -> None:
     torch.set_num_threads(1)
     users = {f"u{i}": 2 for i in range(CLIENTS)}
     config = toyseg.settings(
@@ -51,13 +47,13 @@ def main(
         val_dataloader=None,
         val_evaluator=None,
         client_sampler={"clients_per_round": clients_per_round},
-        algorithm={"_delete_": True, **algorithm},
-        state_store={"keep": keep},
-        train_cfg={"max_rounds": rounds, "local_epochs": 1},
+        algorithm={"_delete_": True, "type": "FedDyn", "beta": 10.0},
+        state_store={"keep": "disk"},
+        train_cfg={"max_rounds": 2, "local_epochs": 1},
     )
     toyseg.train(config)
     print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), json.loads(sys.argv[4]), *sys.argv[5:])
+    main(sys.argv[1], int(sys.argv[2]))

@@ -7,6 +7,7 @@ from command_line import run as tool
 
 from data_prep import idda
 from fedseg.partition import write_split
+from fedseg.partition.split_files import Split
 
 ROOT = Path(__file__).parents[2]
 
@@ -14,6 +15,10 @@ ROOT = Path(__file__).parents[2]
 def test_the_demo_runs_on_given_split_files(tmp_path):
     data, run, given = tmp_path / "data", tmp_path / "run", tmp_path / "given"
     train, test = idda.build(idda.names(), "rainy", "heterogeneous", seed=5)
+    train = Split(dict(list(train.users.items())[::12]))  # few clients and images: a fast test
+    seen, unseen = (test.users[f"test_user_{kind}_domain"] for kind in ("same", "diff"))
+    own = [pair for pair in seen if pair[0].split("/")[0] in train.users]
+    test = Split({"test_user_same_domain": own, "test_user_diff_domain": unseen[::40]})
     write_split(given / "data" / "heterogeneous" / "rainy" / "train", train)
     write_split(given / "data" / "heterogeneous" / "rainy" / "test", test)
     prepared = tool(
@@ -37,6 +42,6 @@ def test_the_demo_runs_on_given_split_files(tmp_path):
     assert set(results["final"]) == {"unseen", "seen", "seen_by_domain"}
     assert all(0 < entry["mIoU"] < 100 for entry in results["final"].values())
     assert all(entry["synthetic"] for entry in results["data"].values())
-    assert results["data"]["train"]["clients"] == 69
+    assert results["data"]["train"]["clients"] == len(train.users) == 6
     record = json.loads((run / "history.jsonl").read_text(encoding="utf-8").splitlines()[0])
     assert {p["client"] for p in record["participants"]} <= set(train.users)
