@@ -19,8 +19,8 @@ def test_bytes_and_durations():
 
 def test_peak_memory_grows_with_what_is_held():
     program = (
-        "from fedseg.units import peak_memory; before = peak_memory(); held = b'1' * (before + 2**24);"
-        "print(len(held), peak_memory() - before)"
+        "from fedseg.units import peak_memory; before = peak_memory();"
+        "held = b'1' * (before + 2**24); print(len(held), peak_memory() - before)"
     )  # a process of its own: one that has imported torch would have to hold gigabytes
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     held, grown = map(int, done.stdout.split())
