@@ -10,13 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedseg.report.compare_notes import notes, other_test_sets
+from fedseg.report.compare_notes import ENVIRONMENT, notes, other_test_sets
 from fedseg.report.compare_sides import Side
 from fedseg.runs.metric_names import MAIN_METRICS, evaluated_set, is_number, main_metric, split_name
 from fedseg.runs.results import NOT_IDENTITY
 from fedseg.runs.run_files import RunFiles
 
-CONDITIONS = ("versions", "device", "hardware", "threads")
 NOT_CONDITIONS = ("steps", "style", "partition", "batch_size")  # of the data; the config has them
 # The seed has a column of its own; no metric of a run depends on what tools/test.py does.
 LEFT_OUT = (*NOT_IDENTITY, "randomness.seed", "test_cfg", "test_dataloader", "test_evaluator")
@@ -176,7 +175,7 @@ def differing(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]
 
 def _conditions(results: Mapping[str, Any]) -> dict[str, Any]:
     """Versions, hardware, data and their checksums, by dotted key."""
-    found = {name: results[name] for name in CONDITIONS}
+    found = {name: results[name] for name in ENVIRONMENT}
     for name, entry in results["data"].items():
         kept = {k: v for k, v in entry.items() if k not in NOT_CONDITIONS and v not in (None, ())}
         found[f"data.{name}"] = kept

@@ -1,12 +1,10 @@
 """The curves of several runs in one picture."""
 
 from pathlib import Path
-from typing import Any
 
 from matplotlib.lines import Line2D
 
 from fedseg.report.compare import Comparison
-from fedseg.report.compare_sides import Side
 from fedseg.report.drawing import (
     COLORS,
     draw_losses,
@@ -44,8 +42,12 @@ def draw_curves(comparison: Comparison, path: Path) -> Path:
         axes.set_axis_off()
     handles = []
     for number, side in enumerate(sides):
-        style = _style(number)
-        handles.append(Line2D([], [], **style, linewidth=2, label=_name(side)))
+        # beyond six runs, colors meet other dashes than before
+        dashes = DASHES[(number + number // len(COLORS)) % len(DASHES)]
+        style = {"color": COLORS[number % len(COLORS)], "linestyle": dashes}
+        seeds = ", ".join(str(run.seed) for run in side.runs if run.seed is not None)
+        label = f"{side.label}  {side.first.name}" + (f", seed {seeds}" if seeds else "")
+        handles.append(Line2D([], [], **style, linewidth=2, label=label))
         for run in side.runs:
             draw_losses(loss, run.losses, **style)
             for axes, name in zip(panels, names, strict=False):
@@ -54,15 +56,3 @@ def draw_curves(comparison: Comparison, path: Path) -> Path:
                 axes.plot(list(points), list(points.values()), marker=marker, **style)
     figure.legend(handles=handles, loc="outside upper left", frameon=False, fontsize=10)
     return save_figure(figure, path)
-
-
-def _name(side: Side) -> str:
-    seeds = ", ".join(str(run.seed) for run in side.runs if run.seed is not None)
-    word = "seeds" if len(side.runs) > 1 else "seed"
-    return f"{side.label}  {side.first.name}" + (f", {word} {seeds}" if seeds else "")
-
-
-def _style(number: int) -> dict[str, Any]:
-    # beyond six runs, colors meet other dashes than before
-    dashes = DASHES[(number + number // len(COLORS)) % len(DASHES)]
-    return {"color": COLORS[number % len(COLORS)], "linestyle": dashes}

@@ -80,9 +80,7 @@ def tiles(dataset: CorruptedImages, rows: int) -> np.ndarray:
     """The first image of every group beside each other, uint8 [rows * H, columns * W, C]."""
     numbers = np.arange(len(dataset.groups)) * dataset.group_size
     images = dataset.gather(numbers)[0]
-    count, height, width, channels = images.shape
-    grid = images.reshape(rows, count // rows, height, width, channels)
-    return grid.swapaxes(1, 2).reshape(rows * height, -1, channels)
+    return np.vstack([np.hstack(row) for row in np.split(images, rows)])
 
 
 def _words(name: str) -> str:

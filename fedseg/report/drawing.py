@@ -72,7 +72,7 @@ def draw_percentages(
         style = {"ha": "center", "va": "center", "fontsize": 9, "fontweight": weight}
         axes.text(x + 0.5, y + 0.5, text, color=color, **style)
     for y in range(1, len(table)):
-        axes.axhline(y, color="white", linewidth=8 if y == mean else 1.5)
+        axes.axhline(y, color="white", linewidth=5 if y == mean else 1.5)
     for x in range(1, len(columns)):
         axes.axvline(x, color="white", linewidth=1.5)
     beside = blended_transform_factory(axes.transAxes, axes.transData)

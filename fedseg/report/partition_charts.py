@@ -122,10 +122,18 @@ def draw_view(view: View, path: Path, pixels: np.ndarray | None = None) -> Path:
         beside.set_ylabel("")
         below.set_axis_off()
         for number, name in enumerate(mixes):
-            text = below.text(number + 0.5, 1, name, rotation=90, va="top", ha="center", fontsize=9)
+            style = {"rotation": 90, "va": "top", "ha": "center", "fontsize": 9}
+            place = below.get_xaxis_transform()  # its own height, not the clients' scale
+            text = below.text(number + 0.5, 1, name, transform=place, **style)
             text.set_in_layout(False)  # it may reach down beside the clients' names
     add_scale(figure, image, list(grid[0]), f"share of the {whose}")
-    _draw_sizes(lower, sizes[order])
+    lower.stairs(sizes[order], np.arange(len(sizes) + 1), fill=True, color=COLORS[0])
+    lower.set_ylabel("samples")
+    lower.set_xlim(0, len(sizes))
+    lower.set_ylim(0, sizes.max() * 1.08)
+    lower.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    lower.xaxis.set_major_locator(MaxNLocator(integer=True))
+    plain_axes(lower, grid="y")
     if len(names) <= NAMED:
         names = [names[i] for i in order]
         lower.set_xticks(np.arange(len(names)) + 0.5, names)
@@ -133,16 +141,6 @@ def draw_view(view: View, path: Path, pixels: np.ndarray | None = None) -> Path:
         lower.tick_params(axis="x", labelsize=6.5 if small else 9, rotation=90 if small else 0)
     lower.set_xlabel(f"clients, in order of their largest {kind}")
     return save_figure(figure, path)
-
-
-def _draw_sizes(axes: Any, sizes: np.ndarray) -> None:
-    axes.stairs(sizes, np.arange(len(sizes) + 1), fill=True, color=COLORS[0])
-    axes.set_ylabel("samples")
-    axes.set_xlim(0, len(sizes))
-    axes.set_ylim(0, sizes.max() * 1.08)
-    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    plain_axes(axes, grid="y")
 
 
 # ---------------------------------------------------------------- side by side

@@ -63,7 +63,9 @@ def read_views(
         if path.name.endswith(NOTE):
             continue  # says how the split beside it was made: `splits/*.json` names both
         if path.suffix == ".py":
-            views.append(_of_config(path, options, images, methods))
+            config = load_config(path, methods=methods, options=options)
+            with naming(config):
+                views.append(_of_config(path, complete_config(config), images))
         elif path.is_dir():
             views.append(_of_split(path))
         else:
@@ -87,13 +89,7 @@ def _with_own_names(views: Sequence[View]) -> list[View]:
 # ---------------------------------------------------------------- configs
 
 
-def _of_config(path: Path, options: Sequence[str], images: bool, methods: Sequence[str]) -> View:
-    config = load_config(path, methods=methods, options=options)
-    with naming(config):
-        return _of_data(path, complete_config(config), images)
-
-
-def _of_data(path: Path, config: Config, images: bool) -> View:
+def _of_config(path: Path, config: Config, images: bool) -> View:
     loader = config.train_dataloader
     for key in ("dataset", "partition"):
         if loader.get(key) is None:
