@@ -3,6 +3,7 @@
 import os
 import sys
 import traceback
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
@@ -21,7 +22,9 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     A :class:`fedseg.errors.UserError` is printed on stderr without a traceback (exit code 2);
     Ctrl-C ends quietly (exit code 130). Any other exception is a fault of the program and keeps
     its traceback. With the environment variable ``FEDSEG_DEBUG`` a user error shows its own, too.
+    Warnings of MMEngine, MMCV and MMSegmentation, which a user cannot heed, are hidden.
     """
+    warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     try:
         code = main()
     except UserError as error:

@@ -2,7 +2,6 @@
 
 import argparse
 import math
-import warnings
 from pathlib import Path
 
 from fedseg import cli
@@ -49,7 +48,6 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse_arguments()
-    warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     from fedseg.report.compare import compare
     from fedseg.report.compare_output import print_comparison, write_comparison
     from fedseg.report.compare_sides import read_sides

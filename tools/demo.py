@@ -7,7 +7,6 @@ import argparse
 import os
 import sys
 import time
-import warnings
 from pathlib import Path
 
 from fedseg import cli
@@ -22,7 +21,6 @@ IMAGE_SIZE = (464, 256)  # width, height, as in the config
 
 def main() -> int:
     argparse.ArgumentParser(description=__doc__.split(".", 1)[1].strip()).parse_args()
-    warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     from data_prep.demo_streets import prepare_demo_streets
     from fedseg.report.summary import print_summary
     from fedseg.runner.experiment import load_config, train, unfinished

@@ -9,7 +9,6 @@ import argparse
 import os
 import sys
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +78,6 @@ def say(text: str) -> None:
 
 def main() -> int:
     arguments = parse_arguments()
-    warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     from data_prep.corrupted_sets import make_corrupted
     from fedseg.report.summary import print_summary
     from fedseg.runner.experiment import load_config, train, unfinished

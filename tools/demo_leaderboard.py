@@ -7,7 +7,6 @@ in a browser. It takes minutes on two CPU cores. Stopped (Ctrl-C) and started ag
 import argparse
 import os
 import sys
-import warnings
 from pathlib import Path
 
 from fedseg import cli
@@ -25,7 +24,6 @@ IMAGE_SIZE = (232, 128)  # width, height, as in the configs
 
 def main() -> int:
     argparse.ArgumentParser(description=__doc__.split(".", 1)[1].strip()).parse_args()
-    warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     from data_prep.demo_streets import prepare_demo_streets
     from fedseg.leaderboard.board import build_board
     from fedseg.leaderboard.collect import read_runs

@@ -2,7 +2,6 @@
 
 import argparse
 import sys
-import warnings
 from pathlib import Path
 
 from fedseg import cli
@@ -67,7 +66,6 @@ def show_board(arguments: argparse.Namespace) -> int:
 
 
 def verify_run(arguments: argparse.Namespace) -> int:
-    warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     from fedseg.leaderboard.verify import verify
 
     found = verify(arguments.run, arguments.config, arguments.cfg_options)

@@ -1,7 +1,6 @@
 """Look at splits: python tools/splits.py CONFIG_OR_FILE... (--help lists the options)."""
 
 import argparse
-import warnings
 from pathlib import Path
 
 from fedseg import cli
@@ -55,8 +54,8 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse_arguments()
-    warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
-    from fedseg.report.split_charts import print_views, write_pictures
+    from fedseg.report.partition_charts import write_pictures
+    from fedseg.report.split_tables import print_views
     from fedseg.report.split_views import pixel_counts, read_views
 
     views = read_views(arguments.splits, arguments.cfg_options, arguments.pixels, arguments.methods)

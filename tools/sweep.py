@@ -1,7 +1,6 @@
 """Run many experiments: python tools/sweep.py CONFIG... --with METHOD... (see --help)."""
 
 import argparse
-import warnings
 from pathlib import Path
 
 from fedseg import cli
@@ -75,7 +74,6 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     arguments = parse_arguments()
-    warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     from fedseg.checks import check_int
     from fedseg.leaderboard.sweep import show_plan, show_sweep
     from fedseg.runner.sweep import plan_sweep

@@ -1,7 +1,6 @@
 """Test: python tools/test.py CONFIG CHECKPOINT [--with METHOD ...] (see --help)."""
 
 import argparse
-import warnings
 from pathlib import Path
 
 from fedseg import cli
@@ -47,7 +46,6 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse_arguments()
-    warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     from fedseg.report.pictures import write_test_pictures
     from fedseg.report.summary import print_test
     from fedseg.runner.experiment import load_config, naming

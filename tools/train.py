@@ -1,7 +1,6 @@
 """Run a federated experiment: python tools/train.py CONFIG [--with METHOD ...] (see --help)."""
 
 import argparse
-import warnings
 from pathlib import Path
 
 from fedseg import cli
@@ -40,7 +39,6 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     arguments = parse_arguments()
-    warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     from fedseg.report.summary import print_summary
     from fedseg.runner.experiment import load_config, train
 

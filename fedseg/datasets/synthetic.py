@@ -4,18 +4,28 @@ import json
 from pathlib import Path
 
 from fedseg.datasets.arrays import INDEX, StoredImages
+from fedseg.errors import DataError
 from fedseg.registry import DATASETS
 
 MARKER = INDEX
 """The file of a data root that says how its images were made."""
 
 
-def is_synthetic(root: str | Path) -> bool:
-    """Whether the images of a data root were rendered, according to its ``dataset.json``."""
+def is_synthetic(root: str | Path, strict: bool = False) -> bool:
+    """Whether the images of a data root were rendered, according to its ``dataset.json``.
+
+    Raises:
+        DataError: the file is damaged, and ``strict``; otherwise a damaged one says no.
+    """
+    path = Path(root) / MARKER
     try:
-        content = json.loads((Path(root) / MARKER).read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
         return bool(content.get("synthetic", content.get("embedded")))  # old key
-    except (OSError, ValueError, AttributeError):
+    except FileNotFoundError:
+        return False
+    except (OSError, ValueError, AttributeError) as error:
+        if strict:
+            raise DataError(f"{path}: is damaged ({error}): prepare the data again") from error
         return False
 
 

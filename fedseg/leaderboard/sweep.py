@@ -8,7 +8,6 @@ from rich.progress import (
     BarColumn,
     MofNCompleteColumn,
     Progress,
-    TaskID,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
@@ -61,8 +60,32 @@ def show_sweep(jobs: Sequence[Job], at_once: int) -> int:
     """
     console = Console(stderr=True)
     failures: dict[Job, str] = {}
-    with _Bars(jobs, console) as bars:
-        for job, seconds, failure in run_sweep(jobs, at_once, bars.update):
+    with Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("rounds"),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+        console=console,
+        disable=not console.is_terminal,
+    ) as bars:
+        every = bars.add_task("all runs", total=sum(job.rounds for job in jobs))
+        own = {
+            job: bars.add_task(
+                label(job), total=job.rounds, completed=job.rounds_done, visible=False
+            )
+            for job in jobs
+        }
+
+        def show(active: Sequence[Job]) -> None:
+            for job in active:
+                bars.update(own[job], completed=job.rounds_done, visible=True)
+            done = sum(task.completed for task in bars.tasks if task.id != every)
+            bars.update(every, completed=done)
+
+        for job, seconds, failure in run_sweep(jobs, at_once, show):
+            bars.update(own[job], completed=job.rounds_done, visible=False)
             if failure is not None:
                 failures[job] = failure
             how = "failed" if failure else "finished"
@@ -77,46 +100,3 @@ def show_sweep(jobs: Sequence[Job], at_once: int) -> int:
             markup=False,
         )
     return 1 if failures else 0
-
-
-class _Bars:
-    """A bar over the rounds of all runs, and one for each run under way."""
-
-    def __init__(self, jobs: Sequence[Job], console: Console) -> None:
-        self.jobs = jobs
-        self._bars = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn("rounds"),
-            TimeElapsedColumn(),
-            TimeRemainingColumn(),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        total = sum(job.rounds for job in jobs)
-        self._all = self._bars.add_task("all runs", total=total)
-        self._active: dict[Job, TaskID] = {}
-        self._ended = sum(job.rounds for job in jobs if job.state == "finished")
-        self._bars.update(self._all, completed=self._ended)
-
-    def __enter__(self) -> "_Bars":
-        self._bars.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._bars.stop()
-
-    def update(self, active: Sequence[Job]) -> None:
-        """Show how far the runs under way are."""
-        for job in [job for job in self._active if job not in active]:
-            self._bars.remove_task(self._active.pop(job))
-            self._ended += job.rounds
-        done = self._ended
-        for job in active:
-            if job not in self._active:
-                self._active[job] = self._bars.add_task(label(job), total=job.rounds)
-            rounds = job.rounds_done
-            self._bars.update(self._active[job], completed=rounds)
-            done += rounds
-        self._bars.update(self._all, completed=done)

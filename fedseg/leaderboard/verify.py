@@ -65,10 +65,7 @@ class Verification:
 
 
 def verify(
-    folder: str | Path,
-    config: str | Path | None = None,
-    options: Sequence[str] = (),
-    progress: bool = True,
+    folder: str | Path, config: str | Path | None = None, options: Sequence[str] = ()
 ) -> Verification:
     """Recompute the metrics of a run.
 
@@ -80,7 +77,6 @@ def verify(
         config: the config file; default: the copy in the work dir, which works unless the config
             imports modules from beside it.
         options: ``KEY=VALUE`` overrides, such as ``data_root=...``.
-        progress: show the evaluated images.
 
     Raises:
         DataError: ``results.json``, checkpoint, history or config is missing or damaged.
@@ -99,7 +95,7 @@ def verify(
             loaded = _config(folder, results, config, options, Path(scratch))
             with naming(loaded):
                 digest = config_digest(complete_config(loaded))
-                final, elsewhere = _evaluate(loaded, checkpoint, results, Path(scratch), progress)
+                final, elsewhere = _evaluate(loaded, checkpoint, results, Path(scratch))
     finally:
         torch.set_num_threads(before)
     tolerance = TOLERANCE if elsewhere else 0.0
@@ -146,20 +142,20 @@ def _config(
 
 
 def _evaluate(
-    config: Config, checkpoint: Path, results: Results, scratch: Path, progress: bool
+    config: Config, checkpoint: Path, results: Results, scratch: Path
 ) -> tuple[dict[str, Any], str]:
     """(metrics by domain as in ``final``, how this machine differs from that of the run)."""
     config = copy.deepcopy(config)
     for name in ("dataloader", "evaluator"):  # evaluate what training evaluated
         config[f"test_{name}"] = config.get(f"val_{name}")
-    runner, tested = evaluate_checkpoint(config, checkpoint, progress)
+    runner, tested = evaluate_checkpoint(config, checkpoint)
     final = dict(tested["domains"])
     if any(domain.startswith(GLOBAL) for domain in results.final):
         payload = load_checkpoint(checkpoint)
         payload.pop("averaged_state_dict", None)
         not_averaged = scratch / checkpoint.name
         save_checkpoint(not_averaged, payload)
-        _, others = evaluate_checkpoint(config, not_averaged, progress)
+        _, others = evaluate_checkpoint(config, not_averaged)
         final |= {f"{GLOBAL}{domain}": entry for domain, entry in others["domains"].items()}
     device = runner.flat.w.device
     pairs = {

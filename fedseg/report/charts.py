@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib.ticker import MaxNLocator
 
 from fedseg.report.drawing import (
     COLORS,
@@ -13,7 +12,7 @@ from fedseg.report.drawing import (
     draw_losses,
     draw_percentages,
     new_figure,
-    plain_axes,
+    round_axes,
     save_figure,
     write_centered,
 )
@@ -26,25 +25,18 @@ def draw_curves(run: RunFiles, path: Path) -> Path:
     figure = new_figure(13, 4.4)
     figure.suptitle(run.name, fontsize=12, fontweight="bold")
     left, right = figure.subplots(1, 2)
-    left.set_title("training loss", fontsize=11)
-    left.set_ylabel("mean local loss")
+    round_axes(left, run.rounds, "training loss", "mean local loss")
     if run.losses:
         draw_losses(left, run.losses, COLORS[0])
     else:
         write_centered(left, "no loss was recorded")
     _draw_metric(right, run)
-    for axes in (left, right):
-        axes.set_xlabel("round")
-        axes.set_xlim(0, max(run.rounds, 1) * 1.02)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-        plain_axes(axes)
     return save_figure(figure, path)
 
 
 def _draw_metric(axes: Any, run: RunFiles) -> None:
     metric = run.metric
-    axes.set_title(f"{metric or 'metrics'} by domain", fontsize=11)
-    axes.set_ylabel(f"{metric} (%)" if metric in ("mIoU", "accuracy") else metric or "")
+    round_axes(axes, run.rounds, f"{metric or 'metrics'} by domain", metric)
     names = run.curves.figures if run.curves else ()
     series = {
         name.removesuffix(f"/{metric}"): points

@@ -10,14 +10,16 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedseg.report.compare_configs import differing, flat
-from fedseg.report.compare_notes import notes, other_test_sets
+from fedseg.report.compare_notes import ENVIRONMENT, notes, other_test_sets
 from fedseg.report.compare_sides import Side
 from fedseg.runs.metric_names import MAIN_METRICS, evaluated_set, is_number, main_metric, split_name
+from fedseg.runs.results import NOT_IDENTITY
 from fedseg.runs.run_files import RunFiles
 
-CONDITIONS = ("versions", "device", "hardware", "threads")
 NOT_CONDITIONS = ("steps", "style", "partition", "batch_size")  # of the data; the config has them
+# The seed has a column of its own; no metric of a run depends on what tools/test.py does.
+LEFT_OUT = (*NOT_IDENTITY, "randomness.seed", "test_cfg", "test_dataloader", "test_evaluator")
+MISSING = "—"  # in place of a value, where a config has no such key
 TIMES = ("wall", "train", "aggregate", "evaluate")
 CONFIGURED = (  # what ``results.json`` records of the config
     *("rounds", "model", "algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm"),
@@ -142,9 +144,38 @@ def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
     )
 
 
+# ---------------------------------------------------------------- configs, conditions
+
+
+def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Values by dotted key, as ``param_scheduler.0.type``, without those that do not change a run.
+
+    A list is one value unless it holds dicts.
+    """
+    found: dict[str, Any] = {}
+    for name, value in config.items():
+        key = f"{prefix}{name}"
+        if isinstance(value, list | tuple) and any(isinstance(inner, Mapping) for inner in value):
+            value = dict(enumerate(value))
+        if key in LEFT_OUT:
+            continue
+        if isinstance(value, Mapping) and value:
+            found |= flat(value, f"{key}.")
+        else:
+            found[key] = list(value) if isinstance(value, tuple) else value
+    return found
+
+
+def differing(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """The keys in which flat configs differ, sorted: a value of each, or :data:`MISSING`."""
+    keys = sorted({key for config in configs for key in config})
+    values = {key: tuple(config.get(key, MISSING) for config in configs) for key in keys}
+    return {key: row for key, row in values.items() if any(v != row[0] for v in row[1:])}
+
+
 def _conditions(results: Mapping[str, Any]) -> dict[str, Any]:
     """Versions, hardware, data and their checksums, by dotted key."""
-    found = {name: results[name] for name in CONDITIONS}
+    found = {name: results[name] for name in ENVIRONMENT}
     for name, entry in results["data"].items():
         kept = {k: v for k, v in entry.items() if k not in NOT_CONDITIONS and v not in (None, ())}
         found[f"data.{name}"] = kept

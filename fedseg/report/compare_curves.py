@@ -1,14 +1,17 @@
 """The curves of several runs in one picture."""
 
 from pathlib import Path
-from typing import Any
 
 from matplotlib.lines import Line2D
-from matplotlib.ticker import MaxNLocator
 
 from fedseg.report.compare import Comparison
-from fedseg.report.compare_sides import Side
-from fedseg.report.drawing import COLORS, draw_losses, new_figure, plain_axes, save_figure
+from fedseg.report.drawing import (
+    COLORS,
+    draw_losses,
+    new_figure,
+    round_axes,
+    save_figure,
+)
 from fedseg.runs.metric_names import domain_label, main_metric, split_name
 
 COLUMNS = 3
@@ -31,22 +34,20 @@ def draw_curves(comparison: Comparison, path: Path) -> Path:
     rows = -(-(1 + len(names)) // columns)
     figure = new_figure(max(5 * columns, 7), 3.7 * rows + 0.25 * len(sides))
     loss, *panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    loss.set_title("training loss", fontsize=11)
-    loss.set_ylabel("mean local loss")
+    rounds = max(run.rounds for run in runs)
+    round_axes(loss, rounds, "training loss", "mean local loss")
     for axes, domain in zip(panels, domains, strict=False):
-        axes.set_title(domain_label(domain, domains), fontsize=11)
-        axes.set_ylabel(f"{metric} (%)" if metric in ("mIoU", "accuracy") else str(metric))
+        round_axes(axes, rounds, domain_label(domain, domains), metric)
     for axes in panels[len(names) :]:
         axes.set_axis_off()
-    for axes in (loss, *panels[: len(names)]):
-        axes.set_xlabel("round")
-        axes.set_xlim(0, max(run.rounds for run in runs))
-        axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
-        plain_axes(axes)
     handles = []
     for number, side in enumerate(sides):
-        style = _style(number)
-        handles.append(Line2D([], [], **style, linewidth=2, label=_name(side)))
+        # beyond six runs, colors meet other dashes than before
+        dashes = DASHES[(number + number // len(COLORS)) % len(DASHES)]
+        style = {"color": COLORS[number % len(COLORS)], "linestyle": dashes}
+        seeds = ", ".join(str(run.seed) for run in side.runs if run.seed is not None)
+        label = f"{side.label}  {side.first.name}" + (f", seed {seeds}" if seeds else "")
+        handles.append(Line2D([], [], **style, linewidth=2, label=label))
         for run in side.runs:
             draw_losses(loss, run.losses, **style)
             for axes, name in zip(panels, names, strict=False):
@@ -55,15 +56,3 @@ def draw_curves(comparison: Comparison, path: Path) -> Path:
                 axes.plot(list(points), list(points.values()), marker=marker, **style)
     figure.legend(handles=handles, loc="outside upper left", frameon=False, fontsize=10)
     return save_figure(figure, path)
-
-
-def _name(side: Side) -> str:
-    seeds = ", ".join(str(run.seed) for run in side.runs if run.seed is not None)
-    word = "seeds" if len(side.runs) > 1 else "seed"
-    return f"{side.label}  {side.first.name}" + (f", {word} {seeds}" if seeds else "")
-
-
-def _style(number: int) -> dict[str, Any]:
-    # beyond six runs, colors meet other dashes than before
-    dashes = DASHES[(number + number // len(COLORS)) % len(DASHES)]
-    return {"color": COLORS[number % len(COLORS)], "linestyle": dashes}

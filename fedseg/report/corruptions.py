@@ -1,7 +1,6 @@
 """Accuracy under corruptions as a picture; a contact sheet of the images themselves."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -14,72 +13,51 @@ from fedseg.report.drawing import draw_percentages, new_figure, save_figure
 from fedseg.runs.metric_names import is_number
 
 
-@dataclass(frozen=True)
-class CorruptionAccuracies:
-    """Accuracy in percent by corruption and severity.
+def corruption_table(
+    domains: Mapping[str, Mapping[str, Any]],
+) -> dict[str, dict[int | str, float | None]] | None:
+    """Accuracy in percent by corruption and severity, from the metrics by domain of a run or test.
 
-    Attributes:
-        table: for each corruption, one accuracy a severity; None where there is none.
-        severities: of the columns.
+    The last row and the last column, ``"mean"``, are means; a mean of which a value is missing is
+    None, for one over fewer would not compare.
+
+    Returns:
+        None if no corrupted set was evaluated.
+
+    Raises:
+        DataError: a corruption has another number of accuracies than there are severities.
     """
-
-    table: dict[str, list[float | None]]
-    severities: list[int]
-
-    @classmethod
-    def find(cls, domains: Mapping[str, Mapping[str, Any]]) -> "CorruptionAccuracies | None":
-        """Look for them in the metrics by domain of a run or test.
-
-        Returns:
-            None if no corrupted set was evaluated.
-
-        Raises:
-            DataError: a corruption has another number of accuracies than there are severities.
-        """
-        entry = next((e for e in domains.values() if e.get("corruptions")), None)
-        if entry is None:
-            return None
-        found = entry["corruptions"]
-        longest = max(map(len, found.values()))
-        severities = list(entry.get("severities") or range(1, longest + 1))
-        for name, values in found.items():
-            if len(values) != len(severities):
-                raise DataError(
-                    f"corruptions.{name}: has {len(values)} accuracies for {len(severities)} "
-                    "severities; evaluate again with tools/test.py"
-                )
-        order = [
-            *(n for n in CORRUPTIONS if n in found),
-            *(n for n in found if n not in CORRUPTIONS),
-        ]
-        table = {n: [v if is_number(v) else None for v in found[n]] for n in order}
-        return cls(table, severities)
-
-    def mean(self, corruption: str) -> float | None:
-        """Over the severities of one corruption."""
-        return _mean(self.table[corruption])
-
-    def means(self) -> list[float | None]:
-        """Over the corruptions, one a severity."""
-        return [_mean(column) for column in zip(*self.table.values(), strict=True)]
-
-    @property
-    def overall(self) -> float | None:
-        """Over all corruptions and severities."""
-        return _mean([value for values in self.table.values() for value in values])
+    entry = next((e for e in domains.values() if e.get("corruptions")), None)
+    if entry is None:
+        return None
+    found = entry["corruptions"]
+    severities = list(entry.get("severities") or range(1, 1 + max(map(len, found.values()))))
+    table: dict[str, dict[int | str, float | None]] = {}
+    for name in dict.fromkeys([*(n for n in CORRUPTIONS if n in found), *found]):
+        if len(found[name]) != len(severities):
+            raise DataError(
+                f"corruptions.{name}: has {len(found[name])} accuracies for {len(severities)} "
+                "severities; evaluate again with tools/test.py"
+            )
+        row = dict(zip(severities, found[name], strict=True))
+        table[name] = {**row, "mean": _mean(row.values())}
+    columns = (*severities, "mean")
+    return {**table, "mean": {c: _mean([row[c] for row in table.values()]) for c in columns}}
 
 
-def _mean(values: Sequence[float | None]) -> float | None:
-    """None if a value is missing: a mean over fewer would not compare."""
-    known = [value for value in values if value is not None]
-    return fmean(known) if known and len(known) == len(values) else None
+def _mean(values: Collection[Any]) -> float | None:
+    return fmean(values) if all(map(is_number, values)) else None
 
 
-def draw_corruptions(accuracies: CorruptionAccuracies, path: Path, title: str = "") -> Path:
-    """Heat map of accuracy by corruption and severity, with the means, under a title; a PNG."""
-    rows = {_words(n): [*values, accuracies.mean(n)] for n, values in accuracies.table.items()}
-    rows["mean"] = [*accuracies.means(), accuracies.overall]
-    columns = [*(f"severity {severity}" for severity in accuracies.severities), "mean"]
+def draw_corruptions(
+    table: Mapping[str, Mapping[int | str, float | None]], path: Path, title: str = ""
+) -> Path:
+    """Heat map of a :func:`corruption_table` under a title; a PNG."""
+    rows = {
+        _words(name): [value if is_number(value) else None for value in row.values()]
+        for name, row in table.items()
+    }
+    columns = [c if c == "mean" else f"severity {c}" for c in table["mean"]]
     return draw_percentages(rows, columns, path, f"{title}\naccuracy (%)".strip())
 
 
@@ -102,9 +80,7 @@ def tiles(dataset: CorruptedImages, rows: int) -> np.ndarray:
     """The first image of every group beside each other, uint8 [rows * H, columns * W, C]."""
     numbers = np.arange(len(dataset.groups)) * dataset.group_size
     images = dataset.gather(numbers)[0]
-    count, height, width, channels = images.shape
-    grid = images.reshape(rows, count // rows, height, width, channels)
-    return grid.swapaxes(1, 2).reshape(rows * height, -1, channels)
+    return np.vstack([np.hstack(row) for row in np.split(images, rows)])
 
 
 def _words(name: str) -> str:

@@ -8,10 +8,11 @@ import numpy as np
 from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.patches import Rectangle
+from matplotlib.ticker import MaxNLocator
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
 from fedseg.files import atomic_writer
+from fedseg.runs.metric_names import MAIN_METRICS
 
 # Okabe and Ito's colors, distinct for every kind of color vision (without yellow and black)
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
@@ -59,22 +60,30 @@ def draw_percentages(
 
     ``palette`` has RGB colors to show beside the rows' names, as many as there are.
     """
+    values = np.array(list(table.values()), dtype=float)  # None is NaN
+    mean = len(table) - 1
     figure = new_figure(2.6 + 1.1 * len(columns), 1.5 + 0.31 * len(table))
     axes = figure.add_subplot()
-    mean_row = len(table) - 1 + 0.35
-    places = [*range(len(table) - 1), mean_row]
-    for y, values in zip(places, table.values(), strict=True):
-        for x, value in enumerate(values):
-            _draw_percentage(axes, x, y, value, bold=y == mean_row)
+    axes.set_facecolor("0.95")
+    axes.pcolormesh(values, cmap=SHADES, vmin=0, vmax=100)
+    for (y, x), value in np.ndenumerate(values):
+        text = "–" if np.isnan(value) else f"{value:.1f}"  # noqa: RUF001 (a dash, not a minus)
+        weight, color = "bold" if y == mean else "normal", "white" if value > 58 else "0.1"
+        style = {"ha": "center", "va": "center", "fontsize": 9, "fontweight": weight}
+        axes.text(x + 0.5, y + 0.5, text, color=color, **style)
+    for y in range(1, len(table)):
+        axes.axhline(y, color="white", linewidth=5 if y == mean else 1.5)
+    for x in range(1, len(columns)):
+        axes.axvline(x, color="white", linewidth=1.5)
     beside = blended_transform_factory(axes.transAxes, axes.transData)
     beside += ScaledTranslation(-10 / 72, 0, figure.dpi_scale_trans)
-    for y, color in enumerate((palette or ())[: len(table) - 1]):
+    for y, color in enumerate((palette or ())[:mean]):
         rgb = [c / 255 for c in color]
-        axes.plot(0, y, "s", color=rgb, markersize=9, transform=beside, clip_on=False)
-    axes.set_xlim(-0.5, len(columns) - 0.5)
-    axes.set_ylim(mean_row + 0.5, -0.5)
-    axes.set_xticks(range(len(columns)), columns)
-    axes.set_yticks(places, list(table))
+        axes.plot(0, y + 0.5, "s", color=rgb, markersize=9, transform=beside, clip_on=False)
+    axes.set_xlim(0, len(columns))
+    axes.set_ylim(len(table), 0)
+    axes.set_xticks(np.arange(len(columns)) + 0.5, columns)
+    axes.set_yticks(np.arange(len(table)) + 0.5, list(table))
     axes.get_yticklabels()[-1].set_fontweight("bold")
     axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
     axes.tick_params(axis="y", pad=20 if palette else 4)
@@ -83,19 +92,14 @@ def draw_percentages(
     return save_figure(figure, path)
 
 
-def _draw_percentage(axes: Any, x: float, y: float, value: float | None, bold: bool) -> None:
-    face = "0.95" if value is None else SHADES(value / 100)
-    axes.add_patch(Rectangle((x - 0.49, y - 0.47), 0.98, 0.94, facecolor=face))
-    axes.text(
-        x,
-        y,
-        "–" if value is None else f"{value:.1f}",  # noqa: RUF001 (a dash, not a minus)
-        ha="center",
-        va="center",
-        fontsize=9,
-        fontweight="bold" if bold else "normal",
-        color="white" if value is not None and value > 58 else "0.1",
-    )
+def round_axes(axes: Any, rounds: int, title: str, shown: str | None) -> None:
+    """An empty chart of a metric, or of something else, over the rounds."""
+    axes.set_title(title, fontsize=11)
+    axes.set_ylabel(f"{shown} (%)" if shown in MAIN_METRICS else shown or "")
+    axes.set_xlabel("round")
+    axes.set_xlim(0, max(rounds, 1) * 1.02)
+    axes.xaxis.set_major_locator(MaxNLocator(8, integer=True))
+    plain_axes(axes)
 
 
 def draw_losses(axes: Any, losses: Mapping[int, float], color: Any, linestyle: Any = "-") -> None:
@@ -110,9 +114,7 @@ def draw_losses(axes: Any, losses: Mapping[int, float], color: Any, linestyle: A
 
 
 def moving_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Centered mean over the finite values of each window, which is shorter at both ends."""
-    valid = np.isfinite(values)
+    """Centered mean over each window, which is shorter at both ends."""
     kernel = np.ones(window)
-    total = np.convolve(np.where(valid, values, 0), kernel, mode="same")
-    count = np.convolve(valid, kernel, mode="same")
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    count = np.convolve(np.ones(len(values)), kernel, mode="same")
+    return np.convolve(values, kernel, mode="same") / count

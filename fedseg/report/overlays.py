@@ -2,22 +2,21 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
+from typing import Any
 
 import cv2
-import matplotlib
 import numpy as np
 import torch
-from PIL import Image, ImageDraw, ImageFont
+from matplotlib.patches import Patch
 
 from fedseg.evaluation import IoUMetric
-from fedseg.files import atomic_writer
+from fedseg.report.drawing import DPI, new_figure, save_figure
 
 PANEL_WIDTH = 640  # about: a panel is the image, made smaller, or larger by a whole number
 OPACITY = 0.5  # of the prediction over the image
-GAP, MARGIN, LINE = 8, 20, 23
-INK, GRAY, PAPER, IGNORED = (30, 30, 30), (110, 110, 110), (255, 255, 255), (0, 0, 0)
+GAP, MARGIN, TITLE, LINE = 8, 20, 30, 23  # pixels, as are the next two
+LEGEND_WIDTH, LETTER = 160, 11  # of a class in the legend, of a letter in the title
 
 
 @dataclass(frozen=True)
@@ -37,7 +36,7 @@ class Classes:
         """The color of every id, uint8 [256, 3]; ids without a class are black."""
         table = np.zeros((256, 3), np.uint8)
         table[: len(self.palette)] = np.asarray(self.palette, np.uint8)
-        table[self.ignore_index] = IGNORED
+        table[self.ignore_index] = 0
         return table
 
 
@@ -94,29 +93,47 @@ def panels(example: Example, classes: Classes, width: int = PANEL_WIDTH) -> dict
     }
 
 
-def draw_example(example: Example, classes: Classes, width: int = PANEL_WIDTH) -> np.ndarray:
-    """One image: two by two panels, truth above prediction, with title and legend. RGB."""
+def draw_example(example: Example, classes: Classes, path: Path, width: int = PANEL_WIDTH) -> Path:
+    """Two by two panels, truth above prediction, with title and legend; a PNG."""
     parts = panels(example, classes, width)
     height, width = parts["image"].shape[:2]
     inner, row = 2 * width + GAP, LINE + height + GAP
     ids = occurring(example, classes)
-    most = 26 * max(len(ids), 1)  # a legend of one class a row; what it does not need is cut off
-    canvas = Image.new("RGB", (inner + 2 * MARGIN, 2 * MARGIN + 42 + 2 * row + most), PAPER)
-    draw = ImageDraw.Draw(canvas)
-    _draw_title(draw, example, classes, inner)
+    columns = max(1, inner // LEGEND_WIDTH)
+    legend = LINE * -(-len(ids) // columns)
+    full = inner + 2 * MARGIN, 2 * MARGIN + TITLE + 2 * row + legend
+    # half a pixel more, for rounding down must not take one
+    figure = new_figure((full[0] + 0.5) / DPI, (full[1] + 0.5) / DPI, layout=None)
+
+    def write(x: int, y: int, text: str, size: int = 10, **style: Any) -> None:
+        """Text at pixels from the upper left corner."""
+        place = x / full[0], 1 - y / full[1]
+        figure.text(*place, text, va="top", fontsize=size, parse_math=False, **style)
+
+    value = image_miou(example.truth, example.prediction, classes.ignore_index)
+    score = "mIoU of this image: " + ("none" if value is None else f"{value:.1f}")
+    letters = max(0, inner // LETTER - len(example.domain) - len(score))  # the end is what differs
+    file = example.file if len(example.file) <= letters else f"…{example.file[-letters:]}"
+    write(MARGIN, MARGIN, f"{example.domain}   {file}" if letters else example.domain)
+    write(MARGIN + inner, MARGIN, score, ha="right", fontweight="bold")
     for number, (name, panel) in enumerate(parts.items()):
-        x, y = MARGIN + number % 2 * (width + GAP), MARGIN + 30 + number // 2 * row
-        draw.text((x, y), name, GRAY, font(15))
-        canvas.paste(Image.fromarray(panel), (x, y + LINE))
-    end = _draw_legend(draw, ids, classes, MARGIN + 42 + 2 * row, inner)
-    return np.asarray(canvas)[: end + MARGIN]
-
-
-def save_png(path: Path, picture: np.ndarray) -> Path:
-    """Write an RGB picture; makes the folder."""
-    with atomic_writer(path, "wb") as file:
-        Image.fromarray(picture).save(file, format="PNG")
-    return path
+        x, y = MARGIN + number % 2 * (width + GAP), MARGIN + TITLE + number // 2 * row
+        write(x, y, name, 9, color="0.4")
+        figure.figimage(panel, x, full[1] - y - LINE - height, origin="upper")
+    colors = classes.table() / 255
+    figure.legend(
+        [Patch(facecolor=colors[i], edgecolor="0.4") for i in ids],
+        ["ignored" if i == classes.ignore_index else str(classes.names[i]) for i in ids],
+        loc="lower left",
+        bbox_to_anchor=(MARGIN / full[0], MARGIN / full[1]),
+        ncols=columns,
+        frameon=False,
+        borderpad=0,
+        borderaxespad=0,
+        handlelength=1.2,
+        fontsize=8.5,
+    )
+    return save_figure(figure, path)
 
 
 def _resize(array: np.ndarray, shape: tuple[int, ...], width: int, way: int) -> np.ndarray:
@@ -126,41 +143,3 @@ def _resize(array: np.ndarray, shape: tuple[int, ...], width: int, way: int) -> 
     size = round(w * factor), max(1, round(height * factor))
     grows = size[0] >= array.shape[1]
     return cv2.resize(array, size, interpolation=cv2.INTER_NEAREST if grows else way)
-
-
-def _draw_title(draw: ImageDraw.ImageDraw, example: Example, classes: Classes, width: int) -> None:
-    """Domain and file on the left, the image's mIoU on the right."""
-    value = image_miou(example.truth, example.prediction, classes.ignore_index)
-    score = "mIoU of this image: " + ("none" if value is None else f"{value:.1f}")
-    bold, plain = font(17, bold=True), font(17)
-    draw.text((MARGIN, MARGIN), example.domain, INK, bold)
-    draw.text((MARGIN + width, MARGIN), score, INK, bold, anchor="ra")
-    x = round(draw.textlength(example.domain, bold)) + 17
-    room = width - draw.textlength(score, bold) - 17 - x
-    letters = max(0, int(room // draw.textlength("m", plain)))  # the ends are what differs
-    file = example.file if len(example.file) <= letters else f"…{example.file[-letters:]}"
-    draw.text((MARGIN + x, MARGIN), file if letters else "", GRAY, plain)
-
-
-def _draw_legend(
-    draw: ImageDraw.ImageDraw, ids: Sequence[int], classes: Classes, y: int, width: int
-) -> int:
-    """Boxes with names, in rows as wide as fit; returns where the legend ends."""
-    colors, x = classes.table().tolist(), 0
-    for i in ids:
-        name = "ignored" if i == classes.ignore_index else str(classes.names[i])
-        needed = 42 + round(font(14).getlength(name))
-        if x and x + needed > width:
-            x, y = 0, y + 26
-        box = (MARGIN + x, y, MARGIN + x + 16, y + 16)
-        draw.rectangle(box, tuple(colors[i]), outline=GRAY)
-        draw.text((MARGIN + x + 23, y - 1), name, INK, font(14))
-        x += needed
-    return y + 26
-
-
-@cache
-def font(size: int, bold: bool = False) -> ImageFont.FreeTypeFont:
-    """DejaVu Sans, which comes with Matplotlib."""
-    name = "DejaVuSans-Bold.ttf" if bold else "DejaVuSans.ttf"
-    return ImageFont.truetype(Path(matplotlib.get_data_path()) / "fonts" / "ttf" / name, size)

@@ -1,7 +1,6 @@
-"""How samples are partitioned among clients: statistics, and a heat map of classes by client."""
+"""Pictures of how samples are partitioned among clients: heat maps of classes by client, sizes."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,75 +10,16 @@ from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from fedseg.partition import check_clients
-from fedseg.report.drawing import COLORS, new_figure, plain_axes, save_figure
+from fedseg.errors import ConfigError
+from fedseg.report.drawing import COLORS, new_figure, plain_axes, save_figure, write_centered
+from fedseg.report.partition_view import PLURAL, View, partition_statistics
 
 NAMED = 110  # classes or clients up to which each has its name at the axis; IDDA has 105 domains
 MOST_ROWS, MOST_COLUMNS = 500, 1000  # cells of the picture; beyond, neighbors share one
-PLURAL = {"class": "classes", "domain": "domains"}
+BARS = 40  # of a histogram, at most
+OVERVIEW = "splits.png"
 # without the palest part of the map: a share of one sample must differ from none
 SHADES = LinearSegmentedColormap.from_list("shares", colormaps["YlGnBu"](np.linspace(0.2, 1)))
-
-
-@dataclass(frozen=True)
-class PartitionStatistics:
-    """Sizes of the clients, and how their class distributions differ.
-
-    Attributes:
-        counts: samples of each client in each class, int64 [clients, classes].
-        unused: number of samples that no client holds.
-        total_variation: mean over the clients of the total-variation distance
-            ``1/2 sum_c |p_kc - p_c|`` between the client's distribution and that of the whole data
-            set, from 0 (all alike) to nearly 1.
-    """
-
-    counts: np.ndarray
-    unused: int
-    total_variation: float
-
-    @property
-    def sizes(self) -> np.ndarray:
-        """Samples of each client, int64 [clients]."""
-        return self.counts.sum(axis=1)
-
-    @property
-    def classes_per_client(self) -> np.ndarray:
-        """How many classes each client has, int64 [clients]."""
-        return (self.counts > 0).sum(axis=1)
-
-    def in_words(self, kind: str = "class") -> str:
-        """Number and sizes of the clients and their classes (or domains), for a line of text."""
-        return (
-            f"{len(self.counts):,} clients; samples per client: {spread(self.sizes)}; "
-            f"{PLURAL[kind]} per client: {spread(self.classes_per_client)}"
-        )
-
-
-def partition_statistics(
-    clients: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: int
-) -> PartitionStatistics:
-    """Count what each client has.
-
-    Args:
-        clients: client id -> indices into the data set, as a partition gives them.
-        labels: the class id of every sample of the data set, int [N].
-        num_classes: classes of the data set, also those that do not occur.
-
-    Raises:
-        ConfigError: the clients are none, empty or share a sample, or an index is out of range.
-    """
-    clients = check_clients(clients, len(labels))
-    counts = np.stack([np.bincount(labels[i], minlength=num_classes) for i in clients.values()])
-    sizes = counts.sum(axis=1)
-    whole = np.bincount(labels, minlength=num_classes) / len(labels)
-    distances = np.abs(counts / sizes[:, None] - whole).sum(axis=1) / 2
-    return PartitionStatistics(counts, len(labels) - int(sizes.sum()), float(distances.mean()))
-
-
-def spread(values: np.ndarray) -> str:
-    """Least / median / most, or the one value there is."""
-    low, high = values.min(), values.max()
-    return f"{low:,}" if low == high else f"{low:,} / {np.median(values):,.10g} / {high:,}"
 
 
 def show_partition(
@@ -88,7 +28,7 @@ def show_partition(
     """Print a partition's statistics and draw it to a PNG, both titled by the file's name.
 
     Args:
-        clients, labels: as of :func:`partition_statistics`.
+        clients, labels: as of :func:`fedseg.report.partition_view.partition_statistics`.
         classes: names of the classes, in order of their ids.
         path: the PNG.
     """
@@ -98,81 +38,165 @@ def show_partition(
         "samples unused; mean total-variation distance to the whole data set "
         f"{found.total_variation:.3f}"
     )
-    names = list(clients)
-    draw_mixes(found.counts, found.sizes, names, classes, path, path.stem, found.in_words())
+    draw_view(View(path.stem, path.stem, clients, found, "class", tuple(classes)), path)
 
 
-# ---------------------------------------------------------------- pictures
+def write_pictures(
+    views: Sequence[View], folder: str | Path, pixels: Mapping[str, np.ndarray] | None = None
+) -> list[Path]:
+    """Write ``splits.png``, all splits side by side, and ``<name>.png`` for each that has rows.
+
+    Args:
+        views: the splits. folder: where to; it is made.
+        pixels: view's name -> pixels of every class that each client holds, for
+            ``<name>_pixels.png``.
+
+    Raises:
+        ConfigError: the folder cannot be written to.
+    """
+    folder, pixels = Path(folder), pixels or {}
+    try:
+        paths = [draw_side_by_side(views, folder / OVERVIEW)]
+        for view in views:
+            # the overview's own name is taken
+            stem = view.name if f"{view.name}.png" != OVERVIEW else f"{view.name}_1"
+            if view.kind is not None:
+                paths.append(draw_view(view, folder / f"{stem}.png"))
+            if view.name in pixels:
+                paths.append(draw_view(view, folder / f"{stem}_pixels.png", pixels[view.name]))
+    except OSError as error:
+        raise ConfigError(f"--out: {folder}: cannot be written to ({error})") from error
+    return paths
 
 
-def draw_mixes(
-    counts: np.ndarray,
-    sizes: np.ndarray,
-    clients: Sequence[str],
-    classes: Sequence[str],
-    path: Path,
-    title: str,
-    subtitle: str,
-    kind: str = "class",
-    unit: str = "samples",
-    tests: Mapping[str, np.ndarray] | None = None,
-) -> Path:
+# ---------------------------------------------------------------- one split
+
+
+def draw_view(view: View, path: Path, pixels: np.ndarray | None = None) -> Path:
     """Heat map of the share of each class (rows) in each client (columns), and sizes; a PNG.
 
     Columns are in order of the client's largest class, which shows skew as a diagonal; a class that
-    the client does not have is white.
+    the client does not have is white. Test sets have columns of their own, on the right.
 
     Args:
-        counts: what each client has of each class, int [clients, classes]; each has something.
-        sizes: samples of each client, int [clients].
-        clients: their ids. classes: names of the rows.
-        path, title, subtitle: of the picture.
-        kind: what a row is: ``"class"`` or ``"domain"``.
-        unit: what ``counts`` counts.
-        tests: test set -> what it has of each class, int [classes]; columns of their own, on the
-            right.
+        view: the split. Its rows are classes or domains.
+        path: the PNG.
+        pixels: shown instead of samples: of every class that each client holds, int
+            [clients, classes].
     """
+    kind, rows, counts = view.kind or "class", view.rows, view.statistics.counts
+    subtitle, whose = view.statistics.in_words(kind), "client's samples"
+    sizes, names, tests = view.statistics.sizes, list(view.clients), view.test_counts
+    if pixels is not None:
+        shown = pixels.sum(axis=1) > 0  # a client's images may be ignored everywhere
+        counts, sizes = pixels[shown], sizes[shown]
+        names = [name for name, there in zip(names, shown, strict=True) if there]
+        kind, rows, tests = "class", view.dataset.classes, {}
+        subtitle = f"{len(names):,} clients; {pixels.sum():,} pixels that are not ignored"
+        whose = "client's pixels"
     shares = counts / counts.sum(axis=1, keepdims=True)
     order = order_of(shares)
     # 0.115 inch a row is the least for names that can be read
-    height = min(max(2.4, 0.115 * len(classes), 0.24 * min(len(classes), 14)), 12)
+    height = min(max(2.4, 0.115 * len(rows), 0.24 * min(len(rows), 14)), 12)
     figure = new_figure(13, height + 2.6)
-    figure.suptitle(title, fontsize=12, fontweight="bold")
-    grid = figure.add_gridspec(
+    figure.suptitle(view.title, fontsize=12, fontweight="bold")
+    grid = figure.subplots(
         2,
         1 + bool(tests),
+        squeeze=False,
+        sharex="col",
+        sharey="row",
         height_ratios=[height, 1.3],
         width_ratios=[22, max(1.6, 0.9 * len(tests))] if tests else None,
     )
-    upper = figure.add_subplot(grid[0, 0])
-    lower = figure.add_subplot(grid[1, 0], sharex=upper)
-    upper.tick_params(axis="x", labelbottom=False)
-    mixes = {name: row / max(row.sum(), 1) for name, row in (tests or {}).items()}
+    upper, lower = grid[:, 0]
+    mixes = {name: row / max(row.sum(), 1) for name, row in tests.items()}
     most = max([shares.max(), *(mix.max() for mix in mixes.values())])
-    image = draw_cells(upper, shares[order].T, classes, most, kind)
+    image = draw_cells(upper, shares[order].T, rows, most, kind)
     upper.set_title(subtitle, fontsize=10)
-    maps = [upper]
     if mixes:
-        maps.append(figure.add_subplot(grid[0, 1], sharey=upper))
-        draw_cells(maps[1], np.stack(list(mixes.values())).T, classes, most, kind)
-        maps[1].set_title("test sets", fontsize=10)
-        maps[1].set_ylabel("")
-        maps[1].tick_params(axis="both", labelleft=False, labelbottom=False)
-        below = figure.add_subplot(grid[1, 1], sharex=maps[1])
+        whose = "samples"
+        beside, below = grid[:, 1]
+        draw_cells(beside, np.stack(list(mixes.values())).T, rows, most, kind)
+        beside.set_title("test sets", fontsize=10)
+        beside.set_ylabel("")
         below.set_axis_off()
         for number, name in enumerate(mixes):
-            text = below.text(number + 0.5, 1, name, rotation=90, va="top", ha="center", fontsize=9)
+            style = {"rotation": 90, "va": "top", "ha": "center", "fontsize": 9}
+            place = below.get_xaxis_transform()  # its own height, not the clients' scale
+            text = below.text(number + 0.5, 1, name, transform=place, **style)
             text.set_in_layout(False)  # it may reach down beside the clients' names
-    whose = "samples" if unit == "samples" and mixes else f"client's {unit}"
-    add_scale(figure, image, maps, f"share of the {whose}")
-    _draw_sizes(lower, sizes[order])
-    if len(clients) <= NAMED:
-        names = [clients[i] for i in order]
+    add_scale(figure, image, list(grid[0]), f"share of the {whose}")
+    lower.stairs(sizes[order], np.arange(len(sizes) + 1), fill=True, color=COLORS[0])
+    lower.set_ylabel("samples")
+    lower.set_xlim(0, len(sizes))
+    lower.set_ylim(0, sizes.max() * 1.08)
+    lower.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    lower.xaxis.set_major_locator(MaxNLocator(integer=True))
+    plain_axes(lower, grid="y")
+    if len(names) <= NAMED:
+        names = [names[i] for i in order]
         lower.set_xticks(np.arange(len(names)) + 0.5, names)
         small = len(names) > 30 or sum(map(len, names)) > 120
         lower.tick_params(axis="x", labelsize=6.5 if small else 9, rotation=90 if small else 0)
     lower.set_xlabel(f"clients, in order of their largest {kind}")
     return save_figure(figure, path)
+
+
+# ---------------------------------------------------------------- side by side
+
+
+def draw_side_by_side(views: Sequence[View], path: Path) -> Path:
+    """A column for each split: its clients' mixes, in one scale, sizes, numbers of classes."""
+    width = 4.6 if len(views) > 1 else 8
+    names = max((len(view.rows) for view in views), default=0)
+    height = min(max(2.6, 0.115 * names), 12) if names <= NAMED else 6
+    figure = new_figure(width * len(views) + 0.8, height + 3.9)
+    grid = figure.subplots(3, len(views), squeeze=False, height_ratios=[height, 1.4, 1.4])
+    found = [view.statistics for view in views]
+    shares = [one.counts / one.sizes[:, None] for one in found]
+    most = max(float(array.max()) for array in shares)
+    image = None
+    for column, (view, one, mixes) in enumerate(zip(views, found, shares, strict=True)):
+        upper, middle, lower = grid[:, column]
+        upper.set_title(view.name, fontsize=10, fontweight="bold")
+        if view.kind is None:
+            upper.set_axis_off()
+            lower.set_axis_off()
+            write_centered(upper, "classes are not known")
+        else:
+            image = draw_cells(upper, mixes[order_of(mixes)].T, view.rows, most, view.kind)
+            upper.set_xlabel(f"{len(view.clients):,} clients")
+            upper.xaxis.set_major_locator(MaxNLocator(5, integer=True))
+            if column and view.rows == views[column - 1].rows:
+                upper.tick_params(axis="y", labelleft=False)
+                upper.set_ylabel("")
+            label = f"{PLURAL[view.kind]} per client"
+            _draw_histogram(lower, one.classes_per_client, COLORS[1], label)
+        _draw_histogram(middle, one.sizes, COLORS[0], "samples per client")
+        for axes in (middle, lower):
+            axes.set_ylabel("" if column else "clients")
+    if image is not None:
+        add_scale(figure, image, list(grid[0]), "share of the client's samples")
+    return save_figure(figure, path)
+
+
+def _draw_histogram(axes: Any, values: np.ndarray, color: str, label: str) -> None:
+    """How many clients have how much; bars are as wide as whole numbers allow."""
+    low, high = int(values.min()), int(values.max())
+    step = max(1, -(-(high - low + 1) // BARS))
+    edges = np.arange(low, high + step + 1, step) - 0.5
+    axes.hist(values, edges, rwidth=0.92, color=color)
+    axes.set_xlabel(f"{label}: all {low:,}" if low == high else label)
+    axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    if low == high:
+        axes.set_xlim(low - 1.5, high + 1.5)
+        axes.set_xticks([low])
+    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
+    plain_axes(axes, grid="y")
+
+
+# ---------------------------------------------------------------- heat maps
 
 
 def order_of(shares: np.ndarray) -> np.ndarray:
@@ -229,13 +253,3 @@ def add_scale(figure: Figure, image: Any, axes: Any, label: str) -> None:
     bar.ax.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
     bar.set_label(label)
     bar.outline.set_visible(False)
-
-
-def _draw_sizes(axes: Any, sizes: np.ndarray) -> None:
-    axes.stairs(sizes, np.arange(len(sizes) + 1), fill=True, color=COLORS[0])
-    axes.set_ylabel("samples")
-    axes.set_xlim(0, len(sizes))
-    axes.set_ylim(0, sizes.max() * 1.08)
-    axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    plain_axes(axes, grid="y")

@@ -10,8 +10,8 @@ import numpy as np
 from torch import Tensor
 
 from fedseg.report.charts import draw_client_accuracy, draw_curves, draw_iou_by_class
-from fedseg.report.corruptions import CorruptionAccuracies, draw_corruptions
-from fedseg.report.overlays import Classes, Example, draw_example, save_png
+from fedseg.report.corruptions import corruption_table, draw_corruptions
+from fedseg.report.overlays import Classes, Example, draw_example
 from fedseg.runs.run_files import read_run
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def _write_domains(
     """IoU by class; accuracy under corruptions."""
     by_class = draw_iou_by_class(domains, folder / "iou_by_class.png", palette)
     paths = [] if by_class is None else [by_class]
-    corrupted = CorruptionAccuracies.find(domains)
+    corrupted = corruption_table(domains)
     if corrupted is not None:
         paths.append(draw_corruptions(corrupted, folder / "corruptions.png", title))
     return paths
@@ -80,8 +80,8 @@ def write_overlays(
     for test, domain, index, prediction in evaluator.predict_some(w, buffers, chosen):
         example = _example(test, index, prediction.cpu().numpy())
         stem = re.sub(r"[^\w.-]+", "_", Path(example.file).stem)
-        picture = draw_example(example, classes_of(test, example))
-        paths.append(save_png(folder / domain / f"{index:05d}_{stem}.png", picture))
+        path = folder / domain / f"{index:05d}_{stem}.png"
+        paths.append(draw_example(example, classes_of(test), path))
     return paths
 
 
@@ -91,17 +91,12 @@ def spread(count: int, total: int) -> list[int]:
     return [int((i + 0.5) * total / count) for i in range(count)]
 
 
-def classes_of(test: "EvaluationSet", example: Example | None = None) -> Classes:
-    """Names and colors of a test set's classes; made up from an example where it has none."""
+def classes_of(test: "EvaluationSet") -> Classes:
+    """Names and colors of a test set's classes; numbers and hues where it has none."""
     meta = getattr(test.dataset, "metainfo", None) or {}
-    ignore = meta.get("ignore_index", 255)
-    names = meta.get("classes")
-    if names is None:
-        maps = () if example is None else (example.truth, example.prediction)
-        most = max((int(ids[ids != ignore].max(initial=0)) for ids in maps), default=0)
-        names = [str(i) for i in range(1 + most)]
+    names = meta.get("classes") or [str(i) for i in range(256)]
     palette = meta.get("palette") or _colors(len(names))
-    return Classes(names, palette, ignore)
+    return Classes(names, palette, meta.get("ignore_index", 255))
 
 
 def _colors(count: int) -> list[list[int]]:

@@ -28,20 +28,18 @@ class PicturesHook(FederatedHook):
     def after_run(self, runner: Run) -> None:
         if runner.val_loop is None:
             return
-        begin = time.perf_counter()
+        begin, folder = time.perf_counter(), Path(runner.work_dir) / "pictures"
         try:
-            count = len(self._write(runner))
+            from fedseg.report import pictures  # Matplotlib
+
+            loop = runner.val_loop
+            palette = pictures.classes_of(loop.sets[0]).palette
+            paths = pictures.write_charts(runner.work_dir, folder, palette)
+            if self.images:
+                model = runner.evaluated_model()
+                paths += pictures.write_overlays(loop.domains, *model, folder, self.images)
         except Exception as error:  # a picture is never worth a finished run
             runner.logger.warning(f"pictures: not all could be drawn: {error!r}")
             return
         seconds = time.perf_counter() - begin
-        runner.logger.info(f"pictures: {count} files in {seconds:.1f} s")
-
-    def _write(self, runner: Run) -> list[Path]:
-        from fedseg.report.pictures import classes_of, write_charts, write_overlays  # Matplotlib
-
-        folder, loop = Path(runner.work_dir) / "pictures", runner.val_loop
-        paths = write_charts(runner.work_dir, folder, classes_of(loop.sets[0]).palette)
-        if self.images:
-            paths += write_overlays(loop.domains, *runner.evaluated_model(), folder, self.images)
-        return paths
+        runner.logger.info(f"pictures: {len(paths)} files in {seconds:.1f} s")

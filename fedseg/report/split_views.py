@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -24,10 +24,10 @@ from fedseg.datasets.arrays import INDEX, StoredImages
 from fedseg.datasets.images import read_label
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.errors import ConfigError, DataError, MissingDataError
-from fedseg.partition import FixedPartition, Split, check_clients, read_split
+from fedseg.partition import FixedPartition, NaturalPartition, Split, check_clients, read_split
 from fedseg.partition.split_files import KEYS
 from fedseg.registry import DATASETS, PARTITIONS, build
-from fedseg.report.partition_charts import PartitionStatistics, partition_statistics
+from fedseg.report.partition_view import View, partition_statistics
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, naming
 
@@ -35,35 +35,6 @@ NOTE = ".note.json"  # beside a split file that a prepare tool wrote
 LAYOUTS = (IDDADataset, CityscapesDataset, CamVidDataset)
 READERS = 4  # threads that read label maps
 MOST_SAMPLES = 20_000_000  # a larger index is a mistake; arrays as long would be made
-
-
-@dataclass(frozen=True)
-class View:
-    """A split to be looked at.
-
-    Attributes:
-        name: short, for files. title: what it is, in words.
-        clients: client id -> indices of samples.
-        statistics: of rows instead of classes; of one row without a kind.
-        kind: what a sample's label is: ``"class"``, ``"domain"``, or None if only the number of
-            samples is known.
-        rows: names of the classes or domains, also those that only test sets have.
-        tests: test set -> number of its samples.
-        test_counts: test set -> its samples in each row, int [rows]; of those that have rows.
-        notes: what could not be looked at, in words.
-        dataset: of the clients, where label maps can be read from it.
-    """
-
-    name: str
-    title: str
-    clients: Mapping[str, np.ndarray]
-    statistics: PartitionStatistics
-    kind: str | None = None
-    rows: tuple[str, ...] = ()
-    tests: Mapping[str, int] = field(default_factory=dict)
-    test_counts: Mapping[str, np.ndarray] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    dataset: SegmentationDataset | None = None
 
 
 def read_views(
@@ -92,7 +63,9 @@ def read_views(
         if path.name.endswith(NOTE):
             continue  # says how the split beside it was made: `splits/*.json` names both
         if path.suffix == ".py":
-            views.append(_of_config(path, options, images, methods))
+            config = load_config(path, methods=methods, options=options)
+            with naming(config):
+                views.append(_of_config(path, complete_config(config), images))
         elif path.is_dir():
             views.append(_of_split(path))
         else:
@@ -116,13 +89,7 @@ def _with_own_names(views: Sequence[View]) -> list[View]:
 # ---------------------------------------------------------------- configs
 
 
-def _of_config(path: Path, options: Sequence[str], images: bool, methods: Sequence[str]) -> View:
-    config = load_config(path, methods=methods, options=options)
-    with naming(config):
-        return _of_data(path, complete_config(config), images)
-
-
-def _of_data(path: Path, config: Config, images: bool) -> View:
+def _of_config(path: Path, config: Config, images: bool) -> View:
     loader = config.train_dataloader
     for key in ("dataset", "partition"):
         if loader.get(key) is None:
@@ -173,44 +140,36 @@ def _view(
     notes: Sequence[str] = (),
 ) -> View:
     """A view of data sets, by class if they have class ids, else by domain if they have these."""
-    kind, rows = None, ()
-    labels, of_tests = _classes(dataset), {name: _classes(test) for name, test in tests.items()}
-    if labels is not None:
-        kind = "class"
-        most = max(int(array.max()) for array in (labels, *of_tests.values()) if array is not None)
+    kind, labels = _labels(dataset)
+    of_tests = {test: _labels(of) for test, of in tests.items()}
+    alike = {test: own for test, (of_kind, own) in of_tests.items() if kind and of_kind == kind}
+    rows: tuple[str, ...] = ()
+    if kind == "class":
+        most = max(int(own.max()) for own in (labels, *alike.values()))
         names = (getattr(dataset, "metainfo", None) or {}).get("classes")
-        rows = tuple(names) if names is not None else tuple(map(str, range(most + 1)))
+        rows = tuple(map(str, range(most + 1))) if names is None else tuple(names)
         if most >= len(rows):
             raise DataError(f"{title}: class id {most} occurs, but there are {len(rows)} classes")
-    elif getattr(dataset, "domains", None) is not None:
-        kind = "domain"
-        of_tests = {name: getattr(test, "domains", None) for name, test in tests.items()}
-        found = [dataset.domains, *(own for own in of_tests.values() if own is not None)]
-        rows = tuple(sorted({str(domain) for own in found for domain in own}))
-        number = {domain: row for row, domain in enumerate(rows)}
-
-        def numbered(domains: Any) -> np.ndarray | None:
-            return None if domains is None else np.array([number[str(d)] for d in domains])
-
-        labels, of_tests = numbered(dataset.domains), {n: numbered(d) for n, d in of_tests.items()}
-    held = np.zeros(len(dataset), np.int64) if labels is None else labels
-    statistics = partition_statistics(clients, held, max(len(rows), 1))
+    elif kind == "domain":
+        found = np.unique(np.concatenate([labels, *alike.values()]))
+        rows, labels = tuple(found.tolist()), np.searchsorted(found, labels)
+        alike = {test: np.searchsorted(found, own) for test, own in alike.items()}
+    statistics = partition_statistics(clients, labels, max(len(rows), 1))
     sizes = {test: len(of) for test, of in tests.items()}
-    found = {test: own for test, own in of_tests.items() if kind and own is not None}
-    counts = {test: np.bincount(own, minlength=len(rows)) for test, own in found.items()}
+    counts = {test: np.bincount(own, minlength=len(rows)) for test, own in alike.items()}
     maps = dataset if isinstance(dataset, SegmentationDataset) else None
     return View(name, title, clients, statistics, kind, rows, sizes, counts, tuple(notes), maps)
 
 
-def _classes(dataset: Any) -> np.ndarray | None:
-    """Class ids, int [N], if the data set has one a sample."""
-    labels = getattr(dataset, "labels", None)
-    if labels is None:
-        return None
-    labels = np.asarray(labels)
-    if labels.shape != (len(dataset),) or not np.issubdtype(labels.dtype, np.integer):
-        return None
-    return labels if labels.size and labels.min() >= 0 else None
+def _labels(dataset: Any) -> tuple[str | None, np.ndarray]:
+    """What there is one of for each sample: class ids, names of domains, or nothing (zeros)."""
+    labels = np.asarray(getattr(dataset, "labels", None))
+    one_each = labels.shape == (len(dataset),) and np.issubdtype(labels.dtype, np.integer)
+    if one_each and labels.size and labels.min() >= 0:
+        return "class", labels
+    if getattr(dataset, "domains", None) is not None:
+        return "domain", np.asarray(dataset.domains, str)
+    return None, np.zeros(len(dataset), np.int64)
 
 
 # ---------------------------------------------------------------- files
@@ -239,15 +198,9 @@ def _of_indices(path: Path) -> View:
         samples = 1 + max(known, default=0)  # at least: what nobody holds is not known
         if samples > MOST_SAMPLES:
             raise DataError(f"{path}: index {samples - 1:,} is larger than any data set here")
-        clients = check_clients(partition.clients, max(samples, 1), str(path))
         note = f"{path}: the classes are not known: {root} is no prepared folder"
-        return View(
-            path.stem,
-            path.stem,
-            clients,
-            partition_statistics(clients, np.zeros(samples, np.int64), 1),
-            notes=(note,),
-        )
+        listed = range(samples)
+        return _view(path.stem, path.stem, partition(listed), listed, {}, [note])
     train, test = StoredImages(root, "train"), StoredImages(root, "test")
     _check_note(path, train)
     return _view(path.stem, path.stem, partition(train), train, {"test": test})
@@ -279,31 +232,21 @@ def _of_split(folder: Path) -> View:
     name = "_".join(folder.parts[-3:-1] if folder.name == "train" else folder.parts[-2:])
     listed = {test: Split({test: samples}) for test, samples in tests.items()}
     domain_of = _layout([train, *listed.values()])
-    ends = np.cumsum([len(samples) for samples in train.users.values()])
-    clients = {
-        user: np.arange(end - len(samples), end)
-        for (user, samples), end in zip(train.users.items(), ends, strict=True)
-    }
     notes = [] if domain_of else [f"{folder}: its paths are of no known data set: no domains"]
-    return _view(
-        name,
-        "/".join(folder.parts[-3:]),
-        clients,
-        _Listed(train, domain_of),
-        {test: _Listed(split, domain_of) for test, split in listed.items()},
-        notes,
-    )
+    shown, title = _Listed(train, domain_of), "/".join(folder.parts[-3:])
+    of_tests = {test: _Listed(split, domain_of) for test, split in listed.items()}
+    return _view(name, title, NaturalPartition()(shown), shown, of_tests, notes)
 
 
 class _Listed:
     """Samples of split files, known by their paths."""
 
     def __init__(self, split: Split, domain_of: Any) -> None:
+        self.users = [user for user, samples in split.users.items() for _ in samples]
         self.domains = [domain_of(x) for x, _ in split.samples] if domain_of else None
-        self._count = len(split)
 
     def __len__(self) -> int:
-        return self._count
+        return len(self.users)
 
 
 def _layout(splits: Sequence[Split]) -> Any:

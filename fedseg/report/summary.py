@@ -9,7 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedseg.cli import python
-from fedseg.report.corruptions import CorruptionAccuracies
+from fedseg.report.corruptions import corruption_table
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runs.metric_names import domain_label, evaluated_set, is_number, main_metric
 from fedseg.runs.schema import FILE_NAME, Results, read_results
@@ -51,12 +51,12 @@ def print_summary(
     console.print()
     console.print(_metrics(results))
     console.print(_facts(results, folder))
-    corrupted = CorruptionAccuracies.find(results.final)
+    corrupted = corruption_table(results.final)
     if corrupted is not None:
-        means = zip(corrupted.severities, map(_number, corrupted.means()), strict=True)
-        listed = ", ".join(f"{value} at {severity}" for severity, value in means)
-        overall = f"mean accuracy {_number(corrupted.overall)} %; by severity {listed}"
-        text = f"under {len(corrupted.table)} corruptions: {overall}"
+        *means, (_, overall) = corrupted["mean"].items()
+        listed = ", ".join(f"{_number(value)} at {severity}" for severity, value in means)
+        text = f"mean accuracy {_number(overall)} %; by severity {listed}"
+        text = f"under {len(corrupted) - 1} corruptions: {text}"
         console.print(text, soft_wrap=True, highlight=False)
     for text in _next_steps(results, folder, config, real_config):
         # commands must stay in one piece for copying

@@ -28,9 +28,7 @@ def default_folder(checkpoint: Path) -> Path:
     return run / "test" / checkpoint.stem
 
 
-def evaluate_checkpoint(
-    config: Config, checkpoint: Path, progress: bool = True
-) -> tuple[FederatedRunner, dict[str, Any]]:
+def evaluate_checkpoint(config: Config, checkpoint: Path) -> tuple[FederatedRunner, dict[str, Any]]:
     """Evaluate a checkpoint on every test domain of a config; needs no training data.
 
     Args:
@@ -38,7 +36,6 @@ def evaluate_checkpoint(
             logs go, which should not be a run's own work dir.
         checkpoint: its file, where training wrote it: the clients' BatchNorm statistics are found
             from there.
-        progress: show the images evaluated so far.
 
     Returns:
         The runner, and the content of ``test_results.json``.
@@ -62,7 +59,7 @@ def evaluate_checkpoint(
             "averaging.bn='reestimate': the checkpoint of a round that was not evaluated keeps "
             "averaged statistics, and they are tested"
         )
-    with _progress(progress) as advance:
+    with _progress() as advance:
         metrics = runner.test(checkpoint, advance)
     loop = runner.test_loop
     domains = by_domain(metrics, loop.details)
@@ -107,17 +104,17 @@ def write_test_results(results: dict[str, Any], folder: Path) -> list[Path]:
 
 
 @contextmanager
-def _progress(shown: bool) -> Iterator[Callable[..., None]]:
+def _progress() -> Iterator[Callable[..., None]]:
     """A bar for every domain, or a line where there is no terminal; yields what advances them."""
     console = Console(stderr=True)
     columns = (*Progress.get_default_columns(), MofNCompleteColumn())
-    with Progress(*columns, console=console, disable=not (shown and console.is_terminal)) as bars:
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
         tasks: dict[str, TaskID] = {}
 
         def advance(test: EvaluationSet, domain: str, indices: list[int], _: Any) -> None:
             if domain not in tasks:
                 tasks[domain] = bars.add_task(domain, total=len(test.dataset))
-                if shown and not console.is_terminal:
+                if not console.is_terminal:
                     console.print(f"testing {domain}: {len(test.dataset)} images", markup=False)
             bars.advance(tasks[domain], len(indices))
 

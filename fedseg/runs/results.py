@@ -15,6 +15,7 @@ from mmengine.config import Config
 import fedseg
 from fedseg.core.hook import Run
 from fedseg.datasets.arrays import ImageArrays, content_checksum
+from fedseg.datasets.synthetic import is_synthetic
 from fedseg.files import write_text
 from fedseg.runs.history import plain
 from fedseg.runs.schema import FILE_NAME, RESULTS_SCHEMA_VERSION
@@ -120,16 +121,6 @@ def by_domain(metrics: dict[str, Any], details: dict[str, Any]) -> dict[str, dic
     return nested
 
 
-def is_synthetic(dataset: Any) -> bool:
-    """Whether the images are rendered, as ``dataset.json`` in the root of the data says."""
-    root = getattr(dataset, "data_root", None)
-    marker = Path(root) / "dataset.json" if root else None
-    if marker is None or not marker.is_file():
-        return False
-    about = json.loads(marker.read_text(encoding="utf-8"))
-    return bool(about.get("synthetic", about.get("embedded", False)))  # older data: "embedded"
-
-
 def curves(history: list[dict[str, Any]]) -> dict[str, Any]:
     """The fields of :class:`fedseg.runs.schema.Curves`, from a history."""
     rounds, totals, losses, metrics = [], [], [], []
@@ -157,10 +148,11 @@ def _dataset_entry(dataset: Any, loader: Mapping[str, Any]) -> dict[str, Any]:
     """What is known of a data set, and how its loader prepares images."""
     config = loader["dataset"] if isinstance(loader.get("dataset"), Mapping) else {}
     steps = loader.get("transforms") or config.get("pipeline") or []
+    root = getattr(dataset, "data_root", None)
     entry = {
         "dataset": type(dataset).__name__,
         "samples": len(dataset),
-        "synthetic": is_synthetic(dataset),
+        "synthetic": bool(root) and is_synthetic(root, strict=True),
         "split": config.get("split"),
         "split_checksum": getattr(dataset, "split_checksum", None),
         "content_sha256": None,

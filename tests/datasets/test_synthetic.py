@@ -2,8 +2,11 @@
 
 import json
 
+import pytest
+
 from fedseg.datasets import SyntheticShapesDataset
 from fedseg.datasets.synthetic import is_synthetic
+from fedseg.errors import DataError
 from fedseg.registry import DATASETS
 
 
@@ -21,3 +24,5 @@ def test_the_marker_under_both_keys(tmp_path):
     for damaged in ("", "[]", "{"):
         (tmp_path / "dataset.json").write_text(damaged)
         assert not is_synthetic(tmp_path)
+        with pytest.raises(DataError, match=r"dataset\.json"):
+            is_synthetic(tmp_path, strict=True)

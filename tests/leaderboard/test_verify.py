@@ -32,7 +32,7 @@ def change(run: Path, *path: str, by: float = 0, to=None) -> None:
 
 
 def test_an_untouched_run_is_the_same_bits(run, small_config):
-    found = verify(run, small_config, progress=False)
+    found = verify(run, small_config)
     assert found.passed and found.tolerance == 0 and found.elsewhere == ""
     assert found.checkpoint.name == "round_000006.pth"
     assert found.compared > 50  # metrics, classes, window, curves
@@ -41,7 +41,7 @@ def test_an_untouched_run_is_the_same_bits(run, small_config):
 def test_training_threads_are_restored(run, small_config):
     before = torch.get_num_threads()
     change(run, "threads", to=2)
-    assert verify(run, small_config, progress=False).passed
+    assert verify(run, small_config).passed
     assert torch.get_num_threads() == before
 
 
@@ -57,7 +57,7 @@ def test_changed_values_are_named(run, small_config):
     for path, _ in changed.values():
         change(run, *path, by=1)
     change(run, "final", "dusk", to={"mIoU": 40.0})  # which the checkpoint does not have
-    found = verify(run, small_config, progress=False)
+    found = verify(run, small_config)
     assert not found.passed
     differences = {one.field: one for one in found.differences}
     assert differences.pop("final.dusk.mIoU").computed is None
@@ -71,69 +71,69 @@ def test_changed_values_are_named(run, small_config):
 def test_on_another_machine_a_small_difference_passes_and_a_larger_one_does_not(run, small_config):
     change(run, "hardware", to="another")
     change(run, "final", "unseen", "mIoU", by=0.04)
-    found = verify(run, small_config, progress=False)
+    found = verify(run, small_config)
     assert found.passed and found.tolerance == 0.05 and found.elsewhere == "other hardware"
     change(run, "final", "unseen", "mIoU", by=0.04)
-    found = verify(run, small_config, progress=False)
+    found = verify(run, small_config)
     assert [d.field for d in found.differences] == ["final.unseen.mIoU"]
 
 
 def test_another_config_is_named(run, small_config, tmp_path):
     other = small_config.parent / "other.py"
     other.write_text(small_config.read_text().replace("lr=0.2", "lr=0.3"))
-    (difference,) = verify(run, other, progress=False).differences
+    (difference,) = verify(run, other).differences
     assert difference.field == "config_sha256"
     options = ["optim_wrapper.optimizer.lr=0.3"]
-    assert verify(run, small_config, options, progress=False).passed  # on purpose
+    assert verify(run, small_config, options).passed  # on purpose
 
 
 def test_a_config_that_cannot_be_evaluated_is_named(run, small_config):
     options = ["model.type=NoModel"]
     with pytest.raises(ConfigError, match=r"small\.py: model.*NoModel"):
-        verify(run, small_config, options, progress=False)
+        verify(run, small_config, options)
 
 
 def test_a_missing_or_foreign_checkpoint(run, small_config):
     newest = run / "checkpoints" / "round_000006.pth"
     change(run, "seed", to=4)
     with pytest.raises(DataError, match=r"seed: is 0, but 4 "):
-        verify(run, small_config, progress=False)
+        verify(run, small_config)
     change(run, "seed", to=0)
     newest.rename(newest.with_name("round_000005.pth"))
     with pytest.raises(DataError, match=r"completed_rounds: is 5, but 6 "):
-        verify(run, small_config, progress=False)
+        verify(run, small_config)
     shutil.rmtree(run / "checkpoints")
     with pytest.raises(DataError, match="checkpoints: holds no checkpoint"):
-        verify(run, small_config, progress=False)
+        verify(run, small_config)
 
 
 def test_a_damaged_checkpoint(run, small_config):
     newest = run / "checkpoints" / "round_000006.pth"
     newest.write_bytes(newest.read_bytes()[:-50])
     with pytest.raises(DataError, match="round_000006"):
-        verify(run, small_config, progress=False)
+        verify(run, small_config)
 
 
 def test_a_missing_history(run, small_config):
     (run / "history.jsonl").unlink()
     with pytest.raises(DataError, match=r"history\.jsonl"):
-        verify(run, small_config, progress=False)
+        verify(run, small_config)
 
 
 def test_the_last_lines_of_the_history_are_lost(run, small_config):
     path = run / "history.jsonl"
     path.write_text("\n".join(path.read_text().splitlines()[:-1]) + "\n")
-    fields = {d.field for d in verify(run, small_config, progress=False).differences}
+    fields = {d.field for d in verify(run, small_config).differences}
     assert "completed_rounds" in fields and "last_rounds.evaluations" in fields
 
 
 def test_the_copy_of_the_config_is_taken_where_it_works(run, monkeypatch):
     (run / "small.py").unlink()
     with pytest.raises(DataError, match=r"small\.py: .*--config"):
-        verify(run, progress=False)
+        verify(run)
     (run / "small.py").write_text("custom_imports = dict(imports=['not_there_at_all'])")
     with pytest.raises(ConfigError, match="--config"):
-        verify(run, progress=False)
+        verify(run)
 
 
 def test_the_model_that_is_not_averaged_is_verified_too(small_config, tmp_path):
@@ -142,18 +142,18 @@ def test_the_model_that_is_not_averaged_is_verified_too(small_config, tmp_path):
     assert train(config) == 0
     copy = tmp_path / "run" / "small.py"
     shutil.copy(small_config.parent / "small_network.py", copy.parent)
-    found = verify(tmp_path / "run", progress=False)
+    found = verify(tmp_path / "run")
     assert found.passed and found.tolerance == 0
     final = json.loads((tmp_path / "run" / "results.json").read_text())["final"]
     assert final["global:seen"] != final["seen"]
     change(tmp_path / "run", "final", "global:seen", "mIoU", by=1)
-    (difference,) = verify(tmp_path / "run", progress=False).differences
+    (difference,) = verify(tmp_path / "run").differences
     assert difference.field == "final.global:seen.mIoU"
 
 
 def test_sums_of_the_history_may_be_rounded_but_no_more(run, small_config):
     change(run, "last_rounds", "mean", "seen/mIoU", by=1e-10)
-    assert verify(run, small_config, progress=False).passed
+    assert verify(run, small_config).passed
     change(run, "last_rounds", "mean", "seen/mIoU", by=1e-4)
-    (difference,) = verify(run, small_config, progress=False).differences
+    (difference,) = verify(run, small_config).differences
     assert difference.field == "last_rounds.mean.seen/mIoU"

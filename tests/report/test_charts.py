@@ -47,8 +47,8 @@ def test_curves_have_a_line_for_each_domain(tmp_path):
 
 
 def test_the_moving_mean_is_shorter_at_the_ends():
-    values = np.array([1.0, 2.0, np.nan, 6.0, 5.0])
-    assert moving_mean(values, 3).tolist() == [1.5, 1.5, 4.0, 5.5, 5.5]
+    values = np.array([1.0, 2.0, 3.0, 7.0, 5.0])
+    assert moving_mean(values, 3).tolist() == [1.5, 2.0, 4.0, 5.0, 6.0]
 
 
 def test_curves_of_missing_values(tmp_path):

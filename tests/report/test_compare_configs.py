@@ -1,6 +1,6 @@
 """Configs compared key by key."""
 
-from fedseg.report.compare_configs import MISSING, differing, flat
+from fedseg.report.compare import MISSING, differing, flat
 
 
 def test_flat_keys():

@@ -1,7 +1,10 @@
 """Panels, sheets and legends, at pixels whose color is known."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
+from PIL import Image
 
 from fedseg.report.overlays import (
     OPACITY,
@@ -11,7 +14,6 @@ from fedseg.report.overlays import (
     image_miou,
     occurring,
     panels,
-    save_png,
 )
 
 RED, GREEN, BLUE = [200, 0, 0], [0, 180, 0], [0, 0, 250]
@@ -25,6 +27,10 @@ def example(height: int = 40, width: int = 100, file: str = "a.jpg") -> Example:
     truth[-height // 4 :] = 255
     image = np.full((height, width, 3), 100, np.uint8)
     return Example(image, truth, np.zeros((height, width), np.int64), "T01_CN_A", file)
+
+
+def drawn(path: Path, one: Example, width: int) -> np.ndarray:
+    return np.asarray(Image.open(draw_example(one, CLASSES, path, width)).convert("RGB"))
 
 
 def colors(picture: np.ndarray) -> set[tuple[int, ...]]:
@@ -69,21 +75,21 @@ def test_image_miou_without_a_label_is_none():
     assert image_miou(np.full((4, 4), 255), np.zeros((4, 4), int)) is None
 
 
-def test_only_occurring_classes_are_in_the_legend():
+def test_only_occurring_classes_are_in_the_legend(tmp_path):
     assert occurring(example(), CLASSES) == [0, 1, 255]
     truth = example().truth.copy()
     truth[0, 0] = 2  # a pixel of sky
     with_sky = Example(**{**vars(example()), "truth": truth})
     assert occurring(with_sky, CLASSES) == [0, 1, 2, 255]
     blue = [
-        (draw_example(e, CLASSES, width=100) == BLUE).all(-1).sum() for e in (example(), with_sky)
+        (drawn(tmp_path / "a.png", e, 100) == BLUE).all(-1).sum() for e in (example(), with_sky)
     ]
-    assert blue[0] == 0 and blue[1] > 200  # a box of the legend
+    assert blue[0] == 0 and blue[1] > 100  # a box of the legend
 
 
-def test_one_image_has_four_panels_at_their_place():
+def test_one_image_has_four_panels_at_their_place(tmp_path):
     width = 320
-    picture = draw_example(example(64, 320), CLASSES, width=width)
+    picture = drawn(tmp_path / "new" / "a.png", example(64, 320), width)
     assert picture.shape[1] == 2 * width + 8 + 2 * 20
     middle = 20 + width // 4, 20 + width + 8 + width // 4  # left halves of both columns
     rows = picture[:, middle[0]].tolist(), picture[:, middle[1]].tolist()
@@ -92,16 +98,15 @@ def test_one_image_has_four_panels_at_their_place():
     assert picture[0, 0].tolist() == [255, 255, 255]
 
 
-def test_a_long_file_name_leaves_the_size_as_it_is():
-    short = draw_example(example(40, 400), CLASSES, width=400)
-    long = draw_example(example(40, 400, file=f"{'very_' * 60}long.jpg"), CLASSES, width=400)
+def test_a_long_file_name_leaves_the_size_as_it_is(tmp_path):
+    path = tmp_path / "a.png"
+    short = drawn(path, example(40, 400), 400)
+    long = drawn(path, example(40, 400, file=f"{'very_' * 60}long.jpg"), 400)
     assert short.shape == long.shape
     assert (short != long).any()
 
 
-def test_saved_png_is_the_picture(tmp_path):
-    from PIL import Image
-
-    picture = draw_example(example(), CLASSES, width=100)
-    path = save_png(tmp_path / "new" / "a.png", picture)
-    assert (np.asarray(Image.open(path)) == picture).all()
+def test_a_picture_is_as_large_as_its_parts_at_every_width(tmp_path):
+    for width in range(301, 321):
+        picture = drawn(tmp_path / "a.png", example(30, width), width)
+        assert picture.shape[1] == 2 * width + 8 + 2 * 20

@@ -6,7 +6,8 @@ from PIL import Image
 
 from fedseg.errors import ConfigError
 from fedseg.report.drawing import COLORS
-from fedseg.report.partition_charts import partition_statistics, show_partition
+from fedseg.report.partition_charts import show_partition
+from fedseg.report.partition_view import partition_statistics
 
 LABELS = np.array([0, 0, 1, 1, 1, 1, 2, 2])
 CLIENTS = {"a": np.array([0, 2, 6]), "b": np.array([4, 3]), "c": np.array([7])}
