@@ -43,12 +43,10 @@ class AdaBest(Algorithm):
         self.mu = mu
         self.beta = beta
 
-    @torch.no_grad()
     def correct(self, client: Client) -> None:
         """``g - h_k``."""
         client.grad.sub_(client.state["h"])
 
-    @torch.no_grad()
     def finish(self, client: Client) -> Update:
         """``h_k <- h_k/(t - t_k) + mu (w - w_k)``, t_k = the client's last round."""
         delta, h = client.delta(), client.state["h"]
@@ -59,7 +57,6 @@ class AdaBest(Algorithm):
         client.state["last_round"] = torch.tensor(client.round, device=h.device)
         return Update({"delta": delta})
 
-    @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
         """``h <- beta (wbar_prev - wbar)``, ``w <- wbar - h`` with ``wbar = mean_S(w_k)``."""
         delta = updates.uniform_mean("delta")

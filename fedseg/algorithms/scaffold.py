@@ -52,17 +52,14 @@ class SCAFFOLD(Algorithm):
     def bind(self, flat: FlatModel) -> None:
         self._difference = torch.empty_like(flat.w)
 
-    @torch.no_grad()
     def broadcast(self, server: Server) -> Message:
         return server.message(server.w, {"control": server.state["control"]})
 
-    @torch.no_grad()
     def correct(self, client: Client) -> None:
         """``g - c_k + c`` (equation 3)."""
         torch.sub(client.extras["control"], client.state["control"], out=self._difference)
         client.grad.add_(self._difference)
 
-    @torch.no_grad()
     def finish(self, client: Client) -> Update:
         """``c_k+ = c_k - c + (w - w_k)/(K_k eta)`` (equation 4)."""
         delta = client.delta()
@@ -71,7 +68,6 @@ class SCAFFOLD(Algorithm):
         client.state["control"].add_(change)
         return Update({"delta": delta, "control": change})
 
-    @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
         """``w <- w - eta_g mean_S(w - w_k)``, ``c <- c + 1/K sum_S (c_k+ - c_k)`` (equation 5)."""
         delta = updates.uniform_mean("delta")

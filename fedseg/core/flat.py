@@ -3,7 +3,8 @@
 Every parameter of the model becomes a view into ``w``, its gradient a view into ``grad``, every
 float buffer (BatchNorm statistics) a view into ``buffers``. Resetting, subtracting, correcting,
 measuring and averaging a model are then one tensor operation each, and autograd, optimizers and
-``load_state_dict`` go on working through the views.
+``load_state_dict`` go on working through the views. The vectors themselves require no gradient:
+arithmetic on them records no graph.
 
 Each tensor starts at a multiple of 64 bytes, which vectorized kernels want; the gaps are zeros and
 stay zeros, so norms and sums over ``w`` are those of the parameters. 4-D weights get channels_last
@@ -176,7 +177,6 @@ class FlatModel:
             plain[name] = source.clone(memory_format=torch.contiguous_format)
         return plain
 
-    @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Tensor]) -> None:
         """Copy a plain state dict into the vectors; raises as ``nn.Module`` does on a mismatch."""
         self.model.load_state_dict(state_dict)

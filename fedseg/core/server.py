@@ -34,7 +34,6 @@ class Aggregate:
         self._means: dict[str, Tensor] = {}
         self._counters: dict[str, Tensor] = {}
 
-    @torch.no_grad()
     def add(self, result: ClientResult) -> None:
         """Add one accepted update."""
         samples = result.task.num_samples
@@ -153,7 +152,6 @@ class Server:
         floats = num_vectors * self._num_parameters + self._num_buffers
         return floats * self.w.element_size() + sum(c.numel() * c.element_size() for c in shared)
 
-    @torch.no_grad()
     def take_buffers(self, updates: Aggregate) -> None:
         """The global buffers become the average of the participants', but for those kept local."""
         mean = updates.mean("buffers").to(self.buffers.dtype)

@@ -43,7 +43,6 @@ def _rows(data: Any, rows: list[int]) -> Any:
     return type(data)(_rows(value, rows) for value in data)
 
 
-@torch.no_grad()
 def load_model(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> None:
     """Give the runner's model these parameters and buffers, in evaluation mode.
 
@@ -207,19 +206,13 @@ class DomainEvaluator:
     def _state(self, client: str) -> tuple[int, Mapping[str, Tensor]]:
         return self.runner.client_sizes[client], self.runner.store.get(client)
 
-    @torch.no_grad()
     def time_batches(self, test: EvaluationSet, w: Tensor, buffers: Tensor, batches: int) -> float:
         """Seconds a sample takes, from the first few batches; nothing is scored."""
         chosen = np.arange(min(len(test.dataset), batches * test.batch_size))
+        part = _Part(test.plan(chosen), w, buffers, self.runner.batchnorm is not None)
         begin = time.perf_counter()
-        policy = self.runner.batchnorm
-        statistics = nullcontext() if policy is None else batch_statistics(self.runner.model)
-        load_model(self.runner, w, buffers)
-        with statistics:
-            for _, batch in test.batches(test.plan(chosen), pin_memory=False):
-                data = prepare_batch(self.runner.model, batch, w.dtype, training=False)
-                with self.runner.autocast():
-                    forward(self.runner.model, data, "predict")
+        for _ in self._predict(test, part):
+            pass
         return (time.perf_counter() - begin) / len(chosen)
 
     def has_own_clients(self, test: EvaluationSet) -> bool:

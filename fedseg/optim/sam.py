@@ -76,16 +76,14 @@ class SAMOptimWrapper(OptimWrapper):
 
     def gradient(self, client: Client, replay: bool = False) -> None:
         client.backward(replay)
-        with torch.no_grad():
-            self._center.copy_(client.w)
-            self.perturb(client.w, client.grad)
+        self._center.copy_(client.w)
+        self.perturb(client.w, client.grad)
         frozen = (
             frozen_running_statistics(client.model) if self.freeze_statistics else nullcontext()
         )
         with frozen:
             client.backward(replay=True)
-        with torch.no_grad():
-            client.w.copy_(self._center)
+        client.w.copy_(self._center)
 
     def perturb(self, w: torch.Tensor, grad: torch.Tensor) -> None:
         """``w <- w + eps(w, grad)`` in place; ``grad`` may be used as scratch."""
