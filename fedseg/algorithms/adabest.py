@@ -40,8 +40,7 @@ class AdaBest(Algorithm):
     def __init__(self, mu: float, beta: float) -> None:
         check_float("algorithm.mu", mu, least=0)
         check_float("algorithm.beta", beta, least=0, most=1)
-        self.mu = mu
-        self.beta = beta
+        self.mu, self.beta = mu, beta
 
     def correct(self, client: Client) -> None:
         """``g - h_k``."""

@@ -34,8 +34,7 @@ class FedACG(Algorithm):
     def __init__(self, lam: float, beta: float) -> None:
         check_float("algorithm.lam", lam, least=0, below=1)
         check_float("algorithm.beta", beta, least=0)
-        self.lam = lam
-        self.beta = beta
+        self.lam, self.beta = lam, beta
 
     def broadcast(self, server: Server) -> Message:
         """The clients start at ``w + lam m``."""

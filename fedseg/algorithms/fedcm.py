@@ -42,8 +42,7 @@ class FedCM(FedAvg):
     ) -> None:
         super().__init__(server_optim)
         check_float("algorithm.alpha", alpha, above=0, most=1)
-        self.alpha = alpha
-        self.count_momentum = count_momentum
+        self.alpha, self.count_momentum = alpha, count_momentum
 
     def check(self, local: OptimWrapper, flat: FlatModel) -> None:
         check_optimizer(local, type(self).__name__, self.count_momentum)

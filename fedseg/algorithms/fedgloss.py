@@ -52,8 +52,7 @@ class FedGloSS(FedDyn):
             super().__init__(beta)
         self.rho_server = rho_server
         self.admm = admm
-        self.rho0 = rho0
-        self.rho_rounds = rho_rounds
+        self.rho0, self.rho_rounds = rho0, rho_rounds
         self.client_vectors = ("sigma",) if admm else ()
 
     def perturbation(self, server: Server, direction: Tensor) -> Tensor:

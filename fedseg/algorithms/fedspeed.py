@@ -56,9 +56,7 @@ class FedSpeed(OwnPerturbation):
         check_float("algorithm.rho", rho, least=0)
         check_float("algorithm.alpha", alpha, least=0, most=1)
         check_float("algorithm.lam", lam, above=0)
-        self.rho = rho
-        self.alpha = alpha
-        self.lam = lam
+        self.rho, self.alpha, self.lam = rho, alpha, lam
         self.all_corrections = all_corrections
         self.server_vectors = ("ghat",) if all_corrections else ()
 

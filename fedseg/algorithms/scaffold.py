@@ -43,8 +43,7 @@ class SCAFFOLD(Algorithm):
 
     def __init__(self, eta_g: float = 1.0, count_momentum: bool = False) -> None:
         check_float("algorithm.eta_g", eta_g, above=0)
-        self.eta_g = eta_g
-        self.count_momentum = count_momentum
+        self.eta_g, self.count_momentum = eta_g, count_momentum
 
     def check(self, local: OptimWrapper, flat: FlatModel) -> None:
         check_optimizer(local, type(self).__name__, self.count_momentum)

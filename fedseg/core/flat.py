@@ -184,14 +184,8 @@ class FlatModel:
     def check_views(self) -> None:
         """Raise if a parameter, gradient or float buffer no longer lives in the vectors."""
         parameters, buffers = dict(self.model.named_parameters()), dict(self.model.named_buffers())
-        members = [
-            (slot, vector, tensor)
-            for slot in self.slots
-            for vector, tensor in (
-                (self.w, parameters[slot.name]),
-                (self.grad, parameters[slot.name].grad),
-            )
-        ]
+        members = [(slot, self.w, parameters[slot.name]) for slot in self.slots]
+        members += [(slot, self.grad, parameters[slot.name].grad) for slot in self.slots]
         members += [(slot, self.buffers, buffers[slot.name]) for slot in self.buffer_slots]
         for slot, vector, tensor in members:
             if tensor is None or tensor.data_ptr() != slot.view(vector).data_ptr():

@@ -54,7 +54,8 @@ class Aggregate:
             self._sums[key] = torch.zeros_like(vector, dtype=accumulation_dtype(vector.device))
         accumulate(self._sums[key], vector, weight)
 
-    def _sum(self, name: str, weighting: str) -> Tensor:
+    def weighted_sum(self, name: str, weighting: str) -> Tensor:
+        """``sum_S weight_k v_k`` of any weighting, float64 (do not change in place)."""
         try:
             return self._sums[name, weighting]
         except KeyError:
@@ -64,20 +65,16 @@ class Aggregate:
     def mean(self, name: str = "delta") -> Tensor:
         """``sum_S N_k/N v_k``, float64 (do not change in place)."""
         if name not in self._means:
-            self._means[name] = self._sum(name, "samples") / self.num_samples
+            self._means[name] = self.weighted_sum(name, "samples") / self.num_samples
         return self._means[name]
 
     def uniform_mean(self, name: str = "delta") -> Tensor:
         """``mean_S v_k``, float64."""
-        return self._sum(name, "uniform") / self.num_clients
+        return self.weighted_sum(name, "uniform") / self.num_clients
 
     def uniform_sum(self, name: str = "delta") -> Tensor:
         """``sum_S v_k``, float64 (do not change in place)."""
-        return self._sum(name, "uniform")
-
-    def weighted_sum(self, name: str, weighting: str) -> Tensor:
-        """``sum_S weight_k v_k`` of any weighting, float64 (do not change in place)."""
-        return self._sum(name, weighting)
+        return self.weighted_sum(name, "uniform")
 
     def counters(self) -> dict[str, Tensor]:
         """Integer buffers averaged by N_k and rounded."""

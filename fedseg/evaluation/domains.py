@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedseg.core.batchnorm import batch_statistics, batchnorm_layers
-from fedseg.core.forward import forward, prepare_batch
+from fedseg.core.forward import forward, map_tensors, prepare_batch
 from fedseg.core.hook import Run
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
@@ -32,15 +33,6 @@ class EvaluatedRun(Run, Protocol):
     client_sizes: Mapping[str, int]
     domain_clients: Mapping[str, list[str]]
     interrupt: Any
-
-
-def _rows(data: Any, rows: list[int]) -> Any:
-    """The same structure with only these rows of every tensor."""
-    if isinstance(data, Tensor):
-        return data[rows]
-    if isinstance(data, Mapping):
-        return {key: _rows(value, rows) for key, value in data.items()}
-    return type(data)(_rows(value, rows) for value in data)
 
 
 def load_model(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> None:
@@ -243,8 +235,8 @@ class DomainEvaluator:
                     ) from error
                 if part.counted is not None and not part.counted.issuperset(indices):
                     rows = [n for n, index in enumerate(indices) if index in part.counted]
-                    indices, data = [indices[n] for n in rows], _rows(data, rows)
-                    predictions = _rows(predictions, rows)
+                    indices = [indices[n] for n in rows]
+                    data, predictions = map_tensors(itemgetter(rows), (data, predictions))
                 yield indices, data, predictions
 
 

@@ -202,7 +202,8 @@ class StreamingData(PartitionedData):
         expected = next(self._expected)
         if expected != job:
             raise RuntimeError(f"the data stream is at {expected}, but {job} was asked for")
-        for _ in range(self.num_batches(job)):
+        count = len(self.full_sizes(job.client)) if job.full else self.num_steps(job.client)
+        for _ in range(count):
             begin = time.perf_counter()
             batch = next(self._batches)
             self.seconds_waiting += time.perf_counter() - begin
