@@ -80,6 +80,10 @@ class ImageArrays(Dataset):
     def __len__(self) -> int:
         return len(self.labels)
 
+    def gather(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Images uint8 [n, H, W, C] and labels int64 [n] of some samples, as contiguous arrays."""
+        return np.ascontiguousarray(self.images[indices]), self.labels[indices]
+
     def __getitem__(self, index: int) -> dict[str, torch.Tensor]:
         image = torch.from_numpy(np.array(self.images[index])).permute(2, 0, 1).contiguous()
         return {"inputs": image, "data_samples": torch.tensor(int(self.labels[index]))}

@@ -196,8 +196,8 @@ class ResidentSet(EvaluationSet):
         return tuple(part.index_select(0, rows) for part in self._resident)
 
     def _upload(self, indices: np.ndarray) -> tuple[Tensor, ...]:
-        parts = np.ascontiguousarray(self.dataset.images[indices]), self.dataset.labels[indices]
-        return tuple(torch.from_numpy(part).to(self.like.device) for part in parts)
+        parts = (torch.from_numpy(part) for part in self.dataset.gather(indices))
+        return tuple(part.to(self.like.device) for part in parts)
 
 
 @EVALUATION_SETS.register_module(name="CorruptedData")

@@ -105,6 +105,18 @@ def test_a_sample_is_channels_first_and_its_own(prepared):
     assert dataset.images[5].any()
 
 
+def test_gather_gives_contiguous_copies(prepared):
+    dataset = StoredImages(prepared)
+    chosen = np.array([7, 0, 7, 11])
+    images, labels = dataset.gather(chosen)
+    assert type(images) is np.ndarray or not np.shares_memory(images, dataset.images)
+    assert images.flags.c_contiguous and labels.flags.c_contiguous
+    assert np.array_equal(images, dataset.images[chosen])
+    assert labels.tolist() == [1, 0, 1, 2] and labels.dtype == np.int64
+    images[:] = 0
+    assert dataset.images[7].any()
+
+
 def test_the_checksum_is_of_bytes_whatever_the_layout(tmp_path):
     images, labels = splits()[0]
     expected = hashlib.sha256(images.tobytes() + labels.astype("<i8").tobytes()).hexdigest()

@@ -63,7 +63,7 @@ def test_samples_are_ordered_by_corruption_severity_and_index(root):
     assert dataset.groups == [(name, s) for name in CORRUPTIONS for s in SEVERITIES]
     assert dataset.images.shape == (19 * 5 * N, 32, 32, 3) and dataset.images.dtype == np.uint8
     assert dataset.images.nbytes == 19 * 5 * N * 32 * 32 * 3
-    images, labels = dataset.images[:], dataset.labels
+    images, labels = dataset.gather(np.arange(len(dataset)))
     assert images.flags.c_contiguous and labels.dtype == np.int64
     expected = [value(c, s, i) for c in range(19) for s in SEVERITIES for i in range(N)]
     assert (images == np.array(expected, np.uint8)[:, None, None, None]).all()
@@ -74,7 +74,7 @@ def test_samples_are_ordered_by_corruption_severity_and_index(root):
 
 def test_any_choice_of_samples(root):
     dataset = CIFAR10CDataset(root)
-    everything, labels = dataset.images[:], dataset.labels
+    everything, labels = dataset.gather(np.arange(len(dataset)))
     rng = np.random.default_rng(1)
     for chosen in (
         rng.permutation(len(dataset)),
@@ -83,7 +83,7 @@ def test_any_choice_of_samples(root):
         np.array([-1, 0, -len(dataset)]),
         np.array([], np.int64),
     ):
-        images, found = dataset.images[chosen], dataset.labels[chosen]
+        images, found = dataset.gather(chosen)
         assert np.array_equal(images, everything[chosen])
         assert np.array_equal(found, labels[chosen])
     mask = rng.random(len(dataset)) < 0.3
@@ -101,7 +101,7 @@ def test_any_choice_of_samples(root):
 def test_some_corruptions_and_severities_in_the_official_order(root):
     dataset = CIFAR10CDataset(root, corruptions=["fog", "shot_noise"], severities=[5, 2])
     assert dataset.groups == [("shot_noise", 2), ("shot_noise", 5), ("fog", 2), ("fog", 5)]
-    images, labels = dataset.images[:], dataset.labels
+    images, labels = dataset.gather(np.arange(len(dataset)))
     expected = [value(c, s, i) for c in (1, 9) for s in (2, 5) for i in range(N)]
     assert (images == np.array(expected, np.uint8)[:, None, None, None]).all()
     assert np.array_equal(labels, np.tile(np.load(root / "test_labels.npy"), 4))
