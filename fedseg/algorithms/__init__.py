@@ -17,25 +17,3 @@ from fedseg.algorithms.moon import MOON
 from fedseg.algorithms.scaffold import SCAFFOLD
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.local_loss import LocalLoss
-
-__all__ = [
-    "MIME",
-    "MOON",
-    "SCAFFOLD",
-    "AdaBest",
-    "Algorithm",
-    "FedACG",
-    "FedAlign",
-    "FedAvg",
-    "FedCM",
-    "FedDyn",
-    "FedGamma",
-    "FedGloSS",
-    "FedProx",
-    "FedSMOO",
-    "FedSpeed",
-    "GradAug",
-    "LocalLoss",
-    "MIMELite",
-    "NaiveFedGloSS",
-]

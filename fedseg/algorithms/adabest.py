@@ -40,15 +40,12 @@ class AdaBest(Algorithm):
     def __init__(self, mu: float, beta: float) -> None:
         check_float("algorithm.mu", mu, least=0)
         check_float("algorithm.beta", beta, least=0, most=1)
-        self.mu = mu
-        self.beta = beta
+        self.mu, self.beta = mu, beta
 
-    @torch.no_grad()
     def correct(self, client: Client) -> None:
         """``g - h_k``."""
         client.grad.sub_(client.state["h"])
 
-    @torch.no_grad()
     def finish(self, client: Client) -> Update:
         """``h_k <- h_k/(t - t_k) + mu (w - w_k)``, t_k = the client's last round."""
         delta, h = client.delta(), client.state["h"]
@@ -59,7 +56,6 @@ class AdaBest(Algorithm):
         client.state["last_round"] = torch.tensor(client.round, device=h.device)
         return Update({"delta": delta})
 
-    @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
         """``h <- beta (wbar_prev - wbar)``, ``w <- wbar - h`` with ``wbar = mean_S(w_k)``."""
         delta = updates.uniform_mean("delta")

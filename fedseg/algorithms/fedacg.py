@@ -9,8 +9,6 @@ it clips gradients at norm 10; and its momentum runs over BatchNorm's statistics
 ``beta`` is the paper's, clipping is the local optimizer's option, and statistics are averaged.
 """
 
-import torch
-
 from fedseg.checks import check_float
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.arithmetic import descend
@@ -36,21 +34,17 @@ class FedACG(Algorithm):
     def __init__(self, lam: float, beta: float) -> None:
         check_float("algorithm.lam", lam, least=0, below=1)
         check_float("algorithm.beta", beta, least=0)
-        self.lam = lam
-        self.beta = beta
+        self.lam, self.beta = lam, beta
 
-    @torch.no_grad()
     def broadcast(self, server: Server) -> Message:
         """The clients start at ``w + lam m``."""
         ahead = self.lam * server.state["momentum"]
         return server.message(ahead.add_(server.w).to(server.w.dtype))
 
-    @torch.no_grad()
     def correct(self, client: Client) -> None:
         """``g + beta (w_k - w_start)``, the gradient with ``beta/2 ||w_k - w_start||^2``."""
         client.grad.sub_(client.delta(), alpha=self.beta)
 
-    @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
         """``m <- lam m + mean_S(w_k - w_start)``, ``w <- w + m``."""
         momentum = server.state["momentum"].mul_(self.lam).sub_(updates.uniform_mean("delta"))

@@ -53,10 +53,8 @@ class FedAlign(LocalLoss):
         check_float("local_loss.mu", mu, least=0)
         check_float("local_loss.width", width, above=0, most=1)
         check_int("local_loss.power_iterations", power_iterations)
-        self.mu = mu
-        self.width = width
-        self.power_iterations = power_iterations
-        self.relative = relative
+        self.mu, self.width = mu, width
+        self.power_iterations, self.relative = power_iterations, relative
 
     def check(self, flat: FlatModel) -> None:
         stages = getattr(flat.model, "stages", None)

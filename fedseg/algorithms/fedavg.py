@@ -6,8 +6,6 @@ McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentra
 
 from collections.abc import Mapping
 
-import torch
-
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.server import Aggregate, Server
 from fedseg.optim.server import build_server_optimizer
@@ -26,6 +24,5 @@ class FedAvg(Algorithm):
     def __init__(self, server_optim: Mapping | None = None) -> None:
         self.server_optim = build_server_optimizer(server_optim)
 
-    @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
         self.server_optim.step(server, updates.mean("delta"))

@@ -10,8 +10,6 @@ the paper, that is the paper's ``w <- w - eta_g D`` up to the unit of ``eta_g`` 
 
 from collections.abc import Mapping
 
-import torch
-
 from fedseg.algorithms.fedavg import FedAvg
 from fedseg.algorithms.mean_gradient import check_optimizer, k_eta
 from fedseg.checks import check_float
@@ -44,27 +42,22 @@ class FedCM(FedAvg):
     ) -> None:
         super().__init__(server_optim)
         check_float("algorithm.alpha", alpha, above=0, most=1)
-        self.alpha = alpha
-        self.count_momentum = count_momentum
+        self.alpha, self.count_momentum = alpha, count_momentum
 
     def check(self, local: OptimWrapper, flat: FlatModel) -> None:
         check_optimizer(local, type(self).__name__, self.count_momentum)
 
-    @torch.no_grad()
     def broadcast(self, server: Server) -> Message:
         return server.message(server.w, {"direction": server.state["direction"]})
 
-    @torch.no_grad()
     def correct(self, client: Client) -> None:
         """``alpha g + (1 - alpha) D``."""
         client.grad.lerp_(client.extras["direction"], 1 - self.alpha)
 
-    @torch.no_grad()
     def finish(self, client: Client) -> Update:
         per_step = 1 / k_eta(client, self.count_momentum)
         return Update({"delta": client.delta()}, weights={"per_step": per_step})
 
-    @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
         """``D <- mean_S((w - w_k)/(eta K_k))``, and FedAvg's step."""
         mean = updates.weighted_sum("delta", "per_step") / updates.num_clients

@@ -34,13 +34,11 @@ class FedDyn(Algorithm):
         check_float("algorithm.beta", beta, above=0)
         self.beta = beta
 
-    @torch.no_grad()
     def correct(self, client: Client) -> None:
         """``g - sigma_k + (w_k - w)/beta``: the gradient of the regularized local loss."""
         client.grad.sub_(client.state["sigma"])
         client.grad.add_(client.w, alpha=1 / self.beta).sub_(client.start, alpha=1 / self.beta)
 
-    @torch.no_grad()
     def finish(self, client: Client) -> Update:
         """``sigma_k <- sigma_k - (w_k - w)/beta``."""
         delta = client.delta()
@@ -52,7 +50,6 @@ class FedDyn(Algorithm):
         scale = 1 / (self.beta * server.num_clients)
         return server.state["sigma"].add_(updates.uniform_sum("delta"), alpha=scale)
 
-    @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
         """``w <- mean_S w_k - beta sigma``, with the new sigma."""
         sigma = self.add_drift(server, updates)

@@ -7,7 +7,6 @@ Two things in the released code differ from the paper, which is followed here: i
 server's dual update by a further |S|, and its server rho schedule reads the wrong list.
 """
 
-import torch
 from torch import Tensor
 
 from fedseg.algorithms.feddyn import FedDyn
@@ -53,8 +52,7 @@ class FedGloSS(FedDyn):
             super().__init__(beta)
         self.rho_server = rho_server
         self.admm = admm
-        self.rho0 = rho0
-        self.rho_rounds = rho_rounds
+        self.rho0, self.rho_rounds = rho0, rho_rounds
         self.client_vectors = ("sigma",) if admm else ()
 
     def perturbation(self, server: Server, direction: Tensor) -> Tensor:
@@ -67,7 +65,6 @@ class FedGloSS(FedDyn):
         epsilon = self.perturbation(server, direction)
         return server.message((server.w.to(epsilon.dtype) + epsilon).to(server.w.dtype))
 
-    @torch.no_grad()
     def broadcast(self, server: Server) -> Message:
         return self.perturbed(server, server.state["previous_delta"])
 
@@ -78,7 +75,6 @@ class FedGloSS(FedDyn):
     def finish(self, client: Client) -> Update:
         return super().finish(client) if self.admm else Update({"delta": client.delta()})
 
-    @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
         """``w <- w - Delta - beta sigma`` from the unperturbed ``w``; keeps Delta without sigma."""
         delta = updates.mean("delta")
@@ -102,19 +98,16 @@ class NaiveFedGloSS(FedGloSS):
 
     exchanges = 2
 
-    @torch.no_grad()
     def broadcast(self, server: Server) -> Message:
         if server.exchange == 0:
             return server.message(server.w)
         return self.perturbed(server, server.scratch["delta"])
 
-    @torch.no_grad()
     def finish(self, client: Client) -> Update:
         if client.exchange == 0:
             return Update({"delta": client.delta()})
         return super().finish(client)
 
-    @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
         if server.exchange == 0:
             server.scratch["delta"] = updates.mean("delta")

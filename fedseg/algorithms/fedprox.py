@@ -10,8 +10,6 @@ epochs, are no part of the rule and not here: every client does all its steps.
 
 from collections.abc import Mapping
 
-import torch
-
 from fedseg.algorithms.fedavg import FedAvg
 from fedseg.checks import check_float
 from fedseg.core.client import Client
@@ -32,7 +30,6 @@ class FedProx(FedAvg):
         check_float("algorithm.mu", mu, least=0)
         self.mu = mu
 
-    @torch.no_grad()
     def correct(self, client: Client) -> None:
         """``g + mu (w_k - w)``; the difference first, so that a small one keeps its digits."""
         client.grad.sub_(client.delta(), alpha=self.mu)

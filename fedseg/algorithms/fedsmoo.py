@@ -59,14 +59,12 @@ class FedSMOO(OwnPerturbation, FedDyn):
         mu.add_(epsilon).sub_(s)
         client.w.add_(epsilon)
 
-    @torch.no_grad()
     def finish(self, client: Client) -> Update:
         """FedDyn's update, and ``mu_k - e`` with the last step's ``e``."""
         update = super().finish(client)
         update.vectors["mu"] = torch.sub(client.state["mu"], self._epsilon, out=self._epsilon)
         return update
 
-    @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
         """``s <- rho m/||m||`` with ``m = mean_S (mu_k - e)``; then FedDyn's step."""
         mean = updates.uniform_mean("mu")

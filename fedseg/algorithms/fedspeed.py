@@ -56,9 +56,7 @@ class FedSpeed(OwnPerturbation):
         check_float("algorithm.rho", rho, least=0)
         check_float("algorithm.alpha", alpha, least=0, most=1)
         check_float("algorithm.lam", lam, above=0)
-        self.rho = rho
-        self.alpha = alpha
-        self.lam = lam
+        self.rho, self.alpha, self.lam = rho, alpha, lam
         self.all_corrections = all_corrections
         self.server_vectors = ("ghat",) if all_corrections else ()
 
@@ -74,16 +72,13 @@ class FedSpeed(OwnPerturbation):
     def gradient(self, client: Client) -> None:
         """``gt = (1 - alpha) g1 + alpha g2``."""
         super().gradient(client)
-        with torch.no_grad():
-            client.grad.mul_(self.alpha).add_(self._plain, alpha=1 - self.alpha)
+        client.grad.mul_(self.alpha).add_(self._plain, alpha=1 - self.alpha)
 
-    @torch.no_grad()
     def correct(self, client: Client) -> None:
         """``gt - ghat_k + (w_k - w)/lam``."""
         client.grad.sub_(client.state["ghat"])
         client.grad.add_(client.w, alpha=1 / self.lam).sub_(client.start, alpha=1 / self.lam)
 
-    @torch.no_grad()
     def finish(self, client: Client) -> Update:
         """``ghat_k <- ghat_k - (w_k - w)/lam``; sends ``w_k - lam ghat_k``, or ``w_k``."""
         delta = client.delta()
@@ -92,7 +87,6 @@ class FedSpeed(OwnPerturbation):
             return Update({"delta": delta})
         return Update({"delta": delta.add_(correction, alpha=self.lam)})
 
-    @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
         """``w <- mean_S (w_k - lam ghat_k)``; or with the mean of all clients' ghat."""
         step = updates.uniform_mean("delta")

@@ -66,12 +66,9 @@ class GradAug(LocalLoss):
                 raise ConfigError(
                     f"local_loss.{name}: needs positive whole numbers, not {values!r}"
                 )
-        self.n = n
-        self.width = width
-        self.mu = mu
+        self.n, self.width, self.mu = n, width, mu
         self.resolutions = None if resolutions is None else tuple(resolutions)
-        self.smallest = smallest
-        self.multiple = multiple
+        self.smallest, self.multiple = smallest, multiple
 
     def check(self, flat: FlatModel) -> None:
         model = flat.model

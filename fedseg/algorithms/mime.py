@@ -53,7 +53,6 @@ class MIMELite(Algorithm):
     def broadcast(self, server: Server) -> Message:
         return server.message(server.w, {"m": server.state["m"]})
 
-    @torch.no_grad()
     def correct(self, client: Client) -> None:
         """``(1-b) g(w_k) + b m``."""
         client.grad.mul_(1 - self.momentum).add_(client.extras["m"], alpha=self.momentum)
@@ -66,7 +65,6 @@ class MIMELite(Algorithm):
         c = updates.uniform_mean("gradient")
         return c.mul_(1 - self.momentum).add_(server.state["m"], alpha=self.momentum)
 
-    @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
         """``m <- (1-b) c + b m`` and ``w <- ServerOpt(w, mean_S (w - w_k))``."""
         server.state["m"] = self.new_momentum(server, updates)
@@ -100,17 +98,14 @@ class MIME(MIMELite):
     def gradient(self, client: Client) -> None:
         """``g(w_k) - g(w)``, with the same minibatch, augmentation and dropout."""
         client.local.gradient(client)
-        with torch.no_grad():
-            self._own.copy_(client.grad)
-            self._center.copy_(client.w)
-            client.w.copy_(client.start)
+        self._own.copy_(client.grad)
+        self._center.copy_(client.w)
+        client.w.copy_(client.start)
         with frozen_running_statistics(self._norms):
             client.local.gradient(client, replay=True)
-        with torch.no_grad():
-            client.w.copy_(self._center)
-            torch.sub(self._own, client.grad, out=client.grad)
+        client.w.copy_(self._center)
+        torch.sub(self._own, client.grad, out=client.grad)
 
-    @torch.no_grad()
     def correct(self, client: Client) -> None:
         """``(1-b)(g(w_k) - g(w)) + d``."""
         client.grad.mul_(1 - self.momentum).add_(client.extras["d"])
@@ -120,7 +115,6 @@ class MIME(MIMELite):
             return Update({"gradient": client.full_gradient})
         return Update({"delta": client.delta()})
 
-    @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
         """First ``d``, which is also the new m; in the second exchange the server's state."""
         if server.exchange == 0:

@@ -55,8 +55,7 @@ class MOON(LocalLoss):
     def __init__(self, mu: float = 1.0, tau: float = 0.5) -> None:
         check_float("local_loss.mu", mu, least=0)
         check_float("local_loss.tau", tau, above=0)
-        self.mu = mu
-        self.tau = tau
+        self.mu, self.tau = mu, tau
 
     def check(self, flat: FlatModel) -> None:
         if not isinstance(flat.model, Classifier):

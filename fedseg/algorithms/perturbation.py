@@ -47,10 +47,8 @@ class OwnPerturbation(Algorithm):
     def gradient(self, client: Client) -> None:
         """The gradient at ``w_k + e``; afterwards ``client.w`` is ``w_k`` again."""
         client.backward()
-        with torch.no_grad():
-            self._center.copy_(client.w)
-            self.perturb(client)
+        self._center.copy_(client.w)
+        self.perturb(client)
         with frozen_running_statistics(self._norms) if self.freeze_statistics else nullcontext():
             client.backward(replay=True)
-        with torch.no_grad():
-            client.w.copy_(self._center)
+        client.w.copy_(self._center)

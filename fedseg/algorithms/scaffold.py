@@ -43,8 +43,7 @@ class SCAFFOLD(Algorithm):
 
     def __init__(self, eta_g: float = 1.0, count_momentum: bool = False) -> None:
         check_float("algorithm.eta_g", eta_g, above=0)
-        self.eta_g = eta_g
-        self.count_momentum = count_momentum
+        self.eta_g, self.count_momentum = eta_g, count_momentum
 
     def check(self, local: OptimWrapper, flat: FlatModel) -> None:
         check_optimizer(local, type(self).__name__, self.count_momentum)
@@ -52,17 +51,14 @@ class SCAFFOLD(Algorithm):
     def bind(self, flat: FlatModel) -> None:
         self._difference = torch.empty_like(flat.w)
 
-    @torch.no_grad()
     def broadcast(self, server: Server) -> Message:
         return server.message(server.w, {"control": server.state["control"]})
 
-    @torch.no_grad()
     def correct(self, client: Client) -> None:
         """``g - c_k + c`` (equation 3)."""
         torch.sub(client.extras["control"], client.state["control"], out=self._difference)
         client.grad.add_(self._difference)
 
-    @torch.no_grad()
     def finish(self, client: Client) -> Update:
         """``c_k+ = c_k - c + (w - w_k)/(K_k eta)`` (equation 4)."""
         delta = client.delta()
@@ -71,7 +67,6 @@ class SCAFFOLD(Algorithm):
         client.state["control"].add_(change)
         return Update({"delta": delta, "control": change})
 
-    @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
         """``w <- w - eta_g mean_S(w - w_k)``, ``c <- c + 1/K sum_S (c_k+ - c_k)`` (equation 5)."""
         delta = updates.uniform_mean("delta")

@@ -83,7 +83,6 @@ class Algorithm:
             f"norm_{n}": float(v.norm()) for n, v in kept.items() if isinstance(v, torch.Tensor)
         }
 
-    @torch.no_grad()
     def step(self, server: Server, updates: Aggregate) -> None:
         """Change ``server.w`` and ``server.state`` with the aggregated updates."""
         raise NotImplementedError

@@ -19,14 +19,12 @@ def _blocks(vector: Tensor) -> Iterator[slice]:
         yield slice(start, start + size)
 
 
-@torch.no_grad()
 def accumulate(total: Tensor, vector: Tensor, weight: float) -> None:
     """``total <- total + weight vector`` in the precision of ``total``; both 1-D."""
     for block in _blocks(total):
         total[block].add_(vector[block].to(total.dtype), alpha=weight)
 
 
-@torch.no_grad()
 def descend(w: Tensor, step: Tensor) -> None:
     """``w <- w - step``, subtracted in the precision of ``step`` and rounded once; both 1-D."""
     for block in _blocks(w):

@@ -3,7 +3,8 @@
 Every parameter of the model becomes a view into ``w``, its gradient a view into ``grad``, every
 float buffer (BatchNorm statistics) a view into ``buffers``. Resetting, subtracting, correcting,
 measuring and averaging a model are then one tensor operation each, and autograd, optimizers and
-``load_state_dict`` go on working through the views.
+``load_state_dict`` go on working through the views. The vectors themselves require no gradient:
+arithmetic on them records no graph.
 
 Each tensor starts at a multiple of 64 bytes, which vectorized kernels want; the gaps are zeros and
 stay zeros, so norms and sums over ``w`` are those of the parameters. 4-D weights get channels_last
@@ -176,7 +177,6 @@ class FlatModel:
             plain[name] = source.clone(memory_format=torch.contiguous_format)
         return plain
 
-    @torch.no_grad()
     def load_state_dict(self, state_dict: dict[str, Tensor]) -> None:
         """Copy a plain state dict into the vectors; raises as ``nn.Module`` does on a mismatch."""
         self.model.load_state_dict(state_dict)
@@ -184,14 +184,8 @@ class FlatModel:
     def check_views(self) -> None:
         """Raise if a parameter, gradient or float buffer no longer lives in the vectors."""
         parameters, buffers = dict(self.model.named_parameters()), dict(self.model.named_buffers())
-        members = [
-            (slot, vector, tensor)
-            for slot in self.slots
-            for vector, tensor in (
-                (self.w, parameters[slot.name]),
-                (self.grad, parameters[slot.name].grad),
-            )
-        ]
+        members = [(slot, self.w, parameters[slot.name]) for slot in self.slots]
+        members += [(slot, self.grad, parameters[slot.name].grad) for slot in self.slots]
         members += [(slot, self.buffers, buffers[slot.name]) for slot in self.buffer_slots]
         for slot, vector, tensor in members:
             if tensor is None or tensor.data_ptr() != slot.view(vector).data_ptr():

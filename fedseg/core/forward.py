@@ -1,6 +1,6 @@
 """How a batch goes through a model, by MMEngine's conventions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,16 +14,17 @@ def prepare_batch(model: nn.Module, batch: Any, dtype: torch.dtype, training: bo
     preprocessor = getattr(model, "data_preprocessor", None)
     if preprocessor is not None:
         batch = preprocessor(batch, training)
-    return _cast_floats(batch, dtype)
+    return map_tensors(lambda t: t.to(dtype) if t.is_floating_point() else t, batch)
 
 
-def _cast_floats(data: Any, dtype: torch.dtype) -> Any:
+def map_tensors(function: Callable[[Tensor], Tensor], data: Any) -> Any:
+    """The same structure of mappings, tuples and lists with a function applied to every tensor."""
     if isinstance(data, Tensor):
-        return data.to(dtype) if data.is_floating_point() and data.dtype != dtype else data
+        return function(data)
     if isinstance(data, Mapping):
-        return {key: _cast_floats(value, dtype) for key, value in data.items()}
+        return {key: map_tensors(function, value) for key, value in data.items()}
     if isinstance(data, tuple | list):
-        return type(data)(_cast_floats(value, dtype) for value in data)
+        return type(data)(map_tensors(function, value) for value in data)
     return data
 
 

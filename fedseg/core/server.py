@@ -34,7 +34,6 @@ class Aggregate:
         self._means: dict[str, Tensor] = {}
         self._counters: dict[str, Tensor] = {}
 
-    @torch.no_grad()
     def add(self, result: ClientResult) -> None:
         """Add one accepted update."""
         samples = result.task.num_samples
@@ -55,7 +54,8 @@ class Aggregate:
             self._sums[key] = torch.zeros_like(vector, dtype=accumulation_dtype(vector.device))
         accumulate(self._sums[key], vector, weight)
 
-    def _sum(self, name: str, weighting: str) -> Tensor:
+    def weighted_sum(self, name: str, weighting: str) -> Tensor:
+        """``sum_S weight_k v_k`` of any weighting, float64 (do not change in place)."""
         try:
             return self._sums[name, weighting]
         except KeyError:
@@ -65,20 +65,16 @@ class Aggregate:
     def mean(self, name: str = "delta") -> Tensor:
         """``sum_S N_k/N v_k``, float64 (do not change in place)."""
         if name not in self._means:
-            self._means[name] = self._sum(name, "samples") / self.num_samples
+            self._means[name] = self.weighted_sum(name, "samples") / self.num_samples
         return self._means[name]
 
     def uniform_mean(self, name: str = "delta") -> Tensor:
         """``mean_S v_k``, float64."""
-        return self._sum(name, "uniform") / self.num_clients
+        return self.weighted_sum(name, "uniform") / self.num_clients
 
     def uniform_sum(self, name: str = "delta") -> Tensor:
         """``sum_S v_k``, float64 (do not change in place)."""
-        return self._sum(name, "uniform")
-
-    def weighted_sum(self, name: str, weighting: str) -> Tensor:
-        """``sum_S weight_k v_k`` of any weighting, float64 (do not change in place)."""
-        return self._sum(name, weighting)
+        return self.weighted_sum(name, "uniform")
 
     def counters(self) -> dict[str, Tensor]:
         """Integer buffers averaged by N_k and rounded."""
@@ -153,7 +149,6 @@ class Server:
         floats = num_vectors * self._num_parameters + self._num_buffers
         return floats * self.w.element_size() + sum(c.numel() * c.element_size() for c in shared)
 
-    @torch.no_grad()
     def take_buffers(self, updates: Aggregate) -> None:
         """The global buffers become the average of the participants', but for those kept local."""
         mean = updates.mean("buffers").to(self.buffers.dtype)

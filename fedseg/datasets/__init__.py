@@ -17,28 +17,3 @@ from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.datasets.style import CFSIStyle, LABStyle, StyleTransfer
 from fedseg.datasets.synthetic import SyntheticShapesDataset
 from fedseg.datasets.transforms import Pipeline, RandomScaleCrop, ResizeInput, ResizeLabel
-
-__all__ = [
-    "CFSIStyle",
-    "CIFAR10CDataset",
-    "CIFAR10Dataset",
-    "CIFAR100CDataset",
-    "CIFAR100Dataset",
-    "CamVidDataset",
-    "CityscapesDataset",
-    "CorruptedImages",
-    "IDDADataset",
-    "ImageArrays",
-    "LABStyle",
-    "LandmarksDataset",
-    "MNISTDataset",
-    "Pipeline",
-    "RandomScaleCrop",
-    "ResizeInput",
-    "ResizeLabel",
-    "SegmentationDataset",
-    "StoredImages",
-    "StyleTransfer",
-    "SyntheticShapesDataset",
-    "write_images",
-]

@@ -266,8 +266,8 @@ def write_images(
     Raises:
         DataError: see :class:`ImageArrays`; or an image is in both splits.
     """
-    root = Path(root)
-    for split, (images, labels) in zip(SPLITS, (train, test), strict=True):
+    root, splits = Path(root), {"train": train, "test": test}
+    for split, (images, labels) in splits.items():
         ImageArrays(images, labels, classes, coarse_labels, where=f"{root}: {split}")
     shared = shared_images(train[0], test[0])
     if shared and not allow_shared:
@@ -288,11 +288,11 @@ def write_images(
                 "shape": list(images.shape[1:]),
                 "sha256": images_checksum(images, labels),
             }
-            for split, (images, labels) in zip(SPLITS, (train, test), strict=True)
+            for split, (images, labels) in splits.items()
         },
     }
     (root / INDEX).unlink(missing_ok=True)  # half-written images have no index
-    for split, (images, labels) in zip(SPLITS, (train, test), strict=True):
+    for split, (images, labels) in splits.items():
         parts = {"images": np.ascontiguousarray(images), "labels": np.asarray(labels, np.int64)}
         for name, array in parts.items():
             with atomic_writer(root / f"{split}_{name}.npy", "wb", sync=True) as file:

@@ -11,11 +11,9 @@ from torch.utils.data import Dataset
 
 from fedseg.datasets.images import existing_files, read_image, read_label
 from fedseg.datasets.style import build_style
-from fedseg.datasets.transforms import Pipeline
+from fedseg.datasets.transforms import IGNORE, Pipeline
 from fedseg.errors import ConfigError, DataError
 from fedseg.partition.split_files import read_split
-
-IGNORE = 255
 
 
 class SegmentationDataset(Dataset):

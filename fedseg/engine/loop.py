@@ -52,8 +52,7 @@ class FederatedTrainLoop(BaseLoop):
         check_int("train_cfg.val_last_rounds", val_last_rounds, least=0)
         self.max_rounds = max_rounds
         self.val_interval = val_interval
-        self.val_last_rounds = val_last_rounds
-        self.val_last_interval = val_last_interval
+        self.val_last_rounds, self.val_last_interval = val_last_rounds, val_last_interval
         self.round = 0
         self.pending: dict[str, Any] | None = None
 

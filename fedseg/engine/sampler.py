@@ -20,8 +20,7 @@ class ClientSampler:
 
     def bind(self, clients: Sequence[str], seed: int) -> None:
         """Tell the sampler the clients, in partition order, and the seed; raises ConfigError."""
-        self.clients = clients
-        self.seed = seed
+        self.clients, self.seed = clients, seed
 
     def participants(self, round_: int) -> list[int]:
         """Positions of the clients of 1-based round ``round_``, ascending."""

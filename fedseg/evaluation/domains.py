@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
+from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor
 
 from fedseg.core.batchnorm import batch_statistics, batchnorm_layers
-from fedseg.core.forward import forward, prepare_batch
+from fedseg.core.forward import forward, map_tensors, prepare_batch
 from fedseg.core.hook import Run
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
@@ -34,16 +35,6 @@ class EvaluatedRun(Run, Protocol):
     interrupt: Any
 
 
-def _rows(data: Any, rows: list[int]) -> Any:
-    """The same structure with only these rows of every tensor."""
-    if isinstance(data, Tensor):
-        return data[rows]
-    if isinstance(data, Mapping):
-        return {key: _rows(value, rows) for key, value in data.items()}
-    return type(data)(_rows(value, rows) for value in data)
-
-
-@torch.no_grad()
 def load_model(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> None:
     """Give the runner's model these parameters and buffers, in evaluation mode.
 
@@ -207,19 +198,13 @@ class DomainEvaluator:
     def _state(self, client: str) -> tuple[int, Mapping[str, Tensor]]:
         return self.runner.client_sizes[client], self.runner.store.get(client)
 
-    @torch.no_grad()
     def time_batches(self, test: EvaluationSet, w: Tensor, buffers: Tensor, batches: int) -> float:
         """Seconds a sample takes, from the first few batches; nothing is scored."""
         chosen = np.arange(min(len(test.dataset), batches * test.batch_size))
+        part = _Part(test.plan(chosen), w, buffers, self.runner.batchnorm is not None)
         begin = time.perf_counter()
-        policy = self.runner.batchnorm
-        statistics = nullcontext() if policy is None else batch_statistics(self.runner.model)
-        load_model(self.runner, w, buffers)
-        with statistics:
-            for _, batch in test.batches(test.plan(chosen), pin_memory=False):
-                data = prepare_batch(self.runner.model, batch, w.dtype, training=False)
-                with self.runner.autocast():
-                    forward(self.runner.model, data, "predict")
+        for _ in self._predict(test, part):
+            pass
         return (time.perf_counter() - begin) / len(chosen)
 
     def has_own_clients(self, test: EvaluationSet) -> bool:
@@ -250,8 +235,8 @@ class DomainEvaluator:
                     ) from error
                 if part.counted is not None and not part.counted.issuperset(indices):
                     rows = [n for n, index in enumerate(indices) if index in part.counted]
-                    indices, data = [indices[n] for n in rows], _rows(data, rows)
-                    predictions = _rows(predictions, rows)
+                    indices = [indices[n] for n in rows]
+                    data, predictions = map_tensors(itemgetter(rows), (data, predictions))
                 yield indices, data, predictions
 
 

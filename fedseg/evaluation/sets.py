@@ -1,25 +1,19 @@
 """Test images of one domain with their own metrics: streamed, resident, or corrupted."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import DataLoader
 
 from fedseg.checks import check_bool, check_int
 from fedseg.core.seeds import seed_for
-from fedseg.datasets.batch_transforms import BatchPipeline
 from fedseg.errors import ConfigError, MissingDataError
 from fedseg.loaders.partitioned import balanced_batches
-from fedseg.loaders.resident import require_arrays
-from fedseg.loaders.streaming import (
-    SeededDataset,
-    build_collate,
-    init_worker,
-    plain_worker_errors,
-)
+from fedseg.loaders.resident import resident_pipeline
+from fedseg.loaders.streaming import BatchLoader
 from fedseg.registry import DATASETS, EVALUATION_SETS, METRICS, build
 
 RESIDENT_BYTES = 2**29  # a test set up to this size is kept on the device
@@ -54,8 +48,7 @@ def build_evaluation_set(
         raise
 
 
-@EVALUATION_SETS.register_module(name="StreamingData")
-class EvaluationSet:
+class EvaluationSet(ABC):
     """One domain's test images and its own metrics.
 
     Args:
@@ -66,8 +59,6 @@ class EvaluationSet:
         dataset: a data set or its config.
         batch_size: images in a batch, at most.
         final_only: evaluate only when training has ended.
-        num_workers, collate_fn, prefetch_factor: as in
-            :class:`~fedseg.loaders.streaming.StreamingData`.
     """
 
     def __init__(
@@ -80,9 +71,6 @@ class EvaluationSet:
         dataset: Any,
         batch_size: int = 1,
         final_only: bool = False,
-        num_workers: int = 0,
-        collate_fn: Mapping | None = None,
-        prefetch_factor: int | None = 2,
     ) -> None:
         self.name = name
         self.metrics = metrics
@@ -91,14 +79,7 @@ class EvaluationSet:
         if not len(self.dataset):
             raise ConfigError(f"{field}.dataset: is empty")
         check_int(f"{field}.batch_size", batch_size)
-        check_int(f"{field}.num_workers", num_workers, least=0)
-        if prefetch_factor is not None:
-            check_int(f"{field}.prefetch_factor", prefetch_factor)
-        self.batch_size = batch_size
-        self.final_only = final_only
-        self.num_workers = num_workers
-        self.prefetch_factor = prefetch_factor
-        self.collate_fn = build_collate(collate_fn)
+        self.batch_size, self.final_only = batch_size, final_only
         for metric in metrics:
             metric.dataset_meta = getattr(self.dataset, "metainfo", None)
         self.domains: list[str] | None = getattr(self.dataset, "domains", None)
@@ -114,24 +95,9 @@ class EvaluationSet:
         """Batches of nearly equal size over all of ``indices``, none dropped, in order."""
         return balanced_batches(indices, self.batch_size)
 
+    @abstractmethod
     def batches(self, plan: list[list[int]], pin_memory: bool) -> Iterator[tuple[list[int], Any]]:
         """(sample indices, batch) of every batch of a plan."""
-        workers = min(self.num_workers, len(plan))
-        loader = DataLoader(
-            SeededDataset(self.dataset),
-            batch_sampler=[[(int(i), seed_for(0, "evaluate", i)) for i in b] for b in plan],
-            num_workers=workers,
-            collate_fn=self.collate_fn,
-            pin_memory=pin_memory,
-            worker_init_fn=init_worker if workers else None,
-            prefetch_factor=self.prefetch_factor if workers else None,
-            generator=torch.Generator(),
-        )
-        loaded = iter(loader)
-        for chosen in plan:
-            with plain_worker_errors():
-                batch = next(loaded)
-            yield chosen, batch
 
     def process(self, indices: list[int], data: Any, predictions: Any) -> None:
         """Count one batch of predictions.
@@ -165,6 +131,35 @@ class EvaluationSet:
         return details
 
 
+@EVALUATION_SETS.register_module(name="StreamingData")
+class StreamedSet(EvaluationSet):
+    """Test images from disk.
+
+    Args:
+        num_workers, collate_fn, prefetch_factor: see
+            :class:`~fedseg.loaders.streaming.BatchLoader`.
+        name, field, metrics, like, dataset, batch_size, final_only: see :class:`EvaluationSet`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        field: str,
+        *args: Any,
+        num_workers: int = 0,
+        collate_fn: Mapping | None = None,
+        prefetch_factor: int | None = 2,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(name, field, *args, **kwargs)
+        self._loader = BatchLoader(self.dataset, field, num_workers, collate_fn, prefetch_factor)
+
+    def batches(self, plan: list[list[int]], pin_memory: bool) -> Iterator[tuple[list[int], Any]]:
+        keys = [[(int(i), seed_for(0, "evaluate", i)) for i in chosen] for chosen in plan]
+        workers = min(self._loader.num_workers, len(plan))
+        yield from zip(plan, self._loader.start(keys, workers, pin_memory), strict=True)
+
+
 @EVALUATION_SETS.register_module(name="ResidentData")
 class ResidentSet(EvaluationSet):
     """Small test images in large batches, without a loader.
@@ -175,34 +170,10 @@ class ResidentSet(EvaluationSet):
     """
 
     def __init__(
-        self,
-        name: str,
-        field: str,
-        metrics: Sequence[Any],
-        like: Tensor,
-        *,
-        dataset: Any,
-        batch_size: int = 1,
-        final_only: bool = False,
-        transforms: Sequence[Any] = (),
+        self, name: str, field: str, *args: Any, transforms: Sequence[Any] = (), **kwargs: Any
     ) -> None:
-        super().__init__(
-            name,
-            field,
-            metrics,
-            like,
-            dataset=dataset,
-            batch_size=batch_size,
-            final_only=final_only,
-        )
-        require_arrays(self.dataset, field)
-        self.pipeline = BatchPipeline(
-            transforms,
-            self.dataset.images.shape[1:],
-            len(self.dataset.classes),
-            like.dtype,
-            f"{field}.transforms",
-        )
+        super().__init__(name, field, *args, **kwargs)
+        self.pipeline = resident_pipeline(transforms, self.dataset, self.like.dtype, field)
         for number, draws in enumerate(self.pipeline.draw(np.random.default_rng, [1])):
             if draws:
                 name = type(self.pipeline.steps[number]).__name__
@@ -218,14 +189,15 @@ class ResidentSet(EvaluationSet):
 
     def _gather(self, indices: np.ndarray) -> tuple[Tensor, ...]:
         if self.dataset.images.nbytes > RESIDENT_BYTES:
-            return self._upload(*self.dataset.gather(indices))
+            return self._upload(indices)
         if self._resident is None:
-            self._resident = self._upload(*self.dataset.gather(np.arange(len(self.dataset))))
+            self._resident = self._upload(np.arange(len(self.dataset)))
         rows = torch.from_numpy(indices).to(self.like.device)
         return tuple(part.index_select(0, rows) for part in self._resident)
 
-    def _upload(self, *parts: np.ndarray) -> tuple[Tensor, ...]:
-        return tuple(torch.from_numpy(part).to(self.like.device) for part in parts)
+    def _upload(self, indices: np.ndarray) -> tuple[Tensor, ...]:
+        parts = (torch.from_numpy(part) for part in self.dataset.gather(indices))
+        return tuple(part.to(self.like.device) for part in parts)
 
 
 @EVALUATION_SETS.register_module(name="CorruptedData")

@@ -5,15 +5,3 @@ from fedseg.hooks.averaging import SWA, WIMA, ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy, FedBN, SiloBN
 from fedseg.hooks.progress import ProgressHook
 from fedseg.hooks.trackers import TrackersHook
-
-__all__ = [
-    "SWA",
-    "WIMA",
-    "BatchNormPolicy",
-    "FedBN",
-    "FederatedHook",
-    "ModelAverage",
-    "ProgressHook",
-    "SiloBN",
-    "TrackersHook",
-]

@@ -68,11 +68,8 @@ class PartitionedData(ClientData):
         self.clients = list(self.indices)
         self.sizes = [len(self.indices[client]) for client in self.clients]
         self.batch_size = batch_size
-        self.local_epochs = local_epochs
-        self.local_steps = local_steps
-        self.shuffle = shuffle
-        self.drop_last = drop_last
-        self.drop_single = drop_single
+        self.local_epochs, self.local_steps = local_epochs, local_steps
+        self.shuffle, self.drop_last, self.drop_single = shuffle, drop_last, drop_single
         self.seed = seed
         for number, (client, size) in enumerate(zip(self.clients, self.sizes, strict=True)):
             if not self.batch_sizes(number):
@@ -110,10 +107,6 @@ class PartitionedData(ClientData):
         if self.drop_single and len(sizes) > 1 and sizes[-1] == 1:
             sizes[-2:] = [sizes[-2] + 1]  # every sample counts, and BatchNorm takes no single one
         return sizes
-
-    def num_batches(self, job: Job) -> int:
-        """Batches of a job."""
-        return len(self.full_sizes(job.client)) if job.full else self.num_steps(job.client)
 
     def dropped(self) -> list[str]:
         """Clients that lose a last batch of one to BatchNorm in every epoch."""

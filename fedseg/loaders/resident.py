@@ -47,18 +47,10 @@ class ResidentData(PartitionedData):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        require_arrays(self.dataset, "train_dataloader")
-        images = self.dataset.images
-        self.pipeline = BatchPipeline(
-            transforms,
-            images.shape[1:],
-            len(self.dataset.classes),
-            dtype,
-            "train_dataloader.transforms",
-        )
+        self.pipeline = resident_pipeline(transforms, self.dataset, dtype, "train_dataloader")
         self.fits_model = self.pipeline.normalized
         self.device = torch.device(device)
-        self.images = torch.from_numpy(np.array(images)).to(self.device)
+        self.images = torch.from_numpy(np.array(self.dataset.images)).to(self.device)
         self.labels = torch.from_numpy(np.array(self.dataset.labels)).to(self.device)
 
     def start(self, jobs: Iterable[Job]) -> None:
@@ -100,11 +92,15 @@ class ResidentData(PartitionedData):
         yield from self._batches(order, sizes, draws)
 
 
-def require_arrays(dataset: Any, loader: str) -> None:
-    """Raise ConfigError unless a data set holds its images as arrays."""
+def resident_pipeline(
+    transforms: Sequence[Any], dataset: Any, dtype: torch.dtype, loader: str
+) -> BatchPipeline:
+    """A loader's batched transforms for its data set; ConfigError unless that holds arrays."""
     if not isinstance(dataset, ImageArrays):
         raise ConfigError(
             f"{loader}.type: ResidentData holds all images in memory and needs a data set of "
             f"arrays (ImageArrays), not {type(dataset).__name__}: leave type out to stream the "
             "images from disk"
         )
+    shape, classes = dataset.images.shape[1:], len(dataset.classes)
+    return BatchPipeline(transforms, shape, classes, dtype, f"{loader}.transforms")

@@ -10,7 +10,6 @@ import random
 import signal
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
 from typing import Any
 
 import cv2
@@ -78,11 +77,10 @@ def init_worker(_worker: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-@contextmanager
-def plain_worker_errors() -> Iterator[None]:
-    """A user's error from a loader process, without the traceback that torch writes into it."""
+def plain_errors(batches: Iterator) -> Iterator:
+    """Batches; a user's error from a loader process loses torch's traceback inside its text."""
     try:
-        yield
+        yield from batches
     except UserError as error:
         name = f"{type(error).__module__}.{type(error).__qualname__}: "
         head, _, message = str(error).rpartition(name)
@@ -108,14 +106,55 @@ def build_collate(config: Mapping | None) -> Callable:
     return functools.partial(function, **options) if options else function
 
 
+class BatchLoader:
+    """Makes batches of samples through a ``torch.utils.data.DataLoader``.
+
+    Args:
+        dataset: the data set; see :class:`SeededDataset`.
+        field: where the options stand in the config, for messages.
+        num_workers: loader processes; the batches do not depend on it.
+        collate_fn: config of the batching function (registry ``FUNCTIONS``).
+        prefetch_factor: batches each worker keeps ready; None: PyTorch's number.
+    """
+
+    def __init__(
+        self,
+        dataset: Dataset,
+        field: str,
+        num_workers: int,
+        collate_fn: Mapping | None,
+        prefetch_factor: int | None,
+    ) -> None:
+        check_int(f"{field}.num_workers", num_workers, least=0)
+        if prefetch_factor is not None:
+            check_int(f"{field}.prefetch_factor", prefetch_factor)
+        self.dataset = SeededDataset(dataset)
+        self.num_workers, self.prefetch_factor = num_workers, prefetch_factor
+        self.collate_fn = build_collate(collate_fn)
+
+    def start(
+        self, keys: Iterable[list[tuple[int, int]]], workers: int, pin_memory: bool = False
+    ) -> Iterator[Any]:
+        """Begin to make batches, each of the samples with these (index, seed) keys, in order."""
+        loader = DataLoader(
+            self.dataset,
+            batch_sampler=keys,
+            num_workers=workers,
+            collate_fn=self.collate_fn,
+            pin_memory=pin_memory,
+            worker_init_fn=init_worker if workers else None,
+            prefetch_factor=self.prefetch_factor if workers else None,
+            generator=torch.Generator(),  # it draws a worker seed: not from the global one
+        )
+        return plain_errors(iter(loader))
+
+
 @CLIENT_DATA.register_module()
 class StreamingData(PartitionedData):
     """Clients' batches through one ``torch.utils.data.DataLoader``.
 
     Args:
-        num_workers: loader processes; the batches do not depend on it.
-        collate_fn: config of the batching function (registry ``FUNCTIONS``).
-        prefetch_factor: batches each worker keeps ready; None: PyTorch's number.
+        num_workers, collate_fn, prefetch_factor: see :class:`BatchLoader`.
         device: where the model is; batches for a GPU go through pinned memory.
         dtype: unused, the model's preprocessor follows its model.
         dataset, partition, batch_size, local_epochs, local_steps, shuffle, drop_last, drop_single,
@@ -132,19 +171,12 @@ class StreamingData(PartitionedData):
         dtype: torch.dtype = torch.float32,
         **kwargs: Any,
     ) -> None:
-        check_int("train_dataloader.num_workers", num_workers, least=0)
-        if prefetch_factor is not None:
-            check_int("train_dataloader.prefetch_factor", prefetch_factor)
         super().__init__(*args, **kwargs)
         self.seconds_waiting = 0.0
-        self.collate_fn = build_collate(collate_fn)
-        self._loader_options = {
-            "num_workers": num_workers,
-            "collate_fn": self.collate_fn,
-            "pin_memory": torch.device(device).type == "cuda",
-            "worker_init_fn": init_worker if num_workers else None,
-            "prefetch_factor": prefetch_factor if num_workers else None,
-        }
+        self._loader = BatchLoader(
+            self.dataset, "train_dataloader", num_workers, collate_fn, prefetch_factor
+        )
+        self._pin_memory = torch.device(device).type == "cuda"
         self._batches: Iterator | None = None
         self._expected: Iterator[Job] | None = None
 
@@ -163,22 +195,17 @@ class StreamingData(PartitionedData):
         self.close()
         jobs = jobs if isinstance(jobs, JobStream) else list(jobs)
         self._expected = iter(jobs)
-        loader = DataLoader(
-            SeededDataset(self.dataset),
-            batch_sampler=(keys for job in jobs for keys in self.batch_keys(job)),
-            generator=torch.Generator(),  # the loader draws a worker seed: not from the global one
-            **self._loader_options,
-        )
-        self._batches = iter(loader)
+        keys = (keys for job in jobs for keys in self.batch_keys(job))
+        self._batches = self._loader.start(keys, self._loader.num_workers, self._pin_memory)
 
     def batches(self, job: Job) -> Iterator[Any]:
         expected = next(self._expected)
         if expected != job:
             raise RuntimeError(f"the data stream is at {expected}, but {job} was asked for")
-        for _ in range(self.num_batches(job)):
+        count = len(self.full_sizes(job.client)) if job.full else self.num_steps(job.client)
+        for _ in range(count):
             begin = time.perf_counter()
-            with plain_worker_errors():
-                batch = next(self._batches)
+            batch = next(self._batches)
             self.seconds_waiting += time.perf_counter() - begin
             yield batch
 
@@ -187,10 +214,4 @@ class StreamingData(PartitionedData):
         self._expected = None
 
     def sample_batches(self, batches: list[list[int]]) -> Iterator[Any]:
-        loader = DataLoader(
-            SeededDataset(self.dataset),
-            batch_sampler=[[(i, 0) for i in batch] for batch in batches],
-            collate_fn=self.collate_fn,
-            generator=torch.Generator(),
-        )
-        yield from loader
+        return self._loader.start([[(i, 0) for i in batch] for batch in batches], workers=0)

@@ -13,26 +13,3 @@ from fedseg.models.segmentor import Segmentor, class_map
 from fedseg.models.slim import Slim
 from fedseg.models.torchvision_segmentation import TorchvisionSegmentation
 from fedseg.models.weights import WeightsFile
-
-__all__ = [
-    "CNN",
-    "MNISTCNN",
-    "BiSeNetV2Segmentor",
-    "Classifier",
-    "CrossEntropy",
-    "ImagePreprocessor",
-    "MobileNetV2GN",
-    "OHEMCrossEntropy",
-    "PixelLoss",
-    "ResNet",
-    "ResNet18GN",
-    "ResNet20GN",
-    "ResNet56",
-    "Segmentor",
-    "Slim",
-    "TorchvisionSegmentation",
-    "WeightsFile",
-    "class_map",
-    "group_norm",
-    "recorded",
-]

@@ -2,5 +2,3 @@
 
 from fedseg.optim.local import OptimWrapper, build_local_optimizer
 from fedseg.optim.sam import ASAMOptimWrapper, SAMOptimWrapper
-
-__all__ = ["ASAMOptimWrapper", "OptimWrapper", "SAMOptimWrapper", "build_local_optimizer"]

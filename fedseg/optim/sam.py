@@ -52,8 +52,7 @@ class SAMOptimWrapper(OptimWrapper):
         check_float("optim_wrapper.rho", rho, least=0)
         check_warmup("optim_wrapper", rho0, rho_rounds)
         self.target_rho = self.rho = rho
-        self.rho0 = rho0
-        self.rho_rounds = rho_rounds
+        self.rho0, self.rho_rounds = rho0, rho_rounds
         self.freeze_statistics = freeze_statistics
 
     @property
@@ -76,16 +75,11 @@ class SAMOptimWrapper(OptimWrapper):
 
     def gradient(self, client: Client, replay: bool = False) -> None:
         client.backward(replay)
-        with torch.no_grad():
-            self._center.copy_(client.w)
-            self.perturb(client.w, client.grad)
-        frozen = (
-            frozen_running_statistics(client.model) if self.freeze_statistics else nullcontext()
-        )
-        with frozen:
+        self._center.copy_(client.w)
+        self.perturb(client.w, client.grad)
+        with frozen_running_statistics(client.model) if self.freeze_statistics else nullcontext():
             client.backward(replay=True)
-        with torch.no_grad():
-            client.w.copy_(self._center)
+        client.w.copy_(self._center)
 
     def perturb(self, w: torch.Tensor, grad: torch.Tensor) -> None:
         """``w <- w + eps(w, grad)`` in place; ``grad`` may be used as scratch."""

@@ -6,28 +6,21 @@ float64.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from fedseg.checks import check_float
 from fedseg.core.arithmetic import descend
+from fedseg.core.server import Server
 from fedseg.errors import ConfigError
 from fedseg.registry import OPTIMIZERS, SERVER_OPTIMIZERS, build
-
-
-class HasModel(Protocol):
-    """A server: its model and the vectors it keeps."""
-
-    w: Tensor
-    state: dict[str, Tensor]
 
 
 class ServerOptimizer:
     """Moves ``server.w`` along a pseudo-gradient; keeps its vectors in ``server.state``."""
 
-    def step(self, server: HasModel, delta: Tensor) -> None:
+    def step(self, server: Server, delta: Tensor) -> None:
         """Update ``server.w`` in place.
 
         Args:
@@ -37,7 +30,7 @@ class ServerOptimizer:
         raise NotImplementedError
 
     @staticmethod
-    def vector(server: HasModel, name: str, like: Tensor, fill: float = 0.0) -> Tensor:
+    def vector(server: Server, name: str, like: Tensor, fill: float = 0.0) -> Tensor:
         """A vector of this optimizer in the server's state, made at its first use."""
         key = f"optim.{name}"
         if key not in server.state:
@@ -64,21 +57,11 @@ class SGD(ServerOptimizer):
         check_float("algorithm.server_optim.momentum", momentum, least=0, below=1)
         self.lr, self.momentum = lr, momentum
 
-    @torch.no_grad()
-    def step(self, server: HasModel, delta: Tensor) -> None:
+    def step(self, server: Server, delta: Tensor) -> None:
         if self.momentum:
             buffer = self.vector(server, "momentum", delta)
             delta = buffer.mul_(self.momentum).add_(delta)
         descend(server.w, delta if self.lr == 1 else delta * self.lr)
-
-
-def _checked(betas: Sequence[float]) -> tuple[float, float]:
-    field = "algorithm.server_optim.betas"
-    if not isinstance(betas, Sequence) or isinstance(betas, str) or len(betas) != 2:
-        raise ConfigError(f"{field}: must be two numbers such as (0.9, 0.99), not {betas!r}")
-    for position, beta in enumerate(betas):
-        check_float(f"{field}[{position}]", beta, least=0, below=1)
-    return tuple(betas)
 
 
 class _Adaptive(ServerOptimizer):
@@ -91,8 +74,7 @@ class _Adaptive(ServerOptimizer):
         """Update ``v`` in place with the squared pseudo-gradient."""
         raise NotImplementedError
 
-    @torch.no_grad()
-    def step(self, server: HasModel, delta: Tensor) -> None:
+    def step(self, server: Server, delta: Tensor) -> None:
         beta1 = self.betas[0]
         m = self.vector(server, "first_moment", delta)
         v = self.vector(server, "second_moment", delta, fill=self.tau**2)
@@ -114,20 +96,20 @@ class Adam(_Adaptive):
     def __init__(
         self, lr: float = 0.01, betas: tuple[float, float] = (0.9, 0.99), tau: float = 1e-3
     ) -> None:
-        super().__init__(lr, _checked(betas), tau)
+        field = "algorithm.server_optim.betas"
+        if not isinstance(betas, Sequence) or isinstance(betas, str) or len(betas) != 2:
+            raise ConfigError(f"{field}: must be two numbers such as (0.9, 0.99), not {betas!r}")
+        for position, beta in enumerate(betas):
+            check_float(f"{field}[{position}]", beta, least=0, below=1)
+        super().__init__(lr, tuple(betas), tau)
 
     def second_moment(self, v: Tensor, square: Tensor) -> None:
         v.mul_(self.betas[1]).add_(square, alpha=1 - self.betas[1])
 
 
 @SERVER_OPTIMIZERS.register_module()
-class Yogi(_Adaptive):
+class Yogi(Adam):
     """FedYogi: ``v <- v - (1 - beta2) Delta^2 sign(v - Delta^2)``. Arguments as :class:`Adam`."""
-
-    def __init__(
-        self, lr: float = 0.01, betas: tuple[float, float] = (0.9, 0.99), tau: float = 1e-3
-    ) -> None:
-        super().__init__(lr, _checked(betas), tau)
 
     def second_moment(self, v: Tensor, square: Tensor) -> None:
         v.sub_(square * torch.sign(v - square), alpha=1 - self.betas[1])
@@ -173,8 +155,7 @@ class Torch(ServerOptimizer):
             given={"params": parameters},
         )
 
-    @torch.no_grad()
-    def step(self, server: HasModel, delta: Tensor) -> None:
+    def step(self, server: Server, delta: Tensor) -> None:
         start = server.w.to(delta.dtype)
         w = start.clone()
         w.grad = delta

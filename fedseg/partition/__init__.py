@@ -13,19 +13,3 @@ from fedseg.partition.natural import (
 )
 from fedseg.partition.pachinko import PachinkoPartition
 from fedseg.partition.split_files import Split, check_path, read_split, split_paths, write_split
-
-__all__ = [
-    "DirichletClassPartition",
-    "DirichletPartition",
-    "FixedPartition",
-    "HomogeneousPartition",
-    "NaturalPartition",
-    "PachinkoPartition",
-    "SinglePartition",
-    "Split",
-    "check_clients",
-    "check_path",
-    "read_split",
-    "split_paths",
-    "write_split",
-]

@@ -36,6 +36,7 @@ import torch
 from torch import Tensor, nn
 
 from fedseg.core.client import Client
+from fedseg.core.forward import map_tensors
 from fedseg.engine.trainer import ClientTrainer, EagerStep
 
 WARM_UP_STEPS = 2
@@ -345,7 +346,8 @@ class GraphedStep(EagerStep):
         """Record a step and do it: the first replay is this step."""
         trainer, backend = self._trainer, self._backend
         places = [torch.empty_like(tensor).copy_(tensor) for tensor in batch]
-        placed = _with_tensors(client.batch, iter(places))
+        rest = iter(places)
+        placed = map_tensors(lambda _: next(rest), client.batch)
         holders = [client, *self._owners(), *self._modules()]
         before = _Snapshot(self._changed_by_steps(client), holders, trainer.flat.w.device)
         settings = self._read_settings(client)
@@ -571,12 +573,3 @@ def _tensors(data: Any, device: torch.device, name: str = "batch") -> Iterator[t
             yield from _tensors(value, device, f"{name}[{number}]")
     else:
         raise NotCapturableError(f"{name} is a {type(data).__name__}, not a tensor")
-
-
-def _with_tensors(data: Any, tensors: Iterator[Tensor]) -> Any:
-    """The same structure with other tensors."""
-    if isinstance(data, Tensor):
-        return next(tensors)
-    if isinstance(data, Mapping):
-        return {key: _with_tensors(value, tensors) for key, value in data.items()}
-    return type(data)(_with_tensors(value, tensors) for value in data)

@@ -16,9 +16,9 @@ from fedseg.datasets.arrays import write_images
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.evaluation import sets as evaluation_sets
 from fedseg.evaluation.sets import (
-    CorruptedSet,
     EvaluationSet,
     ResidentSet,
+    StreamedSet,
     build_evaluation_set,
 )
 
@@ -434,8 +434,8 @@ def test_options_that_make_no_sense(root, options, message):
 def test_the_streaming_loader_has_its_own_keys(root):
     config = {"batch_size": 3, "dataset": test_images(root)}
     test = evaluation_set(config)
-    assert type(test) is EvaluationSet and not isinstance(test, ResidentSet | CorruptedSet)
-    assert type(evaluation_set({**config, "type": "StreamingData"})) is EvaluationSet
+    assert type(test) is StreamedSet
+    assert type(evaluation_set({**config, "type": "StreamingData"})) is StreamedSet
     with pytest.raises(ConfigError, match=r"test\.transforms"):
         evaluation_set({**config, "transforms": []})
     with pytest.raises(ConfigError, match="dataset"):
