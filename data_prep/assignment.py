@@ -25,10 +25,7 @@ def spread_groups(
     Args:
         groups: images by group; their total must be a multiple of ``clients``.
     """
-    total = sum(len(group) for group in groups)
-    if total % clients:
-        raise ValueError(f"{total} images do not divide into {clients} equal clients")
-    size = total // clients
+    size = sum(len(group) for group in groups) // clients
     left = [list(rng.permutation(len(group))) for group in groups]
     assigned = []
     for _ in range(clients):
@@ -43,8 +40,6 @@ def spread_groups(
 
 def cut(items: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
     """Consecutive pieces of the given sizes; what is left over at the end belongs to none."""
-    if sum(sizes) > len(items):
-        raise ValueError(f"{len(items)} images cannot fill {sum(sizes)} places")
     ends = np.cumsum(sizes).tolist()
     return [list(items[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
 

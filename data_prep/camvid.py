@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.disk import Findings, Sample, check_headers, match_pairs
+from data_prep.disk import Findings, Sample, check_headers, find_pairs
 from fedseg.errors import DataError
 from fedseg.partition import Split
 
@@ -28,11 +28,9 @@ COUNTS = {
     "val": {"0016E5": 101},
     "test": {"0001TP": 62, "Seq05VD": 171},
 }
-SUFFIXES = (".jpg", ".jpeg", ".png")
 PIECE = 20
 HELD_OUT = 20
-FRAMES_PER_SECOND = 30
-LONGEST_GAP = 2 * FRAMES_PER_SECOND
+LONGEST_GAP = 60  # frames, 2 s
 RULE = (
     "clients are contiguous pieces of about 20 images of the recordings 0006R0 and 0016E5, cut "
     "where more than 2 s are missing; seen = the 101 validation frames of 0016E5 and the last 20 "
@@ -77,14 +75,8 @@ def verify(root: Path) -> Images:
     )
     images: Images = {}
     for part, counts in COUNTS.items():
-        found = {
-            p.stem: f"{part}/{p.name}"
-            for p in sorted((root / part).glob("*"))
-            if p.suffix.lower() in SUFFIXES
-        }
-        labels = {p.stem: f"{part}annot/{p.name}" for p in (root / f"{part}annot").glob("*.png")}
         images[part] = {recording: [] for recording in counts}
-        pairs = match_pairs(found, labels, findings)
+        pairs = find_pairs((root, root), (part, f"{part}annot"), (".png", ".png"), findings)
         for image, label in sorted(pairs, key=lambda pair: _frame(pair[0])):
             if recording_of(image) in counts:
                 images[part][recording_of(image)].append((image, label))

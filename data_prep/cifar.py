@@ -9,18 +9,16 @@
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from torchvision import datasets
 from torchvision.datasets.utils import check_integrity, download_url, extract_archive
 
 from data_prep import own_images
-from data_prep.classification import ImageSet
-from data_prep.labeled import Labeled, Part, Published
-from data_prep.synthetic_shapes import write_shapes
-from fedseg.datasets.arrays import SPLITS, CIFAR10Dataset, CIFAR100Dataset
+from data_prep.labeled import ImageSet, Labeled, Part
+from fedseg.datasets.arrays import SPLITS, CIFAR10Dataset, CIFAR100Dataset, check_images
 from fedseg.errors import DataError
 
 SHAPE = (32, 32, 3)
@@ -56,14 +54,11 @@ COARSE_OF_100 = {
 
 
 @dataclass(frozen=True)
-class Kind:
+class Cifar(ImageSet):
     """One of the two data sets."""
 
-    published: Published
     torchvision: type[datasets.CIFAR10]  # knows the official files and their md5
-    dataset: type[CIFAR10Dataset] | type[CIFAR100Dataset]  # reads the prepared folder
     labels_key: str  # where a batch has its labels
-    setting: str  # of configs/settings, that trains on it
     coarse_of: Mapping[str, int] | None = None  # superclass of each class name
 
     @property
@@ -78,129 +73,130 @@ class Kind:
         meta = self.torchvision.meta["filename"]
         return [*self.batches["train"], *self.batches["test"], meta]
 
+    def find(self, folder: Path) -> Path | None:
+        """What is in a folder (or the folder itself): archive, batches, .npz files or images."""
+        official = self.torchvision
+        for place in (folder / official.filename, folder / official.base_folder, folder):
+            if place.is_file() or (place.is_dir() and own_images.form(place, self.files)):
+                return place
+        return None
+
+    def download(self, root: Path) -> Path:
+        """Download the archive; see :class:`~data_prep.labeled.ImageSet`."""
+        url, name = self.torchvision.url, self.torchvision.filename
+        try:
+            download_url(url, str(root), name, self.torchvision.tgz_md5)
+        except (OSError, RuntimeError) as error:
+            raise DataError(
+                f"{root / name}: cannot be downloaded from {url} ({error}): download it on another "
+                "machine and put it there"
+            ) from error
+        return root / name
+
+    def read(self, source: Path, unofficial: bool = False) -> Labeled:
+        """Read a source in one of the forms; see :class:`~data_prep.labeled.ImageSet`."""
+        form = "batches" if source.is_file() else own_images.form(source, self.files)
+        official = self._official(source)
+        if official is not None:
+            parts, origin = official, "official batches, md5 verified"
+        elif form == "npz":
+            parts, origin = own_images.from_npz(source, self), ".npz files"
+        elif form == "images":
+            parts, origin = own_images.from_folders(source, self), "image folders"
+        elif form == "batches":
+            parts, origin = self._own_batches(source), "batches of the official form"
+            if not unofficial:
+                raise DataError(
+                    f"{source}: is not the official data set, another md5 (archive: "
+                    f"{self.torchvision.tgz_md5}): get it again from {self.torchvision.url}, or "
+                    "give --unofficial if it is meant to differ"
+                )
+        else:
+            raise DataError(
+                f"{source}: holds no {self.name}: expected {self.torchvision.filename}, its "
+                f"batches ({', '.join(self.files)}), train.npz and test.npz, or "
+                "train/<class>/*.png and test/<class>/*.png"
+            )
+        coarse = tuple(map(self.coarse_of.get, self.classes)) if self.coarse_of else None
+        return Labeled(parts, self.classes, origin, coarse, official is not None)
+
+    def _official(self, source: Path) -> dict[str, Part] | None:
+        """The official files, verified and read by torchvision; None if they are others."""
+        with tempfile.TemporaryDirectory() as scratch:
+            folder = source
+            if source.is_file():
+                if not check_integrity(source, self.torchvision.tgz_md5):
+                    return None
+                extract_archive(source, scratch)
+                folder = Path(scratch) / self.torchvision.base_folder
+            reader = type("Reader", (self.torchvision,), {"base_folder": folder.name})
+            try:
+                sets = {s: reader(folder.resolve().parent, train=s == "train") for s in SPLITS}
+            except RuntimeError:  # missing, or another md5
+                return None
+        return {
+            s: Part(found.data, np.array(found.targets, np.int64), f"{source}: {s} {{}}".format)
+            for s, found in sets.items()
+        }
+
+    def _own_batches(self, source: Path) -> dict[str, Part]:
+        """Batches that are not the official ones, read without trusting them."""
+        files = own_images.batch_files(source, self.files)
+        batches = {n: own_images.unpickle_batch(d, f"{source}/{n}") for n, d in files.items()}
+        parts = {}
+        for split, names in self.batches.items():
+            arrays = [self._arrays(batches[name], f"{source}/{name}") for name in names]
+            images, labels = (np.concatenate(some) for some in zip(*arrays, strict=True))
+            origin = [
+                f"{source}/{name}[{i}]"
+                for name, (_, own) in zip(names, arrays, strict=True)
+                for i in range(len(own))
+            ]
+            parts[split] = Part(images, labels, origin.__getitem__)
+        file, key = self.torchvision.meta["filename"], self.torchvision.meta["key"]
+        classes = batches[file].get(key)
+        if not isinstance(classes, list) or tuple(map(str, classes)) != self.classes:
+            raise DataError(f"{source}/{file}: {key!r} must list the classes in published order")
+        return parts
+
+    def _arrays(self, batch: Mapping[str, Any], where: str) -> tuple[np.ndarray, np.ndarray]:
+        """Images uint8 [n, 32, 32, 3] and labels int64 [n] of a batch."""
+        images, values = batch.get("data"), batch.get(self.labels_key)
+        height, width, channels = self.shape
+        size = height * width * channels
+        if not isinstance(images, np.ndarray) or images.ndim != 2 or images.shape[1] != size:
+            raise DataError(f"{where}: 'data' must be an array uint8 [N, {size}]")
+        if not isinstance(values, list) or not all(type(value) is int for value in values):
+            raise DataError(f"{where}: {self.labels_key!r} must be a list of integers")
+        # stored as all red values, then green, then blue, each row by row
+        images = images.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
+        labels = np.array([min(max(value, -1), 2**31) for value in values], np.int64)  # no overflow
+        check_images(images, labels, len(self.classes), where)
+        return images, labels
+
 
 KINDS = {
-    "cifar10": Kind(
-        Published("CIFAR10", SHAPE, CLASSES_10, {"train": (5000,) * 10, "test": (1000,) * 10}),
-        datasets.CIFAR10,
+    "cifar10": Cifar(
+        "CIFAR10",
+        SHAPE,
+        CLASSES_10,
+        {"train": (5000,) * 10, "test": (1000,) * 10},
         CIFAR10Dataset,
-        "labels",
-        "cifar10_a005",
+        setting="cifar10_a005",
+        hint="cifar-10-python.tar.gz, its batches, image folders or .npz files",
+        torchvision=datasets.CIFAR10,
+        labels_key="labels",
     ),
-    "cifar100": Kind(
-        Published(
-            "CIFAR100",
-            SHAPE,
-            tuple(sorted(COARSE_OF_100)),
-            {"train": (500,) * 100, "test": (100,) * 100},
-        ),
-        datasets.CIFAR100,
+    "cifar100": Cifar(
+        "CIFAR100",
+        SHAPE,
+        tuple(sorted(COARSE_OF_100)),
+        {"train": (500,) * 100, "test": (100,) * 100},
         CIFAR100Dataset,
-        "fine_labels",
-        "cifar100_a05",
-        COARSE_OF_100,
+        setting="cifar100_a05",
+        hint="cifar-100-python.tar.gz, its batches, image folders or .npz files",
+        torchvision=datasets.CIFAR100,
+        labels_key="fine_labels",
+        coarse_of=COARSE_OF_100,
     ),
 }
-
-
-def image_set(name: str, unofficial: bool = False) -> ImageSet:
-    """How a CIFAR of KINDS is prepared; ``unofficial``: accept other images than published."""
-    kind = KINDS[name]
-    return ImageSet(
-        kind.published,
-        kind.dataset,
-        find=partial(find_source, kind=kind),
-        read=partial(read, kind=kind, unofficial=unofficial),
-        download=partial(download, kind=kind),
-        hint=f"{kind.torchvision.filename}, its batches, image folders or .npz files",
-        setting=kind.setting,
-        render=write_shapes if name == "cifar10" else None,
-    )
-
-
-def find_source(folder: Path, kind: Kind) -> Path | None:
-    """What is in a folder (or the folder itself): an archive, batches, .npz files or images."""
-    official = kind.torchvision
-    for place in (folder / official.filename, folder / official.base_folder, folder):
-        if place.is_file() or (place.is_dir() and own_images.form(place, kind.files) is not None):
-            return place
-    return None
-
-
-def download(root: Path, kind: Kind) -> Path:
-    """Download the official archive into ``root`` unless it is there; its md5 is checked.
-
-    Raises:
-        DataError: there is no network, or another file was received.
-    """
-    url, name = kind.torchvision.url, kind.torchvision.filename
-    try:
-        download_url(url, str(root), name, kind.torchvision.tgz_md5)
-    except (OSError, RuntimeError) as error:
-        raise DataError(
-            f"{root / name}: cannot be downloaded from {url} ({error}): download it on another "
-            "machine and put it there"
-        ) from error
-    return root / name
-
-
-def read(source: Path, kind: Kind, unofficial: bool = False) -> Labeled:
-    """Read a data set; its content is still to be checked with :func:`data_prep.labeled.check`.
-
-    Args:
-        source: an archive, or a folder in one of the forms.
-        kind: which data set.
-        unofficial: accept batches that are not the official ones.
-
-    Raises:
-        DataError: the source is in none of the forms, damaged, unsafe, or not of this data set.
-    """
-    classes = kind.published.classes
-    coarse = None if kind.coarse_of is None else tuple(kind.coarse_of[name] for name in classes)
-    parts = _official(source, kind)
-    if parts is not None:
-        return Labeled(parts, classes, "official batches, md5 verified", coarse, official=True)
-    form = "batches" if source.is_file() else own_images.form(source, kind.files)
-    if form == "npz":
-        parts, origin = own_images.from_npz(source, kind.published), ".npz files"
-    elif form == "images":
-        parts, origin = own_images.from_folders(source, kind.published), "image folders"
-    elif form == "batches":
-        files = own_images.batch_files(source, kind.files)
-        parts = own_images.from_batches(
-            files, source, kind.published, kind.batches, kind.labels_key, kind.torchvision.meta
-        )
-        origin = "batches of the official form"
-        if not unofficial:
-            raise DataError(
-                f"{source}: is not the official data set, another md5 (archive: "
-                f"{kind.torchvision.tgz_md5}): get it again from {kind.torchvision.url}, or give "
-                "--unofficial if it is meant to differ"
-            )
-    else:
-        raise DataError(
-            f"{source}: holds no {kind.published.name}: expected {kind.torchvision.filename}, its "
-            f"batches ({', '.join(kind.files)}), train.npz and test.npz, or train/<class>/*.png "
-            "and test/<class>/*.png"
-        )
-    return Labeled(parts, classes, origin, coarse)
-
-
-def _official(source: Path, kind: Kind) -> dict[str, Part] | None:
-    """The official files, verified and read by torchvision; None if they are others."""
-    with tempfile.TemporaryDirectory() as scratch:
-        folder = source
-        if source.is_file():
-            if not check_integrity(source, kind.torchvision.tgz_md5):
-                return None
-            extract_archive(source, scratch)
-            folder = Path(scratch) / kind.torchvision.base_folder
-        reader = type("Reader", (kind.torchvision,), {"base_folder": folder.name})
-        try:
-            sets = {s: reader(folder.resolve().parent, train=s == "train") for s in SPLITS}
-        except RuntimeError:  # missing, or another md5
-            return None
-    return {
-        split: Part(found.data, np.array(found.targets, np.int64), f"{source}: {split} {{}}".format)
-        for split, found in sets.items()
-    }

@@ -10,14 +10,18 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.assignment import class_order, cut, fit_groups, rarest_class
-from data_prep.disk import Findings, Sample, check_headers, match_pairs
+from data_prep.disk import Findings, Sample, check_headers, find_pairs
 from data_prep.label_classes import Presence
 from fedseg.core.seeds import generator_for
+from fedseg.datasets import CityscapesDataset
 from fedseg.errors import DataError
 from fedseg.partition import Split
 
 Images = dict[str, list[Sample]]  # city -> samples
 
+NAME = "cityscapes"
+DATASET = CityscapesDataset
+TEST_USERS = ("test_user",)
 IMAGE_ROOT = "leftImg8bit"
 LABEL_ROOT = "gtFine"
 SUFFIXES = ("_leftImg8bit.png", "_gtFine_labelIds.png")
@@ -89,24 +93,13 @@ def verify(root: Path) -> Images:
         f"{root}: not the 2975 training and 500 validation images of Cityscapes",
         "Extract leftImg8bit_trainvaltest.zip and gtFine_trainvaltest.zip again",
     )
+    roots = (root / IMAGE_ROOT, root / LABEL_ROOT)
     images: Images = {}
     for part, cities in CITIES.items():
         for city, count in cities.items():
-            found, labels = (
-                {
-                    path.name.removesuffix(suffix): f"{part}/{city}/{path.name}"
-                    for path in (root / base / part / city).glob(f"*{suffix}")
-                }
-                for base, suffix in zip((IMAGE_ROOT, LABEL_ROOT), SUFFIXES, strict=True)
-            )
-            images[city] = match_pairs(found, labels, findings)
-            if len(images[city]) != count:
-                findings.add(
-                    "cities with another number of pairs",
-                    [f"{part}/{city} ({len(images[city])} instead of {count})"],
-                )
+            images[city] = find_pairs(roots, [f"{part}/{city}"] * 2, SUFFIXES, findings, count)
     samples = [s for group in images.values() for s in group]
-    check_headers(samples, root / IMAGE_ROOT, root / LABEL_ROOT, findings)
+    check_headers(samples, *roots, findings)
     findings.raise_any()
     return images
 
@@ -120,7 +113,7 @@ def build(
         images: city -> samples, with Cityscapes' full numbers.
         presence: only for class imbalance, samples -> bool [samples, classes].
     """
-    test = Split({"test_user": [s for city in CITIES["val"] for s in images[city]]})
+    test = Split({TEST_USERS[0]: [s for city in CITIES["val"] for s in images[city]]})
     rng = generator_for(seed, "cityscapes clients", DISTRIBUTIONS.index(distribution))
     clients: Images = {}
     if distribution == "heterogeneous":
@@ -131,7 +124,7 @@ def build(
                 clients[f"{city}{number}"] = [images[city][i] for i in part]
         return Split(clients), test
     samples = [s for city in CITIES["train"] for s in images[city]]
-    cities = [city_of(image) for image, _ in samples]
+    cities = [domain_of(image) for image, _ in samples]
     sizes = [size for size, times in SIZES[distribution].items() for _ in range(times)]
     sizes = rng.permutation(sizes).tolist()
     if distribution == "uniform":
@@ -144,6 +137,6 @@ def build(
     return Split({f"{word}_{n}": [samples[i] for i in part] for n, part in enumerate(parts)}), test
 
 
-def city_of(image: str) -> str:
-    """The city of an image path."""
+def domain_of(image: str) -> str:
+    """The city of an image path; cities are the domains."""
     return image.rsplit("/", 2)[-2]

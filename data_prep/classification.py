@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-from rich.console import Console
 
 from data_prep.image_partitions import NamedPartition, save_split
-from data_prep.labeled import OVERLAP, Labeled, Published, check, resolve_overlap
+from data_prep.labeled import OVERLAP, ImageSet, Labeled, check, resolve_overlap
+from data_prep.synthetic_shapes import write_shapes
 from fedseg.cli import python
 from fedseg.datasets.arrays import INDEX, SPLITS, StoredImages, read_index, write_images
 from fedseg.datasets.synthetic import is_synthetic
@@ -22,21 +22,6 @@ from fedseg.files import atomic_writer
 
 USERS = "train_users.npy"
 UNCHANGED = "is prepared already, verified"
-CONSOLE = Console(soft_wrap=True, highlight=False)
-
-
-@dataclass(frozen=True)
-class ImageSet:
-    """A published data set, as :func:`prepare` sees it."""
-
-    published: Published
-    dataset: type[StoredImages]  # reads the prepared folder
-    find: Callable[[Path], Path | None]  # the source in a folder
-    read: Callable[[Path], Labeled]
-    download: Callable[[Path], Path]  # into a folder; returns the source
-    hint: str  # what the source may be, for messages
-    setting: str  # of configs/settings, that trains on it
-    render: Callable[[Path], object] | None = None  # writes a synthetic set, if there is one
 
 
 @dataclass(frozen=True)
@@ -70,13 +55,13 @@ def prepare(kind: ImageSet, options: ImageOptions) -> StoredImages:
     outcome = (_render if options.synthetic else _convert)(kind, options)
     train, test = (kind.dataset(root, split) for split in SPLITS)  # verified: checksum, classes
     index = read_index(root / INDEX)
-    CONSOLE.print(
+    print(
         f"{root}: {outcome}: {len(train)} + {len(test)} images of {len(train.classes)} classes "
         f"({index.get('source') or 'unknown source'}), {index.get('shared_images') or 'none'} in "
         "both splits"
     )
     if is_synthetic(root):
-        CONSOLE.print("The images are synthetic: results are not comparable with published ones.")
+        print("The images are synthetic: results are not comparable with published ones.")
     return train
 
 
@@ -101,15 +86,15 @@ def prepare_and_split(
     for one in asked:
         clients = one.clients(dataset)
         written, existed = save_split(root, one, dataset, clients, options.overwrite)
-        CONSOLE.print(f"{written}: {'is there already, the same' if existed else 'written'}")
+        print(f"{written}: {'is there already, the same' if existed else 'written'}")
         draw(clients, dataset.labels, dataset.classes, written.with_suffix(".png"))
         file = file or written
     command = f"{python()} tools/train.py configs/settings/{kind.setting}.py --dry-run"
-    if root != Path("data") / kind.published.name.lower():
+    if root != Path("data") / kind.name.lower():
         command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
-    CONSOLE.print(f"Next: {command}")
+    print(f"Next: {command}")
     if file is not None:
-        CONSOLE.print(
+        print(
             "Configs make their own split from the images, the same for the same options and "
             f"seed. To use a file: partition=dict(type='FixedPartition', file='{file}')"
         )
@@ -117,25 +102,22 @@ def prepare_and_split(
 
 def _convert(kind: ImageSet, options: ImageOptions) -> str:
     """Write the prepared folder unless it is there; returns what was done."""
-    root, name = options.root, kind.published.name
+    root, name = options.root, kind.name
     existing = (root / INDEX).is_file() and not options.overwrite
     # Published files put next to synthetic images are meant to replace them.
     wanted = options.source or (existing and is_synthetic(root) and kind.find(root))
     if existing and not wanted:
         return UNCHANGED
     source = _source(kind, options)
-    CONSOLE.print(f"reading {name} from {source}")
-    data = kind.read(source)
-    check(data, kind.published, source, options.unofficial)
+    print(f"reading {name} from {source}")
+    data = kind.read(source, options.unofficial)
+    check(data, kind, source, options.unofficial)
     data, shared = resolve_overlap(data, options.overlap, source)
     if shared:
-        CONSOLE.print(
-            f"note: {shared} test images are training images too, pixel by pixel"
-            + (" (so they are in the published files)" if data.official else "")
-        )
-    if existing and _holds(root, data):
-        return UNCHANGED
+        print(f"note: {shared} test images are training images too, pixel by pixel")
     if existing:
+        if _holds(root, data):
+            return UNCHANGED
         raise DataError(
             f"{root}: holds other images than {source}: give --overwrite to replace them, or "
             "another --root"
@@ -163,15 +145,13 @@ def _source(kind: ImageSet, options: ImageOptions) -> Path:
     if options.source is not None:
         if not options.source.exists():
             raise DataError(f"{options.source}: does not exist: --source must be {kind.hint}")
-        if options.source.is_file():
-            return options.source
         return kind.find(options.source) or options.source
     found = kind.find(options.root)
     if found is None and options.download:
         return kind.download(options.root)
     if found is None:
         raise DataError(
-            f"{options.root}: holds no {kind.published.name}: put {kind.hint} there, name it with "
+            f"{options.root}: holds no {kind.name}: put {kind.hint} there, name it with "
             "--source, or give --download"
         )
     return found
@@ -189,8 +169,8 @@ def _holds(root: Path, data: Labeled) -> bool:
 def _render(kind: ImageSet, options: ImageOptions) -> str:
     """Render images unless they are there; returns what was done."""
     root = options.root
-    if kind.render is None:
-        raise ConfigError(f"--synthetic: there is no synthetic {kind.published.name}")
+    if kind.name != "CIFAR10":
+        raise ConfigError(f"--synthetic: there is no synthetic {kind.name}")
     if (root / INDEX).is_file() and not options.overwrite:
         if not is_synthetic(root):
             raise DataError(
@@ -199,5 +179,5 @@ def _render(kind: ImageSet, options: ImageOptions) -> str:
             )
         return UNCHANGED
     (root / USERS).unlink(missing_ok=True)
-    kind.render(root)
+    write_shapes(root)
     return "rendered"

@@ -11,11 +11,10 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -42,8 +41,7 @@ from fedseg.errors import DataError
 from fedseg.files import TEMPORARY, atomic_writer, sha256, write_text
 from fedseg.units import format_bytes
 
-CHUNK = 250
-"""Images that a process corrupts at once; the bytes do not depend on it."""
+CHUNK = 250  # images that a process corrupts at once; the bytes do not depend on it
 
 
 @dataclass
@@ -129,8 +127,8 @@ def make_corrupted(
     results = in_processes(work, jobs, workers)
     with closing(track(results, len(jobs), "corrupting images", bool(jobs))) as images:
         for name in missing:
-            parts = (next(images) for _ in range(len(SEVERITIES) * len(some)))
-            _write(place / f"{name}.npy", (len(labels), *shape), "|u1", parts, record)
+            parts = [next(images) for _ in range(len(SEVERITIES) * len(some))]
+            _write(place / f"{name}.npy", np.concatenate(parts), record)
             outcome.made.append(name)
         next(images, None)  # fills the bar
     return outcome
@@ -142,24 +140,15 @@ def _corrupt_some(source: Path, seed: int, job: tuple[str, int, np.ndarray]) -> 
     return corrupt(np.load(source, mmap_mode="r")[indices], name, severity, indices, seed)
 
 
-def _write(
-    path: Path,
-    shape: tuple[int, ...],
-    dtype: str,
-    parts: Iterable[np.ndarray],
-    record: dict[str, Any],
-) -> None:
-    """Write an array that comes in parts, and its checksum into the record."""
-    digest, header = hashlib.sha256(), io.BytesIO()
-    np.lib.format.write_array_header_1_0(
-        header, {"descr": dtype, "fortran_order": False, "shape": shape}
-    )
+def _write(path: Path, array: np.ndarray, record: dict[str, Any]) -> None:
+    """Write an array, and its checksum into the record."""
+    buffer = io.BytesIO()
+    np.save(buffer, array)
+    data = buffer.getbuffer()
     with atomic_writer(path, "wb", sync=True) as file:
-        for data in chain([header.getvalue()], (part.tobytes() for part in parts)):
-            file.write(data)
-            digest.update(data)
+        file.write(data)
         # Before the file is in its place: one without a record is the user's.
-        record["files"][path.name] = digest.hexdigest()
+        record["files"][path.name] = hashlib.sha256(data).hexdigest()
         write_text(path.with_name(RECORD), json.dumps(record, indent=2) + "\n", sync=True)
 
 
@@ -203,8 +192,8 @@ def _check_labels(
                     f"{path}: is missing, but {name}.npy is there and was not made here: put its "
                     "labels.npy next to it, which fixes the order of its images"
                 )
-        dtype = np.dtype(np.uint8 if classes <= 256 else np.int64)  # bytes as in the official file
-        _write(path, labels.shape, dtype.str, [labels.astype(dtype)], record)
+        dtype = np.uint8 if classes <= 256 else np.int64  # bytes as in the official file
+        _write(path, labels.astype(dtype), record)
         return
     found = read_labels(path, root)
     if not np.array_equal(found, labels):
@@ -215,11 +204,10 @@ def _check_labels(
 
 
 def _chosen_indices(labels: np.ndarray, limit: int | None) -> np.ndarray:
-    count = len(labels)
     if limit is None:
-        return np.arange(count)
+        return np.arange(len(labels))
     check_int("--limit", limit)
-    limit = min(limit, count)
+    limit, count = min(limit, len(labels)), len(labels)
     # At equal distances in the order of classes: however the set is sorted, all keep their share.
     by_class = np.argsort(labels, kind="stable")
     return np.sort(by_class[np.arange(limit) * count // limit])

@@ -9,9 +9,7 @@ import numpy as np
 
 from fedseg.core.seeds import generator_for
 
-SIZE = 32
-"""Height and width of the images, for which the corruptions' parameters are meant."""
-
+SIZE = 32  # height and width of the images, for which the corruptions' parameters are meant
 Array = np.ndarray
 
 

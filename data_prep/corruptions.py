@@ -40,8 +40,7 @@ from data_prep.corruption_parts import (
 from data_prep.frost import panes
 from fedseg.datasets.corrupted import CORRUPTIONS
 
-VERSION = 1
-"""Goes up when corrupted images of the same seed change."""
+VERSION = 1  # goes up when corrupted images of the same seed change
 
 
 def corrupt(
@@ -64,8 +63,8 @@ def corrupt(
         uint8 [n, 32, 32, 3], a new array.
     """
     draws = Draws(seed, name, severity, range(len(images)) if indices is None else indices)
-    function, parameters = _METHODS[name]
-    return function(np.ascontiguousarray(images), draws, *parameters[severity - 1])
+    function = _CORRUPTIONS[name]
+    return function(np.ascontiguousarray(images), draws, *_PARAMETERS[function][severity - 1])
 
 
 # ---- noise
@@ -324,49 +323,45 @@ def jpeg_compression(images: Array, draws: Draws, quality: int) -> Array:
 
 # ---- severities
 
-_METHODS: dict[str, tuple[Callable[..., Array], tuple[tuple[Any, ...], ...]]] = {
-    "gaussian_noise": (gaussian_noise, ((0.04,), (0.06,), (0.08,), (0.09,), (0.10,))),
-    "shot_noise": (shot_noise, ((500,), (250,), (100,), (75,), (50,))),
-    "impulse_noise": (impulse_noise, ((0.01,), (0.02,), (0.03,), (0.05,), (0.07,))),
-    "defocus_blur": (defocus_blur, ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1))),
-    "glass_blur": (
-        glass_blur,
-        ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
+# By severity, 1 to 5.
+_PARAMETERS: dict[Callable[..., Array], tuple[tuple[Any, ...], ...]] = {
+    gaussian_noise: ((0.04,), (0.06,), (0.08,), (0.09,), (0.10,)),
+    shot_noise: ((500,), (250,), (100,), (75,), (50,)),
+    impulse_noise: ((0.01,), (0.02,), (0.03,), (0.05,), (0.07,)),
+    defocus_blur: ((0.3, 0.4), (0.4, 0.5), (0.5, 0.6), (1, 0.2), (1.5, 0.1)),
+    glass_blur: ((0.05, 1, 1), (0.25, 1, 1), (0.4, 1, 1), (0.25, 1, 2), (0.4, 1, 2)),
+    motion_blur: ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5)),
+    zoom_blur: ((1.06,), (1.11,), (1.16,), (1.21,), (1.26,)),
+    snow: (
+        (0.1, 0.2, 1, 0.6, 8, 3, 0.95),
+        (0.1, 0.2, 1, 0.5, 10, 4, 0.9),
+        (0.15, 0.3, 1.75, 0.55, 10, 4, 0.9),
+        (0.25, 0.3, 2.25, 0.6, 12, 6, 0.85),
+        (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8),
     ),
-    "motion_blur": (motion_blur, ((6, 1), (6, 1.5), (6, 2), (8, 2), (9, 2.5))),
-    "zoom_blur": (zoom_blur, ((1.06,), (1.11,), (1.16,), (1.21,), (1.26,))),
-    "snow": (
-        snow,
-        (
-            (0.1, 0.2, 1, 0.6, 8, 3, 0.95),
-            (0.1, 0.2, 1, 0.5, 10, 4, 0.9),
-            (0.15, 0.3, 1.75, 0.55, 10, 4, 0.9),
-            (0.25, 0.3, 2.25, 0.6, 12, 6, 0.85),
-            (0.3, 0.3, 1.25, 0.65, 14, 12, 0.8),
-        ),
+    frost: ((1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)),
+    fog: ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75)),
+    brightness: ((0.05,), (0.1,), (0.15,), (0.2,), (0.3,)),
+    contrast: ((0.75,), (0.5,), (0.4,), (0.3,), (0.15,)),
+    elastic_transform: (
+        (0, 0, 2.56),
+        (1.6, 6.4, 2.24),
+        (2.56, 1.92, 1.92),
+        (3.2, 1.28, 1.6),
+        (3.2, 0.96, 0.96),
     ),
-    "frost": (frost, ((1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45))),
-    "fog": (fog, ((0.2, 3), (0.5, 3), (0.75, 2.5), (1, 2), (1.5, 1.75))),
-    "brightness": (brightness, ((0.05,), (0.1,), (0.15,), (0.2,), (0.3,))),
-    "contrast": (contrast, ((0.75,), (0.5,), (0.4,), (0.3,), (0.15,))),
-    "elastic_transform": (
-        elastic_transform,
-        ((0, 0, 2.56), (1.6, 6.4, 2.24), (2.56, 1.92, 1.92), (3.2, 1.28, 1.6), (3.2, 0.96, 0.96)),
+    pixelate: ((0.95,), (0.9,), (0.85,), (0.75,), (0.65,)),
+    jpeg_compression: ((80,), (65,), (58,), (50,), (40,)),
+    speckle_noise: ((0.06,), (0.1,), (0.12,), (0.16,), (0.2,)),
+    gaussian_blur: ((0.4,), (0.6,), (0.7,), (0.8,), (1,)),
+    spatter: (
+        (0.62, 0.1, 0.7, 0.7, 0.5, False),
+        (0.65, 0.1, 0.8, 0.7, 0.5, False),
+        (0.65, 0.3, 1, 0.69, 0.5, False),
+        (0.65, 0.1, 0.7, 0.69, 0.6, True),
+        (0.65, 0.1, 0.5, 0.68, 0.6, True),
     ),
-    "pixelate": (pixelate, ((0.95,), (0.9,), (0.85,), (0.75,), (0.65,))),
-    "jpeg_compression": (jpeg_compression, ((80,), (65,), (58,), (50,), (40,))),
-    "speckle_noise": (speckle_noise, ((0.06,), (0.1,), (0.12,), (0.16,), (0.2,))),
-    "gaussian_blur": (gaussian_blur, ((0.4,), (0.6,), (0.7,), (0.8,), (1,))),
-    "spatter": (
-        spatter,
-        (
-            (0.62, 0.1, 0.7, 0.7, 0.5, False),
-            (0.65, 0.1, 0.8, 0.7, 0.5, False),
-            (0.65, 0.3, 1, 0.69, 0.5, False),
-            (0.65, 0.1, 0.7, 0.69, 0.6, True),
-            (0.65, 0.1, 0.5, 0.68, 0.6, True),
-        ),
-    ),
-    "saturate": (saturate, ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2))),
+    saturate: ((0.3, 0), (0.1, 0), (1.5, 0), (2, 0.1), (2.5, 0.2)),
 }
-assert tuple(_METHODS) == CORRUPTIONS
+_CORRUPTIONS = {function.__name__: function for function in _PARAMETERS}
+assert tuple(_CORRUPTIONS) == CORRUPTIONS

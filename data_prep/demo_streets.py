@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from data_prep.segmentation import IDDA, Options, prepare
+from data_prep import idda
+from data_prep.segmentation import Options, prepare
 
 SETTING, DISTRIBUTION = "rainy", "heterogeneous"
 IMAGES_PER_CLIENT = 8  # of each of the 69 clients
@@ -10,11 +11,9 @@ TEST_IMAGES_PER_DOMAIN = 1  # of each of the 69 seen and 35 unseen domains
 
 
 def prepare_demo_streets(root: Path, size: tuple[int, int]) -> None:
-    """Render what is not there yet, and write the split.
+    """Render what is not there yet into a demo's own folder, and write the split.
 
-    Args:
-        root: the folder, a demo's own.
-        size: of the images, (width, height) in pixels.
+    ``size`` is (width, height) of an image in pixels.
     """
     options = Options(
         root,
@@ -25,4 +24,4 @@ def prepare_demo_streets(root: Path, size: tuple[int, int]) -> None:
         limit_test=TEST_IMAGES_PER_DOMAIN,
         overwrite=True,  # of splits: the folder is the demo's own
     )
-    prepare(IDDA, options)
+    prepare(idda, options)

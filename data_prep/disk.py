@@ -1,7 +1,7 @@
 """Images and label maps on disk, checked without decoding them, and a report of what is wrong."""
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from PIL import Image
@@ -42,13 +42,35 @@ class Findings:
             raise DataError("\n".join([*lines, self.fix]))
 
 
-def match_pairs(
-    images: Mapping[str, str], labels: Mapping[str, str], findings: Findings
+def find_pairs(
+    roots: Sequence[Path],
+    folders: Sequence[str],
+    suffixes: Sequence[str],
+    findings: Findings,
+    count: int | None = None,
 ) -> list[Sample]:
-    """Pairs (image, label) of equal keys, sorted by key; what has no partner is noted."""
+    """Pairs (image, label) of equal names, sorted by name; what has no partner is noted.
+
+    Args:
+        roots: of images and of labels; the pairs are relative to them.
+        folders: below the roots.
+        suffixes: what follows the name that an image and its label share.
+        count: how many pairs there must be; None: not checked.
+    """
+    images, labels = (
+        {
+            p.name.removesuffix(suffix): f"{folder}/{p.name}"
+            for p in (root / folder).glob(f"*{suffix}")
+        }
+        for root, folder, suffix in zip(roots, folders, suffixes, strict=True)
+    )
     findings.add("images without a label", (images[k] for k in sorted(set(images) - set(labels))))
     findings.add("labels without an image", (labels[k] for k in sorted(set(labels) - set(images))))
-    return [(images[key], labels[key]) for key in sorted(set(images) & set(labels))]
+    names = sorted(set(images) & set(labels))
+    if count not in (None, len(names)):
+        place = f"{folders[0]} ({len(names)} instead of {count})"
+        findings.add("folders with another number of pairs", [place])
+    return [(images[name], labels[name]) for name in names]
 
 
 def check_headers(
@@ -70,16 +92,6 @@ def check_headers(
     for found in in_threads(fault, samples, "checking files"):
         if found is not None:
             findings.add(found[0], [found[1]])
-
-
-def missing_files(samples: Iterable[Sample], image_root: Path, label_root: Path) -> list[str]:
-    """Every file of the samples that is not on disk, sorted."""
-    wanted = {
-        os.path.join(root, path)
-        for sample in samples
-        for root, path in zip((image_root, label_root), sample, strict=True)
-    }
-    return sorted(path for path in wanted if not os.path.exists(path))
 
 
 def read_header(path: str | Path) -> tuple[tuple[int, int], str | None]:

@@ -13,9 +13,7 @@ import numpy as np
 from fedseg.core.seeds import generator_for
 
 PANES = 5
-SIZE = 224
-"""Height and width of a pane, pixels."""
-
+SIZE = 224  # height and width of a pane, pixels
 _FINE = 4  # needles are drawn this much larger
 _GLASS, _ICE = (58, 76, 104), (226, 238, 250)  # RGB
 _BRANCHES, _DEPTH = 9, 3

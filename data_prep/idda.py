@@ -13,16 +13,19 @@ from pathlib import Path
 import numpy as np
 
 from data_prep.assignment import class_order, cut, rarest_class, spread_groups
-from data_prep.disk import Findings, Sample, check_headers, match_pairs
+from data_prep.disk import Findings, Sample, check_headers, find_pairs
 from data_prep.label_classes import Presence
 from fedseg.core.seeds import generator_for
 from fedseg.datasets import IDDADataset
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DataError
 from fedseg.partition import Split
 
 Images = dict[str, list[Sample]]  # domain -> samples
 
+NAME = "idda"
+DATASET = IDDADataset
 IMAGE_ROOT = LABEL_ROOT = "IDDAsmall"
+TEST_USERS = ("test_user_diff_domain", "test_user_same_domain")
 IMAGES_PER_DOMAIN = 60
 DOMAINS: tuple[str, ...] = tuple(
     f"T{town:02d}_{weather}_{viewpoint}"
@@ -57,22 +60,22 @@ def is_unseen(setting: str, domain: str) -> bool:
     return domain.split("_")[part] == value
 
 
-def names(images_per_domain: int = IMAGES_PER_DOMAIN) -> Images:
+def names() -> Images:
     """File names of synthetic data: domain -> samples in order of name, as on disk."""
     return {
         domain: sorted(
-            _sample(f"{domain}/RGB/{i}_{domain}.jpg") for i in range(1, images_per_domain + 1)
+            (f"{domain}/RGB/{i}_{domain}.jpg", f"{domain}/Semantic/{i}_{domain}.png")
+            for i in range(1, IMAGES_PER_DOMAIN + 1)
         )
         for domain in DOMAINS
     }
 
 
-def verify(root: Path, images_per_domain: int = IMAGES_PER_DOMAIN) -> Images:
+def verify(root: Path) -> Images:
     """Check that ``root/IDDAsmall`` holds every domain, completely and readably.
 
     Returns:
-        domain -> samples in order of name; exactly ``images_per_domain`` each (with fewer than 60
-        asked for, the first ones).
+        domain -> samples in order of name.
 
     Raises:
         DataError: everything that is missing, unpaired, truncated or of unequal size, counted.
@@ -84,22 +87,14 @@ def verify(root: Path, images_per_domain: int = IMAGES_PER_DOMAIN) -> Images:
             "its parent with --root, or render synthetic data with --synthetic"
         )
     findings = Findings(
-        f"{base}: not the {len(DOMAINS)} domains x {images_per_domain} images that are expected",
-        "Extract IDDA again, or take fewer images with --images-per-domain",
+        f"{base}: not the {len(DOMAINS)} domains x {IMAGES_PER_DOMAIN} images of IDDA",
+        "Extract IDDA again",
     )
     images: Images = {}
     for domain in DOMAINS:
-        if not (base / domain / "RGB").is_dir():
-            findings.add("domains missing", [domain])
-            continue
-        found, labels = (
-            {p.stem: f"{domain}/{folder}/{p.name}" for p in (base / domain / folder).glob(pattern)}
-            for folder, pattern in (("RGB", "*.jpg"), ("Semantic", "*.png"))
-        )
-        pairs = sorted(match_pairs(found, labels, findings))
-        if len(pairs) < images_per_domain or len(pairs) > IMAGES_PER_DOMAIN == images_per_domain:
-            findings.add("domains with another number of pairs", [f"{domain} ({len(pairs)})"])
-        images[domain] = pairs[:images_per_domain]
+        folders = (f"{domain}/RGB", f"{domain}/Semantic")
+        pairs = find_pairs((base, base), folders, (".jpg", ".png"), findings, IMAGES_PER_DOMAIN)
+        images[domain] = sorted(pairs)
     check_headers([s for samples in images.values() for s in samples], base, base, findings)
     findings.raise_any()
     return images
@@ -115,10 +110,7 @@ def build(
         presence: only for class imbalance, samples -> bool [samples, classes].
 
     Returns:
-        train (clients) and test (``test_user_diff_domain``, ``test_user_same_domain``).
-
-    Raises:
-        ConfigError: too few images per domain to divide.
+        train (clients) and test (:data:`TEST_USERS`).
     """
     pool: Images = {}
     held_out: list[Sample] = []
@@ -127,13 +119,9 @@ def build(
         if is_unseen(setting, domain):
             unseen += samples
             continue
-        if len(samples) < 2:
-            raise ConfigError(
-                f"domain {domain}: {len(samples)} image cannot be split: give 2 or more"
-            )
         rng = generator_for(seed, "idda seen test", DOMAINS.index(domain))
         order = rng.permutation(len(samples))
-        tests = max(1, len(samples) // 5)
+        tests = len(samples) // 5
         held_out += [samples[i] for i in sorted(order[:tests])]
         pool[domain] = [samples[i] for i in order[tests:]]
     counter = (list(SETTINGS).index(setting), DISTRIBUTIONS.index(distribution))
@@ -145,8 +133,7 @@ def build(
         clients = {f"client_{i}": samples for i, samples in enumerate(assigned, start=1)}
     else:
         clients = _by_class(pool, presence, rng)
-    test = {"test_user_diff_domain": unseen, "test_user_same_domain": held_out}
-    return Split(clients), Split(test)
+    return Split(clients), Split(dict(zip(TEST_USERS, (unseen, held_out), strict=True)))
 
 
 def domain_of(image: str) -> str:
@@ -169,7 +156,3 @@ def _by_class(pool: Images, presence: Presence, rng: np.random.Generator) -> Ima
             name = f"{name}_{numbers[name]}"
         clients[name] = [samples[i] for i in part]
     return clients
-
-
-def _sample(image: str) -> Sample:
-    return image, image.replace("/RGB/", "/Semantic/").removesuffix(".jpg") + ".png"

@@ -9,6 +9,7 @@ import csv
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -26,15 +27,13 @@ from fedseg.partition import (
     check_clients,
 )
 
-FOLDER = "splits"
-
-# Name on the command line -> class, and which options it has.
+# By their name on the command line.
 PARTITIONERS = {
-    "dirichlet": (DirichletPartition, ("num_clients", "alpha", "seed")),
-    "dirichlet-class": (DirichletClassPartition, ("num_clients", "alpha", "seed")),
-    "pachinko": (PachinkoPartition, ("num_clients", "alpha", "beta", "seed")),
-    "homogeneous": (HomogeneousPartition, ("num_clients", "seed")),
-    "natural": (NaturalPartition, ("key",)),
+    "dirichlet": DirichletPartition,
+    "dirichlet-class": DirichletClassPartition,
+    "pachinko": PachinkoPartition,
+    "homogeneous": HomogeneousPartition,
+    "natural": NaturalPartition,
 }
 # How a file's name says its options.
 FORMS = {"alpha": "alpha{:g}", "beta": "beta{:g}", "num_clients": "{}clients", "seed": "seed{}"}
@@ -58,7 +57,7 @@ class NamedPartition:
 
     def partitioner(self) -> Any:
         """The partition itself; ConfigError if its options make no sense."""
-        return PARTITIONERS[self.partition][0](**self.options)
+        return PARTITIONERS[self.partition](**self.options)
 
     def clients(self, dataset: ImageArrays) -> dict[str, np.ndarray]:
         """Client id -> indices of ``dataset``.
@@ -92,12 +91,10 @@ def named_partitions(
     """
     if users is not None and partition != "natural":
         raise ConfigError(f"--users: is for --partition natural, not for {partition}")
-    names = PARTITIONERS[partition][1]
-    known = {name: options[name] for name in names if options.get(name) is not None}
-    if "alpha" not in names:
-        asked = [NamedPartition(partition, known, users)]
-    else:
-        asked = [NamedPartition(partition, {**known, "alpha": a}) for a in dict.fromkeys(alphas)]
+    names = signature(PARTITIONERS[partition]).parameters
+    known = {name: options[name] for name in names if name in options}
+    each = [{"alpha": alpha} for alpha in dict.fromkeys(alphas)] if "alpha" in names else [{}]
+    asked = [NamedPartition(partition, {**known, **alpha}, users) for alpha in each]
     for one in asked:
         one.partitioner()
     return asked
@@ -118,12 +115,12 @@ def save_split(
     Raises:
         DataError: another split of that name exists and ``overwrite`` is not given.
     """
-    file = root / FOLDER / f"{one.name}.json"
+    file = root / "splits" / f"{one.name}.json"
     # One client a line: short files that can still be compared.
     lines = [f"{json.dumps(str(c))}: {json.dumps(i.tolist())}" for c, i in clients.items()]
     text = "{\n" + ",\n".join(lines) + "\n}\n"
     about = {
-        "partition": PARTITIONERS[one.partition][0].__name__,
+        "partition": PARTITIONERS[one.partition].__name__,
         **one.options,
         **({} if one.users is None else {"users": one.users.name}),
         "clients": len(clients),

@@ -1,12 +1,19 @@
 """A labeled image set as read from its source, and the checks that every one passes."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from fedseg.datasets.arrays import SPLITS, check_images, images_checksum, shared_images
+from fedseg.datasets.arrays import (
+    SPLITS,
+    StoredImages,
+    check_images,
+    images_checksum,
+    shared_images,
+)
 from fedseg.errors import DataError
 
 SHOWN = 5
@@ -40,16 +47,40 @@ class Labeled:
 
 
 @dataclass(frozen=True)
-class Published:
-    """What the published data set is like."""
+class ImageSet(ABC):
+    """A published data set: what it is like, and where its images come from."""
 
     name: str  # for example "CIFAR10"
     shape: tuple[int, int, int]  # height, width and channels of an image
     classes: tuple[str, ...]  # in order of the labels
     counts: dict[str, tuple[int, ...]]  # for each split, images of each class
+    dataset: type[StoredImages]  # reads the prepared folder
+    setting: str  # of configs/settings, that trains on it
+    hint: str  # what the source may be, for messages
+
+    @abstractmethod
+    def find(self, folder: Path) -> Path | None:
+        """The source in a folder, or the folder itself; None if there is none."""
+
+    @abstractmethod
+    def download(self, root: Path) -> Path:
+        """Download the official files below ``root`` unless they are there; returns the source.
+
+        Raises:
+            DataError: there is no network, or other files were received.
+        """
+
+    @abstractmethod
+    def read(self, source: Path, unofficial: bool = False) -> Labeled:
+        """Read a source; its content is still to be checked with :func:`check`.
+
+        Raises:
+            DataError: it is damaged, unsafe, not of this data set, or (without ``unofficial``) in
+                the official form, but with another md5.
+        """
 
 
-def check(data: Labeled, published: Published, where: str | Path, unofficial: bool) -> None:
+def check(data: Labeled, published: ImageSet, where: str | Path, unofficial: bool) -> None:
     """Compare a data set with what is published.
 
     Args:

@@ -9,15 +9,63 @@ import numpy as np
 from torchvision.datasets import MNIST
 from torchvision.datasets.utils import check_integrity
 
-from data_prep.classification import ImageSet
-from data_prep.labeled import Labeled, Part, Published
+from data_prep.labeled import ImageSet, Labeled, Part
 from fedseg.datasets.arrays import SPLITS, MNISTDataset
 from fedseg.errors import DataError
 
 PREFIX = {"train": "train", "test": "t10k"}
 LARGEST = 512 * 2**20  # bytes once uncompressed; the largest official file has 47 MB
 
-PUBLISHED = Published(
+
+class Mnist(ImageSet):
+    """MNIST's four idx files."""
+
+    def find(self, folder: Path) -> Path | None:
+        """The folder with the idx files: this one, or where torchvision puts them below it."""
+        for place in (folder, folder / "raw", folder / "MNIST" / "raw"):
+            if _path(place, "train-images-idx3-ubyte") is not None:
+                return place
+        return None
+
+    def download(self, root: Path) -> Path:
+        """Download the four files; see :class:`~data_prep.labeled.ImageSet`."""
+        try:
+            return Path(MNIST(root, download=True).raw_folder)
+        except (OSError, RuntimeError) as error:
+            reason = " ".join(str(error).split())
+            raise DataError(
+                f"{root}: MNIST cannot be downloaded ({reason}): download its files on another "
+                "machine and put them there"
+            ) from error
+
+    def read(self, source: Path, unofficial: bool = False) -> Labeled:
+        """Read the four idx files of a folder; images become uint8 [N, 28, 28, 1]."""
+        parts, official = {}, True
+        known = dict(MNIST.resources)
+        for split in SPLITS:
+            arrays = []
+            for kind, dims in (("images", 3), ("labels", 1)):
+                name = f"{PREFIX[split]}-{kind}-idx{dims}-ubyte"
+                path = _path(source, name)
+                if path is None:
+                    raise DataError(
+                        f"{source / name}: does not exist, nor does {name}.gz: put MNIST's files "
+                        "there"
+                    )
+                official &= path.name in known and check_integrity(path, known[path.name])
+                arrays.append(_read_idx(path, dims))
+            images, labels = arrays[0][..., None], arrays[1].astype(np.int64)
+            if len(images) != len(labels):
+                raise DataError(
+                    f"{source}: {len(images)} {split} images, but {len(labels)} labels: the two "
+                    "files do not belong together"
+                )
+            parts[split] = Part(images, labels, f"{split} image {{}}".format)
+        form = "official files, md5 verified" if official else "idx files"
+        return Labeled(parts, self.classes, form, official=official)
+
+
+PUBLISHED = Mnist(
     "MNIST",
     (28, 28, 1),
     tuple("0123456789"),
@@ -25,79 +73,10 @@ PUBLISHED = Published(
         "train": (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
         "test": (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
     },
+    MNISTDataset,
+    setting="mnist_a01",
+    hint="MNIST's idx files",
 )
-
-
-def image_set() -> ImageSet:
-    """How MNIST is prepared."""
-    return ImageSet(
-        published=PUBLISHED,
-        dataset=MNISTDataset,
-        find=find_source,
-        read=read,
-        download=download,
-        hint="MNIST's idx files",
-        setting="mnist_a01",
-    )
-
-
-def find_source(folder: Path) -> Path | None:
-    """The folder with the idx files: this one, or where torchvision puts them below it."""
-    for place in (folder, folder / "raw", folder / "MNIST" / "raw"):
-        if _path(place, "train-images-idx3-ubyte") is not None:
-            return place
-    return None
-
-
-def download(root: Path) -> Path:
-    """Download the four files below ``root`` unless they are there; their md5 is checked.
-
-    Returns:
-        The folder that holds them.
-
-    Raises:
-        DataError: there is no network, or other files were received.
-    """
-    try:
-        return Path(MNIST(root, download=True).raw_folder)
-    except (OSError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise DataError(
-            f"{root}: MNIST cannot be downloaded ({reason}): download its files on another machine "
-            "and put them there"
-        ) from error
-
-
-def read(source: Path) -> Labeled:
-    """Read the four idx files of a folder; images become uint8 [N, 28, 28, 1].
-
-    Their content is still to be checked with :func:`data_prep.labeled.check`.
-
-    Raises:
-        DataError: a file is missing, damaged, or no idx file of the right kind.
-    """
-    parts, official = {}, True
-    known = dict(MNIST.resources)
-    for split in SPLITS:
-        arrays = []
-        for kind, dims in (("images", 3), ("labels", 1)):
-            name = f"{PREFIX[split]}-{kind}-idx{dims}-ubyte"
-            path = _path(source, name)
-            if path is None:
-                raise DataError(
-                    f"{source / name}: does not exist, nor does {name}.gz: put MNIST's files there"
-                )
-            official &= path.name in known and check_integrity(path, known[path.name])
-            arrays.append(_read_idx(path, dims))
-        images, labels = arrays[0][..., None], arrays[1].astype(np.int64)
-        if len(images) != len(labels):
-            raise DataError(
-                f"{source}: {len(images)} {split} images, but {len(labels)} labels: the two files "
-                "do not belong together"
-            )
-        parts[split] = Part(images, labels, f"{split} image {{}}".format)
-    form = "official files, md5 verified" if official else "idx files"
-    return Labeled(parts, PUBLISHED.classes, form, official=official)
 
 
 def _path(folder: Path, name: str) -> Path | None:

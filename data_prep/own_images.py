@@ -15,13 +15,13 @@ import pickle
 import tarfile
 import zipfile
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from data_prep.labeled import Part, Published
+from data_prep.labeled import ImageSet, Part
 from data_prep.parallel import in_threads
 from fedseg.datasets.arrays import SPLITS, check_images
 from fedseg.datasets.images import PNG, read_image
@@ -70,63 +70,6 @@ def batch_files(source: Path, names: Sequence[str]) -> dict[str, bytes]:
             f"{source}: has no {', '.join(missing)}: is it the Python version of this data set?"
         )
     return found
-
-
-def from_batches(
-    files: Mapping[str, bytes],
-    source: Path,
-    published: Published,
-    batches: Mapping[str, Sequence[str]],
-    labels_key: str,
-    meta: Mapping[str, str],
-) -> dict[str, Part]:
-    """Images of pickled batches.
-
-    Args:
-        files: name -> content; ``source`` is where they come from.
-        published: the data set.
-        batches: split -> names of its files, each with its labels under ``labels_key``.
-        meta: ``filename`` of the file with the class names, and their ``key`` in it.
-
-    Raises:
-        DataError: a file is damaged, unsafe, or not of this data set.
-    """
-    parts = {}
-    for split, names in batches.items():
-        arrays, origin = [], []
-        for name in names:
-            where = f"{source}/{name}"
-            arrays.append(_batch(files[name], where, published, labels_key))
-            origin += [f"{where}[{i}]" for i in range(len(arrays[-1][1]))]
-        images, labels = (np.concatenate(some) for some in zip(*arrays, strict=True))
-        parts[split] = Part(images, labels, origin.__getitem__)
-    where = f"{source}/{meta['filename']}"
-    names = unpickle_batch(files[meta["filename"]], where).get(meta["key"])
-    if not isinstance(names, list):
-        raise DataError(f"{where}: has no list {meta['key']!r}")
-    _check_classes(names, published, where)
-    if tuple(names) != published.classes:
-        raise DataError(f"{where}: {meta['key']!r} is in another order than published")
-    return parts
-
-
-def _batch(
-    data: bytes, where: str, published: Published, labels_key: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Images uint8 [n, H, W, C] and labels int64 [n]."""
-    content = unpickle_batch(data, where)
-    images, values = content.get("data"), content.get(labels_key)
-    height, width, channels = published.shape
-    size = height * width * channels
-    if not isinstance(images, np.ndarray) or images.ndim != 2 or images.shape[1] != size:
-        raise DataError(f"{where}: 'data' must be an array uint8 [N, {size}]")
-    if not isinstance(values, list) or not all(type(value) is int for value in values):
-        raise DataError(f"{where}: {labels_key!r} must be a list of integers")
-    # stored as all red values, then green, then blue, each row by row
-    images = images.reshape(-1, channels, height, width).transpose(0, 2, 3, 1)
-    labels = np.array([min(max(value, -1), 2**31) for value in values], np.int64)  # no overflow
-    check_images(images, labels, len(published.classes), where)
-    return images, labels
 
 
 def unpickle_batch(data: bytes, where: str) -> dict[str, Any]:
@@ -199,7 +142,7 @@ def _plain(value: Any) -> Any:
 # ---- .npz files and image folders
 
 
-def from_npz(folder: Path, published: Published) -> dict[str, Part]:
+def from_npz(folder: Path, published: ImageSet) -> dict[str, Part]:
     """Images of ``train.npz`` and ``test.npz``; DataError if they are damaged or inconsistent."""
     parts = {}
     for split in SPLITS:
@@ -233,7 +176,7 @@ def _load_npz(path: Path) -> dict[str, np.ndarray]:
         ) from error
 
 
-def from_folders(root: Path, published: Published) -> dict[str, Part]:
+def from_folders(root: Path, published: ImageSet) -> dict[str, Part]:
     """Images of ``{train,test}/<class>/*.png``, class by class; DataError names a faulty file."""
     parts = {}
     for split in SPLITS:
@@ -266,7 +209,7 @@ def _image(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     return image
 
 
-def _check_classes(names: Sequence[Any], published: Published, where: str | Path) -> None:
+def _check_classes(names: Sequence[Any], published: ImageSet, where: str | Path) -> None:
     unknown = [name for name in names if name not in published.classes]
     if unknown:
         raise DataError(f"{where}: unknown class {unknown[0]!r}: not one of {published.name}")

@@ -27,13 +27,7 @@ def in_threads(function: Callable[[T], R], items: Sequence[T], title: str) -> li
 
 
 def in_processes(function: Callable[[T], R], jobs: Sequence[T], workers: int) -> Iterator[R]:
-    """``function(job)`` of each job, in order.
-
-    Args:
-        function: importable by a new process.
-        jobs: its arguments.
-        workers: processes; below 2 everything runs in this one.
-    """
+    """``function(job)`` of each job, in order; with fewer than two workers in this process."""
     if workers < 2:
         yield from map(function, jobs)
         return

@@ -1,17 +1,14 @@
 """What the segmentation tools do: verify or render, build or copy the splits, save them."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from rich.console import Console
-from rich.table import Table
-
-from data_prep import camvid, cityscapes, idda, synthetic_streets
-from data_prep.disk import Findings, Sample, missing_files
+from data_prep import camvid, synthetic_streets
+from data_prep.disk import Findings, Sample
 from data_prep.label_classes import presence
 from data_prep.split_folders import (
     Place,
@@ -25,7 +22,7 @@ from data_prep.split_folders import (
 )
 from fedseg.checks import check_int
 from fedseg.cli import python
-from fedseg.datasets import CityscapesDataset, IDDADataset
+from fedseg.datasets.images import existing_files
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.errors import ConfigError
 from fedseg.partition import Split
@@ -41,40 +38,20 @@ class Options:
     source: Path | None = None  # published split files instead of our own rules
     synthetic: bool = False  # render the images first
     size: tuple[int, int] | None = None  # width and height of rendered images; None: the default
-    images_per_domain: int | None = None  # IDDA only; None: all
     limit_per_user: int | None = None  # keep so many images of each client
     limit_test: int | None = None  # keep so many test images of each domain and test user
     overwrite: bool = False  # replace splits that differ
 
 
-@dataclass(frozen=True)
-class Benchmark:
-    """A data set with FedDrive's splits, as :func:`prepare` sees it."""
-
-    name: str
-    module: ModuleType  # its folders and rules: names, verify, build
-    label_ids: Mapping[int, int]
-    test_users: tuple[str, ...]
-    domain_of: Callable[[str], str]  # of an image
-
-
-IDDA = Benchmark(
-    "idda",
-    idda,
-    IDDADataset.label_ids,
-    ("test_user_diff_domain", "test_user_same_domain"),
-    idda.domain_of,
-)
-CITYSCAPES = Benchmark(
-    "cityscapes", cityscapes, CityscapesDataset.label_ids, ("test_user",), cityscapes.city_of
-)
-
-
-def prepare(benchmark: Benchmark, options: Options) -> list[PreparedSplit]:
-    """Everything for one data set; the splits are on disk afterwards.
+def prepare(benchmark: ModuleType, options: Options) -> list[PreparedSplit]:
+    """Everything for a data set with FedDrive's splits, which are on disk afterwards.
 
     Without ``synthetic`` the images on disk are verified; files that published splits name but the
     disk lacks are reported after the splits have been copied.
+
+    Args:
+        benchmark: :mod:`data_prep.idda` or :mod:`data_prep.cityscapes`.
+        options: what the user asked for.
 
     Raises:
         ConfigError: an option makes no sense here.
@@ -118,36 +95,23 @@ def prepare_camvid(
 
 
 def show_summary(made: Sequence[PreparedSplit], root: Path) -> None:
-    """Print a table of the splits, where they are, and the command to run next."""
-    table = Table(title=f"splits below {root / 'splits'}", title_justify="left")
-    table.add_column("split", no_wrap=True)
-    table.add_column("clients", justify="right")
-    table.add_column("images", justify="right")
-    table.add_column("min/median/max", justify="right", no_wrap=True)
-    table.add_column("test images", no_wrap=True)
+    """Print the splits, and the command to run next."""
     for one in made:
         train, test = counts(one.train, one.test).values()
         sizes = train["images_per_client"]
-        table.add_row(
-            "/".join(one.place) or "train, test",
-            str(train["clients"]),
-            str(train["images"]),
-            f"{sizes['min']}/{sizes['median']:g}/{sizes['max']}",
-            "\n".join(
-                f"{user.removeprefix('test_user_')} {count}"
-                for user, count in test["images"].items()
-            ),
+        print(
+            f"{root.joinpath('splits', *one.place)}: {train['clients']} clients with "
+            f"{train['images']} images, {sizes['min']} to {sizes['max']} each (median "
+            f"{sizes['median']:g}); {', '.join(f'{u}: {n}' for u, n in test['images'].items())}"
         )
-    console = Console(soft_wrap=True)
-    console.print(table)
     if is_synthetic(root):
-        console.print("The data are synthetic: results are not comparable with published ones.")
+        print("The data are synthetic: results are not comparable with published ones.")
     elif any(one.about.get("limit") for one in made):
-        console.print("The splits are limited: results are not comparable with published ones.")
+        print("The splits are limited: results are not comparable with published ones.")
     command = f"{python()} tools/train.py {_setting(made)} --dry-run"
     if root != Path("data") / made[0].about["dataset"]:
         command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
-    console.print(f"Next: {command}", highlight=False)
+    print(f"Next: {command}")
 
 
 def _setting(made: Sequence[PreparedSplit]) -> str:
@@ -159,45 +123,33 @@ def _setting(made: Sequence[PreparedSplit]) -> str:
     return f"configs/settings/{'_'.join(part for part in parts if part)}.py"
 
 
-def _own_splits(benchmark: Benchmark, options: Options) -> list[PreparedSplit]:
+def _own_splits(benchmark: ModuleType, options: Options) -> list[PreparedSplit]:
     """Splits by our own rules, of the images on disk or of those that will be rendered."""
-    module = benchmark.module
-    few = (
-        {}
-        if options.images_per_domain is None
-        else {"images_per_domain": options.images_per_domain}
-    )
     if options.synthetic:
-        images = module.names(**few)
+        images = benchmark.names()
         # The class-imbalance rule reads label maps, so those must be there first.
         if any("class_imbalance" in place for place in options.places):
             _render(benchmark, options, [s for group in images.values() for s in group])
     else:
-        images = module.verify(options.root, **few)
-    classes = presence(options.root / module.LABEL_ROOT, benchmark.label_ids)
+        images = benchmark.verify(options.root)
+    classes = presence(options.root / benchmark.LABEL_ROOT, benchmark.DATASET.label_ids)
     made = []
     for place in options.places:
-        split = module.build(images, *reversed(place), options.seed, classes)
+        split = benchmark.build(images, *reversed(place), options.seed, classes)
         made.append(_prepared(benchmark, options, place, *split))
     return made
 
 
-def _published_splits(benchmark: Benchmark, options: Options) -> list[PreparedSplit]:
-    if options.images_per_domain is not None:
-        raise ConfigError(
-            "--images-per-domain: published split files say which images; leave it out"
-        )
-    roots = _roots(benchmark, options.root)
-    return [
-        _prepared(
-            benchmark, options, place, *read_published(folder, roots, benchmark.test_users), folder
-        )
-        for place, folder in find_published(options.source, options.places).items()
-    ]
+def _published_splits(benchmark: ModuleType, options: Options) -> list[PreparedSplit]:
+    made = []
+    for place, folder in find_published(options.source, options.places).items():
+        split = read_published(folder, _roots(benchmark, options.root), benchmark.TEST_USERS)
+        made.append(_prepared(benchmark, options, place, *split, folder))
+    return made
 
 
 def _prepared(
-    benchmark: Benchmark,
+    benchmark: ModuleType,
     options: Options,
     place: Place,
     train: Split,
@@ -205,10 +157,10 @@ def _prepared(
     source: Path | None = None,
 ) -> PreparedSplit:
     """A split with its note, cut down to the limits."""
-    about: dict[str, Any] = {"dataset": benchmark.name}
+    about: dict[str, Any] = {"dataset": benchmark.NAME}
     about |= dict(zip(("distribution", "setting"), place, strict=False))
     if source is None:
-        rule = benchmark.module.RULES[place[0]]
+        rule = benchmark.RULES[place[0]]
         about.update(source="own rule", rule=rule, seed=options.seed)
     else:
         about.update(source="published files")
@@ -220,8 +172,8 @@ def _prepared(
     return PreparedSplit(place, train, test, {**about, "limit": limits})
 
 
-def _render(benchmark: Benchmark, options: Options, files: Sequence[Sample]) -> None:
-    write = getattr(synthetic_streets, f"write_{benchmark.name}")
+def _render(benchmark: ModuleType, options: Options, files: Sequence[Sample]) -> None:
+    write = getattr(synthetic_streets, f"write_{benchmark.NAME}")
     write(options.root, files, **({} if options.size is None else {"size": options.size}))
 
 
@@ -230,16 +182,17 @@ def _samples(made: Sequence[PreparedSplit]) -> list[Sample]:
     return sorted({s for one in made for split in (one.train, one.test) for s in split.samples})
 
 
-def _roots(benchmark: Benchmark, root: Path) -> tuple[Path, Path]:
-    return root / benchmark.module.IMAGE_ROOT, root / benchmark.module.LABEL_ROOT
+def _roots(benchmark: ModuleType, root: Path) -> tuple[Path, Path]:
+    return root / benchmark.IMAGE_ROOT, root / benchmark.LABEL_ROOT
 
 
-def _report_missing(benchmark: Benchmark, root: Path, made: Sequence[PreparedSplit]) -> None:
+def _report_missing(benchmark: ModuleType, root: Path, made: Sequence[PreparedSplit]) -> None:
     roots, samples = _roots(benchmark, root), _samples(made)
     findings = Findings(
         f"{root / 'splits'}: written, but not all files they name are on disk",
         f"Put them below {' and '.join(dict.fromkeys(map(str, roots)))} and run this again, or "
         "render synthetic data with --synthetic",
     )
-    findings.add(f"of {2 * len(samples)} files missing", missing_files(samples, *roots))
+    wanted = {str(root / path) for s in samples for root, path in zip(roots, s, strict=True)}
+    findings.add(f"of {len(wanted)} files missing", sorted(wanted - existing_files(wanted)))
     findings.raise_any()

@@ -18,17 +18,10 @@ import numpy as np
 from fedseg.core.seeds import generator_for
 from fedseg.datasets.arrays import write_images
 
-SIZE = 32
-"""Height and width of an image, pixels."""
-
-NAME = "SyntheticShapes"
-"""The data set's name in ``dataset.json``."""
-
-VERSION = 1
-"""Goes up when images of the same seed change."""
-
-CHUNK = 256
-"""Images drawn at once, so that their arrays stay in the processor's cache."""
+SIZE = 32  # height and width of an image, pixels
+NAME = "SyntheticShapes"  # in dataset.json
+VERSION = 1  # goes up when images of the same seed change
+CHUNK = 256  # images drawn at once, so that their arrays stay in the processor's cache
 
 # Pixel centers from the middle of the image: x and y, [1, H, W].
 _X, _Y = np.mgrid[:SIZE, :SIZE][::-1, None].astype(np.float32) - np.float32((SIZE - 1) / 2)

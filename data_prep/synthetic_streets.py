@@ -7,7 +7,7 @@ and with any number of workers, has the same bytes.
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import cv2
@@ -25,17 +25,8 @@ from fedseg.partition.split_files import check_path
 _DOMAIN = re.compile(r"T0([1-7])_(CN|CS|HRN)_([ABJMV])")
 _JPEG_QUALITY = 93
 _CHUNK = 8
-
-
-@dataclass(frozen=True)
-class _Job:
-    """One image to write: where, and what it shows."""
-
-    image: Path
-    label: Path
-    label_table: np.ndarray
-    scene: tuple[int, int, str, str, tuple[int, int]]  # seed, town, weather, viewpoint, size
-    variant: int
+# One image to write: its file, its label map's file and table of ids, and what renders it.
+_Job = tuple[Path, Path, np.ndarray, Callable[[], tuple[np.ndarray, np.ndarray]]]
 
 
 def write_idda(
@@ -129,8 +120,9 @@ def _write(
         image, label = (root / base / path for base, path in zip(roots, pair, strict=True))
         *scene, variant = scene_of(pair[0])
         if not (image.exists() and label.exists()):
-            arguments = (key("scene", seed, pair[0]), *scene, tuple(size))
-            jobs.append(_Job(image, label, label_table, arguments, variant))
+            number = key("scene", seed, pair[0])
+            shown = partial(render, number, *scene, tuple(size), variant=variant)
+            jobs.append((image, label, label_table, shown))
     _declare(root, dataset, roots, seed, size)
     # Neighbors share a town, whose textures a worker makes once.
     chunks = [jobs[i : i + _CHUNK] for i in range(0, len(jobs), _CHUNK)]
@@ -173,11 +165,11 @@ def _declare(root: Path, dataset: str, folders: Sequence[str], seed: int, size: 
 
 def _write_chunk(jobs: list[_Job]) -> None:
     """Render and write a few images; runs in a worker."""
-    for job in jobs:
-        image, labels = render(*job.scene, variant=job.variant)
+    for image, label, table, shown in jobs:
+        pixels, labels = shown()
         # The image comes last: where it exists, the pair is complete.
-        _write_image(job.label, job.label_table[labels])
-        _write_image(job.image, cv2.cvtColor(image, cv2.COLOR_RGB2BGR))
+        _write_image(label, table[labels])
+        _write_image(image, cv2.cvtColor(pixels, cv2.COLOR_RGB2BGR))
 
 
 def _write_image(path: Path, pixels: np.ndarray) -> None:

@@ -6,7 +6,6 @@ It takes minutes on two CPU cores. Stopped (Ctrl-C) and started again, it contin
 import argparse
 import os
 import sys
-import time
 from pathlib import Path
 
 from fedseg import cli
@@ -26,18 +25,15 @@ def main() -> int:
     from fedseg.runner.experiment import load_config, train, unfinished
 
     os.chdir(ROOT)  # the config's data root is relative to it
-    begin = time.perf_counter()
     config = load_config(CONFIG, work_dir=WORK_DIR)
     root = Path(config.train_dataloader.dataset.data_root)
-    print(f"1/3 street scenes in {root}", file=sys.stderr, flush=True)
+    print(f"street scenes in {root}", file=sys.stderr, flush=True)
     prepare_demo_streets(root, IMAGE_SIZE)
     config["resume"] = unfinished(config)
     again = ", continuing where it stopped" if config.resume else ""
-    print(f"2/3 training {CONFIG} in {WORK_DIR}{again}", file=sys.stderr, flush=True)
+    print(f"training {CONFIG} in {WORK_DIR}{again}", file=sys.stderr, flush=True)
     code = train(config)
     if code == 0:
-        minutes, seconds = divmod(round(time.perf_counter() - begin), 60)
-        print(f"3/3 done after {minutes} min {seconds} s", file=sys.stderr, flush=True)
         print_summary(WORK_DIR, CONFIG, REAL_CONFIG)
     return code
 

@@ -8,7 +8,6 @@ accuracy on clean and on corrupted test images, and charts, after minutes on two
 import argparse
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -26,28 +25,13 @@ IMAGES_PER_CLIENT = 200
 CORRUPTED_IMAGES = 200  # of the test set, each 19 corruptions x 5 severities
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__.split(".", 1)[1].strip())
-    parser.add_argument(
-        "--data",
-        type=Path,
-        metavar="DIR",
-        help="CIFAR-10 as tools/prepare_cifar.py takes it (default: data/cifar10 if it is there)",
-    )
-    parser.add_argument("--synthetic", action="store_true", help="use synthetic images in any case")
-    parser.add_argument("--embedded", dest="synthetic", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument("--rounds", type=int, metavar="N", help="another number of rounds")
-    parser.add_argument("--work-dir", type=Path, default=WORK_DIR, help="default: %(default)s")
-    return parser.parse_args()
-
-
 def prepare_data(given: Path | None, synthetic: bool) -> Path:
     """The prepared folder: of CIFAR-10 if it is there, else of synthetic shapes."""
-    from data_prep.cifar import image_set
+    from data_prep.cifar import KINDS
     from data_prep.classification import ImageOptions, prepare
     from fedseg.datasets.arrays import INDEX
 
-    kind = image_set("cifar10")
+    kind = KINDS["cifar10"]
     if synthetic and given is not None:
         raise ConfigError("--synthetic: renders images, leave out --data")
     if given is not None and (given / INDEX).is_file():
@@ -72,12 +56,19 @@ def use_data(config: Any, root: Path) -> None:
     config.test_dataloader = config.val_dataloader
 
 
-def say(text: str) -> None:
-    print(text, file=sys.stderr, flush=True)
-
-
 def main() -> int:
-    arguments = parse_arguments()
+    parser = argparse.ArgumentParser(description=__doc__.split(".", 1)[1].strip())
+    parser.add_argument(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="CIFAR-10 as tools/prepare_cifar.py takes it (default: data/cifar10 if it is there)",
+    )
+    parser.add_argument("--synthetic", action="store_true", help="use synthetic images in any case")
+    parser.add_argument("--embedded", dest="synthetic", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--rounds", type=int, metavar="N", help="another number of rounds")
+    parser.add_argument("--work-dir", type=Path, default=WORK_DIR, help="default: %(default)s")
+    arguments = parser.parse_args()
     from data_prep.corrupted_sets import make_corrupted
     from fedseg.report.summary import print_summary
     from fedseg.runner.experiment import load_config, train, unfinished
@@ -87,23 +78,21 @@ def main() -> int:
     if work_dir != WORK_DIR:
         work_dir = work_dir.resolve()
     os.chdir(ROOT)  # the config's data root is relative to it
-    begin = time.perf_counter()
-    say("1/4 images")
+    print("images", file=sys.stderr, flush=True)
     root = prepare_data(given, arguments.synthetic)
     config = load_config(CONFIG, work_dir=work_dir)
     use_data(config, root)
     if arguments.rounds:
         config.train_cfg.max_rounds = arguments.rounds
     folder = config.val_dataloader.corrupted.dataset.folder
-    say(f"2/4 {CORRUPTED_IMAGES} test images under 19 corruptions in {root / folder}")
+    what = f"{CORRUPTED_IMAGES} test images under 19 corruptions in {root / folder}"
+    print(what, file=sys.stderr, flush=True)
     make_corrupted(root, folder, limit=CORRUPTED_IMAGES)
     config["resume"] = unfinished(config)
     again = ", continuing where it stopped" if config.resume else ""
-    say(f"3/4 training {CONFIG} on {root} in {work_dir}{again}")
+    print(f"training {CONFIG} on {root} in {work_dir}{again}", file=sys.stderr, flush=True)
     code = train(config)
     if code == 0:
-        minutes, seconds = divmod(round(time.perf_counter() - begin), 60)
-        say(f"4/4 done after {minutes} min {seconds} s")
         print_summary(work_dir, CONFIG, REAL_CONFIG)
     return code
 

@@ -22,8 +22,7 @@ def main() -> None:
         "--source", type=Path, metavar="DIR", help="copy CamVid from DIR to the root first"
     )
     args = arguments.parse_args()
-    made = prepare_camvid(args.root, args.source, args.overwrite)
-    show_summary(made, args.root)
+    show_summary(prepare_camvid(args.root, args.source, args.overwrite), args.root)
 
 
 if __name__ == "__main__":

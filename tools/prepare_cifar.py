@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from data_prep.arguments import add_images, add_splits, add_synthetic, options, parser, splits
-from data_prep.cifar import KINDS, image_set
+from data_prep.cifar import KINDS
 from data_prep.classification import ImageOptions, prepare_and_split
 from fedseg.cli import run
 from fedseg.report.partition_charts import show_partition
@@ -43,9 +43,8 @@ def main() -> None:
     add_splits(arguments, "dirichlet", 100)
     args = arguments.parse_args()
     asked = splits(args, ALPHAS[args.dataset])
-    kind = image_set(args.dataset, args.unofficial)
     chosen = options(ImageOptions, args, root=args.root or Path("data") / args.dataset)
-    prepare_and_split(kind, chosen, asked, show_partition)
+    prepare_and_split(KINDS[args.dataset], chosen, asked, show_partition)
 
 
 if __name__ == "__main__":

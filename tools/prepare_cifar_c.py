@@ -3,9 +3,7 @@
 import argparse
 from pathlib import Path
 
-from rich.console import Console
-
-from data_prep.corrupted_sets import Outcome, make_corrupted
+from data_prep.corrupted_sets import make_corrupted
 from fedseg.cli import run
 from fedseg.datasets.corrupted import CORRUPTIONS, FOLDER, CorruptedImages
 
@@ -61,16 +59,8 @@ def main() -> None:
     outcome = make_corrupted(
         args.root, args.folder, args.corruptions, args.limit, args.seed, args.workers
     )
-    report(outcome, args.root, args.folder, args.corruptions)
-
-
-def report(outcome: Outcome, root: Path, folder: str, corruptions: list[str] | None) -> None:
-    """Print what exists now, and draw the contact sheet."""
-    from fedseg.report.corruptions import contact_sheet
-
-    console = Console(soft_wrap=True, highlight=False)
     if outcome.replaced:
-        console.print(
+        print(
             f"{len(outcome.replaced)} files of an earlier run had been made from other images or "
             "with other options; they were deleted"
         )
@@ -80,12 +70,14 @@ def report(outcome: Outcome, root: Path, folder: str, corruptions: list[str] | N
         (outcome.made, "made"),
     ):
         if names:
-            console.print(f"{len(names)} {what}: {', '.join(names)}")
-    console.print(f"{outcome.folder}: 5 severities of {outcome.images} images each")
-    dataset = CorruptedImages(root, folder, corruptions)
-    console.print(str(contact_sheet(dataset, outcome.folder / "contact_sheet.png")))
+            print(f"{len(names)} {what}: {', '.join(names)}")
+    print(f"{outcome.folder}: 5 severities of {outcome.images} images each")
+    from fedseg.report.corruptions import contact_sheet  # the processes above need no charts
+
+    dataset = CorruptedImages(args.root, args.folder, args.corruptions)
+    print(contact_sheet(dataset, outcome.folder / "contact_sheet.png"))
     if dataset.generated:
-        console.print(
+        print(
             "Images that were made here have their own noise, and frost is drawn: for published "
             "results use the official files."
         )

@@ -1,8 +1,8 @@
 """Verify or render Cityscapes and write its federated splits."""
 
+from data_prep import cityscapes
 from data_prep.arguments import add_benchmark, options, parser
-from data_prep.cityscapes import DISTRIBUTIONS
-from data_prep.segmentation import CITYSCAPES, Options, prepare, show_summary
+from data_prep.segmentation import Options, prepare, show_summary
 from fedseg.cli import run
 
 EPILOG = """\
@@ -21,10 +21,10 @@ made."""
 
 def main() -> None:
     arguments = parser(__doc__, EPILOG, "data/cityscapes")
-    add_benchmark(arguments, DISTRIBUTIONS, "512x256")
+    add_benchmark(arguments, cityscapes.DISTRIBUTIONS, "512x256")
     args = arguments.parse_args()
-    places = [(distribution,) for distribution in args.distribution or DISTRIBUTIONS]
-    show_summary(prepare(CITYSCAPES, options(Options, args, places=places)), args.root)
+    places = [(distribution,) for distribution in args.distribution or cityscapes.DISTRIBUTIONS]
+    show_summary(prepare(cityscapes, options(Options, args, places=places)), args.root)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,10 @@
 
 from itertools import product
 
+from data_prep import idda
 from data_prep.arguments import add_benchmark, options, parser
-from data_prep.idda import DISTRIBUTIONS, IMAGES_PER_DOMAIN, SETTINGS
-from data_prep.segmentation import IDDA, Options, prepare, show_summary
+from data_prep.segmentation import Options, prepare, show_summary
 from fedseg.cli import run
-from fedseg.errors import ConfigError
 
 EPILOG = """\
 examples:
@@ -27,25 +26,14 @@ def main() -> None:
     arguments.add_argument(
         "--setting",
         action="append",
-        choices=list(SETTINGS),
+        choices=list(idda.SETTINGS),
         help="which domains are unseen: T07 (country), hard rain (rainy), viewpoint B (bus); can "
         "be repeated (default: all)",
     )
-    add_benchmark(arguments, DISTRIBUTIONS, "464x256")
-    arguments.add_argument(
-        "--images-per-domain",
-        type=int,
-        metavar="N",
-        help="take N images of each domain, one fifth of them (at least one) for the seen test "
-        f"(default: {IMAGES_PER_DOMAIN})",
-    )
+    add_benchmark(arguments, idda.DISTRIBUTIONS, "464x256")
     args = arguments.parse_args()
-    if args.images_per_domain is not None and not 2 <= args.images_per_domain <= IMAGES_PER_DOMAIN:
-        raise ConfigError(
-            f"--images-per-domain {args.images_per_domain}: must be 2 to {IMAGES_PER_DOMAIN}"
-        )
-    places = list(product(args.distribution or DISTRIBUTIONS, args.setting or SETTINGS))
-    show_summary(prepare(IDDA, options(Options, args, places=places)), args.root)
+    places = list(product(args.distribution or idda.DISTRIBUTIONS, args.setting or idda.SETTINGS))
+    show_summary(prepare(idda, options(Options, args, places=places)), args.root)
 
 
 if __name__ == "__main__":

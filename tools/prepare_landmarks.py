@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from rich.console import Console
-
 from data_prep.arguments import parser
 from data_prep.landmarks import SOURCES, verify
 from fedseg.cli import python, run
@@ -43,14 +41,13 @@ def main() -> None:
     classes = 1 + max(photo.label for rows in photos.values() for photo in rows)
     dataset = LandmarksDataset(args.root, image_root=args.images, num_classes=classes)
     clients = NaturalPartition("users")(dataset)
-    console = Console(soft_wrap=True, highlight=False)
-    console.print(
+    print(
         f"{args.root}: verified: {len(photos['train'])} + {len(photos['test'])} images "
         f"of {classes} classes, {len(clients)} users, none in both splits"
     )
     names = dataset.metainfo["classes"]
     show_partition(clients, dataset.labels, names, args.root / "splits" / "natural_users.png")
-    console.print(f"Next: {python()} tools/train.py configs/settings/landmarks.py --dry-run")
+    print(f"Next: {python()} tools/train.py configs/settings/landmarks.py --dry-run")
 
 
 if __name__ == "__main__":

@@ -2,7 +2,7 @@
 
 from data_prep.arguments import add_images, add_splits, options, parser, splits
 from data_prep.classification import ImageOptions, prepare_and_split
-from data_prep.mnist import image_set
+from data_prep.mnist import PUBLISHED
 from fedseg.cli import run
 from fedseg.report.partition_charts import show_partition
 
@@ -26,7 +26,7 @@ def main() -> None:
     add_splits(arguments, "dirichlet-class", 5)
     args = arguments.parse_args()
     asked = splits(args, ALPHAS)
-    prepare_and_split(image_set(), options(ImageOptions, args), asked, show_partition)
+    prepare_and_split(PUBLISHED, options(ImageOptions, args), asked, show_partition)
 
 
 if __name__ == "__main__":

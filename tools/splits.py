@@ -15,7 +15,7 @@ examples:
 """
 
 
-def parse_arguments() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(
         description="Tables and pictures of which client holds what: classes or domains, sizes, "
         "and what the test sets have.",
@@ -49,11 +49,7 @@ def parse_arguments() -> argparse.Namespace:
         metavar="KEY=VALUE",
         help="override config fields, for example train_dataloader.partition.alpha=0.1",
     )
-    return parser.parse_args()
-
-
-def main() -> None:
-    arguments = parse_arguments()
+    arguments = parser.parse_args()
     from fedseg.report.partition_charts import write_pictures
     from fedseg.report.split_tables import print_views
     from fedseg.report.split_views import pixel_counts, read_views

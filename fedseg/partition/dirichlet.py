@@ -155,13 +155,11 @@ class DirichletClassPartition(RandomPartition):
             )
         _, labels, counts = np.unique(labels, return_inverse=True, return_counts=True)
         rng = self.rng()
-        cuts = self._cuts(rng, counts)
-        parts: list[list[np.ndarray]] = [[] for _ in range(self.num_clients)]
-        for class_, cut in enumerate(cuts):
-            images = rng.permutation(np.flatnonzero(labels == class_))
-            for part, own in zip(parts, np.split(images, cut), strict=True):
-                part.append(own)
-        return name_clients([np.concatenate(part) for part in parts])
+        shares = [
+            np.split(rng.permutation(np.flatnonzero(labels == class_)), cut)
+            for class_, cut in enumerate(self._cuts(rng, counts))
+        ]
+        return name_clients([np.concatenate(own) for own in zip(*shares, strict=True)])
 
     def _cuts(self, rng: np.random.Generator, counts: np.ndarray) -> np.ndarray:
         """Where to cut each class's images for the second and the later clients, int64 [C, K-1]."""
@@ -193,9 +191,6 @@ class HomogeneousPartition(RandomPartition):
     Raises:
         ConfigError: an option has a wrong value, or there are fewer samples than clients.
     """
-
-    def __init__(self, num_clients: int, seed: int = 0) -> None:
-        super().__init__(num_clients, seed)
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, ascending."""

@@ -23,7 +23,7 @@ def generator(seed: int, purpose: str) -> np.random.Generator:
 class RandomPartition:
     """Base of partitions that draw: their number of clients and their generator."""
 
-    def __init__(self, num_clients: int, seed: int) -> None:
+    def __init__(self, num_clients: int, seed: int = 0) -> None:
         check_int("partition.num_clients", num_clients)
         check_int("partition.seed", seed, least=0)
         self.num_clients, self.seed = num_clients, seed
@@ -39,18 +39,13 @@ def labels_of(dataset: Any, partition: Any) -> np.ndarray:
     Raises:
         ConfigError: the data set has no ``labels``, or they are not one class id >= 0 a sample.
     """
-    name, labels = type(dataset).__name__, getattr(dataset, "labels", None)
-    if labels is None:
-        raise ConfigError(
-            f"partition.type: {type(partition).__name__} needs labels, which "
-            f"{name} does not have: use NaturalPartition, HomogeneousPartition or FixedPartition"
-        )
-    labels, size = np.asarray(labels), len(dataset)
+    labels, size = np.asarray(getattr(dataset, "labels", None)), len(dataset)
     sound = size and labels.shape == (size,) and np.issubdtype(labels.dtype, np.integer)
     if not sound or labels.min() < 0:
         raise ConfigError(
-            f"partition.type: {type(partition).__name__} needs {name}.labels to be class ids >= 0, "
-            f"one for each of its {size} samples"
+            f"partition.type: {type(partition).__name__} needs {type(dataset).__name__}.labels, "
+            f"class ids >= 0, one for each of {size} samples: use NaturalPartition, "
+            "HomogeneousPartition or FixedPartition"
         )
     return labels.astype(np.int64)
 

@@ -30,16 +30,11 @@ class NaturalPartition:
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, ascending."""
-        values, name = getattr(dataset, self.key, None), type(dataset).__name__
-        if values is None:
+        values = getattr(dataset, self.key, None)
+        if values is None or len(values) != len(dataset):
             raise ConfigError(
-                f"partition.key: {name} has no {self.key!r}: use another key, SinglePartition or "
-                "FixedPartition"
-            )
-        if len(values) != len(dataset):
-            raise ConfigError(
-                f"partition.key: {name}.{self.key} has {len(values)} values for {len(dataset)} "
-                "samples"
+                f"partition.key: {type(dataset).__name__} has no {self.key!r} for each of its "
+                f"{len(dataset)} samples: use another key, SinglePartition or FixedPartition"
             )
         groups: dict[str, list[int]] = {}
         for index, value in enumerate(values):

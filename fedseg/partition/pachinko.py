@@ -81,18 +81,13 @@ class PachinkoPartition(RandomPartition):
 
 def _children(dataset: Any, labels: np.ndarray) -> list[np.ndarray]:
     """The classes that occur under each coarse label, without empty ones."""
-    name, coarse = type(dataset).__name__, getattr(dataset, "coarse_labels", None)
-    if coarse is None:
-        raise ConfigError(
-            f"partition.type: PachinkoPartition needs coarse_labels, which {name} does not have: "
-            "use CIFAR-100 or DirichletPartition"
-        )
-    coarse = np.asarray(coarse)
+    coarse = np.asarray(getattr(dataset, "coarse_labels", None))
     integers = coarse.ndim == 1 and np.issubdtype(coarse.dtype, np.integer)
     if not integers or labels.max() >= len(coarse):
         raise ConfigError(
-            f"partition.type: {name}.coarse_labels must be an integer for each of "
-            f"{labels.max() + 1} classes, not {coarse.dtype} {list(coarse.shape)}"
+            f"partition.type: PachinkoPartition needs {type(dataset).__name__}.coarse_labels, an "
+            f"integer for each of {labels.max() + 1} classes, not {coarse.dtype} "
+            f"{list(coarse.shape)}: use CIFAR-100 or DirichletPartition"
         )
     classes = np.unique(labels)
     return [classes[coarse[classes] == label] for label in np.unique(coarse[classes])]

@@ -13,7 +13,7 @@ from image_files import (
 )
 
 from data_prep import cifar
-from data_prep.cifar import KINDS, find_source, read
+from data_prep.cifar import KINDS
 from data_prep.labeled import check
 from fedseg.errors import DataError
 
@@ -41,21 +41,21 @@ def same(data, images):
 
 
 def test_published_classes_and_counts():
-    classes = CIFAR100.published.classes
+    classes = CIFAR100.classes
     assert len(classes) == 100 and list(classes) == sorted(classes)
     assert [CIFAR100.coarse_of[name] for name in classes] == COARSE
-    assert len(CIFAR10.published.classes) == 10
+    assert len(CIFAR10.classes) == 10
     for kind, train, test in ((CIFAR10, 5000, 1000), (CIFAR100, 500, 100)):
-        counts = kind.published.counts
+        counts = kind.counts
         assert (sum(counts["train"]), sum(counts["test"])) == (50000, 10000)
         assert set(counts["train"]) == {train} and set(counts["test"]) == {test}
 
 
 def test_every_form_gives_the_same_images(tmp_path):
     for kind, coarse in ((CIFAR10, None), (CIFAR100, tuple(COARSE))):
-        classes = kind.published.classes
+        classes = kind.classes
         images = image_set(len(classes), train=2, test=1)
-        root = tmp_path / kind.published.name
+        root = tmp_path / kind.name
         folder = write_batches(root / "b", kind, images)
         (root / "a").mkdir()
         own = published_as(kind, folder, images)  # as if these were the official files
@@ -67,16 +67,16 @@ def test_every_form_gives_the_same_images(tmp_path):
             (folder, own, True),
             (archive, published_as(kind, folder, images, archive), True),
         ):
-            data = read(source, known, unofficial=not official)
+            data = known.read(source, unofficial=not official)
             same(data, images)
             assert data.classes == classes and data.coarse_labels == coarse
             assert data.official == official
             assert type(data.parts["train"].name(1)) is str
-        check(data, own.published, folder, unofficial=False)
+        check(data, own, folder, unofficial=False)
 
 
 def test_image_folders(tmp_path, images):
-    data = read(write_folders(tmp_path, images, CIFAR10.published.classes), CIFAR10)
+    data = CIFAR10.read(write_folders(tmp_path, images, CIFAR10.classes))
     for split, part in data.parts.items():
         pixels, labels = images[split]
         order = np.argsort(labels, kind="stable")  # class by class
@@ -91,28 +91,28 @@ def test_files_that_differ_from_the_official_ones(tmp_path, images):
     images["test"][0][3, 5, 5, 1] ^= 1  # one pixel
     write_batches(folder, CIFAR10, images)
     with pytest.raises(DataError, match=f"{folder}.*{kind.torchvision.tgz_md5}.*--unofficial"):
-        read(folder, kind)
-    same(read(folder, kind, unofficial=True), images)
+        kind.read(folder)
+    same(kind.read(folder, unofficial=True), images)
 
 
 def test_finds_the_source(tmp_path, images):
-    assert find_source(tmp_path, CIFAR10) is None
-    npz = write_npz(tmp_path / "npz", images, CIFAR10.published.classes)
-    assert find_source(npz, CIFAR10) == npz
+    assert CIFAR10.find(tmp_path) is None
+    npz = write_npz(tmp_path / "npz", images, CIFAR10.classes)
+    assert CIFAR10.find(npz) == npz
     folder = write_batches(tmp_path / CIFAR10.torchvision.base_folder, CIFAR10, images)
-    assert find_source(tmp_path, CIFAR10) == folder
-    assert find_source(folder, CIFAR10) == folder
+    assert CIFAR10.find(tmp_path) == folder
+    assert CIFAR10.find(folder) == folder
     archive = write_archive(tmp_path / CIFAR10.torchvision.filename, CIFAR10, images)
-    assert find_source(tmp_path, CIFAR10) == archive
-    assert find_source(tmp_path, CIFAR100) is None
+    assert CIFAR10.find(tmp_path) == archive
+    assert CIFAR100.find(tmp_path) is None
     with pytest.raises(DataError, match=r"CIFAR100.*cifar-100-python\.tar\.gz"):
-        read(tmp_path, CIFAR100)
+        CIFAR100.read(tmp_path)
 
 
 def test_download(tmp_path, monkeypatch):
     asked = []
     monkeypatch.setattr(cifar, "download_url", lambda *values: asked.append(values))
-    assert cifar.download(tmp_path, CIFAR100) == tmp_path / "cifar-100-python.tar.gz"
+    assert CIFAR100.download(tmp_path) == tmp_path / "cifar-100-python.tar.gz"
     assert asked[0][3] == torchvision.datasets.CIFAR100.tgz_md5
 
     def fail(*_):
@@ -120,4 +120,4 @@ def test_download(tmp_path, monkeypatch):
 
     monkeypatch.setattr(cifar, "download_url", fail)
     with pytest.raises(DataError, match=r"cifar-10-python\.tar\.gz.*no route to host"):
-        cifar.download(tmp_path, CIFAR10)
+        CIFAR10.download(tmp_path)

@@ -9,7 +9,7 @@ from prepare_tools import write_pair
 from data_prep import idda
 from fedseg.core.seeds import generator_for
 from fedseg.datasets import IDDADataset
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DataError
 
 # Clients, seen test, unseen test.
 IDDA_TABLE = {"country": (90, 1080, 840), "rainy": (69, 828, 2100), "bus": (83, 996, 1260)}
@@ -91,9 +91,9 @@ def test_seed_fixes_every_split():
     assert all(a != b for a, b in zip(first, built(4), strict=True))
 
 
-def test_it_scales_with_fewer_images():
-    images = idda.names(images_per_domain=5)
-    train, test = idda.build(images, "rainy", "uniform", 0)
+def test_it_scales_with_fewer_images(monkeypatch):
+    monkeypatch.setattr(idda, "IMAGES_PER_DOMAIN", 5)
+    train, test = idda.build(idda.names(), "rainy", "uniform", 0)
     assert sizes(train) == [4] * 69
     assert domains_per_client(train) == [4] * 69
     assert [len(s) for s in test.users.values()] == [35 * 5, 69]
@@ -118,33 +118,29 @@ def test_class_imbalance_names_clients_after_their_rarest_classes():
     assert holders == {name for name in names if "bicycle" in name}
 
 
-def test_too_few_images():
-    with pytest.raises(ConfigError, match=r"domain T01_CN_A: 1 "):
-        idda.build(idda.names(1), "bus", "uniform", 0)
-
-
-def test_verification_reports_everything_at_once(tmp_path):
+def test_verification_reports_everything_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(idda, "IMAGES_PER_DOMAIN", 2)
     with pytest.raises(DataError, match="IDDAsmall"):
         idda.verify(tmp_path)
     base = tmp_path / "IDDAsmall"
-    for samples in idda.names(2).values():
+    for samples in idda.names().values():
         for sample in samples:
             write_pair(base, base, sample)
-    assert len(idda.verify(tmp_path, 2)) == 104
+    assert len(idda.verify(tmp_path)) == 104
     (base / "T01_CN_A/Semantic/1_T01_CN_A.png").unlink()
     (base / "T02_CN_A/RGB/1_T02_CN_A.jpg").unlink()
     cut = base / "T03_CN_A/RGB/2_T03_CN_A.jpg"
     cut.write_bytes(cut.read_bytes()[:-40])
     (base / "T03_CN_B/Semantic/2_T03_CN_B.png").write_text("no image")
-    write_pair(base, tmp_path / "aside", idda.names(2)["T04_CN_A"][0], size=(20, 8))
+    write_pair(base, tmp_path / "aside", idda.names()["T04_CN_A"][0], size=(20, 8))
     shutil.rmtree(base / "T05_CN_A")
     with pytest.raises(DataError) as error:
-        idda.verify(tmp_path, 2)
+        idda.verify(tmp_path)
     for line in (
-        "1 domains missing: T05_CN_A",
         "1 images without a label: T01_CN_A/RGB/1_T01_CN_A.jpg",
         "1 labels without an image: T02_CN_A/Semantic/1_T02_CN_A.png",
-        "2 domains with another number of pairs: T01_CN_A (1), T02_CN_A (1)",
+        "3 folders with another number of pairs: T01_CN_A/RGB (1 instead of 2), T02_CN_A/RGB (1",
+        "T05_CN_A/RGB (0 instead of 2)",
         "2 unreadable or truncated files: T03_CN_A/RGB/2_T03_CN_A.jpg, T03_CN_B/Semantic",
         "1 labels of another size than their image: T04_CN_A/Semantic/1_T04_CN_A.png",
     ):

@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from image_files import image_set, noise, published_as, write_batches, write_folders, write_npz
 
-from data_prep.cifar import KINDS, read
+from data_prep.cifar import KINDS
 from data_prep.labeled import check, resolve_overlap
 from fedseg.errors import DataError
 
 CIFAR10 = KINDS["cifar10"]
-CLASSES = CIFAR10.published.classes
+CLASSES = CIFAR10.classes
 
 
 @pytest.fixture
@@ -27,27 +27,27 @@ def overlap(images):
 
 
 def test_another_number_or_shape_of_images(tmp_path, images):
-    data = read(write_npz(tmp_path, images, CLASSES), CIFAR10)
+    data = CIFAR10.read(write_npz(tmp_path, images, CLASSES))
     with pytest.raises(DataError, match=r"train: .*'airplane'.*5000.*--unofficial"):
-        check(data, CIFAR10.published, tmp_path, unofficial=False)
-    check(data, CIFAR10.published, tmp_path, unofficial=True)
+        check(data, CIFAR10, tmp_path, unofficial=False)
+    check(data, CIFAR10, tmp_path, unofficial=True)
     part = replace(data.parts["test"], images=noise(20, (28, 28, 1)))
     with pytest.raises(DataError, match=r"test: .*\[28, 28, 1\]"):
-        check(replace(data, parts={**data.parts, "test": part}), CIFAR10.published, tmp_path, True)
+        check(replace(data, parts={**data.parts, "test": part}), CIFAR10, tmp_path, True)
 
 
 def test_shared_images_are_refused_by_name(tmp_path, overlap):
     folder = write_npz(tmp_path / "npz", overlap, CLASSES)
     with pytest.raises(DataError, match=r"train\.npz\[3[01]\] = .*test\.npz\[7\]"):
-        resolve_overlap(read(folder, CIFAR10), "refuse", folder)
+        resolve_overlap(CIFAR10.read(folder), "refuse", folder)
     folder = write_folders(tmp_path / "png", overlap, CLASSES)
     with pytest.raises(DataError, match=r"train/\w+/003[01]\.png = .*test/\w+/0007\.png"):
-        resolve_overlap(read(folder, CIFAR10), "refuse", folder)
+        resolve_overlap(CIFAR10.read(folder), "refuse", folder)
 
 
 def test_shared_images_can_be_kept_or_dropped(tmp_path, overlap):
     users = np.array([f"u{i}" for i in range(40)])
-    data = read(write_npz(tmp_path, overlap, CLASSES, users=users), CIFAR10)
+    data = CIFAR10.read(write_npz(tmp_path, overlap, CLASSES, users=users))
     kept, count = resolve_overlap(data, "keep", tmp_path)
     assert kept is data and count == 1
     dropped, count = resolve_overlap(data, "drop", tmp_path)
@@ -62,6 +62,6 @@ def test_shared_images_can_be_kept_or_dropped(tmp_path, overlap):
 
 def test_shared_images_of_the_official_files_are_counted(tmp_path, overlap):
     folder = write_batches(tmp_path / "b", CIFAR10, overlap)
-    data = read(folder, published_as(CIFAR10, folder, overlap))
+    data = published_as(CIFAR10, folder, overlap).read(folder)
     kept, count = resolve_overlap(data, "refuse", folder)
     assert kept is data and count == 1

@@ -12,7 +12,7 @@ from torchvision.datasets.utils import calculate_md5
 
 from data_prep import mnist
 from data_prep.labeled import check
-from data_prep.mnist import PUBLISHED, find_source, read
+from data_prep.mnist import PUBLISHED
 from fedseg.errors import DataError
 
 
@@ -30,7 +30,7 @@ def test_published_counts():
 
 def test_reads_the_four_files(tmp_path, images):
     for name, compressed in (("gz", True), ("plain", False)):
-        data = read(write_mnist(tmp_path / name, images, compressed))
+        data = PUBLISHED.read(write_mnist(tmp_path / name, images, compressed))
         for split, part in data.parts.items():
             np.testing.assert_array_equal(part.images, images[split][0])
             np.testing.assert_array_equal(part.labels, images[split][1])
@@ -41,21 +41,21 @@ def test_reads_the_four_files(tmp_path, images):
 
 
 def test_other_names_and_folders(tmp_path, images):
-    assert find_source(tmp_path) is None
+    assert PUBLISHED.find(tmp_path) is None
     folder = write_mnist(tmp_path / "raw", images, compressed=False)
-    assert find_source(tmp_path) == folder
-    assert find_source(folder) == folder
+    assert PUBLISHED.find(tmp_path) == folder
+    assert PUBLISHED.find(folder) == folder
     for file in list(folder.iterdir()):
         file.rename(file.with_name(file.name.replace("-idx", ".idx")))
-    assert find_source(tmp_path) == folder
-    assert len(read(folder).parts["train"].images) == 40
+    assert PUBLISHED.find(tmp_path) == folder
+    assert len(PUBLISHED.read(folder).parts["train"].images) == 40
 
 
 def test_official_files_are_known_by_their_md5(tmp_path, images, monkeypatch):
     write_mnist(tmp_path, images)
     md5 = [(file.name, calculate_md5(file)) for file in tmp_path.iterdir()]
     monkeypatch.setattr(mnist.MNIST, "resources", md5)
-    data = read(tmp_path)
+    data = PUBLISHED.read(tmp_path)
     assert data.official and "md5 verified" in data.source
 
 
@@ -80,7 +80,7 @@ def test_faulty_idx(tmp_path, images):
             write_mnist(tmp_path, images, compressed=False)
             (tmp_path / name).write_bytes(data)
             with pytest.raises(DataError, match=name):
-                read(tmp_path)
+                PUBLISHED.read(tmp_path)
 
 
 def test_cut_short(tmp_path, images):
@@ -91,14 +91,14 @@ def test_cut_short(tmp_path, images):
     for data in (whole[:-30], shorter, b"<html>not found</html>"):
         path.write_bytes(data)
         with pytest.raises(DataError, match=path.name):
-            read(tmp_path)
+            PUBLISHED.read(tmp_path)
 
 
 def test_larger_than_any_file_of_mnist(tmp_path, images, monkeypatch):
     write_mnist(tmp_path, images)
     monkeypatch.setattr(mnist, "LARGEST", 1000)
     with pytest.raises(DataError, match="1000 bytes"):
-        read(tmp_path)
+        PUBLISHED.read(tmp_path)
 
 
 def test_files_that_do_not_belong_together(tmp_path, images):
@@ -106,19 +106,19 @@ def test_files_that_do_not_belong_together(tmp_path, images):
     labels = tmp_path / "train-labels-idx1-ubyte.gz"
     labels.write_bytes(gzip.compress(idx_bytes(np.zeros(39, np.uint8))))
     with pytest.raises(DataError, match="39 labels"):
-        read(tmp_path)
+        PUBLISHED.read(tmp_path)
     labels.write_bytes(gzip.compress(idx_bytes(np.full(40, 10, np.uint8))))
     with pytest.raises(DataError, match="label 10"):
-        check(read(tmp_path), PUBLISHED, tmp_path, unofficial=True)
+        check(PUBLISHED.read(tmp_path), PUBLISHED, tmp_path, unofficial=True)
     labels.unlink()
     with pytest.raises(DataError, match="train-labels-idx1-ubyte"):
-        read(tmp_path)
+        PUBLISHED.read(tmp_path)
 
 
 def test_images_of_another_size(tmp_path):
     write_mnist(tmp_path, image_set(10, shape=(32, 32, 1)))
     with pytest.raises(DataError, match=r"\[32, 32, 1\].*\[28, 28, 1\]"):
-        check(read(tmp_path), PUBLISHED, tmp_path, unofficial=True)
+        check(PUBLISHED.read(tmp_path), PUBLISHED, tmp_path, unofficial=True)
 
 
 def test_download(tmp_path, monkeypatch):
@@ -132,10 +132,10 @@ def test_download(tmp_path, monkeypatch):
     monkeypatch.setattr(mnist.MNIST, "_load_data", lambda self: (None, None))
     exists = iter((False, True))  # before and after
     monkeypatch.setattr(mnist.MNIST, "_check_exists", lambda self: next(exists))
-    folder = mnist.download(tmp_path)
-    assert len(list(folder.iterdir())) == 4 and find_source(tmp_path) == folder
+    folder = PUBLISHED.download(tmp_path)
+    assert len(list(folder.iterdir())) == 4 and PUBLISHED.find(tmp_path) == folder
 
     monkeypatch.setattr(mnist.MNIST, "mirrors", ["https://first/"])
     monkeypatch.setattr(mnist.MNIST, "_check_exists", lambda self: False)
     with pytest.raises(DataError, match=f"{tmp_path}.*no route"):
-        mnist.download(tmp_path)
+        PUBLISHED.download(tmp_path)

@@ -18,12 +18,12 @@ from image_files import (
 )
 
 from data_prep import own_images
-from data_prep.cifar import KINDS, read
+from data_prep.cifar import KINDS
 from data_prep.own_images import unpickle_batch
 from fedseg.errors import DataError
 
 CIFAR10, CIFAR100 = KINDS["cifar10"], KINDS["cifar100"]
-CLASSES = CIFAR10.published.classes
+CLASSES = CIFAR10.classes
 DATA = noise(3).reshape(3, -1)
 
 
@@ -119,7 +119,7 @@ def test_members_that_lead_outside_are_never_unpacked(tmp_path, images):
         folder.mkdir()
         path = write_archive(folder / "a.tar.gz", CIFAR10, images, members=[(member, b"")])
         before = sorted(tmp_path.rglob("*"))
-        data = read(path, CIFAR10, unofficial=True)
+        data = CIFAR10.read(path, unofficial=True)
         np.testing.assert_array_equal(data.parts["train"].images, images["train"][0])
         assert sorted(tmp_path.rglob("*")) == before and target.read_text() == "untouched"
 
@@ -133,21 +133,21 @@ def test_damaged_archives(tmp_path, images):
     for damaged in (*cuts, b"<html>not found</html>", bytes(flipped)):
         path.write_bytes(damaged)
         with pytest.raises(DataError, match=path.name):
-            read(path, CIFAR10)
+            CIFAR10.read(path)
 
 
 def test_archives_of_other_things(tmp_path, images, monkeypatch):
     path = write_archive(tmp_path / "100.tar.gz", CIFAR100, image_set(100, train=1, test=1))
     with pytest.raises(DataError, match="data_batch_1"):
-        read(path, CIFAR10)
+        CIFAR10.read(path)
     twin = tarfile.TarInfo("elsewhere/test_batch")
     (tmp_path / "twin").mkdir()
     path = write_archive(tmp_path / "twin" / "a.tar.gz", CIFAR10, images, members=[(twin, b"x")])
     with pytest.raises(DataError, match="test_batch"):
-        read(path, CIFAR10)
+        CIFAR10.read(path)
     monkeypatch.setattr(own_images, "LARGEST_MEMBER", 1000)
     with pytest.raises(DataError, match="data_batch_1"):
-        read(path, CIFAR10)
+        CIFAR10.read(path)
 
 
 # ---- what is in the batches
@@ -160,7 +160,7 @@ def test_faulty_batches(tmp_path, images):
     def fault(change, kind=CIFAR10, images=images):
         folder = write_batches(tmp_path / "batches", kind, images, change)
         with pytest.raises(DataError) as caught:
-            read(folder, kind, unofficial=True)
+            kind.read(folder, unofficial=True)
         return str(caught.value)
 
     message = fault(lambda contents: contents.update(data_batch_3=command))
@@ -183,7 +183,7 @@ def test_faulty_batches(tmp_path, images):
     def names(change):
         return fault(lambda contents: change(contents["batches.meta"]))
 
-    assert "unicorn" in names(lambda meta: meta["label_names"].__setitem__(3, "unicorn"))
+    assert "label_names" in names(lambda meta: meta["label_names"].__setitem__(3, "unicorn"))
     assert "label_names" in names(lambda meta: meta["label_names"].reverse())
     assert "label_names" in names(lambda meta: meta.clear())
 
@@ -194,24 +194,24 @@ def test_faulty_batches(tmp_path, images):
 def test_faulty_image_folders(tmp_path, images):
     write_folders(tmp_path / "unknown", images, [*CLASSES[:9], "unicorn"])
     with pytest.raises(DataError, match=r"train: .*'unicorn'"):
-        read(tmp_path / "unknown", CIFAR10)
+        CIFAR10.read(tmp_path / "unknown")
     root = write_folders(tmp_path / "root", images, CLASSES)
     file = sorted((root / "train" / "cat").iterdir())[1]
     whole = file.read_bytes()
     file.write_bytes(whole[:-40])
     with pytest.raises(DataError, match=file.name):
-        read(root, CIFAR10)
+        CIFAR10.read(root)
     cv2.imwrite(str(file), noise(1, (32, 31, 3))[0])
     with pytest.raises(DataError, match=rf"{file.name}: .*\[32, 31, 3\]"):
-        read(root, CIFAR10)
+        CIFAR10.read(root)
     cv2.imwrite(str(file), noise(1, (32, 32, 3))[0].astype(np.uint16) * 200)
     with pytest.raises(DataError, match=rf"{file.name}: .*8 bits"):
-        read(root, CIFAR10)
+        CIFAR10.read(root)
     file.write_bytes(whole)
     for file in (root / "test" / "frog").iterdir():
         file.unlink()
     with pytest.raises(DataError, match="test/frog"):
-        read(root, CIFAR10)
+        CIFAR10.read(root)
 
 
 # ---- .npz files
@@ -220,7 +220,7 @@ def test_faulty_image_folders(tmp_path, images):
 def test_npz_with_its_own_order_of_classes_and_users(tmp_path, images):
     turned = {s: (pixels, 9 - labels) for s, (pixels, labels) in images.items()}
     users = np.array([f"u{i % 3}" for i in range(40)])
-    data = read(write_npz(tmp_path, turned, CLASSES[::-1], users=users), CIFAR10)
+    data = CIFAR10.read(write_npz(tmp_path, turned, CLASSES[::-1], users=users))
     for split, part in data.parts.items():
         np.testing.assert_array_equal(part.images, images[split][0])
         np.testing.assert_array_equal(part.labels, images[split][1])
@@ -243,7 +243,7 @@ def test_faulty_npz(tmp_path, images):
     ):
         write_npz(tmp_path, images, CLASSES, **change)
         with pytest.raises(DataError, match=rf"train\.npz: .*{message}"):
-            read(tmp_path, CIFAR10)
+            CIFAR10.read(tmp_path)
 
 
 def test_npz_that_is_incomplete_or_cut_short(tmp_path, images):
@@ -252,11 +252,11 @@ def test_npz_that_is_incomplete_or_cut_short(tmp_path, images):
     for where in (0.0, 0.5, 0.99):
         path.write_bytes(whole[: int(where * len(whole))])
         with pytest.raises(DataError, match=r"train\.npz"):
-            read(tmp_path, CIFAR10)
+            CIFAR10.read(tmp_path)
     path.write_bytes(whole)
     np.savez(tmp_path / "test.npz", images=noise(3), labels=np.zeros(3, int))
     with pytest.raises(DataError, match=r"test\.npz: .*classes"):
-        read(tmp_path, CIFAR10)
+        CIFAR10.read(tmp_path)
     (tmp_path / "test.npz").unlink()
     with pytest.raises(DataError, match=r"test\.npz"):
-        read(tmp_path, CIFAR10)
+        CIFAR10.read(tmp_path)

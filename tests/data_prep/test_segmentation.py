@@ -36,9 +36,12 @@ def rendered(monkeypatch):
     return calls
 
 
-def test_synthetic_idda_writes_every_split_and_the_same_bytes_again(tmp_path, rendered, capsys):
+def test_synthetic_idda_writes_every_split_and_the_same_bytes_again(
+    tmp_path, rendered, capsys, monkeypatch
+):
+    monkeypatch.setattr(idda, "IMAGES_PER_DOMAIN", 11)
     for root, flag in (("one", "--synthetic"), ("two", "--embedded")):  # the old name still works
-        arguments = ("--root", tmp_path / root, flag, "--images-per-domain", 11)
+        arguments = ("--root", tmp_path / root, flag)
         shown = good(capsys, "prepare_idda.py", *arguments, "--setting", "rainy")
         assert "class_imbalance/rainy" in shown and "synthetic" in shown
         config = re.search(r"tools/train.py (\S+)", shown)[1]
@@ -52,7 +55,7 @@ def test_synthetic_idda_writes_every_split_and_the_same_bytes_again(tmp_path, re
         assert note["seed"] == 0 and note["synthetic"] and note["rule"]
         assert note["train"]["checksum"] == dataset.split_checksum
     # Splits of the images on disk are the same; so another seed needs no rendering.
-    arguments = ("--root", tmp_path / "one", "--images-per-domain", 11)
+    arguments = ("--root", tmp_path / "one")
     assert tool("prepare_idda.py", *arguments, "--setting", "rainy") == 0
     assert snapshot(tmp_path / "one" / "splits") == first
     assert tool("prepare_idda.py", *arguments, "--setting", "bus", "--seed", 1) == 0
@@ -83,11 +86,14 @@ def write_parts(folder, train, test):
     write_split(folder / "test", test)
 
 
-def test_from_copies_published_files_unchanged_and_counts_what_is_missing(tmp_path, capsys):
+def test_from_copies_published_files_unchanged_and_counts_what_is_missing(
+    tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(idda, "IMAGES_PER_DOMAIN", 5)
     source, root = tmp_path / "source", tmp_path / "root"
     for setting in idda.SETTINGS:
         folder = source / "data" / "heterogeneous" / setting
-        write_parts(folder, *idda.build(idda.names(5), setting, "heterogeneous", 0))
+        write_parts(folder, *idda.build(idda.names(), setting, "heterogeneous", 0))
         # published files are split by user and written in another style
         for file in list(folder.rglob("*.json")):
             file.write_text(json.dumps(json.loads(file.read_text()), indent=3))
@@ -158,8 +164,9 @@ def test_from_refuses_what_is_no_split_of_this_data_set(tmp_path, capsys):
     assert not (tmp_path / "root").exists()
 
 
-def test_another_split_is_not_overwritten_unasked(tmp_path, rendered, capsys):
-    base = ("prepare_idda.py", "--root", tmp_path, "--synthetic", "--images-per-domain", 2)
+def test_another_split_is_not_overwritten_unasked(tmp_path, rendered, capsys, monkeypatch):
+    monkeypatch.setattr(idda, "IMAGES_PER_DOMAIN", 5)
+    base = ("prepare_idda.py", "--root", tmp_path, "--synthetic")
     which = ("--setting", "bus", "--distribution", "uniform")
     assert tool(*base, *which) == 0
     before = snapshot(tmp_path / "splits")
@@ -181,10 +188,6 @@ def test_synthetic_refuses_a_root_with_real_data(tmp_path, capsys):
 def test_options_without_effect_are_refused(tmp_path, capsys):
     base = ("prepare_idda.py", "--root", tmp_path)
     assert "--size" in failure(capsys, *base, "--size", "64x32")
-    assert "--images-per-domain" in failure(
-        capsys, *base, "--from", tmp_path, "--images-per-domain", 3
-    )
-    assert "2 to 60" in failure(capsys, *base, "--images-per-domain", 61)
     assert "WIDTHxHEIGHT" in failure(capsys, *base, "--size", "32")
     assert "--limit-test" in failure(capsys, *base, "--limit-test", 0)
 

@@ -15,7 +15,7 @@ QUIET = {"size": SIZE, "workers": 1}
 
 
 def pairs_of(domain, count):
-    return idda.names(count)[domain]
+    return idda.names()[domain][:count]
 
 
 def _bytes(folder):

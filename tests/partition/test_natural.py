@@ -49,7 +49,7 @@ def test_natural_needs_one_value_per_sample():
         build(type="NaturalPartition", key="towns")
     dataset = Samples()
     dataset.users = ["a"]
-    with pytest.raises(ConfigError, match=r"partition\.key: .*1 values for 4"):
+    with pytest.raises(ConfigError, match=r"partition\.key: .*'users' .*4 samples"):
         PARTITIONS.build(dict(type="NaturalPartition"))(dataset)
 
 

@@ -208,7 +208,7 @@ def test_wrong_options():
 
 def test_wrong_coarse_labels():
     for coarse_labels, message in (
-        (None, "coarse_labels, which Labeled"),
+        (None, r"Labeled\.coarse_labels"),
         ([0, 0], r"3 classes, not int64 \[2\]"),
         ([0.0, 0.5, 1.0], r"float64 \[3\]"),
         ([[0], [0], [1]], r"int64 \[3, 1\]"),
@@ -218,5 +218,7 @@ def test_wrong_coarse_labels():
 
 
 def test_labels_are_needed():
-    with pytest.raises(ConfigError, match=r"partition\.type: PachinkoPartition needs labels"):
+    with pytest.raises(
+        ConfigError, match=r"partition\.type: PachinkoPartition needs range\.labels"
+    ):
         split(range(4), num_clients=2)

@@ -17,12 +17,12 @@ from prepare_tools import failure as fails
 from prepare_tools import good as succeeds
 from prepare_tools import snapshot
 
-from data_prep import cifar
+from data_prep import cifar, classification
 from fedseg.datasets import CIFAR10Dataset, CIFAR100Dataset, MNISTDataset
 from fedseg.partition import FixedPartition, NaturalPartition
 
 CIFAR10, CIFAR100 = cifar.KINDS["cifar10"], cifar.KINDS["cifar100"]
-CLASSES = CIFAR10.published.classes
+CLASSES = CIFAR10.classes
 SMALL = ("--unofficial", "--partition", "homogeneous", "--num-clients", "4")
 
 DIRICHLET = ("--partition", "dirichlet", "--alpha", "0.1", "1")
@@ -231,7 +231,7 @@ def rendered(monkeypatch, images):
         calls.append(root)
         return write_images(root, "shapes", CLASSES, *images.values(), synthetic=True)
 
-    monkeypatch.setattr(cifar, "write_shapes", write)
+    monkeypatch.setattr(classification, "write_shapes", write)
     return calls
 
 

@@ -51,7 +51,7 @@ def image_set(classes: int, train: int = 4, test: int = 2, shape=(32, 32, 3)):
     return made
 
 
-def batches(kind: cifar.Kind, images) -> dict[str, dict]:
+def batches(kind: cifar.Cifar, images) -> dict[str, dict]:
     """File name -> content, in the official form."""
     found = {}
     for split in SPLITS:
@@ -67,15 +67,15 @@ def batches(kind: cifar.Kind, images) -> dict[str, dict]:
                 "filenames": [f"{i}.png" for i in own],
             }
             if kind.coarse_of is not None:
-                groups = [kind.coarse_of[name] for name in kind.published.classes]
+                groups = [kind.coarse_of[name] for name in kind.classes]
                 content["coarse_labels"] = [groups[i] for i in labels]
             found[name] = content
     meta = kind.torchvision.meta
-    found[meta["filename"]] = {meta["key"]: list(kind.published.classes)}
+    found[meta["filename"]] = {meta["key"]: list(kind.classes)}
     return found
 
 
-def write_batches(folder: Path, kind: cifar.Kind, images, change=None) -> Path:
+def write_batches(folder: Path, kind: cifar.Cifar, images, change=None) -> Path:
     """The folder that the official archive unpacks to; ``change`` may spoil the contents."""
     folder.mkdir(parents=True, exist_ok=True)
     contents = batches(kind, images)
@@ -87,7 +87,7 @@ def write_batches(folder: Path, kind: cifar.Kind, images, change=None) -> Path:
     return folder
 
 
-def write_archive(path: Path, kind: cifar.Kind, images, change=None, members=()) -> Path:
+def write_archive(path: Path, kind: cifar.Cifar, images, change=None, members=()) -> Path:
     """An archive of the official form; ``members`` are (TarInfo, bytes) put in front."""
     folder = write_batches(path.parent / "to_pack", kind, images, change)
     with tarfile.open(path, "w:gz") as archive:
@@ -119,7 +119,9 @@ def write_folders(folder: Path, images, classes) -> Path:
     return folder
 
 
-def published_as(kind: cifar.Kind, folder: Path, images, archive: Path | None = None) -> cifar.Kind:
+def published_as(
+    kind: cifar.Cifar, folder: Path, images, archive: Path | None = None
+) -> cifar.Cifar:
     """A kind whose official files are those of a folder, and whose counts those of the images."""
 
     def md5(path):
@@ -133,10 +135,10 @@ def published_as(kind: cifar.Kind, folder: Path, images, archive: Path | None = 
     }
     if archive is not None:
         changes["tgz_md5"] = md5(archive)
-    classes = len(kind.published.classes)
+    classes = len(kind.classes)
     counts = {s: tuple(np.bincount(images[s][1], minlength=classes).tolist()) for s in SPLITS}
     own = type("Own", (theirs,), changes)
-    return replace(kind, torchvision=own, published=replace(kind.published, counts=counts))
+    return replace(kind, torchvision=own, counts=counts)
 
 
 def idx_bytes(array: np.ndarray) -> bytes:
