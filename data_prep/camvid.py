@@ -28,6 +28,7 @@ COUNTS = {
     "val": {"0016E5": 101},
     "test": {"0001TP": 62, "Seq05VD": 171},
 }
+SUFFIXES = (".png", ".jpg", ".jpeg")  # of images: published as PNG, also passed on as JPEG
 PIECE = 20
 HELD_OUT = 20
 LONGEST_GAP = 60  # frames, 2 s
@@ -76,7 +77,8 @@ def verify(root: Path) -> Images:
     images: Images = {}
     for part, counts in COUNTS.items():
         images[part] = {recording: [] for recording in counts}
-        pairs = find_pairs((root, root), (part, f"{part}annot"), (".png", ".png"), findings)
+        suffix = next((s for s in SUFFIXES if any((root / part).glob(f"*{s}"))), SUFFIXES[0])
+        pairs = find_pairs((root, root), (part, f"{part}annot"), (suffix, ".png"), findings)
         for image, label in sorted(pairs, key=lambda pair: _frame(pair[0])):
             if recording_of(image) in counts:
                 images[part][recording_of(image)].append((image, label))

@@ -25,7 +25,8 @@ CAMVID_FRAMES = {
 def make_camvid(root):
     for (part, _), stems in CAMVID_FRAMES.items():
         for stem in stems:
-            write_pair(root, root, (f"{part}/{stem}.png", f"{part}annot/{stem}.png"), ids=(3, 11))
+            image = f"{part}/{stem}.{'jpg' if part == 'test' else 'png'}"  # both are passed on
+            write_pair(root, root, (image, f"{part}annot/{stem}.png"), ids=(3, 11))
     return root
 
 
