@@ -28,7 +28,8 @@ COUNTS = {
     "val": {"0016E5": 101},
     "test": {"0001TP": 62, "Seq05VD": 171},
 }
-SUFFIXES = (".png", ".jpg", ".jpeg")  # of images: published as PNG, also passed on as JPEG
+# of images and of labels; images are published as PNG, and passed on as JPEG too
+SUFFIXES = ((".png", ".jpg", ".jpeg", ".PNG", ".JPG", ".JPEG"), ".png")
 PIECE = 20
 HELD_OUT = 20
 LONGEST_GAP = 60  # frames, 2 s
@@ -77,8 +78,7 @@ def verify(root: Path) -> Images:
     images: Images = {}
     for part, counts in COUNTS.items():
         images[part] = {recording: [] for recording in counts}
-        suffix = next((s for s in SUFFIXES if any((root / part).glob(f"*{s}"))), SUFFIXES[0])
-        pairs = find_pairs((root, root), (part, f"{part}annot"), (suffix, ".png"), findings)
+        pairs = find_pairs((root, root), (part, f"{part}annot"), SUFFIXES, findings)
         for image, label in sorted(pairs, key=lambda pair: _frame(pair[0])):
             if recording_of(image) in counts:
                 images[part][recording_of(image)].append((image, label))

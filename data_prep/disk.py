@@ -45,7 +45,7 @@ class Findings:
 def find_pairs(
     roots: Sequence[Path],
     folders: Sequence[str],
-    suffixes: Sequence[str],
+    suffixes: Sequence[str | tuple[str, ...]],
     findings: Findings,
     count: int | None = None,
 ) -> list[Sample]:
@@ -54,13 +54,14 @@ def find_pairs(
     Args:
         roots: of images and of labels; the pairs are relative to them.
         folders: below the roots.
-        suffixes: what follows the name that an image and its label share.
+        suffixes: what follows the name that an image and its label share, or several of them.
         count: how many pairs there must be; None: not checked.
     """
     images, labels = (
         {
-            p.name.removesuffix(suffix): f"{folder}/{p.name}"
-            for p in (root / folder).glob(f"*{suffix}")
+            p.name.removesuffix(end): f"{folder}/{p.name}"
+            for end in ((suffix,) if isinstance(suffix, str) else suffix)
+            for p in (root / folder).glob(f"*{end}")
         }
         for root, folder, suffix in zip(roots, folders, suffixes, strict=True)
     )

@@ -25,7 +25,8 @@ CAMVID_FRAMES = {
 def make_camvid(root):
     for (part, _), stems in CAMVID_FRAMES.items():
         for stem in stems:
-            image = f"{part}/{stem}.{'jpg' if part == 'test' else 'png'}"  # both are passed on
+            jpeg = part == "test" or "0001TP" in stem  # both are passed on, together too
+            image = f"{part}/{stem}.{'jpg' if jpeg else 'png'}"
             write_pair(root, root, (image, f"{part}annot/{stem}.png"), ids=(3, 11))
     return root
 
