@@ -157,8 +157,8 @@ class RandomScaleCrop(A.DualTransform):
         if len(scale) != 2 or not 0 < scale[0] <= scale[1]:
             raise ValueError(f"scale must be (lowest, highest) with 0 < lowest, not {scale!r}")
         self.scale = (float(scale[0]), float(scale[1]))
-        self.crop_size = _checked_size("crop_size", crop_size)
-        self.base_size = None if base_size is None else _checked_size("base_size", base_size)
+        self.crop_size = checked_size("crop_size", crop_size)
+        self.base_size = None if base_size is None else checked_size("base_size", base_size)
         self.fill = fill if isinstance(fill, int) else tuple(fill)
         self.fill_mask = fill_mask
 
@@ -211,7 +211,7 @@ class ResizeInput(A.ImageOnlyTransform):
 
     def __init__(self, size: Sequence[int]) -> None:
         super().__init__(p=1.0)
-        self.size = _checked_size("size", size)
+        self.size = checked_size("size", size)
 
     def apply(self, img: np.ndarray, **params: Any) -> np.ndarray:
         return cv2.resize(img, self.size[::-1], interpolation=cv2.INTER_LINEAR)
@@ -227,7 +227,7 @@ class ResizeLabel(A.DualTransform):
 
     def __init__(self, size: Sequence[int]) -> None:
         super().__init__(p=1.0)
-        self.size = _checked_size("size", size)
+        self.size = checked_size("size", size)
 
     def apply(self, img: np.ndarray, **params: Any) -> np.ndarray:
         return img
@@ -236,7 +236,7 @@ class ResizeLabel(A.DualTransform):
         return cv2.resize(mask, self.size[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
 
 
-def _checked_size(name: str, size: Sequence[int]) -> tuple[int, int]:
+def checked_size(name: str, size: Sequence[int]) -> tuple[int, int]:
     if not isinstance(size, Sequence) or len(size) != 2:
         raise ValueError(f"{name} must be (height, width), not {size!r}")
     for length in size:
