@@ -12,8 +12,9 @@ os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 import albumentations as A
 import cv2
 import numpy as np
+from PIL import Image
 
-from fedseg.checks import check_int
+from fedseg.checks import check_bool, check_int
 from fedseg.errors import ConfigError
 from fedseg.registry import TRANSFORMS, did_you_mean
 
@@ -207,13 +208,19 @@ class ResizeInput(A.ImageOnlyTransform):
 
     Args:
         size: (height, width) of the result.
+        antialias: by Pillow's bilinear filter, which averages over what a pixel covers; else by
+            OpenCV's, which interpolates between four pixels.
     """
 
-    def __init__(self, size: Sequence[int]) -> None:
+    def __init__(self, size: Sequence[int], antialias: bool = False) -> None:
         super().__init__(p=1.0)
-        self.size = checked_size("size", size)
+        check_bool("antialias", antialias)
+        self.size, self.antialias = checked_size("size", size), antialias
 
     def apply(self, img: np.ndarray, **params: Any) -> np.ndarray:
+        if self.antialias:
+            image = Image.fromarray(img)
+            return np.array(image.resize(self.size[::-1], Image.Resampling.BILINEAR))
         return cv2.resize(img, self.size[::-1], interpolation=cv2.INTER_LINEAR)
 
 
