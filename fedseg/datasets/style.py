@@ -11,7 +11,6 @@ The sample's seed decides whether an image is transferred, and from which image 
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from itertools import chain
 from typing import Any
 
 import cv2
@@ -91,12 +90,12 @@ class StyleTransfer(ABC):
         for domain in self.bank:
             own = self._group(domain)
             if own not in self._choices:
-                others = [p for name, p in self.bank.items() if own != self._group(name) or not own]
-                self._choices[own] = list(chain.from_iterable(others))
+                others = (d for d in self.bank if own is None or self._group(d) != own)
+                self._choices[own] = [path for d in others for path in self.bank[d]]
             if not self._choices[own]:
                 raise ConfigError(
-                    f"dataset.style.exclude: every image is of the {self.exclude} {own!r}, so there "
-                    "is none to take a style from: use more training images or no style transfer"
+                    f"dataset.style.exclude: every image is of the {self.exclude} {own!r}, none "
+                    "is left to take a style from: add other training images"
                 )
 
     def __call__(self, image: np.ndarray, domain: str, seed: int, position: int = 0) -> np.ndarray:

@@ -46,15 +46,10 @@ class BatchNormPolicy(FederatedHook):
         tracked = {s.name: s for s in flat.buffer_slots}
         self.layers = [n for n in names if f"{n}.running_mean" in tracked]
         if not self.layers:
+            named = f" whose names match {self._pattern.pattern!r}" * bool(self._pattern.pattern)
             raise ConfigError(
                 f"batchnorm: {type(self).__name__} needs a model with BatchNorm layers that track "
-                f"statistics; {type(flat.model).__name__} has none"
-                + (
-                    f" whose name matches {self._pattern.pattern!r}"
-                    if self._pattern.pattern
-                    else ""
-                )
-                + ". Set batchnorm=None"
+                f"statistics; {type(flat.model).__name__} has none{named}. Set batchnorm=None"
             )
         self._slots = tracked
         self.buffer_mask = torch.zeros_like(flat.buffers, dtype=torch.bool)
