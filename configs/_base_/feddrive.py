@@ -1,4 +1,4 @@
-# FedDrive's network and rounds: BiSeNetV2 with four auxiliary heads; 5 clients, 2 local epochs,
+# FedDrive's network and rounds: its BiSeNetV2 with four auxiliary heads; 5 clients, 2 local epochs,
 # 1500 rounds; the mean of the evaluations in the last 100 rounds is the reported metric. The
 # papers name a polynomial decay of the learning rate; in the released federated runs it leaves
 # 0.9999 of it at the end, so the rate is constant here. The data set's file sets num_classes,
@@ -6,7 +6,7 @@
 _base_ = "runtime.py"
 
 model = dict(
-    type="BiSeNetV2Segmentor",
+    type="FedDriveBiSeNetV2Segmentor",
     num_classes=19,
     loss=dict(type="OHEMCrossEntropy", ratio=0.25),
     data_preprocessor=dict(type="ImagePreprocessor", mean=[0.5, 0.5, 0.5], std=[0.5, 0.5, 0.5]),
