@@ -47,9 +47,11 @@ MAKES = {
     "resnet20": {"model.type": "ResNet20GN"},
     "resnet56": {"model.type": "ResNet56"},
     "deeplabv3plus": {"model.type": "Segmentor"},
+    "feddrive_heads": {"model.type": "FedDriveBiSeNetV2Segmentor"},
+    "mmseg_heads": {"model.type": "BiSeNetV2Segmentor"},
     "segformer": {"model.network.decode_head.type": "SegformerHead"},
 }
-SEGMENTATION = {"cfsi", "lab", "deeplabv3plus", "segformer"}
+SEGMENTATION = {"cfsi", "lab", "deeplabv3plus", "segformer", "feddrive_heads", "mmseg_heads"}
 CLASSIFICATION = {"mixup", "cutout", "resnet18", "resnet20", "resnet56"}
 CLASSIFICATION |= {"moon", "fedalign", "gradaug", "stochdepth"}
 # as the papers have it: each of these with each
