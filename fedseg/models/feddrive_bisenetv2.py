@@ -31,11 +31,17 @@ class FedDriveBiSeNetV2Segmentor(Segmentor):
         num_classes: C of the logits.
         dropout: probability of dropping an activation before the classifier of each head.
         auxiliary: train with the four auxiliary heads.
+        align_corners: of predictions, which FedDrive resizes from 512x928 to 1024x1856.
         kwargs: loss, aux_weight, data_preprocessor, weights: see ``Segmentor``.
     """
 
     def __init__(
-        self, num_classes: int, dropout: float = 0.1, auxiliary: bool = True, **kwargs
+        self,
+        num_classes: int,
+        dropout: float = 0.1,
+        auxiliary: bool = True,
+        align_corners: bool = True,
+        **kwargs,
     ) -> None:
         def head(in_index: int, in_channels: int, channels: int, up: int) -> dict:
             return {
@@ -60,7 +66,7 @@ class FedDriveBiSeNetV2Segmentor(Segmentor):
             "decode_head": head(0, 128, 1024, up=8),
             "auxiliary_head": auxiliary_heads if auxiliary else None,
         }
-        super().__init__(network, **kwargs)
+        super().__init__(network, align_corners=align_corners, **kwargs)
 
 
 @MODELS.register_module()

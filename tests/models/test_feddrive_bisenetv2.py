@@ -211,3 +211,14 @@ def test_the_settings_of_feddrive_have_its_network():
     for name, classes in (("idda_rainy", 16), ("cityscapes_uniform", 19)):
         model = MODELS.build(compose(setting_file(name)).model)
         assert sum(p.numel() for p in model.parameters()) == PARAMETERS[classes, True]
+
+
+def test_predictions_are_resized_with_aligned_corners():
+    torch.manual_seed(0)
+    model = FedDriveBiSeNetV2Segmentor(CLASSES).eval()
+    images, labels = torch.randn(2, 3, 64, 96), torch.zeros(2, 128, 192, dtype=torch.int64)
+    with torch.no_grad():
+        logits = model.outputs(images, auxiliary=False)[0]
+        expected = nn.Upsample(scale_factor=2, mode="bilinear", align_corners=True)(logits)
+        torch.testing.assert_close(model(images, labels), expected)
+        assert torch.equal(model(images, labels, mode="predict"), expected.argmax(1))
