@@ -11,6 +11,7 @@ The sample's seed decides whether an image is transferred, and from which image 
 from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import cv2
@@ -87,15 +88,14 @@ class StyleTransfer(ABC):
             paths = sorted(by_domain[domain])
             order = _generator(self.seed, BANK_STREAM + number).permutation(len(paths))
             self.bank[domain] = [paths[i] for i in order[: self.images_per_domain]]
-        for domain in self.bank:
-            own = self._group(domain)
-            if own not in self._choices:
-                others = (d for d in self.bank if own is None or self._group(d) != own)
-                self._choices[own] = [path for d in others for path in self.bank[d]]
+        self._choices[None] = list(chain.from_iterable(self.bank.values()))
+        for own in {self._group(domain) for domain in self.bank} - {None}:
+            others = (domain for domain in self.bank if self._group(domain) != own)
+            self._choices[own] = [path for domain in others for path in self.bank[domain]]
             if not self._choices[own]:
                 raise ConfigError(
-                    f"dataset.style.exclude: every image is of the {self.exclude} {own!r}, none "
-                    "is left to take a style from: add other training images"
+                    f"dataset.style.exclude: every image is of the {self.exclude} {own!r}: none "
+                    "is left to take a style from; add other training images"
                 )
 
     def __call__(self, image: np.ndarray, domain: str, seed: int, position: int = 0) -> np.ndarray:
@@ -109,7 +109,7 @@ class StyleTransfer(ABC):
         drawn = rng.random() < self.p
         if not (position % 2 == 0 if self.fixed_half else drawn):
             return image
-        paths = self._choices[self._group(domain)]
+        paths = self._choices.get(self._group(domain), self._choices[None])
         return self.transfer(image, self.entry(paths[rng.integers(len(paths))]), rng)
 
     def _group(self, domain: str) -> str | None:
@@ -226,7 +226,7 @@ def build_style(
     config: Mapping[str, Any] | None,
     images: Sequence[str],
     domains: Sequence[str],
-    condition_of: Callable[[str], str],
+    condition_of: Callable[[str], str] = str,
 ) -> StyleTransfer | None:
     """The style transfer of a data set's ``style`` argument, bound to its images."""
     if config is None:
