@@ -45,6 +45,16 @@ CORRUPTED_COLUMNS, TARGET_COLUMNS = (
 )
 
 
+@dataclass(frozen=True)
+class Protocol:
+    """What a run must have besides its setting, see :mod:`fedseg.runs.protocol`."""
+
+    name: str  # of a method in configs/methods that makes it
+    values: Mapping[str, Any]  # one for all test sets where a run has one for each
+    # what differs from the values with a BatchNorm policy, by its class
+    by_policy: Mapping[str, Mapping[str, Any]]
+
+
 @dataclass(frozen=True, eq=False)
 class Setting:
     """What the rows of a table share."""
@@ -66,8 +76,10 @@ class Setting:
     known: Mapping[str, Any]  # checksums of the data: "train", and "test" by domain
     # required transforms of test images, where they decide what is scored; None: any
     test_steps: tuple[Mapping[str, Any], ...] | None
+    protocol: Protocol | None  # of the published numbers; None: only the checks above
     window: int | None = 100  # reported rounds at the end; None: the last evaluation is reported
     evaluations: int = 20  # required number in the window
+    note: str = ""  # for the reader
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,12 +163,22 @@ def _settings(facts: Mapping[str, Any]) -> Iterator[Setting]:
 
 
 def _setting(facts: dict[str, Any]) -> Setting:
+    data, of_protocol = DATASETS[facts["dataset"]], _FACTS["protocols"].get(facts.get("protocol"))
     words = {**facts, "kind_title": _FACTS["kinds"].get(facts["kind"])}
-    for name in ("id", "title", "place"):
+    if of_protocol:
+        words |= {"protocol_title": of_protocol["title"], "suffix": of_protocol["suffix"]}
+        facts["rounds"] = of_protocol["rounds"]
+    for name in ("id", "title", "place", "data"):
         facts[name] = facts.get(name, "").format(**words)
     facts["id"] = facts["id"].replace(".", "")
-    data = DATASETS[facts["dataset"]]
-    known = known_data().get(facts["id"]) or known_data().get(facts["dataset"], {})
+    known = known_data().get(facts["data"] or facts["dataset"], {})
+    note = data.get("note", "")
+    if facts.get("released_split"):  # one that papers have released must be that one, once known
+        released = known["released_splits"][f"{facts['alpha']:g}"]
+        if released:
+            known = {**known, "train": {**known["train"], "partition_sha256": released}}
+        else:
+            note = _FACTS["released_note"]
     recipe = facts.get("recipe", {})
     if recipe and "alpha" in facts:
         recipe = {**recipe, "alpha": facts["alpha"]}
@@ -166,10 +188,22 @@ def _setting(facts: dict[str, Any]) -> Setting:
         "domains": tuple(data["domains"]),
         "recipe": recipe,
         "known": known,
+        "note": note,
         "test_steps": tuple(data["test_steps"]) if "test_steps" in data else None,
+        "protocol": of_protocol and _protocol(facts, of_protocol),
     }
     names = {field.name for field in fields(Setting)}
     return Setting(**{name: value for name, value in facts.items() if name in names} | made)
+
+
+def _protocol(facts: Mapping[str, Any], of_protocol: Mapping[str, Any]) -> Protocol:
+    values = {
+        **_FACTS["shared_protocol"],
+        **DATASETS[facts["dataset"]]["protocol"],
+        **of_protocol["values"],
+        **{name: facts[name] for name in ("rounds", "local_epochs")},
+    }
+    return Protocol(facts["protocol"], values, of_protocol["with"])
 
 
 def _tables(setting: Setting) -> Iterable[Benchmark]:
@@ -181,8 +215,7 @@ def _tables(setting: Setting) -> Iterable[Benchmark]:
         Column(key, label, f"{key}/{metric}", statistic, (key, metric.lower()))
         for key, label in data["columns"].items()
     )
-    note = data.get("note", "")
-    yield Benchmark(setting.id, setting.title, title, setting, columns, note=note)
+    yield Benchmark(setting.id, setting.title, title, setting, columns, note=setting.note)
     if data.get("corrupted"):
         id_, group, note = f"{setting.id}_corrupted", f"{title}-C", _FACTS["corrupted_note"]
         name = setting.title.replace(title, group)

@@ -99,6 +99,8 @@ def to_json(board: Board) -> dict[str, Any]:
 
 def _benchmark(benchmark: Benchmark) -> dict[str, Any]:
     setting = {name: getattr(benchmark.setting, name) for name in SETTING_FIELDS}
+    protocol = benchmark.setting.protocol
+    setting["protocol"] = protocol and asdict(protocol)
     kept = {name: getattr(benchmark, name) for name in ("id", "group", "note", "target")}
     return {**kept, "setting": setting}
 
