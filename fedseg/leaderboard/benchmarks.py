@@ -6,7 +6,7 @@ corruptions, traffic until a target. The facts are in ``reference/benchmarks.jso
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -31,18 +31,27 @@ class Column:
     label: str  # for the reader
     metric: str  # of a run: <domain>/<metric>
     # "window": mean over the evaluations of the last rounds; "final": last evaluation;
-    # "rounds_to_target", "traffic_to_target": until the metric first reaches the target
+    # "rounds_to_target", "traffic_to_target": until the metric first reaches the target;
+    # "parameters", in millions; "seconds" of wall time per round; "published": no run has it
     statistic: str
     published: tuple[str | None, str]  # domain and metric of the published records
     higher: bool = True  # whether more is better
     digits: int = 2  # after the decimal point; values that print alike share a rank
-    unit: str = "%"  # or "rounds", "of FedAvg's"
+    unit: str = "%"  # or "rounds", "of FedAvg's", "" where the label has it
 
 
 CORRUPTED_COLUMNS, TARGET_COLUMNS = (
     tuple(Column(**{**one, "published": tuple(one["published"])}) for one in _FACTS[name])
     for name in ("corrupted_columns", "target_columns")
 )
+FURTHER_COLUMNS = tuple(
+    Column(
+        **{"metric": one["key"], "statistic": "published", "higher": False, "unit": "", **one}
+        | {"published": tuple(one["published"])}
+    )
+    for one in _FACTS["further_columns"]
+)
+"""What a setting's first table can show besides what it ranks."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +100,7 @@ class Benchmark:
     group: str  # tab of the page
     setting: Setting
     columns: tuple[Column, ...]  # the first one orders the rows
+    further: tuple[Column, ...] = ()  # can be shown, and are not ranked
     target: float | None = None  # accuracy in percent that traffic is measured to
     note: str = ""  # for the reader
 
@@ -113,8 +123,21 @@ class Benchmark:
         wanted = (record.domain, record.metric)
         return next((column for column in self.columns if column.published == wanted), None)
 
+    def matches_further(self, record: Published) -> Column | None:
+        """The column of a cell that is not ranked: see ``further``; centralized; a variant."""
+        if record.variant and record.variant.startswith("at "):  # a point on the way
+            record = replace(record, rounds=None)
+        same_model = (record.model, record.dataset) == (self.setting.model, self.setting.dataset)
+        if not (same_model if record.split is None else same_setting(record, self.setting)):
+            return None
+        wanted = (record.domain, record.metric)
+        columns = (*self.columns, *self.further) if self.further else ()
+        return next((column for column in columns if column.published == wanted), None)
+
     def doubt(self, record: Published) -> str | None:
         """Why nothing is ranked against a published cell of this table, or None."""
+        if record.split is None:
+            return record.doubt
         for name in ("rounds", "clients_per_round", "n_clients"):
             if getattr(record, name) is None:
                 return record.doubt or f"the source does not state {name.replace('_', ' ')}"
@@ -215,7 +238,8 @@ def _tables(setting: Setting) -> Iterable[Benchmark]:
         Column(key, label, f"{key}/{metric}", statistic, (key, metric.lower()))
         for key, label in data["columns"].items()
     )
-    yield Benchmark(setting.id, setting.title, title, setting, columns, note=setting.note)
+    further = FURTHER_COLUMNS
+    yield Benchmark(setting.id, setting.title, title, setting, columns, further, note=setting.note)
     if data.get("corrupted"):
         id_, group, note = f"{setting.id}_corrupted", f"{title}-C", _FACTS["corrupted_note"]
         name = setting.title.replace(title, group)
@@ -224,7 +248,8 @@ def _tables(setting: Setting) -> Iterable[Benchmark]:
     if target is not None:
         id_, note = f"{setting.id}_traffic", _FACTS["target_note"]
         name = f"{setting.title}: until {target:g} %"
-        yield Benchmark(id_, name, "Communication", setting, TARGET_COLUMNS, target, note)
+        group = "Communication"
+        yield Benchmark(id_, name, group, setting, TARGET_COLUMNS, target=target, note=note)
 
 
 def _target(setting: Setting) -> float | None:

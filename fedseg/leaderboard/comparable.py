@@ -4,7 +4,8 @@ Where published numbers have a protocol, every field of the run's must have its 
 
 What "the same split" means depends on the setting: where split files are known, clients and images
 must be those, by checksum; elsewhere the recipe must be the same (kind of partition, concentration,
-number of clients), whatever the seed of the draw.
+number of clients), whatever the seed of the draw. The released splits of CIFAR are asked for once
+their checksums are in ``reference/known_data.json``.
 """
 
 import json

@@ -18,6 +18,8 @@ LOCAL_OPTIMIZERS = {"SAMOptimWrapper": "sam", "ASAMOptimWrapper": "asam"}
 AUGMENTATIONS = {"Mixup": "mixup", "Cutout": "cutout", "LABStyle": "lab", "CFSIStyle": "cfsi"}
 NAMES: Mapping[str, str] = read_json("benchmarks.json")["methods"]
 """Key of a method or of a part of it -> its name for the reader."""
+VARIANTS: Mapping[str, str] = read_json("benchmarks.json")["variants"]
+"""Key of a published variant -> its words for the reader, around its value."""
 
 
 def name_of(key: str) -> str:
@@ -64,7 +66,7 @@ def method_of_record(record: Published, local_epochs: int | None) -> Method:
     algorithm, augmentation = record.algorithm, record.augmentation
     if algorithm == "mixup":  # FedAlign lists it among the algorithms
         algorithm, augmentation = "fedavg", "mixup"
-    extra = _epochs(record.local_epochs, local_epochs)
+    extra = _joined(_epochs(record.local_epochs, local_epochs), _variant(record.variant))
     return Method(algorithm, record.averaging, record.bn, augmentation, record.server_opt, extra)
 
 
@@ -122,6 +124,21 @@ def _augmentation(results: Results) -> str | None:
     """What goes beyond crops, flips and scales."""
     types = [_type(step) for step in (*(results.train.steps or ()), results.train.style)]
     return " and ".join(AUGMENTATIONS[name] for name in types if name in AUGMENTATIONS) or None
+
+
+def _variant(variant: str | None) -> str | None:
+    """What sets a published run apart from its paper's default, for the reader."""
+    if variant is None:
+        return None
+    words = []
+    for part in variant.split(","):
+        name, _, value = part.partition("=")
+        words.append(VARIANTS.get(name, part).format(value.replace("_", " ").replace(":", ", ")))
+    return ", ".join(words)
+
+
+def _joined(*parts: str | None) -> str | None:
+    return ", ".join(filter(None, parts)) or None
 
 
 def _epochs(epochs: int | None, usual: int | None) -> str | None:

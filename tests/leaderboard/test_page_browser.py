@@ -120,6 +120,23 @@ def test_rows_are_filtered(show):
     assert rows.count() == 1 and "prox" in rows.first.text_content()
 
 
+def test_what_is_not_ranked_is_shown_on_demand(show):
+    page = show(f"#table={CIFAR}")
+    board = page.locator(f"#board-{CIFAR}")
+    rows, status = board.locator("tbody tr:visible"), board.locator("[role=status]")
+    heads = board.locator("thead th:visible")
+    before, columns = rows.count(), heads.count()
+    board.locator("input[name=further]").check()
+    assert rows.count() > before and heads.count() > columns
+    assert status.text_content() == f"{rows.count()} of {rows.count()} rows"
+    board.locator("input[type=search]").fill("SWA from round")
+    assert rows.count() > 0
+    board.locator("input[type=search]").fill("")
+    board.locator("input[name=further]").uncheck()
+    assert (rows.count(), heads.count()) == (before, columns)
+    assert status.text_content() == f"{before} of {before} rows"
+
+
 def test_tabs_by_mouse_keyboard_and_link(show):
     page = show()
     tabs = page.get_by_role("tab")
@@ -154,7 +171,7 @@ def test_curves_and_scatters_are_drawn(show):
     assert "FedAvg ends at 50.50; FedProx ends at 48.00" in curves.get_attribute("aria-label")
     page.locator("#curves summary").click()
     cells = page.locator("#curves details tbody tr").first.locator("th, td").all_text_contents()
-    assert cells == ["750", "25.25", "24.00"]
+    assert cells == ["800", "25.25", "24.00"]
     page.locator("#curves-metric").select_option("training loss")
     assert "training loss over rounds" in curves.get_attribute("aria-label")
     page.locator("#curves-x").select_option("bytes")
