@@ -201,7 +201,7 @@ def other_fields(results: Results, setting: Setting) -> dict[str, tuple[Any, Any
 
 def wanted_protocol(results: Results, setting: Setting) -> dict[str, Any]:
     """The protocol that a run must have for its BatchNorm policy and style transfer."""
-    policy = results.batchnorm and str(results.batchnorm.get("type"))
+    policy = None if results.batchnorm is None else str(results.batchnorm.get("type"))
     wanted = {**setting.protocol.values, **setting.protocol.by_policy.get(policy, {})}
     for name in ("test_batch_size", "test_drop_last"):
         wanted[name] = dict.fromkeys(setting.domains, wanted[name])

@@ -92,7 +92,8 @@ def _cell(values: Sequence[float | None], column: Column) -> Cell:
     doubt = None
     if len(found) < len(values):
         doubt = f"{missing.replace('_', ' ')} in {len(values) - len(found)} of {len(values)} runs"
-    std = statistics.stdev(found) if len(found) > 1 else None
+    several = len(found) > 1 and column.statistic != "parameters"
+    std = statistics.stdev(found) if several else None
     return Cell(statistics.fmean(found), std, len(found), doubt=doubt)
 
 

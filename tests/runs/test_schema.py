@@ -135,9 +135,9 @@ def test_runs_that_cannot_be_ranked_are_read_if_asked_for(content, read, refused
         ({"final__unseen__mIoU": None}, ("final.unseen.mIoU: ",)),
         (
             {"completed_rounds": 40, "final_round": 40},
-            ("completed_rounds: ", "40 of 1500 rounds", "--resume"),
+            ("completed_rounds: ", "40 of 1600 rounds", "--resume"),
         ),
-        ({"final_round": 1450}, ("final_round: ", "1450 of 1500")),
+        ({"final_round": 1550}, ("final_round: ", "1550 of 1600")),
         ({"final_round": None, "final": {}}, ("final_round: ",)),
         ({"curves__bytes": [1]}, ("curves.bytes: ", "1 values for 2 rounds")),
     ):
