@@ -89,6 +89,7 @@ class Setting:
     window: int | None = 100  # reported rounds at the end; None: the last evaluation is reported
     evaluations: int = 20  # required number in the window
     note: str = ""  # for the reader
+    released_split: bool = False  # whether the papers' clients were released
 
 
 @dataclass(frozen=True, eq=False)

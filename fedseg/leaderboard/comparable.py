@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting
+from fedseg.leaderboard.methods import RELEASED
 from fedseg.runs.schema import DataEntry, Results
 
 RECIPE_DEFAULTS = {"PachinkoPartition": {"alpha": 0.1, "beta": 10.0}}  # a config may omit them
@@ -147,13 +148,14 @@ def _other_recipe(results: Results, setting: Setting) -> list[str]:
     if results.train.partition is None:
         return ["other split: how clients were drawn is not recorded"]
     kind = results.train.partition.get("type")
-    if kind != setting.recipe["type"]:
+    released = setting.released_split and kind == RELEASED
+    if kind != setting.recipe["type"] and not released:
         return [f"other split: {kind} instead of {setting.recipe['type']}"]
     partition = {**RECIPE_DEFAULTS.get(kind, {}), **results.train.partition}
     return [
         f"other split: {key} {_short(partition.get(key))} instead of {_short(wanted)}"
         for key, wanted in setting.recipe.items()
-        if partition.get(key) != wanted
+        if key != "type" and partition.get(key) != wanted
     ]
 
 

@@ -15,6 +15,7 @@ from fedseg.runs.schema import Results
 OWN_SAM = ("fedspeed", "fedgamma", "fedsmoo", "naive_fedgloss")
 ALIASES = {"naivefedgloss": "naive_fedgloss", "mime": "mime_sgd"}
 LOCAL_OPTIMIZERS = {"SAMOptimWrapper": "sam", "ASAMOptimWrapper": "asam"}
+RELEASED = "ReleasedPartition"  # the papers' own clients, where others draw by the same rule
 AUGMENTATIONS = {"Mixup": "mixup", "Cutout": "cutout", "LABStyle": "lab", "CFSIStyle": "cfsi"}
 NAMES: Mapping[str, str] = read_json("benchmarks.json")["methods"]
 """Key of a method or of a part of it -> its name for the reader."""
@@ -76,6 +77,8 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
     extra = _epochs(results.local_epochs, local_epochs)
     if results.local_steps is not None:
         extra = f"{results.local_steps} local steps"
+    if (results.train.partition or {}).get("type") == RELEASED:
+        extra = _joined(extra, "released split")
     return Method(
         _with_local_optimizer(algorithm, _type(results.optim_wrapper)),
         _type(results.averaging).lower() or None,

@@ -136,13 +136,17 @@ def test_a_released_split_must_be_that_one_once_its_checksum_is_known():
         content = toyresults.results(CIFAR, {}, **changes)
         return reasons_against(toyresults.parsed(content), asking)
 
-    file = {"type": "FixedPartition", "file": "splits/released.json"}
-    released = {"data__train__partition": file, "data__train__partition_sha256": "a" * 64}
-    assert found(**released) == ()
+    of_papers = {"type": "ReleasedPartition", "alpha": 0.05}
+    released = {"data__train__partition": of_papers, "data__train__partition_sha256": "a" * 64}
+    assert found(**released) == reasons(CIFAR, **released) == ()
     (reason,) = found()  # drawn by the same rule
     assert reason.startswith("other split: the checksum")
-    (reason,) = reasons(CIFAR, **released)  # nothing is known, and a file is no rule
-    assert reason.startswith("other split: FixedPartition")
+    (reason,) = found(data__train__partition=of_papers)
+    assert reason.startswith("other split: the checksum")
+    (reason,) = reasons(CIFAR, data__train__partition={**of_papers, "alpha": 0})
+    assert reason.startswith("other split: alpha 0 instead of 0.05")
+    (reason,) = reasons("cifar10_a005_c10_resnet20", data__train__partition=of_papers)
+    assert reason.startswith("other split: ReleasedPartition")
 
 
 def test_every_difference_from_cifar_is_one_reason():
