@@ -7,6 +7,7 @@ import pytest
 import toyresults
 
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, benchmarks, settings
+from fedseg.leaderboard.comparable import other_fields
 from fedseg.leaderboard.reference import read_published
 from fedseg.runner.compose import compose, setting_file
 from fedseg.runner.config import complete_config
@@ -150,6 +151,22 @@ def test_the_protocols_are_those_of_the_configs(setting, protocol, methods):
         id_, {}, batchnorm=config.get("batchnorm"), data__train__style=style_of(config)
     )
     assert protocol_of(config) == content["protocol"]
+
+
+@pytest.mark.parametrize(
+    ("methods", "fields"),
+    [
+        ("mmseg_heads", {"network"}),
+        ("silobn released_defects", {"batchnorm_layers", "shuffle", "test_drop_last"}),
+        ("lab released_defects", {"style_bank", "shuffle"}),
+    ],
+)
+def test_other_methods_differ_in_the_fields_that_they_change(methods, fields):
+    config = complete_config(compose(setting_file("idda_rainy"), methods.split()))
+    made = {"batchnorm": config.get("batchnorm"), "data__train__style": style_of(config)}
+    content = toyresults.results(RAINY, {}, **made, protocol=protocol_of(config))
+    found = other_fields(toyresults.parsed(content), toyresults.setting(RAINY))
+    assert set(found) == fields
 
 
 @pytest.mark.parametrize("methods", ["fedsam", "fedasam swa", "silobn fedasam", "fedavg swa"])
