@@ -4,6 +4,7 @@ import toyresults
 
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
 from fedseg.leaderboard.reference import read_published
+from fedseg.registry import ALGORITHMS
 
 SAM, ASAM = {"type": "SAMOptimWrapper"}, {"type": "ASAMOptimWrapper"}
 
@@ -76,6 +77,8 @@ def test_everything_else_in_a_label():
     steps = [{"type": "RandomCrop"}, {"type": "Cutout", "size": 8}, {"type": "Mixup"}]
     assert method(data__train__steps=steps).label == "FedAvg, cutout and mixup"
     assert method(local_epochs=None, local_steps=7).label == "FedAvg, 7 local steps"
+    released = {"data__train__partition": {"type": "ReleasedPartition", "alpha": 0}}
+    assert method(local_epochs=1, **released).label == "FedAvg, E = 1, released split"
     server = {"type": "FedAvg", "server_optim": {"type": "Adam"}}
     assert method(algorithm=server).label == "FedAvg + server Adam"
     for odd in ("Adam", ["Adam"], 3, None, {"type": 3}):  # in an untrusted file
@@ -104,7 +107,6 @@ def test_a_run_has_the_method_of_its_published_row():
 
 
 def test_aliases_are_of_algorithms_that_exist():
-    import fedseg.algorithms
-
-    names = {name.lower() for name in fedseg.algorithms.__all__}
+    ALGORITHMS.import_from_location()
+    names = {name.lower() for name in ALGORITHMS.module_dict}
     assert {"naivefedgloss", "mime", "fedspeed", "fedsmoo"} <= names
