@@ -161,15 +161,20 @@ def _natural(path: Path) -> list[tuple[int, int | str]]:
 
 def _read_file(file: Path) -> dict[str, list[Sample]]:
     try:
-        data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_unique_keys)
+        data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=unique_keys)
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file}: is not readable as JSON ({error}): write it again") from error
     return _check_content(file, data)
 
 
-def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+def unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of a JSON file, for ``json.loads(object_pairs_hook=...)``, which keeps the last.
+
+    Raises:
+        ValueError: a key occurs twice.
+    """
     found = dict(pairs)
-    if len(found) < len(pairs):  # json.loads would keep the last
+    if len(found) < len(pairs):
         twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise ValueError(f"key {twice!r} occurs twice in one object")
     return found
