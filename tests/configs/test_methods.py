@@ -49,6 +49,8 @@ MAKES = {
     "deeplabv3plus": {"model.type": "Segmentor"},
     "feddrive_heads": {"model.type": "FedDriveBiSeNetV2Segmentor"},
     "mmseg_heads": {"model.type": "BiSeNetV2Segmentor"},
+    "eccv2022": {"train_dataloader.transforms.2.type": "Normalize"},
+    "released_split": {"train_dataloader.partition.type": "ReleasedPartition"},
     "segformer": {"model.network.decode_head.type": "SegformerHead"},
 }
 SEGMENTATION = {"cfsi", "lab", "deeplabv3plus", "segformer", "feddrive_heads", "mmseg_heads"}

@@ -19,7 +19,7 @@ PLACE = "splits/released"
 
 
 def names_of(dataset, labels):
-    """Names of the released files; of CIFAR-100 the first two images of different classes share one."""
+    """Names of the released files; two images of CIFAR-100 share one."""
     if dataset == "cifar10":
         return [f"img_{i}_label_{label}.png" for i, label in enumerate(labels)]
     other = int(np.flatnonzero(labels != labels[0])[0])
