@@ -1,11 +1,7 @@
 """CIFAR's clients from the split files that were released with the ECCV 2022 and FedGloSS papers.
 
 ``federated_train_alpha_<alpha>.json`` lists the images of each client, ``test.json`` the test
-images::
-
-    {"users": [id, ...], "num_samples": [n, ...],
-     "user_data": {"id": {"x": [name, ...], "y": [label, ...]}, ...}}
-
+images, in the form of :mod:`fedseg.partition.split_files` with numbers for clients and labels.
 CIFAR-10's names are ``img_<index>_label_<label>.png``, with the index of the image in the archive;
 CIFAR-100's are the archive's own, two of which belong to two images of different classes. What is
 written has indices of images, as :class:`fedseg.partition.ReleasedPartition` reads them.
@@ -28,12 +24,11 @@ from fedseg.datasets.arrays import INDEX, SPLITS, StoredImages, read_index
 from fedseg.errors import DataError
 from fedseg.files import sha256, write_text
 from fedseg.partition.released import FOLDER, NOTE, released_file
-from fedseg.partition.split_files import unique_keys
+from fedseg.partition.split_files import Sample, check_content, read_json
 
 TRAIN = "federated_train_alpha_"
-KEYS = ("users", "num_samples", "user_data")
-Sample = tuple[str, int]  # name and label
-Places = Mapping[str, Mapping[int, list[int]]]  # name -> label -> indices of the images
+Clients = dict[str, list[int]]
+Places = Mapping[str, Mapping[str, list[int]]]  # name -> label -> indices of the images
 
 
 @dataclass(frozen=True)
@@ -41,7 +36,7 @@ class Released:
     """What is known of the files of a data set."""
 
     name: re.Pattern[str]  # of an image, without ".png"; a second group is its label
-    left_out: Mapping[str, int]  # images of the archive that the files do not list
+    left_out: Mapping[str, int]  # images of the archive that are not listed, at most
     classes_per_client: Mapping[float, float]  # by alpha, the mean
     clients: int = 100
 
@@ -58,16 +53,13 @@ RELEASED = {
 }
 
 
-def prepare_released(kind: Cifar, options: ImageOptions, folder: Path) -> list[Path]:
-    """Prepare the images and write every released split for them.
+def prepare_released(kind: Cifar, options: ImageOptions, folder: Path) -> None:
+    """Prepare the images and write every released split for them, below ``splits/released``.
 
     Args:
         kind, options: as of :func:`data_prep.classification.prepare`.
         folder: with the released files, or with a folder named after the data set that has them;
             they may lie deeper, as in the papers' repositories.
-
-    Returns:
-        The files of clients below ``options.root``.
 
     Raises:
         DataError: as ``prepare``; or the images are not in the order of the archive, a released
@@ -82,26 +74,24 @@ def prepare_released(kind: Cifar, options: ImageOptions, folder: Path) -> list[P
             "files count in the archive's order: prepare them from the archive (--source, "
             "--overwrite)"
         )
-    places = _places(kind, options, parts)
-    released = RELEASED[kind.name]
+    places, known = _places(kind, options, parts), RELEASED[kind.name]
+    labels = parts["train"].labels
     tested = read_released(test_file)
-    _, test_note = assign(test_file, tested, places["test"], released, "test")
-    test_names = {name for samples in tested.values() for name, _ in samples}
-    made, notes, shared = {}, {}, set()
+    test_note = _note(test_file, *assign(test_file, tested, places["test"], known, "test"))
+    made: dict[str, Clients] = {}
+    notes: dict[str, dict[str, Any]] = {}
+    names = set()
     for alpha, file in files.items():
         users = read_released(file)
-        clients, note = assign(file, users, places["train"], released, "train")
-        _check_classes(file, clients, parts["train"].labels, alpha, kind)
-        made[released_file(alpha)], notes[released_file(alpha)] = (
-            clients,
-            {
-                **note,
-                "classes_per_client": spread(
-                    [len(set(parts["train"].labels[i])) for i in clients.values()]
-                ),
-            },
-        )
-        shared |= {name for samples in users.values() for name, _ in samples} & test_names
+        clients, left_out = assign(file, users, places["train"], known, "train")
+        classes = [len(set(labels[indices])) for indices in clients.values()]
+        _check_classes(file, classes, alpha, len(labels) == sum(kind.counts["train"]), known)
+        made[released_file(alpha)] = clients
+        notes[released_file(alpha)] = {
+            **_note(file, clients, left_out),
+            "classes_per_client": spread(classes),
+        }
+        names |= _names(users)
     target = options.root / FOLDER
     for name, clients in made.items():
         existed = write_clients(target / name, clients, options.overwrite)
@@ -111,19 +101,18 @@ def prepare_released(kind: Cifar, options: ImageOptions, folder: Path) -> list[P
         "dataset": kind.name,
         "images": source,
         "images_sha256": parts["train"].split_checksum,
-        "names_in_train_and_test": len(shared),
+        "names_in_train_and_test": len(names & _names(tested)),
         "train": notes,
         "test": test_note,
     }
     write_text(target / NOTE, json.dumps(about, indent=2) + "\n")
-    return [target / name for name in made]
 
 
 def find_released(folder: Path, dataset: str) -> tuple[dict[float, Path], Path]:
     """The released files: those of the clients by alpha, ascending, and that of the test images.
 
     Raises:
-        DataError: there is none, or one twice.
+        DataError: one is missing or there twice.
     """
     own = folder / dataset.lower()
     base = own if own.is_dir() else folder
@@ -146,54 +135,27 @@ def find_released(folder: Path, dataset: str) -> tuple[dict[float, Path], Path]:
 
 
 def read_released(file: Path) -> dict[str, list[Sample]]:
-    """Clients and their samples, in the order of a released file.
+    """Clients and their samples (name, label), in the order of a released file.
 
     Raises:
         DataError: it is not readable, or its lists do not fit together.
     """
-    try:
-        data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=unique_keys)
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{file}: is not readable as JSON ({error}): get it again") from error
-    if not isinstance(data, dict) or any(key not in data for key in KEYS):
-        raise DataError(f"{file}: is no released split: it needs the keys {', '.join(KEYS)}")
-    users, counts, held = (data[key] for key in KEYS)
-    if not isinstance(users, list) or not isinstance(held, dict):
-        raise DataError(f"{file}: 'users' must be a list and 'user_data' an object: get it again")
-    names = [str(user) for user in users]
-    if not names or len(set(names)) < len(names) or set(names) != set(held):
-        raise DataError(f"{file}: 'users' must name each client of 'user_data' once: get it again")
-    if not isinstance(counts, list) or len(counts) != len(names):
-        raise DataError(f"{file}: 'num_samples' must have a number for each of 'users'")
-    return {
-        name: _samples(f"{file}: client {name!r}", count, held[name])
-        for name, count in zip(names, counts, strict=True)
-    }
-
-
-def _samples(where: str, count: Any, data: Any) -> list[Sample]:
-    lists = [data.get(key) if isinstance(data, dict) else None for key in ("x", "y")]
-    if not all(isinstance(values, list) for values in lists):
-        raise DataError(f"{where}: must have a list 'x' of names and a list 'y' of labels")
-    images, labels = lists
-    if not len(images) == len(labels) == count or not images:
-        raise DataError(
-            f"{where}: 'num_samples' is {count!r}, but 'x' has {len(images)} names and 'y' "
-            f"{len(labels)} labels: get the file again"
-        )
-    for image, label in zip(images, labels, strict=True):
-        if not isinstance(image, str) or type(label) is not int:
-            raise DataError(f"{where}: {image!r} with label {label!r} is no name and number")
-    return list(zip(images, labels, strict=True))
+    data = read_json(file)
+    if isinstance(data, dict) and isinstance(data.get("user_data"), dict):
+        data["users"] = _texts(data.get("users"))
+        for own in data["user_data"].values():
+            if isinstance(own, dict):
+                own["y"] = _texts(own.get("y"))
+    return check_content(file, data)
 
 
 def assign(
     file: Path, users: Mapping[str, Sequence[Sample]], places: Places, known: Released, split: str
-) -> tuple[dict[str, list[int]], dict[str, Any]]:
-    """Indices of each client's images, and the note on the file.
+) -> tuple[Clients, list[str]]:
+    """Indices of each client's images, and the names of images that no client holds.
 
     Args:
-        file: for messages and the note.
+        file: for messages.
         users: as of :func:`read_released`.
         places: where the images of the split are.
         known, split: what the file may leave out.
@@ -202,13 +164,9 @@ def assign(
         DataError: a name is unknown, has another label or is held twice; or more images than in
             the released file are nobody's.
     """
-    free = {
-        (name, label): list(indices)
-        for name, own in places.items()
-        for label, indices in own.items()
-    }
-    holder: dict[tuple[str, int], str] = {}
-    clients: dict[str, list[int]] = {}
+    free = {(name, label): [*i] for name, own in places.items() for label, i in own.items()}
+    holder: dict[Sample, str] = {}
+    clients: Clients = {}
     for user, samples in users.items():
         clients[user] = []
         for image, label in samples:
@@ -217,33 +175,23 @@ def assign(
             name = match[1] if match else ""
             if name not in places:
                 raise DataError(f"{where} is not in the {split} images of the archive")
-            wrong = {label, *map(int, match.groups()[1:])} - places[name].keys()
+            wrong = {label, *match.groups()[1:]} - places[name].keys()
             if wrong:
                 raise DataError(
-                    f"{where} has label {min(wrong)}, in the archive "
-                    f"{', '.join(map(str, places[name]))}: is it another order or data set?"
+                    f"{where} has label {min(wrong)}, in the archive {', '.join(places[name])}: "
+                    "is it another order or data set?"
                 )
             if not free[name, label]:
                 raise DataError(f"{where} is held by client {holder[name, label]!r} already")
             holder[name, label] = user
             clients[user].append(free[name, label].pop(0))
-    rest = [f"{name} of class {label}" for (name, label), indices in free.items() if indices]
-    missing = sum(map(len, free.values()))
-    if missing > known.left_out[split]:
+    rest = [f"{name}, class {label}" for (name, label), i in free.items() for _ in i]
+    if len(rest) > known.left_out[split]:
         raise DataError(
-            f"{file}: {missing} {split} images of the archive are missing ({', '.join(rest[:3])}"
-            f"{', ...' if len(rest) > 3 else ''}), in the released file {known.left_out[split]}: "
-            "get it again"
+            f"{file}: {len(rest)} {split} images of the archive are missing, e.g. {rest[0]}, in "
+            f"the released file {known.left_out[split]}: get it again"
         )
-    note = {
-        "file": file.name,
-        "sha256": sha256(file),
-        "clients": len(clients),
-        "images": sum(map(len, clients.values())),
-        "left_out": rest,
-        "images_per_client": spread([len(i) for i in clients.values()]),
-    }
-    return clients, note
+    return clients, rest
 
 
 def _places(
@@ -261,27 +209,48 @@ def _places(
                 f"{options.root}: has {len(labels)} {split} images, the archive names "
                 f"{len(names[split])}: prepare them again from it (--source, --overwrite)"
             )
-        found: dict[str, dict[int, list[int]]] = defaultdict(lambda: defaultdict(list))
+        found: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
         for index, (name, label) in enumerate(zip(names[split], labels, strict=True)):
-            found[name][label].append(index)
-        places[split] = {name: dict(own) for name, own in found.items()}
+            found[name][str(label)].append(index)
+        places[split] = found
     return places
 
 
 def _check_classes(
-    file: Path, clients: Mapping[str, list[int]], labels: np.ndarray, alpha: float, kind: Cifar
+    file: Path, classes: Sequence[int], alpha: float, complete: bool, known: Released
 ) -> None:
-    """Compare clients and their classes with what is known of the released files."""
-    held = [len(set(labels[indices])) for indices in clients.values()]
-    if alpha == 0 and max(held) > 1:
-        raise DataError(f"{file}: a client has {max(held)} classes, with alpha 0 it is one")
-    if len(labels) != sum(kind.counts["train"]):
-        return  # a selection of the images
-    known = RELEASED[kind.name]
-    if len(clients) != known.clients:
-        raise DataError(f"{file}: has {len(clients)} clients, released are {known.clients}")
-    mean, published = float(np.mean(held)), known.classes_per_client.get(alpha)
-    if published is not None and round(mean, 2) != published:
+    """Compare the number of clients and of their classes with what is known, of all images."""
+    if alpha == 0 and max(classes) > 1:
+        raise DataError(f"{file}: a client has {max(classes)} classes, with alpha 0 it is one")
+    if not complete:
+        return
+    if len(classes) != known.clients:
+        raise DataError(f"{file}: has {len(classes)} clients, released are {known.clients}")
+    mean, published = float(np.mean(classes)), known.classes_per_client.get(alpha)
+    if published not in (None, round(mean, 2)):
         raise DataError(
             f"{file}: clients have {mean:.2f} classes on average, in the released file {published}"
         )
+
+
+def _note(file: Path, clients: Clients, left_out: Sequence[str]) -> dict[str, Any]:
+    sizes = [len(indices) for indices in clients.values()]
+    return {
+        "file": file.name,
+        "sha256": sha256(file),
+        "clients": len(clients),
+        "images": sum(sizes),
+        "left_out": list(left_out),
+        "images_per_client": spread(sizes),
+    }
+
+
+def _names(users: Mapping[str, Sequence[Sample]]) -> set[str]:
+    return {name for samples in users.values() for name, _ in samples}
+
+
+def _texts(values: Any) -> Any:
+    """A list's whole numbers as texts; anything else as it is."""
+    if not isinstance(values, list):
+        return values
+    return [str(value) if type(value) is int else value for value in values]

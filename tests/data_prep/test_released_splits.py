@@ -137,7 +137,7 @@ def held_twice(made):
 
 
 def unknown_name(made):
-    first(made)["x"][0] = "../img_1000000_label_0.png"
+    first(made)["x"][0] = "img_1000000_label_0.png"
     return "img_1000000"
 
 
