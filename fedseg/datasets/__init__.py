@@ -14,6 +14,7 @@ from fedseg.datasets.corrupted import CIFAR10CDataset, CIFAR100CDataset, Corrupt
 from fedseg.datasets.feddrive_transforms import ChannelMeanJitter, RandomAreaCrop
 from fedseg.datasets.idda import IDDADataset
 from fedseg.datasets.landmarks import LandmarksDataset
+from fedseg.datasets.photos import ImageFolderDataset
 from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.datasets.style import CFSIStyle, LABStyle, StyleTransfer
 from fedseg.datasets.synthetic import SyntheticShapesDataset

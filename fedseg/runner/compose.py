@@ -37,7 +37,7 @@ CONFIGS = Path(fedseg.__file__).resolve().parents[1] / "configs"
 # what a method can decide, in the order of an experiment's name
 SLOTS = ("batchnorm", "algorithm", "local_optimizer", "regularizer")
 SAYS_FEDAVG = frozenset(SLOTS)  # the name says fedavg where no method decides any of these
-SLOTS += ("average", "augmentation", "style", "network", "protocol", "defects")
+SLOTS += ("average", "augmentation", "style", "network", "protocol", "split", "defects")
 SHARED = ("augmentation",)  # slots of any number of methods
 FEDAVG = "fedavg"
 SYNONYMS = {"sam": "fedsam", "asam": "fedasam"}  # what FedAvg with SAM is called

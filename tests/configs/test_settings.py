@@ -92,8 +92,9 @@ def test_landmarks_are_streamed_by_user(load):
         assert "type" not in loader  # images stay on disk
         assert (loader.dataset.type, loader.dataset.split) == ("LandmarksDataset", split)
         assert loader.dataset.data_root == "data/landmarks"
-        crop = loader.dataset.pipeline[-1]
+        (crop,) = (s for s in loader.dataset.pipeline if "Crop" in s.type)
         assert (crop.get("size") or (crop.height, crop.width)) == (224, 224)
+    assert dict(type="HorizontalFlip", p=0.5) in train.dataset.pipeline
     assert config.model.num_classes == CLASSES["landmarks"]
 
 
