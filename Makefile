@@ -34,8 +34,9 @@ leaderboard: $(STAMP)
 	$(BIN)/python tools/demo_leaderboard.py
 
 # A process a core, four at most: each imports everything, and memory is for them all. A file's tests
-# stay together, so that what they share is made once.
-WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile
+# stay together, so that what they share is made once; files with few tests, which are long ones, do
+# not wait till the end.
+WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 
 # A lint finding does not hide the test results, nor the other way round.
 test: $(TEST_STAMP)

@@ -8,6 +8,7 @@ needs Playwright and an installed Chromium; the variable ``FEDSEG_BROWSER`` name
 import argparse
 import os
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,15 +61,18 @@ def find_browser() -> str | None:
     return next(filter(None, map(shutil.which, (os.environ.get(VARIABLE, ""), *BROWSERS))), None)
 
 
-def take_screenshots(folder: str | Path, out: str | Path) -> list[Path]:
-    """Take a screenshot of every view of a page.
+def take_screenshots(
+    folder: str | Path, out: str | Path, views: Sequence[View] = VIEWS
+) -> list[Path]:
+    """Take screenshots of a page.
 
     Args:
         folder: holds ``index.html``.
         out: where the PNG files go; it is made.
+        views: what they show.
 
     Returns:
-        The files, in the order of ``VIEWS``.
+        The files, in the order of the views.
 
     Raises:
         DataError: there is no page. ConfigError: there is no browser, or no Playwright.
@@ -91,7 +95,7 @@ def take_screenshots(folder: str | Path, out: str | Path) -> list[Path]:
         browser = playwright.chromium.launch(
             executable_path=browser_path, args=list(ARGUMENTS), timeout=TIMEOUT
         )
-        for view in VIEWS:
+        for view in views:
             page = browser.new_page(
                 viewport={"width": view.width, "height": view.height},
                 color_scheme="dark" if view.dark else "light",
@@ -137,8 +141,10 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of the page")
     parser.add_argument("--out", type=Path, required=True, help="folder of the screenshots")
+    parser.add_argument("--only", choices=[v.name for v in VIEWS], nargs="+", help="some views")
     arguments = parser.parse_args()
-    for path in take_screenshots(arguments.folder, arguments.out):
+    views = [view for view in VIEWS if not arguments.only or view.name in arguments.only]
+    for path in take_screenshots(arguments.folder, arguments.out, views):
         print(path)
     return 0
 

@@ -1,6 +1,5 @@
 """The federated runner: MMEngine's Runner with clients, a server and rounds."""
 
-import copy
 import time
 import uuid
 from collections.abc import Mapping
@@ -20,6 +19,7 @@ from fedseg.engine.executor import Executor
 from fedseg.engine.sampler import ClientSampler
 from fedseg.errors import ConfigError, Interrupted, TrainingError
 from fedseg.evaluation.domains import reestimate_statistics
+from fedseg.files import write_text
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.hooks.trackers import build_trackers, build_visualizer
@@ -53,6 +53,7 @@ from fedseg.runner.config import complete_config
 from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.state_store import StateStore
 from fedseg.runner.work_dir import config_copy, set_aside_earlier_run, stop_message
+from fedseg.runs.config_copy import config_text
 from fedseg.runs.history import History
 from fedseg.runs.results import write_results
 
@@ -122,7 +123,7 @@ class FederatedRunner(Runner):
 
     def _log_env(self, env_cfg: dict) -> None:
         self.logger.info(f"torch {torch.__version__}, seed {self.seed}")
-        self.config_text = self.cfg.pretty_text  # slow to make: once, also for the checkpoints
+        self.config_text = config_text(self.cfg.to_dict())
         self.logger.info(f"Config:\n{self.config_text}")
 
     def build_visualizer(self, visualizer: Any = None) -> Any:
@@ -326,6 +327,5 @@ class FederatedRunner(Runner):
 
     def _write_config(self) -> None:
         """Write the config into the work dir, under the run's own name."""
-        config = copy.deepcopy(self.cfg)
-        config["experiment_name"] = self.name
-        config.dump(config_copy(self.cfg))
+        text = config_text(self.cfg.to_dict() | {"experiment_name": self.name})
+        write_text(config_copy(self.cfg), text)

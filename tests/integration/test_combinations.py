@@ -165,12 +165,18 @@ def toy_resnet(images: Path) -> dict[str, Any]:
 
 
 def bisenetv2() -> dict[str, Any]:
-    """BiSeNetV2 without auxiliary heads on three clients, a batch each."""
+    """A narrow BiSeNetV2 without auxiliary heads on three clients, a batch each."""
+    backbone = {"detail_channels": (8, 16, 16), "semantic_channels": (4, 8, 12, 16)}
+    head = {"type": "FCNHead", "in_index": 0, "in_channels": 16, "channels": 16, "num_convs": 1}
     return {
         "model": {
-            "type": "BiSeNetV2Segmentor",
+            "type": "Segmentor",
             "num_classes": 3,
-            "auxiliary": False,
+            "network": {
+                "type": "EncoderDecoder",
+                "backbone": {"type": "BiSeNetV2", "bga_channels": 16, **backbone},
+                "decode_head": {**head, "norm_cfg": {"type": "BN"}, "align_corners": False},
+            },
             "loss": {"type": "OHEMCrossEntropy", "ratio": 0.25},
             "data_preprocessor": {"type": "ImagePreprocessor"},
         },
@@ -356,4 +362,4 @@ def test_local_losses_refuse_a_segmentation_model(loss, tmp_path):
     )
     with pytest.raises(ConfigError, match="local_loss") as refusal:
         toyseg.runner(config).build_federation()
-    assert "BiSeNetV2Segmentor" in str(refusal.value)
+    assert "Segmentor" in str(refusal.value)

@@ -24,7 +24,17 @@ TIMEOUT = 300  # seconds; only a process that hangs takes so long
 
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
-    ["fedseg.runner.experiment", "fedseg.report.summary", "torch.utils.tensorboard"]
+    [
+        "data_prep.classification",
+        "data_prep.corrupted_sets",
+        "data_prep.segmentation",
+        "fedseg.leaderboard.page",
+        "fedseg.models",
+        "fedseg.report.pictures",
+        "fedseg.report.summary",
+        "fedseg.runner.experiment",
+        "torch.utils.tensorboard",
+    ]
 )
 _started: list[BaseProcess] = []
 
