@@ -22,6 +22,8 @@ from fedseg.datasets.arrays import SPLITS, CIFAR10Dataset, CIFAR100Dataset, chec
 from fedseg.errors import DataError
 
 SHAPE = (32, 32, 3)
+# What is said of a source whose images keep the archive's order.
+IN_ORDER = ("official batches, md5 verified", "batches of the official form")
 _NAMES_10 = "airplane automobile bird cat deer dog frog horse ship truck"
 CLASSES_10 = tuple(_NAMES_10.split())
 
@@ -98,13 +100,13 @@ class Cifar(ImageSet):
         form = "batches" if source.is_file() else own_images.form(source, self.files)
         official = self._official(source)
         if official is not None:
-            parts, origin = official, "official batches, md5 verified"
+            parts, origin = official, IN_ORDER[0]
         elif form == "npz":
             parts, origin = own_images.from_npz(source, self), ".npz files"
         elif form == "images":
             parts, origin = own_images.from_folders(source, self), "image folders"
         elif form == "batches":
-            parts, origin = self._own_batches(source), "batches of the official form"
+            parts, origin = self._own_batches(source), IN_ORDER[1]
             if not unofficial:
                 raise DataError(
                     f"{source}: is not the official data set, another md5 (archive: "
@@ -119,6 +121,25 @@ class Cifar(ImageSet):
             )
         coarse = tuple(map(self.coarse_of.get, self.classes)) if self.coarse_of else None
         return Labeled(parts, self.classes, origin, coarse, official is not None)
+
+    def file_names(self, source: Path) -> dict[str, list[str]]:
+        """For each split, the archive's own name of each image, without ".png".
+
+        Raises:
+            DataError: the source is no archive or folder of batches, or they hold no such names.
+        """
+        if source.is_dir() and own_images.form(source, self.files) != "batches":
+            raise DataError(f"{source}: has no names of images: give the archive as --source")
+        files = own_images.batch_files(source, self.files)
+        names: dict[str, list[str]] = {}
+        for split, batches in self.batches.items():
+            names[split] = []
+            for name in batches:
+                found = own_images.unpickle_batch(files[name], f"{source}/{name}").get("filenames")
+                if not isinstance(found, list) or not all(isinstance(n, str) for n in found):
+                    raise DataError(f"{source}/{name}: 'filenames' must be a list of texts")
+                names[split] += [n.removesuffix(".png") for n in found]
+        return names
 
     def _official(self, source: Path) -> dict[str, Part] | None:
         """The official files, verified and read by torchvision; None if they are others."""

@@ -89,15 +89,20 @@ def prepare_and_split(
         print(f"{written}: {'is there already, the same' if existed else 'written'}")
         draw(clients, dataset.labels, dataset.classes, written.with_suffix(".png"))
         file = file or written
-    command = f"{python()} tools/train.py configs/settings/{kind.setting}.py --dry-run"
-    if root != Path("data") / kind.name.lower():
-        command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
-    print(f"Next: {command}")
+    print_next(kind, root)
     if file is not None:
         print(
             "Configs make their own split from the images, the same for the same options and "
             f"seed. To use a file: partition=dict(type='FixedPartition', file='{file}')"
         )
+
+
+def print_next(kind: ImageSet, root: Path, more: str = "") -> None:
+    """Print the command that trains on a prepared folder; ``more`` are options of it."""
+    command = f"{python()} tools/train.py configs/settings/{kind.setting}.py {more}--dry-run"
+    if root != Path("data") / kind.name.lower():
+        command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
+    print(f"Next: {command}")
 
 
 def _convert(kind: ImageSet, options: ImageOptions) -> str:
@@ -108,7 +113,7 @@ def _convert(kind: ImageSet, options: ImageOptions) -> str:
     wanted = options.source or (existing and is_synthetic(root) and kind.find(root))
     if existing and not wanted:
         return UNCHANGED
-    source = _source(kind, options)
+    source = find_source(kind, options)
     print(f"reading {name} from {source}")
     data = kind.read(source, options.unofficial)
     check(data, kind, source, options.unofficial)
@@ -141,7 +146,8 @@ def _convert(kind: ImageSet, options: ImageOptions) -> str:
     return "written"
 
 
-def _source(kind: ImageSet, options: ImageOptions) -> Path:
+def find_source(kind: ImageSet, options: ImageOptions) -> Path:
+    """Where the images are read from; DataError if there is none."""
     if options.source is not None:
         if not options.source.exists():
             raise DataError(f"{options.source}: does not exist: --source must be {kind.hint}")

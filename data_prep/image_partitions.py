@@ -7,7 +7,7 @@
 
 import csv
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
 from pathlib import Path
@@ -116,29 +116,40 @@ def save_split(
         DataError: another split of that name exists and ``overwrite`` is not given.
     """
     file = root / "splits" / f"{one.name}.json"
-    # One client a line: short files that can still be compared.
-    lines = [f"{json.dumps(str(c))}: {json.dumps(i.tolist())}" for c, i in clients.items()]
-    text = "{\n" + ",\n".join(lines) + "\n}\n"
+    existed = write_clients(file, clients, overwrite)
     about = {
         "partition": PARTITIONERS[one.partition].__name__,
         **one.options,
         **({} if one.users is None else {"users": one.users.name}),
         "clients": len(clients),
         "images": sum(map(len, clients.values())),
-        "images_per_client": _spread([len(i) for i in clients.values()]),
-        "classes_per_client": _spread([len(set(dataset.labels[i])) for i in clients.values()]),
+        "images_per_client": spread([len(i) for i in clients.values()]),
+        "classes_per_client": spread([len(set(dataset.labels[i])) for i in clients.values()]),
         "images_sha256": dataset.split_checksum,
     }
-    note = json.dumps(about, indent=2) + "\n"
-    existed = file.is_file() and file.read_text(encoding="utf-8") == text
-    if file.exists() and not existed and not overwrite:
+    write_text(file.with_suffix(".note.json"), json.dumps(about, indent=2) + "\n")
+    return file, existed
+
+
+def write_clients(
+    file: Path, clients: Mapping[str, Sequence[int] | np.ndarray], overwrite: bool = False
+) -> bool:
+    """Write clients and their indices; returns whether the same file was there.
+
+    Raises:
+        DataError: another one is there and ``overwrite`` is not given.
+    """
+    # One client a line: short files that can still be compared.
+    lines = [f"{json.dumps(c)}: {json.dumps(np.asarray(i).tolist())}" for c, i in clients.items()]
+    text = "{\n" + ",\n".join(lines) + "\n}\n"
+    if file.is_file() and file.read_text(encoding="utf-8") == text:
+        return True
+    if file.exists() and not overwrite:
         raise DataError(
             f"{file}: holds another split: give --overwrite to replace it, or another --root"
         )
-    write_text(file.with_suffix(".note.json"), note)
-    if not existed:
-        write_text(file, text)
-    return file, existed
+    write_text(file, text)
+    return False
 
 
 def read_users(path: Path, labels: np.ndarray) -> list[str]:
@@ -182,7 +193,8 @@ def read_users(path: Path, labels: np.ndarray) -> list[str]:
     return [users[index] for index in range(len(labels))]
 
 
-def _spread(values: list[int]) -> dict[str, float]:
+def spread(values: list[int]) -> dict[str, float]:
+    """Least, median, mean and largest of some numbers."""
     return {
         "min": min(values),
         "median": float(np.median(values)),

@@ -9,6 +9,7 @@ from fedseg import cli
 EXAMPLES = """examples:
     python tools/leaderboard.py work_dirs
     python tools/leaderboard.py work_dirs --out board
+    python tools/leaderboard.py work_dirs --all --further
     python tools/leaderboard.py verify work_dirs/camvid_fedavg
 """
 
@@ -29,6 +30,12 @@ def board_arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--all", action="store_true", help="also show the published numbers without a run"
+    )
+    parser.add_argument(
+        "--further",
+        action="store_true",
+        help="also show what is not ranked: Hessian, operations, parameters, time; centralized "
+        "training and variants",
     )
     return parser.parse_args()
 
@@ -59,9 +66,9 @@ def show_board(arguments: argparse.Namespace) -> int:
     from fedseg.leaderboard.text import print_board
 
     board = build_board(*read_runs(arguments.runs))
-    print_board(board, everything=arguments.all)
+    print_board(board, everything=arguments.all, further=arguments.further)
     if arguments.out is not None:
-        print(*write_board(board, arguments.out, everything=arguments.all), sep="\n")
+        print(*write_board(board, arguments.out, arguments.all, arguments.further), sep="\n")
     return 0 if board.runs else 2
 
 

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from data_prep.arguments import add_images, add_splits, add_synthetic, options, parser, splits
 from data_prep.cifar import KINDS
-from data_prep.classification import ImageOptions, prepare_and_split
+from data_prep.classification import ImageOptions, prepare_and_split, print_next
+from data_prep.released_splits import prepare_released
 from fedseg.cli import run
 from fedseg.report.partition_charts import show_partition
 
@@ -17,6 +18,8 @@ examples:
     python tools/prepare_cifar.py --download
   a split of your own:
     python tools/prepare_cifar.py --partition dirichlet --alpha 0.1 0.5 --num-clients 50
+  the clients of the split files released with the ECCV 2022 and FedGloSS papers:
+    python tools/prepare_cifar.py --from fedsam/data/cifar10
   synthetic images, no download:
     python tools/prepare_cifar.py --root data/shapes --synthetic
 
@@ -41,10 +44,23 @@ def main() -> None:
     )
     add_synthetic(arguments, "render images of 10 classes instead of CIFAR-10")
     add_splits(arguments, "dirichlet", 100)
+    arguments.add_argument(
+        "--from",
+        dest="released",
+        type=Path,
+        metavar="DIR",
+        help="instead of drawing splits, write those of the released split files in DIR to "
+        "ROOT/splits/released, checked against the archive's images",
+    )
     args = arguments.parse_args()
     asked = splits(args, ALPHAS[args.dataset])
     chosen = options(ImageOptions, args, root=args.root or Path("data") / args.dataset)
-    prepare_and_split(KINDS[args.dataset], chosen, asked, show_partition)
+    kind = KINDS[args.dataset]
+    if args.released is None:
+        prepare_and_split(kind, chosen, asked, show_partition)
+    else:
+        prepare_released(kind, chosen, args.released)
+        print_next(kind, chosen.root, "--with released_split ")
 
 
 if __name__ == "__main__":

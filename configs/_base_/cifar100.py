@@ -1,7 +1,9 @@
 # CIFAR-100 on 100 clients of 500 images, the CNN of the flat-minima papers (two 5x5 convolutions,
 # two hidden layers, no normalization). How clients hold the classes is up to the settings. The
-# corrupted test images are evaluated once, at the end, if they are there. Names that begin with
-# two underscores stay inside their file.
+# corrupted test images are evaluated once, at the end, if they are there. The statistics are those
+# of the training images, with which FedGloSS and FedAlign normalize; the ECCV 2022 paper's rows
+# differ in the fourth digit: methods/cifar100/eccv2022.py. Names that begin with two underscores
+# stay inside their file.
 _base_ = "classification.py"
 
 __root = "data/cifar100"

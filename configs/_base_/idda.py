@@ -2,22 +2,25 @@
 # underscores stay inside their file.
 _base_ = "feddrive.py"
 
-__size = (1024, 1856)  # what scale 1 means in training, and the size that predictions are scored at
+__size = (1024, 1856)  # every image is resized to it; predictions are scored at it
 __input = (512, 928)
+__resize = dict(type="Resize", height=__size[0], width=__size[1], interpolation=2)  # 2: cubic
 
+protocols = dict(paper=["fedsam", "fedasam", "swa"], released=None)  # docs/feddrive.md
 __train = dict(
     type="IDDADataset",
     data_root="data/idda",
     pipeline=[
-        dict(type="RandomScaleCrop", scale=(0.5, 2.0), crop_size=__input, base_size=__size),
+        __resize,
         dict(type="HorizontalFlip", p=0.5),
+        dict(type="RandomAreaCrop", size=__input, area=(0.5, 2.0)),
     ],
 )
 __test = dict(
     type="IDDADataset",
     data_root="data/idda",
     test_mode=True,
-    pipeline=[dict(type="ResizeInput", size=__input), dict(type="ResizeLabel", size=__size)],
+    pipeline=[__resize, dict(type="ResizeInput", size=__input, antialias=True)],
 )
 
 model = dict(num_classes=16)

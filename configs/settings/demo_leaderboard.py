@@ -14,6 +14,7 @@ __test = dict(
 )
 
 setting = "demo_leaderboard"
+protocols = None  # rounds and batches are the demo's own
 model = dict(
     _delete_=True,
     type="Segmentor",

@@ -1,8 +1,8 @@
 # Landmarks-User-160k: 1,262 users are the clients, of different sizes; images stay on disk. The
-# random crop resized to 224x224 is published; how test images come to that size is not. MobileNetV2
-# has GroupNorm of 8 groups. The papers start from ImageNet weights. With torchvision's file on
-# disk: model.weights=dict(path='mobilenet_v2-b0353104.pth', module='backbone',
-# ignore=('classifier.',)). Names that begin with two underscores stay inside their file.
+# random crop resized to 224x224 is published, and a flip belongs to it; how test images come to
+# that size is not. MobileNetV2 has GroupNorm of 8 groups. The papers start from ImageNet weights,
+# which imagenet_centralized.py makes: model.weights=dict(path='round_000300.pth',
+# module='backbone'). Names that begin with two underscores stay inside their file.
 _base_ = "../_base_/classification.py"
 
 __root = "data/landmarks"
@@ -26,6 +26,7 @@ model = dict(
     type="MobileNetV2GN",
     num_classes=2028,
     groups=8,
+    pretrained="ImageNet",
     data_preprocessor=dict(
         type="ImagePreprocessor", mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]
     ),
@@ -37,7 +38,10 @@ train_dataloader = dict(
         type="LandmarksDataset",
         data_root=__root,
         split="train",
-        pipeline=[dict(type="RandomResizedCrop", size=(224, 224))],
+        pipeline=[
+            dict(type="RandomResizedCrop", size=(224, 224)),
+            dict(type="HorizontalFlip", p=0.5),
+        ],
     ),
     partition=dict(type="NaturalPartition", key="users"),
 )

@@ -31,7 +31,9 @@ BENCHMARKS = (
     "cifar100_a05_c10_resnet20",
     "cifar100_a05_k16_c16_r25_resnet56",
     "cityscapes_heterogeneous",
+    "cityscapes_heterogeneous_paper",
     "idda_rainy_heterogeneous",
+    "idda_rainy_heterogeneous_paper",
 )
 
 

@@ -27,7 +27,10 @@ MARKS = {
 }
 GROUPS = (
     ("CIFAR and MNIST", ("cifar", "mnist")),
-    ("Landmarks, IDDA, Cityscapes, CamVid, demos", ("landmarks", "idda", "city", "camvid", "demo")),
+    (
+        "Landmarks, ImageNet, IDDA, Cityscapes, CamVid, demos",
+        ("landmarks", "imagenet", "idda", "city", "camvid", "demo"),
+    ),
 )
 
 

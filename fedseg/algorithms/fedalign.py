@@ -1,7 +1,7 @@
 """FedAlign: a quarter of the last stage's channels is to have the whole's Lipschitz constant.
 
 Mendieta et al., "Local Learning Matters: Rethinking Data Heterogeneity in Federated Learning", CVPR
-2022, section 3.3: the clients' loss changes and nothing else.
+2022, section 4: the clients' loss changes and nothing else.
 
 - The "last block" is the last stage of residual blocks, as in the released code: all six bottleneck
   blocks of 64 and 256 channels of ResNet56, the last two basic blocks of ResNet18.

@@ -3,16 +3,19 @@
 Caldarola et al., "Beyond Local Sharpness: Communication-Efficient Global Sharpness-aware
 Minimization for Federated Learning", algorithm 1 and appendix C.
 
-Two things in the released code differ from the paper, which is followed here: it divides the
-server's dual update by a further |S|, and its server rho schedule reads the wrong list.
+Two things in the released code differ from the paper, which is followed here unless
+``released_rules``. It divides the server's dual update by a further |S|. And where its schedule
+lengthens the list of the server's radii it reads the end of the clients' list, which is their full
+radius: in rounds 2 to T_s + 1 the server's radius is ``rho_client + (rho_server - rho0)/T_s``.
 """
 
 from torch import Tensor
 
 from fedseg.algorithms.feddyn import FedDyn
-from fedseg.checks import check_float
+from fedseg.checks import check_bool, check_float
 from fedseg.core.arithmetic import descend
-from fedseg.core.client import Client
+from fedseg.core.client import Client, LocalOptimizer
+from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Message, Update
 from fedseg.core.server import Aggregate, Server
 from fedseg.errors import ConfigError
@@ -32,9 +35,11 @@ class FedGloSS(FedDyn):
         admm: align the clients by dual variables; without it, FedAvg with a server-side SAM step.
         rho0: start of the server's rho schedule.
         rho_rounds: rounds T_s over which it grows linearly to ``rho_server``; 0: none.
+        released_rules: the released code's server rules, see above, instead of the paper's.
     """
 
     server_vectors = ("previous_delta", "sigma")
+    rho_client = 0.0  # the clients' full radius; SGD has none
 
     def __init__(
         self,
@@ -43,9 +48,11 @@ class FedGloSS(FedDyn):
         admm: bool = True,
         rho0: float | None = None,
         rho_rounds: int = 0,
+        released_rules: bool = False,
     ) -> None:
         check_float("algorithm.rho_server", rho_server, least=0)
         check_warmup("algorithm", rho0, rho_rounds)
+        check_bool("algorithm.released_rules", released_rules)
         if admm:
             if beta is None:
                 raise ConfigError("algorithm.beta: is needed with admm=True")
@@ -53,12 +60,24 @@ class FedGloSS(FedDyn):
         self.rho_server = rho_server
         self.admm = admm
         self.rho0, self.rho_rounds = rho0, rho_rounds
+        self.released_rules = released_rules
         self.client_vectors = ("sigma",) if admm else ()
+
+    def check(self, local: LocalOptimizer, flat: FlatModel) -> None:
+        super().check(local, flat)
+        self.rho_client = getattr(local, "target_rho", 0.0)
+
+    def radius(self, round_: int) -> float:
+        """The server's radius in a round (from 1)."""
+        if not self.released_rules or self.rho_rounds < 1 or round_ == 1:
+            return linear_warmup(self.rho0, self.rho_server, self.rho_rounds, round_)
+        if self.rho_rounds == 1 or round_ > self.rho_rounds + 1:
+            return self.rho_server
+        return self.rho_client + (self.rho_server - self.rho0) / self.rho_rounds
 
     def perturbation(self, server: Server, direction: Tensor) -> Tensor:
         """``eps = rho_s Delta/||Delta||`` (zero for a zero direction), float64."""
-        rho = linear_warmup(self.rho0, self.rho_server, self.rho_rounds, server.round)
-        return direction * scale_to_norm(rho, direction.norm())
+        return direction * scale_to_norm(self.radius(server.round), direction.norm())
 
     def perturbed(self, server: Server, direction: Tensor) -> Message:
         """The message that starts the clients at ``w + eps``."""
@@ -74,6 +93,13 @@ class FedGloSS(FedDyn):
 
     def finish(self, client: Client) -> Update:
         return super().finish(client) if self.admm else Update({"delta": client.delta()})
+
+    def add_drift(self, server: Server, updates: Aggregate) -> Tensor:
+        """FedDyn's; with the released rules ``sigma <- sigma - 1/(beta K) mean_S (w_k - wt)``."""
+        if not self.released_rules:
+            return super().add_drift(server, updates)
+        scale = 1 / (self.beta * server.num_clients)
+        return server.state["sigma"].add_(updates.uniform_mean("delta"), alpha=scale)
 
     def step(self, server: Server, updates: Aggregate) -> None:
         """``w <- w - Delta - beta sigma`` from the unperturbed ``w``; keeps Delta without sigma."""

@@ -11,8 +11,10 @@ from fedseg.datasets.arrays import (
 from fedseg.datasets.camvid import CamVidDataset
 from fedseg.datasets.cityscapes import CityscapesDataset
 from fedseg.datasets.corrupted import CIFAR10CDataset, CIFAR100CDataset, CorruptedImages
+from fedseg.datasets.feddrive_transforms import ChannelMeanJitter, RandomAreaCrop
 from fedseg.datasets.idda import IDDADataset
 from fedseg.datasets.landmarks import LandmarksDataset
+from fedseg.datasets.photos import ImageFolderDataset
 from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.datasets.style import CFSIStyle, LABStyle, StyleTransfer
 from fedseg.datasets.synthetic import SyntheticShapesDataset

@@ -32,3 +32,7 @@ class IDDADataset(SegmentationDataset):
 
     def domain_of(self, image: str) -> str:
         return image.split("/", 1)[0]
+
+    def condition_of(self, domain: str) -> str:
+        """Town and weather of a domain, without its viewpoint."""
+        return domain.rpartition("_")[0]

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from torch.utils.data import Dataset
 
 from fedseg.checks import check_int
-from fedseg.datasets.images import existing_files, read_image
+from fedseg.datasets.images import existing_files
+from fedseg.datasets.photos import PIPELINES, PhotoDataset
 from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import ConfigError, DataError
 from fedseg.registry import DATASETS
@@ -32,16 +31,6 @@ ANNOTATIONS = {
     "train": ("federated_train.csv", "mini_gld_train_split.csv"),
     "test": ("test.csv", "mini_gld_test.csv"),
 }
-PIPELINES = {
-    "train": (
-        dict(type="RandomResizedCrop", size=(224, 224)),
-        dict(type="HorizontalFlip", p=0.5),
-    ),
-    "test": (
-        dict(type="SmallestMaxSize", max_size=256),
-        dict(type="CenterCrop", height=224, width=224),
-    ),
-}
 
 
 @dataclass(frozen=True)
@@ -54,14 +43,10 @@ class Photo:
 
 
 @DATASETS.register_module()
-class LandmarksDataset(Dataset):
+class LandmarksDataset(PhotoDataset):
     """Landmarks-User-160k (Hsu et al., ECCV 2020), a part of Google Landmarks v2.
 
     164,172 training images of 1,262 users, 19,526 test images, 2,028 classes.
-
-    ``dataset[i]`` or ``dataset[i, seed]`` is ``dict(inputs=..., data_samples=...)``: ``inputs``
-    uint8 [3, H, W] RGB, ``data_samples`` the class, int64. ``seed`` fixes every random draw of the
-    sample, in whatever process it is made; ``dataset[i]`` is seed 0. Images are read on demand.
 
     Args:
         data_root: the folder with annotation files and images.
@@ -90,9 +75,6 @@ class LandmarksDataset(Dataset):
         DataError: annotations or images are missing or damaged; or, when a sample is read, its
             image is.
     """
-
-    seeded = True
-    domains: list[str] | None = None
 
     def __init__(
         self,
@@ -130,16 +112,6 @@ class LandmarksDataset(Dataset):
         rows = [[photo.user, photo.image, photo.label] for photo in photos]
         text = json.dumps(rows, ensure_ascii=True, separators=(",", ":"))
         self.split_checksum = hashlib.sha256(text.encode()).hexdigest()
-
-    def __len__(self) -> int:
-        return len(self.files)
-
-    def __getitem__(self, key: int | tuple[int, int]) -> dict[str, torch.Tensor]:
-        index, seed = key if isinstance(key, tuple) else (key, 0)
-        image = self.pipeline.transform(seed, image=read_image(self.files[index][0]))["image"]
-        pixels = np.ascontiguousarray(image.transpose(2, 0, 1))
-        label = torch.tensor(int(self.labels[index]), dtype=torch.int64)
-        return {"inputs": torch.from_numpy(pixels), "data_samples": label}
 
 
 def find_annotations(root: Path, split: str) -> Path:

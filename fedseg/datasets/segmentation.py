@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from fedseg.checks import check_bool
 from fedseg.datasets.images import existing_files, read_image, read_label
 from fedseg.datasets.style import build_style
 from fedseg.datasets.transforms import IGNORE, Pipeline
@@ -32,6 +33,7 @@ class SegmentationDataset(Dataset):
             ``data_root`` or absolute.
         users: only these users of the split, a name or a list; None takes all.
         pipeline: steps after reading, see :class:`fedseg.datasets.transforms.Pipeline`.
+        mirror: take every image a second time, mirrored from left to right: twice the samples.
         style: a style transfer before the pipeline, for example
             ``dict(type='LABStyle', p=0.5)``; see :mod:`fedseg.datasets.style`.
         test_mode: image and label may leave the pipeline in different sizes.
@@ -67,8 +69,10 @@ class SegmentationDataset(Dataset):
         users: str | Sequence[str] | None = None,
         pipeline: Sequence[Mapping[str, Any]] = (),
         style: Mapping[str, Any] | None = None,
+        mirror: bool = False,
         test_mode: bool = False,
     ) -> None:
+        check_bool("dataset.mirror", mirror)
         if test_mode and style is not None:
             raise ConfigError("dataset.style: style transfer is for training, not with test_mode")
         self.data_root = os.fspath(data_root)
@@ -85,7 +89,11 @@ class SegmentationDataset(Dataset):
         self._train_ids[list(self.label_ids)] = list(self.label_ids.values())
         self._unknown = np.ones(256, np.uint8)
         self._unknown[list(self.label_ids)] = 0
-        self.style = build_style(style, [image for image, _ in self.files], self.domains)
+        images = [image for image, _ in self.files]
+        self.style = build_style(style, images, self.domains, self.condition_of)
+        self._unmirrored = len(self.files)
+        if mirror:
+            self.users, self.domains, self.files = 2 * self.users, 2 * self.domains, 2 * self.files
 
     def label_of(self, image: str) -> str:
         """The label path (below ``label_root``) that belongs to an image path of the split."""
@@ -95,6 +103,10 @@ class SegmentationDataset(Dataset):
         """The domain of an image path of the split."""
         raise NotImplementedError
 
+    def condition_of(self, domain: str) -> str:
+        """What a style transfer may exclude besides a domain: here just that domain."""
+        return domain
+
     def __len__(self) -> int:
         return len(self.files)
 
@@ -102,7 +114,10 @@ class SegmentationDataset(Dataset):
         index, seed = key if isinstance(key, tuple) else (key, 0)
         image, label = self.read(index)
         if self.style is not None:
-            image = self.style(image, self.domains[index], seed)
+            position = self.positions[index % self._unmirrored]
+            image = self.style(image, self.domains[index], seed, position)
+        if index >= self._unmirrored:
+            image, label = cv2.flip(image, 1), cv2.flip(label, 1)
         image, label = self.pipeline(image, label, seed)
         if not self.test_mode and image.shape[:2] != label.shape:
             raise ConfigError(
@@ -156,6 +171,7 @@ class SegmentationDataset(Dataset):
         if not samples:
             raise ConfigError("dataset.users: is empty: None takes every user")
         self.users = [user for user, _, _ in samples]
+        self.positions = [n for user in users for n in range(len(split.users[user]))]
         try:
             self.domains = [self.domain_of(x) for _, x, _ in samples]
             labels = [self.label_of(x) for _, x, _ in samples]

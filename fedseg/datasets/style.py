@@ -2,22 +2,22 @@
 
 Both give an image the style of another domain and keep its content, so the label still holds.
 Styles come from a bank: a few training images of each domain, chosen by the bank's seed. An entry
-is computed when it is first drawn, and kept; it depends on its image only, so every loader worker
-and every run has the same bank without sharing anything. Entries are small (see the classes).
+is computed when it is first drawn, and kept as long as ``BANK_BYTES`` are not exceeded; it depends
+on its image only, so every loader worker and every run has the same bank without sharing anything.
 
-The sample's seed decides whether an image is transferred, from which domain (any but its own) and
-from which image.
+The sample's seed decides whether an image is transferred, and from which image of the bank.
 """
 
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
 from typing import Any
 
 import cv2
 import numpy as np
 
-from fedseg.checks import check_float, check_int
+from fedseg.checks import check_bool, check_float, check_int
 from fedseg.datasets.images import read_image
 from fedseg.datasets.transforms import SEED_MASK
 from fedseg.errors import ConfigError
@@ -25,6 +25,8 @@ from fedseg.registry import TRANSFORMS, build
 
 # Keys of the random streams, apart from the pipeline's (which is 0) under the same seed.
 STYLE_STREAM, BANK_STREAM = 1, 2
+BANK_BYTES = 2**28  # of entries that a loader process keeps
+EXCLUDE = ("domain", "condition", None)
 
 
 class StyleTransfer(ABC):
@@ -34,53 +36,95 @@ class StyleTransfer(ABC):
         p: probability that an image is transferred.
         images_per_domain: size of the bank (the papers give none); None takes every image.
         seed: chooses the images of the bank.
+        exclude: which styles an image never takes: those of its own ``"domain"``, of its own
+            ``"condition"`` (IDDA's town and weather, from any viewpoint), or None.
+        fixed_half: transfer every second image of a client, the same ones in every epoch, instead
+            of drawing by ``p``: FedDrive's released code.
 
     Raises:
         ConfigError: a value is out of its range.
     """
 
-    def __init__(self, p: float = 0.5, images_per_domain: int | None = 8, seed: int = 0) -> None:
+    def __init__(
+        self,
+        p: float = 0.5,
+        images_per_domain: int | None = 8,
+        seed: int = 0,
+        exclude: str | None = "domain",
+        fixed_half: bool = False,
+    ) -> None:
         check_float("dataset.style.p", p, least=0, most=1)
+        if exclude not in EXCLUDE:
+            raise ConfigError(f"dataset.style.exclude: must be one of {EXCLUDE}, not {exclude!r}")
+        check_bool("dataset.style.fixed_half", fixed_half)
         if images_per_domain is not None:
             check_int("dataset.style.images_per_domain", images_per_domain)
         self.p, self.images_per_domain, self.seed = p, images_per_domain, seed
+        self.exclude, self.fixed_half = exclude, fixed_half
         self.bank: dict[str, list[str]] = {}
+        self._conditions: dict[str, str] = {}
+        self._choices: dict[str | None, list[str]] = {}  # by the group of an image
         self._entries: dict[str, Any] = {}
+        self._bytes = 0
 
-    def bind(self, images: Sequence[str], domains: Sequence[str]) -> None:
+    def bind(
+        self,
+        images: Sequence[str],
+        domains: Sequence[str],
+        condition_of: Callable[[str], str] = str,
+    ) -> None:
         """Choose the bank's images from training images, given with their domains.
 
         Raises:
-            ConfigError: there is only one domain.
+            ConfigError: every image is of one domain, or of one condition.
         """
+        if self.exclude == "condition":
+            self._conditions = {domain: condition_of(domain) for domain in set(domains)}
         by_domain: dict[str, list[str]] = defaultdict(list)
         for image, domain in zip(images, domains, strict=True):
             by_domain[domain].append(image)
-        if len(by_domain) < 2:
-            raise ConfigError(
-                f"dataset.style: needs two domains, and there is only {next(iter(by_domain))!r}: "
-                "use more training images or no style transfer"
-            )
         # Sorted: the bank must not depend on which client holds an image.
         for number, domain in enumerate(sorted(by_domain)):
             paths = sorted(by_domain[domain])
             order = _generator(self.seed, BANK_STREAM + number).permutation(len(paths))
             self.bank[domain] = [paths[i] for i in order[: self.images_per_domain]]
+        self._choices[None] = list(chain.from_iterable(self.bank.values()))
+        for own in {self._group(domain) for domain in self.bank} - {None}:
+            others = (domain for domain in self.bank if self._group(domain) != own)
+            self._choices[own] = [path for domain in others for path in self.bank[domain]]
+            if not self._choices[own]:
+                raise ConfigError(
+                    f"dataset.style.exclude: every image is of the {self.exclude} {own!r}: none "
+                    "is left to take a style from; add other training images"
+                )
 
-    def __call__(self, image: np.ndarray, domain: str, seed: int) -> np.ndarray:
-        """The image (uint8 [H, W, 3] RGB) of a domain, transferred or not as the seed says."""
+    def __call__(self, image: np.ndarray, domain: str, seed: int, position: int = 0) -> np.ndarray:
+        """The image of a domain, transferred or not as the seed says.
+
+        Args:
+            image: uint8 [H, W, 3] RGB.
+            domain: its domain. seed: of the sample. position: among its client's images.
+        """
         rng = _generator(seed, STYLE_STREAM)
-        if rng.random() >= self.p:
+        drawn = rng.random() < self.p
+        if not (position % 2 == 0 if self.fixed_half else drawn):
             return image
-        others = [name for name in self.bank if name != domain]
-        paths = self.bank[others[rng.integers(len(others))]]
+        paths = self._choices.get(self._group(domain), self._choices[None])
         return self.transfer(image, self.entry(paths[rng.integers(len(paths))]), rng)
+
+    def _group(self, domain: str) -> str | None:
+        """What an image of a domain takes no styles from."""
+        return None if self.exclude is None else self._conditions.get(domain, domain)
 
     def entry(self, path: str) -> Any:
         """The style of one image of the bank."""
-        if path not in self._entries:
-            self._entries[path] = self.extract(read_image(path))
-        return self._entries[path]
+        if path in self._entries:
+            return self._entries[path]
+        entry = self.extract(read_image(path))
+        self._bytes += sum(part.nbytes for part in entry)
+        if self._bytes <= BANK_BYTES:
+            self._entries[path] = entry
+        return entry
 
     @abstractmethod
     def extract(self, image: np.ndarray) -> Any:
@@ -132,6 +176,8 @@ class CFSIStyle(StyleTransfer):
 
     Args:
         window: half height and half width of the window, as a share of H and W.
+        clip: round and clip values to 0..255; False: as FedDrive's released code, take absolute
+            values, cut decimals off, and let values above 255 begin at 0 again.
         others: see :class:`StyleTransfer`.
     """
 
@@ -141,10 +187,13 @@ class CFSIStyle(StyleTransfer):
         images_per_domain: int | None = 8,
         seed: int = 0,
         window: float = 0.05,
+        clip: bool = True,
+        **others: Any,
     ) -> None:
-        super().__init__(p, images_per_domain, seed)
+        super().__init__(p, images_per_domain, seed, **others)
         check_float("dataset.style.window", window, above=0, below=0.5)
-        self.window = window
+        check_bool("dataset.style.clip", clip)
+        self.window, self.clip = window, clip
 
     def extract(self, image: np.ndarray) -> np.ndarray:
         """Amplitudes per pixel, float32 [3, 2 h + 1, w + 1]: frequencies -h..h and 0..w."""
@@ -163,8 +212,10 @@ class CFSIStyle(StyleTransfer):
         )
         phase = np.divide(spectrum, own, out=np.ones_like(spectrum), where=own > 0)
         change = np.float32(rng.uniform()) * (other - own) * phase
-        # adds, rounds and clips at once
-        return cv2.add(image, _image_of(change, *image.shape[:2]), dtype=cv2.CV_8U)
+        change = _image_of(change, *image.shape[:2])
+        if not self.clip:
+            return (np.abs(image + change).astype(np.int32) & 255).astype(np.uint8)
+        return cv2.add(image, change, dtype=cv2.CV_8U)  # adds, rounds and clips at once
 
     def _spectrum(self, image: np.ndarray) -> np.ndarray:
         height, width = image.shape[:2]
@@ -172,7 +223,10 @@ class CFSIStyle(StyleTransfer):
 
 
 def build_style(
-    config: Mapping[str, Any] | None, images: Sequence[str], domains: Sequence[str]
+    config: Mapping[str, Any] | None,
+    images: Sequence[str],
+    domains: Sequence[str],
+    condition_of: Callable[[str], str] = str,
 ) -> StyleTransfer | None:
     """The style transfer of a data set's ``style`` argument, bound to its images."""
     if config is None:
@@ -180,7 +234,7 @@ def build_style(
     style = build(TRANSFORMS, config, "dataset.style")
     if not isinstance(style, StyleTransfer):
         raise ConfigError(f"dataset.style.type: {type(style).__name__} is no style transfer")
-    style.bind(images, domains)
+    style.bind(images, domains, condition_of)
     return style
 
 

@@ -12,8 +12,9 @@ os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 import albumentations as A
 import cv2
 import numpy as np
+from PIL import Image
 
-from fedseg.checks import check_int
+from fedseg.checks import check_bool, check_int
 from fedseg.errors import ConfigError
 from fedseg.registry import TRANSFORMS, did_you_mean
 
@@ -157,8 +158,8 @@ class RandomScaleCrop(A.DualTransform):
         if len(scale) != 2 or not 0 < scale[0] <= scale[1]:
             raise ValueError(f"scale must be (lowest, highest) with 0 < lowest, not {scale!r}")
         self.scale = (float(scale[0]), float(scale[1]))
-        self.crop_size = _checked_size("crop_size", crop_size)
-        self.base_size = None if base_size is None else _checked_size("base_size", base_size)
+        self.crop_size = checked_size("crop_size", crop_size)
+        self.base_size = None if base_size is None else checked_size("base_size", base_size)
         self.fill = fill if isinstance(fill, int) else tuple(fill)
         self.fill_mask = fill_mask
 
@@ -207,13 +208,19 @@ class ResizeInput(A.ImageOnlyTransform):
 
     Args:
         size: (height, width) of the result.
+        antialias: by Pillow's bilinear filter, which averages over what a pixel covers; else by
+            OpenCV's, which interpolates between four pixels.
     """
 
-    def __init__(self, size: Sequence[int]) -> None:
+    def __init__(self, size: Sequence[int], antialias: bool = False) -> None:
         super().__init__(p=1.0)
-        self.size = _checked_size("size", size)
+        check_bool("antialias", antialias)
+        self.size, self.antialias = checked_size("size", size), antialias
 
     def apply(self, img: np.ndarray, **params: Any) -> np.ndarray:
+        if self.antialias:
+            image = Image.fromarray(img)
+            return np.array(image.resize(self.size[::-1], Image.Resampling.BILINEAR))
         return cv2.resize(img, self.size[::-1], interpolation=cv2.INTER_LINEAR)
 
 
@@ -227,7 +234,7 @@ class ResizeLabel(A.DualTransform):
 
     def __init__(self, size: Sequence[int]) -> None:
         super().__init__(p=1.0)
-        self.size = _checked_size("size", size)
+        self.size = checked_size("size", size)
 
     def apply(self, img: np.ndarray, **params: Any) -> np.ndarray:
         return img
@@ -236,7 +243,7 @@ class ResizeLabel(A.DualTransform):
         return cv2.resize(mask, self.size[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
 
 
-def _checked_size(name: str, size: Sequence[int]) -> tuple[int, int]:
+def checked_size(name: str, size: Sequence[int]) -> tuple[int, int]:
     if not isinstance(size, Sequence) or len(size) != 2:
         raise ValueError(f"{name} must be (height, width), not {size!r}")
     for length in size:

@@ -6,6 +6,8 @@ workers can prefetch past the end of the round.
 
 from collections.abc import Sequence
 
+import numpy as np
+
 from fedseg.checks import check_int
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError
@@ -52,5 +54,18 @@ class UniformSampler(ClientSampler):
         count = total if self.clients_per_round == "all" else self.clients_per_round
         if count == total:
             return list(range(total))
+        return sorted(self.draw(round_, total, count))
+
+    def draw(self, round_: int, total: int, count: int) -> list[int]:
+        """``count`` of ``total`` clients in any order."""
         rng = generator_for(self.seed, "participants", round_)
-        return sorted(rng.choice(total, size=count, replace=False).tolist())
+        return rng.choice(total, size=count, replace=False).tolist()
+
+
+@SAMPLERS.register_module()
+class RoundSeededSampler(UniformSampler):
+    """FedDrive's draws: NumPy's legacy generator, seeded by the 0-based round in every run."""
+
+    def draw(self, round_: int, total: int, count: int) -> list[int]:
+        rng = np.random.RandomState(round_ - 1)
+        return rng.choice(total, size=count, replace=False).tolist()

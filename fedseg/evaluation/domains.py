@@ -77,7 +77,8 @@ class DomainEvaluator:
     """Evaluates a model on every domain, under every kind of BatchNorm statistics that applies.
 
     Without a BatchNorm policy a model is evaluated with the global running statistics. With SiloBN
-    or FedBN there are none: ``standard`` normalizes by the test batch, and where every domain of a
+    or FedBN there are none: ``standard`` normalizes by the test batch, which mixes the domains of
+    its test set at random (always in the same way); and where every domain of a
     test set has training clients of its own, ``by_domain`` repeats the evaluation with those
     clients' statistics. Metrics are named ``<domain>/<metric>`` and
     ``<domain>_by_domain/<metric>``.
@@ -162,8 +163,8 @@ class DomainEvaluator:
     ) -> Iterator[tuple[str, Iterable["_Part"]]]:
         """Prefixes of metrics, each with parts of the test set and the model that predicts them."""
         policy = self.runner.batchnorm
-        plan = test.plan(np.arange(len(test.dataset)))
         if policy is None:
+            plan = test.plan(np.arange(len(test.dataset)))
             yield test.name, [_Part(plan, w, buffers)]
             return
         standard_w = w
@@ -171,7 +172,7 @@ class DomainEvaluator:
             states = [self._state(client) for client in self.runner.client_sizes]
             personal = policy.personal(w, buffers, states)
             standard_w = w if personal is None else personal[0]
-        standard = _Part(plan, standard_w, buffers, batch_statistics=True)
+        standard = _Part(test.shuffled_plan(), standard_w, buffers, batch_statistics=True)
         yield test.name, [standard]
         if self.has_own_clients(test):
             yield f"{test.name}_by_domain", self._domain_parts(test, w, buffers, standard)
@@ -216,7 +217,10 @@ class DomainEvaluator:
     def _predict(self, test: EvaluationSet, part: _Part) -> Iterator[tuple[list[int], Any, Any]]:
         """(sample indices, preprocessed batch, predictions) of every batch, of what counts."""
         runner = self.runner
-        statistics = batch_statistics(runner.model) if part.batch_statistics else nullcontext()
+        statistics = nullcontext()
+        if part.batch_statistics:
+            layers = batchnorm_layers(runner.model)
+            statistics = batch_statistics([layers[name] for name in runner.batchnorm.layers])
         load_model(runner, part.w, part.buffers)
         with statistics:
             for indices, batch in test.batches(part.plan, pin_memory=runner.flat.w.is_cuda):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedseg.checks import check_bool, check_int
-from fedseg.core.seeds import seed_for
+from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, MissingDataError
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.loaders.resident import resident_pipeline
@@ -59,6 +59,8 @@ class EvaluationSet(ABC):
         dataset: a data set or its config.
         batch_size: images in a batch, at most.
         final_only: evaluate only when training has ended.
+        drop_last: leave out a last, smaller batch where batch statistics normalize, as FedDrive's
+            released code does.
     """
 
     def __init__(
@@ -71,6 +73,7 @@ class EvaluationSet(ABC):
         dataset: Any,
         batch_size: int = 1,
         final_only: bool = False,
+        drop_last: bool = False,
     ) -> None:
         self.name = name
         self.metrics = metrics
@@ -79,7 +82,8 @@ class EvaluationSet(ABC):
         if not len(self.dataset):
             raise ConfigError(f"{field}.dataset: is empty")
         check_int(f"{field}.batch_size", batch_size)
-        self.batch_size, self.final_only = batch_size, final_only
+        check_bool(f"{field}.drop_last", drop_last)
+        self.batch_size, self.final_only, self.drop_last = batch_size, final_only, drop_last
         for metric in metrics:
             metric.dataset_meta = getattr(self.dataset, "metainfo", None)
         self.domains: list[str] | None = getattr(self.dataset, "domains", None)
@@ -94,6 +98,13 @@ class EvaluationSet(ABC):
     def plan(self, indices: np.ndarray) -> list[list[int]]:
         """Batches of nearly equal size over all of ``indices``, none dropped, in order."""
         return balanced_batches(indices, self.batch_size)
+
+    def shuffled_plan(self) -> list[list[int]]:
+        """Batches of the whole set in one random order, always the same, that mixes domains."""
+        indices = generator_for(0, "test order").permutation(len(self.dataset))
+        if self.drop_last:
+            indices = indices[: max(1, len(indices) // self.batch_size) * self.batch_size]
+        return self.plan(indices)
 
     @abstractmethod
     def batches(self, plan: list[list[int]], pin_memory: bool) -> Iterator[tuple[list[int], Any]]:

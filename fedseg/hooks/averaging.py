@@ -2,7 +2,7 @@
 
 SWA: Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", UAI
 2018, on the server as in Caldarola et al., "Improving Generalization in Federated Learning by
-Seeking Flat Minima", ECCV 2022, section 4. WIMA: Caldarola et al., "Window-based Model Averaging
+Seeking Flat Minima", ECCV 2022, equation 4. WIMA: Caldarola et al., "Window-based Model Averaging
 Improves Generalization in Heterogeneous Federated Learning", ICCV Workshops 2023, equation 3.
 """
 

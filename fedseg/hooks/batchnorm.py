@@ -6,6 +6,7 @@ Federated Learning on Non-IID Features via Local Batch Normalization", ICLR 2021
 are local too. Both act on every BatchNorm layer of the model, whatever its name.
 """
 
+import re
 from collections.abc import Mapping
 
 import torch
@@ -23,18 +24,32 @@ BUFFERS, AFFINE, COUNTER = "bn.buffers", "bn.affine", "bn.counter."
 
 
 class BatchNormPolicy(FederatedHook):
-    """Keeps a part of every BatchNorm layer in the client's state; the rest is averaged."""
+    """Keeps a part of every BatchNorm layer in the client's state; the rest is averaged.
+
+    Args:
+        layers: a regular expression that the names of the layers in question match somewhere; the
+            others are averaged as if there were no policy. None: every layer.
+    """
 
     local_affine = False
 
+    def __init__(self, layers: str | None = None) -> None:
+        try:
+            self._pattern = re.compile(layers or "")
+        except (TypeError, re.error) as error:
+            raise ConfigError(
+                f"batchnorm.layers: must be a regular expression, not {layers!r}: {error}"
+            ) from error
+
     def bind(self, flat: FlatModel) -> None:
-        names = list(batchnorm_layers(flat.model))
+        names = [name for name in batchnorm_layers(flat.model) if self._pattern.search(name)]
         tracked = {s.name: s for s in flat.buffer_slots}
         self.layers = [n for n in names if f"{n}.running_mean" in tracked]
         if not self.layers:
+            named = f" whose names match {self._pattern.pattern!r}" * bool(self._pattern.pattern)
             raise ConfigError(
                 f"batchnorm: {type(self).__name__} needs a model with BatchNorm layers that track "
-                f"statistics; {type(flat.model).__name__} has none. Set batchnorm=None"
+                f"statistics; {type(flat.model).__name__} has none{named}. Set batchnorm=None"
             )
         self._slots = tracked
         self.buffer_mask = torch.zeros_like(flat.buffers, dtype=torch.bool)

@@ -6,7 +6,7 @@ corruptions, traffic until a target. The facts are in ``reference/benchmarks.jso
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -31,18 +31,37 @@ class Column:
     label: str  # for the reader
     metric: str  # of a run: <domain>/<metric>
     # "window": mean over the evaluations of the last rounds; "final": last evaluation;
-    # "rounds_to_target", "traffic_to_target": until the metric first reaches the target
+    # "rounds_to_target", "traffic_to_target": until the metric first reaches the target;
+    # "parameters", in millions; "seconds" of wall time per round; "published": no run has it
     statistic: str
     published: tuple[str | None, str]  # domain and metric of the published records
     higher: bool = True  # whether more is better
     digits: int = 2  # after the decimal point; values that print alike share a rank
-    unit: str = "%"  # or "rounds", "of FedAvg's"
+    unit: str = "%"  # or "rounds", "of FedAvg's", "" where the label has it
 
 
 CORRUPTED_COLUMNS, TARGET_COLUMNS = (
     tuple(Column(**{**one, "published": tuple(one["published"])}) for one in _FACTS[name])
     for name in ("corrupted_columns", "target_columns")
 )
+FURTHER_COLUMNS = tuple(
+    Column(
+        **{"metric": one["key"], "statistic": "published", "higher": False, "unit": "", **one}
+        | {"published": tuple(one["published"])}
+    )
+    for one in _FACTS["further_columns"]
+)
+"""What a setting's first table can show besides what it ranks."""
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """What a run must have besides its setting, see :mod:`fedseg.runs.protocol`."""
+
+    name: str  # of a method in configs/methods that makes it
+    values: Mapping[str, Any]  # one for all test sets where a run has one for each
+    # what differs from the values with a BatchNorm policy, by its class
+    by_policy: Mapping[str, Mapping[str, Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,8 +85,11 @@ class Setting:
     known: Mapping[str, Any]  # checksums of the data: "train", and "test" by domain
     # required transforms of test images, where they decide what is scored; None: any
     test_steps: tuple[Mapping[str, Any], ...] | None
+    protocol: Protocol | None  # of the published numbers; None: only the checks above
     window: int | None = 100  # reported rounds at the end; None: the last evaluation is reported
     evaluations: int = 20  # required number in the window
+    note: str = ""  # for the reader
+    released_split: bool = False  # whether the papers' clients were released
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,6 +101,7 @@ class Benchmark:
     group: str  # tab of the page
     setting: Setting
     columns: tuple[Column, ...]  # the first one orders the rows
+    further: tuple[Column, ...] = ()  # can be shown, and are not ranked
     target: float | None = None  # accuracy in percent that traffic is measured to
     note: str = ""  # for the reader
 
@@ -101,8 +124,21 @@ class Benchmark:
         wanted = (record.domain, record.metric)
         return next((column for column in self.columns if column.published == wanted), None)
 
+    def matches_further(self, record: Published) -> Column | None:
+        """The column of a cell that is not ranked: see ``further``; centralized; a variant."""
+        if record.variant and record.variant.startswith("at "):  # a point on the way
+            record = replace(record, rounds=None)
+        same_model = (record.model, record.dataset) == (self.setting.model, self.setting.dataset)
+        if not (same_model if record.split is None else same_setting(record, self.setting)):
+            return None
+        wanted = (record.domain, record.metric)
+        columns = (*self.columns, *self.further) if self.further else ()
+        return next((column for column in columns if column.published == wanted), None)
+
     def doubt(self, record: Published) -> str | None:
         """Why nothing is ranked against a published cell of this table, or None."""
+        if record.split is None:
+            return record.doubt
         for name in ("rounds", "clients_per_round", "n_clients"):
             if getattr(record, name) is None:
                 return record.doubt or f"the source does not state {name.replace('_', ' ')}"
@@ -151,12 +187,22 @@ def _settings(facts: Mapping[str, Any]) -> Iterator[Setting]:
 
 
 def _setting(facts: dict[str, Any]) -> Setting:
+    data, of_protocol = DATASETS[facts["dataset"]], _FACTS["protocols"].get(facts.get("protocol"))
     words = {**facts, "kind_title": _FACTS["kinds"].get(facts["kind"])}
-    for name in ("id", "title", "place"):
+    if of_protocol:
+        words |= {"protocol_title": of_protocol["title"], "suffix": of_protocol["suffix"]}
+        facts["rounds"] = of_protocol["rounds"]
+    for name in ("id", "title", "place", "data"):
         facts[name] = facts.get(name, "").format(**words)
     facts["id"] = facts["id"].replace(".", "")
-    data = DATASETS[facts["dataset"]]
-    known = known_data().get(facts["id"]) or known_data().get(facts["dataset"], {})
+    known = known_data().get(facts["data"] or facts["dataset"], {})
+    note = data.get("note", "")
+    if facts.get("released_split"):  # one that papers have released must be that one, once known
+        released = known["released_splits"][f"{facts['alpha']:g}"]
+        if released:
+            known = {**known, "train": {**known["train"], "partition_sha256": released}}
+        else:
+            note = _FACTS["released_note"]
     recipe = facts.get("recipe", {})
     if recipe and "alpha" in facts:
         recipe = {**recipe, "alpha": facts["alpha"]}
@@ -166,10 +212,22 @@ def _setting(facts: dict[str, Any]) -> Setting:
         "domains": tuple(data["domains"]),
         "recipe": recipe,
         "known": known,
+        "note": note,
         "test_steps": tuple(data["test_steps"]) if "test_steps" in data else None,
+        "protocol": of_protocol and _protocol(facts, of_protocol),
     }
     names = {field.name for field in fields(Setting)}
     return Setting(**{name: value for name, value in facts.items() if name in names} | made)
+
+
+def _protocol(facts: Mapping[str, Any], of_protocol: Mapping[str, Any]) -> Protocol:
+    values = {
+        **_FACTS["shared_protocol"],
+        **DATASETS[facts["dataset"]]["protocol"],
+        **of_protocol["values"],
+        **{name: facts[name] for name in ("rounds", "local_epochs")},
+    }
+    return Protocol(facts["protocol"], values, of_protocol["with"])
 
 
 def _tables(setting: Setting) -> Iterable[Benchmark]:
@@ -181,8 +239,8 @@ def _tables(setting: Setting) -> Iterable[Benchmark]:
         Column(key, label, f"{key}/{metric}", statistic, (key, metric.lower()))
         for key, label in data["columns"].items()
     )
-    note = data.get("note", "")
-    yield Benchmark(setting.id, setting.title, title, setting, columns, note=note)
+    further = FURTHER_COLUMNS
+    yield Benchmark(setting.id, setting.title, title, setting, columns, further, note=setting.note)
     if data.get("corrupted"):
         id_, group, note = f"{setting.id}_corrupted", f"{title}-C", _FACTS["corrupted_note"]
         name = setting.title.replace(title, group)
@@ -191,7 +249,8 @@ def _tables(setting: Setting) -> Iterable[Benchmark]:
     if target is not None:
         id_, note = f"{setting.id}_traffic", _FACTS["target_note"]
         name = f"{setting.title}: until {target:g} %"
-        yield Benchmark(id_, name, "Communication", setting, TARGET_COLUMNS, target, note)
+        group = "Communication"
+        yield Benchmark(id_, name, group, setting, TARGET_COLUMNS, target=target, note=note)
 
 
 def _target(setting: Setting) -> float | None:

@@ -3,10 +3,27 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from fedseg.leaderboard.benchmarks import DATASETS, Benchmark, Column, benchmarks, settings
+from fedseg.leaderboard.benchmarks import (
+    DATASETS,
+    FURTHER_COLUMNS,
+    Benchmark,
+    Column,
+    benchmarks,
+    settings,
+)
 from fedseg.leaderboard.collect import FoundRun
 from fedseg.leaderboard.comparable import distance, reasons_against, reasons_of_no_split, same_split
-from fedseg.leaderboard.rows import Row, grouped, ordered, published_rows, ranked, run_row, value_of
+from fedseg.leaderboard.rows import (
+    Row,
+    filled,
+    grouped,
+    ordered,
+    present,
+    published_rows,
+    ranked,
+    run_row,
+    value_of,
+)
 from fedseg.runs.metric_names import main_metric, split_name
 from fedseg.runs.schema import Results, experiment_key
 
@@ -21,6 +38,8 @@ class Table:
     benchmark: Benchmark | None  # for runs apart the closest one, None if there is none
     ranked: bool = True  # whether the rows are comparable; others have reasons, none is published
     synthetic: bool = False  # whether its images are rendered
+    further_columns: tuple[Column, ...] = ()  # what some row has, and nothing is ranked by
+    further_rows: tuple[Row, ...] = ()  # published ones that are not ranked
 
     @property
     def runs(self) -> tuple[Row, ...]:
@@ -83,10 +102,22 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
                 inside.setdefault(benchmark.id, []).append(run)
     rankings = []
     for benchmark in benchmarks():
-        groups = grouped(inside.get(benchmark.id, []))
-        rows = [run_row(group, benchmark.columns, benchmark) for group in groups]
-        rows = ranked([*rows, *published_rows(benchmark)], benchmark.columns)
-        rankings.append(Table(benchmark.title, benchmark.columns, rows, benchmark))
+        groups, columns = grouped(inside.get(benchmark.id, [])), benchmark.columns
+        rows = [run_row(group, (*columns, *benchmark.further), benchmark) for group in groups]
+        published, others = published_rows(benchmark)
+        rows = ranked([*rows, *published], columns)
+        further = present(benchmark.further, (*rows, *others))
+        shown = (*columns, *further)
+        rankings.append(
+            Table(
+                benchmark.title,
+                columns,
+                filled(rows, shown),
+                benchmark,
+                further_columns=further,
+                further_rows=ordered(filled(others, shown), columns[0]),
+            )
+        )
     by_id = {run.id: run for run in runs}
     return Board(tuple(rankings), tuple(_apart(left)), by_id, tuple(messages))
 
@@ -158,19 +189,23 @@ def _apart_table(left: Sequence[_Left]) -> Table:
     runs = [one.run for one in left]
     reasons = {one.run.id: one.reasons for one in left}
     columns = (benchmark and _present_columns(benchmark, runs)) or _own_columns(runs)
+    all_columns = (*columns, *FURTHER_COLUMNS)
     rows = []
     for group in grouped(runs):
         for why in dict.fromkeys(reasons[run.id] for run in group):
             some = [run for run in group if reasons[run.id] == why]
-            rows.append(replace(run_row(some, columns, benchmark), reasons=why))
+            rows.append(replace(run_row(some, all_columns, benchmark), reasons=why))
+    further = present(FURTHER_COLUMNS, rows)
+    rows = filled(rows, (*columns, *further))
     title = f"rendered images, {left[0].title}" if first.synthetic else left[0].title
     return Table(
         title=f"{title} ({first.train.clients} clients, {first.rounds} rounds)",
         columns=columns,
-        rows=ordered(rows, columns[0]) if columns else tuple(rows),
+        rows=ordered(rows, columns[0]) if columns else rows,
         benchmark=left[0].closest,
         ranked=False,
         synthetic=first.synthetic,
+        further_columns=further,
     )
 
 

@@ -1,18 +1,24 @@
 """What a run must have to be compared in a setting; every difference is a reason in words.
 
+Where published numbers have a protocol, every field of the run's must have its value.
+
 What "the same split" means depends on the setting: where split files are known, clients and images
 must be those, by checksum; elsewhere the recipe must be the same (kind of partition, concentration,
-number of clients), whatever the seed of the draw.
+number of clients), whatever the seed of the draw. The released splits of CIFAR are asked for once
+their checksums are in ``reference/known_data.json``.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting
+from fedseg.leaderboard.methods import RELEASED
 from fedseg.runs.schema import DataEntry, Results
 
 RECIPE_DEFAULTS = {"PachinkoPartition": {"alpha": 0.1, "beta": 10.0}}  # a config may omit them
 CENTRALIZED = "SinglePartition"
+LONGEST = 200  # characters of two values that a reason shows
 
 
 def reasons_against(results: Results, setting: Setting) -> tuple[str, ...]:
@@ -21,6 +27,7 @@ def reasons_against(results: Results, setting: Setting) -> tuple[str, ...]:
         *(_synthetic(results, setting) or _other_data(results, setting)),
         *_other_split(results, setting),
         *_other_training(results, setting),
+        *_other_protocol(results, setting),
     )
 
 
@@ -37,13 +44,14 @@ def reasons_of_no_split(results: Results, setting: Setting) -> tuple[str, ...]:
     return (*_synthetic(results, setting), *reasons)
 
 
-def distance(results: Results, setting: Setting) -> tuple[bool, ...]:
+def distance(results: Results, setting: Setting) -> tuple[int, ...]:
     """How far a run is from a setting: its differences, the gravest first."""
     return (
         not same_split(results, setting),
         results.train.clients != setting.n_clients,
         model_name(results) != setting.model,
         results.clients_per_round.max != setting.clients_per_round,
+        len(other_fields(results, setting)),
         results.rounds != setting.rounds,
     )
 
@@ -75,8 +83,13 @@ def _synthetic(results: Results, setting: Setting) -> list[str]:
 def _other_data(results: Results, setting: Setting) -> Iterator[str]:
     """Other images than the data set's."""
     data, known = DATASETS[setting.dataset], setting.known
+    mirrored = bool((results.protocol or {}).get("mirror_images"))
     yield from _other_images(
-        "training images", results.train, data.get("train_samples"), known.get("train", {})
+        "training images",
+        results.train,
+        data.get("train_samples"),
+        known.get("train", {}),
+        mirrored,
     )
     for domain in setting.domains:
         test, words = results.tests.get(domain), f"test images ({domain})"
@@ -92,10 +105,16 @@ def _other_data(results: Results, setting: Setting) -> Iterator[str]:
 
 
 def _other_images(
-    words: str, entry: DataEntry, samples: int | None, known: Mapping[str, Any]
+    words: str,
+    entry: DataEntry,
+    samples: int | None,
+    known: Mapping[str, Any],
+    mirrored: bool = False,
 ) -> list[str]:
-    """Another number of images, or another checksum."""
+    """Another number of images (twice as many if mirrored ones count too), or another checksum."""
     samples = known.get("samples", samples)
+    if mirrored and samples is not None:
+        samples *= 2
     if samples is not None and entry.samples != samples:
         return [f"other {words}: {entry.samples} instead of {samples}"]
     for name in ("content_sha256", "split_checksum"):
@@ -123,18 +142,20 @@ def _other_split(results: Results, setting: Setting) -> list[str]:
 
 
 def _other_recipe(results: Results, setting: Setting) -> list[str]:
-    if not setting.recipe:
+    known = setting.known.get("train", {}).get("partition_sha256", ())
+    if not setting.recipe or results.train.partition_sha256 in known:
         return []
     if results.train.partition is None:
         return ["other split: how clients were drawn is not recorded"]
     kind = results.train.partition.get("type")
-    if kind != setting.recipe["type"]:
+    released = setting.released_split and kind == RELEASED
+    if kind != setting.recipe["type"] and not released:
         return [f"other split: {kind} instead of {setting.recipe['type']}"]
     partition = {**RECIPE_DEFAULTS.get(kind, {}), **results.train.partition}
     return [
         f"other split: {key} {_short(partition.get(key))} instead of {_short(wanted)}"
         for key, wanted in setting.recipe.items()
-        if partition.get(key) != wanted
+        if key != "type" and partition.get(key) != wanted
     ]
 
 
@@ -166,3 +187,42 @@ def _other_training(results: Results, setting: Setting) -> Iterator[str]:
             f"too few evaluations: {window.evaluations} in the last {window.rounds} rounds, at "
             f"least {setting.evaluations} are needed"
         )
+
+
+# ---------------------------------------------------------------- protocol
+
+
+def other_fields(results: Results, setting: Setting) -> dict[str, tuple[Any, Any]]:
+    """The fields in which a run's protocol differs: name -> (of the run, wanted)."""
+    if setting.protocol is None or results.protocol is None:
+        return {}
+    wanted = wanted_protocol(results, setting)
+    found = {name: results.protocol.get(name) for name in wanted}
+    return {name: (found[name], value) for name, value in wanted.items() if found[name] != value}
+
+
+def wanted_protocol(results: Results, setting: Setting) -> dict[str, Any]:
+    """The protocol that a run must have for its BatchNorm policy and style transfer."""
+    policy = None if results.batchnorm is None else str(results.batchnorm.get("type"))
+    wanted = {**setting.protocol.values, **setting.protocol.by_policy.get(policy, {})}
+    for name in ("test_batch_size", "test_drop_last"):
+        wanted[name] = dict.fromkeys(setting.domains, wanted[name])
+    if policy is None:
+        names = [name for name in wanted if name.startswith(("test_", "batchnorm_"))]
+        wanted |= dict.fromkeys(names)
+    if results.train.style is None:
+        wanted["style_bank"] = None
+    return wanted
+
+
+def _other_protocol(results: Results, setting: Setting) -> Iterator[str]:
+    if setting.protocol is not None and results.protocol is None:
+        yield "the protocol is not recorded (input size, batches, precision and others)"
+    told = {
+        "network": model_name(results) != setting.model,
+        "rounds": results.rounds != setting.rounds,
+    }
+    for name, (found, wanted) in other_fields(results, setting).items():
+        if not told.get(name):
+            texts = f": {json.dumps(found)} instead of {json.dumps(wanted)}"
+            yield f"other {name.replace('_', ' ')}{texts if len(texts) <= LONGEST else ''}"

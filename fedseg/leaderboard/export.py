@@ -8,15 +8,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedseg.leaderboard.benchmarks import Benchmark, benchmarks
+from fedseg.leaderboard.benchmarks import Benchmark, Column, benchmarks
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.collect import FoundRun
 from fedseg.leaderboard.page import write_lossy, write_page
 from fedseg.leaderboard.reference import read_published
-from fedseg.leaderboard.rows import Row
+from fedseg.leaderboard.rows import Row, present
 from fedseg.leaderboard.text import to_markdown
 
-BOARD_SCHEMA_VERSION = 2  # of leaderboard.json
+BOARD_SCHEMA_VERSION = 3  # of leaderboard.json
 CSV_FIELDS = (
     *("benchmark", "title", "kind", "method", "experiment", "paper", "table", "column", "metric"),
     *("value", "std", "seeds", "rank", "doubt", "status", "bytes", "seconds"),
@@ -27,14 +27,17 @@ SETTING_FIELDS = (
 )
 
 
-def write_board(board: Board, folder: str | Path, everything: bool = False) -> list[Path]:
+def write_board(
+    board: Board, folder: str | Path, everything: bool = False, further: bool = False
+) -> list[Path]:
     """Write ``leaderboard.md``, two ``.csv``, ``leaderboard.json`` and the page; each atomically.
 
-    ``everything``: benchmarks without a run in Markdown and page too; CSV and JSON have all.
+    ``everything``: benchmarks without a run in Markdown and page too. ``further``: what is not
+    ranked in Markdown too. CSV and JSON have all.
     Returns the paths, that of the page's ``index.html`` last.
     """
     texts = {
-        "leaderboard.md": to_markdown(board, everything),
+        "leaderboard.md": to_markdown(board, everything, further),
         "leaderboard.csv": to_csv(board.rankings),
         "not_comparable.csv": to_csv(board.apart, "reasons"),
         "leaderboard.json": json.dumps(to_json(board), ensure_ascii=False, allow_nan=False) + "\n",
@@ -52,12 +55,16 @@ def to_csv(tables: Iterable[Table], *more: str) -> str:
     writer.writeheader()
     for table in tables:
         for row in table.rows:
-            writer.writerows(_csv_lines(row, table))
+            writer.writerows(_csv_lines(row, table, table.columns))
+            writer.writerows(_csv_lines(row, table, present(table.further_columns, [row])))
+        for row in table.further_rows:
+            columns = present((*table.columns, *table.further_columns), [row])
+            writer.writerows(_csv_lines(row, table, columns))
     return text.getvalue()
 
 
-def _csv_lines(row: Row, table: Table) -> Iterator[dict[str, Any]]:
-    for column in table.columns:
+def _csv_lines(row: Row, table: Table, columns: Iterable[Column]) -> Iterator[dict[str, Any]]:
+    for column in columns:
         yield {
             **{name: getattr(row, name) for name in ("kind", "paper", "table", "bytes", "seconds")},
             **asdict(row.cells[column.key]),
@@ -79,8 +86,9 @@ def to_json(board: Board) -> dict[str, Any]:
     """Everything of the board as plain values.
 
     ``groups``: names of the page's tabs, in order. ``benchmarks``: every table with its ``columns``
-    and ``rows``. ``apart``: tables of what is not comparable. ``runs``: by id, with curves and
-    details of the last evaluation. ``papers``: titles by short name. ``messages``.
+    and ``rows``, and with ``further_columns`` and ``further_rows``, which are not ranked.
+    ``apart``: tables of what is not comparable. ``runs``: by id, with curves and details of the
+    last evaluation. ``papers``: titles by short name. ``messages``.
     """
     return {
         "version": BOARD_SCHEMA_VERSION,
@@ -99,6 +107,8 @@ def to_json(board: Board) -> dict[str, Any]:
 
 def _benchmark(benchmark: Benchmark) -> dict[str, Any]:
     setting = {name: getattr(benchmark.setting, name) for name in SETTING_FIELDS}
+    protocol = benchmark.setting.protocol
+    setting["protocol"] = protocol and asdict(protocol)
     kept = {name: getattr(benchmark, name) for name in ("id", "group", "note", "target")}
     return {**kept, "setting": setting}
 
@@ -106,11 +116,17 @@ def _benchmark(benchmark: Benchmark) -> dict[str, Any]:
 def _table(table: Table) -> dict[str, Any]:
     return {
         "title": table.title,
-        "columns": [asdict(column) for column in table.columns],
-        "rows": [
-            {"kind": row.kind, "label": row.method.label, "source": row.source, **asdict(row)}
-            for row in table.rows
-        ],
+        **{
+            name: [asdict(column) for column in getattr(table, name)]
+            for name in ("columns", "further_columns")
+        },
+        **{
+            name: [
+                {"kind": row.kind, "label": row.method.label, "source": row.source, **asdict(row)}
+                for row in getattr(table, name)
+            ]
+            for name in ("rows", "further_rows")
+        },
     }
 
 

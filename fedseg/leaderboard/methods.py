@@ -15,9 +15,12 @@ from fedseg.runs.schema import Results
 OWN_SAM = ("fedspeed", "fedgamma", "fedsmoo", "naive_fedgloss")
 ALIASES = {"naivefedgloss": "naive_fedgloss", "mime": "mime_sgd"}
 LOCAL_OPTIMIZERS = {"SAMOptimWrapper": "sam", "ASAMOptimWrapper": "asam"}
+RELEASED = "ReleasedPartition"  # the papers' own clients, where others draw by the same rule
 AUGMENTATIONS = {"Mixup": "mixup", "Cutout": "cutout", "LABStyle": "lab", "CFSIStyle": "cfsi"}
 NAMES: Mapping[str, str] = read_json("benchmarks.json")["methods"]
 """Key of a method or of a part of it -> its name for the reader."""
+VARIANTS: Mapping[str, str] = read_json("benchmarks.json")["variants"]
+"""Key of a published variant -> its words for the reader, around its value."""
 
 
 def name_of(key: str) -> str:
@@ -64,7 +67,7 @@ def method_of_record(record: Published, local_epochs: int | None) -> Method:
     algorithm, augmentation = record.algorithm, record.augmentation
     if algorithm == "mixup":  # FedAlign lists it among the algorithms
         algorithm, augmentation = "fedavg", "mixup"
-    extra = _epochs(record.local_epochs, local_epochs)
+    extra = _joined(_epochs(record.local_epochs, local_epochs), _variant(record.variant))
     return Method(algorithm, record.averaging, record.bn, augmentation, record.server_opt, extra)
 
 
@@ -74,6 +77,8 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
     extra = _epochs(results.local_epochs, local_epochs)
     if results.local_steps is not None:
         extra = f"{results.local_steps} local steps"
+    if (results.train.partition or {}).get("type") == RELEASED:
+        extra = _joined(extra, "released split")
     return Method(
         _with_local_optimizer(algorithm, _type(results.optim_wrapper)),
         _type(results.averaging).lower() or None,
@@ -122,6 +127,21 @@ def _augmentation(results: Results) -> str | None:
     """What goes beyond crops, flips and scales."""
     types = [_type(step) for step in (*(results.train.steps or ()), results.train.style)]
     return " and ".join(AUGMENTATIONS[name] for name in types if name in AUGMENTATIONS) or None
+
+
+def _variant(variant: str | None) -> str | None:
+    """What sets a published run apart from its paper's default, for the reader."""
+    if variant is None:
+        return None
+    words = []
+    for part in variant.split(","):
+        name, _, value = part.partition("=")
+        words.append(VARIANTS.get(name, part).format(value.replace("_", " ").replace(":", ", ")))
+    return ", ".join(words)
+
+
+def _joined(*parts: str | None) -> str | None:
+    return ", ".join(filter(None, parts)) or None
 
 
 def _epochs(epochs: int | None, usual: int | None) -> str | None:

@@ -70,7 +70,7 @@ def render(
     groups: dict[str, list[dict[str, Any]]] = {}
     for table in tables:
         groups.setdefault(table["group"], []).append(table)
-    rows = [row for table in tables for row in table["rows"]]
+    rows = [row for table in tables for row in (*table["rows"], *table["further_rows"])]
     cited = {row["paper"] for row in rows}
     environment = Environment(
         loader=PackageLoader("fedseg.leaderboard", ASSETS),
@@ -105,12 +105,18 @@ def _table(table: Table, board: Board) -> dict[str, Any]:
     benchmark = table.benchmark
     costs = _published_costs(benchmark) if table.ranked else {}
     shared = set.intersection(*(set(row.reasons) for row in table.rows))
-    rows = [_row(row, table, board, costs, shared) for row in table.rows]
-    _make_unique(rows, "key")
+    rows, further = (
+        [_row(row, table, board, costs, shared) for row in found]
+        for found in (table.rows, table.further_rows)
+    )
+    _make_unique([*rows, *further], "key")
     for place, row in enumerate(row for row in rows if row["kind"] == "run"):
         row["mark"] = place % len(MARKS)
     choices = {
-        key: sorted({row["axes"][key] for row in rows}, key=lambda name: (name == "none", name))
+        key: sorted(
+            {row["axes"][key] for row in (*rows, *further)},
+            key=lambda name: (name == "none", name),
+        )
         for key, _ in AXES
     }
     identity = f"{table.title} {benchmark.id if benchmark else None}"
@@ -126,6 +132,8 @@ def _table(table: Table, board: Board) -> dict[str, Any]:
         "trafficUnit": "share" if table.ranked else "bytes",
         "columns": table.columns,
         "rows": rows,
+        "further_columns": table.further_columns,
+        "further_rows": further,
         "choices": {key: found for key, found in choices.items() if len(found) > 1},
         "kinds": sorted({row["kind"] for row in rows}),
         "doubts": [

@@ -92,12 +92,20 @@ def _cell(values: Sequence[float | None], column: Column) -> Cell:
     doubt = None
     if len(found) < len(values):
         doubt = f"{missing.replace('_', ' ')} in {len(values) - len(found)} of {len(values)} runs"
-    std = statistics.stdev(found) if len(found) > 1 else None
+    several = len(found) > 1 and column.statistic != "parameters"
+    std = statistics.stdev(found) if several else None
     return Cell(statistics.fmean(found), std, len(found), doubt=doubt)
 
 
 def value_of(results: Results, column: Column, benchmark: Benchmark | None) -> float | None:
     """A run's value in a column, or None."""
+    if column.statistic == "published":
+        return None
+    if column.statistic == "parameters":
+        return results.model.parameters / 1e6
+    if column.statistic == "seconds":
+        wall = results.seconds.get("wall")
+        return wall and wall / results.completed_rounds
     if column.statistic == "window":
         return results.last_rounds.mean.get(column.metric)
     if column.statistic == "final":
@@ -128,20 +136,27 @@ def reach(results: Results, metric: str, target: float) -> tuple[int, int] | Non
 
 
 @cache
-def published_rows(benchmark: Benchmark) -> tuple[Row, ...]:
-    """A row for each method of each paper, in the order of the tables.
+def published_rows(benchmark: Benchmark) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
+    """A row for each method of each paper, in the order of the tables: ranked ones, and others.
 
-    Where tables of one paper share a cell, the one without a doubt counts, then the one with a
-    deviation, then the first.
+    The others are centralized training, variants that a paper tries besides its method, and methods
+    with further metrics alone. Where tables of one paper share a cell, the one without a doubt
+    counts, then the one with a deviation, then the first.
     """
     rows: dict[tuple[str, Method], dict[str, list[Published]]] = {}
+    of_ranked = set()
     for record in read_published():
+        key = record.paper, method_of_record(record, benchmark.setting.local_epochs)
         column = benchmark.matches(record)
         if column is not None:
-            method = method_of_record(record, benchmark.setting.local_epochs)
-            cells = rows.setdefault((record.paper, method), {})
-            cells.setdefault(column.key, []).append(record)
-    return tuple(_published_row(method, cells, benchmark) for (_, method), cells in rows.items())
+            of_ranked.add(key)
+        else:
+            column = benchmark.matches_further(record)
+        if column is not None:
+            rows.setdefault(key, {}).setdefault(column.key, []).append(record)
+    made = {key: _published_row(key[1], cells, benchmark) for key, cells in rows.items()}
+    others = tuple(row for key, row in made.items() if key not in of_ranked)
+    return tuple(made[key] for key in made if key in of_ranked), others
 
 
 def _published_row(
@@ -150,7 +165,8 @@ def _published_row(
     def preference(record: Published) -> tuple[bool, ...]:
         return record.value is None, benchmark.doubt(record) is not None, record.std is None
 
-    chosen = {key: min(records, key=preference) for key, records in cells.items()}
+    columns = (*benchmark.columns, *benchmark.further)
+    chosen = {c.key: min(cells[c.key], key=preference) for c in columns if c.key in cells}
     first = next(iter(chosen.values()))
     tables = dict.fromkeys(r.table for records in cells.values() for r in records)
     return Row(
@@ -172,13 +188,28 @@ def _published_cell(record: Published, benchmark: Benchmark) -> Cell:
 # ---------------------------------------------------------------- order and ranks
 
 
+def present(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[Column, ...]:
+    """Those of some columns that any of the rows has a value in."""
+    cells = [row.cells for row in rows]
+    has = {key for found in cells for key, cell in found.items() if cell.value is not None}
+    return tuple(column for column in columns if column.key in has)
+
+
+def filled(rows: Iterable[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
+    """Rows with a cell in each of some columns, and in no other."""
+    return tuple(
+        replace(row, cells={column.key: row.cells.get(column.key, Cell()) for column in columns})
+        for row in rows
+    )
+
+
 def ranked(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
     """Rows with ranks in every column, ordered by the first.
 
     Values that print alike share a rank, and the ranks after them are skipped (1, 2, 2, 4). A value
     in doubt has no rank, and nothing has a rank because of it.
     """
-    cells = [{c.key: row.cells.get(c.key, Cell()) for c in columns} for row in rows]
+    cells = [{**{column.key: Cell() for column in columns}, **row.cells} for row in rows]
     for column in columns:
         column_cells = [found[column.key] for found in cells]
         sound = [cell for cell in column_cells if cell.value is not None and cell.doubt is None]

@@ -1,5 +1,7 @@
 """The board in words: tables on the terminal and as Markdown."""
 
+from dataclasses import replace
+
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table as TerminalTable
@@ -46,6 +48,14 @@ def traffic(row: Row) -> str:
     return "-" if row.bytes is None else format_bytes(row.bytes)
 
 
+def _with_further(table: Table, further: bool) -> Table:
+    """The table as it is printed: with what is not ranked, or without."""
+    if not further:
+        return table
+    columns, rows = (*table.columns, *table.further_columns), (*table.rows, *table.further_rows)
+    return replace(table, columns=columns, rows=rows)
+
+
 def _heads(table: Table) -> list[tuple[str, bool]]:
     """Heads of a table's columns, and whether they hold numbers."""
     metrics = [(header(column), True) for column in table.columns]
@@ -70,7 +80,7 @@ def _line(row: Row, table: Table) -> list[tuple[str, bool]]:
 
 
 def _note(table: Table) -> str:
-    cells = (cell for row in table.rows for cell in row.cells.values())
+    cells = (row.cells[column.key] for row in table.rows for column in table.columns)
     doubtful = any(cell.doubt and cell.value is not None for cell in cells)
     return "; ".join(filter(None, (table.benchmark.note, LEGEND if doubtful else "")))
 
@@ -78,12 +88,20 @@ def _note(table: Table) -> str:
 # ---------------------------------------------------------------- terminal
 
 
-def print_board(board: Board, console: Console | None = None, everything: bool = False) -> None:
-    """Print the tables and messages; ``everything``: benchmarks without a run too."""
+def print_board(
+    board: Board,
+    console: Console | None = None,
+    everything: bool = False,
+    further: bool = False,
+) -> None:
+    """Print the tables and messages.
+
+    ``everything``: benchmarks without a run too. ``further``: also what is not ranked.
+    """
     console = console or Console()
     widen_console(console)
     tables = [*board.shown(everything), *board.apart]
-    for table in tables:
+    for table in (_with_further(table, further) for table in tables):
         console.print(_terminal_table(table))
         for note in [_note(table)] if table.ranked else _reasons(table):
             console.print(Text(note, style="dim"))
@@ -120,14 +138,14 @@ def _reasons(table: Table) -> list[str]:
 # ---------------------------------------------------------------- Markdown
 
 
-def to_markdown(board: Board, everything: bool = False) -> str:
-    """The tables as Markdown; ``everything``: benchmarks without a run too."""
+def to_markdown(board: Board, everything: bool = False, further: bool = False) -> str:
+    """The tables as Markdown, with the options of :func:`print_board`."""
     parts = ["# Leaderboard"]
-    for table in board.shown(everything):
+    for table in (_with_further(table, further) for table in board.shown(everything)):
         parts += [f"## {table.title}", _markdown_table(table), _note(table)]
     if board.apart:
         parts.append("## Not comparable with published numbers")
-    for table in board.apart:
+    for table in (_with_further(table, further) for table in board.apart):
         parts += [f"### {table.title[0].upper()}{table.title[1:]}", _markdown_table(table)]
     if board.messages:
         parts += ["## Left out", "\n".join(f"- {message}" for message in board.messages)]

@@ -17,6 +17,7 @@ from fedseg.runner.experiment import load_config, naming
 from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.history import History, plain
 from fedseg.runs.metric_names import GLOBAL, is_number
+from fedseg.runs.protocol import protocol_of
 from fedseg.runs.results import config_digest, curves, hardware, package_versions, window_statistics
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 
@@ -94,14 +95,16 @@ def verify(
         with tempfile.TemporaryDirectory() as scratch:
             loaded = _config(folder, results, config, options, Path(scratch))
             with naming(loaded):
-                digest = config_digest(complete_config(loaded))
+                complete = complete_config(loaded)
                 final, elsewhere = _evaluate(loaded, checkpoint, results, Path(scratch))
     finally:
         torch.set_num_threads(before)
     tolerance = TOLERANCE if elsewhere else 0.0
-    compared = [Difference("config_sha256", results.config_sha256, digest, "config")]
-    if options:  # another data_root is another config
-        compared.clear()
+    pairs = _pairs(results.protocol or {}, protocol_of(complete), "protocol")
+    compared = [Difference(*pair, "config") for pair in pairs]
+    if not options:  # another data_root is another config
+        digest = config_digest(complete)
+        compared.append(Difference("config_sha256", results.config_sha256, digest, "config"))
     compared += [Difference(*pair, "checkpoint") for pair in _pairs(results.final, final, "final")]
     compared += [Difference(*pair, "history") for pair in _pairs(*_of_history(results, history))]
     found = tuple(one for one in compared if not _equal(one, tolerance))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
+import torch
 from torch.utils.data import Dataset
 
 from fedseg.checks import check_bool, check_int
@@ -32,7 +33,9 @@ class PartitionedData(ClientData):
         batch_size: samples per step, or ``"full"`` for one step over all of a client's samples.
         local_epochs: passes over a client's samples in a round.
         local_steps: instead, a fixed number of steps per round (epochs repeat as needed).
-        shuffle: a fresh order every local epoch; ``False`` keeps the partition's order.
+        shuffle: a fresh order every local epoch; ``False`` keeps the partition's order, and
+            ``"epoch"`` has the orders that torch's DistributedSampler draws for the local epochs,
+            the same ones in every round (FedDrive's released code).
         drop_last: leave out a last, smaller batch.
         drop_single: leave out a last batch of one sample, which BatchNorm cannot train on.
         seed: the run's seed.
@@ -46,7 +49,7 @@ class PartitionedData(ClientData):
         *,
         local_epochs: int = 1,
         local_steps: int | None = None,
-        shuffle: bool = True,
+        shuffle: bool | str = True,
         drop_last: bool = False,
         drop_single: bool = False,
         seed: int = 0,
@@ -57,7 +60,8 @@ class PartitionedData(ClientData):
                 "train_dataloader.batch_size: is 1, and BatchNorm cannot train on batches of one: "
                 "use at least 2, or a model without BatchNorm"
             )
-        check_bool("train_dataloader.shuffle", shuffle)
+        if shuffle != "epoch":
+            check_bool("train_dataloader.shuffle", shuffle)
         check_bool("train_dataloader.drop_last", drop_last)
         check_int("train_cfg.local_epochs", local_epochs)
         if local_steps is not None:
@@ -130,7 +134,10 @@ class PartitionedData(ClientData):
         epoch = 0
         while remaining:
             order = indices
-            if self.shuffle:
+            if self.shuffle == "epoch":
+                generator = torch.Generator().manual_seed(epoch)
+                order = indices[torch.randperm(len(indices), generator=generator).numpy()]
+            elif self.shuffle:
                 rng = generator_for(self.seed, "shuffle", job.round, job.client, epoch)
                 order = indices[rng.permutation(len(indices))]
             sizes = self.batch_sizes(job.client)[:remaining]

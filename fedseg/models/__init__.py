@@ -3,6 +3,7 @@
 from fedseg.models.bisenetv2 import BiSeNetV2Segmentor
 from fedseg.models.classifier import Classifier
 from fedseg.models.cnn import CNN, MNISTCNN
+from fedseg.models.feddrive_bisenetv2 import FedDriveBiSeNetV2Segmentor
 from fedseg.models.groupnorm import group_norm
 from fedseg.models.losses import CrossEntropy, OHEMCrossEntropy, PixelLoss
 from fedseg.models.mobilenet import MobileNetV2GN

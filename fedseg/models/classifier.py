@@ -25,6 +25,8 @@ class Classifier(InitializedModel):
             on as they are (to the model's device).
         weights: a local file of weights to start from (see ``WeightsFile``): its path, or
             ``dict(path=..., module=..., ignore=...)``. Nothing is ever downloaded.
+        pretrained: the weights that published runs start from, in words, e.g. ``"ImageNet"``; to
+            train without any is warned of.
         projection: widths of linear layers, ReLU in between, after the network's last activations:
             their output is what ``features`` returns. ``(256, 256)`` is MOON's projection head (Li
             et al., CVPR 2021, section 3.3). None: no such layers.
@@ -49,8 +51,9 @@ class Classifier(InitializedModel):
         weights: str | dict | None = None,
         projection: Sequence[int] | None = None,
         init_cfg: dict | None = None,
+        pretrained: str | None = None,
     ) -> None:
-        super().__init__(data_preprocessor, weights, init_cfg)
+        super().__init__(data_preprocessor, weights, init_cfg, pretrained)
         check_int("model.num_classes", num_classes)
         self.num_classes = num_classes
         self.in_channels = in_channels

@@ -61,7 +61,8 @@ class PixelLoss(nn.Module):
         """The definition of this loss, differentiable any number of times."""
         with torch.autocast(logits.device.type, enabled=False):
             logits = logits.to(compute_dtype(logits))
-            logits = F.interpolate(logits, labels.shape[-2:], mode="bilinear")
+            if logits.shape[-2:] != labels.shape[-2:]:
+                logits = F.interpolate(logits, labels.shape[-2:], mode="bilinear")
             labels = labels.long()
             losses = F.cross_entropy(
                 logits, labels, ignore_index=self.ignore_index, reduction="none"
@@ -200,14 +201,18 @@ def _value_and_gradient(
     scaled = scaled - scaled.amax(1, keepdim=True)
     shift_again = not bool(scaled.amin() > LOWEST_EXPONENT)
 
-    gradient = torch.empty_like(scaled) if need_gradient else None
+    resizes = scaled.shape[-2:] != size
+    # Full-size logits are overwritten by the gradient.
+    gradient = torch.empty_like(scaled) if need_gradient and resizes else scaled
     ones = scaled.new_ones(num_classes)
     shares = []
     part = max(1, torch.get_num_threads())  # resizing runs in parallel over images
     for start in range(0, num_images, part):
         images = slice(start, min(start + part, num_images))
         count = images.stop - images.start
-        resized = F.interpolate(scaled[images], size, mode="bilinear")
+        resized = scaled[images]
+        if resizes:
+            resized = F.interpolate(resized, size, mode="bilinear")
         pixels = resized.permute(0, 2, 3, 1).contiguous().view(-1, num_classes)
         if shift_again:
             pixels -= pixels.amax(1, keepdim=True)
@@ -226,8 +231,9 @@ def _value_and_gradient(
             weights = (valid[images].to(losses.dtype) * weights).view(-1)
             pixels.mul_((weights / sums).unsqueeze(1))
             flat.scatter_add_(0, position, weights.neg_())
-            by_resized = pixels.view(count, *size, num_classes).permute(0, 3, 1, 2)
-            gradient[images] = torch.ops.aten.upsample_bilinear2d_backward(
-                by_resized, size, scaled[images].shape, False
-            )
-    return torch.cat(shares).sum(), gradient
+            if resizes:
+                by_resized = pixels.view(count, *size, num_classes).permute(0, 3, 1, 2)
+                gradient[images] = torch.ops.aten.upsample_bilinear2d_backward(
+                    by_resized, size, scaled[images].shape, False
+                )
+    return torch.cat(shares).sum(), gradient if need_gradient else None

@@ -12,18 +12,20 @@ from fedseg.registry import MODELS
 class MobileNetV2GN(Classifier):
     """torchvision's MobileNetV2 of width 1 with GroupNorm; no layer between pooling and classifier.
 
-    4,821,740 parameters for 2,028 classes. To start from ImageNet weights of torchvision
-    (``mobilenet_v2-*.pth``)::
+    4,821,740 parameters for 2,028 classes. To start from a checkpoint of this network that was
+    trained on other classes, whose classifier is left out (``configs/settings/imagenet_*.py``)::
+
+        weights=dict(path="round_000300.pth", module="backbone")
+
+    Or from torchvision's ``mobilenet_v2-*.pth``, which is made for BatchNorm: its scales and shifts
+    go into GroupNorm, its running statistics are skipped::
 
         weights=dict(path="mobilenet_v2.pth", module="backbone", ignore=("classifier.",))
-
-    The file is made for BatchNorm: its scales and shifts go into GroupNorm, its running statistics
-    are skipped, and the classifier, for other classes, keeps its initialization.
 
     Args:
         num_classes: C of the logits.
         groups: of every GroupNorm layer; must divide the channels.
-        kwargs: data_preprocessor, weights, projection: see ``Classifier``.
+        kwargs: data_preprocessor, weights, pretrained, projection: see ``Classifier``.
 
     Attributes:
         backbone: torchvision's network without its classifier. ``backbone.features`` are the stem,

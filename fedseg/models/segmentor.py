@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from mmseg.models.segmentors import EncoderDecoder
 from torch import Tensor, nn
 
+from fedseg.checks import check_bool
 from fedseg.errors import ConfigError
 from fedseg.models.losses import compute_dtype
 from fedseg.models.weights import InitializedModel
@@ -22,8 +23,7 @@ class Segmentor(InitializedModel):
     The network is the config of an ``EncoderDecoder`` of MMSegmentation (whose own losses,
     accuracies and test modes are not used), or any module that maps images [B, 3, H, W] to logits
     [B, C, h, w]: alone, as a sequence with the main output first, or as a mapping whose entry
-    ``out`` is the main one (torchvision). Logits of any resolution are resized bilinearly, without
-    aligned corners.
+    ``out`` is the main one (torchvision). Logits of any resolution are resized bilinearly.
 
     Args:
         network: config or module.
@@ -32,6 +32,7 @@ class Segmentor(InitializedModel):
         num_classes: written into the network's config (into every head of an EncoderDecoder). None
             leaves the config as it is.
         aux_weight: weight of each auxiliary loss; the main one has weight 1.
+        align_corners: whether predictions are resized with aligned corners.
         data_preprocessor: config or module.
         weights: a local file of weights to start from (see ``WeightsFile``): its path, or
             ``dict(path=..., module=..., ignore=...)``. Nothing is ever downloaded.
@@ -46,6 +47,7 @@ class Segmentor(InitializedModel):
         loss: dict | nn.Module = {"type": "OHEMCrossEntropy"},  # noqa: B006 (never changed)
         num_classes: int | None = None,
         aux_weight: float = 1.0,
+        align_corners: bool = False,
         data_preprocessor: dict | nn.Module | None = None,
         weights: str | dict | None = None,
         init_cfg: dict | None = None,
@@ -56,6 +58,8 @@ class Segmentor(InitializedModel):
         self.network = network
         self.criterion = loss if isinstance(loss, nn.Module) else MODELS.build(loss)
         self.aux_weight = aux_weight
+        check_bool("model.align_corners", align_corners)
+        self.align_corners = align_corners
         self._heads: list[nn.Module] = []  # of an EncoderDecoder
         if isinstance(network, EncoderDecoder):
             auxiliary = _as_list(getattr(network, "auxiliary_head", None))
@@ -83,9 +87,9 @@ class Segmentor(InitializedModel):
             return self._losses(inputs, data_samples)
         size = (inputs if data_samples is None else data_samples).shape[-2:]
         if mode == "predict":
-            return class_map(self.outputs(inputs, auxiliary=False)[0], size)
+            return class_map(self.outputs(inputs, auxiliary=False)[0], size, self.align_corners)
         if mode == "tensor":
-            return resize(self.outputs(inputs, auxiliary=False)[0], size)
+            return resize(self.outputs(inputs, auxiliary=False)[0], size, self.align_corners)
         raise ValueError(f"mode {mode!r} is none of 'loss', 'predict', 'tensor'")
 
     def outputs(self, inputs: Tensor, auxiliary: bool = True) -> list[Tensor]:
@@ -114,12 +118,13 @@ class Segmentor(InitializedModel):
         return losses
 
 
-def resize(logits: Tensor, size: torch.Size) -> Tensor:
+def resize(logits: Tensor, size: torch.Size, align_corners: bool = False) -> Tensor:
     """Logits [B, C, h, w] at ``size``, bilinear, at least in float32."""
-    return F.interpolate(logits.to(compute_dtype(logits)), size, mode="bilinear")
+    logits = logits.to(compute_dtype(logits))
+    return F.interpolate(logits, size, mode="bilinear", align_corners=align_corners)
 
 
-def class_map(logits: Tensor, size: torch.Size) -> Tensor:
+def class_map(logits: Tensor, size: torch.Size, align_corners: bool = False) -> Tensor:
     """Class with the highest resized logit (the first of equals), int64 [B, H, W].
 
     Image by image, since full-size logits of one image take 133 MB at 1080p and 16 classes.
@@ -128,7 +133,8 @@ def class_map(logits: Tensor, size: torch.Size) -> Tensor:
     logits = logits.contiguous(memory_format=torch.channels_last)
     classes = torch.empty((len(logits), *size), dtype=torch.int64, device=logits.device)
     for image in range(len(logits)):
-        classes[image] = resize(logits[image : image + 1], size).max(dim=1).indices[0]
+        own = resize(logits[image : image + 1], size, align_corners)
+        classes[image] = own.max(dim=1).indices[0]
     return classes
 
 

@@ -23,7 +23,8 @@ class WeightsFile:
         path: a file of ``torch.save``: a state dict, or a mapping with one under ``state_dict``.
             It is read with ``weights_only=True``.
         module: dotted name of the network's submodule to load into, e.g. ``backbone.timm_model``;
-            empty for the whole network.
+            empty for the whole network. Of a file in which names begin with it, such as a
+            checkpoint of such a network, only that part is taken.
         ignore: prefixes of names in the file that the network does not have, e.g. ``fc.``.
     """
 
@@ -56,7 +57,7 @@ class WeightsFile:
             raise ConfigError(
                 f"model.weights.module: the network has no {self.module!r}"
             ) from error
-        found, expected = self._read(), target.state_dict()
+        found, expected = self._part(self._read()), target.state_dict()
         wrong = [
             f"{name}: {list(found[name].shape)} in the file, {list(tensor.shape)} in the model"
             for name, tensor in expected.items()
@@ -89,6 +90,12 @@ class WeightsFile:
         if notes:
             print_log(f"model.weights: {self.path}: {'; '.join(notes)}", logger="current")
 
+    def _part(self, content: dict[str, Tensor]) -> dict[str, Tensor]:
+        """What a file of the whole network has of ``module``; any other file as it is."""
+        prefix = f"{self.module}."
+        own = {n.removeprefix(prefix): t for n, t in content.items() if n.startswith(prefix)}
+        return own if self.module and own else content
+
     def _read(self) -> dict[str, Tensor]:
         try:
             content = torch.load(self.path, map_location="cpu", weights_only=True)
@@ -105,18 +112,24 @@ class WeightsFile:
 
 
 class InitializedModel(BaseModel):
-    """Base of the models here: a preprocessor by its config, and initial weights from a file."""
+    """Base of the models here: a preprocessor by its config, and initial weights from a file.
+
+    Attributes:
+        lacks: what published runs start from, if this model is to start without it; else None.
+    """
 
     def __init__(
         self,
         data_preprocessor: dict | nn.Module | None,
         weights: str | dict | None,
         init_cfg: dict | None = None,
+        pretrained: str | None = None,
     ) -> None:
         if isinstance(data_preprocessor, dict):
             data_preprocessor = MODELS.build(data_preprocessor)
         super().__init__(data_preprocessor, init_cfg)
         self._weights = WeightsFile.from_config(weights)
+        self.lacks = pretrained if self._weights is None else None
 
     @property
     def weights_target(self) -> nn.Module:

@@ -12,4 +12,5 @@ from fedseg.partition.natural import (
     check_clients,
 )
 from fedseg.partition.pachinko import PachinkoPartition
+from fedseg.partition.released import ReleasedPartition
 from fedseg.partition.split_files import Split, check_path, read_split, split_paths, write_split

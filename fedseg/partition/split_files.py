@@ -72,7 +72,7 @@ def read_split(
     origin: dict[str, Path] = {}
     holder: dict[str, str] = {}
     for file in split_paths(folder):
-        for user, samples in _read_file(file).items():
+        for user, samples in check_content(file, read_json(file)).items():
             if user in users:
                 raise DataError(
                     f"{file}: user {user!r} is already in {origin[user]}, and a folder is one "
@@ -116,7 +116,7 @@ def write_split(folder: str | Path, split: Split) -> Path:
             for user, samples in split.users.items()
         },
     }
-    _check_content(file, data)
+    check_content(file, data)
     with atomic_writer(file) as writer:
         writer.write(json.dumps(data, ensure_ascii=True, indent=0) + "\n")
     for other in set(file.parent.glob("*.json")) - {file}:
@@ -159,12 +159,12 @@ def _natural(path: Path) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
 
 
-def _read_file(file: Path) -> dict[str, list[Sample]]:
+def read_json(file: Path) -> Any:
+    """The content of a JSON file, in which no key occurs twice in one object; else DataError."""
     try:
-        data = json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_unique_keys)
+        return json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_unique_keys)
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{file}: is not readable as JSON ({error}): write it again") from error
-    return _check_content(file, data)
 
 
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
@@ -175,7 +175,8 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _check_content(file: Path, data: Any) -> dict[str, list[Sample]]:
+def check_content(file: Path, data: Any) -> dict[str, list[Sample]]:
+    """Samples by user from a split file's content; DataError if it breaks the form."""
     if not isinstance(data, dict) or any(key not in data for key in KEYS):
         raise DataError(f"{file}: is not a split file: it needs the keys {', '.join(KEYS)}")
     users, counts, user_data = (data[key] for key in KEYS)

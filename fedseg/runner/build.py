@@ -223,6 +223,12 @@ def assemble_trainer(
     algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm")
     if not isinstance(algorithm, Algorithm):
         raise ConfigError(f"algorithm.type: {cfg.algorithm['type']} is not an Algorithm")
+    lacks = getattr(flat.model, "lacks", None)
+    if lacks is not None and cfg.get("load_from") is None:
+        warn(
+            f"model.weights: published runs start from {lacks} weights, this one from random ones: "
+            "give a file of them"
+        )
     data = build_client_data(cfg, flat, warn)
     local = build_local_optimizer(cfg.optim_wrapper, flat)
     algorithm.check(local, flat)

@@ -37,11 +37,11 @@ CONFIGS = Path(fedseg.__file__).resolve().parents[1] / "configs"
 # what a method can decide, in the order of an experiment's name
 SLOTS = ("batchnorm", "algorithm", "local_optimizer", "regularizer")
 SAYS_FEDAVG = frozenset(SLOTS)  # the name says fedavg where no method decides any of these
-SLOTS += ("average", "augmentation", "style", "network")
+SLOTS += ("average", "augmentation", "style", "network", "protocol", "split", "defects")
 SHARED = ("augmentation",)  # slots of any number of methods
 FEDAVG = "fedavg"
 SYNONYMS = {"sam": "fedsam", "asam": "fedasam"}  # what FedAvg with SAM is called
-KEYS = ("slot", "refuses", "append", "lookup", "without")  # not part of the experiment
+KEYS = ("slot", "refuses", "append", "lookup", "without", "protocols")  # not part of the experiment
 
 
 @dataclass(frozen=True)
@@ -82,6 +82,7 @@ class Composition:
         self.setting = config.get("setting")
         self.title = self.setting or path.stem
         self.without = _as_list(config.get("without"))
+        self.protocols = config.get("protocols") or {}
         self.places = (self.title, *_as_list(config.get("lookup")), "")
         folders = dict.fromkeys((*path.resolve().parents[:2], CONFIGS))
         self.roots = [folder / "methods" for folder in folders]
@@ -97,6 +98,10 @@ class Composition:
     def _parts(self, methods: Iterable[str]) -> list[Part]:
         """The methods in the given order, each once."""
         parts = [self.part(path) for path in dict.fromkeys(map(self.find, methods))]
+        protocol = self._protocol(parts)
+        if protocol and not any("protocol" in part.slots for part in parts):
+            parts.append(self.part(self.find(protocol)))
+        parts.sort(key=lambda part: "protocol" not in part.slots)
         for number, part in enumerate(parts):
             for slot in part.slots:
                 decided = slot.replace("_", " ")
@@ -111,6 +116,12 @@ class Composition:
                             f"decide the {decided}; choose one"
                         )
         return parts
+
+    def _protocol(self, parts: Iterable[Part]) -> str | None:
+        """Whose protocol the published row of these methods follows."""
+        chosen = {part.name for part in parts}
+        rows = self.protocols.items()
+        return next((name for name, own in rows if own is None or chosen & set(own)), None)
 
     def part(self, path: Path) -> Part:
         """What a method's file says."""
@@ -131,7 +142,7 @@ class Composition:
             raise ConfigError(f"methods: {method}: no such file")
         name = SYNONYMS.get(method, method)
         if name not in self.known:
-            raise unknown("methods", method, self.known)
+            raise unknown(f"methods: {self.title}", method, self.known)
         return self.known[name]
 
     @functools.cached_property
@@ -161,7 +172,7 @@ class Composition:
     def is_canonical(self) -> bool:
         """Whether the file is a setting, or an experiment named by its setting and methods."""
         canonical = "_".join([self.title, *(self.record or self._names(self.own))])
-        own = self.path.stem == self.setting and not self.own
+        own = self.path.stem == self.setting and "methods" not in self.read(self.path)
         return bool(self.setting) and (own or self.path.stem == canonical)
 
     @property
@@ -169,17 +180,23 @@ class Composition:
         """The experiment's name; a file of a user's own keeps its name."""
         if self.is_canonical:
             return "_".join([self.title, *self.methods])
-        more = [part.name for part in _ranked(self.parts) if part not in self.own]
+        more = [part.name for part in self._ranked(self.parts) if part not in self.own]
         return "_".join([self.path.stem, *more])
 
     def _names(self, parts: Iterable[Part]) -> list[str]:
-        parts = [part for part in _ranked(parts) if part.name != FEDAVG]
+        parts = [part for part in self._ranked(parts) if part.name != FEDAVG]
         names = [part.name for part in parts]
         slots = {slot for part in parts for slot in part.slots}
         if "algorithm" in slots or "algorithm" in self.without:  # SAM is no FedSAM there
             shorter = {name: synonym for synonym, name in SYNONYMS.items()}
             return [shorter.get(name, name) for name in names]
         return names if slots & SAYS_FEDAVG else [FEDAVG, *names]
+
+    def _ranked(self, parts: Iterable[Part]) -> list[Part]:
+        """In the order of a name, without the protocol that the others have anyway."""
+        parts = list(parts)
+        ranked = sorted(parts, key=lambda part: part.rank)
+        return [part for part in ranked if part.name != self._protocol(parts)]
 
     # ---------------------------------------------------------------- the config
 
@@ -217,7 +234,7 @@ class Composition:
                 raise ConfigError(f"{part.path}: {error}") from error
             if imports and "custom_imports" in part.values:
                 config.custom_imports["imports"] = [*imports, *config.custom_imports["imports"]]
-        for part in _ranked(self.parts):
+        for part in sorted(self.parts, key=lambda part: part.rank):
             for key, values in part.append.items():
                 old = _get(config, key) if "." in key else config.get(key, [])
                 if not isinstance(old, list):
@@ -319,10 +336,6 @@ def _without_marks(value: Any) -> Any:
     if isinstance(value, dict):
         return {k: _without_marks(v) for k, v in value.items() if k != "_delete_"}
     return value
-
-
-def _ranked(parts: Iterable[Part]) -> list[Part]:
-    return sorted(parts, key=lambda part: part.rank)
 
 
 def _get(config: Any, key: str) -> Any:

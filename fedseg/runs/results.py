@@ -18,6 +18,7 @@ from fedseg.datasets.arrays import ImageArrays, content_checksum
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.files import write_text
 from fedseg.runs.history import plain
+from fedseg.runs.protocol import described, protocol_of
 from fedseg.runs.schema import FILE_NAME, RESULTS_SCHEMA_VERSION
 
 PACKAGES = (
@@ -157,17 +158,12 @@ def _dataset_entry(dataset: Any, loader: Mapping[str, Any]) -> dict[str, Any]:
         "split_checksum": getattr(dataset, "split_checksum", None),
         "content_sha256": None,
         "generated": list(getattr(dataset, "generated", ())),
-        "steps": _described(list(steps)),
-        "style": _described(config.get("style")),
+        "steps": described(list(steps)),
+        "style": described(config.get("style")),
     }
     if isinstance(dataset, ImageArrays) and dataset.images.nbytes <= LARGEST_CONTENT:
         entry["content_sha256"] = content_checksum(dataset.images, dataset.labels)
     return entry
-
-
-def _described(config: Any) -> Any:
-    """A part of a config as plain values, with the repr of what is none."""
-    return json.loads(json.dumps(config, default=repr))
 
 
 def _recipe(config: Any) -> dict[str, Any]:
@@ -210,6 +206,7 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
         },
         **{name: cfg[name].to_dict() if cfg.get(name) else None for name in COMPONENTS},
         "amp": bool(cfg.train_cfg.get("amp", False)),
+        "protocol": protocol_of(cfg),
         "data": {
             "train": {
                 **_dataset_entry(data.dataset, loader),

@@ -13,7 +13,7 @@ from typing import Any
 from fedseg.errors import DataError
 from fedseg.runs.from_json import REWRITE, from_plain
 
-RESULTS_SCHEMA_VERSION = 3  # of results.json
+RESULTS_SCHEMA_VERSION = 4  # of results.json
 TEST_SCHEMA_VERSION = 1  # of test_results.json, which tools/test.py writes
 FILE_NAME = "results.json"
 VERSION_1_KEY = (
@@ -128,6 +128,7 @@ class Results:
     seconds: dict[str, float]  # "train", "aggregate", "evaluate", and "wall" in total
     setting: str | None = None  # of a composed config
     methods: tuple[str, ...] | None = None  # likewise
+    protocol: dict[str, Any] | None = None  # see fedseg.runs.protocol; None: not recorded
     extras: dict[str, Any] = field(default_factory=dict)  # what hooks added, unchecked
 
     @property
@@ -208,6 +209,10 @@ def _from_2(data: dict[str, Any]) -> None:
             entry["synthetic"] = entry.pop("embedded")
 
 
+def _from_3(data: dict[str, Any]) -> None:
+    """Version 4 has ``protocol``. Before it, batches of test images were not shuffled either."""
+
+
 def _entries(data: dict[str, Any]) -> list[dict[str, Any]]:
     """The entries of ``data``; what is no entry is refused later."""
     entries = data.get("data")
@@ -215,7 +220,7 @@ def _entries(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [entry for entry in found if isinstance(entry, dict)]
 
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], None]] = {1: _from_1, 2: _from_2}
+MIGRATIONS: dict[int, Callable[[dict[str, Any]], None]] = {1: _from_1, 2: _from_2, 3: _from_3}
 """Version n -> what changes it into version n + 1, in place; ``schema_version`` itself stays."""
 
 

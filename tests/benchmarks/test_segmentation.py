@@ -17,3 +17,11 @@ def test_everything_is_measured(small_config, tmp_path):
 def test_memory_of_a_round(small_config, tmp_path):
     config = load_config(small_config, work_dir=tmp_path / "run")
     assert benchmark.peak_of_round(config, clients=2) > 1
+
+
+def test_either_heads_are_measured():
+    measured = benchmark.heads(batch_size=2, repeats=1, amp=False, size=(64, 96))
+    for key in ("seconds per step", "peak memory, MiB"):
+        assert set(measured[key]) == {"FedDrive", "MMSegmentation"}
+        assert min(measured[key].values()) > 0
+    assert measured["FedDrive / MMSegmentation"] > 0

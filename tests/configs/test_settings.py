@@ -14,7 +14,6 @@ STATISTICS = {  # mean and std of the training images, units of 0..1
     "cifar10": ([0.4914, 0.4822, 0.4465], [0.2470, 0.2435, 0.2616]),
     "cifar100": ([0.5071, 0.4865, 0.4409], [0.2673, 0.2564, 0.2762]),
     "mnist": ([0.1307], [0.3081]),
-    "cityscapes": ([0.3257, 0.3690, 0.3223], [0.2112, 0.2148, 0.2115]),
 }
 CLASSES = {"cifar10": 10, "cifar100": 100, "mnist": 10, "landmarks": 2028}
 SMALL = ("cifar", "mnist")
@@ -92,8 +91,9 @@ def test_landmarks_are_streamed_by_user(load):
         assert "type" not in loader  # images stay on disk
         assert (loader.dataset.type, loader.dataset.split) == ("LandmarksDataset", split)
         assert loader.dataset.data_root == "data/landmarks"
-        crop = loader.dataset.pipeline[-1]
+        (crop,) = (s for s in loader.dataset.pipeline if "Crop" in s.type)
         assert (crop.get("size") or (crop.height, crop.width)) == (224, 224)
+    assert dict(type="HorizontalFlip", p=0.5) in train.dataset.pipeline
     assert config.model.num_classes == CLASSES["landmarks"]
 
 

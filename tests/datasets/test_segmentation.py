@@ -191,3 +191,32 @@ def test_style_changes_the_image_only(idda: Path) -> None:
     for i in range(12):
         assert not torch.equal(plain[i]["inputs"], styled[i]["inputs"])
         assert torch.equal(plain[i]["data_samples"], styled[i]["data_samples"])
+
+
+def test_mirrored_images_are_further_samples_of_their_users(cityscapes: Path) -> None:
+    plain = CityscapesDataset(str(cityscapes), "train")
+    twice = CityscapesDataset(str(cityscapes), "train", mirror=True)
+    size = len(plain)
+    assert len(twice) == 2 * size and twice.users == 2 * plain.users
+    assert twice.split_checksum == plain.split_checksum
+    for index in range(size):
+        own, mirrored = twice[index], twice[index + size]
+        for key, tensor in plain[index].items():
+            assert torch.equal(own[key], tensor)
+            assert torch.equal(mirrored[key], tensor.flip(-1)) and not torch.equal(
+                mirrored[key], tensor
+            )
+    with pytest.raises(ConfigError, match=r"dataset\.mirror"):
+        CityscapesDataset(str(cityscapes), "train", mirror="yes")
+
+
+def test_the_released_style_alternates_within_a_client(idda: Path) -> None:
+    style = dict(type="LABStyle", p=0.0, fixed_half=True)
+    plain, dataset = IDDADataset(str(idda), "train"), IDDADataset(str(idda), "train", style=style)
+    changed = [
+        not torch.equal(plain[i]["inputs"], dataset[i, seed]["inputs"])
+        for i in range(len(plain))
+        for seed in (0, 1)
+    ]
+    starts = [plain.users.index(user) for user in plain.users]
+    assert changed == [(i - start) % 2 == 0 for i, start in enumerate(starts) for _ in range(2)]

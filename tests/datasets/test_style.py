@@ -8,6 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
+from fedseg.datasets.idda import IDDADataset
 from fedseg.datasets.style import CFSIStyle, LABStyle, StyleTransfer, build_style
 from fedseg.errors import ConfigError
 
@@ -193,5 +194,75 @@ def test_mistakes_are_named() -> None:
 
 
 def test_one_domain_is_not_enough() -> None:
-    with pytest.raises(ConfigError, match=r"dataset\.style: .*'day'"):
+    with pytest.raises(ConfigError, match=r"dataset\.style.*'day'"):
         build_style(dict(type="LABStyle"), ["a.png", "b.png"], ["day", "day"])
+
+
+def test_what_an_image_excludes(make_picture, tmp_path, save_image) -> None:
+    """IDDA's town and weather from any viewpoint, in FedDrive; nothing on Cityscapes."""
+
+    def condition_of(domain: str) -> str:
+        return IDDADataset.condition_of(None, domain)
+
+    domains = ("T01_CN_A", "T01_CN_B", "T01_CS_A", "T02_CN_A")
+    bank = {
+        d: [str(save_image(tmp_path / d / "0.png", make_picture(n)))] for n, d in enumerate(domains)
+    }
+    paths = [path for own in bank.values() for path in own]
+    for exclude, expected in (
+        ("domain", set(domains[1:])),
+        ("condition", set(domains[2:])),
+        (None, set(domains)),
+    ):
+        config = dict(type="LABStyle", p=1.0, images_per_domain=None, exclude=exclude)
+        style = build_style(config, paths, domains, condition_of)
+        drawn: list[str] = []
+        style.entry = lambda path, drawn=drawn: drawn.append(path) or (np.zeros(3), np.ones(3))
+        for seed in range(600):
+            style(make_picture(0), "T01_CN_A", seed)
+        names = [Path(path).parent.name for path in drawn]
+        assert set(names) == expected
+        counts = [names.count(name) for name in expected]
+        assert min(counts) > 600 / len(expected) * 0.7  # every image is as likely
+    with pytest.raises(ConfigError, match=r"style\.exclude.*'T01_CN'"):
+        config = dict(type="LABStyle", exclude="condition")
+        build_style(config, paths[:2], domains[:2], condition_of)
+
+
+def test_the_released_half_and_the_released_cast(images, make_picture) -> None:
+    style = bound(LABStyle(p=0.0, fixed_half=True), images)
+    image = make_picture(0)
+    for seed in range(5):
+        assert (style(image, "day", seed, position=3) == image).all()
+        assert (style(image, "day", seed, position=2) != image).any()
+    # amplitudes as FedDrive mixes them, over the whole spectrum
+    target, bright = make_picture(1), np.clip(make_picture(0).astype(int) + 90, 0, 255).astype("u1")
+    style = CFSIStyle(window=0.2, clip=False)
+    made = style.transfer(bright, style.extract(target), RNG(7))
+    mix = np.float32(RNG(7).uniform())
+    height, width = bright.shape[:2]
+    spectra = [
+        np.fft.fftshift(np.fft.fft2(i.astype(float), axes=(0, 1)), axes=(0, 1))
+        for i in (bright, target)
+    ]
+    own, other = map(np.abs, spectra)
+    h, w = int(0.2 * height), int(0.2 * width)
+    rows = slice(height // 2 - h, height // 2 + h + 1)
+    columns = slice(width // 2 - w, width // 2 + w + 1)
+    mixed = own.copy()
+    mixed[rows, columns] = (1 - mix) * own[rows, columns] + mix * other[rows, columns]
+    spectrum = mixed * np.exp(1j * np.angle(spectra[0]))
+    values = np.abs(np.fft.ifft2(np.fft.ifftshift(spectrum, axes=(0, 1)), axes=(0, 1)))
+    expected = values.astype(np.int64) % 256
+    assert (values > 256).any()
+    gap = np.abs(made.astype(int) - expected)
+    assert (np.minimum(gap, 256 - gap) > 1).mean() == 0 and (gap > 0).mean() < 0.01
+
+
+def test_a_full_bank_is_computed_again(images, make_picture, monkeypatch) -> None:
+    small, large = bound(LABStyle(p=1.0), images), bound(LABStyle(p=1.0), images)
+    monkeypatch.setattr("fedseg.datasets.style.BANK_BYTES", 100)
+    results = [small(make_picture(0), "day", seed) for seed in range(20)]
+    assert 0 < len(small._entries) < 4
+    monkeypatch.undo()
+    assert all((large(make_picture(0), "day", s) == r).all() for s, r in enumerate(results))

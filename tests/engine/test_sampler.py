@@ -6,7 +6,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fedseg.engine.sampler import UniformSampler
+from fedseg.engine.sampler import RoundSeededSampler, UniformSampler
 from fedseg.errors import ConfigError, DataError
 from fedseg.runner.replay import FixedSampler
 
@@ -174,3 +174,17 @@ def test_files_that_are_no_plan(tmp_path, name, content):
 def test_missing_file(tmp_path):
     with pytest.raises(DataError, match=r"nowhere\.json does not exist"):
         FixedSampler(file=str(tmp_path / "nowhere.json"))
+
+
+def test_feddrives_draws():
+    """Rounds count from 0 there; NumPy's legacy generator gives these clients in any version."""
+    clients = [f"c{i}" for i in range(69)]
+    for seed in (0, 1):
+        sampler = RoundSeededSampler(5)
+        sampler.bind(clients, seed)
+        for round_ in (1, 2, 17, 1600):
+            np.random.seed(round_ - 1)  # noqa: NPY002
+            expected = np.random.choice(clients, 5, replace=False)  # noqa: NPY002
+            assert [clients[c] for c in sampler.participants(round_)] == sorted(
+                expected, key=clients.index
+            )

@@ -1,14 +1,18 @@
 """SiloBN and FedBN over every BatchNorm layer; statistics of a domain; standard evaluation."""
 
+import numpy as np
 import pytest
 import torch
 import toyseg
 from torch import nn
 
 from fedseg.core.batchnorm import batch_statistics, batchnorm_layers
+from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
-from fedseg.hooks import FederatedHook
+from fedseg.hooks import FederatedHook, SiloBN
+from fedseg.models import FedDriveBiSeNetV2Segmentor
 from fedseg.registry import HOOKS
+from fedseg.runner.compose import compose, setting_file
 
 STATISTICS = ["bn1.running_mean", "bn1.running_var", "renamed.running_mean", "renamed.running_var"]
 COUNTERS = ["bn1.num_batches_tracked", "renamed.num_batches_tracked"]
@@ -282,6 +286,11 @@ def test_standard_uses_the_batchs_statistics_and_touches_nothing(tmp_path):
     runner.val_loop.domains.run(runner.server.w, runner.server.buffers, keep)
     final = toyseg.checkpoint(config)["state_dict"]
     assert [len(b) for b in batches["seen"]] == [4] * 6 + [3] * 3
+    order = [i for batch in batches["seen"] for i in batch]
+    assert sorted(order) == list(range(33)) != order
+    domains = toyseg.ToyScenes().domains
+    mixed = [len({domains[i] for i in batch}) for batch in batches["seen"]]
+    assert np.mean(mixed) > 2  # sorted, most batches would be one domain
     for batch in batches["seen"]:
         for i, expected in zip(batch, predictions(runner, final, batch, True), strict=True):
             assert torch.equal(got["seen"][i], expected)
@@ -338,3 +347,55 @@ def test_a_tested_checkpoint_has_the_figures_of_the_run(tmp_path):
         path = tmp_path / policy / "run/checkpoints/round_000004.pth"
         figures = toyseg.runner(config).test(path)
         assert figures == toyseg.history(config)[-1]["metrics"]
+
+
+def test_dropped_test_images(tmp_path):
+    """Only where batch statistics normalize, and then always the same ones."""
+    loaders = {name: {"drop_last": True} for name in ("seen", "unseen")}
+    _, runner, _ = run(tmp_path, "SiloBN", val_dataloader=loaders)
+    counted = []
+    for _ in range(2):
+        got: dict[str, list[int]] = {}
+        runner.val_loop.domains.run(
+            runner.server.w,
+            runner.server.buffers,
+            lambda test, prefix, chosen, _, got=got: got.setdefault(prefix, []).extend(chosen),
+        )
+        counted.append(got)
+    assert counted[0] == counted[1]
+    assert len(counted[0]["seen"]) == 32 and len(set(counted[0]["seen"])) == 32
+    with pytest.raises(ConfigError, match=r"val_dataloader\.seen\.drop_last"):
+        run(tmp_path / "b", "SiloBN", val_dataloader={"seen": {"drop_last": "no"}})
+
+
+def test_some_layers_only(tmp_path):
+    """The others are averaged, and normalize by the averaged statistics in every evaluation."""
+    policy = {"type": "SiloBN", "layers": "^bn1$"}
+    config, runner, _ = run(tmp_path / "some", None, batchnorm=policy)
+    state = next(iter(toyseg.client_states(config)["clients"].values()))
+    assert sum(tensor.numel() for tensor in state.values()) == 2 * 6 + 1  # mean, variance, counter
+    for name in ("renamed.running_mean", "renamed.running_var"):
+        final = runner.flat.state_dict(runner.server.w, runner.server.buffers)[name]
+        assert not torch.equal(final, torch.zeros_like(final))
+    assert runner.batchnorm.layers == ["bn1"]
+    seen_modes = []
+    layers = batchnorm_layers(runner.model)
+    layers["bn1"].register_forward_pre_hook(
+        lambda layer, _: seen_modes.append(("bn1", layer.training))
+    )
+    layers["renamed"].register_forward_pre_hook(
+        lambda layer, _: seen_modes.append(("renamed", layer.training))
+    )
+    domains = runner.val_loop.domains
+    domains.run(runner.server.w, runner.server.buffers, sets=domains.sets[:1])
+    assert ("bn1", True) in seen_modes and ("renamed", True) not in seen_modes
+    for wrong in ("(", 3, "no such layer"):
+        with pytest.raises(ConfigError, match="batchnorm"):
+            run(tmp_path / "wrong", None, batchnorm={"type": "SiloBN", "layers": wrong})
+
+
+def test_the_layers_that_the_released_code_matches():
+    composed = compose(setting_file("idda_rainy"), ["silobn", "released_defects"])
+    policy = SiloBN(composed.batchnorm.layers)
+    policy.bind(FlatModel(FedDriveBiSeNetV2Segmentor(16)))
+    assert len(policy.layers) == 28

@@ -8,8 +8,10 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
+import torch
 
 from fedseg.datasets import write_images
+from fedseg.runner.build import build_trainer
 from fedseg.runner.compose import setting_file
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, train
@@ -72,7 +74,7 @@ RUNS = [
     ("cifar10_a005", "gradaug resnet56", 100),
     ("cifar10_centralized", "sam swa cutout", 1),
     ("cifar10_c16", "moon silobn", 16),
-    ("cifar100_a05", "fedsam cutout", 100),
+    ("cifar100_a05", "fedsam cutout eccv2022", 100),
     ("cifar100_a1000", "fedavgm wima", 100),
     ("cifar100_pam", "fedasam mixup", 500),
     ("cifar100_pam", "fedavgm resnet20", 500),
@@ -116,3 +118,22 @@ def test_a_round_of_the_config(setting, methods, holders, data_root, tmp_path):
     copy = load_config(tmp_path / f"{config.experiment_name}.py", work_dir=tmp_path)
     assert (copy.setting, copy.methods) == (setting, config.methods)
     assert config_digest(complete_config(copy)) == results["config_sha256"]
+
+
+def test_landmarks_without_weights_are_warned_of(data_root, tmp_path, recwarn):
+    config = load_config(setting_file("landmarks"), work_dir=tmp_path)
+    config.merge_from_dict({"data_root": str(data_root("landmarks"))})
+    config.merge_from_dict({"train_dataloader.num_workers": 0})
+    with pytest.warns(UserWarning, match=r"model\.weights"):
+        trainer = build_trainer(config)
+    path = tmp_path / "round_000001.pth"
+    content = trainer.flat.state_dict() | {"classifier.weight": torch.zeros(1000, 1280)}
+    torch.save({"state_dict": content}, path)
+    config.merge_from_dict({"model.weights": {"path": str(path), "module": "backbone"}})
+    recwarn.clear()
+    started = build_trainer(config).flat.state_dict()
+    assert not [w for w in recwarn if "model.weights" in str(w.message)]
+    assert torch.equal(
+        started["backbone.features.0.0.weight"], content["backbone.features.0.0.weight"]
+    )
+    assert started["classifier.weight"].shape == (2028, 1280)

@@ -3,9 +3,15 @@
 import json
 from pathlib import Path
 
+import pytest
+import toyresults
+
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, benchmarks, settings
+from fedseg.leaderboard.comparable import other_fields
 from fedseg.leaderboard.reference import read_published
 from fedseg.runner.compose import compose, setting_file
+from fedseg.runner.config import complete_config
+from fedseg.runs.protocol import protocol_of
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 RAINY = "idda_rainy_heterogeneous"
@@ -14,8 +20,8 @@ CIFAR = "cifar10_a005_c5_cnn"
 
 def test_ids_are_unique_and_valid_in_a_url():
     found = [b.id for b in benchmarks()]
-    assert len(set(found)) == len(found) == 108
-    assert len({b.setting.id for b in benchmarks()}) == len(settings()) == 62
+    assert len(set(found)) == len(found) == 120
+    assert len({b.setting.id for b in benchmarks()}) == len(settings()) == 74
     assert all(id_.isidentifier() and id_.isascii() for id_ in found)
     assert len({b.title for b in benchmarks()}) == len(found)
 
@@ -35,10 +41,13 @@ def test_the_benchmarks_of_the_papers_are_there():
 def test_the_facts_of_a_setting():
     found = {s.id: s for s in settings()}
     rainy, pam = found[RAINY], found["cifar100_pam_c10_r5000_resnet18"]
-    assert rainy.title == "IDDA rainy, heterogeneous clients"
+    assert rainy.title == "IDDA rainy, heterogeneous clients, released protocol"
     assert rainy.split == {"kind": "heterogeneous", "shift": "rainy"} and rainy.recipe == {}
     assert rainy.place == "heterogeneous/rainy" and rainy.n_clients == 69
-    assert (rainy.rounds, rainy.clients_per_round, rainy.local_epochs) == (1500, 5, 2)
+    assert (rainy.rounds, rainy.clients_per_round, rainy.local_epochs) == (1600, 5, 2)
+    paper = found[f"{RAINY}_paper"]
+    assert paper.title == "IDDA rainy, heterogeneous clients, ECCV 2022 protocol"
+    assert paper.rounds == 1500 and paper.known == rainy.known and paper.place == rainy.place
     assert (rainy.window, rainy.evaluations, rainy.domains) == (100, 20, ("unseen", "seen"))
     assert found["cityscapes_uniform"].split == {"kind": "uniform", "shift": None}
     assert pam.title == "CIFAR-100, PAM, ResNet-18, 10 of 500 clients, 5,000 rounds"
@@ -103,6 +112,8 @@ def test_the_configs_are_those_of_benchmarks():
     names = [(path.stem,) for path in sorted((CONFIGS / "settings").glob("*.py"))]
     names = [name for name in names if "centralized" not in name[0]]
     names += [("mnist_a2", "fedsam"), ("landmarks", "fedgloss_sam")]
+    feddrive = [name for (name, *_) in names if name.startswith(("idda_", "cityscapes_"))]
+    names += [(name, "paper") for name in feddrive]
     cifar = [name for (name, *_) in names if name.startswith("cifar") and "_a" in name]
     names += [(name, "resnet20") for name in (*cifar, "cifar100_pam")]
     names += [("cifar10_a005", "resnet18"), ("cifar100_a05", "resnet18")]
@@ -125,6 +136,51 @@ def test_the_configs_are_those_of_benchmarks():
     ]
     assert {"camvid", "mnist_a2_r3", "landmarks_c50_r1300", RAINY, CIFAR} <= used
     assert "cifar100_pam_c100_r10000_resnet20" in used and len(used) > 30
+    assert {s.id for s in settings() if s.protocol} <= used
+
+
+@pytest.mark.parametrize("methods", ["", "silobn", "cfsi", "silobn lab", "fedavgm", "fedadam"])
+@pytest.mark.parametrize("protocol", ["released", "paper"])
+@pytest.mark.parametrize("setting", ["cityscapes_heterogeneous", "idda_rainy", "idda_bus_uniform"])
+def test_the_protocols_are_those_of_the_configs(setting, protocol, methods):
+    config = complete_config(compose(setting_file(setting), [*methods.split(), protocol]))
+    id_ = {"idda_rainy": RAINY}.get(setting, setting) + {"released": "", "paper": "_paper"}[
+        protocol
+    ]
+    content = toyresults.results(
+        id_, {}, batchnorm=config.get("batchnorm"), data__train__style=style_of(config)
+    )
+    assert protocol_of(config) == content["protocol"]
+
+
+@pytest.mark.parametrize(
+    ("methods", "fields"),
+    [
+        ("mmseg_heads", {"network"}),
+        ("silobn released_defects", {"batchnorm_layers", "shuffle", "test_drop_last"}),
+        ("lab released_defects", {"style_bank", "shuffle"}),
+    ],
+)
+def test_other_methods_differ_in_the_fields_that_they_change(methods, fields):
+    config = complete_config(compose(setting_file("idda_rainy"), methods.split()))
+    made = {"batchnorm": config.get("batchnorm"), "data__train__style": style_of(config)}
+    content = toyresults.results(RAINY, {}, **made, protocol=protocol_of(config))
+    found = other_fields(toyresults.parsed(content), toyresults.setting(RAINY))
+    assert set(found) == fields
+
+
+@pytest.mark.parametrize("methods", ["fedsam", "fedasam swa", "silobn fedasam", "fedavg swa"])
+def test_rows_of_the_paper_have_its_protocol_by_default(methods):
+    for setting in ("cityscapes_uniform", "idda_country"):
+        for protocol, expected in ((methods, "paper"), (f"{methods} released", "released")):
+            config = compose(setting_file(setting), protocol.split())
+            wanted = {"paper": 1500, "released": 1600}[expected]
+            assert protocol_of(complete_config(config))["rounds"] == wanted
+
+
+def style_of(config) -> dict | None:
+    style = config.train_dataloader.dataset.get("style")
+    return style and style.to_dict()
 
 
 def test_test_images_are_prepared_as_the_configs_do_it():

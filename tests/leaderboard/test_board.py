@@ -5,6 +5,7 @@ import statistics
 import pytest
 import toyresults
 
+from fedseg.leaderboard.benchmarks import FURTHER_COLUMNS
 from fedseg.leaderboard.board import Board, build_board
 from fedseg.leaderboard.collect import read_runs
 from fedseg.leaderboard.reference import read_published
@@ -41,7 +42,9 @@ def ranking(board: Board, id_: str):
 
 
 def values(row) -> dict:
-    return {key: cell.value for key, cell in row.cells.items()}
+    """What can be ranked."""
+    further = {column.key for column in FURTHER_COLUMNS}
+    return {key: cell.value for key, cell in row.cells.items() if key not in further}
 
 
 def test_seeds_are_one_row_with_mean_and_deviation(board):
@@ -57,7 +60,7 @@ def test_seeds_are_one_row_with_mean_and_deviation(board):
     assert row.cells["seen_by_domain"].value is None  # no SiloBN, no such metric
     assert row.cells["seen_by_domain"].status == "missing"
     assert row.method.label == "FedAvg" and row.name == f"{RAINY}_fedavg"
-    assert row.bytes == 8000 * 5 * 1500 and row.seconds == 60
+    assert row.bytes == 8000 * 5 * 1600 and row.seconds == 60
 
 
 def test_a_column_reports_the_mean_of_the_last_rounds_or_the_last_evaluation(board):
@@ -102,9 +105,9 @@ def test_ties_share_a_rank_at_the_printed_digits(board):
 
 
 def test_a_row_without_the_first_value_comes_last_and_keeps_its_other_ranks(board):
-    found = ranking(board(), RAINY)
-    last = found.rows[-1]
+    last = ranking(board(), f"{RAINY}_paper").rows[-1]
     assert last.cells["unseen"].value is None and last.cells["unseen"].rank is None
+    found = ranking(board(), RAINY)
     fedavg = next(r for r in found.rows if r.method.label == "FedAvg" and r.paper == "FedDrive")
     assert fedavg.cells["seen_by_domain"].rank is None
     with_all = next(r for r in found.rows if r.method.label == "FedAvg + SiloBN, LAB")
@@ -113,10 +116,10 @@ def test_a_row_without_the_first_value_comes_last_and_keeps_its_other_ranks(boar
 
 def test_nothing_is_ranked_against_a_number_in_doubt(board):
     # the uniform Cityscapes table has 45.86 and 44.58 with damaged digits or rows
-    run = toyresults.results("cityscapes_uniform", {"test/mIoU": 45.80})
-    found = ranking(board(run), "cityscapes_uniform")
+    run = toyresults.results("cityscapes_uniform_paper", {"test/mIoU": 45.80})
+    found = ranking(board(run), "cityscapes_uniform_paper")
     ranked = [(r.cells["test"].rank, r.cells["test"].value) for r in found.rows]
-    assert ranked[:4] == [(1, 45.80), (2, 45.69), (3, 45.62), (4, 43.61)]
+    assert ranked[:3] == [(1, 45.80), (2, 45.69), (3, 43.61)]
     doubtful = [r.cells["test"] for r in found.rows if r.cells["test"].doubt]
     assert {cell.value for cell in doubtful} == {45.86, 44.58, None}
     assert all(cell.rank is None for cell in doubtful)
@@ -142,6 +145,98 @@ def test_tables_of_a_paper_that_share_a_cell_are_one_row(board):
     assert fedavg.cells["test"].value == 59.9 and fedavg.cells["test"].std is not None
 
 
+def test_further_metrics_are_columns_that_nothing_is_ranked_by(board):
+    found = ranking(board(cifar(61.0)), CIFAR)
+    keys = [column.key for column in found.further_columns]
+    clients = ["lambda_max_local", "lambda_max_global"]
+    assert keys == ["lambda_max", *clients, "parameters", "seconds"]
+    (own,) = found.runs
+    assert own.cells["parameters"].value == 0.001 and own.cells["seconds"].value == 0.006
+    fedavg = next(r for r in found.rows if r.paper == "FedGloSS" and r.method.label == "FedAvg")
+    cell = fedavg.cells["lambda_max"]
+    assert (cell.value, cell.std, cell.rank) == (66.23, 0.5, None)
+    hessians = ranking(board(), "cifar100_a05_k16_c16_r25_resnet56")
+    fedavg = next(r for r in hessians.rows if r.method.label == "FedAvg")
+    names = ("lambda_max", "trace", "h_n", "h_d", "mflops", "parameters", "seconds")
+    assert tuple(column.key for column in hessians.further_columns) == names
+    assert [fedavg.cells[name].value for name in names] == [
+        297,
+        6240,
+        11360,
+        0.98,
+        87.3,
+        0.61,
+        137.2,
+    ]
+    ratios = ranking(board(), "cifar100_a0_c5_cnn")
+    fedavg = next(r for r in ratios.rows if r.paper == "ECCV22" and r.method.label == "FedAvg")
+    assert fedavg.cells["lambda_ratio"].value == 2.0 and fedavg.table == "Table 2"
+    assert not ranking(board(), RAINY).further_columns
+
+
+def test_centralized_training_and_variants_are_rows_that_are_not_ranked(board):
+    found = ranking(board(), "cifar100_a0_c5_cnn")
+    further = {(row.paper, row.method.label): row for row in found.further_rows}
+    assert further["ECCV22", "Centralized + ASAM + SWA"].cells["test"].value is not None
+    assert further["ECCV22", "FedAvg + SWA, SWA from round 10000"].cells["test"].value is not None
+    for label in ("FedAvg + server SGD, server rate 0.1", "FedAvg, client 0, sea"):
+        assert any(name.startswith(label) for _, name in further), label
+    nothing_ranked = (cell.rank for row in found.further_rows for cell in row.cells.values())
+    assert not any(nothing_ranked)
+    labels = {row.method.label for row in ranking(board(), "cifar10_a0_c10_resnet20").further_rows}
+    assert "FedAvg + WIMA, W = 5" in labels
+    labels = {row.method.label for row in ranking(board(), "cifar10_a100_c5_cnn").further_rows}
+    assert {"FedGloSS, without ADMM", "FedGloSS + SAM, without ADMM"} <= labels
+    landmarks = ranking(board(), "landmarks_c10_r5000").further_rows
+    assert "FedAvg + SWA, SWA from round 5000" in {row.method.label for row in landmarks}
+    assert landmarks[0].method.label == "Centralized"
+    assert landmarks[0].cells["test"].value == 74.03
+
+
+def test_every_stored_number_of_these_kinds_is_shown(board):
+    """Except those of data sets without a benchmark."""
+    metrics = {"lambda_max", "lambda_max_over_lambda5", "hessian_trace", "hessian_norm_diff"}
+    metrics |= {"hessian_direction_cos", "mflops", "params_m", "seconds_per_round"}
+    values = {
+        cell.value
+        for table in board().rankings
+        for row in (*table.rows, *table.further_rows)
+        for cell in row.cells.values()
+    }
+    left = {
+        (r.paper, r.table, r.dataset)
+        for r in read_published()
+        if r.metric in metrics or (r.metric == "accuracy" and (r.variant or r.split is None))
+        if r.value is not None and r.value not in values
+    }
+    assert {dataset for *_, dataset in left} == {"imagenet200"}, left
+
+
+# ---------------------------------------------------------------- protocols
+
+
+def test_a_run_belongs_to_the_protocol_whose_values_it_has(board):
+    paper = toyresults.results(f"{RAINY}_paper", {"unseen/mIoU": 41.0, "seen/mIoU": 42.0}, **OTHER)
+    found = board(idda(50.0), paper)
+    assert not found.apart
+    assert ranking(found, RAINY).runs[0].method.label == "FedAvg"
+    assert ranking(found, f"{RAINY}_paper").runs[0].method.label == "FedSAM"
+    for id_, papers in ((RAINY, {"FedDrive", ""}), (f"{RAINY}_paper", {"ECCV22", ""})):
+        assert {row.paper for row in ranking(found, id_).rows} == papers
+
+
+def test_a_run_with_another_value_is_listed_apart_near_its_protocol(board):
+    mixed = toyresults.results(f"{RAINY}_paper", {"unseen/mIoU": 41.0}, protocol__precision="mixed")
+    short = idda(rounds=300, completed_rounds=300, final_round=300, protocol__rounds=300, **OTHER)
+    found = board(mixed, short)
+    assert not any(table.runs for table in found.rankings)
+    reasons = {apart.benchmark.id: apart.rows[0].reasons for apart in found.apart}
+    assert reasons == {
+        RAINY: ("fewer rounds: 300 instead of 1600",),
+        f"{RAINY}_paper": ('other precision: "mixed" instead of "float32"',),
+    }
+
+
 # ---------------------------------------------------------------- apart
 
 
@@ -153,7 +248,8 @@ def test_synthetic_runs_never_stand_beside_published_numbers(board):
     (apart,) = found.apart
     assert apart.synthetic and apart.benchmark.id == RAINY
     assert apart.title == (
-        "rendered images, like IDDA rainy, heterogeneous clients (69 clients, 1500 rounds)"
+        "rendered images, like IDDA rainy, heterogeneous clients, released protocol "
+        "(69 clients, 1600 rounds)"
     )
     (row,) = apart.rows
     assert row.reasons[0].startswith("synthetic data") and row.cells["unseen"].value == 99

@@ -32,7 +32,7 @@ def test_a_bad_file_is_a_message_and_the_rest_is_built(tmp_path):
         "foreign/results.json: is not a results.json of fedseg",
         "new/results.json: schema_version: is 99",
         "old/results.json: schema_version: 0",
-        "stopped/results.json: completed_rounds: the run is not finished, it has 7 of 1500 rounds",
+        "stopped/results.json: completed_rounds: the run is not finished, it has 7 of 1600 rounds",
     ):
         assert words in messages
     assert len(found) == 7

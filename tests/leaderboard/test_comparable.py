@@ -1,5 +1,8 @@
 """What counts as comparable, and the reasons against it."""
 
+from dataclasses import replace
+
+import pytest
 import toyresults
 
 from fedseg.leaderboard.benchmarks import benchmarks, settings
@@ -36,8 +39,8 @@ def test_synthetic_data_are_never_comparable():
 def test_every_difference_from_feddrive_is_one_reason():
     steps = list(toyresults.setting(RAINY).test_steps)
     for changes, expected in (
-        ({"rounds": 300, "completed_rounds": 300}, "fewer rounds: 300 instead of 1500"),
-        ({"rounds": 3000}, "more rounds: 3000 instead of 1500"),
+        ({"rounds": 300, "completed_rounds": 300}, "fewer rounds: 300 instead of 1600"),
+        ({"rounds": 3000}, "more rounds: 3000 instead of 1600"),
         (
             {"clients_per_round": {"min": 10, "max": 10}},
             "other participation: 10 clients per round instead of 5",
@@ -63,6 +66,87 @@ def test_every_difference_from_feddrive_is_one_reason():
     ):
         (reason,) = reasons(RAINY, **changes)
         assert reason.startswith(expected)
+
+
+SILO, LAB = {"type": "SiloBN"}, {"type": "LABStyle"}
+# of every field: another value, for a run with SiloBN and LAB
+OTHER_PROTOCOL = {
+    "network": "BiSeNetV2Segmentor",
+    "input_size": [256, 464],
+    "training_transforms": [{"type": "HorizontalFlip", "p": 0.5}],
+    "mirror_images": None,
+    "normalization": {"mean": [0.3, 0.4, 0.3], "std": [0.5, 0.5, 0.5]},
+    "style_bank": {"images_per_domain": 8, "exclude": "domain"},
+    "batch_size": 4,
+    "drop_last": False,
+    "shuffle": "epoch",
+    "rounds": 1000,
+    "local_epochs": 1,
+    "precision": "float64",
+    "client_draws": "UniformSampler",
+    "batchnorm_layers": "bn",
+    "test_order": "by domain",
+    "test_batch_size": {"unseen": 8, "seen": 4},
+    "test_drop_last": {"unseen": True, "seen": False},
+}
+
+
+@pytest.mark.parametrize("id_", ["idda_rainy_heterogeneous", "idda_rainy_heterogeneous_paper"])
+@pytest.mark.parametrize(("field", "value"), OTHER_PROTOCOL.items())
+def test_another_value_of_a_protocol_field_is_one_reason(id_, field, value):
+    method = {"batchnorm": SILO, "data__train__style": LAB}
+    assert reasons(id_, **method) == ()
+    (reason,) = reasons(id_, **method, **{f"protocol__{field}": value})
+    assert reason.startswith(f"other {field.replace('_', ' ')}")
+
+
+def test_every_field_of_a_protocol_is_compared():
+    for id_ in ("idda_rainy_heterogeneous", "cityscapes_uniform_paper"):
+        content = toyresults.results(id_, {}, batchnorm=SILO, data__train__style=LAB)
+        assert set(content["protocol"]) == set(OTHER_PROTOCOL)
+
+
+def test_a_run_without_a_protocol_is_not_compared_where_there_is_one():
+    (reason,) = reasons(RAINY, protocol=None)
+    assert reason.startswith("the protocol is not recorded")
+    assert reasons(CIFAR, protocol=None) == reasons(CIFAR, protocol={"batch_size": 3}) == ()
+
+
+def test_values_that_a_method_does_not_use_are_not_asked_for():
+    for name in ("test_order", "test_batch_size", "test_drop_last", "batchnorm_layers"):
+        assert toyresults.results(RAINY, {})["protocol"][name] is None
+    assert toyresults.results(RAINY, {})["protocol"]["style_bank"] is None
+    assert toyresults.results(RAINY, {}, batchnorm=SILO)["protocol"]["batch_size"] == 8
+    for odd in ({"type": ["SiloBN"]}, {}):  # in an untrusted file
+        found = reasons(RAINY, batchnorm=odd, protocol=toyresults.results(RAINY, {})["protocol"])
+        assert any(reason.startswith("other test order") for reason in found)
+
+
+def test_mirrored_images_count_twice():
+    (reason,) = reasons("cityscapes_uniform", data__train__samples=2975)
+    assert reason == "other training images: 2975 instead of 5950"
+
+
+def test_a_released_split_must_be_that_one_once_its_checksum_is_known():
+    setting = toyresults.setting(CIFAR)
+    train = {**setting.known["train"], "partition_sha256": ["a" * 64]}
+    asking = replace(setting, known={**setting.known, "train": train})
+
+    def found(**changes):
+        content = toyresults.results(CIFAR, {}, **changes)
+        return reasons_against(toyresults.parsed(content), asking)
+
+    of_papers = {"type": "ReleasedPartition", "alpha": 0.05}
+    released = {"data__train__partition": of_papers, "data__train__partition_sha256": "a" * 64}
+    assert found(**released) == reasons(CIFAR, **released) == ()
+    (reason,) = found()  # drawn by the same rule
+    assert reason.startswith("other split: the checksum")
+    (reason,) = found(data__train__partition=of_papers)
+    assert reason.startswith("other split: the checksum")
+    (reason,) = reasons(CIFAR, data__train__partition={**of_papers, "alpha": 0})
+    assert reason.startswith("other split: alpha 0 instead of 0.05")
+    (reason,) = reasons("cifar10_a005_c10_resnet20", data__train__partition=of_papers)
+    assert reason.startswith("other split: ReleasedPartition")
 
 
 def test_every_difference_from_cifar_is_one_reason():

@@ -77,6 +77,8 @@ def test_everything_else_in_a_label():
     steps = [{"type": "RandomCrop"}, {"type": "Cutout", "size": 8}, {"type": "Mixup"}]
     assert method(data__train__steps=steps).label == "FedAvg, cutout and mixup"
     assert method(local_epochs=None, local_steps=7).label == "FedAvg, 7 local steps"
+    released = {"data__train__partition": {"type": "ReleasedPartition", "alpha": 0}}
+    assert method(local_epochs=1, **released).label == "FedAvg, E = 1, released split"
     server = {"type": "FedAvg", "server_optim": {"type": "Adam"}}
     assert method(algorithm=server).label == "FedAvg + server Adam"
     for odd in ("Adam", ["Adam"], 3, None, {"type": 3}):  # in an untrusted file

@@ -85,12 +85,14 @@ def test_every_row_is_there(board, page, tmp_path):
     assert list(page.tables)[:3] == [r.benchmark.id for r in board.shown()]
     assert len(page.tables) == len(board.shown()) + len(board.apart)
     for ranking in board.shown():
-        assert len(page.tables[ranking.benchmark.id]) == len(ranking.rows)
+        count = len(ranking.rows) + len(ranking.further_rows)
+        assert len(page.tables[ranking.benchmark.id]) == count
     apart = [rows for table, rows in page.tables.items() if table.startswith("apart-")]
     assert [len(rows) for rows in apart] == [len(one.rows) for one in board.apart]
     everything = Page(write_page(board, tmp_path, everything=True).read_text())
     for ranking in board.shown(everything=True):
-        assert len(everything.tables[ranking.benchmark.id]) == len(ranking.rows)
+        count = len(ranking.rows) + len(ranking.further_rows)
+        assert len(everything.tables[ranking.benchmark.id]) == count
 
 
 def test_a_row_has_rank_value_seeds_rounds_and_traffic(page):
@@ -99,18 +101,23 @@ def test_a_row_has_rank_value_seeds_rounds_and_traffic(page):
     at = own["texts"].index("50.50")
     assert own["texts"][at + 1] == "± 0.71"
     # 1000 parameters of 4 bytes, both ways, as FedAvg sends them
-    assert own["texts"][-3:] == ["2", "1,500", "57.2 MiB (1 \u00d7)"]
+    assert own["texts"][-3:] == ["2", "1,600", "61.0 MiB (1 \u00d7)"]
     (first,) = rows_with(page, RAINY, "53.99")
     assert "published" in first["texts"] and "FedDrive, published mIoU" in first["texts"]
-    (doubtful,) = rows_with(page, RAINY, "48.09")
+    (doubtful,) = rows_with(page, CIFAR, "72.42")
     assert "?" in doubtful["texts"] and any("in doubt:" in text for text in doubtful["texts"])
-    table = page.data["tables"][RAINY]
-    (kept,) = (
-        row
-        for row in table["rows"]
-        if row["label"] == "FedAvg + SiloBN" and row["source"].startswith("ECCV22")
-    )
-    assert set(kept["values"]) == {"unseen"}  # what is in doubt is in no chart
+    rows = page.data["tables"][CIFAR]["rows"]
+    (kept,) = (row for row in rows if row["label"] == "FedSAM + SWA, mixup")
+    assert not kept["values"]  # what is in doubt is in no chart
+
+
+def test_what_is_not_ranked_is_there_and_in_no_chart(page):
+    further = [row for row in page.tables[CIFAR] if "further" in row["class"].split()]
+    assert any("SWA from round 500" in text for row in further for text in row["texts"])
+    labels = {row["label"] for row in page.data["tables"][CIFAR]["rows"]}
+    assert not any("SWA from round" in label for label in labels)
+    columns = [c["key"] for c in page.data["tables"][CIFAR]["columns"]]
+    assert columns == ["test"] and any("λ max" in text for text in page.texts)
 
 
 def test_traffic_of_published_rows_is_what_their_paper_states(page):

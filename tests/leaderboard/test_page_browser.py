@@ -94,8 +94,9 @@ def test_a_table_is_sorted_by_mouse_and_keyboard(show):
     assert head.get_attribute("aria-sort") == "ascending"
     assert [float(value) for value in column(page, UNSEEN)] == ranked[::-1]
     assert board.locator("thead th[aria-sort]").count() == 1
-    last = board.locator(f"tbody tr:last-child td:nth-child({UNSEEN})").text_content()
-    assert last.strip() in ("lost", "-")  # what is missing stays last
+    board.locator("thead th", has_text="seen by_domain").locator("button").click()
+    last = board.locator(f"tbody tr:last-child td:nth-child({UNSEEN + 2})").text_content()
+    assert last.strip() == "-"  # what is missing stays last
     board.locator("thead th.method button").click()
     names = board.locator("tbody .name").all_text_contents()
     assert names[0].split()[0] <= names[-1].split()[0]
@@ -107,7 +108,7 @@ def test_rows_are_filtered(show):
     rows, status = board.locator("tbody tr:visible"), board.locator("[role=status]")
     total = rows.count()
     assert status.text_content() == f"{total} of {total} rows"
-    board.locator("input[type=search]").fill("silobn ECCV22")
+    board.locator("input[type=search]").fill("silobn FedDrive")
     assert 0 < rows.count() < total
     assert all("SiloBN" in text for text in rows.all_text_contents())
     assert status.text_content() == f"{rows.count()} of {total} rows"
@@ -118,6 +119,23 @@ def test_rows_are_filtered(show):
     assert rows.count() == 2 and board.locator("tbody .badge:visible").count() == 0
     board.locator("select[name=algorithm]").select_option("FedProx")
     assert rows.count() == 1 and "prox" in rows.first.text_content()
+
+
+def test_what_is_not_ranked_is_shown_on_demand(show):
+    page = show(f"#table={CIFAR}")
+    board = page.locator(f"#board-{CIFAR}")
+    rows, status = board.locator("tbody tr:visible"), board.locator("[role=status]")
+    heads = board.locator("thead th:visible")
+    before, columns = rows.count(), heads.count()
+    board.locator("input[name=further]").check()
+    assert rows.count() > before and heads.count() > columns
+    assert status.text_content() == f"{rows.count()} of {rows.count()} rows"
+    board.locator("input[type=search]").fill("SWA from round")
+    assert rows.count() > 0
+    board.locator("input[type=search]").fill("")
+    board.locator("input[name=further]").uncheck()
+    assert (rows.count(), heads.count()) == (before, columns)
+    assert status.text_content() == f"{before} of {before} rows"
 
 
 def test_tabs_by_mouse_keyboard_and_link(show):
@@ -154,7 +172,7 @@ def test_curves_and_scatters_are_drawn(show):
     assert "FedAvg ends at 50.50; FedProx ends at 48.00" in curves.get_attribute("aria-label")
     page.locator("#curves summary").click()
     cells = page.locator("#curves details tbody tr").first.locator("th, td").all_text_contents()
-    assert cells == ["750", "25.25", "24.00"]
+    assert cells == ["800", "25.25", "24.00"]
     page.locator("#curves-metric").select_option("training loss")
     assert "training loss over rounds" in curves.get_attribute("aria-label")
     page.locator("#curves-x").select_option("bytes")

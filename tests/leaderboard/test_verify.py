@@ -87,6 +87,32 @@ def test_another_config_is_named(run, small_config, tmp_path):
     assert verify(run, small_config, options).passed  # on purpose
 
 
+PROTOCOLS = {
+    "released": ("train_cfg.amp=True", "train_dataloader.drop_last=True"),
+    "paper": ("train_cfg.amp=False", "train_dataloader.drop_last=True"),
+}
+
+
+@pytest.mark.parametrize("name", PROTOCOLS)
+def test_the_protocol_is_derived_again_and_compared(name, small_config, tmp_path):
+    options = ["train_cfg.max_rounds=2", "client_sampler.type=RoundSeededSampler", *PROTOCOLS[name]]
+    folder = tmp_path / "run"
+    assert train(load_config(small_config, work_dir=folder, options=options)) == 0
+    recorded = json.loads((folder / "results.json").read_text())["protocol"]
+    assert recorded["precision"] == {"released": "mixed", "paper": "float32"}[name]
+    assert recorded["drop_last"] and recorded["client_draws"] == "RoundSeededSampler"
+    found = verify(folder, small_config, options)
+    assert found.passed and found.tolerance == 0
+    change(folder, "protocol", "batch_size", to=16)
+    change(folder, "protocol", "test_batch_size", "seen", to=16)
+    found = verify(folder, small_config, options)
+    fields = {one.field: (one.recorded, one.computed, one.source) for one in found.differences}
+    assert fields == {
+        "protocol.batch_size": (16, recorded["batch_size"], "config"),
+        "protocol.test_batch_size.seen": (16, 4, "config"),
+    }
+
+
 def test_a_config_that_cannot_be_evaluated_is_named(run, small_config):
     options = ["model.type=NoModel"]
     with pytest.raises(ConfigError, match=r"small\.py: model.*NoModel"):

@@ -8,6 +8,7 @@ import pytest
 import torch
 import toyseg
 from torch.utils.data import Dataset
+from torch.utils.data.distributed import DistributedSampler
 
 from fedseg.core.client_data import Job, JobStream
 from fedseg.errors import ConfigError, DataError
@@ -345,3 +346,23 @@ def test_balanced_batches(count, size, expected):
     batches = balanced_batches(np.arange(count) + 5, size)
     assert [len(b) for b in batches] == expected
     assert [i for b in batches for i in b] == list(range(5, 5 + count))
+
+
+def test_orders_of_the_local_epochs_as_torchs_distributed_sampler_draws_them():
+    data = stream(
+        shuffle="epoch", local_epochs=2, batch_size=4, drop_last=True, partition=clients_of_six
+    )
+    for client, first in enumerate((0, 6, 12)):
+        sampler = DistributedSampler(range(6), num_replicas=1, rank=0)
+        expected = []
+        for epoch in range(2):
+            sampler.set_epoch(epoch)
+            expected.append([first + i for i in sampler][:4])  # the smaller last batch is dropped
+        for round_ in (1, 9):
+            assert [[i for i, _ in batch] for batch in keys(data, round_, 0, client)] == expected
+    with pytest.raises(ConfigError, match=r"train_dataloader\.shuffle"):
+        stream(shuffle="round")
+
+
+def clients_of_six(dataset):
+    return {f"c{n}": np.arange(6 * n, 6 * n + 6) for n in range(3)}

@@ -55,6 +55,22 @@ def test_ohem_equals_numpy():
         assert float(loss.differentiable(logits, labels)) == pytest.approx(expected, rel=1e-12)
 
 
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("size", [(13, 17), (1, 1), (1, 7), (7, 1)])
+def test_logits_of_the_labels_size_are_not_resized(loss, size):
+    """The fused loss, which writes the gradient over its copy of them, against its definition."""
+    for images, classes in ((3, 5), (1, 5), (3, 1)):
+        logits, labels = random_case(9, images=images, classes=classes, low=size, size=size)
+        before = logits.clone()
+        gradient = gradient_of(loss, logits, labels)
+        torch.testing.assert_close(gradient, gradient_of(loss.differentiable, logits, labels))
+        value = numpy_pixel_losses(logits, labels)
+        assert float(loss(logits, labels)) == pytest.approx(
+            float(loss.reduce(torch.from_numpy(value), labels != IGNORE)), rel=1e-12
+        )
+        assert torch.equal(logits, before)
+
+
 def test_ohem_counts_ignored_pixels_as_zeros():
     """With fewer labeled pixels than hard ones, the mean still runs over int(ratio * H * W)."""
     logits, labels = random_case(1, images=1, size=(8, 8))

@@ -79,3 +79,19 @@ def test_statistics_without_a_layer_are_an_error(imagenet, tmp_path):
     torch.save(content | {"features.99.1.running_mean": torch.zeros(3)}, path)
     with pytest.raises(ConfigError, match=r"features\.99\.1\.running_mean"):
         from_file(path)
+
+
+def test_a_checkpoint_of_this_network_with_other_classes(tmp_path):
+    """Of the whole network's names those of the backbone are taken; one that is missing is told."""
+    torch.manual_seed(1)
+    content = MobileNetV2GN(7).state_dict()
+    path = tmp_path / "round_000001.pth"
+    torch.save({"state_dict": content, "round": 1}, path)
+    model = MobileNetV2GN(5, weights={"path": str(path), "module": "backbone"})
+    model.init_weights()
+    for name, tensor in model.backbone.state_dict().items():
+        assert torch.equal(tensor, content[f"backbone.{name}"]), name
+    content.pop("backbone.features.0.0.weight")
+    torch.save({"state_dict": content}, path)
+    with pytest.raises(ConfigError, match=r"features\.0\.0\.weight"):
+        model.init_weights()

@@ -16,9 +16,8 @@ CLASSES = 7
 
 
 def config_of(name):
-    """A shipped network, on IDDA; the setting's own is BiSeNetV2."""
-    methods = [] if name == "bisenetv2" else [name]
-    return compose(setting_file("idda_rainy"), methods).model
+    """The network of a shipped method, on IDDA."""
+    return compose(setting_file("idda_rainy"), [name]).model
 
 
 def build(name, **changes):
@@ -53,7 +52,7 @@ class OneByOne(nn.Module):
 
 
 @pytest.mark.parametrize("amp", [False, True], ids=["float32", "bfloat16"])
-@pytest.mark.parametrize("name", ["bisenetv2", "segformer", "deeplabv3plus"])
+@pytest.mark.parametrize("name", ["feddrive_heads", "mmseg_heads", "segformer", "deeplabv3plus"])
 def test_every_model_learns_a_batch(name, amp):
     model = build(name).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -77,9 +76,10 @@ def test_every_model_learns_a_batch(name, amp):
     assert torch.isin(classes, torch.arange(CLASSES)).all()
 
 
-def test_bisenetv2_losses_equal_a_computation_with_its_heads():
+@pytest.mark.parametrize("name", ["feddrive_heads", "mmseg_heads"])
+def test_bisenetv2_losses_equal_a_computation_with_its_heads(name):
     """Main and four auxiliary heads, resized to the labels, OHEM of each by sorting."""
-    model = build("bisenetv2", dropout=0.0, aux_weight=0.5).double().train()
+    model = build(name, dropout=0.0, aux_weight=0.5).double().train()
     batch = model.data_preprocessor(raw_batch())
     losses = model(**batch, mode="loss")
 
@@ -99,9 +99,9 @@ def test_bisenetv2_losses_equal_a_computation_with_its_heads():
         torch.testing.assert_close(value, weight * by_hand, rtol=1e-10, atol=0)
 
 
-def test_bisenetv2_has_62_batchnorm_layers():
+def test_bisenetv2_with_heads_of_mmsegmentation_has_62_batchnorm_layers():
     """53 in the backbone, one in the main head, two in each auxiliary head."""
-    names = list(batchnorm_layers(build("bisenetv2")))
+    names = list(batchnorm_layers(build("mmseg_heads")))
     counts = {
         part: sum(name.startswith(f"network.{part}.") for name in names)
         for part in ("backbone.detail", "backbone.semantic", "backbone.bga", "decode_head")
@@ -113,7 +113,7 @@ def test_bisenetv2_has_62_batchnorm_layers():
 
 
 def test_prediction_is_the_argmax_of_full_size_logits():
-    model = build("bisenetv2").eval()
+    model = build("mmseg_heads").eval()
     raw = raw_batch()
     raw["data_samples"] = torch.zeros(2, 101, 130, dtype=torch.uint8)  # larger than the images
     batch = model.data_preprocessor(raw)
@@ -134,7 +134,7 @@ def test_class_map_equals_the_naive_one():
 
 
 def test_auxiliary_heads_are_not_computed_for_predictions():
-    model = build("bisenetv2").eval()
+    model = build("mmseg_heads").eval()
 
     def fail(*args):
         raise AssertionError("auxiliary head was computed")

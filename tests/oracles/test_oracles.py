@@ -73,6 +73,16 @@ CASES = {
         SAM_RAMP,
         lambda fed: fedgloss(fed, SAM_RAMP, 0.1, 2.0, **RAMP),
     ),
+    "FedGloSS, released rules": (
+        FEDGLOSS | RAMP | {"released_rules": True},
+        SAM_RAMP,
+        lambda fed: fedgloss(fed, SAM_RAMP, 0.1, 2.0, **RAMP, released=True),
+    ),
+    "FedGloSS, released rules, SGD, no schedule": (
+        FEDGLOSS | {"released_rules": True},
+        LOCAL,
+        lambda fed: fedgloss(fed, LOCAL, 0.1, 2.0, released=True),
+    ),
     "FedGloSS without ADMM": (
         FEDGLOSS | {"admm": False},
         LOCAL,

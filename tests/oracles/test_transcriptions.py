@@ -151,6 +151,10 @@ def test_no_two_algorithms_agree_on_this_problem():
         "fedgloss": fedgloss(fed, LOCAL, 0.1, 2.0),
         "fedgloss, sam": fedgloss(fed, SAM, 0.1, 2.0),
         "fedgloss, ramp": fedgloss(fed, LOCAL, 0.1, 2.0, rho0=0.001, rho_rounds=4),
+        "fedgloss, released": fedgloss(fed, LOCAL, 0.1, 2.0, released=True),
+        "fedgloss, released, ramp": fedgloss(
+            fed, LOCAL, 0.1, 2.0, rho0=0.001, rho_rounds=4, released=True
+        ),
         "fedgloss, no admm": fedgloss(fed, LOCAL, 0.1, 2.0, admm=False),
         "naive": fedgloss(fed, LOCAL, 0.1, 2.0, naive=True),
         "naive, no admm": fedgloss(fed, LOCAL, 0.1, 2.0, admm=False, naive=True),

@@ -209,6 +209,25 @@ def feddyn(fed: Federation, local: Local, beta: float) -> list[Vector]:
 # ---------------------------------------------------------------- FedGloSS
 
 
+def released_radii(
+    rho: float, rho_client: float, rho0: float, rho_rounds: int, rounds: int
+) -> list[float]:
+    """The server's radius in each round, by the lists that the released code of FedGloSS makes.
+
+    Two lists start at rho0 and are to grow by equal parts; the server's takes its last value from
+    the clients', which is complete by then.
+    """
+    if rho_rounds <= 1:
+        return [rho] * rounds
+    clients, server = [rho0], [rho0]
+    for _ in range(rho_rounds):
+        clients.append(clients[-1] + (rho_client - rho0) / rho_rounds)
+    clients += [rho_client] * (rounds - len(clients))
+    for _ in range(rho_rounds):
+        server.append(clients[-1] + (rho - rho0) / rho_rounds)
+    return (server + [rho] * rounds)[:rounds]
+
+
 def fedgloss(
     fed: Federation,
     local: Local,
@@ -218,12 +237,18 @@ def fedgloss(
     rho0: float | None = None,
     rho_rounds: int = 0,
     naive: bool = False,
+    released: bool = False,
 ) -> list[Vector]:
     """FedGloSS (Caldarola 2025): SAM on the server, its perturbation from the last round's delta.
 
     ``naive`` is NaiveFedGloSS: the perturbation comes from an exchange from w with the clients of
     this round; that exchange trains by the client's rule and leaves every dual alone.
+    ``released``: the server's rules are those of the code that was released with the paper.
     """
+    rounds = len(fed.participants)
+    radii = [scheduled_rho(rho_server, rho0, rho_rounds, i + 1) for i in range(rounds)]
+    if released:
+        radii = released_radii(rho_server, local.rho, rho0, rho_rounds, rounds)
     w, history = fed.initial.copy(), []
     previous = np.zeros_like(w)  # no perturbation in the first round
     sigma = np.zeros_like(w)
@@ -239,7 +264,7 @@ def fedgloss(
 
     for i, sampled in enumerate(fed.participants, start=1):
         direction = pseudo_gradient(fed, w, exchange(w, sampled, i)) if naive else previous
-        eps = sam_perturbation(direction, scheduled_rho(rho_server, rho0, rho_rounds, i))
+        eps = sam_perturbation(direction, radii[i - 1])
         w_tilde = w + eps
         models = exchange(w_tilde, sampled, i)
         delta = pseudo_gradient(fed, w_tilde, models)
@@ -247,7 +272,7 @@ def fedgloss(
             for k, w_k in models.items():
                 sigmas[k] = sigmas[k] - (w_k - w_tilde) / beta
             moved = sum(w_k - w_tilde for w_k in models.values())
-            sigma = sigma - moved / (beta * fed.num_clients)
+            sigma = sigma - moved / (beta * fed.num_clients * (len(models) if released else 1))
         w = w - delta - (beta * sigma if admm else 0.0)
         previous = delta  # without the sigma term
         history.append(w)

@@ -201,9 +201,9 @@ def test_the_first_evaluation_that_reaches_a_target_counts(tmp_path):
 
 
 def test_seeds_reach_a_target_on_average(tmp_path):
-    for seed, rounds in enumerate(((10, 20), (20, 40), (30, 60))):
-        curves = {"rounds": rounds, "bytes": (100, 200), "loss": (1.0, 1.0)}
-        curves["figures"] = {METRIC: (10.0, 49.0 + seed)}
+    for seed, rounds in enumerate(([10, 20], [20, 40], [30, 60])):
+        curves = {"rounds": rounds, "bytes": [100, 200], "loss": [1.0, 1.0]}
+        curves["figures"] = {METRIC: [10.0, 49.0 + seed]}
         finished(tmp_path / "seeds" / str(seed), seed=seed, curves=curves)
     side = read_sides([tmp_path / "seeds"])
     reached = compare(side, until=50.0).metrics[METRIC][0].reached

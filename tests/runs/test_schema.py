@@ -56,6 +56,8 @@ def test_a_real_run_is_read_whole(small_run):
     assert results.tests["seen"].steps == ({"type": "ResizeLabel", "size": [72, 128]},)
     assert results.averaging["type"] == "SWA" and results.local_epochs == 1
     assert results.model.type == "Segmentor" and results.model.network == "SmallNetwork"
+    assert results.protocol["network"] == "SmallNetwork" and results.protocol["rounds"] == 6
+    assert results.protocol["test_batch_size"] == {"unseen": 4, "seen": 4}
     assert not results.synthetic
     assert results.curves.rounds == (2, 4, 6)
     history = [json.loads(line) for line in (small_run / "history.jsonl").read_text().splitlines()]
@@ -133,9 +135,9 @@ def test_runs_that_cannot_be_ranked_are_read_if_asked_for(content, read, refused
         ({"final__unseen__mIoU": None}, ("final.unseen.mIoU: ",)),
         (
             {"completed_rounds": 40, "final_round": 40},
-            ("completed_rounds: ", "40 of 1500 rounds", "--resume"),
+            ("completed_rounds: ", "40 of 1600 rounds", "--resume"),
         ),
-        ({"final_round": 1450}, ("final_round: ", "1450 of 1500")),
+        ({"final_round": 1550}, ("final_round: ", "1550 of 1600")),
         ({"final_round": None, "final": {}}, ("final_round: ",)),
         ({"curves__bytes": [1]}, ("curves.bytes: ", "1 values for 2 rounds")),
     ):
@@ -152,9 +154,14 @@ def test_a_class_that_does_not_occur_has_no_iou(content, read):
 # ---------------------------------------------------------------- versions
 
 
+def version_3(content):
+    """The same run as version 3 wrote it."""
+    return toyresults.changed(content, schema_version=3, protocol=...)
+
+
 def version_2(content):
     """The same run as version 2 wrote it."""
-    old = toyresults.changed(content, schema_version=2)
+    old = toyresults.changed(version_3(content), schema_version=2)
     for entry in old["data"].values():
         entry["embedded"] = entry.pop("synthetic")
     return old
@@ -182,7 +189,9 @@ def test_older_versions_are_migrated(content, read):
         assert results.extras == {} and not results.synthetic
         old["data"]["test:seen"]["embedded"] = True
         assert read(old).synthetic
-    assert read(version_2(content)) == schema.replace(read(content), schema_version=2)
+    for version, old in ((2, version_2(content)), (3, version_3(content))):
+        now = schema.replace(read(content), schema_version=version, protocol=None)
+        assert read(old) == now
 
 
 def test_what_version_1_did_not_record_is_none(content, read):

@@ -86,7 +86,7 @@ BROKEN = {
     "foreign": "is not a results.json of fedseg",
     "newer": "schema_version: is 99",
     "second": "is a second run",
-    "stopped": "the run is not finished, it has 700 of 1500 rounds",
+    "stopped": "the run is not finished, it has 700 of 1600 rounds",
     "cut": "the run is not finished, it has no results.json",
 }
 """Folder -> what the board says of it."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting, settings
+from fedseg.leaderboard.comparable import wanted_protocol
 from fedseg.runs.from_json import from_plain
 from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, Results
 
@@ -53,6 +54,8 @@ def results(
     facts, known = DATASETS[one.dataset], one.known
     steps = [dict(step) for step in one.test_steps or ()]
     train = {"samples": facts.get("train_samples"), **known.get("train", {})}
+    if one.protocol and one.protocol.values["mirror_images"]:
+        train["samples"] *= 2
     test = {"samples": facts.get("test_samples")}
     rounds = [one.rounds // 2, one.rounds]
     final: dict[str, dict[str, Any]] = {}
@@ -119,7 +122,11 @@ def results(
         "rejected_updates": 0,
         "seconds": {"train": 50.0, "aggregate": 1.0, "evaluate": 9.0, "wall": 60.0},
     }
-    return changed(content, **changes)
+    before = {k: v for k, v in changes.items() if not k.startswith("protocol__")}
+    content = changed(content, **before)
+    if "protocol" not in content:  # what the setting wants of this method
+        content["protocol"] = one.protocol and wanted_protocol(parsed(content), one)
+    return changed(content, **{k: v for k, v in changes.items() if k.startswith("protocol__")})
 
 
 def changed(content: Mapping[str, Any], **changes: Any) -> dict[str, Any]:

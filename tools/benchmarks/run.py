@@ -49,6 +49,8 @@ def parse_arguments() -> argparse.Namespace:
     one.add_argument("--config", type=Path, default=CONFIGS / "demo.py")
     one.add_argument("--clients", type=positive, default=2, help="per round (default: 2)")
     one.add_argument("--local-steps", type=positive, default=12, help="per client (default: 12)")
+    instead = "instead: a step of BiSeNetV2 with either heads at 512 x 928, so many images a batch"
+    one.add_argument("--heads", type=positive, metavar="IMAGES", help=instead)
 
     one = commands.add_parser("algorithms", parents=[cifar], help="every algorithm beside FedAvg")
     one.add_argument("--only", nargs="+", default=[], metavar="NAME", help="these, beside FedAvg")
@@ -74,10 +76,12 @@ def classification(arguments: argparse.Namespace, folder: Path) -> dict[str, Any
 
 def segmentation(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Steps beside a hand-written loop, and memory."""
-    from benchmarks.segmentation import memory, segmentation
+    from benchmarks.segmentation import heads, memory, segmentation
 
     from fedseg.runner.experiment import load_config, naming
 
+    if arguments.heads is not None:
+        return heads(arguments.heads, arguments.repeats, arguments.amp)
     config = load_config(arguments.config, work_dir=folder, options=arguments.cfg_options)
     config.train_cfg.amp = arguments.amp
     shape = (arguments.clients, arguments.local_steps)

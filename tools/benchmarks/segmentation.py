@@ -1,4 +1,4 @@
-"""Steps of a segmentation round beside a hand-written loop, waits for data, and memory.
+"""Steps of a segmentation round beside a hand-written loop, waits for data, memory, and heads.
 
 Both sides train the same network on the same batches in one process, in turns. The hand-written
 loop is what one would write without any framework: forward, backward, ``torch.optim.SGD``, nothing
@@ -23,15 +23,19 @@ from benchmarks.engine import (
 from benchmarks.timing import alternate, median_ratio, medians
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
+from torch import nn
 
 from fedseg.core.client_data import ClientData, Job, JobStream
 from fedseg.errors import ConfigError
+from fedseg.registry import MODELS
 from fedseg.runner.runner import FederatedRunner
 from fedseg.units import peak_memory
 
 MEMORY_CLIENTS = (5, 50)
 WAITING_ROUNDS = 3
 RHO = 0.01
+HEADS = {"FedDrive": "FedDriveBiSeNetV2Segmentor", "MMSegmentation": "BiSeNetV2Segmentor"}
+INPUT = (512, 928)  # IDDA's
 
 
 class RecordedData(ClientData):
@@ -60,10 +64,17 @@ def hand_written(runner: FederatedRunner, batches: list[Any], amp: bool) -> Call
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()
         parameter.grad = None
-    model.to(memory_format=torch.channels_last)  # as the engine's
     options = {k: v for k, v in runner.cfg.optim_wrapper.optimizer.items() if k != "type"}
+    return training(model, options, batches, amp)
+
+
+def training(
+    model: nn.Module, options: dict[str, Any], batches: list[Any], amp: bool
+) -> Callable[[], None]:
+    """Forward, backward and ``torch.optim.SGD`` on each batch."""
+    model.to(memory_format=torch.channels_last)  # as the engine's
     optimizer = torch.optim.SGD(model.parameters(), **options)
-    device = runner.flat.w.device.type
+    device = next(model.parameters()).device.type
 
     def run() -> None:
         model.train()
@@ -126,10 +137,7 @@ def _waiting(rounds: EngineRounds) -> float:
 
 def memory(config: Config) -> dict[str, float]:
     """Peak memory (MiB) of a round with 5 and with 50 clients, each in a process of its own."""
-    peaks = []
-    for clients in MEMORY_CLIENTS:
-        with multiprocessing.get_context("spawn").Pool(1) as pool:
-            peaks.append(pool.apply(peak_of_round, (config, clients)))
+    peaks = [_in_own_process(peak_of_round, config, clients) for clients in MEMORY_CLIENTS]
     few, many = (f"{clients} clients" for clients in MEMORY_CLIENTS)
     return {few: peaks[0], many: peaks[1], "ratio": peaks[1] / peaks[0]}
 
@@ -143,6 +151,51 @@ def peak_of_round(config: Config, clients: int) -> float:
     config.val_dataloader = config.val_evaluator = config.val_cfg = None
     config.train_dataloader.num_workers = 0
     FederatedRunner.from_cfg(config).train()
+    return _peak()
+
+
+def heads(batch_size: int, repeats: int, amp: bool, size: tuple[int, int] = INPUT) -> dict:
+    """A training step of BiSeNetV2 with OHEM and auxiliary heads: FedDrive's, MMSegmentation's.
+
+    Random images of 16 classes; peak memory of two steps, each network in a process of its own.
+    """
+    shape = (batch_size, size, amp)
+    # First: a new process's peak is at least that of the one which started it.
+    peaks = {name: _in_own_process(peak_of_steps, kind, *shape) for name, kind in HEADS.items()}
+    seconds = alternate({name: step_of(kind, *shape) for name, kind in HEADS.items()}, repeats)
+    return {
+        "batch size": batch_size,
+        "seconds per step": medians(seconds),
+        "FedDrive / MMSegmentation": median_ratio(seconds, *HEADS),
+        "peak memory, MiB": peaks,
+    }
+
+
+def step_of(kind: str, batch_size: int, size: tuple[int, int], amp: bool) -> Callable[[], None]:
+    """A training step of a new model on one batch of random images."""
+    model = MODELS.build({"type": kind, "num_classes": 16})
+    model.init_weights()
+    batch = {
+        "inputs": torch.randint(0, 256, (batch_size, 3, *size), dtype=torch.uint8),
+        "data_samples": torch.randint(0, 16, (batch_size, *size), dtype=torch.uint8),
+    }
+    return training(model, {"lr": 0.1, "momentum": 0.9}, [batch], amp)
+
+
+def peak_of_steps(kind: str, *shape: Any) -> float:
+    """Peak memory of this process, MiB, after two training steps."""
+    step = step_of(kind, *shape)
+    step()
+    step()
+    return _peak()
+
+
+def _in_own_process(function: Callable[..., float], *arguments: Any) -> float:
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
+
+
+def _peak() -> float:
     peak = peak_memory()
     if peak is None:
         raise ConfigError("this system does not report a process's peak memory")

@@ -110,8 +110,10 @@
     const form = one(".filters", board);
     const words = form.elements.text.value.toLowerCase().split(/\s+/).filter(Boolean);
     const choices = all("select", form).filter((select) => select.value);
+    const further = form.elements.further && form.elements.further.checked; // what is not ranked
+    board.classList.toggle("all", Boolean(further));
     let count = 0;
-    const rows = all("tbody tr", board);
+    const rows = all(further ? "tbody tr" : "tbody tr:not(.further)", board);
     for (const row of rows) {
       const text = one("th", row).textContent.toLowerCase();
       row.hidden = !(words.every((word) => text.includes(word)) && choices.every((select) => row.dataset[select.name] === select.value));

@@ -1,0 +1,7 @@
+# What the ECCV 2022 paper states of its FedDrive experiments; the rest is as released
+# (docs/feddrive.md).
+slot = "protocol"
+
+train_dataloader = dict(batch_size=8, drop_last=True)
+train_cfg = dict(max_rounds=1500, amp=False)
+client_sampler = dict(type="RoundSeededSampler")

@@ -1,0 +1,9 @@
+# BiSeNetV2 with MMSegmentation's heads: two convolutions in the auxiliary ones, logits at 1/4 to
+# 1/32 of the image's size, resized bilinearly. 14.8 million parameters, twice FedDrive's.
+slot = "network"
+refuses = {
+    "val_evaluator.type": "Accuracy",  # for segmentation
+    "model.network.type": "EncoderDecoder",  # a setting's own network
+}
+
+model = dict(type="BiSeNetV2Segmentor")

@@ -1,0 +1,111 @@
+"""Photographs of one class each, read from disk on demand; folders of classes as ImageNet's."""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.utils.data import Dataset
+from torchvision.datasets.folder import find_classes, make_dataset
+
+from fedseg.datasets.images import read_image
+from fedseg.datasets.transforms import Pipeline
+from fedseg.errors import DataError, MissingDataError
+from fedseg.registry import DATASETS
+
+SUFFIXES = (".jpeg", ".jpg", ".png")
+PIPELINES = {
+    "train": (
+        dict(type="RandomResizedCrop", size=(224, 224)),
+        dict(type="HorizontalFlip", p=0.5),
+    ),
+    "test": (
+        dict(type="SmallestMaxSize", max_size=256),
+        dict(type="CenterCrop", height=224, width=224),
+    ),
+}
+
+
+class PhotoDataset(Dataset):
+    """Base of images that are read when they are asked for.
+
+    ``dataset[i]`` or ``dataset[i, seed]`` is ``dict(inputs=..., data_samples=...)``: ``inputs``
+    uint8 [3, H, W] RGB, ``data_samples`` the class, int64. ``seed`` fixes every random draw of the
+    sample, in whatever process it is made; ``dataset[i]`` is seed 0.
+
+    Attributes:
+        files: per sample, (image path,). labels: int64 [N]. pipeline: what happens after reading.
+    """
+
+    seeded = True
+    domains: list[str] | None = None
+    files: list[tuple[str]]
+    labels: np.ndarray
+    pipeline: Pipeline
+
+    def __len__(self) -> int:
+        return len(self.files)
+
+    def __getitem__(self, key: int | tuple[int, int]) -> dict[str, torch.Tensor]:
+        index, seed = key if isinstance(key, tuple) else (key, 0)
+        image = self.pipeline.transform(seed, image=read_image(self.files[index][0]))["image"]
+        pixels = np.ascontiguousarray(image.transpose(2, 0, 1))
+        label = torch.tensor(int(self.labels[index]), dtype=torch.int64)
+        return {"inputs": torch.from_numpy(pixels), "data_samples": label}
+
+
+@DATASETS.register_module()
+class ImageFolderDataset(PhotoDataset):
+    """A folder of images for each class: ``<data_root>/<split>/<class>/*.JPEG``, as ImageNet's.
+
+    Args:
+        data_root: the folder with the splits.
+        split: the folder with the classes, such as ``"train"`` or ``"val"``.
+        num_classes: how many there must be; labels are their alphabetical order.
+        pipeline: transforms of albumentations, as in
+            :class:`~fedseg.datasets.segmentation.SegmentationDataset`. None: for ``train`` a random
+            crop resized to 224x224 and a horizontal flip, for any other split the shorter side
+            resized to 256 and the central 224x224.
+
+    Attributes:
+        metainfo: ``classes``, the names of the folders.
+        split_checksum: SHA-256 of the images' names and classes.
+
+    Raises:
+        MissingDataError: there is no such folder.
+        DataError: another number of classes, or one without images.
+    """
+
+    def __init__(
+        self,
+        data_root: str | Path,
+        split: str = "train",
+        num_classes: int = 1000,
+        pipeline: Sequence[Mapping[str, Any]] | None = None,
+    ) -> None:
+        self.data_root, self.split = os.fspath(data_root), split
+        folder = Path(data_root, split)
+        if not folder.is_dir():
+            raise MissingDataError(
+                f"{folder}: is missing: unpack the images there or set data_root"
+            )
+        try:
+            classes, numbers = find_classes(folder)
+            samples = make_dataset(folder, numbers, SUFFIXES)
+        except FileNotFoundError as error:
+            raise DataError(f"{folder}: is no folder of classes with images ({error})") from error
+        if len(classes) != num_classes:
+            raise DataError(
+                f"{folder}: has {len(classes)} classes, not {num_classes}: set dataset.num_classes"
+            )
+        default = PIPELINES["train" if split == "train" else "test"]
+        self.pipeline = Pipeline(default if pipeline is None else pipeline)
+        self.metainfo = {"classes": tuple(classes)}
+        self.files = [(path,) for path, _ in samples]
+        self.labels = np.array([label for _, label in samples], np.int64)
+        rows = [[os.path.relpath(path, folder), label] for path, label in samples]
+        self.split_checksum = hashlib.sha256(json.dumps(rows).encode()).hexdigest()

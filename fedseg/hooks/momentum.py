@@ -1,0 +1,74 @@
+"""Momentum that outlives rounds and clients, as in the code released with FedAlign.
+
+Mendieta et al., "Local Learning Matters: Rethinking Data Heterogeneity in Federated Learning", CVPR
+2022. Each of its threads trains a round's first, second, ... participant with an optimizer that it
+makes once. With all clients in every round, each goes on with its own momentum; where clients are
+drawn, the i-th goes on with that of the i-th of the round before.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fedseg.core.client import Client
+from fedseg.core.hook import FederatedHook, Run
+from fedseg.core.messages import Update
+from fedseg.errors import ConfigError
+from fedseg.registry import HOOKS
+
+BUFFER = "momentum_buffer"
+
+
+@HOOKS.register_module()
+class KeptMomentum(FederatedHook):
+    """SGD's momentum passes from a round's i-th participant to the next round's i-th.
+
+    A round that is given up leaves it as it was, and so does a client that diverges.
+    """
+
+    def register_stores(self, runner: Run) -> None:
+        self._store = runner.open_store("momentum", "memory")
+
+    def before_train(self, runner: Run) -> None:
+        optimizer = runner.optim_wrapper.optimizer
+        if not isinstance(optimizer, torch.optim.SGD) or not optimizer.defaults["momentum"]:
+            raise ConfigError(
+                "custom_hooks: KeptMomentum keeps the momentum of SGD, and optim_wrapper.optimizer "
+                "has none: set its momentum, or leave the hook out"
+            )
+        if not hasattr(self, "_store"):
+            self.register_stores(runner)
+
+    def before_client(self, runner: Run, client: Client) -> None:
+        kept = self._store.get(_position(runner, client))
+        for name, parameter in _parameters(client).items():
+            if name not in kept:
+                continue
+            state = client.local.optimizer.state[parameter]
+            if state.get(BUFFER) is None:
+                state[BUFFER] = torch.zeros_like(parameter)
+            state[BUFFER].copy_(kept[name])
+
+    def after_client(self, runner: Run, client: Client, update: Update) -> None:
+        states = client.local.optimizer.state
+        buffers = {n: states[p].get(BUFFER) for n, p in _parameters(client).items()}
+        if all(b is not None and torch.isfinite(b).all() for b in buffers.values()):
+            self._store.stage(_position(runner, client), buffers)
+
+    def after_round(self, runner: Run, record: dict[str, Any]) -> None:
+        self._store.commit(runner.round)
+
+    def on_interrupt(self, runner: Run) -> None:
+        self._store.discard()
+
+
+def _position(runner: Run, client: Client) -> str:
+    """Which of the round's participants a client is, from 0."""
+    return str(runner.client_sampler.participants(client.round).index(client.index))
+
+
+def _parameters(client: Client) -> dict[str, Tensor]:
+    """The optimizer's parameters by their number."""
+    groups = client.local.optimizer.param_groups
+    return {str(i): p for i, p in enumerate(p for group in groups for p in group["params"])}

@@ -1,0 +1,64 @@
+"""CIFAR's clients as in the split files released with the ECCV 2022 and FedGloSS papers."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from fedseg.checks import check_float, check_int
+from fedseg.errors import DataError
+from fedseg.partition.natural import Clients, FixedPartition
+from fedseg.registry import PARTITIONS
+
+FOLDER = Path("splits", "released")  # below the root of the images
+NOTE = "split.json"
+
+
+def released_file(alpha: float) -> str:
+    """The name of the file with the clients of a concentration."""
+    return f"alpha{alpha:g}.json"
+
+
+@PARTITIONS.register_module()
+class ReleasedPartition:
+    """The released clients, from the files that ``tools/prepare_cifar.py --from`` writes.
+
+    They were drawn as :class:`fedseg.partition.DirichletPartition` describes, by a draw that is not
+    published.
+
+    Args:
+        alpha: the concentration, which names the file below the root of the images.
+        num_clients: how many clients the file must hold.
+
+    Raises:
+        ConfigError: an option has a wrong value.
+        DataError: the file is missing or damaged, or was written for other images.
+    """
+
+    def __init__(self, alpha: float, num_clients: int = 100) -> None:
+        check_float("partition.alpha", alpha, least=0, single=False)
+        check_int("partition.num_clients", num_clients)
+        self.alpha, self.num_clients = alpha, num_clients
+
+    def __call__(self, dataset: Any) -> Clients:
+        """Client id -> indices into ``dataset``, int64, in the order of the released file."""
+        folder = Path(getattr(dataset, "data_root", None) or "") / FOLDER
+        file, fix = folder / released_file(self.alpha), "tools/prepare_cifar.py --from DIR"
+        if not file.is_file():
+            raise DataError(
+                f"{file}: is missing: write it from the released split files with {fix}"
+            )
+        try:
+            images = json.loads((folder / NOTE).read_text(encoding="utf-8"))["images_sha256"]
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(
+                f"{folder / NOTE}: cannot be read ({error}): run {fix} again"
+            ) from error
+        if images != dataset.split_checksum:
+            raise DataError(f"{file}: was written for other images: run {fix} again")
+        clients = FixedPartition(file=file)(dataset)
+        if len(clients) != self.num_clients:
+            raise DataError(
+                f"{file}: holds {len(clients)} clients, not {self.num_clients}: set "
+                "partition.num_clients"
+            )
+        return clients

@@ -1,0 +1,68 @@
+"""Momentum that outlives rounds and clients, against a transcription; interrupted and resumed."""
+
+import copy
+
+import numpy as np
+import pytest
+import toyalgorithms
+import toyseg
+from harness import LOCAL, federation, relative_error, run_engine
+from transcriptions import Federation, Local, Vector, fedavg, pseudo_gradient
+from transcriptions import ServerSGD as FedAvgServer
+
+from fedseg.errors import ConfigError
+
+KEPT = {"type": "KeptMomentum"}
+FEDAVG = {"type": "FedAvg"}
+
+
+def fedavg_by_threads(fed: Federation, local: Local) -> list[Vector]:
+    """FedAvg where thread i trains the round's i-th client, with the one optimizer that it has."""
+    w, history, order = fed.initial.copy(), [], list(fed.batches)
+    threads: dict[int, Vector] = {}
+    for sampled in fed.participants:
+        models = {}
+        for thread, client in enumerate(sorted(sampled, key=order.index)):
+            w_k, buffer = w.copy(), threads.get(thread, np.zeros_like(w))
+            for _ in range(local.epochs):
+                for batch in fed.batches[client]:
+                    buffer = local.momentum * buffer + fed.gradient(w_k, batch)
+                    buffer = buffer + local.weight_decay * w_k
+                    w_k = w_k - local.lr * buffer
+            models[client], threads[thread] = w_k, buffer
+        w = w - pseudo_gradient(fed, w, models)
+        history.append(w)
+    return history
+
+
+def test_against_the_transcription(tmp_path):
+    trace = run_engine(tmp_path, FEDAVG, hooks=[KEPT])
+    expected = fedavg_by_threads(federation(), LOCAL)
+    assert relative_error(trace.weights, expected) < 1e-9
+    fresh = fedavg(federation(), LOCAL, FedAvgServer())
+    assert relative_error(trace.weights, fresh) > 1e-3
+
+
+def test_resumes_bit_for_bit(tmp_path):
+    """Interrupted in the third round, after its first client has left a momentum behind."""
+    disarmed, armed = tmp_path / "disarmed", tmp_path / "armed"
+    disarmed.touch()
+    sgd = {"type": "SGD", "lr": 0.05, "momentum": 0.9, "nesterov": True}
+    hooks = [KEPT, {"type": "BreakHook", "round_": 3, "marker": str(disarmed)}]
+    changes = {"optim_wrapper": {"optimizer": sgd}, "custom_hooks": hooks}
+    whole = toyalgorithms.run(tmp_path / "whole", FEDAVG, **changes)
+    broken = copy.deepcopy(whole)
+    broken["work_dir"] = str(tmp_path / "broken" / "run")
+    broken["custom_hooks"][1]["marker"] = str(armed)
+    with pytest.raises(RuntimeError, match="broken off in round 3"):
+        toyseg.train(broken)
+    toyseg.train(broken, resume=True)
+    assert toyseg.run_differences(broken, whole) == []
+    plain = toyalgorithms.run(tmp_path / "plain", FEDAVG, **{**changes, "custom_hooks": []})
+    one, other = (toyseg.checkpoint(run)["state_dict"] for run in (whole, plain))
+    assert toyseg.differences(one, other)
+
+
+def test_needs_momentum(tmp_path):
+    with pytest.raises(ConfigError, match=r"optim_wrapper\.optimizer"):
+        toyalgorithms.run(tmp_path, FEDAVG, custom_hooks=[KEPT])
