@@ -40,7 +40,7 @@ from data_prep.corruption_parts import (
 from data_prep.frost import panes
 from fedseg.datasets.corrupted import CORRUPTIONS
 
-VERSION = 1  # goes up when corrupted images of the same seed change
+VERSION = 2  # goes up when corrupted images of the same seed change
 
 
 def corrupt(

@@ -2,7 +2,10 @@
 
 The original blends an image with a piece of one of five photographs, shrunk to a fifth. Those are
 not ours to ship, so five panes of about that size are drawn instead: needles of ice that branch at
-60 degrees as ice does, thick in some places and thin in others, over blurred, bluish glass.
+60 degrees as ice does, thick in some places and thin in others, over blurred, bluish glass. They
+are as unequally bright as the photographs, of which the darkest has a mean of 131 and the brightest
+of 207: that decides how far frost moves an image. The three means in between are chosen for the
+mean absolute differences of the official files (``docs/data_sets.md``).
 """
 
 from functools import lru_cache
@@ -12,7 +15,7 @@ import numpy as np
 
 from fedseg.core.seeds import generator_for
 
-PANES = 5
+MEANS = (131, 145, 160, 180, 207)  # gray levels, one a pane
 SIZE = 224  # height and width of a pane, pixels
 _FINE = 4  # needles are drawn this much larger
 _GLASS, _ICE = (58, 76, 104), (226, 238, 250)  # RGB
@@ -22,7 +25,8 @@ _BRANCHES, _DEPTH = 9, 3
 @lru_cache(maxsize=2)
 def panes(seed: int = 0) -> np.ndarray:
     """The five panes, uint8 [5, SIZE, SIZE, 3] RGB; they depend on the seed alone."""
-    made = np.stack([_pane(generator_for(seed, "frost pane", i)) for i in range(PANES)])
+    drawn = (_pane(generator_for(seed, "frost pane", i)) for i in range(len(MEANS)))
+    made = np.stack([_lightened(pane, mean) for pane, mean in zip(drawn, MEANS, strict=True)])
     made.flags.writeable = False
     return made
 
@@ -35,6 +39,15 @@ def _pane(rng: np.random.Generator) -> np.ndarray:
     ice = np.clip(needles * (0.35 + 0.9 * thickness) + 0.75 * thickness * grain**2, 0, 1)
     glass = np.float32(_GLASS) * (0.7 + 0.6 * _clouds(rng, (2, 5))[..., None])
     return np.rint(np.clip(glass + (np.float32(_ICE) - glass) * ice, 0, 255)).astype(np.uint8)
+
+
+def _lightened(pane: np.ndarray, mean: float) -> np.ndarray:
+    """A pane with its levels raised to the power that makes them average ``mean``."""
+    levels = np.linspace(0, 1, 256)
+    shares = np.bincount(pane.ravel(), minlength=256) / pane.size
+    bent = levels ** np.geomspace(0.1, 10, 2000)[:, None]
+    closest = bent[np.abs(255 * bent @ shares - mean).argmin()]
+    return np.rint(255 * closest).astype(np.uint8)[pane]
 
 
 def _clouds(rng: np.random.Generator, cells: tuple[int, ...]) -> np.ndarray:
