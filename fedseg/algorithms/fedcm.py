@@ -3,9 +3,10 @@
 Xu et al., "FedCM: Federated Learning with Client-level Momentum", arXiv 2106.10874, 2021, algorithm
 FedCM. ``D`` is zero in the first round, whose steps are ``alpha g``.
 
-``D`` is the uniform mean of the participants' mean gradients. The model moves as FedAvg's does,
-along the pseudo-gradient weighted by N_k: where all clients have as many samples and steps, as in
-the paper, that is the paper's ``w <- w - eta_g D`` up to the unit of ``eta_g`` (``eta K`` here).
+``D`` is the uniform mean of the participants' mean gradients, and the model moves along it too, in
+the paper by ``eta_g D`` with clients of one K. Here ``eta_g`` is ``eta K`` times the learning rate of
+the server optimizer, so that 1 gives the mean of the clients' models. Where K_k differ, K is their
+harmonic mean: the clients' models then weigh 1/K_k.
 """
 
 from collections.abc import Mapping
@@ -29,6 +30,8 @@ class FedCM(FedAvg):
         alpha: share of the client's own gradient, in (0, 1]; 1 is FedAvg.
         server_optim: as in :class:`FedAvg`.
         count_momentum: as in :class:`SCAFFOLD <fedseg.algorithms.scaffold.SCAFFOLD>`.
+        weigh_samples: the model moves as FedAvg's does, by the mean weighted by N_k, and not along
+            ``D``; the same where clients have as many samples and steps.
     """
 
     server_vectors = ("direction",)
@@ -39,10 +42,12 @@ class FedCM(FedAvg):
         alpha: float,
         server_optim: Mapping | None = None,
         count_momentum: bool = False,
+        weigh_samples: bool = False,
     ) -> None:
         super().__init__(server_optim)
         check_float("algorithm.alpha", alpha, above=0, most=1)
         self.alpha, self.count_momentum = alpha, count_momentum
+        self.weigh_samples = weigh_samples
 
     def check(self, local: OptimWrapper, flat: FlatModel) -> None:
         check_optimizer(local, type(self).__name__, self.count_momentum)
@@ -59,7 +64,10 @@ class FedCM(FedAvg):
         return Update({"delta": client.delta()}, weights={"per_step": per_step})
 
     def step(self, server: Server, updates: Aggregate) -> None:
-        """``D <- mean_S((w - w_k)/(eta K_k))``, and FedAvg's step."""
-        mean = updates.weighted_sum("delta", "per_step") / updates.num_clients
-        server.state["direction"] = mean
-        super().step(server, updates)
+        """``D <- mean_S((w - w_k)/(eta K_k))``, ``w <- ServerOpt(w, eta K D)``."""
+        total = updates.weighted_sum("delta", "per_step")
+        server.state["direction"] = total / updates.num_clients
+        if self.weigh_samples:
+            super().step(server, updates)
+        else:
+            self.server_optim.step(server, total / updates.weights["per_step"])

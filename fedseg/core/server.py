@@ -1,5 +1,6 @@
 """The server: the global model, what its algorithm keeps, and the running sum of the updates."""
 
+from collections import Counter
 from collections.abc import Mapping
 
 import torch
@@ -23,13 +24,13 @@ class Aggregate:
             name for which each update brings its weight.
 
     Attributes:
-        num_clients: updates added. num_samples: the sum of their N_k.
+        num_clients: updates added. weights: the sum of their weights, by weighting.
     """
 
     def __init__(self, weightings: tuple[str, ...] = ("samples",)) -> None:
         self.weightings = weightings
         self.num_clients = 0
-        self.num_samples = 0
+        self.weights: Counter[str] = Counter()
         self._sums: dict[tuple[str, str], Tensor] = {}
         self._means: dict[str, Tensor] = {}
         self._counters: dict[str, Tensor] = {}
@@ -39,8 +40,8 @@ class Aggregate:
         samples = result.task.num_samples
         self._means.clear()
         self.num_clients += 1
-        self.num_samples += samples
         weights = {"samples": samples, "uniform": 1, **result.update.weights}
+        self.weights.update(weights)
         for name, vector in result.update.vectors.items():
             for weighting in self.weightings:
                 self._accumulate(name, weighting, vector, weights[weighting])
@@ -65,7 +66,7 @@ class Aggregate:
     def mean(self, name: str = "delta") -> Tensor:
         """``sum_S N_k/N v_k``, float64 (do not change in place)."""
         if name not in self._means:
-            self._means[name] = self.weighted_sum(name, "samples") / self.num_samples
+            self._means[name] = self.weighted_sum(name, "samples") / self.weights["samples"]
         return self._means[name]
 
     def uniform_mean(self, name: str = "delta") -> Tensor:
@@ -78,7 +79,7 @@ class Aggregate:
 
     def counters(self) -> dict[str, Tensor]:
         """Integer buffers averaged by N_k and rounded."""
-        return {n: (c / self.num_samples).round().long() for n, c in self._counters.items()}
+        return {n: (c / self.weights["samples"]).round().long() for n, c in self._counters.items()}
 
 
 class Server:

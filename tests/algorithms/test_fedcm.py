@@ -12,6 +12,7 @@ from fedseg.errors import ConfigError
 from fedseg.registry import ALGORITHMS, build
 
 ALONE = {"type": "FedCM", "alpha": 1.0}
+BY_SAMPLES = {**ALONE, "weigh_samples": True}
 ADAM = {"server_optim": {"type": "Adam", "lr": 0.05}}
 ONE_STEP = {"train_cfg": {"local_steps": 1}}
 
@@ -23,7 +24,7 @@ ONE_STEP = {"train_cfg": {"local_steps": 1}}
 )
 def test_with_an_alpha_of_one_it_is_fedavg(tmp_path, server, changes):
     """Bit for bit, clients of any size: the direction is kept, and not followed."""
-    one = toyalgorithms.run(tmp_path / "a", {**ALONE, **server}, **changes)
+    one = toyalgorithms.run(tmp_path / "a", {**BY_SAMPLES, **server}, **changes)
     other = toyalgorithms.run(tmp_path / "b", {**FEDAVG, **server}, **changes)
     assert toyalgorithms.model_differences(one, other) == []
     norms = [line["norm_direction"] for line in toyseg.history(one)]
@@ -31,11 +32,10 @@ def test_with_an_alpha_of_one_it_is_fedavg(tmp_path, server, changes):
 
 
 def test_several_rounds_by_hand(tmp_path):
-    """Clients of unequal size: the direction's mean is uniform, the model's weighted by N_k."""
-    alpha, lr = 0.3, 0.1
-    config = toyquad.run(
-        tmp_path, {"type": "FedCM", "alpha": alpha}, client_sampler=fixed("ab", "bd", "acd")
-    )
+    """Clients of unequal size: one uniform mean moves the direction and the model."""
+    alpha, lr, server_lr = 0.3, 0.1, 0.8
+    algorithm = {"type": "FedCM", "alpha": alpha, "server_optim": {"type": "SGD", "lr": server_lr}}
+    config = toyquad.run(tmp_path, algorithm, client_sampler=fixed("ab", "bd", "acd"))
     w, direction = np.array(toyquad.START), np.zeros(3)
     for number, clients in enumerate(("ab", "bd", "acd"), start=1):
         moves = []
@@ -45,9 +45,8 @@ def test_several_rounds_by_hand(tmp_path):
                 mixed = alpha * toyquad.gradient(k, w_k) + (1 - alpha) * direction
                 w_k = w_k - lr * mixed
             moves.append(w - w_k)
-        weights = [toyquad.USERS[k] for k in clients]
-        w = w - np.average(moves, axis=0, weights=weights)
         direction = np.mean(moves, axis=0) / (lr * 5)
+        w = w - server_lr * lr * 5 * direction
         np.testing.assert_allclose(trace(config)[number], w, rtol=1e-12)
         np.testing.assert_allclose(server_vector(config, "direction", number), direction, rtol=1e-9)
 
@@ -67,6 +66,8 @@ def test_steps_of_clients_count_each_by_their_number(tmp_path):
     start = np.array(toyquad.START)
     expected = (toyquad.gradient("a", start) + toyquad.gradient("d", start)) / 2
     np.testing.assert_allclose(server_vector(config, "direction"), expected, rtol=1e-6)
+    steps = 2 / (1 / 2 + 1 / 8)  # their harmonic mean
+    np.testing.assert_allclose(start - trace(config)[1], 1e-9 * steps * expected, rtol=1e-5)
 
 
 def test_the_rounds_own_learning_rate_divides(tmp_path):

@@ -26,7 +26,7 @@ def test_weighted_and_uniform_sums():
     np.testing.assert_allclose(updates.mean(), np.average(exact, 0, samples), rtol=1e-14)
     np.testing.assert_allclose(updates.uniform_mean(), exact.mean(0), rtol=1e-14)
     np.testing.assert_allclose(updates.uniform_sum(), exact.sum(0), rtol=1e-14)
-    assert updates.num_clients == 5 and updates.num_samples == 59
+    assert updates.num_clients == 5 and updates.weights["samples"] == 59
 
 
 def test_the_sum_is_a_copy():

@@ -184,10 +184,12 @@ def fedcm(
     a: float,
     rate: Rate | None = None,
     count_momentum: bool = False,
+    by_samples: bool = False,
 ) -> list[Round]:
-    """FedCM (Xu 2021): step with a g + (1-a) D; D <- mean_S((w - w_k)/(eta K_k)).
+    """FedCM (Xu 2021): step with a g + (1-a) D; D <- mean_S((w - w_k)/(eta K_k)); w <- w - eta_g D.
 
-    ``count_momentum`` as in :func:`scaffold`.
+    eta_g is eta times the harmonic mean of K_k, that is eta K where all are alike; ``by_samples``:
+    FedAvg's server rule instead. ``count_momentum`` as in :func:`scaffold`.
     """
     w, d, history = fed.initial.copy(), np.zeros_like(fed.initial), []
     for i, sampled in enumerate(fed.participants, start=1):
@@ -203,7 +205,8 @@ def fedcm(
         if count_momentum:
             steps = {k: path_length(n, local.momentum) for k, n in steps.items()}
         d = mean({k: (w - w_k) / (eta * steps[k]) for k, w_k in models.items()})
-        w = w - pseudo_gradient(fed, w, models)
+        eta_g = eta * len(steps) / sum(1 / n for n in steps.values())
+        w = w - (pseudo_gradient(fed, w, models) if by_samples else eta_g * d)
         history.append(Round(w, {"d": d}))
     return history
 

@@ -132,6 +132,15 @@ CASES = {
         2,
         1,
     ),
+    "FedCM by samples": Case(
+        {"type": "FedCM", "alpha": 0.3, "weigh_samples": True},
+        lambda fed, local, rate: fedcm(fed, local, 0.3, rate, by_samples=True),
+        {"SGD": LOCAL},
+        {"direction": "d"},
+        {},
+        2,
+        1,
+    ),
     "MIME": Case(
         {"type": "MIME", "momentum": 0.6},
         lambda fed, local, rate: mime(fed, local, 0.6, rate=rate),

@@ -47,7 +47,7 @@ def same(a: Trace, b: Trace) -> bool:
 @pytest.mark.parametrize("local", [LOCAL, SAM], ids=["SGD", "SAM"])
 @pytest.mark.parametrize(
     "algorithm",
-    [{"type": "FedProx", "mu": 0.0}, {"type": "FedCM", "alpha": 1.0}],
+    [{"type": "FedProx", "mu": 0.0}, {"type": "FedCM", "alpha": 1.0, "weigh_samples": True}],
     ids=["FedProx, mu = 0", "FedCM, a = 1"],
 )
 def test_fedavg(algorithm, local, run):
@@ -57,6 +57,7 @@ def test_fedavg(algorithm, local, run):
 # These weigh every client of a round the same, FedAvg by its samples.
 ON_EQUAL_CLIENTS = {
     "FedACG, lam = beta = 0": {"type": "FedACG", "lam": 0.0, "beta": 0.0},
+    "FedCM, a = 1": {"type": "FedCM", "alpha": 1.0},
     "AdaBest, mu = beta = 0": {"type": "AdaBest", "mu": 0.0, "beta": 0.0},
     "MIMELite, b = 0": {"type": "MIMELite", "momentum": 0.0},
 }

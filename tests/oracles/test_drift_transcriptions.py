@@ -37,7 +37,7 @@ def all_in(fed: Federation) -> Federation:
 
 LIMITS = {
     "FedProx, mu = 0": lambda fed: fedprox(fed, SAM, 0.0),
-    "FedCM, a = 1": lambda fed: fedcm(fed, SAM, 1.0),
+    "FedCM, a = 1": lambda fed: fedcm(fed, SAM, 1.0, by_samples=True),
 }
 
 
@@ -48,10 +48,11 @@ def test_limits_that_are_fedavg(name):
 
 
 def test_limits_that_are_fedavg_with_a_uniform_mean():
-    """FedACG, AdaBest and MIME weigh every client the same."""
+    """FedACG, AdaBest, FedCM and MIME weigh every client the same."""
     expected = fedavg(EQUAL, LOCAL, ServerSGD())
     assert relative_error(weights(fedacg(EQUAL, LOCAL, 0.0, 0.0)), expected) < 1e-12
     assert relative_error(weights(adabest(EQUAL, LOCAL, 0.0, 0.0)), expected) < 1e-12
+    assert relative_error(weights(fedcm(EQUAL, LOCAL, 1.0)), expected) < 1e-12
     assert relative_error(weights(mime(EQUAL, LOCAL, 0.0, lite=True)), expected) < 1e-12
     momentum = fedavg(EQUAL, LOCAL, ServerSGD(1.0, 0.8))
     assert relative_error(weights(fedacg(EQUAL, LOCAL, 0.8, 0.0)), momentum) > 1e-3
@@ -183,7 +184,8 @@ def test_no_two_algorithms_agree_on_this_problem():
         "scaffold, momentum counted": weights(scaffold(fed, LOCAL, count_momentum=True)),
         "fedcm, momentum counted": weights(fedcm(fed, LOCAL, 0.3, count_momentum=True)),
         "fedcm": weights(fedcm(fed, LOCAL, 0.3)),
-        "fedcm, equal weights": weights(fedcm(even, LOCAL, 0.3)),
+        "fedcm, by samples": weights(fedcm(fed, LOCAL, 0.3, by_samples=True)),
+        "fedcm, the mean of the models": weights(fedcm(even, LOCAL, 0.3, by_samples=True)),
         "mime": weights(mime(fed, LOCAL, 0.5)),
         "mime, sam": weights(mime(fed, SAM, 0.5)),
         "mime sgd": weights(mime(fed, LOCAL, 0.0)),
