@@ -4,9 +4,9 @@ Xu et al., "FedCM: Federated Learning with Client-level Momentum", arXiv 2106.10
 FedCM. ``D`` is zero in the first round, whose steps are ``alpha g``.
 
 ``D`` is the uniform mean of the participants' mean gradients, and the model moves along it too, in
-the paper by ``eta_g D`` with clients of one K. Here ``eta_g`` is ``eta K`` times the learning rate of
-the server optimizer, so that 1 gives the mean of the clients' models. Where K_k differ, K is their
-harmonic mean: the clients' models then weigh 1/K_k.
+the paper by ``eta_g D`` with clients of one K. Here ``eta_g`` is ``eta K`` times the server
+optimizer's learning rate, so that 1 gives the mean of the clients' models. Where K_k differ, K is
+their harmonic mean: the clients' models then weigh 1/K_k.
 """
 
 from collections.abc import Mapping

@@ -10,8 +10,8 @@ augmentation; like every pass at ``w`` it leaves BatchNorm's running statistics 
 
 With SAM or ASAM as the local optimizer its gradient takes the place of every gradient here, of the
 full-batch one as well (the mean of the minibatches' SAM gradients), so that ``g(w_k) - g(w) + c``
-stays an unbiased estimate. Weight decay is the local optimizer's, at ``w_k``; momentum of the local
-optimizer, which the paper does not have, would come on top.
+stays an unbiased estimate. Weight decay is the local optimizer's, at ``w_k``. Local momentum is
+refused: it would change the momentum that clients must not change.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,11 @@ import torch
 from fedseg.checks import check_float
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.batchnorm import batchnorm_layers, frozen_running_statistics
-from fedseg.core.client import Client
+from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Message, Update
 from fedseg.core.server import Aggregate, Server
+from fedseg.errors import ConfigError
 from fedseg.optim.server import build_server_optimizer
 from fedseg.registry import ALGORITHMS
 
@@ -49,6 +50,13 @@ class MIMELite(Algorithm):
         check_float("algorithm.momentum", momentum, least=0, below=1)
         self.momentum = momentum
         self.server_optim = build_server_optimizer(server_optim)
+
+    def check(self, local: LocalOptimizer, flat: FlatModel) -> None:
+        if any(group.get("momentum") for group in local.optimizer.param_groups):
+            raise ConfigError(
+                f"optim_wrapper.optimizer.momentum: {type(self).__name__} has the server's "
+                "(algorithm.momentum) and none of the client's own: set it to 0"
+            )
 
     def broadcast(self, server: Server) -> Message:
         return server.message(server.w, {"m": server.state["m"]})

@@ -143,6 +143,21 @@ class FedBN(BatchNormPolicy):
     """As :class:`SiloBN`, and scale and shift stay with the client as well.
 
     A domain without clients of its own is evaluated with the clients' mean scale and shift.
+
+    Algorithms that correct local steps by vectors of the whole model, the client's own or the
+    server's, are refused: on what stays local the correction has no counterpart and would go on
+    acting. A pull to where a client started (FedProx, FedACG) is to its own scale and shift.
     """
 
     local_affine = True
+
+    def before_train(self, runner: Run) -> None:
+        algorithm = runner.algorithm
+        extras = algorithm.broadcast(runner.server).extras
+        if algorithm.client_vectors or algorithm.full_gradient or extras:
+            raise ConfigError(
+                "batchnorm.type: FedBN keeps scale and shift on the client, and the correction by "
+                f"{type(algorithm).__name__} has no counterpart there: use SiloBN, or an algorithm "
+                "without one, such as FedAvg or FedProx"
+            )
+        super().before_train(runner)

@@ -145,8 +145,11 @@ def check_warmup(field: str, start: float | None, rounds: int) -> None:
     check_int(f"{field}.rho_rounds", rounds, least=0)
     if start is not None:
         check_float(f"{field}.rho0", start, least=0)
-    elif rounds:
-        raise ConfigError(f"{field}.rho_rounds: needs rho0, the radius of the first round")
+    if (start is None) != (rounds == 0):
+        raise ConfigError(
+            f"{field}.rho_rounds: and rho0, the radius of the first round, are one schedule: set "
+            "both or neither"
+        )
 
 
 def linear_warmup(start: float | None, end: float, rounds: int, round_: int) -> float:

@@ -4,6 +4,7 @@ The runner builds its own trainer this way, and so can any other process: the sa
 same model, data and optimizer, to the last bit.
 """
 
+import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -13,6 +14,11 @@ from mmengine.config import Config
 from mmengine.device import get_device
 from mmengine.hooks import Hook
 from mmengine.model import revert_sync_batchnorm
+from mmengine.optim.scheduler.param_scheduler import (
+    ConstantParamScheduler,
+    LinearParamScheduler,
+    PolyParamScheduler,
+)
 from mmengine.registry import init_default_scope
 from mmengine.runner import set_random_seed
 from mmengine.utils import import_modules_from_strings
@@ -51,6 +57,9 @@ DEFAULT_HOOKS = {
     "client_accuracy": {"type": "ClientAccuracyHook"},
     "pictures": {"type": "PicturesHook"},
 }
+# schedules that reach their last value one round before their end: without an ``end`` of its own
+# that is the round after the run, and the last round still has a learning rate
+ENDING = (ConstantParamScheduler, LinearParamScheduler, PolyParamScheduler)
 # keys of train_cfg that describe the local training; the others are the loop's
 LOCAL_KEYS = ("amp", "cuda_graph", "hook_interval", "local_epochs", "local_steps")
 
@@ -135,7 +144,10 @@ def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
                 f"{field}.by_epoch: must be True: the local learning rate is scheduled by "
                 "round, not by step, or it would decay from client to client"
             )
-        options = {"end": cfg.train_cfg.max_rounds, **config}
+        kind = config.get("type")
+        kind = PARAM_SCHEDULERS.get(kind) if isinstance(kind, str) else kind
+        counts_end = inspect.isclass(kind) and issubclass(kind, ENDING)
+        options = {"end": cfg.train_cfg.max_rounds + counts_end, **config}
         schedulers.append(build(PARAM_SCHEDULERS, options, field, optimizer=local))
     return schedulers
 
@@ -231,6 +243,12 @@ def assemble_trainer(
         )
     data = build_client_data(cfg, flat, warn)
     local = build_local_optimizer(cfg.optim_wrapper, flat)
+    for field, part in (("algorithm", algorithm), ("optim_wrapper", local)):
+        if getattr(part, "rho_rounds", 0) > train.max_rounds:
+            raise ConfigError(
+                f"{field}.rho_rounds: {part.rho_rounds} rounds are more than the run's "
+                f"train_cfg.max_rounds ({train.max_rounds}): the radius would not reach its value"
+            )
     algorithm.check(local, flat)
     algorithm.bind(flat)
     return ClientTrainer(

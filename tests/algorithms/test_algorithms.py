@@ -162,7 +162,8 @@ def test_a_client_rejected_in_both_exchanges_is_counted_in_both(tmp_path):
         ({"type": "FedDyn", "beta": float("nan")}, r"algorithm\.beta"),
         ({"type": "FedGloSS", "rho_server": -0.1, "beta": 1.0}, r"algorithm\.rho_server"),
         ({"type": "FedGloSS", "rho_server": 0.1}, r"algorithm\.beta: is needed with admm"),
-        ({"type": "FedGloSS", "rho_server": 0.1, "beta": 1.0, "rho_rounds": 5}, "needs rho0"),
+        ({"type": "FedGloSS", "rho_server": 0.1, "beta": 1.0, "rho_rounds": 5}, "rho0"),
+        ({"type": "FedGloSS", "rho_server": 0.1, "beta": 1.0, "rho0": 0.1}, "rho_rounds"),
         (
             {"type": "FedGloSS", "rho_server": 0.1, "beta": 1.0, "rho_rounds": "5", "rho0": 0.1},
             r"algorithm\.rho_rounds: must be a whole number >= 0",

@@ -95,6 +95,7 @@ def test_every_method_in_every_setting_works_or_is_refused_with_both_names(load,
         if method in MOMENTUM:
             counted = config.algorithm.get("count_momentum", False)
             assert counted == (momentum > 0), f"{setting} {method}"
+        assert not (method in ("mime", "mimelite") and momentum), f"{setting} {method}"
     assert 0.2 < len(refused) / (len(SETTINGS) * len(slots)) < 0.6
     federated = [name for name in SETTINGS if "centralized" not in name]
     assert not {(s, m) for s in federated for m in ("scaffold", "fedasam", "swa")} & refused

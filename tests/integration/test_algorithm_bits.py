@@ -14,7 +14,10 @@ SGD = {"optim_wrapper": toyseg.PLAIN["optim_wrapper"]}
 DISK = {"state_store": {"keep": "disk"}}
 SCAFFOLD = {"algorithm": {"type": "SCAFFOLD"}, **SGD, **DISK}
 FEDSMOO = {"algorithm": {"type": "FedSMOO", "rho": 0.1, "beta": 10.0}, **SGD, **DISK}
-MIME = {"algorithm": {"type": "MIME", "momentum": 0.6}}
+MIME = {
+    "algorithm": {"type": "MIME", "momentum": 0.6},
+    "optim_wrapper": {"optimizer": {"momentum": 0.0}},
+}
 VARIANTS = {"SCAFFOLD": SCAFFOLD, "FedSMOO": FEDSMOO, "MIME": MIME}
 # MIME's clients have local steps in the second exchange only; the first sum is that of the first
 MOMENTS = [

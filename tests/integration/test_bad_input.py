@@ -72,6 +72,9 @@ FAULTS = {
 }
 
 
+GLOSS = {"rho_server": 0.1, "beta": 10.0, "rho0": 0.01, "rho_rounds": 3}
+
+
 def own_partition(clients):
     partition = {"_delete_": True, "type": "ToyPartition", "clients": clients}
     return {"train_dataloader": {"partition": partition}}
@@ -129,6 +132,39 @@ BAD = {
         {"param_scheduler": {"type": "ExpLR"}},
         r"param_scheduler\[0\]\.type: unknown",
     ),
+    "local momentum under MIME": (
+        {"algorithm": {"type": "MIME"}},
+        r"optim_wrapper\.optimizer\.momentum: MIME",
+    ),
+    "a radius that would go on to grow after the run": (
+        {"optim_wrapper": {"rho0": 0.01, "rho_rounds": 7}},
+        r"optim_wrapper\.rho_rounds: 7 .*train_cfg\.max_rounds \(6\)",
+    ),
+    "a server's radius that would": (
+        {"algorithm": {"type": "FedGloSS", **GLOSS, "rho_rounds": 7}},
+        r"algorithm\.rho_rounds: 7 .*train_cfg\.max_rounds \(6\)",
+    ),
+    **{
+        f"FedBN under {name}": (
+            {
+                "batchnorm": {"type": "FedBN"},
+                "algorithm": {"type": name, **options},
+                "optim_wrapper": toyseg.PLAIN["optim_wrapper"],
+            },
+            f"batchnorm\\.type: FedBN .*{name}.*SiloBN",
+        )
+        for name, options in [
+            ("SCAFFOLD", {}),
+            ("FedDyn", {"beta": 10.0}),
+            ("FedGloSS", GLOSS),
+            ("FedSMOO", {"rho": 0.1, "beta": 10.0}),
+            ("FedSpeed", {"rho": 0.1, "alpha": 0.9, "lam": 10.0}),
+            ("AdaBest", {"mu": 0.02, "beta": 0.9}),
+            ("FedCM", {"alpha": 0.1}),
+            ("MIME", {}),
+            ("MIMELite", {}),
+        ]
+    },
     "SiloBN without BatchNorm": (
         {"model": {"norm": False}},
         r"batchnorm: SiloBN needs a model with BatchNorm.*batchnorm=None",

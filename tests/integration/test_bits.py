@@ -186,7 +186,7 @@ VARIANTS = {
         "algorithm": {
             "type": "NaiveFedGloSS",
             "rho_server": 0.1,
-            "beta": 10.0,
+            "admm": False,
             "rho0": 0.01,
             "rho_rounds": 3,
         },

@@ -104,6 +104,9 @@ def test_a_round_of_the_config(setting, methods, holders, data_root, tmp_path):
     if dataset == "landmarks":
         config.merge_from_dict({"train_dataloader.num_workers": 0})
         config.merge_from_dict({"val_dataloader.test.num_workers": 0})
+    for part in (config.algorithm, config.optim_wrapper):
+        if "rho_rounds" in part:
+            part["rho_rounds"] = 1
     assert train(config) == 0
     results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert results["name"] == config.experiment_name

@@ -49,12 +49,18 @@ class Entry:
         options: its arguments.
         down, up: vectors that a client receives and sends in a round.
         refused: local optimizers that it refuses -> what its reason must say.
+        momentum: of the local optimizers.
     """
 
     options: dict[str, Any]
     down: int = 1
     up: int = 1
     refused: Mapping[str, str] = field(default_factory=dict)
+    momentum: float = 0.9
+
+    def local(self, optimizer: str) -> dict[str, Any]:
+        """The config of a local optimizer with this momentum."""
+        return toyseg.merge(OPTIMIZERS[optimizer], {"optimizer": {"momentum": self.momentum}})
 
 
 ENTRIES = {
@@ -72,8 +78,8 @@ ENTRIES = {
     "AdaBest": Entry({"mu": 0.02, "beta": 0.8}),
     "FedSpeed": Entry({"rho": 0.05, "alpha": 0.9, "lam": 100.0}, refused=TWICE),
     "FedSMOO": Entry({"rho": 0.05, "beta": 10.0}, down=2, up=2, refused=TWICE),
-    "MIME": Entry({"momentum": 0.5}, down=2, up=2),
-    "MIMELite": Entry({"momentum": 0.5}, down=2, up=2),
+    "MIME": Entry({"momentum": 0.5}, down=2, up=2, momentum=0.0),
+    "MIMELite": Entry({"momentum": 0.5}, down=2, up=2, momentum=0.0),
 }
 LOSSES: dict[str, dict[str, Any]] = {
     "MOON": {"mu": 1.0, "tau": 0.5},
@@ -314,7 +320,7 @@ def test_every_pair(algorithm, images, tmp_path):
             tmp_path / str(number),
             parts,
             algorithm={"type": algorithm, **entry.options},
-            optim_wrapper=OPTIMIZERS[row["optimizer"]],
+            optim_wrapper=entry.local(row["optimizer"]),
             averaging=AVERAGES[row["average"]],
         )
         print(f"seed {SEED}: {row}")  # shown when it fails

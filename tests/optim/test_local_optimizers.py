@@ -149,6 +149,7 @@ def test_paramwise_options_reach_their_parameters():
             r"optim_wrapper\.eta",
         ),
         ({"type": "SAMOptimWrapper", "rho": 1, "rho_rounds": 3, "optimizer": SGD}, "rho0"),
+        ({"type": "SAMOptimWrapper", "rho": 1, "rho0": 0.1, "optimizer": SGD}, "rho_rounds"),
         ({"type": "AmpOptimWrapper", "optimizer": SGD}, r"optim_wrapper\.type.*train_cfg\.amp"),
         ({"type": "NoWrapper", "optimizer": SGD}, r"optim_wrapper\.type: unknown"),
         ({"optimizer": {"type": "SGD", "lr": 0.1, "maximize": True}}, "maximize"),

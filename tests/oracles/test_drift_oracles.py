@@ -35,6 +35,7 @@ ASAM = replace(LOCAL, kind="asam", rho=0.5, eta=0.2)
 PLAIN = replace(LOCAL, momentum=0.0)
 KINDS = {"SGD": LOCAL, "SAM": SAM, "ASAM": ASAM, "SGD without momentum": PLAIN}
 OWN_PERTURBATION = {"SGD": LOCAL, "SGD without momentum": PLAIN}
+WITHOUT_MOMENTUM = {n: replace(KINDS[n], momentum=0.0) for n in ("SGD", "SAM", "ASAM")}
 PERTURBED = {"SAM": SAM, "ASAM": ASAM, "SAM without momentum": replace(SAM, momentum=0.0)}
 
 
@@ -144,7 +145,7 @@ CASES = {
     "MIME": Case(
         {"type": "MIME", "momentum": 0.6},
         lambda fed, local, rate: mime(fed, local, 0.6, rate=rate),
-        KINDS,
+        WITHOUT_MOMENTUM,
         {"m": "m"},
         {},
         2,
@@ -153,7 +154,7 @@ CASES = {
     "MIME-SGD": Case(
         {"type": "MIME"},
         lambda fed, local, rate: mime(fed, local, 0.0, rate=rate),
-        {"SGD": LOCAL},
+        {"SGD": PLAIN},
         {"m": "m"},
         {},
         2,
@@ -162,7 +163,7 @@ CASES = {
     "MIMELite": Case(
         {"type": "MIMELite", "momentum": 0.6},
         lambda fed, local, rate: mime(fed, local, 0.6, lite=True, rate=rate),
-        KINDS,
+        WITHOUT_MOMENTUM,
         {"m": "m"},
         {},
         2,

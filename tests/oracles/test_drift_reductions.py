@@ -59,13 +59,18 @@ ON_EQUAL_CLIENTS = {
     "FedACG, lam = beta = 0": {"type": "FedACG", "lam": 0.0, "beta": 0.0},
     "FedCM, a = 1": {"type": "FedCM", "alpha": 1.0},
     "AdaBest, mu = beta = 0": {"type": "AdaBest", "mu": 0.0, "beta": 0.0},
-    "MIMELite, b = 0": {"type": "MIMELite", "momentum": 0.0},
 }
 
 
 @pytest.mark.parametrize("name", ON_EQUAL_CLIENTS)
 def test_fedavg_on_equal_clients(name, run):
     assert same(run(ON_EQUAL_CLIENTS[name], partition=EQUAL), run(FEDAVG, partition=EQUAL))
+
+
+def test_mimelite_without_momentum_is_fedavg_on_equal_clients(run):
+    lite = {"type": "MIMELite", "momentum": 0.0}
+    local = replace(LOCAL, momentum=0.0)
+    assert same(run(lite, local, partition=EQUAL), run(FEDAVG, local, partition=EQUAL))
 
 
 def test_fedacg_without_momentum_is_fedprox(run):
@@ -205,8 +210,8 @@ OF_ONE_CLIENT = {
     "SCAFFOLD": ({"type": "SCAFFOLD"}, PLAIN, {}),
     "SCAFFOLD with momentum": ({"type": "SCAFFOLD"}, LOCAL, {}),
     "FedGamma": ({"type": "FedGamma"}, SAM, {}),
-    "MIME-SGD, full batches": ({"type": "MIME"}, LOCAL, {"batch_size": "full"}),
-    "MIMELite": ({"type": "MIMELite"}, LOCAL, {}),
+    "MIME-SGD, full batches": ({"type": "MIME"}, PLAIN, {"batch_size": "full"}),
+    "MIMELite": ({"type": "MIMELite"}, PLAIN, {}),
     "AdaBest without estimates": ({"type": "AdaBest", "mu": 0.0, "beta": 0.0}, LOCAL, {}),
 }
 

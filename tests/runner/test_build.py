@@ -6,7 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import torch
+import toyquad
 import toyseg
 
 from fedseg.core.client_data import Job
@@ -84,3 +86,25 @@ def test_another_process_builds_the_same_model(tmp_path):
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert done.stdout.split()[-1] == hashlib.sha256(own.flat.w.numpy().tobytes()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    ("schedule", "shares"),
+    [
+        ({"type": "PolyLR", "power": 0.9}, [1, 0.75**0.9, 0.5**0.9, 0.25**0.9]),
+        ({"type": "PolyLR", "power": 1.0, "end": 3}, [1, 0.5, 0, 0]),
+        ({"type": "LinearLR", "start_factor": 1.0, "end_factor": 0.0}, [1, 0.75, 0.5, 0.25]),
+        ({"type": "ConstantLR", "factor": 0.5}, [0.5] * 4),
+        ({"type": "CosineAnnealingLR", "T_max": 4}, [1, 0.5 + 0.5**1.5, 0.5, 0.5 - 0.5**1.5]),
+    ],
+    ids=["PolyLR", "PolyLR with an end", "LinearLR", "ConstantLR", "CosineAnnealingLR"],
+)
+def test_a_schedule_without_an_end_leaves_the_last_round_a_learning_rate(
+    schedule, shares, tmp_path
+):
+    """``(1 - t/T)^power`` with t from 0, as in FedDrive; T is the run's length."""
+    config = toyquad.run(
+        tmp_path, {"type": "FedAvg"}, param_scheduler=schedule, train_cfg={"max_rounds": 4}
+    )
+    rates = [line["lr"] for line in toyseg.history(config)]
+    assert rates == pytest.approx([0.1 * share for share in shares], abs=1e-12)
