@@ -60,9 +60,7 @@ INFERENCERS = _child("inferencer", _mmseg.INFERENCERS)
 FUNCTIONS = _child("function", _mmengine.FUNCTIONS)
 
 ALGORITHMS = Registry("algorithm", scope="fedseg", locations=["fedseg.algorithms"])
-SAMPLERS = Registry(
-    "client sampler", scope="fedseg", locations=["fedseg.engine.sampler", "fedseg.runner.replay"]
-)
+SAMPLERS = Registry("client sampler", scope="fedseg", locations=["fedseg.runner.sampler"])
 PARTITIONS = Registry("partition", scope="fedseg", locations=["fedseg.partition"])
 LOCAL_LOSSES = Registry("local loss", scope="fedseg", locations=["fedseg.algorithms"])
 BATCH_TRANSFORMS = Registry("batch transform", scope="fedseg", locations=["fedseg.datasets"])

@@ -17,6 +17,7 @@ class Message:
         extras: further vectors of the algorithm, for example a control variate.
         known: the participants have ``w`` from an earlier exchange of the round; it is not sent
             again.
+        longest: largest norms of what is sent back, by name; ``""``: of any other vector.
     """
 
     w: Tensor
@@ -24,6 +25,7 @@ class Message:
     counters: Mapping[str, Tensor] = field(default_factory=dict)
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     known: bool = False
+    longest: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def num_vectors(self) -> int:
@@ -67,7 +69,7 @@ class ClientResult:
     """What comes out of a task.
 
     ``update`` and ``buffers`` may live in memory that the next client overwrites: use them before
-    asking for the next result.
+    asking for the next result. ``norms``, of what is sent, come with the check of it.
     """
 
     task: Task
@@ -77,6 +79,7 @@ class ClientResult:
     state: dict[str, Tensor]
     loss: float
     lr: float
+    norms: dict[str, float] = field(default_factory=dict)
 
     def state_vectors(self) -> dict[str, Tensor]:
         """The client's own vectors that are like ``w``, by name, to be checked with the update."""

@@ -95,6 +95,8 @@ class Server:
         buffers: the global float buffers, flat. counters: the global integer buffers.
         state: the algorithm's and the server optimizer's vectors, float64.
         scratch: vectors that live within a round (between exchanges) and are never saved.
+        norms: medians of what the last round's clients sent, by name.
+        longest: what messages say of norms, see :class:`Message`.
         round, exchange: where the run is (rounds from 1, exchanges from 0).
     """
 
@@ -108,6 +110,8 @@ class Server:
         dtype = accumulation_dtype(self.w.device)
         self.state = {name: torch.zeros_like(self.w, dtype=dtype) for name in server_vectors}
         self.scratch: dict[str, Tensor] = {}
+        self.norms: dict[str, float] = {}
+        self.longest: Mapping[str, float] = {}
         self._local_buffers: Tensor | None = None
         self._local_counters: frozenset[str] = frozenset()
         self._num_parameters = flat.num_parameters
@@ -123,7 +127,7 @@ class Server:
         Extras are given in the model's dtype: that is what is sent.
         """
         extras = {name: vector.to(w.dtype) for name, vector in (extras or {}).items()}
-        return Message(w, self.buffers, self.counters, extras, known)
+        return Message(w, self.buffers, self.counters, extras, known, self.longest)
 
     def keep_local(self, buffers: Tensor, counters: list[str], parameters: Tensor) -> None:
         """Say what the clients keep to themselves: it is neither averaged nor counted as traffic.

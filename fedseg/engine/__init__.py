@@ -1,1 +1,1 @@
-"""A round: trainer, loop, executor, client sampler, validation of updates."""
+"""A round: trainer, loop, executor, validation of updates."""

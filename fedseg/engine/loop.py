@@ -1,5 +1,7 @@
 """The loop of a federated run: rounds of training, with evaluations between them."""
 
+import math
+import statistics
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -7,14 +9,14 @@ from typing import Any
 import torch
 from mmengine.runner import BaseLoop
 
-from fedseg.checks import check_int
-from fedseg.core.arithmetic import is_finite
+from fedseg.checks import check_float, check_int
+from fedseg.core.arithmetic import finite_norm
 from fedseg.core.client_data import JobStream
 from fedseg.core.hook import Run
 from fedseg.core.messages import ClientResult, Message, Task
 from fedseg.core.server import Aggregate, accumulation_dtype
 from fedseg.engine.record import RoundRecord
-from fedseg.engine.updates import validate_update
+from fedseg.engine.updates import longest_norms, validate_update
 from fedseg.errors import Interrupted, TrainingError
 from fedseg.registry import LOOPS
 
@@ -30,6 +32,8 @@ class FederatedTrainLoop(BaseLoop):
         val_last_rounds: length of the window at the end in which it is evaluated more often, and
             over which the reported metric is the mean.
         val_last_interval: rounds between evaluations in that window.
+        max_norm_ratio: how many times the last round's median norm a client's update may have, and
+            the last model's norm the new one; None: any that is finite.
 
     Attributes:
         round: the last finished round.
@@ -44,13 +48,17 @@ class FederatedTrainLoop(BaseLoop):
         val_interval: int = 50,
         val_last_rounds: int = 100,
         val_last_interval: int = 5,
+        max_norm_ratio: float | None = 1000.0,
     ) -> None:
         self._runner = runner
         check_int("train_cfg.max_rounds", max_rounds)
         check_int("train_cfg.val_interval", val_interval)
         check_int("train_cfg.val_last_interval", val_last_interval)
         check_int("train_cfg.val_last_rounds", val_last_rounds, least=0)
+        if max_norm_ratio is not None:
+            check_float("train_cfg.max_norm_ratio", max_norm_ratio, least=1)
         self.max_rounds = max_rounds
+        self.max_norm_ratio = math.inf if max_norm_ratio is None else max_norm_ratio
         self.val_interval = val_interval
         self.val_last_rounds, self.val_last_interval = val_last_rounds, val_last_interval
         self.round = 0
@@ -111,6 +119,8 @@ class FederatedTrainLoop(BaseLoop):
         run = self.runner
         run.round = run.server.round = number
         run.server.scratch.clear()
+        self.norm_w = max(1.0, finite_norm(run.server.w) or 0.0)
+        run.server.longest = longest_norms(run.server.norms, self.norm_w, self.max_norm_ratio)
         run.optim_wrapper.start_round(number)
         run.call_hook("before_train_epoch")
         run.call_hook("before_round")
@@ -137,7 +147,6 @@ class FederatedTrainLoop(BaseLoop):
         self, results: Iterator[ClientResult], message: Message, record: RoundRecord
     ) -> Aggregate:
         run = self.runner
-        down = run.server.traffic(message.num_vectors, buffers=not message.known)
         updates = Aggregate(run.algorithm.weightings)
         results = iter(results)
         while True:
@@ -146,7 +155,7 @@ class FederatedTrainLoop(BaseLoop):
             if result is None:
                 break
             with record.timed("aggregate"):
-                self._take(result, updates, record, down)
+                self._take(result, message, updates, record)
                 run.call_hook("after_result", result=result)
         if not updates.num_clients:
             rejected = record.line["rejected"]
@@ -158,16 +167,19 @@ class FederatedTrainLoop(BaseLoop):
         return updates
 
     def _take(
-        self, result: ClientResult, updates: Aggregate, record: RoundRecord, down: int
+        self, result: ClientResult, message: Message, updates: Aggregate, record: RoundRecord
     ) -> None:
         """Validate an update; add it to the sums and stage its client's state, or reject it."""
         run, server, task = self.runner, self.runner.server, result.task
         trained = run.algorithm.trains(task.exchange)
+        down = server.traffic(message.num_vectors, buffers=not message.known)
         record.line["bytes_down"] += down
         record.line["bytes_up"] += server.traffic(len(result.update.vectors), trained)
-        reason = validate_update(result, server, trained)
+        reason = validate_update(result, message, trained)
         if reason is None:
             updates.add(result)
+            for name, norm in result.norms.items():
+                record.norms[name].append(norm)
         else:
             record.reject(task, reason)
             run.logger.warning(
@@ -189,9 +201,12 @@ class FederatedTrainLoop(BaseLoop):
             record.line["norm_delta"] = float(updates.mean("delta").norm())
         accumulation = accumulation_dtype(server.w.device)
         record.line["norm_w"] = float(torch.linalg.vector_norm(server.w, dtype=accumulation))
-        if not is_finite(server.w):
+        norm = record.line["norm_w"]
+        if not (math.isfinite(norm) and norm <= self.max_norm_ratio * self.norm_w):
+            grown = f"goes from norm {self.norm_w:.3g} to {norm:.3g}"
             raise TrainingError(
-                f"round {run.round}: the global model is not finite after the server step of "
+                f"round {run.round}: the global model "
+                f"{grown if math.isfinite(norm) else 'is not finite'} after the server step of "
                 f"{type(run.algorithm).__name__}. Lower the learning rates or set "
                 "optim_wrapper.clip_grad"
             )
@@ -201,6 +216,7 @@ class FederatedTrainLoop(BaseLoop):
     def _commit(self, record: RoundRecord) -> None:
         run = self.runner
         run.store.commit(run.round)
+        run.server.norms = {n: statistics.median(norms) for n, norms in record.norms.items()}
         self.round = run.round
         record.seconds["data_wait"] += run.data.seconds_waiting
         self.pending = record.close()

@@ -1,6 +1,7 @@
 """What a round leaves in the history: who took part, what it cost, what was rejected."""
 
 import time
+from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,10 +15,12 @@ class RoundRecord:
     Attributes:
         line: the line, plain values; hooks and evaluation add to it.
         seconds: by phase: ``train``, ``aggregate``, ``evaluate``, ``data_wait``.
+        norms: of what accepted clients sent, by name.
     """
 
     def __init__(self, round_: int, lr: float) -> None:
         self.seconds = {"train": 0.0, "aggregate": 0.0, "evaluate": 0.0, "data_wait": 0.0}
+        self.norms: defaultdict[str, list[float]] = defaultdict(list)
         self.line: dict[str, Any] = {
             "round": round_,
             "participants": [],

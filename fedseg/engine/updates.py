@@ -1,27 +1,54 @@
 """The check between a client and the aggregate: what every update must be before it counts."""
 
-from fedseg.core.arithmetic import is_finite
-from fedseg.core.messages import ClientResult
-from fedseg.core.server import Server
+import math
+from collections.abc import Mapping
+
+from fedseg.core.arithmetic import finite_norm
+from fedseg.core.messages import ClientResult, Message
 
 
-def validate_update(result: ClientResult, server: Server, trained: bool) -> str | None:
+def longest_norms(medians: Mapping[str, float], model: float, ratio: float) -> dict[str, float]:
+    """How long what clients send may be, by name; ``""``: any vector that has no median.
+
+    ``ratio`` times the median of the round before, and in any case as long as the model. In the
+    first round an update may be ``ratio`` times as long as the model, other vectors, whose unit is
+    another, ``ratio**2`` times. All is known before a round begins: neither the order of the
+    clients nor who trains them matters.
+
+    Args:
+        medians: by name.
+        model: norm of the global model, at least 1.
+        ratio: inf: any norm that is finite.
+    """
+    if math.isinf(ratio):
+        return {}
+    known = {name: max(ratio * median, model) for name, median in medians.items()}
+    return {"": ratio**2 * model, "delta": ratio * model, **known}
+
+
+def validate_update(result: ClientResult, message: Message, trained: bool) -> str | None:
     """Why an update must be rejected, or None if it counts.
 
     Args:
-        result: what the client sends, and its new state.
-        server: has the vectors whose shapes and dtypes are expected.
+        result: what the client sends, and its new state; the norms of what it sends are noted.
+        message: what it received: expected shapes and dtypes, and largest norms.
         trained: whether the client did local steps: it must send ``delta`` then.
     """
     if trained and "delta" not in result.update.vectors:
         return "delta is missing"
-    sent = {**result.update.vectors, "buffers": result.buffers, **result.state_vectors()}
-    for name, vector in sent.items():
-        expected = server.buffers if name == "buffers" else server.w
+    sent = {**result.update.vectors, "buffers": result.buffers}
+    for name, vector in {**sent, **result.state_vectors()}.items():
+        expected = message.buffers if name == "buffers" else message.w
         if vector.shape != expected.shape:
             return f"{name} has shape {tuple(vector.shape)}, expected {tuple(expected.shape)}"
         if vector.dtype != expected.dtype:
             return f"{name} has dtype {vector.dtype}, expected {expected.dtype}"
-        if not is_finite(vector):
+        norm = finite_norm(vector)
+        if norm is None:
             return f"{name} is not finite"
+        if name in sent:
+            result.norms[name] = norm
+            most = message.longest.get(name, message.longest.get("", math.inf))
+            if norm > most:
+                return f"{name} has norm {norm:.3g}, train_cfg.max_norm_ratio allows {most:.3g}"
     return None

@@ -112,9 +112,26 @@ def remove_checkpoint(path: Path) -> None:
     _digest_path(path).unlink(missing_ok=True)
 
 
-def latest_checkpoint_message(folder: Path) -> str:
-    """A sentence that names the newest checkpoint, for error messages."""
+def proves_start(line: dict[str, Any]) -> bool:
+    """Whether a round's line shows that the model before it was good: most updates were accepted.
+
+    A model may be lost and still be finite; that shows in the updates of those who start from it.
+    """
+    losses = [participant["loss"] for participant in line["participants"]]
+    return 2 * losses.count(None) < len(losses)
+
+
+def good_checkpoint_message(folder: Path, history: list[dict[str, Any]]) -> str:
+    """Which checkpoints there are when a round has failed, and which is good, for its message."""
     found = checkpoints(folder)
+    proved = {line["round"] - 1 for line in history if proves_start(line)}
+    good = next((entry for entry in reversed(found) if entry[0] in proved), None)
     if not found:
         return "There is no checkpoint yet"
-    return f"The latest checkpoint is {found[-1][1]} (round {found[-1][0]})"
+    newest = f"{found[-1][1]} (round {found[-1][0]})"
+    if good is None:
+        return f"No checkpoint is known to be good; the newest is {newest}"
+    return (
+        f"The newest checkpoint, {newest}, is not known to be good: --resume goes on from it. The "
+        f"last good one is {good[1]} (round {good[0]}): delete the newer ones to go on from it"
+    )

@@ -8,8 +8,10 @@ from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError
 from fedseg.registry import HOOKS
 from fedseg.runner.checkpoint import (
+    checkpoint_path,
     checkpoints,
     load_checkpoint,
+    proves_start,
     remove_checkpoint,
 )
 
@@ -20,7 +22,8 @@ class FederatedCheckpointHook(FederatedHook):
 
     Args:
         interval: rounds between checkpoints; the last round always has one.
-        keep_last: newest checkpoints to keep, at least 2 (one to fall back to).
+        keep_last: newest checkpoints to keep, at least 2 (one to fall back to); the last good one
+            is kept besides, should rounds go on with a minority of their updates.
         keep_every: keep every k-th round's for good (1: all of them; 0: none). The clients' states
             are kept for the newest ones only, so that these are for looking at, not for resuming.
         save_best: name of a figure, for example ``"unseen/mIoU"``; the checkpoint of the round with
@@ -44,8 +47,14 @@ class FederatedCheckpointHook(FederatedHook):
         self.keep_every = keep_every
         self.save_best = save_best
         self.best: float | None = None
+        self.good: int | None = None  # round of the newest checkpoint that the next round proved
         self._metrics: dict[str, float] = {}
         self._indexes: dict[int, dict[str, Any]] = {}
+
+    def after_round(self, runner: Any, record: dict[str, Any]) -> None:
+        before = runner.round - 1
+        if proves_start(record) and checkpoint_path(runner.checkpoint_folder, before).is_file():
+            self.good = before
 
     def after_val_epoch(self, runner: Any, metrics: dict[str, float]) -> None:
         self._metrics = metrics
@@ -87,9 +96,10 @@ class FederatedCheckpointHook(FederatedHook):
 
     def _clean(self, runner: Any) -> None:
         found = checkpoints(runner.checkpoint_folder)
-        newest = found[-self.keep_last :]
-        for round_, path in found[: -self.keep_last]:
-            if not (self.keep_every and round_ % self.keep_every == 0):
+        newest = [f for f in found if f in found[-self.keep_last :] or f[0] == self.good]
+        for round_, path in found:
+            kept = self.keep_every and round_ % self.keep_every == 0
+            if not kept and (round_, path) not in newest:
                 remove_checkpoint(path)
         for name, store in runner.stores.items():
             indexes = [self._index(round_, path).get(name, {}) for round_, path in newest]
@@ -105,7 +115,7 @@ class FederatedCheckpointHook(FederatedHook):
         return self._indexes[round_]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best}
+        return {"best": self.best, "good": self.good}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best = state["best"]
+        self.best, self.good = state["best"], state.get("good")

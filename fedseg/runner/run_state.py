@@ -27,6 +27,7 @@ def collect(run: Any) -> dict[str, Any]:
         "round": run.train_loop.round,
         "pending_record": run.train_loop.pending,
         "server_state": dict(server.state),
+        "norms": server.norms,
         "hooks": {key: hook.state_dict() for key, hook in _stateful_hooks(run)},
         "schedulers": [scheduler.state_dict() for scheduler in run.param_schedulers],
         "param_groups": [
@@ -75,6 +76,7 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
     server, device = run.server, run.server.w.device
     restore_model(run, payload["state_dict"])
     server.state = _to_device(payload["server_state"], device)
+    server.norms = payload.get("norms", {})  # there were none before they limited updates
     hooks = _to_device(payload["hooks"], device)
     for scheduler, state in zip(run.param_schedulers, payload["schedulers"], strict=True):
         scheduler.load_state_dict(state)

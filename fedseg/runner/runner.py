@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from fedseg.core.flat import FlatModel
 from fedseg.core.server import Server
 from fedseg.engine.executor import Executor
-from fedseg.engine.sampler import ClientSampler
 from fedseg.errors import ConfigError, Interrupted, TrainingError
 from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.files import write_text
@@ -44,13 +43,14 @@ from fedseg.runner.build import (
 )
 from fedseg.runner.checkpoint import (
     checkpoint_path,
+    good_checkpoint_message,
     latest_checkpoint,
-    latest_checkpoint_message,
     load_checkpoint,
     save_checkpoint,
 )
 from fedseg.runner.config import complete_config
 from fedseg.runner.interrupt import InterruptGuard
+from fedseg.runner.sampler import ClientSampler
 from fedseg.runner.state_store import StateStore
 from fedseg.runner.work_dir import config_copy, set_aside_earlier_run, stop_message
 from fedseg.runs.config_copy import config_text
@@ -241,7 +241,7 @@ class FederatedRunner(Runner):
             except Interrupted as stop:
                 raise Interrupted(stop_message(self.cfg, self.train_loop.round)) from stop
             except TrainingError as error:
-                found = latest_checkpoint_message(self.checkpoint_folder)
+                found = good_checkpoint_message(self.checkpoint_folder, self.history.read())
                 raise TrainingError(f"{error}. {found}") from error
             with torch.no_grad():
                 self.flat.w.copy_(w)

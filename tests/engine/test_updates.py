@@ -1,13 +1,16 @@
 """Updates are validated before they count."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
 
+from fedseg.core.arithmetic import finite_norm
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import ClientResult, Task, Update
 from fedseg.core.server import Server
-from fedseg.engine.updates import validate_update
+from fedseg.engine.updates import longest_norms, validate_update
 
 NAN, INF = float("nan"), float("inf")
 # change of a sound update -> what it is rejected for
@@ -65,3 +68,36 @@ def test_a_model_without_buffers_passes():
     server = Server(FlatModel(nn.Linear(2, 1)), 1)
     sent = result({"delta": torch.zeros_like(server.w)}, torch.zeros(0))
     assert validate_update(sent, server, trained=True) is None
+
+
+def test_what_is_sent_may_be_so_long_and_no_longer(server):
+    """By name, and whatever has no limit of its own by that of the rest; states are one's own."""
+    server.longest = {"": 30.0, "delta": 3.0}
+    vectors = {"delta": torch.ones(6), "extra": torch.full((6,), 12.0)}
+    state = {"dual": torch.full((6,), 1e30)}
+    sent = result(vectors, torch.full((4,), 14.0), state)
+    assert validate_update(sent, server, True) is None
+    assert sent.norms == pytest.approx({"delta": 6**0.5, "extra": 12 * 6**0.5, "buffers": 28})
+    for name in (*vectors, "buffers"):
+        parts = {**vectors, "buffers": torch.full((4,), 14.0)}
+        parts[name] = 1.3 * parts[name]
+        reason = validate_update(result(parts, parts.pop("buffers")), server, True)
+        assert reason.startswith(f"{name} has norm")
+
+
+def test_limits_follow_the_last_round():
+    limits = longest_norms({"delta": 0.5, "control": 0.001, "buffers": 0.0}, 20.0, 100.0)
+    assert limits == {"": 2e5, "delta": 50.0, "control": 20.0, "buffers": 20.0}
+    assert longest_norms({}, 20.0, 100.0) == {"": 2e5, "delta": 2000.0}
+    assert longest_norms({"delta": 0.0}, 20.0, math.inf) == {}
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_norm_is_finite_if_the_elements_are(dtype):
+    largest = torch.finfo(dtype).max
+    for value, count in ((3.0, 4), (0.0, 3), (1.0, 0), (largest / 1e4, 100), (-1e30, 1)):
+        vector = torch.full((count,), value, dtype=dtype)
+        assert finite_norm(vector) == pytest.approx(abs(value) * count**0.5)
+    for value in (NAN, INF, -INF):
+        assert finite_norm(torch.tensor([1, value, 2], dtype=dtype)) is None
+    assert finite_norm(torch.tensor([1, INF, -INF, 1e30], dtype=dtype)) is None

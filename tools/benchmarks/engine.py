@@ -9,8 +9,8 @@ from mmengine.config import Config
 from fedseg.core.client_data import ClientData
 from fedseg.optim import OptimWrapper, build_local_optimizer
 from fedseg.runner.build import DEFAULT_HOOKS
-from fedseg.runner.replay import FixedSampler
 from fedseg.runner.runner import FederatedRunner
+from fedseg.runner.sampler import FixedSampler
 
 ENDLESS = 10**6  # rounds of the run that the measured ones are cut from
 

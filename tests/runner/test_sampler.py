@@ -6,9 +6,8 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from fedseg.engine.sampler import RoundSeededSampler, UniformSampler
 from fedseg.errors import ConfigError, DataError
-from fedseg.runner.replay import FixedSampler
+from fedseg.runner.sampler import FixedSampler, RoundSeededSampler, UniformSampler
 
 CLIENTS = [f"c{i}" for i in range(10)]
 # upper 0.1 % points of chi-square with 9 and with 44 degrees of freedom

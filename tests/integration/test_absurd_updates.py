@@ -1,0 +1,149 @@
+"""Updates that are finite and absurd, the models that they would make, and their checkpoints."""
+
+import numpy as np
+import pytest
+import torch
+import toyquad
+import toyseg
+from toyquad import fixed, trace
+
+from fedseg.errors import ConfigError, TrainingError
+from fedseg.hooks import FederatedHook
+from fedseg.registry import HOOKS
+
+IMPORTS = {"custom_imports": {"imports": ["toyquad", "toyseg"]}}
+FEDAVG = {"type": "FedAvg"}
+SCAFFOLD = {"type": "SCAFFOLD"}
+
+
+def poison(clients, round_=None, value=1e30):
+    hook = {"type": "PoisonHook", "clients": clients, "round_": round_, "value": value}
+    return {"custom_hooks": [hook], **IMPORTS}
+
+
+@HOOKS.register_module()
+class Replace(FederatedHook):
+    """Fills one of the things that client b sends with a value."""
+
+    def __init__(self, name: str, value: float) -> None:
+        self.name, self.value = name, value
+
+    def after_client(self, runner, client, update):
+        if client.id == "b" and runner.round == 2:
+            sent = {**update.vectors, "buffers": client.buffers}
+            sent[self.name].fill_(self.value)
+
+
+def reasons(config):
+    rejected = [(line["round"], r) for line in toyseg.history(config) for r in line["rejected"]]
+    return [(round_, r["client"], r["reason"].split(" has ")[0]) for round_, r in rejected]
+
+
+@pytest.mark.parametrize("round_", [1, 3])
+@pytest.mark.parametrize("value", [1e5, 1e30])
+def test_a_client_with_an_absurd_update_is_as_if_it_had_not_been_there(tmp_path, round_, value):
+    rounds = ["ab", "bcd", "abd", "ab"]
+    changes = poison(["b"], round_, value)
+    one = toyquad.run(tmp_path / "a", SCAFFOLD, client_sampler=fixed(*rounds), **changes)
+    rounds[round_ - 1] = rounds[round_ - 1].replace("b", "")
+    other = toyquad.run(tmp_path / "b", SCAFFOLD, client_sampler=fixed(*rounds))
+    np.testing.assert_array_equal(trace(one), trace(other))
+    assert reasons(one) == [(round_, "b", "delta")]
+    assert toyseg.checkpoint(one)["norms"] == toyseg.checkpoint(other)["norms"]
+
+
+@pytest.mark.parametrize("name", ["delta", "control", "buffers"])
+def test_everything_that_is_sent_is_measured(tmp_path, name):
+    changes = {"batchnorm": None, "averaging": None, "algorithm": SCAFFOLD}
+    changes["optim_wrapper"] = toyseg.PLAIN["optim_wrapper"]
+    config = toyseg.settings(
+        tmp_path,
+        **changes,
+        client_sampler=fixed("abc", "abc", "abc"),
+        train_cfg={"max_rounds": 3},
+        custom_hooks=[{"type": "Replace", "name": name, "value": 1e20}],
+    )
+    toyseg.train(config)
+    assert reasons(config) == [(2, "b", name)]
+    assert toyseg.history(config)[-1]["norm_w"] < 100
+
+
+def test_the_limits_go_on_after_a_resume(tmp_path):
+    """300 times the median of the round before is too long; the model alone would let it pass."""
+    limit = {"train_cfg": {"max_norm_ratio": 30.0}}
+    rounds = fixed("abcd", "abcd", "abc")
+    tiny = {"optim_wrapper": {"optimizer": {"lr": 1e-4}}}
+    whole = toyquad.run(tmp_path / "a", FEDAVG, client_sampler=rounds, **limit, **tiny)
+    medians = toyseg.checkpoint(whole, 2)["norms"]
+    assert set(medians) == {"delta", "buffers"} and 0 < medians["delta"] < 0.01
+    length = max(2 * np.linalg.norm(toyquad.START), 300 * medians["delta"])
+    changes = {**poison(["b"], 3, length), **tiny}
+    config = toyquad.settings(tmp_path / "b", FEDAVG, client_sampler=rounds, **limit, **changes)
+    config["train_cfg"]["max_rounds"] = 2
+    toyseg.train(config)
+    config["train_cfg"]["max_rounds"] = 3
+    toyseg.train(config, resume=True)
+    assert reasons(config) == [(3, "b", "delta")]
+
+
+def test_clients_may_differ_and_the_guard_can_be_off(tmp_path):
+    """A thousandth and a hundred times the others are theirs to send; without a ratio, anything."""
+    rounds = fixed("abcd", "abcd")
+    changes = {**poison(["b"], 2, 100.0), "optim_wrapper": {"optimizer": {"lr": 0.01}}}
+    config = toyquad.run(tmp_path / "a", FEDAVG, client_sampler=rounds, **changes)
+    assert reasons(config) == [] and np.abs(trace(config)[-1]).max() > 20
+    changes = {**poison(["b"], 2), "train_cfg": {"max_norm_ratio": None}}
+    config = toyquad.run(tmp_path / "b", FEDAVG, client_sampler=rounds, **changes)
+    assert reasons(config) == [] and np.abs(trace(config)[-1]).max() > 1e28
+
+
+def test_a_global_model_that_leaps_is_not_committed(tmp_path):
+    far = {"type": "FedAvg", "server_optim": {"type": "SGD", "lr": 1e8}}
+    with pytest.raises(TrainingError, match=r"round 1: the global model goes from norm .*FedAvg"):
+        toyquad.run(tmp_path, far)
+    assert not list((tmp_path / "run" / "checkpoints").glob("*.pth"))
+
+
+def test_a_lost_model_is_not_called_good(tmp_path):
+    """Its round was finished, and nothing that comes back from it can be used."""
+    config = toyseg.settings(
+        tmp_path,
+        train_cfg={"max_norm_ratio": None},
+        client_sampler=fixed(*["abc"] * 6),
+        custom_hooks=[{"type": "PoisonHook", "clients": ["b"], "round_": 4, "value": 1e30}],
+    )
+    with pytest.raises(TrainingError) as caught:
+        toyseg.train(config)
+    assert [line["round"] for line in toyseg.history(config)] == [1, 2, 3, 4]
+    text, folder = str(caught.value), tmp_path / "run" / "checkpoints"
+    newest, good = (text.index(str(folder / f"round_00000{i}.pth")) for i in (4, 3))
+    assert newest < text.index("not known to be good") < text.index("last good") < good
+    assert torch.load(folder / "round_000004.pth", weights_only=True)["hooks"]
+
+
+def test_the_last_good_checkpoint_is_kept(tmp_path):
+    """While rounds go on with a minority of their updates it is still there to go back to."""
+    config = toyseg.settings(
+        tmp_path,
+        client_sampler=fixed(*["abc"] * 6),
+        custom_hooks=[{"type": "PoisonLater", "first": 3}],
+    )
+
+    @HOOKS.register_module(force=True)
+    class PoisonLater(FederatedHook):
+        def __init__(self, first):
+            self.first = first
+
+        def after_client(self, runner, client, update):
+            if runner.round >= self.first and client.id != "a":
+                update.vectors["delta"][0] = float("nan")
+
+    toyseg.train(config)
+    kept = sorted(p.name for p in (tmp_path / "run" / "checkpoints").glob("*.pth"))
+    assert kept == ["round_000001.pth", "round_000005.pth", "round_000006.pth"]
+
+
+@pytest.mark.parametrize("ratio", [0.5, "all", True])
+def test_wrong_ratios(tmp_path, ratio):
+    with pytest.raises(ConfigError, match=r"train_cfg\.max_norm_ratio"):
+        toyquad.run(tmp_path, FEDAVG, train_cfg={"max_norm_ratio": ratio})
