@@ -185,7 +185,6 @@ def cost_of(entry: Entry, folder: Path) -> Cost:
     config.train_dataloader.partition = dict(type="HomogeneousPartition", num_clients=2)
     config.train_dataloader.dataset.data_root = str(folder)
     config.client_sampler = dict(type="UniformSampler", clients_per_round=1)
-    config.train_cfg.max_rounds = 1
     config.val_dataloader = config.val_evaluator = config.val_cfg = None
     config.test_dataloader = config.test_evaluator = config.test_cfg = None
     config.default_hooks = dict(checkpoint=None, progress=None, pictures=None)

@@ -12,6 +12,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from fedseg.core.algorithm import Algorithm
 from fedseg.core.batchnorm import batchnorm_layers
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
@@ -152,12 +153,13 @@ class FedBN(BatchNormPolicy):
     local_affine = True
 
     def before_train(self, runner: Run) -> None:
-        algorithm = runner.algorithm
+        algorithm, kind = runner.algorithm, type(runner.algorithm)
+        own_steps = (kind.gradient, kind.correct) != (Algorithm.gradient, Algorithm.correct)
         extras = algorithm.broadcast(runner.server).extras
-        if algorithm.client_vectors or algorithm.full_gradient or extras:
+        if own_steps and (algorithm.client_vectors or algorithm.full_gradient or extras):
             raise ConfigError(
                 "batchnorm.type: FedBN keeps scale and shift on the client, and the correction by "
-                f"{type(algorithm).__name__} has no counterpart there: use SiloBN, or an algorithm "
+                f"{kind.__name__} has no counterpart there: use SiloBN, or an algorithm "
                 "without one, such as FedAvg or FedProx"
             )
         super().before_train(runner)

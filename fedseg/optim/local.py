@@ -147,8 +147,7 @@ def check_warmup(field: str, start: float | None, rounds: int) -> None:
         check_float(f"{field}.rho0", start, least=0)
     if (start is None) != (rounds == 0):
         raise ConfigError(
-            f"{field}.rho_rounds: and rho0, the radius of the first round, are one schedule: set "
-            "both or neither"
+            f"{field}.rho_rounds: goes with rho0, the first round's radius: set both or neither"
         )
 
 

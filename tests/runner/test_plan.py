@@ -123,4 +123,5 @@ def test_data_without_full_passes_refuse_full_gradients(tmp_path, monkeypatch):
 def test_images_in_memory(tmp_path):
     root = toycls.write_data(tmp_path / "data")
     changes = {"algorithm": {"_delete_": True, "type": "MIME"}, "train_cfg": {"max_rounds": 1}}
+    changes["optim_wrapper"] = {"optimizer": {"momentum": 0.0}}
     same_as_a_real_round(toycls.settings(tmp_path, root, **changes))
