@@ -31,12 +31,18 @@ def run(main: Callable[[], int | None]) -> NoReturn:
         kind = "" if isinstance(error, Interrupted) else "error: "
         if os.environ.get(DEBUG):
             traceback.print_exception(error)
-        print(f"{kind}{error}", file=sys.stderr)
+        lines = f"{kind}{error}".split("\n")
+        print(*map(printable, lines), sep="\n", file=sys.stderr)
         code = error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         code = Interrupted.exit_code
     sys.exit(code or 0)
+
+
+def printable(text: str) -> str:
+    """Text in one line without what a terminal obeys or no encoding holds, such as escapes."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
 def python() -> str:
