@@ -1,5 +1,6 @@
 """What every command line shares: a user's mistake is one message, not a traceback."""
 
+import argparse
 import os
 import sys
 import traceback
@@ -43,6 +44,18 @@ def run(main: Callable[[], int | None]) -> NoReturn:
 def printable(text: str) -> str:
     """Text in one line without what a terminal obeys or no encoding holds, such as escapes."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """The option ``--trust`` of what reads a run that may come from anyone."""
+    parser.add_argument(
+        "--trust",
+        nargs="+",
+        default=[],
+        metavar="MODULE",
+        help="import these modules of yours or installed ones, and let the run's recorded config "
+        "name the classes that they register",
+    )
 
 
 def python() -> str:

@@ -3,7 +3,7 @@
 import copy
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,10 +14,10 @@ from mmengine.config import Config
 from fedseg.errors import DataError
 from fedseg.files import sha256
 from fedseg.leaderboard.verify_history import compared_rounds, expected_rounds, train_loop
-from fedseg.runner.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from fedseg.runner.checkpoint import load_checkpoint, save_checkpoint
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, naming
-from fedseg.runner.recorded import closed_registries, evaluated, read_recorded, trust
+from fedseg.runner.recorded import newest_checkpoint, recorded
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.config_copy import CONFIG_FILE
@@ -111,23 +111,16 @@ def verify(
         with tempfile.TemporaryDirectory() as name:
             scratch = Path(name)
             if config is None:
-                complete = read_recorded(folder, results.name, options)
-                trust(trusted, folder)
-                used, registries = evaluated(complete, scratch, trusted), closed_registries()
+                reading = recorded(folder, results.name, scratch, options, trusted)
             else:
-                used = load_config(
-                    Path(config), (), scratch, options, results.seed, amp=results.amp
-                )
-                registries = nullcontext()
-            with naming(used), registries:
-                if config is not None:
-                    complete = complete_config(used)
+                reading = _own(Path(config), scratch, options, results)
+            with reading as (used, complete), naming(used):
                 runner, final, elsewhere = _evaluate(used, checkpoint, results, scratch)
                 sizes = load_checkpoint(checkpoint).get("client_sizes", {})
                 rounds = expected_rounds(runner.cfg, runner, sizes)
     finally:
         torch.set_num_threads(before)
-    recorded, loop = asdict(results), train_loop(complete)
+    fields, loop = asdict(results), train_loop(complete)
     summary = {
         **plain(summarized(history, loop.max_rounds, loop.val_last_rounds)),
         "completed_rounds": history[-1]["round"],
@@ -141,13 +134,14 @@ def verify(
             says = {"protocol": says["protocol"]}
     whole = results.schema_version == RESULTS_SCHEMA_VERSION  # older ones did not record all
     if not whole:
-        recorded = {name: value for name, value in recorded.items() if value is not None}
+        fields = {name: value for name, value in fields.items() if value is not None}
     sources = {"config": says, "checkpoint": {"final": final}, "history": summary}
     compared = [
         Difference(*pair, source)
         for source, computed in sources.items()
-        for name in computed.keys() & recorded.keys()
-        for pair in _pairs(recorded[name], computed[name], name, whole)
+        for name in computed
+        if name in fields
+        for pair in _pairs(fields[name], computed[name], name, whole)
     ]
     metrics = by_domain(plain(history[-1].get("metrics", {})), {})
     pairs = _pairs(metrics, final, "final")
@@ -160,11 +154,7 @@ def verify(
 
 
 def _newest_checkpoint(folder: Path, results: Results) -> Path:
-    found = checkpoints(own_path(folder, "checkpoints"))
-    if not found:
-        raise DataError(f"{folder / 'checkpoints'}: holds no checkpoint, verify needs the newest")
-    round_, path = found[-1]
-    own_path(folder, f"checkpoints/{path.name}")
+    round_, path = newest_checkpoint(folder)
     meta = {**(load_checkpoint(path).get("meta") or {}), "completed_rounds": round_}
     for field in ("completed_rounds", "seed", "config_sha256"):
         recorded = getattr(results, field)
@@ -174,6 +164,16 @@ def _newest_checkpoint(folder: Path, results: Results) -> Path:
                 "they are from different runs"
             )
     return path
+
+
+@contextmanager
+def _own(
+    path: Path, scratch: Path, options: Sequence[str], results: Results
+) -> Iterator[tuple[Config, Config]]:
+    """A config file of the user's own, as it is and complete."""
+    used = load_config(path, (), scratch, options, results.seed, results.amp)
+    with naming(used):
+        yield used, complete_config(used)
 
 
 def _evaluate(

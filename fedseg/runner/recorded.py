@@ -20,10 +20,12 @@ from mmengine.registry import registry as registry_module
 import fedseg.registry
 from fedseg.cli import printable
 from fedseg.datasets.transforms import is_foreign_transform
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DEBUG, ConfigError, DataError, UserError
+from fedseg.runner.checkpoint import checkpoints
 from fedseg.runner.config import complete_config
-from fedseg.runner.experiment import override
+from fedseg.runner.experiment import naming, override
 from fedseg.runs.config_copy import find_config_copy, read_config_copy
+from fedseg.runs.from_json import own_path
 
 # Hooks, trackers, launchers and whatever else MMEngine would build of a config are left out.
 EVALUATED = (
@@ -41,6 +43,55 @@ LIBRARIES = (
 # Options that name a file or an address of initial weights: the checkpoint has all of them.
 INITIAL = {"init_cfg", "pretrained", "pretrained_cfg", "checkpoint_path", "checkpoint", "weights"}
 DOMAIN = re.compile(r"\w[\w.-]*")  # it names a folder of pictures
+
+
+@contextmanager
+def recorded(
+    folder: Path,
+    name: str,
+    work_dir: Path,
+    options: Sequence[str] = (),
+    trusted: Sequence[str] = (),
+) -> Iterator[tuple[Config, Config]]:
+    """The config of a run, while it may be evaluated: what is built of it, and all of it.
+
+    Args:
+        folder, name, options: see :func:`read_recorded`.
+        work_dir: where the evaluation writes.
+        trusted: modules of the user's own or installed ones; they are imported, and the config may
+            name the classes that they register.
+
+    Raises:
+        DataError: it is missing or damaged, or cannot be evaluated.
+        ConfigError: it names what must not be built; a module cannot be imported.
+    """
+    config = read_recorded(folder, name, options)
+    _trust(trusted, folder)
+    with naming(config):
+        used = evaluated(config, work_dir, trusted)
+    try:
+        with closed_registries():
+            yield used, config
+    except UserError:
+        raise
+    except Exception as error:  # any value may be of any kind
+        kind = type(error).__name__
+        raise DataError(
+            f"{config.filename}: cannot be evaluated: {kind}: {error} ({DEBUG}=1 shows where)"
+        ) from error
+
+
+def newest_checkpoint(folder: Path) -> tuple[int, Path]:
+    """(round, path) of a run's newest checkpoint.
+
+    Raises:
+        DataError: there is none, or it is a link that leads out of the folder.
+    """
+    found = checkpoints(own_path(folder, "checkpoints"))
+    if not found:
+        raise DataError(f"{folder / 'checkpoints'}: holds no checkpoint")
+    own_path(folder, f"checkpoints/{found[-1][1].name}")
+    return found[-1]
 
 
 def read_recorded(folder: Path, name: str, options: Sequence[str] = ()) -> Config:
@@ -69,7 +120,7 @@ def evaluated(config: Config, work_dir: Path, trusted: Collection[str] = ()) -> 
     Args:
         config: complete. It stays as it is.
         work_dir: where the evaluation writes.
-        trusted: modules whose registered classes are allowed besides; see :func:`trust`.
+        trusted: modules whose registered classes are allowed besides; see :func:`recorded`.
 
     Raises:
         ConfigError: it names a class that is not of the suite, an import path, a scope, or a file
@@ -77,27 +128,21 @@ def evaluated(config: Config, work_dir: Path, trusted: Collection[str] = ()) -> 
     """
     values = {key: copy.deepcopy(config[key]) for key in EVALUATED if key in config}
     kept = Config(values, filename=config.filename)
+    _check_model(kept.model, "model")
     allowed = _allowed_names(trusted)
-    try:
-        for key, value in kept.items():
-            _check(value, key, allowed)
-        _check_model(kept.model, "model")
-        for key in ("val_dataloader", "test_dataloader"):
-            for domain in kept.get(key) or {}:
-                if not DOMAIN.fullmatch(domain):
-                    raise ConfigError(f"{key}: {domain!r} is no name of a domain")
-    except ConfigError as error:
-        raise ConfigError(
-            f"{error}. Read the run's config; --trust MODULE imports what registers its classes, "
-            "--config FILE runs a config of your own"
-        ) from error
+    for key, value in kept.items():
+        _check(value, key, allowed)
+    for key in ("val_dataloader", "test_dataloader"):
+        for domain in kept.get(key) or {}:
+            if not DOMAIN.fullmatch(domain):
+                raise ConfigError(f"{key}: {domain!r} is no name of a domain")
     kept["work_dir"] = str(work_dir)
     kept["train_dataloader"] = {}  # a runner asks for it
     kept["experiment_name"] = printable(str(config.get("experiment_name", "run")))
     return kept
 
 
-def trust(modules: Sequence[str], folder: Path) -> None:
+def _trust(modules: Sequence[str], folder: Path) -> None:
     """Import modules of the user's own; ``folder``: of the run, from which nothing is imported.
 
     Raises:
@@ -159,7 +204,10 @@ def _check(value: Any, field: str, allowed: Collection[str]) -> None:
             raise ConfigError(f"{field}._scope_: a recorded config has none")
         kind = value.get("type", "")
         if kind and not (isinstance(kind, str) and (kind in allowed or is_foreign_transform(kind))):
-            raise ConfigError(f"{field}.type: {kind!r} is no name of the suite")
+            raise ConfigError(
+                f"{field}.type: {kind!r} is no name of the suite: --trust MODULE allows those that "
+                "a module of yours registers, --config FILE runs a config of yours"
+            )
         for key, inner in value.items():
             _check(inner, f"{field}.{key}", allowed)
     elif isinstance(value, list | tuple):
