@@ -6,6 +6,7 @@ from typing import Any
 
 from mmengine.config import Config
 
+from fedseg.core.client import Client
 from fedseg.core.client_data import ClientData, Job
 from fedseg.core.server import Server
 from fedseg.engine.loop import FederatedTrainLoop
@@ -18,8 +19,15 @@ from fedseg.runs.metric_names import evaluated_set, split_name
 SCHEDULE = ("max_rounds", "val_interval", "val_last_rounds", "val_last_interval")
 
 
+class _IdleTrainer(ClientTrainer):
+    """Clients that do not train: what they send has the right size all the same."""
+
+    def _local_steps(self, client: Client) -> None:
+        client.step = client.num_steps
+
+
 class _NoBatches(ClientData):
-    """Clients without data: what they send has the right size all the same."""
+    """The data of clients that do not train."""
 
     def __init__(self, client_sizes: Mapping[str, int]) -> None:
         self.clients, self.sizes = list(client_sizes), list(client_sizes.values())
@@ -62,7 +70,7 @@ def expected_rounds(
         runner.batchnorm.before_train(SimpleNamespace(server=server))
     data = _NoBatches(client_sizes)
     seed = config.randomness.seed
-    trainer = ClientTrainer(
+    trainer = _IdleTrainer(
         runner.flat, algorithm, local, data, seed=seed, call_hook=lambda *_, **__: None
     )
     sent = rehearse(trainer, server, 0)

@@ -3,13 +3,22 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from mmengine.config import Config
 
+from fedseg.core.server import Server
 from fedseg.errors import ConfigError, DataError
+from fedseg.hooks.batchnorm import SiloBN
 from fedseg.leaderboard.verify import verify
+from fedseg.leaderboard.verify_history import expected_rounds
+from fedseg.runner.build import build_trainer
+from fedseg.runner.compose import CONFIGS
+from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, train
+from fedseg.runner.plan import rehearse
 from fedseg.runs.history import plain
 from fedseg.runs.results import summarized
 
@@ -253,3 +262,33 @@ def test_sums_of_the_history_may_be_rounded_but_no_more(run, small_config):
     change(run, "last_rounds", "mean", "seen/mIoU", by=1e-4)
     (difference,) = verify(run, small_config).differences
     assert difference.field == "last_rounds.mean.seen/mIoU"
+
+
+def test_traffic_is_known_without_training_for_every_algorithm(small_config):
+    """As it is counted in a rehearsal with real batches."""
+    tried = set()
+    for file in sorted((CONFIGS / "methods").rglob("*.py")):
+        method = Config.fromfile(file)
+        if "+" in file.stem or "algorithm" not in method or file.stem in tried:
+            continue
+        tried.add(file.stem)
+        config = load_config(small_config)
+        plain_sgd = {"type": "OptimWrapper"}
+        config.algorithm = without_delete(method.algorithm)
+        config.optim_wrapper = without_delete(method.get("optim_wrapper", plain_sgd))
+        config.optim_wrapper["optimizer"] = {"type": "SGD", "lr": 0.1}
+        trainer = build_trainer(config)
+        sizes = dict(zip(trainer.data.clients, trainer.data.sizes, strict=True))
+        server = Server(trainer.flat, 2, trainer.algorithm.server_vectors)
+        policy = SiloBN()
+        policy.bind(trainer.flat)
+        policy.before_train(SimpleNamespace(server=server))
+        sent = rehearse(trainer, server, 0)
+        runner = SimpleNamespace(flat=trainer.flat, batchnorm=policy)
+        (first, *_) = expected_rounds(complete_config(config), runner, sizes)
+        assert (first["bytes_down"], first["bytes_up"]) == (2 * sent.down, 2 * sent.up), file
+    assert {"fedcm", "mime", "scaffold", "fedgloss_sam"} <= tried
+
+
+def without_delete(config: dict) -> dict:
+    return {key: value for key, value in config.items() if key != "_delete_"}
