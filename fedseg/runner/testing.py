@@ -13,7 +13,7 @@ from rich.progress import MofNCompleteColumn, Progress, TaskID
 
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet
-from fedseg.files import sha256, write_text
+from fedseg.files import csv_cell, sha256, write_text
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.history import plain
@@ -100,9 +100,10 @@ def write_test_results(results: dict[str, Any], folder: Path) -> list[Path]:
     classes = list(results["domains"][columns[0]]["IoU"])
     with open(table, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["class", *columns])
+        writer.writerow(["class", *map(csv_cell, columns)])
         for name in classes:  # full precision; empty where the class does not occur
-            writer.writerow([name, *(results["domains"][d]["IoU"].get(name) for d in columns)])
+            values = (results["domains"][d]["IoU"].get(name) for d in columns)
+            writer.writerow([csv_cell(name), *values])
     return [path, table]
 
 

@@ -1,7 +1,6 @@
 """The JSON of a run as typed dataclasses, checked strictly: it may come from anyone."""
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ NAMES = {
     **{NoneType: "null", tuple: "a list"},
 }
 LARGEST = 2**28  # bytes of a file
+LARGEST_NUMBER = 1e300  # so that sums are finite, too
 DEEPEST = 50  # lists and dicts within each other
 
 
@@ -105,8 +105,8 @@ def from_plain(kind: Any, value: Any, path: str, field: str = "") -> Any:
     if isinstance(value, list):
         found = [from_plain(inner, v, path, f"{field}[{i}]") for i, v in enumerate(value)]
         return tuple(found) if get_origin(chosen) is tuple else found
-    if isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
-        raise DataError(f"{path}: {field}: must be a finite number that a float can hold")
+    if isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
+        raise DataError(f"{path}: {field}: must be a finite number below {LARGEST_NUMBER:g}")
     return float(value) if chosen is float else value
 
 
