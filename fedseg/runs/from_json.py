@@ -44,7 +44,7 @@ def load_json(path: Path, object_hook: Callable[[dict[str, Any]], Any] | None = 
         if path.stat().st_size > LARGEST:
             raise ValueError(f"it has more than {LARGEST} bytes")
         text = path.read_text(encoding="utf-8")
-        content = json.loads(text, object_hook=object_hook, parse_constant=_refuse)
+        content = json.loads(text, object_hook=object_hook)
         level, depth = [content] if isinstance(content, dict | list) else [], 0
         while level:
             inner = (v.values() if isinstance(v, dict) else v for v in level)
@@ -55,10 +55,6 @@ def load_json(path: Path, object_hook: Callable[[dict[str, Any]], Any] | None = 
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: is damaged ({error}); {REWRITE}") from error
     return content
-
-
-def _refuse(name: str) -> None:
-    raise ValueError(f"{name} is no JSON")
 
 
 def printable(value: Any) -> Any:
