@@ -58,6 +58,12 @@ def add_trust(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def say_trust(modules: list[str]) -> None:
+    """Say in a line what ``--trust`` allows."""
+    if modules:
+        print(f"trusted: {', '.join(modules)} and the classes registered there")
+
+
 def python() -> str:
     """How to call this interpreter from the current folder, for commands shown to the user."""
     executable = Path(sys.executable)

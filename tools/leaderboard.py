@@ -83,6 +83,7 @@ def show_board(arguments: argparse.Namespace) -> int:
 def verify_run(arguments: argparse.Namespace) -> int:
     from fedseg.leaderboard.verify import verify
 
+    cli.say_trust(arguments.trust)
     found = verify(arguments.run, arguments.config, arguments.cfg_options, arguments.trust)
     tolerance = "to the last bit"
     if found.tolerance:

@@ -82,6 +82,7 @@ def main() -> None:
         )
         reading = nullcontext((config, None))
     else:
+        cli.say_trust(arguments.trust)
         folder = arguments.out or own_path(run, f"test/{checkpoint.stem}")
         reading = recorded(run, run.name, folder, options, arguments.trust)
     with reading as (config, whole), naming(config):

@@ -118,14 +118,14 @@ def verify(
                 runner, final, elsewhere = _evaluate(used, checkpoint, results, scratch)
                 sizes = load_checkpoint(checkpoint).get("client_sizes", {})
                 rounds = expected_rounds(runner.cfg, runner, sizes)
+                configuration, loop = plain(configured(complete)), train_loop(complete)
     finally:
         torch.set_num_threads(before)
-    fields, loop = asdict(results), train_loop(complete)
+    fields = asdict(results)
     summary = {
         **plain(summarized(history, loop.max_rounds, loop.val_last_rounds)),
         "completed_rounds": history[-1]["round"],
     }
-    configuration = plain(configured(complete))
     configuration["model"]["parameters"] = runner.flat.num_parameters
     says = {"config_json_sha256": _file_digest(folder), **configuration}
     if config is not None:

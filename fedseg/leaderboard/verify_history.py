@@ -111,8 +111,8 @@ def compared_rounds(
             yield where, None, number
             continue
         found = {
-            "participants": [one.get("client") for one in record["participants"]],
-            "samples": [one.get("samples") for one in record["participants"]],
+            "participants": [_get(one, "client") for one in record["participants"]],
+            "samples": [_get(one, "samples") for one in record["participants"]],
             **{name: record[name] for name in ("bytes_down", "bytes_up")},
         }
         for name, value in found.items():
@@ -124,3 +124,7 @@ def compared_rounds(
         if "metrics" in record:
             missing = sorted(regular - record["metrics"].keys())
             yield f"{where}: missing metrics", missing, []
+
+
+def _get(participant: Any, name: str) -> Any:
+    return participant.get(name) if isinstance(participant, Mapping) else None

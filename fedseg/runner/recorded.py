@@ -67,11 +67,9 @@ def recorded(
     """
     config = read_recorded(folder, name, options)
     _trust(trusted, folder)
-    with naming(config):
-        used = evaluated(config, work_dir, trusted)
     try:
-        with closed_registries():
-            yield used, config
+        with naming(config), closed_registries():
+            yield evaluated(config, work_dir, trusted), config
     except UserError:
         raise
     except Exception as error:  # any value may be of any kind

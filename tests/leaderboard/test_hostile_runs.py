@@ -213,6 +213,8 @@ FILES = {
     "a deep config": lambda run: (run / CONFIG_FILE).write_text('{"a":' * 800 + "1" + "}" * 800),
     "an endless config": lambda run: (run / CONFIG_FILE).write_text("[" * 100_000),
     "a section of another kind": lambda run: rewrite(run, "train_cfg", [1]),
+    "test sets of another kind": lambda run: rewrite(run, "val_dataloader", [[1], 2]),
+    "a loss of another kind": lambda run: rewrite(run, "local_loss", "FedAlign"),
     "a model of another kind": lambda run: rewrite(run, "model", "os.system"),
 }
 
