@@ -1,5 +1,6 @@
 """What every command line shares: a user's mistake is one message, not a traceback."""
 
+import argparse
 import os
 import sys
 import traceback
@@ -31,12 +32,36 @@ def run(main: Callable[[], int | None]) -> NoReturn:
         kind = "" if isinstance(error, Interrupted) else "error: "
         if os.environ.get(DEBUG):
             traceback.print_exception(error)
-        print(f"{kind}{error}", file=sys.stderr)
+        lines = f"{kind}{error}".split("\n")
+        print(*map(printable, lines), sep="\n", file=sys.stderr)
         code = error.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         code = Interrupted.exit_code
     sys.exit(code or 0)
+
+
+def printable(text: str) -> str:
+    """Text in one line without what a terminal obeys or no encoding holds, such as escapes."""
+    return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def add_trust(parser: argparse.ArgumentParser) -> None:
+    """The option ``--trust`` of what reads a run that may come from anyone."""
+    parser.add_argument(
+        "--trust",
+        nargs="+",
+        default=[],
+        metavar="MODULE",
+        help="import these modules of yours or installed ones, and let the run's recorded config "
+        "name the classes that they register",
+    )
+
+
+def say_trust(modules: list[str]) -> None:
+    """Say in a line what ``--trust`` allows."""
+    if modules:
+        print(f"trusted: {', '.join(modules)} and the classes registered there")
 
 
 def python() -> str:

@@ -43,6 +43,11 @@ def write_text(path: str | Path, text: str, sync: bool = False) -> None:
         file.write(text)
 
 
+def csv_cell(value: Any) -> Any:
+    """A cell of a CSV file; text that a spreadsheet would compute is marked as text."""
+    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") else value
+
+
 def sync_folder(folder: Path) -> None:
     """Make a rename in ``folder`` durable, where the system can sync folders."""
     if os.name == "nt":

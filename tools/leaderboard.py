@@ -12,6 +12,7 @@ EXAMPLES = """examples:
     python tools/leaderboard.py work_dirs --all --further
     python tools/leaderboard.py verify work_dirs/camvid_fedavg
 """
+MOST = 50  # differences that are printed
 
 
 def board_arguments() -> argparse.Namespace:
@@ -45,10 +46,17 @@ def verify_arguments() -> argparse.Namespace:
         prog="leaderboard.py verify",
         description="Recompute the metrics of a run from its newest checkpoint and its history. "
         "Exits with code 1 and names the metrics that differ from results.json. On the machine of "
-        "the run they must be equal to the last bit, elsewhere within 0.05 percentage points.",
+        "the run they must be equal to the last bit, elsewhere within 0.05 percentage points. The "
+        "run may come from anyone: nothing that it holds is executed, and of its recorded config "
+        "only classes of the suite are built.",
     )
     parser.add_argument("run", type=Path, metavar="RUN", help="work dir of the run")
-    parser.add_argument("--config", type=Path, help="default: the copy in the work dir")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        help="a config of your own, a program (default: what the run recorded, as data)",
+    )
+    cli.add_trust(parser)
     parser.add_argument(
         "--cfg-options",
         nargs="+",
@@ -75,15 +83,16 @@ def show_board(arguments: argparse.Namespace) -> int:
 def verify_run(arguments: argparse.Namespace) -> int:
     from fedseg.leaderboard.verify import verify
 
-    found = verify(arguments.run, arguments.config, arguments.cfg_options)
+    cli.say_trust(arguments.trust)
+    found = verify(arguments.run, arguments.config, arguments.cfg_options, arguments.trust)
     tolerance = "to the last bit"
     if found.tolerance:
         tolerance = f"within {found.tolerance:g} percentage points ({found.elsewhere})"
     if found.passed:
         print(f"{found.folder}: all {found.compared} values are as recorded, {tolerance}")
         return 0
-    for difference in found.differences:
-        print(f"{found.folder}: {difference}", file=sys.stderr)
+    for difference in found.differences[:MOST]:
+        print(cli.printable(f"{found.folder}: {difference}"), file=sys.stderr)
     print(
         f"{found.folder}: {len(found.differences)} of {found.compared} values are not as "
         f"recorded, {tolerance}",

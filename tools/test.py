@@ -1,6 +1,7 @@
-"""Test: python tools/test.py CONFIG CHECKPOINT [--with METHOD ...] (see --help)."""
+"""Test: python tools/test.py RUN, or CONFIG CHECKPOINT [--with METHOD ...] (see --help)."""
 
 import argparse
+from contextlib import nullcontext
 from pathlib import Path
 
 from fedseg import cli
@@ -9,12 +10,22 @@ from fedseg import cli
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="Evaluate a checkpoint on every domain: a table, test_results.json, "
-        "iou_by_class.csv and pictures. The training data are not needed."
+        "iou_by_class.csv and pictures. The training data are not needed. A config is a program "
+        "that is run; what a run recorded of it is read as data."
     )
-    parser.add_argument("config", type=Path, help="the config that the checkpoint was trained with")
     parser.add_argument(
-        "checkpoint", type=Path, help="for example .../checkpoints/round_000030.pth"
+        "config",
+        type=Path,
+        metavar="RUN|CONFIG",
+        help="work dir of a run, or the config that the checkpoint was trained with",
     )
+    parser.add_argument(
+        "checkpoint",
+        type=Path,
+        nargs="?",
+        help="for example .../checkpoints/round_000030.pth (default: the newest of the run)",
+    )
+    cli.add_trust(parser)
     parser.add_argument(
         "--with",
         dest="methods",
@@ -41,7 +52,15 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--pictures", type=int, default=3, metavar="N", help="images per domain (default: 3)"
     )
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    is_run = arguments.config.is_dir()
+    if arguments.checkpoint is None and not is_run:
+        parser.error("CHECKPOINT: is missing; only a run's folder has a newest one")
+    if is_run and (arguments.methods or arguments.amp):
+        parser.error("--with, --amp: change a config, not a run; name the config instead")
+    if arguments.trust and not is_run:
+        parser.error("--trust: is for a run's folder; a config imports what it needs itself")
+    return arguments
 
 
 def main() -> None:
@@ -49,18 +68,25 @@ def main() -> None:
     from fedseg.report.pictures import write_test_pictures
     from fedseg.report.summary import print_test
     from fedseg.runner.experiment import load_config, naming
+    from fedseg.runner.recorded import newest_checkpoint, recorded
     from fedseg.runner.testing import default_folder, evaluate_checkpoint, write_test_results
+    from fedseg.runs.from_json import own_path
 
-    folder = arguments.out or default_folder(arguments.checkpoint)
-    config = load_config(
-        arguments.config,
-        methods=arguments.methods,
-        work_dir=folder,
-        options=arguments.cfg_options,
-        amp=arguments.amp,
-    )
-    with naming(config):
-        runner, results = evaluate_checkpoint(config, arguments.checkpoint)
+    run = arguments.config if arguments.config.is_dir() else None
+    checkpoint = arguments.checkpoint or newest_checkpoint(run)[1]
+    folder = arguments.out or default_folder(checkpoint)
+    options = arguments.cfg_options
+    if run is None:
+        config = load_config(
+            arguments.config, arguments.methods, folder, options, amp=arguments.amp
+        )
+        reading = nullcontext((config, None))
+    else:
+        cli.say_trust(arguments.trust)
+        folder = arguments.out or own_path(run, f"test/{checkpoint.stem}")
+        reading = recorded(run, run.name, folder, options, arguments.trust)
+    with reading as (config, whole), naming(config):
+        runner, results = evaluate_checkpoint(config, checkpoint, whole)
     files = write_test_results(results, folder)
     if arguments.pictures > 0:
         files += write_test_pictures(

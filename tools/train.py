@@ -7,7 +7,9 @@ from fedseg import cli
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Run a federated experiment.")
+    parser = argparse.ArgumentParser(
+        description="Run a federated experiment. A config is a program: it runs with your rights."
+    )
     parser.add_argument("config", type=Path, help="a setting or experiment: configs/demo.py")
     parser.add_argument(
         "--with",

@@ -110,12 +110,21 @@ def build_transform(step: Mapping[str, Any], field: str) -> A.BasicTransform | A
         raise ConfigError(f"{field}: {name}: {error}") from error
 
 
+def _is_transform(cls: Any) -> bool:
+    return inspect.isclass(cls) and issubclass(cls, A.BasicTransform | A.BaseCompose)
+
+
+def is_foreign_transform(name: str) -> bool:
+    """Whether albumentations has a transform of this name."""
+    return _is_transform(getattr(A, name, None))
+
+
 def find_transform(name: str, field: str) -> type:
     """The transform class of a name: a registered one first, else albumentations'."""
     TRANSFORMS.import_from_location()
     own = TRANSFORMS.module_dict
     cls = own.get(name, getattr(A, name, None))
-    if not inspect.isclass(cls) or not issubclass(cls, A.BasicTransform | A.BaseCompose):
+    if not _is_transform(cls):
         if name in own:
             raise ConfigError(f"{field}: {name} is no step: a style transfer goes in dataset.style")
         theirs = [n for n in dir(A) if inspect.isclass(getattr(A, n)) and n[0].isupper()]

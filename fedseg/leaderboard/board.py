@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from fedseg.cli import printable
 from fedseg.leaderboard.benchmarks import (
     DATASETS,
     FURTHER_COLUMNS,
@@ -25,7 +26,7 @@ from fedseg.leaderboard.rows import (
     value_of,
 )
 from fedseg.runs.metric_names import main_metric, split_name
-from fedseg.runs.schema import Results, experiment_key
+from fedseg.runs.schema import FILE_NAME, Results, experiment_key
 
 
 @dataclass(frozen=True)
@@ -91,11 +92,12 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
     Runs and messages are as :func:`fedseg.leaderboard.collect.read_runs` returns them.
     """
     messages = list(messages)
-    runs = _one_per_seed(runs, messages)
+    places = {run.id: _readable_places(run, messages) for run in runs}
+    runs = _one_per_seed([run for run in runs if places[run.id]], messages)
     inside: dict[str, list[FoundRun]] = {}
     left = []
     for run in runs:
-        for benchmark, reasons in _places(run.results):
+        for benchmark, reasons in places[run.id]:
             if reasons:
                 left.append(_Left(run, benchmark, reasons))
             else:
@@ -119,7 +121,22 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
             )
         )
     by_id = {run.id: run for run in runs}
-    return Board(tuple(rankings), tuple(_apart(left)), by_id, tuple(messages))
+    return Board(tuple(rankings), tuple(_apart(left)), by_id, tuple(map(printable, messages)))
+
+
+def _readable_places(
+    run: FoundRun, messages: list[str]
+) -> list[tuple[Benchmark | None, tuple[str, ...]]]:
+    """See :func:`_places`; none for a run whose recorded options, which are free, make no row."""
+    try:
+        found = list(_places(run.results))
+        for benchmark, _ in found:
+            columns = (*benchmark.columns, *benchmark.further) if benchmark else ()
+            run_row([run], (*columns, *FURTHER_COLUMNS), benchmark)
+    except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
+        messages.append(f"{run.folder / FILE_NAME}: is damaged ({error!r}): left out")
+        return []
+    return found
 
 
 def _one_per_seed(runs: Sequence[FoundRun], messages: list[str]) -> list[FoundRun]:

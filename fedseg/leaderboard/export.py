@@ -8,6 +8,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fedseg.files import csv_cell
 from fedseg.leaderboard.benchmarks import Benchmark, Column, benchmarks
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.collect import FoundRun
@@ -55,8 +56,8 @@ def to_csv(tables: Iterable[Table], *more: str) -> str:
     writer.writeheader()
     for table in tables:
         for row in table.rows:
-            writer.writerows(_csv_lines(row, table, table.columns))
-            writer.writerows(_csv_lines(row, table, present(table.further_columns, [row])))
+            columns = (*table.columns, *present(table.further_columns, [row]))
+            writer.writerows(_csv_lines(row, table, columns))
         for row in table.further_rows:
             columns = present((*table.columns, *table.further_columns), [row])
             writer.writerows(_csv_lines(row, table, columns))
@@ -65,7 +66,7 @@ def to_csv(tables: Iterable[Table], *more: str) -> str:
 
 def _csv_lines(row: Row, table: Table, columns: Iterable[Column]) -> Iterator[dict[str, Any]]:
     for column in columns:
-        yield {
+        line = {
             **{name: getattr(row, name) for name in ("kind", "paper", "table", "bytes", "seconds")},
             **asdict(row.cells[column.key]),
             "benchmark": table.benchmark.id if table.benchmark else "",
@@ -77,6 +78,7 @@ def _csv_lines(row: Row, table: Table, columns: Iterable[Column]) -> Iterator[di
             "seeds": " ".join(str(seed) for seed in row.seeds),
             "reasons": "; ".join(row.reasons),
         }
+        yield {name: csv_cell(value) for name, value in line.items()}
 
 
 # ---------------------------------------------------------------- JSON

@@ -11,6 +11,7 @@ from fedseg.cli import widen_console
 from fedseg.leaderboard.benchmarks import Column
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.rows import Cell, Row
+from fedseg.report.tables import markdown_text
 from fedseg.units import format_bytes
 
 DOUBT = "?"
@@ -142,21 +143,25 @@ def to_markdown(board: Board, everything: bool = False, further: bool = False) -
     """The tables as Markdown, with the options of :func:`print_board`."""
     parts = ["# Leaderboard"]
     for table in (_with_further(table, further) for table in board.shown(everything)):
-        parts += [f"## {table.title}", _markdown_table(table), _note(table)]
+        note = markdown_text(_note(table))
+        parts += [f"## {markdown_text(table.title)}", _markdown_table(table), note]
     if board.apart:
         parts.append("## Not comparable with published numbers")
     for table in (_with_further(table, further) for table in board.apart):
-        parts += [f"### {table.title[0].upper()}{table.title[1:]}", _markdown_table(table)]
+        title = markdown_text(f"{table.title[0].upper()}{table.title[1:]}")
+        parts += [f"### {title}", _markdown_table(table)]
     if board.messages:
-        parts += ["## Left out", "\n".join(f"- {message}" for message in board.messages)]
+        lines = [f"- {markdown_text(message)}" for message in board.messages]
+        parts += ["## Left out", "\n".join(lines)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def _markdown_table(table: Table) -> str:
     heads = _heads(table) if table.ranked else [*_heads(table), ("why", False)]
-    lines = [[name for name, _ in heads], ["---:" if numeric else "---" for _, numeric in heads]]
+    names = [markdown_text(name) for name, _ in heads]
+    lines = [names, ["---:" if numeric else "---" for _, numeric in heads]]
     for row in table.rows:
-        line = [f"**{text}**" if best else text for text, best in _line(row, table)]
-        lines.append(line if table.ranked else [*line, "; ".join(row.reasons)])
-    cells = ((cell.replace("|", r"\|") for cell in line) for line in lines)
-    return "\n".join(f"| {' | '.join(line)} |" for line in cells)
+        texts = [(markdown_text(text), best) for text, best in _line(row, table)]
+        line = [f"**{text}**" if best else text for text, best in texts]
+        lines.append(line if table.ranked else [*line, markdown_text("; ".join(row.reasons))])
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

@@ -3,6 +3,7 @@
 import copy
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -10,16 +11,22 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
-from fedseg.errors import ConfigError, DataError
-from fedseg.runner.checkpoint import checkpoints, load_checkpoint, save_checkpoint
+from fedseg.errors import DataError
+from fedseg.files import sha256
+from fedseg.leaderboard.verify_history import compared_rounds, expected_rounds, train_loop
+from fedseg.runner.checkpoint import load_checkpoint, save_checkpoint
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, naming
+from fedseg.runner.recorded import newest_checkpoint, recorded
+from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.testing import evaluate_checkpoint
-from fedseg.runs.history import History, plain
+from fedseg.runs.config_copy import CONFIG_FILE
+from fedseg.runs.from_json import own_path
+from fedseg.runs.history import plain
 from fedseg.runs.metric_names import GLOBAL, is_number
-from fedseg.runs.protocol import protocol_of
-from fedseg.runs.results import config_digest, curves, hardware, package_versions, window_statistics
-from fedseg.runs.schema import FILE_NAME, Results, read_results
+from fedseg.runs.results import by_domain, configured, hardware, package_versions, summarized
+from fedseg.runs.run_files import HISTORY, read_history
+from fedseg.runs.schema import FILE_NAME, RESULTS_SCHEMA_VERSION, Results, read_results
 
 TOLERANCE = 0.05
 """Percentage points by which a metric may differ on another machine.
@@ -34,12 +41,13 @@ class Difference:
     """A field that is not what it should be."""
 
     field: str  # such as "final.unseen.mIoU"
-    recorded: Any  # in results.json
+    recorded: Any  # in the file
     computed: Any
     source: str  # what it was computed from
+    file: str = FILE_NAME
 
     def __str__(self) -> str:
-        text = f"{self.field}: results.json has {self.recorded!r}, the {self.source} "
+        text = f"{self.field}: {self.file} has {self.recorded!r}, the {self.source} "
         if self.computed is None:
             return f"{text}has none"
         text += f"gives {self.computed!r}"
@@ -66,56 +74,87 @@ class Verification:
 
 
 def verify(
-    folder: str | Path, config: str | Path | None = None, options: Sequence[str] = ()
+    folder: str | Path,
+    config: str | Path | None = None,
+    options: Sequence[str] = (),
+    trusted: Sequence[str] = (),
 ) -> Verification:
     """Recompute the metrics of a run.
 
-    The last evaluation (``final``) is repeated with the newest checkpoint; the means over the last
-    rounds, the curves and the traffic are recomputed from ``history.jsonl``.
+    The last evaluation (``final``) is repeated with the newest checkpoint. What the config decides
+    is taken from it again; means over the last rounds, curves and traffic are recomputed from
+    ``history.jsonl``, which must have the rounds, participants, evaluations and traffic that the
+    config asks for.
+
+    The run may come from anyone: nothing of it is executed or imported; see
+    :mod:`fedseg.runner.recorded`.
 
     Args:
         folder: work dir of the run.
-        config: the config file; default: the copy in the work dir, which works unless the config
-            imports modules from beside it.
+        config: a config file of the user's own, which is a program; default: what the run recorded.
         options: ``KEY=VALUE`` overrides, such as ``data_root=...``.
+        trusted: modules of the user's own whose registered classes a recorded config may name.
 
     Raises:
         DataError: ``results.json``, checkpoint, history or config is missing or damaged.
         ConfigError: the config cannot be evaluated.
     """
     folder = Path(folder)
-    results = read_results(folder / FILE_NAME)
+    results = read_results(own_path(folder, FILE_NAME))
     checkpoint = _newest_checkpoint(folder, results)
-    history = History(folder / "history.jsonl").read()
+    history = read_history(own_path(folder, HISTORY))
     if not history:
-        raise DataError(f"{folder / 'history.jsonl'}: is missing or damaged, verify needs it")
+        raise DataError(f"{folder / HISTORY}: is missing or damaged, verify needs it")
     before = torch.get_num_threads()
     torch.set_num_threads(results.threads)
     try:
-        with tempfile.TemporaryDirectory() as scratch:
-            loaded = _config(folder, results, config, options, Path(scratch))
-            with naming(loaded):
-                complete = complete_config(loaded)
-                final, elsewhere = _evaluate(loaded, checkpoint, results, Path(scratch))
+        with tempfile.TemporaryDirectory() as name:
+            scratch = Path(name)
+            if config is None:
+                reading = recorded(folder, results.name, scratch, options, trusted)
+            else:
+                reading = _own(Path(config), scratch, options, results)
+            with reading as (used, complete), naming(used):
+                runner, final, elsewhere = _evaluate(used, checkpoint, results, scratch)
+                sizes = load_checkpoint(checkpoint).get("client_sizes", {})
+                rounds = expected_rounds(runner.cfg, runner, sizes)
+                configuration, loop = plain(configured(complete)), train_loop(complete)
     finally:
         torch.set_num_threads(before)
+    fields = asdict(results)
+    summary = {
+        **plain(summarized(history, loop.max_rounds, loop.val_last_rounds)),
+        "completed_rounds": history[-1]["round"],
+    }
+    configuration["model"]["parameters"] = runner.flat.num_parameters
+    says = {"config_json_sha256": _file_digest(folder), **configuration}
+    if config is not None:
+        del says["config_json_sha256"]  # the user's own file says what the run is
+        if options:  # and what it is evaluated with, for example another data_root
+            says = {"protocol": says["protocol"]}
+    whole = results.schema_version == RESULTS_SCHEMA_VERSION  # older ones did not record all
+    if not whole:
+        fields = {name: value for name, value in fields.items() if value is not None}
+    sources = {"config": says, "checkpoint": {"final": final}, "history": summary}
+    compared = [
+        Difference(*pair, source)
+        for source, computed in sources.items()
+        for name in computed
+        if name in fields
+        for pair in _pairs(fields[name], computed[name], name, whole)
+    ]
+    metrics = by_domain(plain(history[-1].get("metrics", {})), {})
+    pairs = _pairs(metrics, final, "final")
+    compared += [Difference(*pair, "checkpoint", HISTORY) for pair in pairs]
+    pairs = compared_rounds(history, rounds, complete)
+    compared += [Difference(*pair, "config", HISTORY) for pair in pairs]
     tolerance = TOLERANCE if elsewhere else 0.0
-    pairs = _pairs(results.protocol or {}, protocol_of(complete), "protocol")
-    compared = [Difference(*pair, "config") for pair in pairs]
-    if not options:  # another data_root is another config
-        digest = config_digest(complete)
-        compared.append(Difference("config_sha256", results.config_sha256, digest, "config"))
-    compared += [Difference(*pair, "checkpoint") for pair in _pairs(results.final, final, "final")]
-    compared += [Difference(*pair, "history") for pair in _pairs(*_of_history(results, history))]
     found = tuple(one for one in compared if not _equal(one, tolerance))
     return Verification(folder, checkpoint, len(compared), found, tolerance, elsewhere)
 
 
 def _newest_checkpoint(folder: Path, results: Results) -> Path:
-    found = checkpoints(folder / "checkpoints")
-    if not found:
-        raise DataError(f"{folder / 'checkpoints'}: holds no checkpoint, verify needs the newest")
-    round_, path = found[-1]
+    round_, path = newest_checkpoint(folder)
     meta = {**(load_checkpoint(path).get("meta") or {}), "completed_rounds": round_}
     for field in ("completed_rounds", "seed", "config_sha256"):
         recorded = getattr(results, field)
@@ -127,27 +166,20 @@ def _newest_checkpoint(folder: Path, results: Results) -> Path:
     return path
 
 
-def _config(
-    folder: Path, results: Results, given: str | Path | None, options: Sequence[str], scratch: Path
-) -> Config:
-    """The run's config."""
-    path = Path(given) if given is not None else folder / f"{results.name}.py"
-    if not path.is_file():
-        raise DataError(f"{path}: no such config; name the run's config with --config")
-    try:
-        return load_config(
-            path, work_dir=scratch, options=options, seed=results.seed, amp=results.amp
-        )
-    except ConfigError as error:
-        if given is not None:
-            raise
-        raise ConfigError(f"{error}; name the original config of the run with --config") from error
+@contextmanager
+def _own(
+    path: Path, scratch: Path, options: Sequence[str], results: Results
+) -> Iterator[tuple[Config, Config]]:
+    """A config file of the user's own, as it is and complete."""
+    used = load_config(path, (), scratch, options, results.seed, results.amp)
+    with naming(used):
+        yield used, complete_config(used)
 
 
 def _evaluate(
     config: Config, checkpoint: Path, results: Results, scratch: Path
-) -> tuple[dict[str, Any], str]:
-    """(metrics by domain as in ``final``, how this machine differs from that of the run)."""
+) -> tuple[FederatedRunner, dict[str, Any], str]:
+    """(runner, metrics by domain as in ``final``, how this machine differs from the run's)."""
     config = copy.deepcopy(config)
     for name in ("dataloader", "evaluator"):  # evaluate what training evaluated
         config[f"test_{name}"] = config.get(f"val_{name}")
@@ -160,40 +192,39 @@ def _evaluate(
         save_checkpoint(not_averaged, payload)
         _, others = evaluate_checkpoint(config, not_averaged)
         final |= {f"{GLOBAL}{domain}": entry for domain, entry in others["domains"].items()}
+    for entry in final.values():
+        del entry["images"]  # which the test adds
     device = runner.flat.w.device
     pairs = {
         "packages": (package_versions(), results.versions),
         "device": (str(device), results.device),
         "hardware": (hardware(device), results.hardware),
     }
-    return final, ", ".join(f"other {name}" for name, (now, then) in pairs.items() if now != then)
+    machine = [f"other {name}" for name, (now, then) in pairs.items() if now != then]
+    return runner, final, ", ".join(machine)
 
 
-def _of_history(
-    results: Results, history: list[dict[str, Any]]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The same fields as results.json has them and as the history gives them."""
-    traffic = {k: sum(record[k] for record in history) for k in asdict(results.communication)}
-    computed = {
-        "last_rounds": window_statistics(history, results.rounds, results.last_rounds.rounds),
-        "communication": traffic,
-        "completed_rounds": history[-1]["round"],
-        "curves": plain(curves(history)),
-    }
-    recorded = {name: value for name, value in asdict(results).items() if name in computed}
-    return {name: value for name, value in recorded.items() if value is not None}, computed
+def _file_digest(folder: Path) -> str | None:
+    path = own_path(folder, CONFIG_FILE)
+    return sha256(path) if path.is_file() else None
 
 
-def _pairs(recorded: Any, computed: Any, field: str = "") -> Iterator[tuple[str, Any, Any]]:
-    """(field, recorded, computed) of everything that is recorded; None where nothing came out."""
+def _pairs(
+    recorded: Any, computed: Any, field: str, whole: bool = False
+) -> Iterator[tuple[str, Any, Any]]:
+    """(field, recorded, computed) of everything that is recorded; None where nothing came out.
+
+    ``whole``: of everything that came out, too.
+    """
     if isinstance(recorded, Mapping):
-        for key, value in recorded.items():
-            other = computed.get(key) if isinstance(computed, Mapping) else None
-            yield from _pairs(value, other, f"{field}.{key}" if field else key)
+        others = computed if isinstance(computed, Mapping) else {}
+        for key in dict.fromkeys((*recorded, *others)) if whole else recorded:
+            yield from _pairs(recorded.get(key), others.get(key), f"{field}.{key}", whole)
     elif isinstance(recorded, list | tuple):
         same = isinstance(computed, list | tuple) and len(computed) == len(recorded)
         for index, value in enumerate(recorded):
-            yield from _pairs(value, computed[index] if same else None, f"{field}[{index}]")
+            other = computed[index] if same else None
+            yield from _pairs(value, other, f"{field}[{index}]", whole)
     else:
         yield field, recorded, computed
 
@@ -201,6 +232,5 @@ def _pairs(recorded: Any, computed: Any, field: str = "") -> Iterator[tuple[str,
 def _equal(one: Difference, tolerance: float) -> bool:
     if not is_number(one.recorded) or not is_number(one.computed):
         return one.recorded == one.computed
-    if one.source == "history":
-        tolerance = RELATIVE * abs(one.recorded)
-    return abs(one.recorded - one.computed) <= tolerance
+    allowed = {"checkpoint": tolerance, "history": RELATIVE * abs(one.recorded)}
+    return abs(one.recorded - one.computed) <= allowed.get(one.source, 0)

@@ -7,6 +7,8 @@ from rich import box
 from rich.markup import escape
 from rich.table import Table
 
+from fedseg.cli import printable
+
 
 @dataclass(frozen=True)
 class TextTable:
@@ -25,14 +27,14 @@ class TextTable:
 
     def to_rich(self) -> Table:
         """For the terminal."""
-        table = Table(title=escape(self.title), title_justify="left", box=box.SIMPLE_HEAD)
+        table = Table(title=_shown(self.title), title_justify="left", box=box.SIMPLE_HEAD)
         for number, name in enumerate(self.head):
             right = number in self.right
             justify = "right" if right else "left"
-            table.add_column(escape(name), justify=justify, no_wrap=right, overflow="fold")
+            table.add_column(_shown(name), justify=justify, no_wrap=right, overflow="fold")
         for number, row in enumerate(self.rows, start=1):
             end = self.group > 1 and number % self.group == 0
-            table.add_row(*map(escape, row), end_section=end)
+            table.add_row(*map(_shown, row), end_section=end)
         return table
 
     def to_markdown(self) -> str:
@@ -42,9 +44,13 @@ class TextTable:
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
+def _shown(text: str) -> str:
+    return escape(printable(text))
+
+
 def markdown_text(text: str) -> str:
     """Text as Markdown that shows it as it is, in one line: no markup gets through."""
-    plain = html.escape(" ".join(text.split()), quote=False)
-    for character in "\\|*_`[]":
+    plain = html.escape(printable(" ".join(text.split())), quote=False)
+    for character in "\\|*_`[]~#":
         plain = plain.replace(character, f"\\{character}")
     return plain

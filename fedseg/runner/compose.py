@@ -296,7 +296,10 @@ def make_importable(folder: Path) -> None:
 def read_config(path: Path) -> Config:
     """``Config.fromfile``; whatever goes wrong in a user's file is a ConfigError."""
     try:
+        _check_python(path)
         return Config.fromfile(path)
+    except ConfigError:
+        raise
     except Exception as error:  # a config is a program of the user's
         if isinstance(error, ImportError) and error.__cause__ is not None:
             error = error.__cause__  # MMEngine puts the whole search path around it
@@ -310,6 +313,14 @@ def unknown(field: str, name: str, known: Iterable[str]) -> ConfigError:
 
     hint = did_you_mean(name, known)
     return ConfigError(f"{field}: unknown {name!r}{hint}; known: {', '.join(known)}")
+
+
+def _check_python(path: Path) -> None:
+    """Raise ConfigError for a config, or a base of it, in YAML: reading that can run anything."""
+    if path.suffix != ".py":
+        raise ConfigError(f"{path}: is no config: configs and their bases are Python files")
+    for base in _bases(path):
+        _check_python(base)
 
 
 def _bases(path: Path) -> list[Path]:

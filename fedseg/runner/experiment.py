@@ -49,7 +49,18 @@ def load_config(
     if not path.is_file():
         raise ConfigError(f"{path}: no such config file")
     make_importable(path.resolve().parent)
-    config = compose(path, methods)
+    return override(compose(path, methods), work_dir, options, seed, amp, resume)
+
+
+def override(
+    config: Config,
+    work_dir: Path | None = None,
+    options: Sequence[str] = (),
+    seed: int | None = None,
+    amp: bool = False,
+    resume: bool = False,
+) -> Config:
+    """Apply what a command line changes, in place; arguments and errors as :func:`load_config`."""
     overrides = {}
     for option in options:
         key, separator, value = option.partition("=")

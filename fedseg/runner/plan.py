@@ -13,7 +13,8 @@ from rich.table import Table
 
 from fedseg.core.client_data import ClientData, Job
 from fedseg.core.messages import Task
-from fedseg.core.server import Aggregate
+from fedseg.core.server import Aggregate, Server
+from fedseg.engine.trainer import ClientTrainer
 from fedseg.runner.runner import FederatedRunner
 from fedseg.units import format_bytes, format_duration, peak_memory
 
@@ -41,7 +42,8 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     participants = [runner.client_sampler.participants(r) for r in rounds]
     steps = [sum(data.num_steps(c) for c in chosen) for chosen in participants]
     evaluations = sum(loop.evaluates(r) for r in rounds) if runner.val_loop is not None else 0
-    rehearsal = _rehearse(runner, max(participants[0], key=data.num_steps))
+    longest = max(participants[0], key=data.num_steps)
+    rehearsal = rehearse(runner.trainer, server, longest)
     val_seconds, final_seconds = _time_evaluation(runner) if evaluations else (0.0, 0.0)
     trained = sum(algorithm.trains(exchange) for exchange in range(algorithm.exchanges))
     training = rehearsal.step_seconds * sum(steps) * trained
@@ -123,7 +125,7 @@ class _FewBatches(ClientData):
 
 
 @dataclass(frozen=True)
-class _Rehearsal:
+class Rehearsal:
     """What one client costs in a round: bytes down, up and of its state, seconds of a batch."""
 
     down: int
@@ -133,17 +135,17 @@ class _Rehearsal:
     full_seconds: float
 
 
-def _rehearse(runner: FederatedRunner, client: int) -> _Rehearsal:
+def rehearse(trainer: ClientTrainer, server: Server, client: int) -> Rehearsal:
     """Go through a round with one client and a few of its batches; the server stays as it is.
 
     What is sent is counted in real messages and updates, so that it is right for every algorithm.
     """
-    trainer, server, algorithm = runner.trainer, runner.server, runner.algorithm
-    few = _FewBatches(runner.data, TIMED_STEPS + 1, server.w.device)
+    algorithm = trainer.algorithm
+    few = _FewBatches(trainer.data, TIMED_STEPS + 1, server.w.device)
     before = trainer.data, trainer.call_hook
     trainer.data, trainer.call_hook = few, lambda *_, **__: None
     server.round = 1
-    runner.optim_wrapper.start_round(1)
+    trainer.local.start_round(1)
     down = up = 0
     try:
         for exchange in range(algorithm.exchanges):
@@ -163,7 +165,7 @@ def _rehearse(runner: FederatedRunner, client: int) -> _Rehearsal:
         server.scratch.clear()
     state = sum(tensor.numel() * tensor.element_size() for tensor in result.state.values())
     seconds = {full: statistics.median(few.seconds[full] or [0.0]) for full in few.seconds}
-    return _Rehearsal(down, up, state, seconds[False], seconds[True])
+    return Rehearsal(down, up, state, seconds[False], seconds[True])
 
 
 def _time_evaluation(runner: FederatedRunner) -> tuple[float, float]:

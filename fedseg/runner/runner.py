@@ -53,7 +53,7 @@ from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.sampler import ClientSampler
 from fedseg.runner.state_store import StateStore
 from fedseg.runner.work_dir import config_copy, set_aside_earlier_run, stop_message
-from fedseg.runs.config_copy import config_text
+from fedseg.runs.config_copy import CONFIG_FILE, config_json, config_text
 from fedseg.runs.history import History
 from fedseg.runs.results import write_results
 
@@ -326,6 +326,7 @@ class FederatedRunner(Runner):
                 self.stores[name].verify(index)
 
     def _write_config(self) -> None:
-        """Write the config into the work dir, under the run's own name."""
-        text = config_text(self.cfg.to_dict() | {"experiment_name": self.name})
-        write_text(config_copy(self.cfg), text)
+        """Write the config into the work dir: as data, and for people under the run's own name."""
+        config = self.cfg.to_dict() | {"experiment_name": self.name}
+        write_text(Path(self.work_dir) / CONFIG_FILE, config_json(config))
+        write_text(config_copy(self.cfg), config_text(config))

@@ -13,7 +13,7 @@ from rich.progress import MofNCompleteColumn, Progress, TaskID
 
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet
-from fedseg.files import sha256, write_text
+from fedseg.files import csv_cell, sha256, write_text
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.history import plain
@@ -28,7 +28,9 @@ def default_folder(checkpoint: Path) -> Path:
     return run / "test" / checkpoint.stem
 
 
-def evaluate_checkpoint(config: Config, checkpoint: Path) -> tuple[FederatedRunner, dict[str, Any]]:
+def evaluate_checkpoint(
+    config: Config, checkpoint: Path, recorded: Config | None = None
+) -> tuple[FederatedRunner, dict[str, Any]]:
     """Evaluate a checkpoint on every test domain of a config; needs no training data.
 
     Args:
@@ -36,6 +38,7 @@ def evaluate_checkpoint(config: Config, checkpoint: Path) -> tuple[FederatedRunn
             logs go, which should not be a run's own work dir.
         checkpoint: its file, where training wrote it: the clients' BatchNorm statistics are found
             from there.
+        recorded: all of a run's config, of which ``config`` is a part.
 
     Returns:
         The runner, and the content of ``test_results.json``.
@@ -70,7 +73,7 @@ def evaluate_checkpoint(config: Config, checkpoint: Path) -> tuple[FederatedRunn
     results = {
         "schema_version": TEST_SCHEMA_VERSION,
         "name": runner.name,
-        "config_sha256": config_digest(runner.cfg),
+        "config_sha256": config_digest(runner.cfg if recorded is None else recorded),
         "trained_config_sha256": meta.get("config_sha256"),
         "checkpoint": str(checkpoint),
         "checkpoint_sha256": sha256(checkpoint),
@@ -97,9 +100,10 @@ def write_test_results(results: dict[str, Any], folder: Path) -> list[Path]:
     classes = list(results["domains"][columns[0]]["IoU"])
     with open(table, "w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
-        writer.writerow(["class", *columns])
+        writer.writerow(["class", *map(csv_cell, columns)])
         for name in classes:  # full precision; empty where the class does not occur
-            writer.writerow([name, *(results["domains"][d]["IoU"].get(name) for d in columns)])
+            values = (results["domains"][d]["IoU"].get(name) for d in columns)
+            writer.writerow([csv_cell(name), *values])
     return [path, table]
 
 

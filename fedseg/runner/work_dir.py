@@ -10,8 +10,10 @@ from pathlib import Path
 from mmengine.config import Config
 
 from fedseg import cli
+from fedseg.runs.config_copy import CONFIG_FILE
 
 OUTPUTS = (
+    CONFIG_FILE,
     "history.jsonl",
     "results.json",
     "checkpoints",
@@ -26,7 +28,7 @@ OUTPUTS = (
 
 
 def config_copy(cfg: Config) -> Path:
-    """Where the copy of a run's config lies: under the run's name, which has an id in ``cfg``."""
+    """Where a run's config lies for people: under the run's name, which has an id in ``cfg``."""
     return Path(cfg.work_dir) / f"{cfg.experiment_name.rpartition('_')[0]}.py"
 
 

@@ -1,16 +1,43 @@
-"""The copy of its config that a run leaves in its work dir, read without executing it.
+"""The composed config that a run leaves in its work dir, read without executing anything.
 
-A run's folder often comes from somebody else, and a config file is a program. The copy holds plain
-values only, so it is parsed as such.
+A run's folder often comes from somebody else, and a config file is a program. ``config.json`` holds
+plain values; a tuple is a list there, and a float that JSON lacks is ``{"__float__": "inf"}``. The
+``.py`` file beside it is for people. Runs of older versions have it alone: it is parsed as
+assignments of plain values.
 """
 
 import ast
+import json
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from pprint import pformat
 from typing import Any
 
 from fedseg.errors import DataError
+from fedseg.runs.from_json import load_json, own_path
+
+CONFIG_FILE = "config.json"
+FLOAT = "__float__"
+
+
+def config_json(config: Mapping[str, Any]) -> str:
+    """A config as the text of ``config.json``; what is no plain value is text, as in its digest."""
+    return json.dumps(_without_nan(config), indent=1, default=str, allow_nan=False) + "\n"
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _without_nan(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_nan(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {FLOAT: str(value)}
+    return value
+
+
+def _with_nan(value: dict[str, Any]) -> Any:
+    return float(value[FLOAT]) if value.keys() == {FLOAT} else value
 
 
 def config_text(config: Mapping[str, Any]) -> str:
@@ -19,23 +46,33 @@ def config_text(config: Mapping[str, Any]) -> str:
     return "".join(lines)
 
 
-def find_config_copy(folder: Path, name: str) -> Mapping[str, Any] | None:
-    """The config in a run's work dir; None if there is no single one, or it is a program."""
+def find_config_copy(folder: Path, name: str) -> Path:
+    """Where a run's recorded config lies; ``name``: of the experiment, for older runs.
+
+    Raises:
+        DataError: there is none, or not a single one; or it is a link that leaves the folder.
+    """
+    if (folder / CONFIG_FILE).exists():
+        return own_path(folder, CONFIG_FILE)
     copies = sorted(folder.glob("*.py"))
     own = [path for path in copies if path.stem == name] or copies
-    try:
-        return read_config_copy(own[0]) if len(own) == 1 else None
-    except DataError:
-        return None
+    if len(own) != 1:
+        raise DataError(f"{folder / CONFIG_FILE}: is missing, and so is the config of an older run")
+    return own_path(folder, own[0].name)
 
 
 def read_config_copy(path: str | Path) -> dict[str, Any]:
     """The content of a config of plain values.
 
     Raises:
-        DataError: it cannot be read, or holds more than assignments of plain values.
+        DataError: it cannot be read, or holds more than plain values, or assignments of them.
     """
     path = Path(path)
+    if path.suffix == ".json":
+        config = load_json(path, object_hook=_with_nan)
+        if not isinstance(config, dict):
+            raise DataError(f"{path}: is not the config of a run")
+        return config
     config: dict[str, Any] = {}
     try:
         for statement in ast.parse(path.read_text(encoding="utf-8")).body:

@@ -1,10 +1,13 @@
-"""The JSON of a run as typed dataclasses, checked strictly."""
+"""The JSON of a run as typed dataclasses, checked strictly: it may come from anyone."""
 
-import sys
+import json
+from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
+from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from fedseg import cli
 from fedseg.errors import DataError
 
 REWRITE = "tools/train.py CONFIG --work-dir DIR --resume writes the file again"
@@ -12,6 +15,55 @@ NAMES = {
     **{int: "an integer", float: "a number", str: "text", bool: "true or false"},
     **{NoneType: "null", tuple: "a list"},
 }
+LARGEST = 2**28  # bytes of a file
+LARGEST_NUMBER = 1e300  # so that sums are finite, too
+DEEPEST = 50  # lists and dicts within each other
+
+
+def own_path(folder: Path, name: str) -> Path:
+    """The path of a file in a run's folder.
+
+    Raises:
+        DataError: it is a link that leads out of the folder.
+    """
+    path = folder / name
+    if not path.resolve().is_relative_to(folder.resolve()):
+        raise DataError(f"{path}: leads out of the run's folder: copy the file there")
+    return path
+
+
+def load_json(path: Path, object_hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+    """The content of a JSON file.
+
+    Raises:
+        DataError: it is missing or damaged, larger than ``LARGEST``, or nested too deeply.
+    """
+    try:
+        if not path.is_file():
+            raise ValueError("it is no file")
+        if path.stat().st_size > LARGEST:
+            raise ValueError(f"it has more than {LARGEST} bytes")
+        text = path.read_text(encoding="utf-8")
+        content = json.loads(text, object_hook=object_hook)
+        level, depth = [content] if isinstance(content, dict | list) else [], 0
+        while level:
+            inner = (v.values() if isinstance(v, dict) else v for v in level)
+            level = [value for v in inner for value in v if isinstance(value, dict | list)]
+            depth += 1
+            if depth > DEEPEST:
+                raise ValueError(f"it is nested more than {DEEPEST} deep")
+    except (OSError, ValueError, RecursionError) as error:
+        raise DataError(f"{path}: is damaged ({error}); {REWRITE}") from error
+    return content
+
+
+def printable(value: Any) -> Any:
+    """A JSON value, its text and keys as a terminal and a table's row may show them."""
+    if isinstance(value, dict):
+        return {cli.printable(key): printable(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [printable(inner) for inner in value]
+    return cli.printable(value) if isinstance(value, str) else value
 
 
 def from_plain(kind: Any, value: Any, path: str, field: str = "") -> Any:
@@ -49,8 +101,8 @@ def from_plain(kind: Any, value: Any, path: str, field: str = "") -> Any:
     if isinstance(value, list):
         found = [from_plain(inner, v, path, f"{field}[{i}]") for i, v in enumerate(value)]
         return tuple(found) if get_origin(chosen) is tuple else found
-    if isinstance(value, int | float) and not abs(value) <= sys.float_info.max:
-        raise DataError(f"{path}: {field}: must be a finite number that a float can hold")
+    if isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
+        raise DataError(f"{path}: {field}: must be a finite number below {LARGEST_NUMBER:g}")
     return float(value) if chosen is float else value
 
 

@@ -16,7 +16,8 @@ import fedseg
 from fedseg.core.hook import Run
 from fedseg.datasets.arrays import ImageArrays, content_checksum
 from fedseg.datasets.synthetic import is_synthetic
-from fedseg.files import write_text
+from fedseg.files import sha256, write_text
+from fedseg.runs.config_copy import CONFIG_FILE
 from fedseg.runs.history import plain
 from fedseg.runs.protocol import described, protocol_of
 from fedseg.runs.schema import FILE_NAME, RESULTS_SCHEMA_VERSION
@@ -174,6 +175,49 @@ def _recipe(config: Any) -> dict[str, Any]:
     return {k: v for k, v in config.items() if v is None or isinstance(v, scalars)}
 
 
+def configured(cfg: Config) -> dict[str, Any]:
+    """The fields of ``results.json`` that a complete config alone decides."""
+    train = cfg.train_cfg
+    steps = train.get("local_steps")
+    return {
+        "setting": cfg.get("setting"),
+        "methods": cfg.get("methods"),
+        "config_sha256": config_digest(cfg),
+        "experiment_sha256": experiment_digest(cfg),
+        "seed": cfg.randomness.seed,
+        "rounds": train.max_rounds,
+        "model": {
+            "type": cfg.model["type"],
+            "network": (cfg.model.get("network") or {}).get("type"),
+            "options": {k: v for k, v in _recipe(cfg.model).items() if k != "type"},
+        },
+        **{name: cfg[name].to_dict() if cfg.get(name) else None for name in COMPONENTS},
+        "amp": bool(train.get("amp", False)),
+        "protocol": protocol_of(cfg),
+        "local_epochs": (train.get("local_epochs") or 1) if steps is None else None,
+        "local_steps": steps,
+    }
+
+
+def summarized(history: list[dict[str, Any]], max_rounds: int, window: int) -> dict[str, Any]:
+    """The fields of ``results.json`` that its history alone decides.
+
+    ``window``: rounds at the end over which metrics are averaged.
+    """
+    participants = [len(r["participants"]) for r in history] or [0]
+    evaluated = [r["round"] for r in history if "metrics" in r]
+    return {
+        "clients_per_round": {"min": min(participants), "max": max(participants)},
+        "final_round": evaluated[-1] if evaluated else None,
+        "last_rounds": window_statistics(history, max_rounds, window),
+        "curves": curves(history),
+        "communication": {
+            name: sum(r[name] for r in history) for name in ("bytes_down", "bytes_up")
+        },
+        "rejected_updates": sum(len(r["rejected"]) for r in history),
+    }
+
+
 def write_results(runner: FinishedRun) -> dict[str, Any]:
     """Write ``results.json`` into the work dir, atomically; returns its content."""
     cfg, data, history = runner.cfg, runner.data, runner.history.read()
@@ -182,31 +226,18 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
     details = runner.val_loop.details if runner.val_loop is not None else {}
     sets = runner.val_loop.sets if runner.val_loop is not None else []
     seconds = {k: sum(r["seconds"][k] for r in history) for k in ("train", "aggregate", "evaluate")}
-    steps = cfg.train_cfg.get("local_steps")
     loader = cfg.train_dataloader
-    participants = [len(r["participants"]) for r in history] or [0]
+    says = configured(cfg)
     results = {
         "schema_version": RESULTS_SCHEMA_VERSION,
         "name": runner.name,
-        "setting": cfg.get("setting"),
-        "methods": cfg.get("methods"),
-        "config_sha256": config_digest(cfg),
-        "experiment_sha256": experiment_digest(cfg),
+        **says,
+        "config_json_sha256": sha256(Path(runner.work_dir) / CONFIG_FILE),
         "versions": package_versions(),
         "device": str(runner.flat.w.device),
         "hardware": hardware(runner.flat.w.device),
-        "seed": runner.seed,
-        "rounds": runner.max_rounds,
         "completed_rounds": runner.train_loop.round,
-        "model": {
-            "type": cfg.model["type"],
-            "network": (cfg.model.get("network") or {}).get("type"),
-            "options": {k: v for k, v in _recipe(cfg.model).items() if k != "type"},
-            "parameters": runner.flat.num_parameters,
-        },
-        **{name: cfg[name].to_dict() if cfg.get(name) else None for name in COMPONENTS},
-        "amp": bool(cfg.train_cfg.get("amp", False)),
-        "protocol": protocol_of(cfg),
+        "model": {**says["model"], "parameters": runner.flat.num_parameters},
         "data": {
             "train": {
                 **_dataset_entry(data.dataset, loader),
@@ -220,20 +251,8 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
                 for s in sets
             },
         },
-        "clients_per_round": {"min": min(participants), "max": max(participants)},
-        "local_epochs": (cfg.train_cfg.get("local_epochs") or 1) if steps is None else None,
-        "local_steps": steps,
         "final": by_domain(final, details),
-        "final_round": evaluated[-1]["round"] if evaluated else None,
-        "last_rounds": window_statistics(
-            history, runner.max_rounds, runner.train_loop.val_last_rounds
-        ),
-        "curves": curves(history),
-        "communication": {
-            "bytes_down": sum(r["bytes_down"] for r in history),
-            "bytes_up": sum(r["bytes_up"] for r in history),
-        },
-        "rejected_updates": sum(len(r["rejected"]) for r in history),
+        **summarized(history, runner.max_rounds, runner.train_loop.val_last_rounds),
         "seconds": {**seconds, "wall": runner.seconds},
         "threads": torch.get_num_threads(),
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.errors import DataError
-from fedseg.runs.config_copy import find_config_copy
+from fedseg.runs.config_copy import find_config_copy, read_config_copy
 from fedseg.runs.from_json import from_plain
 from fedseg.runs.history import History
 from fedseg.runs.metric_names import is_number, main_metric
@@ -163,7 +163,11 @@ def read_run(path: str | Path, strict: bool = True) -> RunFiles:
     history = read_history(folder / HISTORY)
     if results is None and not history:
         raise DataError(f"{folder / HISTORY}: has no round yet")
-    return RunFiles(folder, results, history, find_config_copy(folder, (results or folder).name))
+    try:
+        config = read_config_copy(find_config_copy(folder, (results or folder).name))
+    except DataError:
+        config = None
+    return RunFiles(folder, results, history, config)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.errors import DataError
-from fedseg.runs.from_json import REWRITE, from_plain
+from fedseg.runs.from_json import REWRITE, from_plain, load_json, printable
 
 RESULTS_SCHEMA_VERSION = 4  # of results.json
 TEST_SCHEMA_VERSION = 1  # of test_results.json, which tools/test.py writes
@@ -129,6 +129,7 @@ class Results:
     setting: str | None = None  # of a composed config
     methods: tuple[str, ...] | None = None  # likewise
     protocol: dict[str, Any] | None = None  # see fedseg.runs.protocol; None: not recorded
+    config_json_sha256: str | None = None  # of the file config.json; None: there was none
     extras: dict[str, Any] = field(default_factory=dict)  # what hooks added, unchecked
 
     @property
@@ -162,10 +163,7 @@ def read_results(path: str | Path, strict: bool = True) -> Results:
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path}: is missing: the run is not finished, or this is no run's folder")
-    try:
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is damaged ({error}); {REWRITE}") from error
+    data = printable(load_json(path))
     if not isinstance(data, dict) or "schema_version" not in data:
         raise DataError(f"{path}: is not a results.json of fedseg: it has no schema_version")
     _migrate(data, path)

@@ -1,15 +1,23 @@
 """Runs become rows: seeds, ranks, published numbers, what is left out and why."""
 
+import csv
+import io
+import json
 import statistics
 
 import pytest
 import toyresults
+from rich.console import Console
 
 from fedseg.leaderboard.benchmarks import FURTHER_COLUMNS
 from fedseg.leaderboard.board import Board, build_board
 from fedseg.leaderboard.collect import read_runs
+from fedseg.leaderboard.export import to_csv, to_json
+from fedseg.leaderboard.page import render
+from fedseg.leaderboard.page_runs import run_data
 from fedseg.leaderboard.reference import read_published
 from fedseg.leaderboard.rows import reach
+from fedseg.leaderboard.text import print_board, to_markdown
 from fedseg.runs.schema import read_results
 
 RAINY = "idda_rainy_heterogeneous"
@@ -429,3 +437,47 @@ def test_rendered_and_real_runs_of_one_config_and_seed_are_two(board):
     found = board(idda(50.0), toyresults.synthetic(idda(60.0)))
     assert not found.messages
     assert len(ranking(found, RAINY).runs) == 1 and len(found.apart) == 1
+
+
+BAD_VALUES = {
+    "an optimizer as text": {"algorithm": {"type": "FedAvg", "server_optim": "Adam"}},
+    "an optimizer as a list": {"algorithm": {"type": "FedAvg", "server_optim": [1]}},
+    "an algorithm without a name": {"algorithm": {"type": {"a": 1}}},
+    "a partition of another kind": {"data__train__partition": {"type": ["x"], "alpha": {}}},
+    "steps of another kind": {"data__train__steps": [[1], 2, None, {"type": []}]},
+    "a style of another kind": {"data__train__style": {"type": [1]}},
+    "a protocol of another kind": {"protocol": {"input_size": {}, "mirror_images": "x"}},
+    "a number beyond a float": {"seed": 10**400},
+    "a large number": {"last_rounds__mean": {"unseen/mIoU": 1e308}},
+    "an infinite number": {"seconds": {"wall": float("inf")}},
+    "no rounds": {"completed_rounds": 0, "rounds": 0, "final_round": 0},
+    "a deep value": {"deep": json.loads("[" * 400 + "]" * 400)},
+    "half a character": {"name": "\ud800", "experiment_sha256": "\udfff"},
+    "a command to the terminal": {"name": "\x1b[2Jx\x07\u202ey\nz"},
+    "a formula": {"name": "=HYPERLINK(1)", "experiment_sha256": "3" * 64},
+    "markup": {"name": "<script>x</script>[a](b)|`~#", "experiment_sha256": "4" * 64},
+}
+
+
+def test_one_bad_run_does_not_stop_the_board(tmp_path):
+    """And what it says reaches no terminal, spreadsheet or page as more than text."""
+    metrics = {"unseen/mIoU": 50.0, "seen/mIoU": 60.0}
+    for number, changes in enumerate(BAD_VALUES.values()):
+        content = toyresults.results(RAINY, metrics, seed=number)
+        content = toyresults.changed(content, **changes)
+        toyresults.write(tmp_path / f"bad\x1b{number}", content)
+    toyresults.write(tmp_path / "good", toyresults.results(RAINY, metrics, seed=99, name="good"))
+    board = build_board(*read_runs([tmp_path]))
+    assert any(run.results.name == "good" for run in board.runs.values())
+    assert len(board.messages) >= 5
+    console = Console(width=200, file=io.StringIO(), force_terminal=False)
+    print_board(board, console)
+    page = render(board, {id_: run_data(run, tmp_path, []) for id_, run in board.runs.items()})
+    tables = to_csv(board.rankings) + to_csv(board.apart, "reasons")
+    json.dumps(to_json(board), allow_nan=False)
+    for text in (console.file.getvalue(), to_markdown(board), tables, page):
+        text.encode()
+        assert not set(text) & {"\x1b", "\x07", "\u202e"}
+    assert "<script>x" not in page
+    assert "<script>x" not in to_markdown(board) and "[a]" not in to_markdown(board)
+    assert not [cell for row in csv.reader(io.StringIO(tables)) for cell in row if cell[:1] == "="]

@@ -3,13 +3,24 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
+from mmengine.config import Config
 
+from fedseg.core.server import Server
 from fedseg.errors import ConfigError, DataError
+from fedseg.hooks.batchnorm import SiloBN
 from fedseg.leaderboard.verify import verify
+from fedseg.leaderboard.verify_history import expected_rounds
+from fedseg.runner.build import build_trainer
+from fedseg.runner.compose import CONFIGS
+from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, train
+from fedseg.runner.plan import rehearse
+from fedseg.runs.history import plain
+from fedseg.runs.results import summarized
 
 
 @pytest.fixture
@@ -81,8 +92,8 @@ def test_on_another_machine_a_small_difference_passes_and_a_larger_one_does_not(
 def test_another_config_is_named(run, small_config, tmp_path):
     other = small_config.parent / "other.py"
     other.write_text(small_config.read_text().replace("lr=0.2", "lr=0.3"))
-    (difference,) = verify(run, other).differences
-    assert difference.field == "config_sha256"
+    fields = [difference.field for difference in verify(run, other).differences]
+    assert set(fields) == {"config_sha256", "experiment_sha256", "optim_wrapper.optimizer.lr"}
     options = ["optim_wrapper.optimizer.lr=0.3"]
     assert verify(run, small_config, options).passed  # on purpose
 
@@ -153,27 +164,95 @@ def test_the_last_lines_of_the_history_are_lost(run, small_config):
     assert "completed_rounds" in fields and "last_rounds.evaluations" in fields
 
 
-def test_the_copy_of_the_config_is_taken_where_it_works(run, monkeypatch):
-    (run / "small.py").unlink()
-    with pytest.raises(DataError, match=r"small\.py: .*--config"):
+def test_the_recorded_config_is_taken_where_no_other_is_named(run):
+    with pytest.raises(ConfigError, match=r"config\.json: model\.network\.type.*--config"):
         verify(run)
-    (run / "small.py").write_text("custom_imports = dict(imports=['not_there_at_all'])")
-    with pytest.raises(ConfigError, match="--config"):
+    assert verify(run, trusted=["small_network"]).passed
+    with pytest.raises(ConfigError, match="not_there_at_all"):
+        verify(run, trusted=["not_there_at_all"])
+    text = (run / "config.json").read_text()
+    (run / "config.json").write_text(text.replace('"lr": 0.2', '"lr": 0.3'))
+    fields = {difference.field for difference in verify(run, trusted=["small_network"]).differences}
+    assert {"config_json_sha256", "config_sha256", "optim_wrapper.optimizer.lr"} <= fields
+    for name in ("config.json", "small.py"):
+        (run / name).unlink()
+    with pytest.raises(DataError, match=r"config\.json: is missing"):
         verify(run)
+
+
+def edited(lines: list[dict], round_: int, **changes) -> list[dict]:
+    """A history in which a round's line is another; a value may be a function of the old one."""
+    line = lines[round_ - 1]
+    new = {key: v(line[key]) if callable(v) else v for key, v in changes.items()}
+    return [*lines[: round_ - 1], {**line, **new}, *lines[round_:]]
+
+
+def without_metrics(line: dict) -> dict:
+    return {key: value for key, value in line.items() if key != "metrics"}
+
+
+# what is wrong with a history -> how, and the field that says so
+HISTORIES = {
+    "a round is lost": (lambda lines: lines[:1] + lines[2:], "round 2"),
+    "an evaluation is lost": (
+        lambda lines: [*lines[:3], without_metrics(lines[3]), *lines[4:]],
+        "round 4: evaluated",
+    ),
+    "an evaluation too many": (
+        lambda lines: edited(lines, 5, metrics=lines[5]["metrics"]),
+        "round 5: evaluated",
+    ),
+    "a metric is lost": (
+        lambda lines: edited(lines, 4, metrics=lambda m: {"seen/mIoU": m["seen/mIoU"]}),
+        "round 4: missing metrics",
+    ),
+    "another client": (
+        lambda lines: edited(lines, 3, participants=lambda p: [{**p[0], "client": "x"}, *p[1:]]),
+        "round 3: participants",
+    ),
+    "fewer clients": (
+        lambda lines: edited(lines, 3, participants=lambda p: p[:1]),
+        "round 3: participants",
+    ),
+    "other samples": (
+        lambda lines: edited(lines, 3, participants=lambda p: [{**p[0], "samples": 9}, *p[1:]]),
+        "round 3: samples",
+    ),
+    "less traffic": (
+        lambda lines: edited(lines, 2, bytes_up=lambda b: b // 2),
+        "round 2: bytes_up",
+    ),
+    "another last metric": (
+        lambda lines: edited(lines, 6, metrics=lambda m: {**m, "seen/mIoU": m["seen/mIoU"] + 1}),
+        "final.seen.mIoU",
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", HISTORIES)
+def test_a_history_has_what_its_config_asks_for(kind, run, small_config):
+    """Even where results.json was made to fit it."""
+    change_it, field = HISTORIES[kind]
+    path = run / "history.jsonl"
+    lines = change_it([json.loads(line) for line in path.read_text().splitlines()])
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    content = json.loads((run / "results.json").read_text())
+    content |= plain(summarized(lines, 6, 4))
+    (run / "results.json").write_text(json.dumps(content))
+    fields = [one.field for one in verify(run, small_config).differences if "jsonl" in one.file]
+    assert field in fields
 
 
 def test_the_model_that_is_not_averaged_is_verified_too(small_config, tmp_path):
     options = ["val_cfg.evaluate_global=True", "train_cfg.max_rounds=4"]
     config = load_config(small_config, work_dir=tmp_path / "run", options=options)
     assert train(config) == 0
-    copy = tmp_path / "run" / "small.py"
-    shutil.copy(small_config.parent / "small_network.py", copy.parent)
-    found = verify(tmp_path / "run")
+    found = verify(tmp_path / "run", trusted=["small_network"])
     assert found.passed and found.tolerance == 0
     final = json.loads((tmp_path / "run" / "results.json").read_text())["final"]
     assert final["global:seen"] != final["seen"]
     change(tmp_path / "run", "final", "global:seen", "mIoU", by=1)
-    (difference,) = verify(tmp_path / "run").differences
+    (difference,) = verify(tmp_path / "run", trusted=["small_network"]).differences
     assert difference.field == "final.global:seen.mIoU"
 
 
@@ -183,3 +262,33 @@ def test_sums_of_the_history_may_be_rounded_but_no_more(run, small_config):
     change(run, "last_rounds", "mean", "seen/mIoU", by=1e-4)
     (difference,) = verify(run, small_config).differences
     assert difference.field == "last_rounds.mean.seen/mIoU"
+
+
+def test_traffic_is_known_without_training_for_every_algorithm(small_config):
+    """As it is counted in a rehearsal with real batches."""
+    tried = set()
+    for file in sorted((CONFIGS / "methods").rglob("*.py")):
+        method = Config.fromfile(file)
+        if "+" in file.stem or "algorithm" not in method or file.stem in tried:
+            continue
+        tried.add(file.stem)
+        config = load_config(small_config)
+        plain_sgd = {"type": "OptimWrapper"}
+        config.algorithm = without_delete(method.algorithm)
+        config.optim_wrapper = without_delete(method.get("optim_wrapper", plain_sgd))
+        config.optim_wrapper["optimizer"] = {"type": "SGD", "lr": 0.1}
+        trainer = build_trainer(config)
+        sizes = dict(zip(trainer.data.clients, trainer.data.sizes, strict=True))
+        server = Server(trainer.flat, 2, trainer.algorithm.server_vectors)
+        policy = SiloBN()
+        policy.bind(trainer.flat)
+        policy.before_train(SimpleNamespace(server=server))
+        sent = rehearse(trainer, server, 0)
+        runner = SimpleNamespace(flat=trainer.flat, batchnorm=policy)
+        (first, *_) = expected_rounds(complete_config(config), runner, sizes)
+        assert (first["bytes_down"], first["bytes_up"]) == (2 * sent.down, 2 * sent.up), file
+    assert {"fedcm", "mime", "scaffold", "fedgloss_sam"} <= tried
+
+
+def without_delete(config: dict) -> dict:
+    return {key: value for key, value in config.items() if key != "_delete_"}

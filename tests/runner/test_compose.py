@@ -240,3 +240,14 @@ def test_nothing_of_torch_is_needed_to_compose():
 def test_each_method_counts_once():
     composition = Composition(CONFIGS / "idda_rainy_fedasam_swa.py", ["asam", "swa"])
     assert composition.methods == ["fedasam", "swa"]
+
+
+def test_a_config_or_a_base_in_yaml_is_refused_unread(tmp_path):
+    mark = tmp_path / "executed"
+    (tmp_path / "base.yaml").write_text(f"a: !!python/object/apply:os.mkdir ['{mark}']\n")
+    (tmp_path / "own.py").write_text("_base_ = 'middle.py'\n")
+    (tmp_path / "middle.py").write_text("_base_ = ['base.yaml']\n")
+    for name in ("base.yaml", "own.py"):
+        with pytest.raises(ConfigError, match=r"base\.yaml"):
+            compose(tmp_path / name)
+    assert not mark.exists()

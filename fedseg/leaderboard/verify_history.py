@@ -1,0 +1,130 @@
+"""Whether a history has the rounds, participants, evaluations and traffic of its config."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from mmengine.config import Config
+
+from fedseg.core.client import Client
+from fedseg.core.client_data import ClientData, Job
+from fedseg.core.server import Server
+from fedseg.engine.loop import FederatedTrainLoop
+from fedseg.engine.trainer import ClientTrainer
+from fedseg.optim import build_local_optimizer
+from fedseg.registry import ALGORITHMS, SAMPLERS, build
+from fedseg.runner.plan import rehearse
+from fedseg.runs.metric_names import evaluated_set, split_name
+
+SCHEDULE = ("max_rounds", "val_interval", "val_last_rounds", "val_last_interval")
+
+
+class _IdleTrainer(ClientTrainer):
+    """Clients that do not train: what they send has the right size all the same."""
+
+    def _local_steps(self, client: Client) -> None:
+        client.step = client.num_steps
+
+
+class _NoBatches(ClientData):
+    """The data of clients that do not train."""
+
+    def __init__(self, client_sizes: Mapping[str, int]) -> None:
+        self.clients, self.sizes = list(client_sizes), list(client_sizes.values())
+
+    def num_steps(self, client: int) -> int:
+        return 1
+
+    def full_sizes(self, client: int) -> list[int]:
+        return []
+
+    def start(self, jobs: Any) -> None:
+        pass
+
+    def batches(self, job: Job) -> Iterator[Any]:
+        return iter(())
+
+
+def train_loop(config: Config) -> FederatedTrainLoop:
+    """The loop of a complete config, to be asked for its schedule only."""
+    options = {key: config.train_cfg[key] for key in SCHEDULE if key in config.train_cfg}
+    return FederatedTrainLoop(None, None, **options)
+
+
+def expected_rounds(
+    config: Config, runner: Any, client_sizes: Mapping[str, int]
+) -> list[dict[str, Any]]:
+    """What each round must have: round, participants, their samples, bytes, whether evaluated.
+
+    Args:
+        config: complete, and safe to build of.
+        runner: has the model, and the BatchNorm policy or None, of this config.
+        client_sizes: client -> samples, in partition order.
+    """
+    algorithm = build(ALGORITHMS, config.algorithm, "algorithm")
+    local = build_local_optimizer(config.optim_wrapper, runner.flat)
+    algorithm.check(local, runner.flat)
+    algorithm.bind(runner.flat)
+    server = Server(runner.flat, len(client_sizes), algorithm.server_vectors)
+    if runner.batchnorm is not None:
+        runner.batchnorm.before_train(SimpleNamespace(server=server))
+    data = _NoBatches(client_sizes)
+    seed = config.randomness.seed
+    trainer = _IdleTrainer(
+        runner.flat, algorithm, local, data, seed=seed, call_hook=lambda *_, **__: None
+    )
+    sent = rehearse(trainer, server, 0)
+    sampler = build(SAMPLERS, config.client_sampler, "client_sampler")
+    sampler.bind(data.clients, seed)
+    loop = train_loop(config)
+    rounds = []
+    for number in range(1, loop.max_rounds + 1):
+        chosen = sampler.participants(number)
+        rounds.append(
+            {
+                "round": number,
+                "participants": [data.clients[client] for client in chosen],
+                "samples": [data.sizes[client] for client in chosen],
+                "bytes_down": sent.down * len(chosen),
+                "bytes_up": sent.up * len(chosen),
+                "evaluated": config.get("val_dataloader") is not None and loop.evaluates(number),
+            }
+        )
+    return rounds
+
+
+def compared_rounds(
+    history: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]], config: Config
+) -> Iterator[tuple[str, Any, Any]]:
+    """(field, of the history, expected) of every round; a round that is missing is None."""
+    by_round = {record["round"]: record for record in history}
+    loop, tests = train_loop(config), config.get("val_dataloader") or {}
+    last_metrics = (history[-1].get("metrics") or {}) if history else {}
+    at_end = {n for n, test in tests.items() if test is not None and test.get("final_only")}
+    regular = {n for n in last_metrics if evaluated_set(split_name(n)[0]) not in at_end}
+    yield "rounds", len(history), len(expected)
+    for wanted in expected:
+        number = wanted["round"]
+        where = f"round {number}"
+        record = by_round.get(number)
+        if record is None:
+            yield where, None, number
+            continue
+        found = {
+            "participants": [_get(one, "client") for one in record["participants"]],
+            "samples": [_get(one, "samples") for one in record["participants"]],
+            **{name: record[name] for name in ("bytes_down", "bytes_up")},
+        }
+        for name, value in found.items():
+            yield f"{where}: {name}", value, wanted[name]
+        in_window = number > loop.max_rounds - loop.val_last_rounds
+        # outside the window, a run that was prolonged has more evaluations
+        if wanted["evaluated"] or in_window:
+            yield f"{where}: evaluated", "metrics" in record, wanted["evaluated"]
+        if "metrics" in record:
+            missing = sorted(regular - record["metrics"].keys())
+            yield f"{where}: missing metrics", missing, []
+
+
+def _get(participant: Any, name: str) -> Any:
+    return participant.get(name) if isinstance(participant, Mapping) else None

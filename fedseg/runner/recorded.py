@@ -1,0 +1,228 @@
+"""A run's recorded config, built without executing or importing anything that it names.
+
+A config file is a program; what a run recorded of it is data, and may come from anyone. Of that,
+only what an evaluation needs is built, and only classes by names that the suite's registries know.
+"""
+
+import copy
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+from mmengine.registry import Registry
+from mmengine.registry import registry as registry_module
+
+import fedseg.registry
+from fedseg.cli import printable
+from fedseg.datasets.transforms import is_foreign_transform
+from fedseg.errors import DEBUG, ConfigError, DataError, UserError
+from fedseg.runner.checkpoint import checkpoints
+from fedseg.runner.config import complete_config
+from fedseg.runner.experiment import naming, override
+from fedseg.runs.config_copy import find_config_copy, read_config_copy
+from fedseg.runs.from_json import own_path
+
+# Hooks, trackers, launchers and whatever else MMEngine would build of a config are left out.
+EVALUATED = (
+    *("model", "train_cfg", "averaging", "batchnorm", "dtype", "device", "channels_last"),
+    *("val_dataloader", "val_evaluator", "val_cfg", "test_dataloader", "test_evaluator"),
+    *("test_cfg", "algorithm", "optim_wrapper", "client_sampler", "randomness"),
+)
+# Whose registered classes may be built: layers and optimizers of libraries besides the suite's own.
+OWNERS = ("fedseg", "torch.nn", "torch.optim", "mmcv.cnn")
+# Networks of MMSegmentation that the suite's methods use.
+LIBRARIES = (
+    *("EncoderDecoder", "FCNHead", "DepthwiseSeparableASPPHead", "SegformerHead"),
+    *("BiSeNetV2", "MixVisionTransformer", "TIMMBackbone"),
+)
+# Options that name a file or an address of initial weights: the checkpoint has all of them.
+INITIAL = {"init_cfg", "pretrained", "pretrained_cfg", "checkpoint_path", "checkpoint", "weights"}
+DOMAIN = re.compile(r"\w[\w.-]*")  # it names a folder of pictures
+
+
+@contextmanager
+def recorded(
+    folder: Path,
+    name: str,
+    work_dir: Path,
+    options: Sequence[str] = (),
+    trusted: Sequence[str] = (),
+) -> Iterator[tuple[Config, Config]]:
+    """The config of a run, while it may be evaluated: what is built of it, and all of it.
+
+    Args:
+        folder, name, options: see :func:`read_recorded`.
+        work_dir: where the evaluation writes.
+        trusted: modules of the user's own or installed ones; they are imported, and the config may
+            name the classes that they register.
+
+    Raises:
+        DataError: it is missing or damaged, or cannot be evaluated.
+        ConfigError: it names what must not be built; a module cannot be imported.
+    """
+    config = read_recorded(folder, name, options)
+    _trust(trusted, folder)
+    try:
+        with naming(config), closed_registries():
+            yield evaluated(config, work_dir, trusted), config
+    except UserError:
+        raise
+    except Exception as error:  # any value may be of any kind
+        kind = type(error).__name__
+        raise DataError(
+            f"{config.filename}: cannot be evaluated: {kind}: {error} ({DEBUG}=1 shows where)"
+        ) from error
+
+
+def newest_checkpoint(folder: Path) -> tuple[int, Path]:
+    """(round, path) of a run's newest checkpoint.
+
+    Raises:
+        DataError: there is none, or it is a link that leads out of the folder.
+    """
+    found = checkpoints(own_path(folder, "checkpoints"))
+    if not found:
+        raise DataError(f"{folder / 'checkpoints'}: holds no checkpoint")
+    own_path(folder, f"checkpoints/{found[-1][1].name}")
+    return found[-1]
+
+
+def read_recorded(folder: Path, name: str, options: Sequence[str] = ()) -> Config:
+    """The complete config that a run recorded, as values; nothing is built.
+
+    Args:
+        folder: work dir of the run. name: of its experiment, for runs without ``config.json``.
+        options: ``KEY=VALUE`` overrides of the user's own.
+
+    Raises:
+        DataError: it is missing or damaged, or leads out of the folder.
+    """
+    path = find_config_copy(folder, name)
+    values = read_config_copy(path)
+    try:
+        return complete_config(override(Config(values, filename=str(path)), options=options))
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise DataError(f"{path}: is not the config of a run ({error!r})") from error
+
+
+def evaluated(config: Config, work_dir: Path, trusted: Collection[str] = ()) -> Config:
+    """What an evaluation needs of a recorded config, once all that it names is known.
+
+    Args:
+        config: complete. It stays as it is.
+        work_dir: where the evaluation writes.
+        trusted: modules whose registered classes are allowed besides; see :func:`recorded`.
+
+    Raises:
+        ConfigError: it names a class that is not of the suite, an import path, a scope, or a file
+            or an address within the model.
+    """
+    values = {key: copy.deepcopy(config[key]) for key in EVALUATED if key in config}
+    kept = Config(values, filename=config.filename)
+    _check_model(kept.model, "model")
+    allowed = _allowed_names(trusted)
+    for key, value in kept.items():
+        _check(value, key, allowed)
+    for key in ("val_dataloader", "test_dataloader"):
+        for domain in kept.get(key) or {}:
+            if not DOMAIN.fullmatch(domain):
+                raise ConfigError(f"{key}: {domain!r} is no name of a domain")
+    kept["work_dir"] = str(work_dir)
+    kept["train_dataloader"] = {}  # a runner asks for it
+    kept["experiment_name"] = printable(str(config.get("experiment_name", "run")))
+    return kept
+
+
+def _trust(modules: Sequence[str], folder: Path) -> None:
+    """Import modules of the user's own; ``folder``: of the run, from which nothing is imported.
+
+    Raises:
+        ConfigError: one cannot be imported, or lies in the folder.
+    """
+    for name in modules:
+        try:
+            spec = find_spec(name.partition(".")[0])
+            places = [spec and spec.origin, *((spec and spec.submodule_search_locations) or ())]
+            inside = [p for p in places if p and Path(p).resolve().is_relative_to(folder.resolve())]
+            if inside:
+                raise ConfigError(f"--trust: {name} lies in the run's folder: copy it elsewhere")
+            import_module(name)
+        except (ImportError, ValueError, AttributeError) as error:
+            raise ConfigError(f"--trust: {name} cannot be imported ({error})") from error
+
+
+@contextmanager
+def closed_registries() -> Iterator[None]:
+    """Within it, registries give what is registered by its name, and import nothing for it.
+
+    MMEngine's take any name with or without dots for an import path, wherever it stands: a layer of
+    a library asks for ``norm_layer`` or ``padding_mode`` in this way.
+    """
+    get, from_string = Registry.get, registry_module.get_object_from_string
+
+    def closed(self: Registry, key: str) -> Any:
+        if isinstance(key, str) and "." in key:
+            raise ConfigError(f"{key!r} is an import path: a recorded config has names only")
+        return get(self, key)
+
+    Registry.get = closed
+    registry_module.get_object_from_string = lambda name: None
+    try:
+        yield
+    finally:
+        Registry.get, registry_module.get_object_from_string = get, from_string
+
+
+def _allowed_names(trusted: Collection[str]) -> set[str]:
+    """What ``type`` may say."""
+    owners = tuple(f"{module}." for module in (*OWNERS, *trusted))
+    allowed = {*LIBRARIES, "norm", "value"}  # of optim_wrapper.clip_grad
+    for registry in vars(fedseg.registry).values():
+        if isinstance(registry, Registry):
+            registry.import_from_location()
+        while isinstance(registry, Registry):
+            for name, cls in registry.module_dict.items():
+                if f"{getattr(cls, '__module__', '')}.".startswith(owners):
+                    allowed.add(name)
+            registry = registry.parent
+    return allowed
+
+
+def _check(value: Any, field: str, allowed: Collection[str]) -> None:
+    """Raise ConfigError for a ``type`` that is not allowed, wherever it stands."""
+    if isinstance(value, Mapping):
+        if "_scope_" in value:
+            raise ConfigError(f"{field}._scope_: a recorded config has none")
+        kind = value.get("type", "")
+        if kind and not (isinstance(kind, str) and (kind in allowed or is_foreign_transform(kind))):
+            raise ConfigError(
+                f"{field}.type: {kind!r} is no name of the suite: --trust MODULE allows those that "
+                "a module of yours registers, --config FILE runs a config of yours"
+            )
+        for key, inner in value.items():
+            _check(inner, f"{field}.{key}", allowed)
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            _check(inner, f"{field}[{number}]", allowed)
+
+
+def _check_model(value: Any, field: str) -> None:
+    """Take initial weights out of a model; raise ConfigError for other files and addresses."""
+    if isinstance(value, Mapping):
+        value.update(dict.fromkeys(INITIAL & value.keys()))
+        if value.get("type") == "TIMMBackbone":
+            value["pretrained"] = False  # its default would fetch them
+        for key, inner in value.items():
+            _check_model(inner, f"{field}.{key}")
+    elif isinstance(value, list | tuple):
+        for number, inner in enumerate(value):
+            _check_model(inner, f"{field}[{number}]")
+    elif isinstance(value, str) and re.search(r"[:/\\]", value):
+        raise ConfigError(f"{field}: {value!r} is a file or an address, not an option")

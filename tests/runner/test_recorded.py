@@ -1,0 +1,42 @@
+"""What the suite's own configs record can be read, and built, as data."""
+
+import json
+
+from fedseg.errors import ConfigError
+from fedseg.files import write_text
+from fedseg.runner.compose import CONFIGS, Composition
+from fedseg.runner.config import complete_config
+from fedseg.runner.recorded import evaluated, read_recorded
+from fedseg.runs.config_copy import CONFIG_FILE, config_json, read_config_copy
+from fedseg.runs.results import config_digest, configured
+
+
+def test_every_setting_and_method_is_of_the_suite(tmp_path):
+    seen = set()
+    one_each = {path.stem.split("_")[0]: path for path in (CONFIGS / "settings").glob("*.py")}
+    for path in one_each.values():
+        for method in ("", *(Composition(path).known.keys() - seen)):
+            try:
+                config = Composition(path, [method] if method else []).compose()
+            except ConfigError:  # no meaning in this setting
+                continue
+            seen.add(method)
+            config["work_dir"] = "work_dirs/run"
+            complete = complete_config(config)
+            write_text(tmp_path / CONFIG_FILE, config_json(complete.to_dict()))
+            read = read_recorded(tmp_path, "run")
+            assert config_digest(read) == config_digest(complete)
+            assert configured(read) == json.loads(json.dumps(configured(complete)))
+            kept = evaluated(read, tmp_path)
+            assert kept.val_dataloader == read.val_dataloader and "custom_hooks" not in kept
+    assert {"", "fedavg", "silobn", "segformer", "deeplabv3plus", "resnet18"} <= seen
+
+
+def test_values_that_json_lacks_are_kept(tmp_path):
+    values = {"a": float("inf"), "b": [float("-inf"), (1, 2.5)], "c": {"d": None, "e": "x"}}
+    text = config_json(values | {"f": type})
+    write_text(tmp_path / CONFIG_FILE, text)
+    strict = json.loads(text, parse_constant=lambda name: 1 / 0)
+    read = read_config_copy(tmp_path / CONFIG_FILE)
+    assert read.pop("f") == str(type) == strict["f"]
+    assert read == values | {"b": [float("-inf"), [1, 2.5]]}
