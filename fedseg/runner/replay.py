@@ -7,6 +7,7 @@ from pathlib import Path
 from fedseg.engine.sampler import ClientSampler
 from fedseg.errors import ConfigError, DataError
 from fedseg.registry import SAMPLERS
+from fedseg.runs.history import History
 
 
 @SAMPLERS.register_module()
@@ -40,11 +41,12 @@ class FixedSampler(ClientSampler):
         if not path.is_file():
             raise DataError(f"client_sampler.file: {path} does not exist")
         try:
-            text = path.read_text(encoding="utf-8")
             if path.suffix == ".jsonl":
-                lines = [json.loads(line) for line in text.splitlines() if line.strip()]
+                history = History(path)
+                lines = history.read()
+                history.verify(len(lines))
                 return [[p["client"] for p in line["participants"]] for line in lines]
-            rounds = json.loads(text)
+            rounds = json.loads(path.read_text(encoding="utf-8"))
         except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
             raise DataError(f"{path}: not a list of participants ({error})") from error
         if not isinstance(rounds, list):

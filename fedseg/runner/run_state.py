@@ -10,6 +10,7 @@ from torch import Tensor
 
 from fedseg.core.hook import Run
 from fedseg.errors import ConfigError
+from fedseg.runner.checkpoint import check_like, check_weights
 from fedseg.runs.results import config_digest
 
 BATCH_KEYS = ("type", "batch_size", "shuffle", "drop_last", "transforms")
@@ -34,6 +35,7 @@ def collect(run: Any) -> dict[str, Any]:
             for group in run.optim_wrapper.optimizer.param_groups
         ],
         "stores": {name: store.flush() for name, store in run.stores.items()},
+        "history": list(run.history.checksums),
         "client_sizes": run.client_sizes,
         "domain_clients": run.domain_clients,
         "seconds": run.seconds,
@@ -42,6 +44,7 @@ def collect(run: Any) -> dict[str, Any]:
             "config": run.config_text,
             "config_sha256": config_digest(run.cfg),
             "identity": _identity(run),
+            "environments": run.environments,
             "dataset_meta": _plain(getattr(run.data.dataset, "metainfo", None)),
         },
     }
@@ -55,8 +58,8 @@ def collect(run: Any) -> dict[str, Any]:
     return payload
 
 
-def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
-    """Bring a run, built from its config, to where a checkpoint was made.
+def verify(run: Any, path: Path, payload: dict[str, Any]) -> None:
+    """Check that a run, built from its config, can go on from a checkpoint; changes nothing.
 
     Args:
         run: as in :func:`collect`; its hooks have opened their stores.
@@ -64,7 +67,9 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
 
     Raises:
         ConfigError: the checkpoint is of another run.
+        DataError: it is incomplete, or its clients' states or its history are damaged.
     """
+    check_like(payload, {"meta": {"identity": {}}}, str(path))
     for field, value in _identity(run).items():
         before = payload["meta"]["identity"].get(field, value)
         if before != value:
@@ -72,6 +77,39 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
                 f"--resume: {path} was made with another {field} ({before!r}, now {value!r}); "
                 "use the run's own config, or another --work-dir"
             )
+    expected = {
+        "state_dict": run.flat.state_dict(),
+        "pending_record": None,
+        "server_state": {name: vector.cpu() for name, vector in run.server.state.items()},
+        "hooks": {},
+        "schedulers": [{} for _ in run.param_schedulers],
+        "param_groups": [{} for _ in run.optim_wrapper.optimizer.param_groups],
+        "stores": {},
+        "seconds": 0.0,
+    }
+    check_like({"history": [], **payload}, {"history": [], **expected}, str(path))
+    hooks = {key: {} for key, _ in _stateful_hooks(run) if payload["hooks"].get(key)}
+    pending = payload["pending_record"] and {"round": 0, "seconds": {}}
+    check_like(payload, {"hooks": hooks, "pending_record": pending}, str(path))
+    vectors = {n: v for n, v in payload["server_state"].items() if isinstance(v, Tensor)}
+    check_weights(vectors, f"{path}: server_state")
+    for name, index in payload["stores"].items():
+        if name not in run.stores:
+            raise ConfigError(
+                f"--resume: {path} has the clients' {name!r}, which this config has no use for; "
+                "use the run's own config, or another --work-dir"
+            )
+        run.stores[name].verify(index)
+    run.history.verify(*_history(payload))
+
+
+def _history(payload: Mapping[str, Any]) -> tuple[int, list[int] | None]:
+    """How many rounds a checkpoint's history has, and their checksums, which old ones lack."""
+    return payload["round"] - (payload["pending_record"] is not None), payload.get("history")
+
+
+def restore(run: Any, payload: dict[str, Any]) -> None:
+    """Bring a run to where a checkpoint was made, which :func:`verify` has passed."""
     server, device = run.server, run.server.w.device
     restore_model(run, payload["state_dict"])
     server.state = _to_device(payload["server_state"], device)
@@ -84,11 +122,12 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
             group.update(saved)
     for name, index in payload["stores"].items():
         run.stores[name].load(index)
+    run.environments = list(payload["meta"].get("environments", []))
     loop = run.train_loop
     run.seconds_before = payload["seconds"]
     run.round = loop.round = payload["round"]
     loop.pending = payload["pending_record"]
-    run.history.truncate(loop.round - (loop.pending is not None))
+    run.history.restore(*_history(payload))
     for key, hook in _stateful_hooks(run):
         if hooks.get(key):
             hook.load_state_dict(hooks[key])

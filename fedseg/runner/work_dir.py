@@ -10,6 +10,7 @@ from pathlib import Path
 from mmengine.config import Config
 
 from fedseg import cli
+from fedseg.runner.checkpoint import checkpoints
 
 OUTPUTS = (
     "history.jsonl",
@@ -40,12 +41,30 @@ def set_aside_earlier_run(cfg: Config) -> Path | None:
     leftovers = [p for p in (*(root / name for name in OUTPUTS), config_copy(cfg)) if p.exists()]
     if not leftovers:
         return None
-    stamp = time.strftime("%Y%m%d_%H%M%S")
-    aside = root / "previous" / f"{stamp}_{uuid.uuid4().hex[:4]}"
-    aside.mkdir(parents=True)
+    aside = _new_folder(root)
     for path in leftovers:
         shutil.move(str(path), str(aside / path.name))
     return aside
+
+
+def set_aside_later(cfg: Config, round_: int) -> Path | None:
+    """As above: checkpoints after a round, and a copy of the history, before it is gone back to."""
+    root = Path(cfg.work_dir)
+    later = [path for number, path in checkpoints(root / "checkpoints") if number > round_]
+    if not later:
+        return None
+    aside = _new_folder(root)
+    if (root / "history.jsonl").is_file():
+        shutil.copy2(root / "history.jsonl", aside)
+    for path in later:
+        shutil.move(str(path), str(aside / path.name))
+    return aside
+
+
+def _new_folder(root: Path) -> Path:
+    folder = root / "previous" / f"{time.strftime('%Y%m%d_%H%M%S')}_{uuid.uuid4().hex[:4]}"
+    folder.mkdir(parents=True)
+    return folder
 
 
 def stop_message(cfg: Config, last_round: int) -> str:

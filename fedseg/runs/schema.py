@@ -129,6 +129,8 @@ class Results:
     setting: str | None = None  # of a composed config
     methods: tuple[str, ...] | None = None  # likewise
     protocol: dict[str, Any] | None = None  # see fedseg.runs.protocol; None: not recorded
+    # of the rounds from each "round" on: threads, device, hardware, versions; None: not recorded
+    environments: tuple[dict[str, Any], ...] | None = None
     extras: dict[str, Any] = field(default_factory=dict)  # what hooks added, unchecked
 
     @property
