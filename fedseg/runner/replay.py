@@ -41,12 +41,12 @@ class FixedSampler(ClientSampler):
         if not path.is_file():
             raise DataError(f"client_sampler.file: {path} does not exist")
         try:
+            text = path.read_text(encoding="utf-8").rstrip()
             if path.suffix == ".jsonl":
                 history = History(path)
-                lines = history.read()
-                history.verify(len(lines))
-                return [[p["client"] for p in line["participants"]] for line in lines]
-            rounds = json.loads(path.read_text(encoding="utf-8"))
+                history.verify(len(text.splitlines()))
+                return [[p["client"] for p in line["participants"]] for line in history.read()]
+            rounds = json.loads(text)
         except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
             raise DataError(f"{path}: not a list of participants ({error})") from error
         if not isinstance(rounds, list):

@@ -11,7 +11,7 @@ from torch import Tensor
 from fedseg.core.hook import Run
 from fedseg.errors import ConfigError
 from fedseg.runner.checkpoint import check_like, check_weights
-from fedseg.runs.results import config_digest
+from fedseg.runs.results import config_digest, environment
 
 BATCH_KEYS = ("type", "batch_size", "shuffle", "drop_last", "transforms")
 
@@ -36,6 +36,7 @@ def collect(run: Any) -> dict[str, Any]:
         ],
         "stores": {name: store.flush() for name, store in run.stores.items()},
         "history": list(run.history.checksums),
+        "environments": run.environments,
         "client_sizes": run.client_sizes,
         "domain_clients": run.domain_clients,
         "seconds": run.seconds,
@@ -44,7 +45,6 @@ def collect(run: Any) -> dict[str, Any]:
             "config": run.config_text,
             "config_sha256": config_digest(run.cfg),
             "identity": _identity(run),
-            "environments": run.environments,
             "dataset_meta": _plain(getattr(run.data.dataset, "metainfo", None)),
         },
     }
@@ -87,7 +87,8 @@ def verify(run: Any, path: Path, payload: dict[str, Any]) -> None:
         "stores": {},
         "seconds": 0.0,
     }
-    check_like({"history": [], **payload}, {"history": [], **expected}, str(path))
+    newer = {"history": [], "environments": []}  # which older checkpoints lack
+    check_like({**newer, **payload}, {**newer, **expected}, str(path))
     hooks = {key: {} for key, _ in _stateful_hooks(run) if payload["hooks"].get(key)}
     pending = payload["pending_record"] and {"round": 0, "seconds": {}}
     check_like(payload, {"hooks": hooks, "pending_record": pending}, str(path))
@@ -122,7 +123,7 @@ def restore(run: Any, payload: dict[str, Any]) -> None:
             group.update(saved)
     for name, index in payload["stores"].items():
         run.stores[name].load(index)
-    run.environments = list(payload["meta"].get("environments", []))
+    run.environments = list(payload.get("environments", []))
     loop = run.train_loop
     run.seconds_before = payload["seconds"]
     run.round = loop.round = payload["round"]
@@ -133,6 +134,22 @@ def restore(run: Any, payload: dict[str, Any]) -> None:
             hook.load_state_dict(hooks[key])
 
 
+def note_environment(run: Any) -> None:
+    """Remember what computes the rounds from here on, and warn if it is not what did before."""
+    now = environment(run.flat.w.device)
+    before = run.environments[-1] if run.environments else {}
+    changed = [
+        f"{key} {before.get(key)}, now {now[key]}" for key in now if before.get(key) != now[key]
+    ]
+    if before and changed:
+        run.logger.warning(
+            f"rounds 1 to {run.round} were computed with {'; '.join(changed)}: the run may differ "
+            "in its last digits from an uninterrupted one"
+        )
+    if changed:
+        run.environments.append({"round": run.round + 1, **now})
+
+
 def restore_for_test(run: Any, payload: dict[str, Any]) -> None:
     """Give a run without training data what its evaluation needs of a checkpoint."""
     run.client_sizes = dict(payload.get("client_sizes", {}))
@@ -140,7 +157,7 @@ def restore_for_test(run: Any, payload: dict[str, Any]) -> None:
     if run.batchnorm is not None:
         for client, state in payload.get("client_statistics", {}).items():
             run.store.stage(client, state)
-        run.store.commit(payload["round"])
+        run.store.commit(payload.get("round", 0))
     if payload.get("averaged_state_dict") is not None:
         restore_model(run, payload["averaged_state_dict"])
 

@@ -61,7 +61,7 @@ from fedseg.runner.work_dir import (
 )
 from fedseg.runs.config_copy import config_text
 from fedseg.runs.history import History
-from fedseg.runs.results import environment, write_results
+from fedseg.runs.results import write_results
 
 
 @RUNNERS.register_module()
@@ -241,7 +241,7 @@ class FederatedRunner(Runner):
         with self.interrupt:
             self.call_hook("before_run")
             self._resume_or_start()
-            self._note_environment()
+            run_state.note_environment(self)
             self._write_config()
             try:
                 self.train_loop.run()
@@ -333,19 +333,6 @@ class FederatedRunner(Runner):
             self.logger.warning(
                 f"an earlier run in {self.work_dir} was moved to {aside} (--resume continues a run)"
             )
-
-    def _note_environment(self) -> None:
-        """Remember what computes the rounds from here on, and warn if it is not what did before."""
-        now = environment(self.flat.w.device)
-        before = self.environments[-1] if self.environments else {}
-        changed = [f"{k} {before.get(k)}, now {now[k]}" for k in now if before.get(k) != now[k]]
-        if before and changed:
-            self.logger.warning(
-                f"rounds 1 to {self.round} were computed with {'; '.join(changed)}: the run may "
-                "differ in its last digits from an uninterrupted one"
-            )
-        if changed:
-            self.environments.append({"round": self.round + 1, **now})
 
     def _write_config(self) -> None:
         """Write the config into the work dir, under the run's own name."""

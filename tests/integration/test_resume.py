@@ -200,7 +200,7 @@ def test_a_checkpoint_of_an_older_fedseg(run, finished):
     path.unlink()
     path = checkpoint_path(folder, BEFORE)
     payload = load_checkpoint(path)
-    del payload[DIGEST], payload["history"], payload["meta"]["environments"]
+    del payload[DIGEST], payload["history"], payload["environments"]
     torch.save(payload, path)
     whole = files(run, "history.jsonl")["history.jsonl"]
     change_lines(run, lambda lines: [lines[0], *lines[2:]])
