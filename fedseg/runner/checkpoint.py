@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 
 from fedseg.errors import DataError
-from fedseg.files import TEMPORARY, atomic_writer, sha256
+from fedseg.files import TEMPORARY, sha256
+from fedseg.runner.state_store import save_tensors
 
 PATTERN = re.compile(r"round_(\d{6,})\.pth")
 DIGEST = "content_sha256"
@@ -66,8 +67,7 @@ def _content_digest(payload: Mapping[str, Any]) -> str:
 
 def save_checkpoint(path: Path, payload: Mapping[str, Any]) -> None:
     """Write a checkpoint atomically: a kill at any moment leaves the old one or the new one."""
-    with atomic_writer(path, "wb", sync=True) as file:
-        torch.save({**payload, DIGEST: _content_digest(payload)}, file)
+    save_tensors(path, {**payload, DIGEST: _content_digest(payload)})
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any]:

@@ -41,30 +41,12 @@ def set_aside_earlier_run(cfg: Config) -> Path | None:
     leftovers = [p for p in (*(root / name for name in OUTPUTS), config_copy(cfg)) if p.exists()]
     if not leftovers:
         return None
-    aside = _new_folder(root)
+    stamp = time.strftime("%Y%m%d_%H%M%S")
+    aside = root / "previous" / f"{stamp}_{uuid.uuid4().hex[:4]}"
+    aside.mkdir(parents=True)
     for path in leftovers:
         shutil.move(str(path), str(aside / path.name))
     return aside
-
-
-def set_aside_later(cfg: Config, round_: int) -> Path | None:
-    """As above: checkpoints after a round, and a copy of the history, before it is gone back to."""
-    root = Path(cfg.work_dir)
-    later = [path for number, path in checkpoints(root / "checkpoints") if number > round_]
-    if not later:
-        return None
-    aside = _new_folder(root)
-    if (root / "history.jsonl").is_file():
-        shutil.copy2(root / "history.jsonl", aside)
-    for path in later:
-        shutil.move(str(path), str(aside / path.name))
-    return aside
-
-
-def _new_folder(root: Path) -> Path:
-    folder = root / "previous" / f"{time.strftime('%Y%m%d_%H%M%S')}_{uuid.uuid4().hex[:4]}"
-    folder.mkdir(parents=True)
-    return folder
 
 
 def stop_message(cfg: Config, last_round: int) -> str:
@@ -82,3 +64,22 @@ def resume_command(cfg: Config) -> str:
         return shlex.join([cli.python(), *arguments, "--resume"])
     config = cfg.filename or "CONFIG"
     return f"python tools/train.py {config} --work-dir {cfg.work_dir} --resume"
+
+
+def set_aside_later(cfg: Config, round_: int) -> Path | None:
+    """Move checkpoints after a round, and copy the history, before the run goes back to it.
+
+    Returns:
+        Where they are, below the work dir; None if there was no such checkpoint.
+    """
+    root = Path(cfg.work_dir)
+    later = [path for number, path in checkpoints(root / "checkpoints") if number > round_]
+    if not later:
+        return None
+    aside = root / "previous" / f"after_round_{round_}_{uuid.uuid4().hex[:4]}"
+    aside.mkdir(parents=True)
+    if (root / "history.jsonl").is_file():
+        shutil.copy2(root / "history.jsonl", aside)
+    for path in later:
+        shutil.move(str(path), str(aside / path.name))
+    return aside
