@@ -151,14 +151,14 @@ def checkpoints(folder: Path) -> list[tuple[int, Path]]:
 
 
 def latest_checkpoint(
-    folder: Path, verify: Callable[[Path, dict[str, Any]], None]
+    folder: Path, restore: Callable[[Path, dict[str, Any]], None]
 ) -> tuple[Path, dict[str, Any]] | None:
     """The newest intact checkpoint of a folder and its content; None if there is none at all.
 
     Args:
         folder: where the checkpoints lie.
-        verify: raises :class:`DataError` if the content does not fit the run, or what it refers to
-            is damaged.
+        restore: takes path and content; raises :class:`DataError` if the content does not fit the
+            run, or what it refers to is damaged.
 
     Raises:
         DataError: there are some, and none is intact.
@@ -169,7 +169,7 @@ def latest_checkpoint(
             payload = load_checkpoint(path)
             if payload.get("round") != round_:
                 raise DataError(f"{path}: round: is {payload.get('round')!r}, not {round_}")
-            verify(path, payload)
+            restore(path, payload)
         except DataError as error:
             errors.append(error)
             continue

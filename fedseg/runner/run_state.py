@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,8 @@ import torch
 from torch import Tensor
 
 from fedseg.core.hook import Run
-from fedseg.errors import ConfigError
+from fedseg.core.server import accumulation_dtype
+from fedseg.errors import ConfigError, DataError
 from fedseg.runner.checkpoint import check_like, check_weights
 from fedseg.runs.results import config_digest, environment
 
@@ -58,8 +60,10 @@ def collect(run: Any) -> dict[str, Any]:
     return payload
 
 
-def verify(run: Any, path: Path, payload: dict[str, Any]) -> None:
-    """Check that a run, built from its config, can go on from a checkpoint; changes nothing.
+def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
+    """Bring a run, built from its config, to where a checkpoint was made; writes nothing.
+
+    After a DataError the run may be restored from another checkpoint.
 
     Args:
         run: as in :func:`collect`; its hooks have opened their stores.
@@ -69,6 +73,18 @@ def verify(run: Any, path: Path, payload: dict[str, Any]) -> None:
         ConfigError: the checkpoint is of another run.
         DataError: it is incomplete, or its clients' states or its history are damaged.
     """
+    _check(run, path, payload)
+    try:
+        _apply(run, payload)
+        averaged = run.averaged_model()
+        check_weights({} if averaged is None else _state_dict(run, *averaged), f"{path}: average")
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: cannot be restored: {type(error).__name__}: {error}") from error
+    rounds = run.round - (run.train_loop.pending is not None)
+    run.history.verify(rounds, payload.get("history"))
+
+
+def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
     check_like(payload, {"meta": {"identity": {}}}, str(path))
     for field, value in _identity(run).items():
         before = payload["meta"]["identity"].get(field, value)
@@ -77,22 +93,29 @@ def verify(run: Any, path: Path, payload: dict[str, Any]) -> None:
                 f"--resume: {path} was made with another {field} ({before!r}, now {value!r}); "
                 "use the run's own config, or another --work-dir"
             )
+    w = run.server.w
+    vector = torch.zeros(w.shape, dtype=accumulation_dtype(w.device))
     expected = {
         "state_dict": run.flat.state_dict(),
         "pending_record": None,
-        "server_state": {name: vector.cpu() for name, vector in run.server.state.items()},
+        "server_state": dict.fromkeys(run.algorithm.server_vectors, vector),
         "hooks": {},
-        "schedulers": [{} for _ in run.param_schedulers],
-        "param_groups": [{} for _ in run.optim_wrapper.optimizer.param_groups],
+        "schedulers": [scheduler.state_dict() for scheduler in run.param_schedulers],
+        "param_groups": [{"lr": 0.0} for _ in run.optim_wrapper.optimizer.param_groups],
         "stores": {},
         "seconds": 0.0,
     }
     newer = {"history": [], "environments": []}  # which older checkpoints lack
     check_like({**newer, **payload}, {**newer, **expected}, str(path))
-    hooks = {key: {} for key, _ in _stateful_hooks(run) if payload["hooks"].get(key)}
-    pending = payload["pending_record"] and {"round": 0, "seconds": {}}
-    check_like(payload, {"hooks": hooks, "pending_record": pending}, str(path))
-    vectors = {n: v for n, v in payload["server_state"].items() if isinstance(v, Tensor)}
+    if payload["pending_record"] is not None:
+        check_like(payload, {"pending_record": {"round": 0, "seconds": {}}}, str(path))
+    for key, hook in _stateful_hooks(run):
+        saved = payload["hooks"].get(key)
+        if saved:  # which may hold more or fewer names than the hook has at the start
+            check_like(saved, {}, f"{path}: hooks: {key}")
+            kinds = {k: _kind(v) for k, v in hook.state_dict().items() if k in saved}
+            check_like(saved, kinds, f"{path}: hooks: {key}")
+    vectors = {n: v for n, v in payload["server_state"].items() if not isinstance(v, Real)}
     check_weights(vectors, f"{path}: server_state")
     for name, index in payload["stores"].items():
         if name not in run.stores:
@@ -101,16 +124,14 @@ def verify(run: Any, path: Path, payload: dict[str, Any]) -> None:
                 "use the run's own config, or another --work-dir"
             )
         run.stores[name].verify(index)
-    run.history.verify(*_history(payload))
 
 
-def _history(payload: Mapping[str, Any]) -> tuple[int, list[int] | None]:
-    """How many rounds a checkpoint's history has, and their checksums, which old ones lack."""
-    return payload["round"] - (payload["pending_record"] is not None), payload.get("history")
+def _kind(value: Any) -> Any:
+    """What :func:`check_like` takes for all values of a kind; a hook's tensors and lists grow."""
+    return type(value)() if isinstance(value, dict | list | float | int) else None
 
 
-def restore(run: Any, payload: dict[str, Any]) -> None:
-    """Bring a run to where a checkpoint was made, which :func:`verify` has passed."""
+def _apply(run: Any, payload: dict[str, Any]) -> None:
     server, device = run.server, run.server.w.device
     restore_model(run, payload["state_dict"])
     server.state = _to_device(payload["server_state"], device)
@@ -128,7 +149,6 @@ def restore(run: Any, payload: dict[str, Any]) -> None:
     run.seconds_before = payload["seconds"]
     run.round = loop.round = payload["round"]
     loop.pending = payload["pending_record"]
-    run.history.restore(*_history(payload))
     for key, hook in _stateful_hooks(run):
         if hooks.get(key):
             hook.load_state_dict(hooks[key])

@@ -316,13 +316,14 @@ class FederatedRunner(Runner):
             self.call_hook("register_stores")  # before they are verified
             remove_leftovers(self.checkpoint_folder)
             with logs.logged_warnings(self.logger):
-                found = latest_checkpoint(self.checkpoint_folder, partial(run_state.verify, self))
+                found = latest_checkpoint(self.checkpoint_folder, partial(run_state.restore, self))
             if found is not None:
                 path, payload = found
-                aside = set_aside_later(self.cfg, payload["round"])
+                aside = set_aside_later(self.cfg, self.round)
                 if aside is not None:
                     self.logger.warning(f"checkpoints after {path} and the history are in {aside}")
-                run_state.restore(self, payload)
+                pending = self.train_loop.pending is not None
+                self.history.restore(self.round - pending, payload.get("history"))
                 self.logger.info(f"resumed from {path} after round {self.round}")
                 return
             self.logger.warning(

@@ -23,6 +23,7 @@ def settings(folder: Path, **changes: Any) -> dict[str, Any]:
     """A run with a server state, a schedule and a checkpoint every two rounds."""
     base = {
         **toyseg.PLAIN,
+        "averaging": {"type": "SWA", "start": 2, "cycle": 1},
         "algorithm": {"type": "FedAvg", "server_optim": {"type": "Adam", "lr": 0.01}},
         "param_scheduler": [{"type": "ExponentialLR", "gamma": 0.9}],
         "train_cfg": {"max_rounds": ROUNDS, "local_epochs": 1, "val_interval": 2},
@@ -175,7 +176,7 @@ def test_a_checkpoint_with_something_wrong_is_skipped(run):
     runner = toyseg.runner(run, resume=True)
     runner.build_federation()
     runner.call_hook("register_stores")
-    run_state.verify(runner, path, payload)
+    run_state.restore(runner, path, payload)
     wrong = [changed(payload, *keys, to=to) for keys in paths for to in (None, "x")]
     half = payload["state_dict"][weight].half()
     wrong += [changed(payload, "state_dict", weight, to=t) for t in (half, half.float()[:1])]
@@ -183,14 +184,21 @@ def test_a_checkpoint_with_something_wrong_is_skipped(run):
         changed(payload, "server_state", vector, to=torch.tensor([float("inf")])),
         changed(payload, "stores", "clients", to={"a": {"file": 3}}),
         changed(payload, "stores", "clients", to={"a": {"file": "../x", "sha256": "0"}}),
+        changed(payload, "server_state", "exp_avg", to="x"),
         changed(payload, "schedulers", to=[]),
+        changed(payload, "schedulers", to=[{}]),
+        changed(payload, "hooks", "SWA:0", "w", to="x"),
+        changed(payload, "hooks", "SWA:0", "w", to=payload["hooks"]["SWA:0"]["w"][:5]),
+        changed(payload, "hooks", "SWA:0", "buffers", to=torch.tensor([float("nan")])),
+        changed(payload, "hooks", "SWA:0", "count", to="x"),
+        changed(payload, "hooks", "SWA:0", "count", to=None),
         changed(payload, "pending_record", to={"round": "x"}),
         changed(payload, "history", to=3),
         changed(payload, "history", to=payload["history"][:-1]),
     ]
     for one in wrong:
         with pytest.raises(DataError):
-            run_state.verify(runner, path, one)
+            run_state.restore(runner, path, one)
 
 
 def test_a_checkpoint_of_an_older_fedseg(run, finished):
