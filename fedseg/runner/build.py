@@ -183,8 +183,8 @@ def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
     return flat
 
 
-def load_weights(flat: FlatModel, path: Any) -> None:
-    """Load the weights of a checkpoint into a model.
+def load_weights(flat: FlatModel, path: Any) -> dict[str, Any]:
+    """Load the weights of a checkpoint into a model; returns all that the checkpoint holds.
 
     Raises:
         ConfigError: ``load_from`` is no path.
@@ -192,20 +192,26 @@ def load_weights(flat: FlatModel, path: Any) -> None:
     """
     if not isinstance(path, str):
         raise ConfigError(f"load_from: must be a checkpoint's path, not {path!r}")
-    state_dict = load_checkpoint(path)["state_dict"]
+    payload = load_checkpoint(path)
     expected = {name: tuple(tensor.shape) for name, tensor in flat.model.state_dict().items()}
-    found = {name: tuple(tensor.shape) for name, tensor in state_dict.items()}
-    wrong = [
-        f"{name} is {found[name]}, the model has {shape}"
-        for name, shape in expected.items()
-        if name in found and found[name] != shape
-    ]
-    wrong += [f"{name} is missing" for name in expected if name not in found]
-    wrong += [f"{name} is not in the model" for name in found if name not in expected]
-    if wrong:
-        shown = "; ".join(wrong[:3]) + (f"; and {len(wrong) - 3} more" if len(wrong) > 3 else "")
-        raise DataError(f"{path}: is a checkpoint of another model: {shown}; give its own config")
-    flat.load_state_dict(state_dict)
+    for key in ("state_dict", "averaged_state_dict"):
+        found = {name: tuple(tensor.shape) for name, tensor in payload.get(key, {}).items()}
+        wrong = [
+            f"{name} is {found[name]}, the model has {shape}"
+            for name, shape in expected.items()
+            if name in found and found[name] != shape
+        ]
+        if key in payload:
+            wrong += [f"{name} is missing" for name in expected if name not in found]
+        wrong += [f"{name} is not in the model" for name in found if name not in expected]
+        if wrong:
+            more = f"; and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+            raise DataError(
+                f"{path}: is a checkpoint of another model: {'; '.join(wrong[:3])}{more}; give its "
+                "own config"
+            )
+    flat.load_state_dict(payload["state_dict"])
+    return payload
 
 
 def assemble_trainer(

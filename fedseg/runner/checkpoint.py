@@ -1,24 +1,29 @@
 """Checkpoints: atomic to write, checked to read, trusted for tensors and plain values only.
 
-A checkpoint is written to a temporary file, synced and renamed, with its SHA-256 in a file beside
-it. Finding the newest one skips, with a warning, any that is truncated or damaged or whose client
-states are not all there.
+A checkpoint is written to a temporary file, synced and renamed. It holds a SHA-256 of its content,
+so that a copy of it, of whatever name, can be checked too. Finding the newest one skips any that is
+damaged or whose client states or history are not all there.
 """
 
-import os
+import hashlib
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from fedseg.errors import DataError
-from fedseg.files import sha256, sync_folder, write_text
+from fedseg.files import TEMPORARY, sha256
 from fedseg.runner.state_store import save_tensors
 
 PATTERN = re.compile(r"round_(\d{6,})\.pth")
+DIGEST = "content_sha256"
+WEIGHTS = ("state_dict", "averaged_state_dict", "client_statistics")
+DICTS = (*WEIGHTS, "meta", "client_sizes", "domain_clients", "stores")
 
 
 def checkpoint_path(folder: Path, round_: int) -> Path:
@@ -27,55 +32,114 @@ def checkpoint_path(folder: Path, round_: int) -> Path:
 
 
 def _digest_path(path: Path) -> Path:
+    """The checksum of an older fedseg's checkpoint, which does not hold it."""
     return path.with_name(path.name + ".sha256")
 
 
-def _write_digests(path: Path, digests: list[str]) -> None:
-    write_text(_digest_path(path), "".join(f"{digest}\n" for digest in digests), sync=True)
+def _content_digest(payload: Mapping[str, Any]) -> str:
+    """SHA-256 of names, values and tensors, which does not depend on how a file lays them out."""
+    digest = hashlib.sha256()
+
+    def add(value: Any) -> None:
+        if isinstance(value, Tensor):
+            digest.update(repr((value.dtype, tuple(value.shape))).encode())
+            flat = value.detach().cpu().contiguous().reshape(-1)
+            digest.update(flat.view(torch.uint8).numpy())
+        elif isinstance(value, Mapping):
+            digest.update(b"{")
+            for key, one in value.items():
+                digest.update(repr(key).encode())
+                add(one)
+            digest.update(b"}")
+        elif isinstance(value, list | tuple):
+            digest.update(b"[")
+            for one in value:
+                add(one)
+            digest.update(b"]")
+        elif isinstance(value, set | frozenset):
+            digest.update(repr(sorted(map(repr, value))).encode())
+        else:
+            digest.update(f"{value!r},".encode())
+
+    add({key: value for key, value in payload.items() if key != DIGEST})
+    return digest.hexdigest()
 
 
-def _read_digests(path: Path) -> list[str]:
-    target = _digest_path(path)
-    return target.read_text(encoding="ascii", errors="replace").split() if target.is_file() else []
-
-
-def save_checkpoint(path: Path, payload: dict[str, Any]) -> None:
+def save_checkpoint(path: Path, payload: Mapping[str, Any]) -> None:
     """Write a checkpoint atomically: a kill at any moment leaves the old one or the new one."""
-    temporary = path.with_name(path.name + ".part")
-    digest = save_tensors(temporary, payload)
-    # until the rename is done, the file may be either the old or the new one
-    digests = _read_digests(path) if path.is_file() else []
-    old = [d for d in digests if d == sha256(path)]
-    _write_digests(path, [*old, digest])
-    os.replace(temporary, path)
-    sync_folder(path.parent)
-    if old:
-        _write_digests(path, [digest])
+    save_tensors(path, {**payload, DIGEST: _content_digest(payload)})
 
 
 def load_checkpoint(path: str | Path) -> dict[str, Any]:
     """Read a checkpoint onto the CPU, with ``weights_only=True``.
 
     Raises:
-        DataError: missing, truncated, damaged, or holding anything but tensors and plain values.
+        DataError: missing, truncated, damaged, with weights that are not finite, or holding
+            anything but tensors and plain values.
     """
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path}: no such checkpoint")
-    if _digest_path(path).is_file() and sha256(path) not in _read_digests(path):
-        raise DataError(
-            f"{path}: damaged or truncated, its checksum does not match {_digest_path(path).name}"
-        )
     try:
         payload = torch.load(path, map_location="cpu", weights_only=True)
+        digest = _content_digest(payload) if isinstance(payload, dict) else None
     except Exception as error:
         raise DataError(
             f"{path}: cannot be read as a checkpoint of tensors and plain values "
-            f"({type(error).__name__})"
+            f"({type(error).__name__}): it is truncated, damaged, or something else"
         ) from error
     if not isinstance(payload, dict) or "state_dict" not in payload:
         raise DataError(f"{path}: is no fedseg checkpoint, it has no 'state_dict'")
+    old = _digest_path(path)
+    if DIGEST not in payload and old.is_file():
+        payload[DIGEST] = digest if sha256(path) in old.read_text(errors="replace") else None
+    if payload.get(DIGEST, digest) != digest:
+        raise DataError(f"{path}: is damaged or was changed, its checksum does not match")
+    check_like(payload, {key: {} for key in DICTS if key in payload}, str(path))
+    if type(payload.get("round", 0)) is not int:
+        raise DataError(f"{path}: round: must be a whole number, not {payload['round']!r}")
+    for key in WEIGHTS:
+        check_weights(payload.get(key, {}), f"{path}: {key}")
     return payload
+
+
+def check_like(found: Any, expected: Any, where: str) -> None:
+    """Raise DataError unless a value has the types, names and shapes of another.
+
+    Args:
+        found: of a checkpoint; a dict may have more names.
+        expected: its like; None stands for anything, an empty dict or list for any.
+        where: the place in the file, for messages.
+    """
+    kinds = (Tensor, Mapping, list, Real)
+    kind = next((kind for kind in kinds if isinstance(expected, kind)), object)
+    if not isinstance(found, kind):
+        raise DataError(f"{where}: has the wrong type, {type(found).__name__}")
+    if kind is Mapping:
+        for key, like in expected.items():
+            if key not in found:
+                raise DataError(f"{where}: {key}: is missing")
+            check_like(found[key], like, f"{where}: {key}")
+    elif kind is Tensor:
+        sides = [f"{tuple(one.shape)} of {one.dtype}" for one in (found, expected)]
+        if sides[0] != sides[1]:
+            raise DataError(f"{where}: is {sides[0]}, expected {sides[1]}")
+    elif kind is list and expected:
+        if len(found) != len(expected):
+            raise DataError(f"{where}: has {len(found)} entries, expected {len(expected)}")
+        for number, (one, like) in enumerate(zip(found, expected, strict=True)):
+            check_like(one, like, f"{where}[{number}]")
+
+
+def check_weights(weights: Mapping[str, Any], where: str) -> None:
+    """Raise DataError unless all are tensors, by names, and finite."""
+    for name, value in weights.items():
+        if isinstance(value, Mapping):
+            check_weights(value, f"{where}: {name}")
+        elif not isinstance(value, Tensor) or not isinstance(name, str):
+            raise DataError(f"{where}: {name}: is a {type(value).__name__}, no tensor")
+        elif not torch.isfinite(value).all():
+            raise DataError(f"{where}: {name}: is not finite; use an earlier checkpoint")
 
 
 def checkpoints(folder: Path) -> list[tuple[int, Path]]:
@@ -87,22 +151,36 @@ def checkpoints(folder: Path) -> list[tuple[int, Path]]:
 
 
 def latest_checkpoint(
-    folder: Path, verify: Callable[[dict[str, Any]], None]
+    folder: Path, restore: Callable[[Path, dict[str, Any]], None]
 ) -> tuple[Path, dict[str, Any]] | None:
-    """The newest intact checkpoint of a folder and its content, or None.
+    """The newest intact checkpoint of a folder and its content; None if there is none at all.
 
     Args:
         folder: where the checkpoints lie.
-        verify: raises :class:`DataError` if what the checkpoint refers to is damaged.
+        restore: takes path and content; raises :class:`DataError` if the content does not fit the
+            run, or what it refers to is damaged.
+
+    Raises:
+        DataError: there are some, and none is intact.
     """
-    for _, path in reversed(checkpoints(folder)):
+    errors: list[DataError] = []
+    for round_, path in reversed(checkpoints(folder)):
         try:
             payload = load_checkpoint(path)
-            verify(payload)
+            if payload.get("round") != round_:
+                raise DataError(f"{path}: round: is {payload.get('round')!r}, not {round_}")
+            restore(path, payload)
         except DataError as error:
-            warnings.warn(f"{error}; going back to the checkpoint before it", stacklevel=2)
+            errors.append(error)
             continue
+        for error in errors:
+            warnings.warn(f"{error}; going back to {path.name}", stacklevel=2)
         return path, payload
+    if errors:
+        raise DataError(
+            f"{errors[0]}; no older checkpoint in {folder} can be resumed either: without --resume "
+            "the run starts anew, and what is there is moved aside"
+        )
     return None
 
 
@@ -110,6 +188,13 @@ def remove_checkpoint(path: Path) -> None:
     """Delete a checkpoint and its checksum."""
     path.unlink(missing_ok=True)
     _digest_path(path).unlink(missing_ok=True)
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Delete what a kill left of checkpoints that were being written."""
+    for pattern in (f"*.pth*{TEMPORARY}", "*.pth.part"):
+        for path in folder.glob(pattern):
+            path.unlink()
 
 
 def proves_start(line: dict[str, Any]) -> bool:

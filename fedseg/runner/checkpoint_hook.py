@@ -1,11 +1,13 @@
 """When checkpoints are written and which are kept."""
 
 import shutil
+from pathlib import Path
 from typing import Any
 
 from fedseg.checks import check_int
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError
+from fedseg.files import atomic_writer
 from fedseg.registry import HOOKS
 from fedseg.runner.checkpoint import (
     checkpoint_path,
@@ -70,11 +72,14 @@ class FederatedCheckpointHook(FederatedHook):
         due = round_ % self.interval == 0 or round_ == runner.max_rounds
         kept = self.keep_every and round_ % self.keep_every == 0
         if due or kept or improved:
-            path = runner.save(round_)
+            path = self._save(runner)
             if improved:
                 name = self.save_best.replace("/", "_").replace(":", "_")
-                shutil.copyfile(path, path.with_name(f"best_{name}.pth"))
-            self._clean(runner)
+                with (
+                    open(path, "rb") as source,
+                    atomic_writer(path.with_name(f"best_{name}.pth"), "wb") as target,
+                ):
+                    shutil.copyfileobj(source, target)
         self._metrics = {}
 
     def on_interrupt(self, runner: Any) -> None:
@@ -82,8 +87,14 @@ class FederatedCheckpointHook(FederatedHook):
         loop = runner.train_loop
         done = [number for number, _ in checkpoints(runner.checkpoint_folder)]
         if loop.round and (loop.round not in done or loop.pending is not None):
-            runner.save(loop.round)
-            self._clean(runner)
+            self._save(runner)
+
+    def _save(self, runner: Any) -> Path:
+        round_ = runner.train_loop.round
+        path = runner.save(round_)
+        self._indexes[round_] = {name: store.flush() for name, store in runner.stores.items()}
+        self._clean(runner)
+        return path
 
     def _improved(self) -> bool:
         if self.save_best is None or self.save_best not in self._metrics:
@@ -109,7 +120,7 @@ class FederatedCheckpointHook(FederatedHook):
     def _index(self, round_: int, path: Any) -> dict[str, Any]:
         if round_ not in self._indexes:
             try:
-                self._indexes[round_] = load_checkpoint(path)["stores"]
+                self._indexes[round_] = load_checkpoint(path).get("stores", {})
             except DataError:
                 return {}
         return self._indexes[round_]

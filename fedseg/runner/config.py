@@ -91,6 +91,7 @@ def complete_config(config: Config) -> Config:
         raise ConfigError(
             "train_cfg: local_epochs and local_steps contradict each other; set one of them to None"
         )
+    check_bool("resume", config.get("resume", False))
     _default(config, "default_scope", "fedseg")
     _default(config, "work_dir", "work_dirs/run")
     _default(config, "algorithm", {"type": "FedAvg"})

@@ -40,7 +40,7 @@ def load_config(
         options: ``KEY=VALUE`` overrides of existing or new fields.
         seed: replaces ``randomness.seed``.
         amp: sets ``train_cfg.amp``.
-        resume: go on from the newest checkpoint of the work dir.
+        resume: sets ``resume``: go on from the newest checkpoint of the work dir.
 
     Raises:
         ConfigError: the file is missing, is no config, methods contradict each other, or an
@@ -85,7 +85,8 @@ def override(
     if amp:
         config.setdefault("train_cfg", {})
         config.train_cfg["amp"] = True
-    config["resume"] = resume
+    if resume:
+        config["resume"] = True
     return config
 
 
@@ -121,7 +122,7 @@ def unfinished(config: Config) -> bool:
         digest = config_digest(complete_config(config))
     for _, path in reversed(checkpoints(work_dir / "checkpoints")):
         try:
-            return load_checkpoint(path)["meta"]["config_sha256"] == digest
+            return load_checkpoint(path).get("meta", {}).get("config_sha256") == digest
         except DataError:
             continue  # damaged; resuming goes back to the one before it, too
     return False

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import torch
 from torch import Tensor
 
 from fedseg.core.hook import Run
-from fedseg.errors import ConfigError
-from fedseg.runs.results import config_digest
+from fedseg.core.server import accumulation_dtype
+from fedseg.errors import ConfigError, DataError
+from fedseg.runner.checkpoint import check_like, check_weights
+from fedseg.runs.results import config_digest, environment
 
 BATCH_KEYS = ("type", "batch_size", "shuffle", "drop_last", "transforms")
 
@@ -35,6 +38,8 @@ def collect(run: Any) -> dict[str, Any]:
             for group in run.optim_wrapper.optimizer.param_groups
         ],
         "stores": {name: store.flush() for name, store in run.stores.items()},
+        "history": list(run.history.checksums),
+        "environments": run.environments,
         "client_sizes": run.client_sizes,
         "domain_clients": run.domain_clients,
         "seconds": run.seconds,
@@ -57,7 +62,9 @@ def collect(run: Any) -> dict[str, Any]:
 
 
 def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
-    """Bring a run, built from its config, to where a checkpoint was made.
+    """Bring a run, built from its config, to where a checkpoint was made; writes nothing.
+
+    After a DataError the run may be restored from another checkpoint.
 
     Args:
         run: as in :func:`collect`; its hooks have opened their stores.
@@ -65,7 +72,21 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
 
     Raises:
         ConfigError: the checkpoint is of another run.
+        DataError: it is incomplete, or its clients' states or its history are damaged.
     """
+    _check(run, path, payload)
+    try:
+        _apply(run, payload)
+        averaged = run.averaged_model()
+        check_weights({} if averaged is None else _state_dict(run, *averaged), f"{path}: average")
+    except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        raise DataError(f"{path}: cannot be restored: {type(error).__name__}: {error}") from error
+    rounds = run.round - (run.train_loop.pending is not None)
+    run.history.verify(rounds, payload.get("history"))
+
+
+def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
+    check_like(payload, {"meta": {"identity": {}}}, str(path))
     for field, value in _identity(run).items():
         before = payload["meta"]["identity"].get(field, value)
         if before != value:
@@ -73,6 +94,45 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
                 f"--resume: {path} was made with another {field} ({before!r}, now {value!r}); "
                 "use the run's own config, or another --work-dir"
             )
+    w = run.server.w
+    vector = torch.zeros(w.shape, dtype=accumulation_dtype(w.device))
+    expected = {
+        "state_dict": run.flat.state_dict(),
+        "pending_record": None,
+        "server_state": dict.fromkeys(run.algorithm.server_vectors, vector),
+        "hooks": {},
+        "schedulers": [scheduler.state_dict() for scheduler in run.param_schedulers],
+        "param_groups": [{"lr": 0.0} for _ in run.optim_wrapper.optimizer.param_groups],
+        "stores": {},
+        "seconds": 0.0,
+    }
+    newer = {"history": [], "environments": []}  # which older checkpoints lack
+    check_like({**newer, **payload}, {**newer, **expected}, str(path))
+    if payload["pending_record"] is not None:
+        check_like(payload, {"pending_record": {"round": 0, "seconds": {}}}, str(path))
+    for key, hook in _stateful_hooks(run):
+        saved = payload["hooks"].get(key)
+        if saved:  # which may hold more or fewer names than the hook has at the start
+            check_like(saved, {}, f"{path}: hooks: {key}")
+            kinds = {k: _kind(v) for k, v in hook.state_dict().items() if k in saved}
+            check_like(saved, kinds, f"{path}: hooks: {key}")
+    vectors = {n: v for n, v in payload["server_state"].items() if not isinstance(v, Real)}
+    check_weights(vectors, f"{path}: server_state")
+    for name, index in payload["stores"].items():
+        if name not in run.stores:
+            raise ConfigError(
+                f"--resume: {path} has the clients' {name!r}, which this config has no use for; "
+                "use the run's own config, or another --work-dir"
+            )
+        run.stores[name].verify(index)
+
+
+def _kind(value: Any) -> Any:
+    """What :func:`check_like` takes for all values of a kind; a hook's tensors and lists grow."""
+    return type(value)() if isinstance(value, dict | list | float | int) else None
+
+
+def _apply(run: Any, payload: dict[str, Any]) -> None:
     server, device = run.server, run.server.w.device
     restore_model(run, payload["state_dict"])
     server.state = _to_device(payload["server_state"], device)
@@ -86,14 +146,30 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
             group.update(saved)
     for name, index in payload["stores"].items():
         run.stores[name].load(index)
+    run.environments = list(payload.get("environments", []))
     loop = run.train_loop
     run.seconds_before = payload["seconds"]
     run.round = loop.round = payload["round"]
     loop.pending = payload["pending_record"]
-    run.history.truncate(loop.round - (loop.pending is not None))
     for key, hook in _stateful_hooks(run):
         if hooks.get(key):
             hook.load_state_dict(hooks[key])
+
+
+def note_environment(run: Any) -> None:
+    """Remember what computes the rounds from here on, and warn if it is not what did before."""
+    now = environment(run.flat.w.device)
+    before = run.environments[-1] if run.environments else {}
+    changed = [
+        f"{key} {before.get(key)}, now {now[key]}" for key in now if before.get(key) != now[key]
+    ]
+    if before and changed:
+        run.logger.warning(
+            f"rounds 1 to {run.round} were computed with {'; '.join(changed)}: the run may differ "
+            "in its last digits from an uninterrupted one"
+        )
+    if changed:
+        run.environments.append({"round": run.round + 1, **now})
 
 
 def restore_for_test(run: Any, payload: dict[str, Any]) -> None:
@@ -103,7 +179,7 @@ def restore_for_test(run: Any, payload: dict[str, Any]) -> None:
     if run.batchnorm is not None:
         for client, state in payload.get("client_statistics", {}).items():
             run.store.stage(client, state)
-        run.store.commit(payload["round"])
+        run.store.commit(payload.get("round", 0))
     if payload.get("averaged_state_dict") is not None:
         restore_model(run, payload["averaged_state_dict"])
 

@@ -4,6 +4,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -45,14 +46,19 @@ from fedseg.runner.checkpoint import (
     checkpoint_path,
     good_checkpoint_message,
     latest_checkpoint,
-    load_checkpoint,
+    remove_leftovers,
     save_checkpoint,
 )
 from fedseg.runner.config import complete_config
 from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.sampler import ClientSampler
 from fedseg.runner.state_store import StateStore
-from fedseg.runner.work_dir import config_copy, set_aside_earlier_run, stop_message
+from fedseg.runner.work_dir import (
+    config_copy,
+    set_aside_earlier_run,
+    set_aside_later,
+    stop_message,
+)
 from fedseg.runs.config_copy import CONFIG_FILE, config_json, config_text
 from fedseg.runs.history import History
 from fedseg.runs.results import write_results
@@ -69,6 +75,8 @@ class FederatedRunner(Runner):
         trainer: what trains the clients; has the algorithm, the data and the local optimizer.
         stores: every state store by name; ``store`` is the clients'.
         averaging, batchnorm: their hooks, or None.
+        environments: what computed the rounds from each ``round`` on; several after a resume with
+            another number of threads or other packages.
         visualizer: while rounds are trained, what a hook adds to it reaches the trackers.
         quiet: whether the terminal shows nothing but errors; see :meth:`mute_console`.
     """
@@ -101,6 +109,7 @@ class FederatedRunner(Runner):
         self.client_sizes: dict[str, int] = {}
         self.domain_clients: dict[str, list[str]] = {}
         self.seconds_before = 0.0
+        self.environments: list[dict[str, Any]] = []
         self._estimate: tuple[int, Tensor] | None = None  # round, re-estimated buffers
         super().__init__(*args, **kwargs)
         self.history = History(Path(self.work_dir) / "history.jsonl")
@@ -232,6 +241,7 @@ class FederatedRunner(Runner):
         with self.interrupt:
             self.call_hook("before_run")
             self._resume_or_start()
+            run_state.note_environment(self)
             self._write_config()
             try:
                 self.train_loop.run()
@@ -259,10 +269,9 @@ class FederatedRunner(Runner):
             checkpoint: its file.
             on_prediction: see :class:`fedseg.evaluation.domains.DomainEvaluator`.
         """
-        payload = load_checkpoint(checkpoint)
         self._build_model_state()
-        load_weights(self.flat, str(checkpoint))
-        self.server = Server(self.flat, max(1, len(payload.get("clients", {}))))
+        payload = load_weights(self.flat, str(checkpoint))
+        self.server = Server(self.flat, num_clients=1)
         run_state.restore_for_test(self, payload)
         self.averaging = None  # its result, not its history, is what is tested
         self._test_loop = self._build_evaluation("test")
@@ -305,11 +314,17 @@ class FederatedRunner(Runner):
     def _resume_or_start(self) -> None:
         if self._resume:
             self.call_hook("register_stores")  # before they are verified
+            remove_leftovers(self.checkpoint_folder)
             with logs.logged_warnings(self.logger):
-                found = latest_checkpoint(self.checkpoint_folder, self._verify_stores)
+                found = latest_checkpoint(self.checkpoint_folder, partial(run_state.restore, self))
             if found is not None:
-                run_state.restore(self, *found)
-                self.logger.info(f"resumed from {found[0]} after round {self.round}")
+                path, payload = found
+                aside = set_aside_later(self.cfg, self.round)
+                if aside is not None:
+                    self.logger.warning(f"checkpoints after {path} and the history are in {aside}")
+                pending = self.train_loop.pending is not None
+                self.history.restore(self.round - pending, payload.get("history"))
+                self.logger.info(f"resumed from {path} after round {self.round}")
                 return
             self.logger.warning(
                 f"--resume: no checkpoint in {self.checkpoint_folder}, starting from round 1"
@@ -319,11 +334,6 @@ class FederatedRunner(Runner):
             self.logger.warning(
                 f"an earlier run in {self.work_dir} was moved to {aside} (--resume continues a run)"
             )
-
-    def _verify_stores(self, payload: dict[str, Any]) -> None:
-        for name, index in payload["stores"].items():
-            if name in self.stores:
-                self.stores[name].verify(index)
 
     def _write_config(self) -> None:
         """Write the config into the work dir: as data, and for people under the run's own name."""

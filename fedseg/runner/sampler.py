@@ -14,6 +14,7 @@ from fedseg.checks import check_int
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError, DataError
 from fedseg.registry import SAMPLERS
+from fedseg.runs.history import History
 
 
 class ClientSampler:
@@ -104,10 +105,11 @@ class FixedSampler(ClientSampler):
         if not path.is_file():
             raise DataError(f"client_sampler.file: {path} does not exist")
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8").rstrip()
             if path.suffix == ".jsonl":
-                lines = [json.loads(line) for line in text.splitlines() if line.strip()]
-                return [[p["client"] for p in line["participants"]] for line in lines]
+                history = History(path)
+                history.verify(len(text.splitlines()))
+                return [[p["client"] for p in line["participants"]] for line in history.read()]
             rounds = json.loads(text)
         except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
             raise DataError(f"{path}: not a list of participants ({error})") from error

@@ -166,12 +166,14 @@ class StateStore:
     def verify(self, index: Index) -> None:
         """Raise :class:`DataError` unless every file of ``index`` is there, whole."""
         for key, entry in index.items():
+            if not isinstance(entry, Mapping) or not isinstance(entry.get("file"), str):
+                raise DataError(f"state of {key!r}: has no file, but {entry!r}")
             path = self.folder / entry["file"]
             if Path(entry["file"]).name != entry["file"]:
                 raise DataError(f"state of {key!r}: file name {entry['file']!r} leaves its folder")
             if not path.is_file():
                 raise DataError(f"{path}: missing (state of {key!r})")
-            if sha256(path) != entry["sha256"]:
+            if sha256(path) != entry.get("sha256"):
                 raise DataError(f"{path}: damaged, its checksum does not match (state of {key!r})")
 
     def load(self, index: Index) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from mmengine.config import Config
 
 from fedseg import cli
+from fedseg.runner.checkpoint import checkpoints
 from fedseg.runs.config_copy import CONFIG_FILE
 
 OUTPUTS = (
@@ -65,3 +66,22 @@ def resume_command(cfg: Config) -> str:
         return shlex.join([cli.python(), *arguments, "--resume"])
     config = cfg.filename or "CONFIG"
     return f"python tools/train.py {config} --work-dir {cfg.work_dir} --resume"
+
+
+def set_aside_later(cfg: Config, round_: int) -> Path | None:
+    """Move checkpoints after a round, and copy the history, before the run goes back to it.
+
+    Returns:
+        Where they are, below the work dir; None if there was no such checkpoint.
+    """
+    root = Path(cfg.work_dir)
+    later = [path for number, path in checkpoints(root / "checkpoints") if number > round_]
+    if not later:
+        return None
+    aside = root / "previous" / f"after_round_{round_}_{uuid.uuid4().hex[:4]}"
+    aside.mkdir(parents=True)
+    if (root / "history.jsonl").is_file():
+        shutil.copy2(root / "history.jsonl", aside)
+    for path in later:
+        shutil.move(str(path), str(aside / path.name))
+    return aside

@@ -3,14 +3,15 @@
 import json
 import math
 import os
+import zlib
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from fedseg.errors import ConfigError
-from fedseg.files import write_text
+from fedseg.errors import ConfigError, DataError
+from fedseg.files import atomic_writer
 
 
 def plain(value: Any) -> Any:
@@ -39,15 +40,22 @@ class History:
 
     Args:
         path: the file.
+
+    Attributes:
+        checksums: the CRC-32 of all lines up to each; a checkpoint keeps them, so that a run does
+            not go on from a history that is not its own.
     """
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.checksums: list[int] = []
 
     def append(self, record: dict[str, Any]) -> None:
         """Add the line of a round."""
-        with open(self.path, "a", encoding="utf-8") as file:
-            file.write(json.dumps(plain(record), allow_nan=False) + "\n")
+        line = json.dumps(plain(record), allow_nan=False).encode() + b"\n"
+        with open(self.path, "ab") as file:
+            file.write(line)
+        self.checksums.append(zlib.crc32(line, self.checksums[-1] if self.checksums else 0))
 
     def sync(self) -> None:
         """Wait until every line is on the disk; too slow, milliseconds, for every short round."""
@@ -56,20 +64,57 @@ class History:
                 os.fsync(file.fileno())
 
     def read(self) -> list[dict[str, Any]]:
-        """All records; a last line that a kill cut off is left out."""
-        if not self.path.is_file():
-            return []
-        records = []
-        for line in self.path.read_text(encoding="utf-8").splitlines():
+        """All records; a last line that a kill cut off is left out.
+
+        Raises:
+            DataError: another line is damaged.
+        """
+        lines, records = self._lines(), []
+        for number, line in enumerate(lines, start=1):
             try:
                 records.append(json.loads(line))
-            except json.JSONDecodeError:
-                break
+            except (ValueError, RecursionError) as error:
+                if number < len(lines):
+                    raise DataError(f"{self.path}, line {number}: is damaged: {error}") from error
         return records
 
-    def truncate(self, last_round: int) -> None:
-        """Drop the lines after a round (and a cut-off one): they will be written again."""
-        if not self.path.is_file():
-            return
-        kept = [r for r in self.read() if r["round"] <= last_round]
-        write_text(self.path, "".join(json.dumps(r) + "\n" for r in kept))
+    def verify(self, rounds: int, checksums: list[int] | None = None) -> list[int]:
+        """Raise :class:`DataError` unless the lines up to a round are those that the run wrote.
+
+        Args:
+            rounds: the round, which is also their number.
+            checksums: of them; None: unknown.
+
+        Returns:
+            The checksums.
+        """
+        lines, found = self._lines(), [0]
+        for number in range(1, rounds + 1):
+            line = b"".join(lines[number - 1 : number])
+            found.append(zlib.crc32(line, found[-1]))
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                record = None
+            problem = None
+            if lines[number - 1 :] in ([], [b"\n"]):
+                problem = "is missing"
+            elif not isinstance(record, dict) or record.get("round") != number:
+                problem = f"is not the record of round {number}"
+            elif checksums is not None and checksums[number - 1 : number] != found[-1:]:
+                problem = "was changed after the run wrote it"
+            if problem is not None:
+                raise DataError(f"{self.path}, line {number}: {problem}; restore it from a copy")
+        return found[1:]
+
+    def restore(self, rounds: int, checksums: list[int] | None = None) -> None:
+        """Drop the lines after a round, and a cut-off one, once :meth:`verify` has passed."""
+        self.checksums = self.verify(rounds, checksums)
+        if self.path.is_file():
+            with atomic_writer(self.path, "wb", sync=True) as file:
+                file.writelines(self._lines()[:rounds])
+
+    def _lines(self) -> list[bytes]:
+        """Every line, and at last what follows the last line's end: nothing, or what a kill cut."""
+        content = self.path.read_bytes() if self.path.is_file() else b""
+        return [line + b"\n" for line in content.split(b"\n")]

@@ -48,6 +48,7 @@ class FinishedRun(Run, Protocol):
     name: str
     seed: int
     seconds: float
+    environments: list[dict[str, Any]]
     hooks: list[Any]
 
 
@@ -91,6 +92,16 @@ def package_versions() -> dict[str, str]:
         except metadata.PackageNotFoundError:
             continue
     return versions
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """What the last digits of a computation depend on, besides the run's own config."""
+    return {
+        "threads": torch.get_num_threads(),
+        "device": str(device),
+        "hardware": hardware(device),
+        **package_versions(),
+    }
 
 
 def window_statistics(
@@ -220,7 +231,9 @@ def summarized(history: list[dict[str, Any]], max_rounds: int, window: int) -> d
 
 def write_results(runner: FinishedRun) -> dict[str, Any]:
     """Write ``results.json`` into the work dir, atomically; returns its content."""
-    cfg, data, history = runner.cfg, runner.data, runner.history.read()
+    cfg, data, done = runner.cfg, runner.data, runner.train_loop.round
+    runner.history.verify(done, runner.history.checksums)  # it may be touched while a run runs
+    history = runner.history.read()
     evaluated = [r for r in history if "metrics" in r]
     final = evaluated[-1]["metrics"] if evaluated else {}
     details = runner.val_loop.details if runner.val_loop is not None else {}
@@ -236,7 +249,7 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
         "versions": package_versions(),
         "device": str(runner.flat.w.device),
         "hardware": hardware(runner.flat.w.device),
-        "completed_rounds": runner.train_loop.round,
+        "completed_rounds": done,
         "model": {**says["model"], "parameters": runner.flat.num_parameters},
         "data": {
             "train": {
@@ -255,6 +268,7 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
         **summarized(history, runner.max_rounds, runner.train_loop.val_last_rounds),
         "seconds": {**seconds, "wall": runner.seconds},
         "threads": torch.get_num_threads(),
+        "environments": runner.environments,
     }
     for hook in runner.hooks:
         if hasattr(hook, "results"):

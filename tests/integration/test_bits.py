@@ -94,7 +94,7 @@ def test_sigkill_and_resume(killed, reference, at, round_):
     written = sorted(p.name for p in (folder / "run" / "checkpoints").glob("round_*.pth"))
     assert written[-1] == f"round_{round_ - 1:06d}.pth", "killed where it was meant to be"
     if at == "checkpoint":
-        parts = list((folder / "run" / "checkpoints").glob("*.part.tmp"))
+        parts = list((folder / "run" / "checkpoints").glob("*.pth.tmp"))
         assert len(parts) == 1 and parts[0].stat().st_size > 1000, "half of it was written"
         process = toyseg.start_cli(path, "--resume")
         _, err = process.communicate()
@@ -212,7 +212,7 @@ def test_kills_while_something_is_written(tmp_path, name):
     toyseg.train(whole)
     again = toyseg.settings(tmp_path / "again", **changes)
     resume, kills = False, 0
-    for moment in (9, 14, 17, 23, 13, 21, 11, 25, 10_000):
+    for moment in (7, 9, 6, 11, 8, 14, 13, 21, 25, 10_000):
         if not killed_on_disk(again, moment, resume):
             break
         resume, kills = True, kills + 1
@@ -286,18 +286,8 @@ def test_the_previous_checkpoint_is_used_with_a_warning(tmp_path, reference, dam
         name = next(e["file"] for e in index.values() if e["file"] not in old)
         (tmp_path / "run" / "state" / "clients" / name).unlink()
     toyseg.train(config, resume=True)
-    assert re.search("WARNING.*going back to the checkpoint before", logs(config))
+    assert re.search("WARNING.*going back to round_000005", logs(config))
     assert toyseg.run_differences(reference, config) == []
-
-
-def test_with_no_sound_checkpoint_the_run_starts_anew(tmp_path, reference):
-    config = toyseg.settings(tmp_path)
-    (tmp_path / "run" / "checkpoints").mkdir(parents=True)
-    (tmp_path / "run" / "checkpoints" / "round_000004.pth").write_bytes(b"PK")
-    toyseg.train(config, resume=True)
-    assert re.search("WARNING.*round_000004", logs(config))
-    assert toyseg.run_differences(reference, config) == []
-    assert list((tmp_path / "run" / "previous").glob("*/checkpoints/round_000004.pth"))
 
 
 def test_without_resume_nothing_is_overwritten(tmp_path, reference):

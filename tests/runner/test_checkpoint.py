@@ -6,15 +6,15 @@ import itertools
 import os
 import pickle
 import shutil
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
+from toyseg import differences
 
 from fedseg.errors import DataError
-from fedseg.runner import checkpoint as module
+from fedseg.files import sha256
 from fedseg.runner import state_store as store
 from fedseg.runner.checkpoint import (
     checkpoint_path,
@@ -22,6 +22,7 @@ from fedseg.runner.checkpoint import (
     latest_checkpoint,
     load_checkpoint,
     remove_checkpoint,
+    remove_leftovers,
     save_checkpoint,
 )
 
@@ -30,19 +31,19 @@ class KilledError(BaseException):
     """Stands for SIGKILL: no handler of Exception sees it."""
 
 
-def payload(value: float) -> dict:
-    return {"state_dict": {"w": torch.full((2000,), value)}, "round": int(value), "stores": {}}
+def payload(round_: int, value: float | None = None) -> dict:
+    """Of a checkpoint; the value of the weights is the round's number unless given."""
+    weights = torch.full((2000,), float(round_ if value is None else value))
+    return {"state_dict": {"w": weights}, "round": round_, "stores": {}}
 
 
-def no_verify(_payload: dict) -> None:
+def no_verify(_path: Path, _payload: dict) -> None:
     pass
 
 
 def newest(folder: Path) -> float | None:
-    """The value in the newest sound checkpoint."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        found = latest_checkpoint(folder, no_verify)
+    """The value in the newest checkpoint, all of which must be sound."""
+    found = latest_checkpoint(folder, no_verify)
     return None if found is None else float(found[1]["state_dict"]["w"][0])
 
 
@@ -71,15 +72,10 @@ def kill_at(monkeypatch: pytest.MonkeyPatch, moment: int, half: bool) -> list[st
         file.write(buffer.getvalue()[: buffer.tell() // 2])
         file.flush()
 
-    def half_text(path, text, **kwargs):
-        with open(path, "w", encoding="ascii") as file:
-            file.write(text[: len(text) // 2])
-
-    torch_save, replace, fsync, write_text = torch.save, os.replace, os.fsync, Path.write_text
+    torch_save, replace, fsync = torch.save, os.replace, os.fsync
     monkeypatch.setattr(store.torch, "save", wrap("save", torch_save, half_save))
     monkeypatch.setattr(os, "replace", wrap("replace", replace, replace))
     monkeypatch.setattr(os, "fsync", wrap("fsync", fsync, fsync))
-    monkeypatch.setattr(Path, "write_text", wrap("text", write_text, half_text))
     return calls
 
 
@@ -92,11 +88,11 @@ def killed_saves(tmp_path: Path, before: list[int], round_: int, half: bool) -> 
         with pytest.MonkeyPatch.context() as patch:
             calls = kill_at(patch, moment, half)
             try:
-                save_checkpoint(checkpoint_path(folder, round_), payload(9))
+                save_checkpoint(checkpoint_path(folder, round_), payload(round_, 9))
             except KilledError:
                 pass
             else:
-                assert moment == len(calls) > 3 and {"save", "replace", "fsync"} <= set(calls)
+                assert moment == len(calls) and {"save", "replace", "fsync"} <= set(calls)
                 return
         yield folder
 
@@ -121,13 +117,13 @@ def test_a_kill_while_a_checkpoint_is_replaced(tmp_path, half):
 def test_two_kills_while_a_checkpoint_is_replaced(tmp_path):
     for killed_once in killed_saves(tmp_path / "once", [1], 1, True):
         before = newest(killed_once)
-        for moment in range(4, 12):
+        for moment in range(4):
             folder = tmp_path / f"{killed_once.name}-{moment}"
             shutil.copytree(killed_once, folder)
             with pytest.MonkeyPatch.context() as patch:
                 kill_at(patch, moment, True)
                 with contextlib.suppress(KilledError):
-                    save_checkpoint(checkpoint_path(folder, 1), payload(5))
+                    save_checkpoint(checkpoint_path(folder, 1), payload(1, 5))
             assert newest(folder) in (before, 5)
 
 
@@ -164,38 +160,100 @@ def test_every_truncation_of_the_newest_falls_back_with_a_warning(tmp_path):
     cuts = [0, 1, 10, *range(64, len(content), len(content) // 40), len(content) - 1]
     for cut in cuts:
         path.write_bytes(content[:cut])
-        with pytest.warns(UserWarning, match=r"round_000002.*going back"):
+        with pytest.warns(UserWarning, match=r"round_000002.*going back to round_000001"):
             found = latest_checkpoint(tmp_path, no_verify)
         assert found[0] == checkpoint_path(tmp_path, 1) and found[1]["round"] == 1
 
 
-def test_truncation_is_noticed_without_a_checksum(tmp_path):
-    save_checkpoint(checkpoint_path(tmp_path, 1), payload(1))
+def old_checkpoint(path: Path, sidecar: bool) -> None:
+    """As an older fedseg wrote it: the checksum in a file beside it, which may be lost."""
+    torch.save(payload(1), path)
+    if sidecar:
+        path.with_name(path.name + ".sha256").write_text(sha256(path) + "\n")
+
+
+@pytest.mark.parametrize("sidecar", [True, False])
+def test_an_old_checkpoint(tmp_path, sidecar):
     path = checkpoint_path(tmp_path, 1)
-    path.with_name(path.name + ".sha256").unlink()
-    assert load_checkpoint(path)["round"] == 1
+    old_checkpoint(path, sidecar)
+    assert newest(tmp_path) == 1
     content = path.read_bytes()
     for cut in range(0, len(content), len(content) // 40):
         path.write_bytes(content[:cut])
         with pytest.raises(DataError, match=r"round_000001\.pth"):
             load_checkpoint(path)
+    if sidecar:
+        torch.save(payload(1, 2), path)
+        with pytest.raises(DataError, match="checksum"):
+            load_checkpoint(path)
+    save_checkpoint(path, payload(1, 3))
+    assert newest(tmp_path) == 3, "its own checksum counts, not the old one's"
 
 
-def test_a_flipped_bit_is_noticed(tmp_path):
+def test_flipped_bits_change_no_weight(tmp_path):
+    """Of a copy, too: what a flip does not break it does not change."""
     path = checkpoint_path(tmp_path, 1)
     save_checkpoint(path, payload(1))
-    content = bytearray(path.read_bytes())
-    content[len(content) // 2] ^= 1
-    path.write_bytes(content)
-    with pytest.raises(DataError, match="checksum"):
+    content, refused = path.read_bytes(), []
+    for place in range(0, len(content), 97):
+        flipped = bytearray(content)
+        flipped[place] ^= 4
+        copy = tmp_path / "copy.pth"
+        copy.write_bytes(flipped)
+        try:
+            found = load_checkpoint(copy)
+            assert differences({key: found[key] for key in payload(1)}, payload(1)) == []
+        except DataError as error:
+            refused.append(str(error))
+    assert len(refused) > 80 and all("copy.pth" in text for text in refused)
+
+
+@pytest.mark.parametrize("part", ["state_dict", "averaged_state_dict"])
+@pytest.mark.parametrize("value", [float("nan"), float("-inf")])
+def test_weights_that_are_not_finite_are_refused(tmp_path, part, value):
+    save_checkpoint(checkpoint_path(tmp_path, 1), payload(1))
+    path, poisoned = checkpoint_path(tmp_path, 2), torch.ones(5)
+    poisoned[3] = value
+    save_checkpoint(path, {**payload(2), part: {"v": poisoned}})
+    with pytest.raises(DataError, match=f"round_000002.pth: {part}: v: is not finite"):
         load_checkpoint(path)
+    with pytest.warns(UserWarning, match=r"round_000002.*going back to round_000001"):
+        assert latest_checkpoint(tmp_path, no_verify)[1]["round"] == 1
+
+
+WRONG = {
+    "an edited weight": lambda p: {**p, "state_dict": {"w": torch.full((2000,), 1.5)}},
+    "no state_dict": lambda p: {"round": 2},
+    "no round": lambda p: {"state_dict": p["state_dict"]},
+    "another round": lambda p: {**p, "round": 3},
+    "a round as text": lambda p: {**p, "round": "2"},
+    "a list of weights": lambda p: {**p, "state_dict": [1.0]},
+    "a number for a weight": lambda p: {**p, "state_dict": {"w": 1.0}},
+    "weights of clients": lambda p: {**p, "client_statistics": {"a": [torch.ones(2)]}},
+    "text for meta": lambda p: {**p, "meta": "x"},
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_a_changed_checkpoint_is_skipped(tmp_path, name):
+    for round_ in (1, 2):
+        save_checkpoint(checkpoint_path(tmp_path, round_), payload(round_))
+    path = checkpoint_path(tmp_path, 2)
+    changed = WRONG[name](load_checkpoint(path))
+    torch.save(changed, path)  # with the old checksum, if any
+    with pytest.warns(UserWarning, match=r"round_000002.*going back"):
+        assert latest_checkpoint(tmp_path, no_verify)[1]["round"] == 1
+    if name != "an edited weight":  # that would be another sound checkpoint
+        save_checkpoint(path, changed)
+        with pytest.warns(UserWarning, match=r"round_000002.*going back"):
+            assert latest_checkpoint(tmp_path, no_verify)[1]["round"] == 1
 
 
 def test_a_checkpoint_whose_states_are_gone_is_skipped(tmp_path):
     for round_ in (1, 2, 3):
         save_checkpoint(checkpoint_path(tmp_path, round_), payload(round_))
 
-    def verify(content: dict) -> None:
+    def verify(_path: Path, content: dict) -> None:
         if content["round"] > 1:
             raise DataError(f"state of round {content['round']} is missing")
 
@@ -206,8 +264,8 @@ def test_a_checkpoint_whose_states_are_gone_is_skipped(tmp_path):
 def test_no_sound_checkpoint(tmp_path):
     assert latest_checkpoint(tmp_path / "none", no_verify) is None
     (tmp_path / "round_000001.pth").write_bytes(b"x")
-    with pytest.warns(UserWarning):
-        assert latest_checkpoint(tmp_path, no_verify) is None
+    with pytest.raises(DataError, match=r"round_000001\.pth.*without --resume"):
+        latest_checkpoint(tmp_path, no_verify)
 
 
 class Evil:
@@ -230,8 +288,8 @@ def test_a_malicious_pickle_is_refused(tmp_path, writer):
         path.write_bytes(pickle.dumps(content, protocol=2))
     with pytest.raises(DataError, match=r"round_000001\.pth: cannot be read as a checkpoint"):
         load_checkpoint(path)
-    with pytest.warns(UserWarning):
-        assert latest_checkpoint(tmp_path, no_verify) is None
+    with pytest.raises(DataError, match="cannot be read"):
+        latest_checkpoint(tmp_path, no_verify)
     assert not pwned.exists()
 
 
@@ -245,15 +303,19 @@ def test_what_is_no_checkpoint(tmp_path):
 
 def test_rounds_are_in_numerical_order(tmp_path):
     for round_ in (2, 1_000_000, 999_999, 10):
-        save_checkpoint(checkpoint_path(tmp_path, round_), payload(1))
+        save_checkpoint(checkpoint_path(tmp_path, round_), payload(round_))
     (tmp_path / "best_unseen_mIoU.pth").touch()
     (tmp_path / "round_000003.pth.part").touch()
     assert [r for r, _ in checkpoints(tmp_path)] == [2, 10, 999_999, 1_000_000]
 
 
-def test_a_checkpoint_can_be_moved_with_its_checksum(tmp_path):
-    path = checkpoint_path(tmp_path / "a", 1)
-    save_checkpoint(path, payload(1))
-    shutil.copytree(tmp_path / "a", tmp_path / "b")
-    assert load_checkpoint(checkpoint_path(tmp_path / "b", 1))["round"] == 1
-    assert module.PATTERN.fullmatch(path.name)
+def test_leftovers_of_kills_go(tmp_path):
+    save_checkpoint(checkpoint_path(tmp_path, 1), payload(1))
+    kept = {path.name for path in tmp_path.iterdir()}
+    assert kept == {"round_000001.pth"}
+    for name in ("round_000002.pth.tmp", "best_x.pth.tmp", "round_000002.pth.part"):
+        (tmp_path / name).touch()
+    (tmp_path / "round_000002.pth.part.tmp").touch()  # of an older fedseg, as the one above
+    remove_leftovers(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == kept
+    remove_leftovers(tmp_path / "none")

@@ -1,0 +1,245 @@
+"""A run is resumed from what is its own and whole, or not at all."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import toyseg
+
+from fedseg.errors import ConfigError, DataError
+from fedseg.runner import run_state
+from fedseg.runner.checkpoint import DIGEST, checkpoint_path, load_checkpoint, save_checkpoint
+from fedseg.runner.experiment import load_config, train
+from fedseg.runs.results import write_results
+
+ROUNDS, BEFORE = 6, 4  # the last round, and that of the checkpoint before its own
+
+
+def settings(folder: Path, **changes: Any) -> dict[str, Any]:
+    """A run with a server state, a schedule and a checkpoint every two rounds."""
+    base = {
+        **toyseg.PLAIN,
+        "averaging": {"type": "SWA", "start": 2, "cycle": 1},
+        "algorithm": {"type": "FedAvg", "server_optim": {"type": "Adam", "lr": 0.01}},
+        "param_scheduler": [{"type": "ExponentialLR", "gamma": 0.9}],
+        "train_cfg": {"max_rounds": ROUNDS, "local_epochs": 1, "val_interval": 2},
+        "default_hooks": {"checkpoint": {"interval": 2}},
+    }
+    return toyseg.settings(folder, **toyseg.merge(base, changes))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    config = settings(tmp_path_factory.mktemp("finished"))
+    toyseg.train(config)
+    return config
+
+
+@pytest.fixture
+def run(tmp_path, finished) -> dict[str, Any]:
+    """A copy of the finished run."""
+    shutil.copytree(finished["work_dir"], tmp_path / "run")
+    return settings(tmp_path)
+
+
+def files(config: dict[str, Any], *names: str) -> dict[str, bytes]:
+    paths = [path for name in names for path in Path(config["work_dir"]).glob(name)]
+    return {path.name: path.read_bytes() for path in paths if path.is_file()}
+
+
+def log(config: dict[str, Any]) -> str:
+    return "".join(path.read_text() for path in Path(config["work_dir"]).rglob("*.log"))
+
+
+def change_lines(config: dict[str, Any], change: Callable[[list[bytes]], list[bytes]]) -> bytes:
+    path = Path(config["work_dir"]) / "history.jsonl"
+    damaged = b"".join(change(path.read_bytes().splitlines(keepends=True)))
+    path.write_bytes(damaged)
+    return damaged
+
+
+def edit(number: int, old: bytes, new: bytes) -> Callable[[list[bytes]], list[bytes]]:
+    def change(lines: list[bytes]) -> list[bytes]:
+        assert old in lines[number - 1]
+        lines[number - 1] = lines[number - 1].replace(old, new)
+        return lines
+
+    return change
+
+
+# ---------------------------------------------------------------- the history
+
+
+@pytest.mark.parametrize(
+    ("number", "change"),
+    [(5, lambda lines: [*lines[:4], lines[5]]), (6, edit(6, b'"bytes_up": ', b'"bytes_up": 1'))],
+    ids=["a line is missing", "a number was changed"],
+)
+def test_lost_rounds_are_computed_again(run, finished, number, change):
+    damaged = change_lines(run, change)
+    newest = files(run, "checkpoints/round_000006.pth")
+    toyseg.train(run, resume=True)
+    assert toyseg.run_differences(finished, run) == []
+    assert f"history.jsonl, line {number}: " in log(run) and "back to round_000004" in log(run)
+    assert files(run, "previous/*/*") == {"history.jsonl": damaged, **newest}
+
+
+DAMAGES = {
+    "the file is missing": (1, lambda lines: []),
+    "it ends early": (3, lambda lines: lines[:2]),
+    "garbage in the middle": (2, edit(2, b'"round"', b"\xff\0{")),
+    "a changed metric": (4, edit(4, b'accuracy": ', b'accuracy": 1')),
+}
+
+
+@pytest.mark.parametrize("name", DAMAGES)
+def test_a_history_that_cannot_be_computed_again_is_refused(run, name):
+    number, change = DAMAGES[name]
+    change_lines(run, change)
+    if name == "the file is missing":
+        (Path(run["work_dir"]) / "history.jsonl").unlink()
+    before = files(run, "*", "checkpoints/*")
+    with pytest.raises(DataError, match=f"history.jsonl, line {number}: .*without --resume"):
+        toyseg.train(run, resume=True)
+    after = files(run, "*", "checkpoints/*")
+    assert {name: after[name] for name in before} == before, "nothing is lost by trying"
+
+
+@pytest.mark.parametrize("cut", [0, 50])
+def test_lines_after_the_checkpoint_are_written_again(run, finished, cut):
+    """Killed after a round's line was written, or half of it, before the checkpoint was."""
+    folder = Path(run["work_dir"]) / "checkpoints"
+    checkpoint_path(folder, ROUNDS).unlink()
+    (folder / "round_000006.pth.tmp").write_bytes(b"PK")
+    change_lines(run, lambda lines: [*lines[:5], lines[5][: len(lines[5]) - cut]])
+    first = toyseg.history(finished)
+    toyseg.train(run, resume=True)
+    assert toyseg.run_differences(finished, run) == []
+    assert toyseg.history(run)[:BEFORE] == first[:BEFORE] and toyseg.history(run) != first
+    assert "going back" not in log(run)
+    assert sorted(files(run, "checkpoints/*")) == ["round_000004.pth", "round_000006.pth"]
+
+
+def test_a_history_that_is_touched_while_the_run_runs(run):
+    made = toyseg.train(run, resume=True)
+    change_lines(run, lambda lines: lines[1:])
+    with pytest.raises(DataError, match=r"history\.jsonl, line 1: "):
+        write_results(made)
+
+
+# ---------------------------------------------------------------- the checkpoint
+
+
+def poison(path: Path, part: str = "state_dict") -> None:
+    payload = load_checkpoint(path)
+    next(iter(payload[part].values())).view(-1)[0] = float("nan")
+    save_checkpoint(path, payload)
+
+
+def test_weights_that_are_not_finite(run, finished):
+    folder = Path(run["work_dir"]) / "checkpoints"
+    path = checkpoint_path(folder, ROUNDS)
+    poison(path)
+    with pytest.raises(DataError, match="is not finite"):
+        toyseg.runner(run).test(path)
+    with pytest.raises(DataError, match="is not finite"):
+        toyseg.train(toyseg.merge(run, {"load_from": str(path), "work_dir": str(folder / "new")}))
+    toyseg.train(run, resume=True)
+    assert "is not finite" in log(run) and toyseg.run_differences(finished, run) == []
+    for round_ in (BEFORE, ROUNDS):
+        poison(checkpoint_path(folder, round_), "server_state")
+    with pytest.raises(DataError, match=r"round_000006\.pth: server_state: .*is not finite"):
+        toyseg.train(run, resume=True)
+
+
+def changed(payload: dict[str, Any], *keys: str, to: Any) -> dict[str, Any]:
+    """A copy, with the first value below some keys replaced; without it, if ``to`` is None."""
+    first, *rest = keys
+    value = changed(payload[first], *rest, to=to) if rest else to
+    others = {key: one for key, one in payload.items() if key != first}
+    return others if value is None else {**others, first: value}
+
+
+def test_a_checkpoint_with_something_wrong_is_skipped(run):
+    """Whatever it is, as long as the run cannot go on from it; nothing of it reaches the run."""
+    path = checkpoint_path(Path(run["work_dir"]) / "checkpoints", ROUNDS)
+    payload = load_checkpoint(path)
+    weight, vector = next(iter(payload["state_dict"])), next(iter(payload["server_state"]))
+    parts = ("state_dict", "pending_record", "server_state", "hooks", "schedulers", "param_groups")
+    paths = [(part,) for part in (*parts, "stores", "seconds", "meta")]
+    paths += [("meta", "identity"), ("state_dict", weight)]
+    runner = toyseg.runner(run, resume=True)
+    runner.build_federation()
+    runner.call_hook("register_stores")
+    run_state.restore(runner, path, payload)
+    wrong = [changed(payload, *keys, to=to) for keys in paths for to in (None, "x")]
+    half = payload["state_dict"][weight].half()
+    wrong += [changed(payload, "state_dict", weight, to=t) for t in (half, half.float()[:1])]
+    wrong += [
+        changed(payload, "server_state", vector, to=torch.tensor([float("inf")])),
+        changed(payload, "stores", "clients", to={"a": {"file": 3}}),
+        changed(payload, "stores", "clients", to={"a": {"file": "../x", "sha256": "0"}}),
+        changed(payload, "server_state", "exp_avg", to="x"),
+        changed(payload, "schedulers", to=[]),
+        changed(payload, "schedulers", to=[{}]),
+        changed(payload, "hooks", "SWA:0", "w", to="x"),
+        changed(payload, "hooks", "SWA:0", "w", to=payload["hooks"]["SWA:0"]["w"][:5]),
+        changed(payload, "hooks", "SWA:0", "buffers", to=torch.tensor([float("nan")])),
+        changed(payload, "hooks", "SWA:0", "count", to="x"),
+        changed(payload, "hooks", "SWA:0", "count", to=None),
+        changed(payload, "pending_record", to={"round": "x"}),
+        changed(payload, "history", to=3),
+        changed(payload, "history", to=payload["history"][:-1]),
+    ]
+    for one in wrong:
+        with pytest.raises(DataError):
+            run_state.restore(runner, path, one)
+
+
+def test_a_checkpoint_of_an_older_fedseg(run, finished):
+    """Without checksums: a history is checked as far as it can be."""
+    folder = Path(run["work_dir"]) / "checkpoints"
+    path = checkpoint_path(folder, ROUNDS)
+    path.unlink()
+    path = checkpoint_path(folder, BEFORE)
+    payload = load_checkpoint(path)
+    del payload[DIGEST], payload["history"], payload["environments"]
+    torch.save(payload, path)
+    whole = files(run, "history.jsonl")["history.jsonl"]
+    change_lines(run, lambda lines: [lines[0], *lines[2:]])
+    with pytest.raises(DataError, match=r"history\.jsonl, line 2: "):
+        toyseg.train(run, resume=True)
+    change_lines(run, lambda lines: [whole])
+    toyseg.train(run, resume=True)
+    assert toyseg.run_differences(finished, run) == []
+
+
+# ---------------------------------------------------------------- where it goes on
+
+
+def test_another_number_of_threads_is_said(run):
+    checkpoint_path(Path(run["work_dir"]) / "checkpoints", ROUNDS).unlink()
+    torch.set_num_threads(2)
+    try:
+        toyseg.train(run, resume=True)
+    finally:
+        torch.set_num_threads(1)
+    assert "rounds 1 to 4 were computed with threads 1, now 2" in log(run)
+    results = json.loads((Path(run["work_dir"]) / "results.json").read_text())
+    assert [(e["round"], e["threads"]) for e in results["environments"]] == [(1, 1), (5, 2)]
+    assert all("torch" in entry for entry in results["environments"])
+
+
+def test_resume_in_a_config(run, tmp_path):
+    path = toyseg.write_config(tmp_path / "toy.py", {**run, "resume": True})
+    config = load_config(path, work_dir=Path(run["work_dir"]))
+    train(config, quiet=True)
+    assert "resumed from" in log(run) and not (tmp_path / "run" / "previous").exists()
+    config.resume = "False"
+    with pytest.raises(ConfigError, match="resume: must be True or False"):
+        train(config)
