@@ -71,9 +71,7 @@ def build_trackers(config: Any, work_dir: str | Path, name: str) -> dict[str, Ba
         kind = options.get("type") if isinstance(options, Mapping) else None
         cls = VISBACKENDS.get(kind) if isinstance(kind, str) else None
         folder = work_dir / getattr(cls, "folder", "vis_data")
-        tracker = build(VISBACKENDS, options, field, save_dir=str(folder))
-        if not isinstance(tracker, BaseVisBackend):
-            raise ConfigError(f"{field}.type: {type(tracker).__name__} is not a vis backend")
+        tracker = build(VISBACKENDS, options, field, base=BaseVisBackend, save_dir=str(folder))
         tracker.run_name, tracker.work_dir = name, work_dir
         trackers[field] = tracker
     return trackers

@@ -14,6 +14,7 @@ from fedseg.checks import check_float
 from fedseg.core.arithmetic import descend
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError
+from fedseg.optim.ranges import OPTIMIZER, check_numbers
 from fedseg.registry import OPTIMIZERS, SERVER_OPTIMIZERS, build
 
 
@@ -144,6 +145,7 @@ class Torch(ServerOptimizer):
     """
 
     def __init__(self, optimizer: Mapping) -> None:
+        check_numbers(OPTIMIZER, optimizer, "algorithm.server_optim.optimizer")
         self.config = optimizer
         self._build([torch.zeros(1)])
 

@@ -19,6 +19,7 @@ from fedseg.engine.executor import Executor
 from fedseg.engine.sampler import ClientSampler
 from fedseg.errors import ConfigError, Interrupted, TrainingError
 from fedseg.evaluation.domains import reestimate_statistics
+from fedseg.evaluation.sets import check_evaluation_set
 from fedseg.files import write_text
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
@@ -29,6 +30,7 @@ from fedseg.registry import (
     RUNNERS,
     SAMPLERS,
     build,
+    check_component,
 )
 from fedseg.runner import logs, run_state
 from fedseg.runner.build import (
@@ -56,6 +58,8 @@ from fedseg.runner.work_dir import config_copy, set_aside_earlier_run, stop_mess
 from fedseg.runs.config_copy import config_text
 from fedseg.runs.history import History
 from fedseg.runs.results import write_results
+
+EVALUATION_PARTS = ("runner", "dataloader", "evaluator")
 
 
 @RUNNERS.register_module()
@@ -215,12 +219,20 @@ class FederatedRunner(Runner):
         self.param_schedulers = build_schedulers(cfg, self.optim_wrapper)
         self._val_loop = self._build_evaluation("val") if self._val_dataloader else None
 
+        self._check_test()
+
+    def _check_test(self) -> None:
+        """Raise ConfigError for a faulty config of the test: after training is too late."""
+        cfg = self.cfg
+        for name, config in (cfg.test_dataloader or {}).items():
+            if config is not None:
+                check_evaluation_set(name, config, cfg.test_evaluator, "test")
+        if cfg.test_cfg is not None:
+            check_component(LOOPS, cfg.test_cfg, "test_cfg", EVALUATION_PARTS)
+
     def _build_evaluation(self, kind: str) -> Any:
-        parts = {
-            "runner": self,
-            "dataloader": self.cfg[f"{kind}_dataloader"],
-            "evaluator": self.cfg[f"{kind}_evaluator"],
-        }
+        values = self, self.cfg[f"{kind}_dataloader"], self.cfg[f"{kind}_evaluator"]
+        parts = dict(zip(EVALUATION_PARTS, values, strict=True))
         return build(LOOPS, dict(self.cfg[f"{kind}_cfg"]), f"{kind}_cfg", parts)
 
     # ---------------------------------------------------------------- train, test

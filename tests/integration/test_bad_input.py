@@ -137,7 +137,7 @@ BAD = {
         {"dtype": "float64", "train_cfg": {"amp": True}},
         r"train_cfg\.amp: bfloat16 contradicts dtype='float64'",
     ),
-    "another dtype": ({"dtype": "float16"}, r"dtype: must be one of float32, float64"),
+    "another dtype": ({"dtype": "float16"}, r"dtype: must be one of 'float32', 'float64'"),
     "a client of one image": (
         {"train_dataloader": ONE_OF_ONE, "client_sampler": {"clients_per_round": 2}},
         r"client 'lonely' has 1 sample.*BatchNorm.*merge",
@@ -168,14 +168,20 @@ BAD = {
     ),
     "a test loader that is no mapping": (
         {"val_dataloader": {"_delete_": True, "batch_size": 3}},
-        r"val_dataloader: must map domain names",
+        r"val_dataloader\.batch_size: must be a dict",
     ),
     "an empty test batch": (
         {"val_dataloader": {"seen": {"batch_size": 0}}},
         r"val_dataloader\.seen\.batch_size.*positive",
     ),
     "a missing evaluator": ({"val_evaluator": None}, r"val_evaluator: is missing"),
-    "a seed that is no number": ({"randomness": {"seed": "zero"}}, r"randomness\.seed.*integer"),
+    "a seed that is no number": (
+        {"randomness": {"seed": "zero"}},
+        r"randomness\.seed: must be a whole number",
+    ),
+        {"randomness": {"seed": "zero"}},
+        r"randomness\.seed: must be a whole number",
+    ),
     "a type that is none": (
         {"algorithm": {"_delete_": True, "type": 3}},
         r"algorithm\.type: must be a name, not 3",
@@ -194,7 +200,7 @@ BAD = {
     ),
     "a momentum that is a text": (
         {"optim_wrapper": {"optimizer": {"momentum": "0.9"}}},
-        r"optim_wrapper\.optimizer\.momentum: must be a finite number >= 0, not '0.9'",
+        r"optim_wrapper\.optimizer\.momentum: must be a finite number >= 0 and < 1, not '0.9'",
     ),
     "an unknown option of an optimizer": (
         {"optim_wrapper": {"optimizer": {"zeal": 1}}},
@@ -218,17 +224,17 @@ BAD = {
     ),
     "workers of a test set in words": (
         {"val_dataloader": {"seen": {"num_workers": "two"}}},
-        r"val_dataloader\.seen\.num_workers: must be a whole number >= 0, not 'two'",
+        r"val_dataloader\.seen\.num_workers: must be a whole number, not 'two'",
     ),
-    "a number as weights": ({"load_from": 3}, r"load_from: must be a checkpoint's path, not 3"),
+    "a number as weights": ({"load_from": 3}, r"load_from: must be .*path.*, not 3"),
     "a schedule that is a text": (
         {"param_scheduler": "cosine"},
-        r"param_scheduler: must be a list of dicts, not 'cosine'",
+        r"param_scheduler: must be a dict or a list.*, not 'cosine'",
     ),
-    "a number as a device": ({"device": float("nan")}, r"device: must be a name such as 'cpu'"),
+    "a number as a device": ({"device": float("nan")}, r"device: must be a text .*, not nan"),
     "an average over a number": (
         {"averaging": {"_delete_": True, "type": "WIMA", "parameters": float("nan")}},
-        r"averaging\.parameters: nan is no regular expression",
+        r"averaging\.parameters: must be a text.*, not nan",
     ),
     "an average over half a pattern": (
         {"averaging": {"_delete_": True, "type": "WIMA", "parameters": "(conv"}},
@@ -244,7 +250,7 @@ BAD = {
     ),
     "a window that is no number": (
         {"train_cfg": {"val_last_rounds": "all"}},
-        r"train_cfg\.val_last_rounds: must be a whole number >= 0",
+        r"train_cfg\.val_last_rounds: must be a whole number",
     ),
     "amp as text": ({"train_cfg": {"amp": "no"}}, r"train_cfg\.amp: must be True or False"),
     "an unknown option of the store": (
