@@ -140,7 +140,7 @@ def check_component(
         raise ConfigError(f"{field}.type: is missing; known: {known}")
     kind = config["type"]
     cls = _find(registry, kind) if isinstance(kind, str) else kind
-    if cls is None:
+    if cls is None and isinstance(kind, str):
         listed = f"; known: {known}" if len(names) <= SHOWN_NAMES else ""
         raise ConfigError(
             f"{field}.type: unknown {registry.name} {kind!r}{did_you_mean(kind, names)}{listed}; "

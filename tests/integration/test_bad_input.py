@@ -179,9 +179,6 @@ BAD = {
         {"randomness": {"seed": "zero"}},
         r"randomness\.seed: must be a whole number",
     ),
-        {"randomness": {"seed": "zero"}},
-        r"randomness\.seed: must be a whole number",
-    ),
     "a type that is none": (
         {"algorithm": {"_delete_": True, "type": 3}},
         r"algorithm\.type: must be a name, not 3",
