@@ -17,7 +17,7 @@ import torch
 from torch.utils.data import Dataset
 
 from fedseg.errors import ConfigError, DataError, MissingDataError
-from fedseg.files import atomic_writer, write_text
+from fedseg.files import atomic_writer, read_json, write_text
 from fedseg.registry import DATASETS
 
 SPLITS = ("train", "test")
@@ -303,8 +303,9 @@ def write_images(
 
 def read_index(path: Path) -> dict[str, Any]:
     """The content of a ``dataset.json``, checked for the keys that reading images needs."""
+    fix = "prepare the folder again"
+    index = read_json(path, fix)
     try:
-        index = json.loads(path.read_text(encoding="utf-8"))
         numbers = list(index.get("coarse_labels") or ())
         texts = list(index["classes"]) if isinstance(index["classes"], list) else [None]
         for split in SPLITS:
@@ -316,10 +317,8 @@ def read_index(path: Path) -> dict[str, Any]:
             not isinstance(text, str) for text in texts
         ):
             raise ValueError("a value of the wrong type")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"{path}: is no index of prepared images ({error!r}): prepare the folder again"
-        ) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DataError(f"{path}: is no index of prepared images ({error!r}): {fix}") from error
     return index
 
 
@@ -328,11 +327,13 @@ def load_array(path: Path, fix: str) -> np.ndarray:
 
     Raises:
         MissingDataError: there is no file.
-        DataError: it is damaged, or holds objects, which would have to be unpickled.
+        DataError: it is damaged, a link out of its folder, or holds objects to be unpickled.
     """
     if not path.is_file():
         raise MissingDataError(f"{path}: is missing: {fix}")
     try:
+        if not path.resolve().is_relative_to(path.parent.resolve()):
+            raise ValueError("a link out of its folder")
         array = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray):
             raise ValueError("an archive of arrays")

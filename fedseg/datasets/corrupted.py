@@ -5,7 +5,6 @@ holds the whole test set five times, uint8 [5 N, H, W, C], severity 1 first, and
 labels [5 N] of every such file.
 """
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +13,7 @@ import numpy as np
 
 from fedseg.datasets.arrays import PreparedFolder, load_array
 from fedseg.errors import ConfigError, DataError, MissingDataError
+from fedseg.files import read_json
 from fedseg.registry import DATASETS, did_you_mean
 
 CORRUPTIONS = (
@@ -236,8 +236,8 @@ def read_corruption(path: Path, length: int, shape: Sequence[int], root: Path) -
 def read_record(folder: Path) -> dict[str, Any]:
     """What was generated here, from ``made.json``; empty without a readable one."""
     try:
-        record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        record = read_json(folder / RECORD)
+    except DataError:
         return {}
     sound = isinstance(record, dict) and isinstance(record.get("files"), dict)
     return record if sound else {}

@@ -196,7 +196,7 @@ class SegmentationDataset(Dataset):
     def check_files(self) -> None:
         """Raise DataError if an image or label of the split is not there."""
         files = [path for pair in self.files for path in pair]
-        if missing := sorted(set(files) - existing_files(files)):
+        if missing := sorted(set(files) - existing_files(files, self.data_root)):
             more = f"\n  and {len(missing) - 5} more" if len(missing) > 5 else ""
             raise DataError(
                 f"{self.data_root}: {len(missing)} of {len(files)} files of {self.split} are "

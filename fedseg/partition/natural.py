@@ -1,6 +1,5 @@
 """Partitions: which samples of a data set each client holds."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedseg.errors import ConfigError, DataError
+from fedseg.files import read_json
 from fedseg.registry import PARTITIONS
 
 Clients = dict[str, np.ndarray]
@@ -123,10 +123,7 @@ def check_clients(
 
 
 def _read_clients(file: Path) -> Mapping[str, Sequence[int]]:
-    try:
-        clients = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{file}: cannot read clients from it ({error})") from error
+    clients = read_json(file)
     if not isinstance(clients, dict) or not all(isinstance(v, list) for v in clients.values()):
         raise DataError(f"{file}: must be a JSON object, client id -> list of indices")
     return clients

@@ -11,7 +11,13 @@ from mmengine.runner import set_random_seed
 
 from fedseg.checks import check_bool, check_int, check_type, shown
 from fedseg.errors import ConfigError
-from fedseg.registry import LOG_PROCESSORS, check_arguments, check_component, did_you_mean
+from fedseg.registry import (
+    LOG_PROCESSORS,
+    PARAM_SCHEDULERS,
+    check_arguments,
+    check_component,
+    did_you_mean,
+)
 
 Component = Mapping | None
 # every key that something reads, and its type
@@ -101,6 +107,10 @@ def complete_config(config: Config) -> Config:
         {"type": "LogProcessor", **(config.get("log_processor") or {})},
         "log_processor",
     )
+    given = config.get("param_scheduler") or []
+    for number, schedule in enumerate([given] if isinstance(given, Mapping) else given):
+        field = f"param_scheduler[{number}]"
+        check_component(PARAM_SCHEDULERS, schedule, field, defaults=("optimizer",))
     _apply_data_root(config)
     train = config.train_cfg
     if train.get("local_steps") is not None and train.get("local_epochs") is not None:

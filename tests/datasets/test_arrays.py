@@ -406,7 +406,7 @@ UNREADABLE_INDEX = [
 
 def test_a_wrong_index(root):
     text = (root / INDEX).read_text()
-    cases = [*WRONG_INDEX, *((*case, r"dataset\.json: is no index") for case in UNREADABLE_INDEX)]
+    cases = [*WRONG_INDEX, *((*case, r"dataset\.json: is no") for case in UNREADABLE_INDEX)]
     for keys, value, message in cases:
         (root / INDEX).write_text(text)
         change_index(root, *keys, value=value)
@@ -414,7 +414,7 @@ def test_a_wrong_index(root):
             StoredImages(root)
     for text in ("", "{", "[]", "3", "null", '"x"', "\xff\xfe", "{}"):
         (root / INDEX).write_bytes(text.encode("latin-1"))
-        with pytest.raises(DataError, match=r"dataset\.json: is no index"):
+        with pytest.raises(DataError, match=r"dataset\.json: is no"):
             StoredImages(root)
 
 

@@ -103,4 +103,4 @@ def test_existing_files(tmp_path: Path) -> None:
     for path in (paths[0], paths[2]):
         Path(path).parent.mkdir()
         Path(path).touch()
-    assert existing_files(paths) == {paths[0], paths[2]}
+    assert existing_files(paths, tmp_path) == {paths[0], paths[2]}
