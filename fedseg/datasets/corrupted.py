@@ -75,8 +75,8 @@ class CorruptedImages(PreparedFolder):
         self,
         data_root: str | Path,
         folder: str = FOLDER,
-        corruptions: Sequence[str] | None = None,
-        severities: Sequence[int] | None = None,
+        corruptions: Sequence[str] | str | None = None,
+        severities: Sequence[int] | int | None = None,
     ) -> None:
         root = Path(data_root)
         names = chosen_corruptions(corruptions, "dataset.corruptions")
@@ -243,7 +243,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     return record if sound else {}
 
 
-def _chosen_severities(asked: Sequence[int] | None) -> list[int]:
+def _chosen_severities(asked: Sequence[int] | int | None) -> list[int]:
     if asked is None:
         return list(SEVERITIES)
     asked = [asked] if isinstance(asked, int) else list(asked)

@@ -67,7 +67,8 @@ def check_evaluation_set(name: str, config: Mapping[str, Any], evaluator: Any, k
     check_component(EVALUATION_SETS, config, field, ("name", "field", "metrics", "like"))
     check_component(DATASETS, config.get("dataset"), f"{field}.dataset")
     for number, step in enumerate(config.get("transforms") or ()):
-        check_component(BATCH_TRANSFORMS, step, f"{field}.transforms[{number}]")
+        build(BATCH_TRANSFORMS, step, f"{field}.transforms[{number}]")
+    check_int(f"{field}.batch_size", config.get("batch_size", 1))
 
 
 def _metrics(evaluator: Any, kind: str) -> list[tuple[str, Any]]:
@@ -111,7 +112,6 @@ class EvaluationSet(ABC):
         self.dataset = build(DATASETS, dataset, f"{field}.dataset")
         if not len(self.dataset):
             raise ConfigError(f"{field}.dataset: is empty")
-        check_int(f"{field}.batch_size", batch_size)
         check_bool(f"{field}.drop_last", drop_last)
         self.batch_size, self.final_only, self.drop_last = batch_size, final_only, drop_last
         for metric in metrics:

@@ -130,8 +130,10 @@ def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
         parameter = nn.Parameter(flat.w)
         parameter.grad = flat.grad
         options = dict(config["optimizer"])
-        kind = OPTIMIZERS.get(options["type"]) if isinstance(options.get("type"), str) else None
-        if kind is not None and "fused" in inspect.signature(kind).parameters:
+        check_component(OPTIMIZERS, options, "optim_wrapper.optimizer", ("params",))
+        kind = options["type"]
+        kind = OPTIMIZERS.get(kind) if isinstance(kind, str) else kind
+        if "fused" in inspect.signature(kind).parameters:
             options.setdefault("fused", True)
         config["optimizer"] = build(
             OPTIMIZERS, options, "optim_wrapper.optimizer", {"params": [parameter]}

@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 from fedseg.checks import check_float, check_int
+from fedseg.errors import ConfigError
 
 Check = Callable[[str, Any], None]
 
@@ -39,6 +40,8 @@ def check_numbers(ranges: Mapping[str, Check], options: Mapping[str, Any], field
     for name in ranges.keys() & options.keys():
         value = options[name]
         if isinstance(value, list | tuple):
+            if not value:
+                raise ConfigError(f"{field}.{name}: is empty: give it a number")
             for number, own in enumerate(value):
                 ranges[name](f"{field}.{name}[{number}]", own)
         elif value is not None:

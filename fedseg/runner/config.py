@@ -8,11 +8,13 @@ from typing import Any, Literal
 import torch
 from mmengine.config import Config
 from mmengine.runner import set_random_seed
+from mmengine.utils import import_modules_from_strings
 
 from fedseg.checks import check_bool, check_int, check_type, shown
 from fedseg.errors import ConfigError
 from fedseg.registry import (
     LOG_PROCESSORS,
+    MODELS,
     PARAM_SCHEDULERS,
     check_arguments,
     check_component,
@@ -29,7 +31,7 @@ KEYS: Mapping[str, Any] = {
     "client_sampler": Mapping,
     "custom_hooks": Sequence[Mapping] | None,
     "custom_imports": Component,
-    "data_preprocessor": Component,
+    "data_preprocessor": None,  # the model has its own
     "data_root": str | Path | None,
     "default_hooks": Mapping[str, Component] | None,
     "default_scope": str | None,
@@ -98,6 +100,8 @@ def complete_config(config: Config) -> Config:
         check_type(key, config[key], KEYS[key])
         if config[key] == "":
             raise ConfigError(f"{key}: is empty: leave it out or give it a value")
+    if config.get("custom_imports"):
+        check_arguments(import_modules_from_strings, config.custom_imports, "custom_imports")
     for key, value in config.get("env_cfg", {}).items():
         if key not in ENVIRONMENT:
             raise ConfigError(f"env_cfg.{key}: unknown{did_you_mean(key, ENVIRONMENT)}")
@@ -118,6 +122,10 @@ def complete_config(config: Config) -> Config:
             "train_cfg: local_epochs and local_steps contradict each other; set one of them to None"
         )
     _default(config, "default_scope", "fedseg")
+    if config.default_scope not in (known := _scopes()):
+        raise ConfigError(
+            f"default_scope: unknown {config.default_scope!r}; known: {', '.join(sorted(known))}"
+        )
     _default(config, "work_dir", "work_dirs/run")
     _default(config, "algorithm", {"type": "FedAvg"})
     _default(config, "executor", {"type": "InProcessExecutor"})
@@ -144,6 +152,15 @@ def complete_config(config: Config) -> Config:
         config["test_evaluator"] = copy.deepcopy(config.get("val_evaluator"))
     _evaluation_defaults(config, "test", "FederatedTestLoop")
     return config
+
+
+def _scopes() -> set[str]:
+    """The scopes of registries whose names a config can use."""
+    found, registry = set(MODELS.children), MODELS
+    while registry is not None:
+        found |= {registry.scope}
+        registry = registry.parent
+    return found
 
 
 def _apply_data_root(config: Config) -> None:
