@@ -89,6 +89,11 @@ def read_json(path: str | Path, fix: str = "write it again") -> Any:
     return content
 
 
+def leaves_folder(path: Path) -> bool:
+    """Whether a file is a symbolic link to one outside its folder."""
+    return not path.resolve().is_relative_to(path.parent.resolve())
+
+
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):  # json.loads would keep the last

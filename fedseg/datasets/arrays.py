@@ -7,7 +7,7 @@ the number and shape of the images and a checksum.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from fedseg.checks import check_type
 from fedseg.errors import ConfigError, DataError, MissingDataError
-from fedseg.files import atomic_writer, read_json, write_text
+from fedseg.files import atomic_writer, leaves_folder, read_json, write_text
 from fedseg.registry import DATASETS
 
 SPLITS = ("train", "test")
@@ -301,24 +302,40 @@ def write_images(
     return index
 
 
+ENTRY = {"images": int, "shape": tuple[int, int, int], "sha256": str}
+INDEX_TYPES = {
+    "classes": Sequence[str],
+    "splits": Mapping[str, Mapping],
+    "coarse_labels": Sequence[int] | None,
+    "dataset": str | None,
+    "source": str | None,
+    "synthetic": bool | None,
+    "shared_images": int | None,
+}
+
+
 def read_index(path: Path) -> dict[str, Any]:
-    """The content of a ``dataset.json``, checked for the keys that reading images needs."""
+    """The content of a ``dataset.json``, of the form that :func:`write_images` gives it."""
     fix = "prepare the folder again"
     index = read_json(path, fix)
     try:
-        numbers = list(index.get("coarse_labels") or ())
-        texts = list(index["classes"]) if isinstance(index["classes"], list) else [None]
+        if leaves_folder(path):
+            raise ConfigError("a link out of its folder")
+        check_type("content", index, dict)
+        for key, hint in INDEX_TYPES.items():
+            check_type(key, index.get(key), hint)
+        if not all(index["classes"]) or len(set(index["classes"])) < len(index["classes"]):
+            raise ConfigError("classes: a name is empty or occurs twice")
         for split in SPLITS:
-            entry = index["splits"][split]
-            height, width, channels = entry["shape"]
-            numbers += [entry["images"], height, width, channels]
-            texts.append(entry["sha256"])
-        if any(type(n) is not int or not 0 <= n < 2**31 for n in numbers) or any(
-            not isinstance(text, str) for text in texts
-        ):
-            raise ValueError("a value of the wrong type")
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(f"{path}: is no index of prepared images ({error!r}): {fix}") from error
+            entry = index["splits"].get(split)
+            check_type(f"splits.{split}", entry, Mapping)
+            for key, hint in ENTRY.items():
+                check_type(f"splits.{split}.{key}", entry.get(key), hint)
+            for number in (entry["images"], *entry["shape"]):
+                if not 0 < number < 2**31:
+                    raise ConfigError(f"splits.{split}: has the number {number}")
+    except ConfigError as error:
+        raise DataError(f"{path}: is no index of prepared images: {error}: {fix}") from error
     return index
 
 
@@ -332,11 +349,13 @@ def load_array(path: Path, fix: str) -> np.ndarray:
     if not path.is_file():
         raise MissingDataError(f"{path}: is missing: {fix}")
     try:
-        if not path.resolve().is_relative_to(path.parent.resolve()):
+        if leaves_folder(path):
             raise ValueError("a link out of its folder")
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-        if not isinstance(array, np.ndarray):
+        if not isinstance(array, np.memmap):
             raise ValueError("an archive of arrays")
+        if path.stat().st_size != array.offset + array.nbytes:
+            raise ValueError("it goes on after the array")
     except Exception as error:  # a damaged header raises whatever Python's parser does
         raise DataError(f"{path}: is damaged ({error}): {fix}") from error
     return array

@@ -95,6 +95,8 @@ def check_clients(
     names = [str(client) for client in clients]
     checked: Clients = {}
     for position, (client, given) in enumerate(zip(names, clients.values(), strict=True)):
+        if isinstance(given, list | tuple) and any(isinstance(i, bool | list) for i in given):
+            raise ConfigError(f"{where}: client {client!r} must have a plain list of integers")
         indices = np.asarray(given)
         if client in checked:
             raise ConfigError(f"{where}: client {client!r} occurs twice: ids are compared as text")

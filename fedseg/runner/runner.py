@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from fedseg.core.flat import FlatModel
 from fedseg.core.server import Server
+from fedseg.datasets.synthetic import is_synthetic
 from fedseg.engine.executor import Executor
 from fedseg.engine.sampler import ClientSampler
 from fedseg.errors import ConfigError, Interrupted, TrainingError
@@ -219,10 +220,14 @@ class FederatedRunner(Runner):
         self.param_schedulers = build_schedulers(cfg, self.optim_wrapper)
         self._val_loop = self._build_evaluation("val") if self._val_dataloader else None
 
-        self._check_test()
+        self._check_what_comes_last()
 
-    def _check_test(self) -> None:
-        """Raise ConfigError for a faulty config of the test: after training is too late."""
+    def _check_what_comes_last(self) -> None:
+        """Raise an error for what the test and the results need: after training is too late."""
+        for part in (self.data, *getattr(self.val_loop, "sets", ())):
+            root = getattr(getattr(part, "dataset", None), "data_root", None)
+            if root:
+                is_synthetic(root, strict=True)
         cfg = self.cfg
         for name, config in (cfg.test_dataloader or {}).items():
             if config is not None:
