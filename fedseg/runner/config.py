@@ -187,7 +187,7 @@ def _evaluation_defaults(config: Config, kind: str, loop: str) -> None:
         for key in (loader, evaluator, f"{kind}_cfg"):
             config[key] = None
         return
-    if config.get(evaluator) is None:
+    if not config.get(evaluator):
         raise ConfigError(f"{evaluator}: is missing, but {loader} is given")
     _default(config, f"{kind}_cfg", {})
     config[f"{kind}_cfg"].setdefault("type", loop)
