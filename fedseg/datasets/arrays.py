@@ -150,7 +150,9 @@ class StoredImages(PreparedFolder):
                 f"{path}: has shape {list(images.shape)}, but {INDEX} says {expected}: {fix}"
             )
         users_file = root / f"{split}_users.npy"
-        users = load_array(users_file, fix).tolist() if users_file.is_file() else None
+        users = load_array(users_file, fix) if users_file.exists() else None
+        if users is not None and (users.ndim != 1 or users.dtype.kind != "U"):
+            raise DataError(f"{users_file}: users must be texts [N], not {users.dtype}: {fix}")
         super().__init__(
             images, labels, index["classes"], index.get("coarse_labels"), users, where=path
         )
@@ -324,8 +326,9 @@ def read_index(path: Path) -> dict[str, Any]:
         check_type("content", index, dict)
         for key, hint in INDEX_TYPES.items():
             check_type(key, index.get(key), hint)
-        if not all(index["classes"]) or len(set(index["classes"])) < len(index["classes"]):
-            raise ConfigError("classes: a name is empty or occurs twice")
+        names = index["classes"]
+        if not names or not all(names) or len(set(names)) < len(names):
+            raise ConfigError("classes: there is none, or a name is empty or occurs twice")
         for split in SPLITS:
             entry = index["splits"].get(split)
             check_type(f"splits.{split}", entry, Mapping)

@@ -401,6 +401,9 @@ UNREADABLE_INDEX = [
     (("splits",), []),
     (("classes",), "cat"),
     (("classes",), [1, 2, 3]),
+    (("classes",), ["cat", "dog", "cat"]),
+    (("synthetic",), "False"),
+    (("splits", "train", "images"), True),
 ]
 
 
@@ -416,6 +419,27 @@ def test_a_wrong_index(root):
         (root / INDEX).write_bytes(text.encode("latin-1"))
         with pytest.raises(DataError, match=r"dataset\.json: is no"):
             StoredImages(root)
+
+
+@pytest.mark.parametrize("name", ["train_images.npy", "train_labels.npy", INDEX])
+def test_links_and_trailing_bytes_are_refused(root, tmp_path, name):
+    path, content = root / name, (root / name).read_bytes()
+    path.write_bytes(content + b"more")
+    with pytest.raises(DataError, match=name):
+        StoredImages(root)
+    path.unlink()
+    (tmp_path / "elsewhere").mkdir()
+    path.symlink_to(tmp_path / "elsewhere" / name)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"{name}: .*link"):
+        StoredImages(root)
+
+
+@pytest.mark.parametrize("users", [3, [1.5] * TRAIN, [["a"]] * TRAIN])
+def test_users_are_texts(root, users):
+    np.save(root / "train_users.npy", np.array(users))
+    with pytest.raises(DataError, match=r"train_users\.npy: users must be texts"):
+        StoredImages(root)
 
 
 # ---------------------------------------------------------------- writing
