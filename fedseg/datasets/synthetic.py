@@ -1,5 +1,6 @@
 """Synthetic data: how a data root says so, and the shapes that stand in for CIFAR-10."""
 
+import os
 from pathlib import Path
 
 from fedseg.datasets.arrays import INDEX, StoredImages
@@ -18,7 +19,7 @@ def is_synthetic(root: str | Path, strict: bool = False) -> bool:
         DataError: the file is damaged, and ``strict``; otherwise a damaged one says no.
     """
     path = Path(root) / MARKER
-    if not path.exists():
+    if not os.path.lexists(path):
         return False
     try:
         content = read_json(path, "prepare the data again")
