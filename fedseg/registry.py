@@ -200,6 +200,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 EMPTY = inspect.Parameter.empty
+LOOSE = ("mmcv", "mmengine", "mmseg")  # take lists where their signatures say dict, and the like
 
 
 def _find(registry: Registry, name: str) -> Any:
@@ -238,10 +239,12 @@ def _parameters(kind: Any) -> tuple[dict[str, list[tuple[inspect.Parameter, Any]
         if parameters is None:
             return found, True
         hints = _hints(function)
+        loose = part.__module__.partition(".")[0] in LOOSE
         for name, parameter in parameters.items():
             if parameter.kind not in VARIABLE:
-                own = parameter, hints.get(name, parameter.annotation)
-                found.setdefault(name, []).append(own)
+                hint = hints.get(name, parameter.annotation)
+                hint = EMPTY if loose and hint not in (bool, int, float, str) else hint
+                found.setdefault(name, []).append((parameter, hint))
         if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
             return found, False
     return found, True

@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from fedseg.checks import check_bool
 from fedseg.datasets.images import existing_files, read_image, read_label
 from fedseg.datasets.style import build_style
 from fedseg.datasets.transforms import IGNORE, Pipeline
@@ -72,7 +71,6 @@ class SegmentationDataset(Dataset):
         mirror: bool = False,
         test_mode: bool = False,
     ) -> None:
-        check_bool("dataset.mirror", mirror)
         if test_mode and style is not None:
             raise ConfigError("dataset.style: style transfer is for training, not with test_mode")
         self.data_root = os.fspath(data_root)

@@ -112,7 +112,6 @@ class EvaluationSet(ABC):
         self.dataset = build(DATASETS, dataset, f"{field}.dataset")
         if not len(self.dataset):
             raise ConfigError(f"{field}.dataset: is empty")
-        check_bool(f"{field}.drop_last", drop_last)
         self.batch_size, self.final_only, self.drop_last = batch_size, final_only, drop_last
         for metric in metrics:
             metric.dataset_meta = getattr(self.dataset, "metainfo", None)

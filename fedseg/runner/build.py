@@ -18,7 +18,7 @@ from mmengine.runner import set_random_seed
 from mmengine.utils import import_modules_from_strings
 from torch import nn
 
-from fedseg.checks import check_bool, check_int
+from fedseg.checks import check_int
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.batchnorm import batchnorm_layers
 from fedseg.core.client_data import ClientData
@@ -215,7 +215,6 @@ def assemble_trainer(
         raise ConfigError(f"train_cfg.cuda_graph: must be True, False or 'auto', not {graphs!r}")
     hook_interval = train.get("hook_interval", 50)
     check_int("train_cfg.hook_interval", hook_interval)
-    check_bool("train_cfg.amp", train.get("amp", False))
     algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm", base=Algorithm)
     lacks = getattr(flat.model, "lacks", None)
     if lacks is not None and cfg.get("load_from") is None:

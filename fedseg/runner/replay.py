@@ -4,9 +4,13 @@ import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from fedseg.checks import check_type
 from fedseg.engine.sampler import ClientSampler
 from fedseg.errors import ConfigError, DataError
+from fedseg.files import read_bytes
 from fedseg.registry import SAMPLERS
+
+Rounds = Sequence[Sequence[str | int]]
 
 
 @SAMPLERS.register_module()
@@ -22,7 +26,7 @@ class FixedSampler(ClientSampler):
 
     def __init__(
         self,
-        participants: Sequence[Sequence[str]] | None = None,
+        participants: Rounds | None = None,
         file: str | None = None,
         repeat: bool = False,
     ) -> None:
@@ -30,8 +34,7 @@ class FixedSampler(ClientSampler):
             raise ConfigError("client_sampler: give either participants or file")
         self.rounds = self._read(Path(file)) if file is not None else participants
         self.repeat = repeat
-        if not isinstance(self.rounds, list | tuple):
-            raise ConfigError("client_sampler.participants: must be one list of client ids a round")
+        check_type("client_sampler.participants", self.rounds, Rounds)
         if not self.rounds:
             raise ConfigError("client_sampler: the list of participants is empty")
 
@@ -40,26 +43,21 @@ class FixedSampler(ClientSampler):
         if not path.is_file():
             raise DataError(f"client_sampler.file: {path} does not exist")
         try:
-            text = path.read_text(encoding="utf-8")
+            text = read_bytes(path).decode("utf-8")
             if path.suffix == ".jsonl":
                 lines = [json.loads(line) for line in text.splitlines() if line.strip()]
                 return [[p["client"] for p in line["participants"]] for line in lines]
             rounds = json.loads(text)
-        except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
+            check_type("it", rounds, Rounds)
+            return rounds
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
             raise DataError(f"{path}: not a list of participants ({error})") from error
-        if not isinstance(rounds, list):
-            raise DataError(f"{path}: must hold a JSON list with one list of client ids per round")
-        return rounds
 
     def bind(self, clients: Sequence[str], seed: int) -> None:
         super().bind(clients, seed)
         position = {client: i for i, client in enumerate(clients)}
         self._positions = []
         for number, ids in enumerate(self.rounds, start=1):
-            if not isinstance(ids, list | tuple):
-                raise ConfigError(
-                    f"client_sampler: round {number} must have a list of client ids, not {ids!r}"
-                )
             ids = [str(client) for client in ids]
             unknown = [client for client in ids if client not in position]
             if unknown:

@@ -2,7 +2,6 @@
 
 import time
 import uuid
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
@@ -31,6 +30,7 @@ from fedseg.registry import (
     RUNNERS,
     SAMPLERS,
     build,
+    check_arguments,
     check_component,
 )
 from fedseg.runner import logs, run_state
@@ -186,10 +186,7 @@ class FederatedRunner(Runner):
         self.flat = build_vectors(self.model, self.cfg)
         bind_hooks(self._hooks, self.flat)
         options = self.cfg.get("state_store") or {}
-        if not isinstance(options, Mapping) or set(options) - {"keep"}:
-            raise ConfigError(
-                f"state_store: must be dict(keep='memory') or dict(keep='disk'), not {options!r}"
-            )
+        check_arguments(StateStore, options, "state_store", ("folder",))
         self.store = self.open_store("clients", options.get("keep", "memory"))
 
     def build_federation(self) -> None:

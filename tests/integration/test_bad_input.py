@@ -303,7 +303,7 @@ BAD = {
     "amp as text": ({"train_cfg": {"amp": "no"}}, r"train_cfg\.amp: must be True or False"),
     "an unknown option of the store": (
         {"state_store": {"kep": "disk"}},
-        r"state_store: must be dict\(keep='memory'\)",
+        r"state_store\.kep: unknown.*'keep'",
     ),
     "an unknown store": ({"state_store": {"keep": "tape"}}, r"state_store\.keep: must be 'memory'"),
     "checkpoints that cannot be fallen back from": (
