@@ -180,7 +180,7 @@ BAD = {
     "a missing evaluator": ({"val_evaluator": None}, r"val_evaluator: is missing"),
     "a seed that is no number": (
         {"randomness": {"seed": "zero"}},
-        r"randomness\.seed: must be a whole number",
+        r"randomness\.seed: must be an integer",
     ),
     "a type that is none": (
         {"algorithm": {"_delete_": True, "type": 3}},
