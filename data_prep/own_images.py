@@ -13,7 +13,6 @@ import io
 import lzma
 import pickle
 import tarfile
-import zipfile
 import zlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from data_prep.parallel import in_threads
 from fedseg.datasets.arrays import SPLITS, check_images
 from fedseg.datasets.images import PNG, read_image
 from fedseg.errors import DataError
+from fedseg.files import read_bytes
 
 LARGEST_MEMBER = 512 * 2**20  # bytes; the largest official batch has 155 MB
 NPZ_KEYS = ("images", "labels", "classes")
@@ -51,17 +51,20 @@ def batch_files(source: Path, names: Sequence[str]) -> dict[str, bytes]:
         DataError: a file is missing, or the source is damaged.
     """
     if source.is_dir():
-        return {name: (source / name).read_bytes() for name in names}
+        try:
+            return {name: read_bytes(source / name) for name in names}
+        except OSError as error:
+            raise DataError(f"{source}: cannot be read ({error}): get it again") from error
     found: dict[str, bytes] = {}
     try:
         with tarfile.open(source, "r:*") as archive:
             for member in archive:
                 name = member.name.rpartition("/")[2]
-                if not member.isfile() or name not in names:
-                    continue
-                if name in found or member.size > LARGEST_MEMBER:
+                if member.size > LARGEST_MEMBER or (name in found and member.isfile()):
                     fault = "another file of this name" if name in found else "more than 512 MiB"
                     raise DataError(f"{source}: {member.name} is {fault}: get a sound archive")
+                if not member.isfile() or name not in names:
+                    continue
                 found[name] = archive.extractfile(member).read()
     except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
         raise DataError(f"{source}: is corrupt or cut short ({error}): get it again") from error
@@ -166,10 +169,14 @@ def _load_npz(path: Path) -> dict[str, np.ndarray]:
         raise DataError(f"{path}: does not exist: train.npz and test.npz belong together")
     try:
         with np.load(path, allow_pickle=False) as file:
+            if any(member.file_size > LARGEST_MEMBER for member in file.zip.infolist()):
+                raise DataError(f"{path}: unpacks to more than 512 MiB: it holds no such images")
             if missing := [key for key in NPZ_KEYS if key not in file]:
                 raise DataError(f"{path}: has no {', '.join(missing)}; it has {list(file)}")
             return {key: file[key] for key in (*NPZ_KEYS, "users") if key in file}
-    except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error, MemoryError) as error:
+    except DataError:
+        raise
+    except Exception as error:  # damaged bytes can fail in any way
         raise DataError(
             f"{path}: cannot be read as plain arrays ({error}): write it again with numpy.savez, "
             "texts as numpy text, not as objects"

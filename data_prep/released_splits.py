@@ -22,9 +22,9 @@ from data_prep.classification import ImageOptions, find_source, prepare
 from data_prep.image_partitions import spread, write_clients
 from fedseg.datasets.arrays import INDEX, SPLITS, StoredImages, read_index
 from fedseg.errors import DataError
-from fedseg.files import sha256, write_text
+from fedseg.files import read_json, sha256, write_text
 from fedseg.partition.released import FOLDER, NOTE, released_file
-from fedseg.partition.split_files import Sample, check_content, read_json
+from fedseg.partition.split_files import Sample, check_content
 
 TRAIN = "federated_train_alpha_"
 Clients = dict[str, list[int]]

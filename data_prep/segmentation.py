@@ -194,5 +194,5 @@ def _report_missing(benchmark: ModuleType, root: Path, made: Sequence[PreparedSp
         "render synthetic data with --synthetic",
     )
     wanted = {str(root / path) for s in samples for root, path in zip(roots, s, strict=True)}
-    findings.add(f"of {len(wanted)} files missing", sorted(wanted - existing_files(wanted)))
+    findings.add(f"of {len(wanted)} files missing", sorted(wanted - existing_files(wanted, root)))
     findings.raise_any()

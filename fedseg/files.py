@@ -1,12 +1,24 @@
-"""Atomic files: a reader meets the old content or the new, never a part, also after a crash."""
+"""Files: written atomically, so that a reader meets the old content or the new; read with limits.
 
+What is read whole may come from anybody: it must be a regular file of a bearable size.
+"""
+
+import errno
 import hashlib
+import json
 import os
-from collections.abc import Iterator
+import re
+import stat
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
 
+from fedseg.errors import DataError
+from fedseg.units import format_bytes
+
+LARGEST = 2**29  # bytes of a file that is read whole
 TEMPORARY = ".tmp"  # suffix of a file that is still being written
 
 
@@ -46,6 +58,57 @@ def write_text(path: str | Path, text: str, sync: bool = False) -> None:
 def csv_cell(value: Any) -> Any:
     """A cell of a CSV file; text that a spreadsheet would compute is marked as text."""
     return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") else value
+
+
+def read_bytes(path: str | Path) -> bytes:
+    """The content of a file; OSError if it is too large, or none (a pipe would never end)."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for a writer
+
+    with open(path, "rb", opener=opener) as file:
+        found = os.fstat(file.fileno())
+        if not stat.S_ISREG(found.st_mode):
+            raise OSError(errno.EINVAL, "it is no regular file", str(path))
+        if found.st_size > LARGEST:
+            fault = f"it has {format_bytes(found.st_size)}, more than {format_bytes(LARGEST)}"
+            raise OSError(errno.EFBIG, fault, str(path))
+        return file.read()
+
+
+def read_json(path: str | Path, fix: str = "write it again") -> Any:
+    """The content of a JSON file in which no key occurs twice in one object.
+
+    Raises:
+        DataError: it cannot be read, is not JSON, or has text that cannot be written; ``fix`` says
+            what to do.
+    """
+    try:
+        text = read_bytes(path).decode("utf-8")
+        content = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse)
+        if re.search(r"\\ud[89a-f]", text, re.IGNORECASE):  # half of a pair has no UTF-8
+            json.dumps(content, ensure_ascii=False).encode("utf-8")
+    except (OSError, ValueError, RecursionError) as error:
+        told = error.strerror if isinstance(error, OSError) else error
+        raise DataError(f"{path}: is not readable as JSON ({told}): {fix}") from error
+    return content
+
+
+def leaves_folder(path: Path) -> bool:
+    """Whether a file is a symbolic link to one outside its folder."""
+    return not path.resolve().is_relative_to(path.parent.resolve())
+
+
+def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):  # json.loads would keep the last
+        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
+        raise ValueError(f"key {twice!r} occurs twice in one object")
+    return found
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is no JSON")
 
 
 def sync_folder(folder: Path) -> None:

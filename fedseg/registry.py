@@ -10,13 +10,13 @@ A registry imports the package that fills it the first time a name is asked for 
 import difflib
 import inspect
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, get_type_hints
 
 from mmengine import registry as _mmengine
 from mmengine.registry import Registry
 from mmseg import registry as _mmseg
 
-from fedseg.checks import check_bool
+from fedseg.checks import PLAIN, check_type, is_number, shown
 from fedseg.errors import DEBUG, ConfigError
 
 
@@ -73,6 +73,12 @@ SERVER_OPTIMIZERS = Registry("server optimizer", scope="fedseg", locations=["fed
 
 
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+# what a constructor raises when it is given something wrong
+MISTAKES = (
+    *(TypeError, ValueError, LookupError, AttributeError),
+    *(ArithmeticError, AssertionError, NotImplementedError),
+)
+SHOWN_NAMES = 30
 
 
 def build(
@@ -80,6 +86,7 @@ def build(
     config: Any,
     field: str,
     given: Mapping[str, Any] | None = None,
+    base: type = object,
     **defaults: Any,
 ) -> Any:
     """Build a component from a config; a mistake in it is a ConfigError that names the field.
@@ -89,82 +96,160 @@ def build(
         config: a dict with a ``type``, or an object that is built already (returned as it is).
         field: where the config stands, for the message, for example ``"algorithm"``.
         given: arguments that are not the config's to set.
+        base: the class that it must be of.
         defaults: arguments for keys that the config leaves out.
     """
-    given = given or {}
+    given, made = given or {}, config
+    check_component(registry, config, field, given, base, defaults)
+    if isinstance(config, PLAIN):
+        try:
+            made = registry.build({**config, **given}, default_args=defaults or None)
+        except MISTAKES as error:
+            told = error if isinstance(error, TypeError | ValueError) else repr(error)
+            raise ConfigError(
+                f"{field}: {config['type']}: {told} ({DEBUG}=1 shows where)"
+            ) from error
+    if not isinstance(made, base):
+        raise ConfigError(f"{field}.type: {type(made).__name__} is not a {base.__name__}")
+    return made
+
+
+def check_component(
+    registry: Registry,
+    config: Any,
+    field: str,
+    given: Iterable[str] = (),
+    base: type = object,
+    defaults: Iterable[str] = (),
+) -> None:
+    """Raise ConfigError unless a component's config has a known type and arguments that fit it.
+
+    Arguments: those of :func:`build`. Nothing is built.
+    """
+    if not isinstance(config, PLAIN):
+        return
     if not isinstance(config, Mapping):
-        if config is None or isinstance(config, str | int | float | bool | list | tuple):
-            raise ConfigError(f"{field}: must be a dict with a type, not {config!r}")
-        return config
+        raise ConfigError(f"{field}: must be a dict with a type, not {shown(config)}")
+    registry.import_from_location()
+    found = registry.module_dict.items()
+    names = sorted(name for name, own in found if base is object or _is_a(own, base))
+    known = ", ".join(names) or "none"
     if "type" not in config:
-        raise ConfigError(
-            f"{field}.type: is missing; known: {', '.join(_names(registry)) or 'none'}"
-        )
+        raise ConfigError(f"{field}.type: is missing; known: {known}")
     kind = config["type"]
-    if isinstance(kind, str) and registry.get(kind) is None:
+    cls = _find(registry, kind) if isinstance(kind, str) else kind
+    if cls is None and isinstance(kind, str):
+        listed = f"; known: {known}" if len(names) <= SHOWN_NAMES else ""
         raise ConfigError(
-            f"{field}.type: unknown {registry.name} {kind!r}{did_you_mean(kind, _names(registry))};"
-            " a class of your own must be imported with custom_imports"
+            f"{field}.type: unknown {registry.name} {kind!r}{did_you_mean(kind, names)}{listed}; "
+            "a class of your own must be imported with custom_imports"
         )
-    cls = registry.get(kind) if isinstance(kind, str) else kind
     if not callable(cls):
-        raise ConfigError(f"{field}.type: must be a name, not {kind!r}")
-    own = [key for key in config if key != "type"]
-    parameters, takes_any = _parameters(cls)
-    for name in own:
+        raise ConfigError(f"{field}.type: must be a name, not {shown(kind)}")
+    if inspect.isclass(cls) and not _is_a(cls, base):
+        raise ConfigError(f"{field}.type: {cls.__name__} is not a {base.__name__}")
+    options = {name: value for name, value in config.items() if name != "type"}
+    check_arguments(cls, options, field, given, defaults)
+
+
+def check_arguments(
+    function: Any,
+    options: Mapping[str, Any],
+    field: str,
+    given: Iterable[str] = (),
+    defaults: Iterable[str] = (),
+) -> None:
+    """Raise ConfigError unless options are arguments of a function or class, of the types it names.
+
+    Args:
+        function: its signature is what counts; a default is right whatever its type.
+        options: the config's.
+        field: where they stand in the config.
+        given: arguments that are not the config's to set. defaults: that it need not set.
+    """
+    kind, given = getattr(function, "__name__", function), set(given)
+    parameters, takes_any = _parameters(function)
+    for name, value in options.items():
         if name in given:
             raise ConfigError(f"{field}.{name}: is set by the run itself; remove it")
         if name not in parameters and not takes_any:
-            known = sorted(set(parameters) - set(given))
+            known = sorted(set(parameters) - given)
             hint = did_you_mean(name, known) or f"; known: {', '.join(known) or 'none'}"
             raise ConfigError(f"{field}.{name}: unknown argument of {kind}{hint}")
-    _check_flags(config, parameters, field)
-    try:
-        return registry.build({**config, **given}, default_args=defaults or None)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{field}: {kind}: {error} ({DEBUG}=1 shows where)") from error
+        same = [parameter for parameter, _ in parameters.get(name, ())]
+        endless = any(isinstance(p.default, float) and not is_number(p.default) for p in same)
+        if not any(p.default is value for p in same) and not (endless and isinstance(value, float)):
+            hints = [hint for _, hint in parameters.get(name, ()) if hint is not EMPTY]
+            check_type(f"{field}.{name}", value, hints[0] if hints else Any)
+    there = {*options, *given, *defaults}
+    for name, parameter in (_signature(function) or {}).items():
+        if parameter.default is EMPTY and parameter.kind not in VARIABLE and name not in there:
+            raise ConfigError(f"{field}: {kind}: argument {name!r} is missing")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint with the closest known names, or nothing."""
-    close = difflib.get_close_matches(name, list(known), n=3)
+    """A hint with the closest known names, whatever their case, or nothing."""
+    by_case: dict[str, list[str]] = {}
+    for own in known:
+        by_case.setdefault(own.casefold(), []).append(own)
+    matches = difflib.get_close_matches(name.casefold(), by_case, n=3)
+    close = [own for match in matches for own in by_case[match]]
     return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
 
 
-def _names(registry: Registry) -> list[str]:
-    registry.import_from_location()
-    return sorted(registry.module_dict)
+EMPTY = inspect.Parameter.empty
+LOOSE = ("mmcv", "mmengine", "mmseg")  # take lists where their signatures say dict, and the like
 
 
-def _parameters(kind: Any) -> tuple[dict[str, list[inspect.Parameter]], bool]:
+def _find(registry: Registry, name: str) -> Any:
+    try:
+        return registry.get(name)
+    except Exception:  # a name with dots is looked for as a module's, which fails in any way
+        return None
+
+
+def _is_a(kind: Any, base: type) -> bool:
+    return inspect.isclass(kind) and issubclass(kind, base)
+
+
+def _signature(function: Any) -> Mapping[str, inspect.Parameter] | None:
+    try:
+        return inspect.signature(function).parameters
+    except (TypeError, ValueError):  # written in C
+        return None
+
+
+def _parameters(kind: Any) -> tuple[dict[str, list[tuple[inspect.Parameter, Any]]], bool]:
     """The arguments of a function, or of a class and of those to which it passes on **kwargs.
 
     Returns:
-        Name -> that argument of each class in the chain that has it; and whether the last one
-        takes arguments of any name.
+        Name -> that argument, and its type, of each class in the chain that has it; and whether
+        the last one takes arguments of any name.
     """
-    found: dict[str, list[inspect.Parameter]] = {}
+    found: dict[str, list[tuple[inspect.Parameter, Any]]] = {}
     for part in kind.__mro__ if inspect.isclass(kind) else [kind]:
-        if inspect.isclass(part) and not {"__init__", "__new__"} & vars(part).keys():
-            continue
-        try:
-            parameters = inspect.signature(part).parameters
-        except (TypeError, ValueError):  # written in C
+        function = part
+        if inspect.isclass(part):
+            function = vars(part).get("__init__") or vars(part).get("__new__")
+            if function is None:
+                continue
+        parameters = _signature(part)
+        if parameters is None:
             return found, True
+        hints = _hints(function)
+        loose = part.__module__.partition(".")[0] in LOOSE
         for name, parameter in parameters.items():
             if parameter.kind not in VARIABLE:
-                found.setdefault(name, []).append(parameter)
+                hint = hints.get(name, parameter.annotation)
+                hint = EMPTY if loose and hint not in (bool, int, float, str) else hint
+                found.setdefault(name, []).append((parameter, hint))
         if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
             return found, False
     return found, True
 
 
-def _check_flags(
-    config: Mapping[str, Any], parameters: Mapping[str, list[inspect.Parameter]], field: str
-) -> None:
-    """Check the arguments that a class declares as ``bool``; its own default is always right."""
-    for name, value in config.items():
-        same = parameters.get(name, [])
-        flag = any(p.annotation in (bool, "bool") for p in same)
-        if flag and all(p.default is not value for p in same):
-            check_bool(f"{field}.{name}", value)
+def _hints(function: Any) -> Mapping[str, Any]:
+    try:
+        return get_type_hints(function)
+    except Exception:  # a name that is imported for type checkers only
+        return {}

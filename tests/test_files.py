@@ -1,8 +1,12 @@
 """Atomic files: whole or not at all, and no leftovers."""
 
+import os
+
 import pytest
 
-from fedseg.files import atomic_writer, sha256, write_text
+from fedseg import files
+from fedseg.errors import DataError
+from fedseg.files import atomic_writer, read_bytes, read_json, sha256, write_text
 
 
 def test_text_is_written_whole_and_nothing_else_stays(tmp_path):
@@ -26,3 +30,33 @@ def test_sha256_of_a_known_text(tmp_path):
     path = tmp_path / "abc"
     path.write_bytes(b"abc")
     assert sha256(path) == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_only_regular_files_of_a_bearable_size_are_read(tmp_path, monkeypatch):
+    os.mkfifo(tmp_path / "pipe")  # which would wait for a writer for ever
+    (tmp_path / "link").symlink_to("/dev/zero")
+    for name in ("pipe", "link", ".", "none"):
+        with pytest.raises(OSError, match=r"regular|Is a directory|No such"):
+            read_bytes(tmp_path / name)
+    (tmp_path / "file").write_bytes(b"four")
+    monkeypatch.setattr(files, "LARGEST", 4)
+    assert read_bytes(tmp_path / "file") == b"four"
+    (tmp_path / "file").write_bytes(b"fives")
+    with pytest.raises(OSError, match="more than 4 B"):
+        read_bytes(tmp_path / "file")
+
+
+BAD_JSON = ["", "{", '{"a": 1, "a": 2}', "NaN", "[" * 100_000, "1" * 10_000, '"\\ud800"', "\xff"]
+
+
+@pytest.mark.parametrize("text", BAD_JSON, ids=range(len(BAD_JSON)))
+def test_what_is_no_json(tmp_path, text):
+    path = tmp_path / "a.json"
+    path.write_bytes(text.encode("latin1"))
+    with pytest.raises(DataError, match=r"a\.json: .*: mend it$"):
+        read_json(path, "mend it")
+
+
+def test_both_halves_of_a_pair_are_a_character(tmp_path):
+    (tmp_path / "a.json").write_text(r'["\ud83d\ude00"]')
+    assert read_json(tmp_path / "a.json") == ["\U0001f600"]

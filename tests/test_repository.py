@@ -40,6 +40,24 @@ def test_tracked_files_name_no_machine_and_no_package_index():
     assert not found, "\n".join(found)
 
 
+def test_only_the_sweep_starts_programs_and_nothing_runs_files():
+    """A script that lies beside the clone or in a data root is not the project's to run."""
+    starters = {"subprocess", "runpy", "exec", "eval", "system", "popen", "spec_from_file_location"}
+    found = set()
+    for path in tracked_files():
+        place = path.relative_to(ROOT)
+        if path.suffix != ".py" or place.parts[0] not in ("fedseg", "data_prep", "tools"):
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in getattr(node, "names", ()) if hasattr(alias, "name")]
+            called = node.func if isinstance(node, ast.Call) else None
+            attribute = getattr(called, "attr", None)
+            names += [getattr(called, "id", None), None if attribute == "eval" else attribute]
+            names += [node.module] if isinstance(node, ast.ImportFrom) else []
+            found |= {(str(place), name) for name in starters.intersection(names)}
+    assert found == {("fedseg/runner/sweep.py", "subprocess")}
+
+
 def test_nothing_that_is_generated_is_tracked():
     generated = {".venv", "__pycache__", "work_dirs", ".pytest_cache", ".ruff_cache"}
     names = [path.relative_to(ROOT).parts for path in tracked_files()]

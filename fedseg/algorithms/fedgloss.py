@@ -12,7 +12,7 @@ radius: in rounds 2 to T_s + 1 the server's radius is ``rho_client + (rho_server
 from torch import Tensor
 
 from fedseg.algorithms.feddyn import FedDyn
-from fedseg.checks import check_bool, check_float
+from fedseg.checks import check_float
 from fedseg.core.arithmetic import descend
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
@@ -52,7 +52,6 @@ class FedGloSS(FedDyn):
     ) -> None:
         check_float("algorithm.rho_server", rho_server, least=0)
         check_warmup("algorithm", rho0, rho_rounds)
-        check_bool("algorithm.released_rules", released_rules)
         if admm:
             if beta is None:
                 raise ConfigError("algorithm.beta: is needed with admm=True")

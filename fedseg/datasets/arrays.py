@@ -7,7 +7,7 @@ the number and shape of the images and a checksum.
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
+from fedseg.checks import check_type
 from fedseg.errors import ConfigError, DataError, MissingDataError
-from fedseg.files import atomic_writer, write_text
+from fedseg.files import atomic_writer, leaves_folder, read_json, write_text
 from fedseg.registry import DATASETS
 
 SPLITS = ("train", "test")
@@ -149,7 +150,9 @@ class StoredImages(PreparedFolder):
                 f"{path}: has shape {list(images.shape)}, but {INDEX} says {expected}: {fix}"
             )
         users_file = root / f"{split}_users.npy"
-        users = load_array(users_file, fix).tolist() if users_file.is_file() else None
+        users = load_array(users_file, fix) if users_file.exists() else None
+        if users is not None and (users.ndim != 1 or users.dtype.kind != "U"):
+            raise DataError(f"{users_file}: users must be texts [N], not {users.dtype}: {fix}")
         super().__init__(
             images, labels, index["classes"], index.get("coarse_labels"), users, where=path
         )
@@ -301,25 +304,41 @@ def write_images(
     return index
 
 
+ENTRY = {"images": int, "shape": tuple[int, int, int], "sha256": str}
+INDEX_TYPES = {
+    "classes": Sequence[str],
+    "splits": Mapping[str, Mapping],
+    "coarse_labels": Sequence[int] | None,
+    "dataset": str | None,
+    "source": str | None,
+    "synthetic": bool | None,
+    "shared_images": int | None,
+}
+
+
 def read_index(path: Path) -> dict[str, Any]:
-    """The content of a ``dataset.json``, checked for the keys that reading images needs."""
+    """The content of a ``dataset.json``, of the form that :func:`write_images` gives it."""
+    fix = "prepare the folder again"
+    index = read_json(path, fix)
     try:
-        index = json.loads(path.read_text(encoding="utf-8"))
-        numbers = list(index.get("coarse_labels") or ())
-        texts = list(index["classes"]) if isinstance(index["classes"], list) else [None]
+        if leaves_folder(path):
+            raise ConfigError("a link out of its folder")
+        check_type("content", index, dict)
+        for key, hint in INDEX_TYPES.items():
+            check_type(key, index.get(key), hint)
+        names = index["classes"]
+        if not names or not all(names) or len(set(names)) < len(names):
+            raise ConfigError("classes: there is none, or a name is empty or occurs twice")
         for split in SPLITS:
-            entry = index["splits"][split]
-            height, width, channels = entry["shape"]
-            numbers += [entry["images"], height, width, channels]
-            texts.append(entry["sha256"])
-        if any(type(n) is not int or not 0 <= n < 2**31 for n in numbers) or any(
-            not isinstance(text, str) for text in texts
-        ):
-            raise ValueError("a value of the wrong type")
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DataError(
-            f"{path}: is no index of prepared images ({error!r}): prepare the folder again"
-        ) from error
+            entry = index["splits"].get(split)
+            check_type(f"splits.{split}", entry, Mapping)
+            for key, hint in ENTRY.items():
+                check_type(f"splits.{split}.{key}", entry.get(key), hint)
+            for number in (entry["images"], *entry["shape"]):
+                if not 0 < number < 2**31:
+                    raise ConfigError(f"splits.{split}: has the number {number}")
+    except ConfigError as error:
+        raise DataError(f"{path}: is no index of prepared images: {error}: {fix}") from error
     return index
 
 
@@ -328,14 +347,18 @@ def load_array(path: Path, fix: str) -> np.ndarray:
 
     Raises:
         MissingDataError: there is no file.
-        DataError: it is damaged, or holds objects, which would have to be unpickled.
+        DataError: it is damaged, a link out of its folder, or holds objects to be unpickled.
     """
     if not path.is_file():
         raise MissingDataError(f"{path}: is missing: {fix}")
     try:
+        if leaves_folder(path):
+            raise ValueError("a link out of its folder")
         array = np.load(path, mmap_mode="r", allow_pickle=False)
-        if not isinstance(array, np.ndarray):
+        if not isinstance(array, np.memmap):
             raise ValueError("an archive of arrays")
+        if path.stat().st_size != array.offset + array.nbytes:
+            raise ValueError("it goes on after the array")
     except Exception as error:  # a damaged header raises whatever Python's parser does
         raise DataError(f"{path}: is damaged ({error}): {fix}") from error
     return array

@@ -282,9 +282,7 @@ class BatchPipeline:
         self.steps: list[BatchTransform] = []
         self.normalized = False
         for number, config in enumerate(transforms):
-            step = build(BATCH_TRANSFORMS, config, f"{field}[{number}]")
-            if not isinstance(step, BatchTransform):
-                raise ConfigError(f"{field}[{number}]: {type(step).__name__} is no BatchTransform")
+            step = build(BATCH_TRANSFORMS, config, f"{field}[{number}]", base=BatchTransform)
             if step.needs_floats and not self.normalized:
                 raise ConfigError(
                     f"{field}[{number}]: {type(step).__name__} must come after Normalize"

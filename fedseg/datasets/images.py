@@ -4,14 +4,18 @@ A truncated copy may still decode: some versions of OpenCV fill the missing rows
 format's end marker is looked for before decoding.
 """
 
+import io
 import os
 from collections import defaultdict
 from collections.abc import Iterable
+from pathlib import Path
 
 import cv2
 import numpy as np
+from PIL import Image
 
 from fedseg.errors import DataError
+from fedseg.files import read_bytes
 
 PNG = b"\x89PNG\r\n\x1a\n"
 PNG_END = b"IEND\xae\x42\x60\x82"
@@ -57,27 +61,39 @@ def read_label(path: str) -> np.ndarray:
     return label
 
 
-def existing_files(paths: Iterable[str]) -> set[str]:
-    """Those of the paths that exist."""
+def existing_files(paths: Iterable[str], root: str | Path) -> set[str]:
+    """Those of the paths that exist.
+
+    Raises:
+        DataError: one is no regular file, or leaves ``root`` through a symbolic link.
+    """
     # One listing per folder: asking the file system about each file is slow on network disks.
-    folders: dict[str, list[str]] = defaultdict(list)
+    folders: dict[str, set[str]] = defaultdict(set)
     for path in paths:
-        folders[os.path.dirname(path)].append(path)
+        folders[os.path.dirname(path)].add(os.path.basename(path))
     found: set[str] = set()
     for folder, wanted in folders.items():
         try:
             with os.scandir(folder) as entries:
-                present = {entry.name for entry in entries}
+                present = [entry for entry in entries if entry.name in wanted]
         except OSError:
             continue
-        found.update(path for path in wanted if os.path.basename(path) in present)
+        linked = [folder] * bool(present) + [entry.path for entry in present if entry.is_symlink()]
+        for path in linked:
+            if not Path(path).resolve().is_relative_to(Path(root).resolve()):
+                raise DataError(
+                    f"{path}: leaves {root} through a symbolic link: put the file itself there"
+                )
+        for entry in present:
+            if not entry.is_file():
+                raise DataError(f"{entry.path}: is no regular file: put the image there")
+        found.update(os.path.join(folder, entry.name) for entry in present)
     return found
 
 
 def _read(path: str) -> bytes:
     try:
-        with open(path, "rb") as file:
-            data = file.read()
+        data = read_bytes(path)
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     if not data:
@@ -91,6 +107,13 @@ def _read(path: str) -> bytes:
 
 
 def _decode(path: str, data: bytes, flags: int) -> np.ndarray:
+    try:
+        with Image.open(io.BytesIO(data)) as header:
+            _ = header.size
+    except Image.DecompressionBombError as error:
+        raise DataError(f"{path}: is too large an image ({error})") from error
+    except Exception:  # OpenCV knows more formats
+        pass
     try:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error:

@@ -2,6 +2,7 @@
 
 import csv
 import hashlib
+import io
 import json
 import os
 import re
@@ -17,6 +18,7 @@ from fedseg.datasets.images import existing_files
 from fedseg.datasets.photos import PIPELINES, PhotoDataset
 from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import ConfigError, DataError
+from fedseg.files import read_bytes
 from fedseg.registry import DATASETS
 
 SPLITS = ("train", "test")
@@ -151,7 +153,7 @@ def read_annotations(path: Path, with_users: bool, num_classes: int) -> list[Pho
     photos: list[Photo] = []
     seen: set[str] = set()
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
+        with io.StringIO(read_bytes(path).decode("utf-8-sig"), newline="") as file:
             rows = csv.DictReader(file)
             absent = [name for name in columns if name not in (rows.fieldnames or ())]
             if absent:
@@ -175,7 +177,7 @@ def find_images(root: Path, ids: Sequence[str]) -> list[str | None]:
     names = [image + SUFFIX for image in ids]
     flat = [os.path.join(root, name) for name in names]
     nested = [os.path.join(root, *name[:3], name) for name in names]
-    present = existing_files([*flat, *nested])
+    present = existing_files([*flat, *nested], root)
     return [
         next((p for p in pair if p in present), None) for pair in zip(flat, nested, strict=True)
     ]

@@ -12,7 +12,7 @@ import torch
 from torch.utils.data import Dataset
 from torchvision.datasets.folder import find_classes, make_dataset
 
-from fedseg.datasets.images import read_image
+from fedseg.datasets.images import existing_files, read_image
 from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import DataError, MissingDataError
 from fedseg.registry import DATASETS
@@ -102,6 +102,7 @@ class ImageFolderDataset(PhotoDataset):
             raise DataError(
                 f"{folder}: has {len(classes)} classes, not {num_classes}: set dataset.num_classes"
             )
+        existing_files((path for path, _ in samples), data_root)
         default = PIPELINES["train" if split == "train" else "test"]
         self.pipeline = Pipeline(default if pipeline is None else pipeline)
         self.metainfo = {"classes": tuple(classes)}

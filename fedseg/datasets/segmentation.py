@@ -9,7 +9,6 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from fedseg.checks import check_bool
 from fedseg.datasets.images import existing_files, read_image, read_label
 from fedseg.datasets.style import build_style
 from fedseg.datasets.transforms import IGNORE, Pipeline
@@ -72,7 +71,6 @@ class SegmentationDataset(Dataset):
         mirror: bool = False,
         test_mode: bool = False,
     ) -> None:
-        check_bool("dataset.mirror", mirror)
         if test_mode and style is not None:
             raise ConfigError("dataset.style: style transfer is for training, not with test_mode")
         self.data_root = os.fspath(data_root)
@@ -196,7 +194,7 @@ class SegmentationDataset(Dataset):
     def check_files(self) -> None:
         """Raise DataError if an image or label of the split is not there."""
         files = [path for pair in self.files for path in pair]
-        if missing := sorted(set(files) - existing_files(files)):
+        if missing := sorted(set(files) - existing_files(files, self.data_root)):
             more = f"\n  and {len(missing) - 5} more" if len(missing) > 5 else ""
             raise DataError(
                 f"{self.data_root}: {len(missing)} of {len(files)} files of {self.split} are "

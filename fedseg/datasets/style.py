@@ -17,7 +17,7 @@ from typing import Any
 import cv2
 import numpy as np
 
-from fedseg.checks import check_bool, check_float, check_int
+from fedseg.checks import check_float, check_int
 from fedseg.datasets.images import read_image
 from fedseg.datasets.transforms import SEED_MASK
 from fedseg.errors import ConfigError
@@ -56,7 +56,6 @@ class StyleTransfer(ABC):
         check_float("dataset.style.p", p, least=0, most=1)
         if exclude not in EXCLUDE:
             raise ConfigError(f"dataset.style.exclude: must be one of {EXCLUDE}, not {exclude!r}")
-        check_bool("dataset.style.fixed_half", fixed_half)
         if images_per_domain is not None:
             check_int("dataset.style.images_per_domain", images_per_domain)
         self.p, self.images_per_domain, self.seed = p, images_per_domain, seed
@@ -192,7 +191,6 @@ class CFSIStyle(StyleTransfer):
     ) -> None:
         super().__init__(p, images_per_domain, seed, **others)
         check_float("dataset.style.window", window, above=0, below=0.5)
-        check_bool("dataset.style.clip", clip)
         self.window, self.clip = window, clip
 
     def extract(self, image: np.ndarray) -> np.ndarray:
@@ -231,9 +229,7 @@ def build_style(
     """The style transfer of a data set's ``style`` argument, bound to its images."""
     if config is None:
         return None
-    style = build(TRANSFORMS, config, "dataset.style")
-    if not isinstance(style, StyleTransfer):
-        raise ConfigError(f"dataset.style.type: {type(style).__name__} is no style transfer")
+    style = build(TRANSFORMS, config, "dataset.style", base=StyleTransfer)
     style.bind(images, domains, condition_of)
     return style
 

@@ -1,10 +1,11 @@
 """Synthetic data: how a data root says so, and the shapes that stand in for CIFAR-10."""
 
-import json
+import os
 from pathlib import Path
 
 from fedseg.datasets.arrays import INDEX, StoredImages
 from fedseg.errors import DataError
+from fedseg.files import read_json
 from fedseg.registry import DATASETS
 
 MARKER = INDEX
@@ -18,15 +19,21 @@ def is_synthetic(root: str | Path, strict: bool = False) -> bool:
         DataError: the file is damaged, and ``strict``; otherwise a damaged one says no.
     """
     path = Path(root) / MARKER
+    if not os.path.lexists(path):
+        return False
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return bool(content.get("synthetic", content.get("embedded")))  # old key
-    except FileNotFoundError:
-        return False
-    except (OSError, ValueError, AttributeError) as error:
+        content = read_json(path, "prepare the data again")
+        found = content.get("synthetic", content.get("embedded", False))  # old key
+        if not isinstance(found, bool):
+            raise DataError(f"{path}: synthetic: is {found!r}, no flag: prepare the data again")
+        return found
+    except AttributeError as error:
         if strict:
-            raise DataError(f"{path}: is damaged ({error}): prepare the data again") from error
-        return False
+            raise DataError(f"{path}: holds no object: prepare the data again") from error
+    except DataError:
+        if strict:
+            raise
+    return False
 
 
 @DATASETS.register_module(name=["SyntheticShapesDataset", "EmbeddedImagesDataset"])

@@ -32,12 +32,6 @@ class FederatedValLoop(BaseLoop):
         evaluate_global: bool = False,
     ) -> None:
         self._runner = runner
-        loaders = [v for v in (dataloader or {}).values() if v is not None]
-        if not loaders or not all(isinstance(v, Mapping) for v in loaders):
-            raise ConfigError(
-                "val_dataloader: must map domain names to loaders, for example "
-                "dict(unseen=dict(batch_size=8, dataset=...), seen=dict(...))"
-            )
         built = {
             name: build_evaluation_set(name, config, evaluator, self.kind, runner.flat.w)
             for name, config in dataloader.items()

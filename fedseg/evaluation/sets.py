@@ -14,7 +14,14 @@ from fedseg.errors import ConfigError, MissingDataError
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.loaders.resident import resident_pipeline
 from fedseg.loaders.streaming import BatchLoader
-from fedseg.registry import DATASETS, EVALUATION_SETS, METRICS, build
+from fedseg.registry import (
+    BATCH_TRANSFORMS,
+    DATASETS,
+    EVALUATION_SETS,
+    METRICS,
+    build,
+    check_component,
+)
 
 RESIDENT_BYTES = 2**29  # a test set up to this size is kept on the device
 
@@ -33,12 +40,11 @@ def build_evaluation_set(
     Returns:
         The set; None for an ``optional`` one whose data are missing.
     """
+    check_evaluation_set(name, config, evaluator, kind)
     config = {"type": "StreamingData", **config}
     field = f"{kind}_dataloader.{name}"
     optional = config.pop("optional", False)
-    check_bool(f"{field}.optional", optional)
-    metrics = evaluator if isinstance(evaluator, list | tuple) else [evaluator]
-    metrics = [build(METRICS, metric, f"{kind}_evaluator") for metric in metrics]
+    metrics = [build(METRICS, metric, own) for own, metric in _metrics(evaluator, kind)]
     given = {"name": name, "field": field, "metrics": metrics, "like": like}
     try:
         return build(EVALUATION_SETS, config, field, given)
@@ -46,6 +52,31 @@ def build_evaluation_set(
         if optional:
             return None
         raise
+
+
+def check_evaluation_set(name: str, config: Mapping[str, Any], evaluator: Any, kind: str) -> None:
+    """Raise ConfigError for what is wrong with an entry and its metrics whatever the data are.
+
+    Arguments: those of :func:`build_evaluation_set`.
+    """
+    config = {"type": "StreamingData", **config}
+    field = f"{kind}_dataloader.{name}"
+    check_bool(f"{field}.optional", config.pop("optional", False))
+    for own, metric in _metrics(evaluator, kind):
+        check_component(METRICS, metric, own)
+    check_component(EVALUATION_SETS, config, field, ("name", "field", "metrics", "like"))
+    check_component(DATASETS, config.get("dataset"), f"{field}.dataset")
+    for number, step in enumerate(config.get("transforms") or ()):
+        build(BATCH_TRANSFORMS, step, f"{field}.transforms[{number}]")
+    check_int(f"{field}.batch_size", config.get("batch_size", 1))
+
+
+def _metrics(evaluator: Any, kind: str) -> list[tuple[str, Any]]:
+    """(field, config) of every metric."""
+    field = f"{kind}_evaluator"
+    if isinstance(evaluator, list | tuple):
+        return [(f"{field}[{number}]", metric) for number, metric in enumerate(evaluator)]
+    return [(field, evaluator)]
 
 
 class EvaluationSet(ABC):
@@ -81,8 +112,6 @@ class EvaluationSet(ABC):
         self.dataset = build(DATASETS, dataset, f"{field}.dataset")
         if not len(self.dataset):
             raise ConfigError(f"{field}.dataset: is empty")
-        check_int(f"{field}.batch_size", batch_size)
-        check_bool(f"{field}.drop_last", drop_last)
         self.batch_size, self.final_only, self.drop_last = batch_size, final_only, drop_last
         for metric in metrics:
             metric.dataset_meta = getattr(self.dataset, "metainfo", None)

@@ -10,12 +10,13 @@ import copy
 import importlib.util
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from mmengine.visualization import BaseVisBackend, Visualizer
 
+from fedseg.checks import check_type
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError
 from fedseg.hooks.trackers_backends import Tracker
@@ -63,27 +64,21 @@ def build_trackers(config: Any, work_dir: str | Path, name: str) -> dict[str, Ba
     """
     given = _options(config).get("vis_backends") or []
     given = [given] if isinstance(given, Mapping) else given
-    if not isinstance(given, list | tuple):
-        raise ConfigError(f"visualizer.vis_backends: must be a list of dicts, not {given!r}")
+    check_type("visualizer.vis_backends", given, Sequence[Mapping])
     work_dir, trackers = Path(work_dir).absolute(), {}
     for number, options in enumerate(given):
         field = f"visualizer.vis_backends[{number}]"
-        kind = options.get("type") if isinstance(options, Mapping) else None
+        kind = options.get("type")
         cls = VISBACKENDS.get(kind) if isinstance(kind, str) else None
         folder = work_dir / getattr(cls, "folder", "vis_data")
-        tracker = build(VISBACKENDS, options, field, save_dir=str(folder))
-        if not isinstance(tracker, BaseVisBackend):
-            raise ConfigError(f"{field}.type: {type(tracker).__name__} is not a vis backend")
+        tracker = build(VISBACKENDS, options, field, base=BaseVisBackend, save_dir=str(folder))
         tracker.run_name, tracker.work_dir = name, work_dir
         trackers[field] = tracker
     return trackers
 
 
 def _options(config: Any) -> Mapping[str, Any]:
-    config = DEFAULT if config is None else config
-    if not isinstance(config, Mapping):
-        raise ConfigError(f"visualizer: must be a dict such as {DEFAULT}, not {config!r}")
-    return config
+    return DEFAULT if config is None else config
 
 
 @HOOKS.register_module()

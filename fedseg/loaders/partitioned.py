@@ -62,7 +62,6 @@ class PartitionedData(ClientData):
             )
         if shuffle != "epoch":
             check_bool("train_dataloader.shuffle", shuffle)
-        check_bool("train_dataloader.drop_last", drop_last)
         check_int("train_cfg.local_epochs", local_epochs)
         if local_steps is not None:
             check_int("train_cfg.local_steps", local_steps)

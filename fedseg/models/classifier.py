@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from fedseg.checks import check_int
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DataError
 from fedseg.models.weights import InitializedModel
 
 
@@ -59,8 +59,6 @@ class Classifier(InitializedModel):
         self.in_channels = in_channels
         self.image_size = None if image_size is None else tuple(image_size)
         self._projection_widths = () if projection is None else projection
-        if not isinstance(self._projection_widths, Sequence):
-            raise ConfigError(f"model.projection: must be widths, not {projection!r}")
         for width in self._projection_widths:
             check_int("model.projection", width)
 

@@ -9,11 +9,11 @@ import torch.nn.functional as F
 from mmseg.models.segmentors import EncoderDecoder
 from torch import Tensor, nn
 
-from fedseg.checks import check_bool
+from fedseg.checks import check_float, check_int
 from fedseg.errors import ConfigError
 from fedseg.models.losses import compute_dtype
 from fedseg.models.weights import InitializedModel
-from fedseg.registry import MODELS
+from fedseg.registry import MODELS, build
 
 
 @MODELS.register_module()
@@ -53,12 +53,14 @@ class Segmentor(InitializedModel):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(data_preprocessor or {"type": "ImagePreprocessor"}, weights, init_cfg)
+        if num_classes is not None:
+            check_int("model.num_classes", num_classes)
         if isinstance(network, Mapping):
-            network = MODELS.build(_with_num_classes(network, num_classes))
+            network = build(MODELS, _with_num_classes(network, num_classes), "model.network")
         self.network = network
-        self.criterion = loss if isinstance(loss, nn.Module) else MODELS.build(loss)
+        self.criterion = build(MODELS, loss, "model.loss", base=nn.Module)
+        check_float("model.aux_weight", aux_weight, least=0)
         self.aux_weight = aux_weight
-        check_bool("model.align_corners", align_corners)
         self.align_corners = align_corners
         self._heads: list[nn.Module] = []  # of an EncoderDecoder
         if isinstance(network, EncoderDecoder):

@@ -9,7 +9,7 @@ from mmengine.model import BaseModel
 from torch import Tensor, nn
 
 from fedseg.errors import ConfigError
-from fedseg.registry import MODELS
+from fedseg.registry import MODELS, build, check_arguments
 
 # What BatchNorm has in a state dict and GroupNorm does not.
 RUNNING_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
@@ -37,7 +37,9 @@ class WeightsFile:
         """Build from a config's ``weights``. Raises ConfigError if the file does not exist."""
         if config is None:
             return None
-        file = cls(config) if isinstance(config, str) else cls(**config)
+        options = {"path": config} if isinstance(config, str) else config
+        check_arguments(cls, options, "model.weights")
+        file = cls(**options)
         if not Path(file.path).is_file():
             raise ConfigError(f"model.weights: {file.path} does not exist: give the path of a file")
         return file
@@ -126,7 +128,7 @@ class InitializedModel(BaseModel):
         pretrained: str | None = None,
     ) -> None:
         if isinstance(data_preprocessor, dict):
-            data_preprocessor = MODELS.build(data_preprocessor)
+            data_preprocessor = build(MODELS, data_preprocessor, "model.data_preprocessor")
         super().__init__(data_preprocessor, init_cfg)
         self._weights = WeightsFile.from_config(weights)
         self.lacks = pretrained if self._weights is None else None

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import math
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -15,7 +16,10 @@ from fedseg.checks import check_float, check_int
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
-from fedseg.registry import OPTIM_WRAPPERS, OPTIMIZERS, build, did_you_mean
+from fedseg.optim.ranges import OPTIMIZER, check_numbers
+from fedseg.registry import OPTIM_WRAPPERS, OPTIMIZERS, build, check_arguments, check_component
+
+MADE = ("optimizer", "constructor", "paramwise_cfg")  # keys that are built before the wrapper
 
 
 @OPTIM_WRAPPERS.register_module()
@@ -88,13 +92,12 @@ def _check_clipping(config: Mapping | None) -> None:
             f"clip_value=...), not {config!r}"
         )
     clip = {"max_norm": clip_grad_norm_, "clip_value": clip_grad_value_}[bound]
-    known = set(inspect.signature(clip).parameters) - {"parameters"}
-    for name in options:
-        if name not in known:
-            raise ConfigError(
-                f"optim_wrapper.clip_grad.{name}: is unknown{did_you_mean(name, known)}"
-            )
-    check_float(f"optim_wrapper.clip_grad.{bound}", options[bound], above=0)
+    kind = options.get("norm_type", 2.0)
+    if isinstance(kind, float) and kind == math.inf:  # the largest gradient
+        del options["norm_type"]
+    check_arguments(clip, options, "optim_wrapper.clip_grad", ("parameters",))
+    for name in {bound, "norm_type"} & options.keys():
+        check_float(f"optim_wrapper.clip_grad.{name}", options[name], above=0)
 
 
 def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
@@ -111,9 +114,9 @@ def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
         raise ConfigError(
             "optim_wrapper.optimizer: must be a dict such as dict(type='SGD', lr=0.1)"
         )
-    for name in ("lr", "momentum", "weight_decay"):
-        if name in config["optimizer"]:
-            check_float(f"optim_wrapper.optimizer.{name}", config["optimizer"][name], least=0)
+    check_numbers(OPTIMIZER, config["optimizer"], "optim_wrapper.optimizer")
+    checked = {k: v for k, v in config.items() if k not in MADE}
+    check_component(OPTIM_WRAPPERS, checked, "optim_wrapper", defaults=MADE)
     kind = config["type"]
     kind = OPTIM_WRAPPERS.get(kind) if isinstance(kind, str) else kind
     if kind is not None and not (inspect.isclass(kind) and issubclass(kind, OptimWrapper)):
@@ -127,8 +130,10 @@ def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
         parameter = nn.Parameter(flat.w)
         parameter.grad = flat.grad
         options = dict(config["optimizer"])
-        kind = OPTIMIZERS.get(options["type"]) if isinstance(options.get("type"), str) else None
-        if kind is not None and "fused" in inspect.signature(kind).parameters:
+        check_component(OPTIMIZERS, options, "optim_wrapper.optimizer", ("params",))
+        kind = options["type"]
+        kind = OPTIMIZERS.get(kind) if isinstance(kind, str) else kind
+        if "fused" in inspect.signature(kind).parameters:
             options.setdefault("fused", True)
         config["optimizer"] = build(
             OPTIMIZERS, options, "optim_wrapper.optimizer", {"params": [parameter]}

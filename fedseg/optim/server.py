@@ -5,7 +5,7 @@ algorithm 2: no bias correction, ``tau`` outside the root, ``v_0 = tau^2``. All 
 float64.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
@@ -13,7 +13,7 @@ from torch import Tensor
 from fedseg.checks import check_float
 from fedseg.core.arithmetic import descend
 from fedseg.core.server import Server
-from fedseg.errors import ConfigError
+from fedseg.optim.ranges import OPTIMIZER, check_numbers
 from fedseg.registry import OPTIMIZERS, SERVER_OPTIMIZERS, build
 
 
@@ -97,8 +97,6 @@ class Adam(_Adaptive):
         self, lr: float = 0.01, betas: tuple[float, float] = (0.9, 0.99), tau: float = 1e-3
     ) -> None:
         field = "algorithm.server_optim.betas"
-        if not isinstance(betas, Sequence) or isinstance(betas, str) or len(betas) != 2:
-            raise ConfigError(f"{field}: must be two numbers such as (0.9, 0.99), not {betas!r}")
         for position, beta in enumerate(betas):
             check_float(f"{field}[{position}]", beta, least=0, below=1)
         super().__init__(lr, tuple(betas), tau)
@@ -144,6 +142,7 @@ class Torch(ServerOptimizer):
     """
 
     def __init__(self, optimizer: Mapping) -> None:
+        check_numbers(OPTIMIZER, optimizer, "algorithm.server_optim.optimizer")
         self.config = optimizer
         self._build([torch.zeros(1)])
 

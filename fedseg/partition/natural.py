@@ -1,6 +1,5 @@
 """Partitions: which samples of a data set each client holds."""
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from fedseg.errors import ConfigError, DataError
+from fedseg.files import read_json
 from fedseg.registry import PARTITIONS
 
 Clients = dict[str, np.ndarray]
@@ -95,6 +95,8 @@ def check_clients(
     names = [str(client) for client in clients]
     checked: Clients = {}
     for position, (client, given) in enumerate(zip(names, clients.values(), strict=True)):
+        if isinstance(given, list | tuple) and any(isinstance(i, bool | list) for i in given):
+            raise ConfigError(f"{where}: client {client!r} must have a plain list of integers")
         indices = np.asarray(given)
         if client in checked:
             raise ConfigError(f"{where}: client {client!r} occurs twice: ids are compared as text")
@@ -123,10 +125,7 @@ def check_clients(
 
 
 def _read_clients(file: Path) -> Mapping[str, Sequence[int]]:
-    try:
-        clients = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise DataError(f"{file}: cannot read clients from it ({error})") from error
+    clients = read_json(file)
     if not isinstance(clients, dict) or not all(isinstance(v, list) for v in clients.values()):
         raise DataError(f"{file}: must be a JSON object, client id -> list of indices")
     return clients

@@ -1,11 +1,11 @@
 """CIFAR's clients as in the split files released with the ECCV 2022 and FedGloSS papers."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from fedseg.checks import check_float, check_int
 from fedseg.errors import DataError
+from fedseg.files import read_json
 from fedseg.partition.natural import Clients, FixedPartition
 from fedseg.registry import PARTITIONS
 
@@ -47,13 +47,8 @@ class ReleasedPartition:
             raise DataError(
                 f"{file}: is missing: write it from the released split files with {fix}"
             )
-        try:
-            images = json.loads((folder / NOTE).read_text(encoding="utf-8"))["images_sha256"]
-        except (OSError, ValueError, KeyError, TypeError) as error:
-            raise DataError(
-                f"{folder / NOTE}: cannot be read ({error}): run {fix} again"
-            ) from error
-        if images != dataset.split_checksum:
+        note = read_json(folder / NOTE, f"run {fix} again")
+        if not isinstance(note, dict) or note.get("images_sha256") != dataset.split_checksum:
             raise DataError(f"{file}: was written for other images: run {fix} again")
         clients = FixedPartition(file=file)(dataset)
         if len(clients) != self.num_clients:

@@ -13,14 +13,14 @@ import hashlib
 import json
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from fedseg.errors import DataError
-from fedseg.files import atomic_writer
+from fedseg.files import atomic_writer, read_json
 
 Sample = tuple[str, str]
 KEYS = ("users", "num_samples", "user_data")
@@ -157,22 +157,6 @@ def check_path(path: Any) -> str | None:
 def _natural(path: Path) -> list[tuple[int, int | str]]:
     parts = re.split(r"(\d+)", path.name)
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
-
-
-def read_json(file: Path) -> Any:
-    """The content of a JSON file, in which no key occurs twice in one object; else DataError."""
-    try:
-        return json.loads(file.read_text(encoding="utf-8"), object_pairs_hook=_unique_keys)
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{file}: is not readable as JSON ({error}): write it again") from error
-
-
-def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):  # json.loads would keep the last
-        twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
-        raise ValueError(f"key {twice!r} occurs twice in one object")
-    return found
 
 
 def check_content(file: Path, data: Any) -> dict[str, list[Sample]]:

@@ -5,7 +5,6 @@ domains follow from the names in the split files.
 """
 
 import inspect
-import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +23,7 @@ from fedseg.datasets.arrays import INDEX, StoredImages
 from fedseg.datasets.images import read_label
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.errors import ConfigError, DataError, MissingDataError
+from fedseg.files import read_json
 from fedseg.partition import FixedPartition, NaturalPartition, Split, check_clients, read_split
 from fedseg.partition.split_files import KEYS
 from fedseg.registry import DATASETS, PARTITIONS, build
@@ -176,14 +176,11 @@ def _labels(dataset: Any) -> tuple[str | None, np.ndarray]:
 
 
 def _of_file(path: Path) -> View:
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
+    if not path.exists():
         raise DataError(
             f"{path}: does not exist: name a config, a split file or a folder of split files"
-        ) from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is no config (.py) and not readable as JSON ({error})") from error
+        )
+    content = read_json(path, "name a config (.py), a split file or a folder of split files")
     if isinstance(content, dict) and all(key in content for key in KEYS):
         return _of_split(path.parent)  # all files of a folder are one split
     return _of_indices(path)
@@ -210,8 +207,8 @@ def _check_note(path: Path, dataset: StoredImages) -> None:
     """Raise DataError if a split was made of other images than those of its folder."""
     note = path.with_suffix(NOTE)
     try:
-        known = json.loads(note.read_text(encoding="utf-8")).get("images_sha256")
-    except (OSError, ValueError, AttributeError):
+        known = read_json(note).get("images_sha256")
+    except (DataError, AttributeError):
         return  # absent, or somebody else's
     if known is not None and known != dataset.split_checksum:
         raise DataError(

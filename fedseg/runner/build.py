@@ -24,7 +24,7 @@ from mmengine.runner import set_random_seed
 from mmengine.utils import import_modules_from_strings
 from torch import nn
 
-from fedseg.checks import check_bool, check_int
+from fedseg.checks import check_int
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.batchnorm import batchnorm_layers
 from fedseg.core.client_data import ClientData
@@ -36,6 +36,7 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.optim import OptimWrapper, build_local_optimizer
+from fedseg.optim.ranges import SCHEDULE, check_numbers
 from fedseg.registry import (
     ALGORITHMS,
     CLIENT_DATA,
@@ -114,9 +115,7 @@ def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
         if config is None:
             continue
         own = {k: v for k, v in config.items() if k != "priority"} if _is_dict(config) else config
-        hook = build(HOOKS, own, field)
-        if not isinstance(hook, kind):
-            raise ConfigError(f"{field}.type: {type(hook).__name__} is not a {kind.__name__}")
+        hook = build(HOOKS, own, field, base=kind)
         yield field, config if _is_dict(config) else {}, hook
 
 
@@ -137,8 +136,7 @@ def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
     schedulers = []
     for number, config in enumerate([given] if isinstance(given, Mapping) else given):
         field = f"param_scheduler[{number}]"
-        if not isinstance(config, Mapping):
-            raise ConfigError(f"{field}: must be a dict with a type, not {config!r}")
+        check_numbers(SCHEDULE, config, field)
         if not config.get("by_epoch", True) or config.get("convert_to_iter_based"):
             raise ConfigError(
                 f"{field}.by_epoch: must be True: the local learning rate is scheduled by "
@@ -155,9 +153,7 @@ def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
 def build_model(cfg: Config) -> nn.Module:
     """The network in its dtype, on the CPU; its weights are drawn by :func:`build_vectors`."""
     torch.manual_seed(seed_for(cfg.randomness.seed, "build"))
-    model = build(MODELS, cfg.model, "model")
-    if not isinstance(model, nn.Module):
-        raise ConfigError(f"model: {type(model).__name__} is not a torch.nn.Module")
+    model = build(MODELS, cfg.model, "model", base=nn.Module)
     return model.to(getattr(torch, cfg.get("dtype", "float32")))
 
 
@@ -237,10 +233,7 @@ def assemble_trainer(
         raise ConfigError(f"train_cfg.cuda_graph: must be True, False or 'auto', not {graphs!r}")
     hook_interval = train.get("hook_interval", 50)
     check_int("train_cfg.hook_interval", hook_interval)
-    check_bool("train_cfg.amp", train.get("amp", False))
-    algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm")
-    if not isinstance(algorithm, Algorithm):
-        raise ConfigError(f"algorithm.type: {cfg.algorithm['type']} is not an Algorithm")
+    algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm", base=Algorithm)
     lacks = getattr(flat.model, "lacks", None)
     if lacks is not None and cfg.get("load_from") is None:
         warn(
@@ -304,8 +297,6 @@ def _build_local_loss(cfg: Config, flat: FlatModel) -> LocalLoss:
     config = cfg.get("local_loss")
     if config is None:
         return LocalLoss()
-    loss = build(LOCAL_LOSSES, config, "local_loss")
-    if not isinstance(loss, LocalLoss):
-        raise ConfigError(f"local_loss.type: {config['type']} is not a LocalLoss")
+    loss = build(LOCAL_LOSSES, config, "local_loss", base=LocalLoss)
     loss.check(flat)
     return loss

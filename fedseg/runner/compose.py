@@ -23,14 +23,16 @@ import copy
 import functools
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config
+from mmengine.utils import import_modules_from_strings
 
 import fedseg
+from fedseg.checks import check_type
 from fedseg.errors import ConfigError
 
 CONFIGS = Path(fedseg.__file__).resolve().parents[1] / "configs"
@@ -41,6 +43,12 @@ SLOTS += ("average", "augmentation", "style", "network", "protocol", "split", "d
 SHARED = ("augmentation",)  # slots of any number of methods
 FEDAVG = "fedavg"
 SYNONYMS = {"sam": "fedsam", "asam": "fedasam"}  # what FedAvg with SAM is called
+NAMES = Sequence[str] | str | None
+KEY_TYPES = {
+    **dict.fromkeys(("slot", "lookup", "without", "methods"), NAMES),
+    **{"setting": str | None, "refuses": Mapping | None, "protocols": Mapping[str, NAMES] | None},
+    "append": Mapping[str, Sequence] | None,
+}
 KEYS = ("slot", "refuses", "append", "lookup", "without", "protocols")  # not part of the experiment
 
 
@@ -79,6 +87,8 @@ class Composition:
         self.path = path
         self.read = functools.cache(read_config)
         config = self.read(path)
+        for key, hint in KEY_TYPES.items():
+            check_type(f"{path}: {key}", config.get(key), hint)
         self.setting = config.get("setting")
         self.title = self.setting or path.stem
         self.without = _as_list(config.get("without"))
@@ -126,6 +136,8 @@ class Composition:
     def part(self, path: Path) -> Part:
         """What a method's file says."""
         values = self.read(path).to_dict()
+        for key in KEYS:
+            check_type(f"{path}: {key}", values.get(key), KEY_TYPES[key])
         slots, refuses, append, *_ = (values.pop(key, None) for key in KEYS)
         for slot in _as_list(slots):
             if slot not in SLOTS:
@@ -297,7 +309,10 @@ def read_config(path: Path) -> Config:
     """``Config.fromfile``; whatever goes wrong in a user's file is a ConfigError."""
     try:
         _check_python(path)
-        return Config.fromfile(path)
+        config = Config.fromfile(path)
+        if config.get("custom_imports"):  # MMEngine leaves them out where a config has own imports
+            import_modules_from_strings(**config.custom_imports)
+        return config
     except ConfigError:
         raise
     except Exception as error:  # a config is a program of the user's

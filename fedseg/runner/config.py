@@ -1,61 +1,76 @@
 """What a config must say, what it may leave out, and which combinations have no meaning."""
 
 import copy
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
 
+import torch
 from mmengine.config import Config
+from mmengine.runner import set_random_seed
+from mmengine.utils import import_modules_from_strings
 
-from fedseg.checks import check_bool, check_int
+from fedseg.checks import check_bool, check_int, check_type, shown
 from fedseg.errors import ConfigError
-from fedseg.registry import did_you_mean
-
-KNOWN_KEYS = frozenset(
-    {
-        "algorithm",
-        "averaging",
-        "batchnorm",
-        "channels_last",
-        "client_sampler",
-        "custom_hooks",
-        "custom_imports",
-        "data_preprocessor",
-        "data_root",
-        "default_hooks",
-        "default_scope",
-        "device",
-        "dtype",
-        "env_cfg",
-        "executor",
-        "experiment_name",
-        "launcher",
-        "load_from",
-        "local_loss",
-        "log_level",
-        "log_processor",
-        "methods",
-        "model",
-        "optim_wrapper",
-        "param_scheduler",
-        "randomness",
-        "resume",
-        "setting",
-        "state_store",
-        "test_cfg",
-        "test_dataloader",
-        "test_evaluator",
-        "train_cfg",
-        "train_dataloader",
-        "val_cfg",
-        "val_dataloader",
-        "val_evaluator",
-        "visualizer",
-        "work_dir",
-    }
+from fedseg.registry import (
+    LOG_PROCESSORS,
+    MODELS,
+    PARAM_SCHEDULERS,
+    check_arguments,
+    check_component,
+    did_you_mean,
 )
+
+Component = Mapping | None
+# every key that something reads, and its type
+KEYS: Mapping[str, Any] = {
+    "algorithm": Component,
+    "averaging": Component,
+    "batchnorm": Component,
+    "channels_last": bool,
+    "client_sampler": Mapping,
+    "custom_hooks": Sequence[Mapping] | None,
+    "custom_imports": Component,
+    "data_preprocessor": None,  # the model has its own
+    "data_root": str | Path | None,
+    "default_hooks": Mapping[str, Component] | None,
+    "default_scope": str | None,
+    "device": str | torch.device | None,
+    "dtype": Literal["float32", "float64"] | None,
+    "env_cfg": Mapping,
+    "executor": Component,
+    "experiment_name": str | None,
+    "launcher": Literal["none"],
+    "load_from": str | Path | None,
+    "local_loss": Component,
+    "log_level": Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", 10, 20, 30, 40, 50],
+    "log_processor": Component,
+    "methods": Sequence[str] | str | None,
+    "model": Mapping,
+    "optim_wrapper": Mapping,
+    "param_scheduler": Mapping | Sequence[Mapping] | None,
+    "randomness": Component,
+    "resume": bool,
+    "setting": str | None,
+    "state_store": Component,
+    "test_cfg": Component,
+    "test_dataloader": Mapping[str, Component] | None,
+    "test_evaluator": Mapping | Sequence[Mapping] | None,
+    "train_cfg": Mapping,
+    "train_dataloader": Mapping,
+    "val_cfg": Component,
+    "val_dataloader": Mapping[str, Component] | None,
+    "val_evaluator": Mapping | Sequence[Mapping] | None,
+    "visualizer": Component,
+    "work_dir": str | Path | None,
+}
+ENVIRONMENT = {  # MMEngine's
+    "cudnn_benchmark": bool,
+    "mp_cfg": Mapping,
+    "dist_cfg": Mapping,
+    "resource_limit": int,
+}
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
-DTYPES = ("float32", "float64")
-RANDOMNESS = ("seed", "deterministic", "diff_rank_seed")  # what MMEngine knows
 
 
 def complete_config(config: Config) -> Config:
@@ -70,22 +85,37 @@ def complete_config(config: Config) -> Config:
     config = copy.deepcopy(config)
     where = config.filename or "the config"
     for key in config:
-        if key in KNOWN_KEYS:
+        if key in KEYS:
             continue
-        hint = did_you_mean(key, KNOWN_KEYS)
+        hint = did_you_mean(key, KEYS)
         if hint or (isinstance(config[key], Mapping) and "type" in config[key]):
             raise ConfigError(f"{where}: unknown key {key!r}{hint}; nothing would read it")
     for key in REQUIRED_KEYS:
         if config.get(key) is None:
             raise ConfigError(f"{where}: {key} is missing")
 
-    schedulers = config.get("param_scheduler")
-    if not isinstance(schedulers, Mapping | list | tuple | None):
-        raise ConfigError(f"param_scheduler: must be a list of dicts, not {schedulers!r}")
+    if isinstance(config.get("log_level"), str):
+        config.log_level = config.log_level.upper()
+    for key in config.keys() & KEYS.keys():
+        check_type(key, config[key], KEYS[key])
+        if config[key] == "":
+            raise ConfigError(f"{key}: is empty: leave it out or give it a value")
+    if config.get("custom_imports"):
+        check_arguments(import_modules_from_strings, config.custom_imports, "custom_imports")
+    for key, value in config.get("env_cfg", {}).items():
+        if key not in ENVIRONMENT:
+            raise ConfigError(f"env_cfg.{key}: unknown{did_you_mean(key, ENVIRONMENT)}")
+        check_type(f"env_cfg.{key}", value, ENVIRONMENT[key])
+    check_component(
+        LOG_PROCESSORS,
+        {"type": "LogProcessor", **(config.get("log_processor") or {})},
+        "log_processor",
+    )
+    given = config.get("param_scheduler") or []
+    for number, schedule in enumerate([given] if isinstance(given, Mapping) else given):
+        field = f"param_scheduler[{number}]"
+        check_component(PARAM_SCHEDULERS, schedule, field, defaults=("optimizer",))
     _apply_data_root(config)
-    for number, hook in enumerate(_as_list("custom_hooks", config.get("custom_hooks"))):
-        if isinstance(hook, str):
-            raise ConfigError(f"custom_hooks[{number}]: must be a dict with a type, not {hook!r}")
     train = config.train_cfg
     if train.get("local_steps") is not None and train.get("local_epochs") is not None:
         raise ConfigError(
@@ -93,23 +123,24 @@ def complete_config(config: Config) -> Config:
         )
     check_bool("resume", config.get("resume", False))
     _default(config, "default_scope", "fedseg")
+    if config.default_scope not in (known := _scopes()):
+        raise ConfigError(
+            f"default_scope: unknown {config.default_scope!r}; known: {', '.join(sorted(known))}"
+        )
     _default(config, "work_dir", "work_dirs/run")
     _default(config, "algorithm", {"type": "FedAvg"})
     _default(config, "executor", {"type": "InProcessExecutor"})
     _default(config, "randomness", {"seed": 0})
     if config.randomness.get("seed") is None:
         config.randomness["seed"] = 0
-    for key in config.randomness:
-        if key not in RANDOMNESS:
-            hint = did_you_mean(key, RANDOMNESS) or f"; known: {', '.join(RANDOMNESS)}"
-            raise ConfigError(f"randomness.{key}: unknown{hint}")
+    check_arguments(set_random_seed, config.randomness, "randomness")
     seed = config.randomness["seed"]
-    if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed < 2**32:
-        raise ConfigError(f"randomness.seed: must be an integer from 0 to 2^32 - 1, not {seed!r}")
+    if type(seed) is not int or not 0 <= seed < 2**32:
+        raise ConfigError(
+            f"randomness.seed: must be an integer from 0 to 2^32 - 1, not {shown(seed)}"
+        )
     check_int("train_cfg.max_rounds", config.train_cfg.get("max_rounds"))
     _default(config, "dtype", "float32")
-    if config.dtype not in DTYPES:
-        raise ConfigError(f"dtype: must be one of {', '.join(DTYPES)}, not {config.dtype!r}")
     config.train_cfg.setdefault("type", "FederatedTrainLoop")
     amp = config.train_cfg.get("amp", False)
     check_bool("train_cfg.amp", amp)
@@ -124,12 +155,13 @@ def complete_config(config: Config) -> Config:
     return config
 
 
-def _as_list(key: str, value: Any) -> list[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, list | tuple):
-        raise ConfigError(f"{key}: must be a list, not {type(value).__name__}")
-    return list(value)
+def _scopes() -> set[str]:
+    """The scopes of registries whose names a config can use."""
+    found, registry = set(MODELS.children), MODELS
+    while registry is not None:
+        found |= {registry.scope}
+        registry = registry.parent
+    return found
 
 
 def _apply_data_root(config: Config) -> None:
@@ -139,7 +171,7 @@ def _apply_data_root(config: Config) -> None:
         return
     loaders = [config.get("train_dataloader")]
     for kind in ("val", "test"):
-        loaders += list((config.get(f"{kind}_dataloader") or {}).values())
+        loaders += (config.get(f"{kind}_dataloader") or {}).values()
     for loader in loaders:
         if isinstance(loader, Mapping) and isinstance(loader.get("dataset"), Mapping):
             loader["dataset"]["data_root"] = str(root)
@@ -156,7 +188,7 @@ def _evaluation_defaults(config: Config, kind: str, loop: str) -> None:
         for key in (loader, evaluator, f"{kind}_cfg"):
             config[key] = None
         return
-    if config.get(evaluator) is None:
+    if not config.get(evaluator):
         raise ConfigError(f"{evaluator}: is missing, but {loader} is given")
     _default(config, f"{kind}_cfg", {})
     config[f"{kind}_cfg"].setdefault("type", loop)

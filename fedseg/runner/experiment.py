@@ -2,13 +2,14 @@
 
 import copy
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from mmengine.config import Config, DictAction
 
+from fedseg.checks import check_type
 from fedseg.errors import ConfigError, DataError
 from fedseg.runner.checkpoint import checkpoints, load_checkpoint
 from fedseg.runner.compose import compose, make_importable
@@ -75,16 +76,15 @@ def override(
             config.merge_from_dict(overrides)
         except (TypeError, KeyError, IndexError) as error:
             raise ConfigError(f"--cfg-options: {error}") from error
+    check_type(f"{config.filename}: experiment_name", config.get("experiment_name", "run"), str)
     if work_dir is not None:
         config.work_dir = str(work_dir)
     elif config.get("work_dir") is None:
         config.work_dir = str(Path("work_dirs") / config.experiment_name)
-    if seed is not None:
-        config.setdefault("randomness", {})
-        config.randomness["seed"] = seed
-    if amp:
-        config.setdefault("train_cfg", {})
-        config.train_cfg["amp"] = True
+    for section, key, value in (("randomness", "seed", seed), ("train_cfg", "amp", amp or None)):
+        if value is not None:
+            check_type(f"{config.filename}: {section}", config.get(section, {}), Mapping)
+            config.setdefault(section, {})[key] = value
     if resume:
         config["resume"] = True
     return config

@@ -2,7 +2,6 @@
 
 import time
 import uuid
-from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
@@ -16,9 +15,11 @@ from torch import Tensor, nn
 
 from fedseg.core.flat import FlatModel
 from fedseg.core.server import Server
+from fedseg.datasets.synthetic import is_synthetic
 from fedseg.engine.executor import Executor
 from fedseg.errors import ConfigError, Interrupted, TrainingError
 from fedseg.evaluation.domains import reestimate_statistics
+from fedseg.evaluation.sets import check_evaluation_set
 from fedseg.files import write_text
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
@@ -29,6 +30,8 @@ from fedseg.registry import (
     RUNNERS,
     SAMPLERS,
     build,
+    check_arguments,
+    check_component,
 )
 from fedseg.runner import logs, run_state
 from fedseg.runner.build import (
@@ -62,6 +65,8 @@ from fedseg.runner.work_dir import (
 from fedseg.runs.config_copy import CONFIG_FILE, config_json, config_text
 from fedseg.runs.history import History
 from fedseg.runs.results import write_results
+
+EVALUATION_PARTS = ("runner", "dataloader", "evaluator")
 
 
 @RUNNERS.register_module()
@@ -190,10 +195,7 @@ class FederatedRunner(Runner):
         self.flat = build_vectors(self.model, self.cfg)
         bind_hooks(self._hooks, self.flat)
         options = self.cfg.get("state_store") or {}
-        if not isinstance(options, Mapping) or set(options) - {"keep"}:
-            raise ConfigError(
-                f"state_store: must be dict(keep='memory') or dict(keep='disk'), not {options!r}"
-            )
+        check_arguments(StateStore, options, "state_store", ("folder",))
         self.store = self.open_store("clients", options.get("keep", "memory"))
 
     def build_federation(self) -> None:
@@ -224,12 +226,24 @@ class FederatedRunner(Runner):
         self.param_schedulers = build_schedulers(cfg, self.optim_wrapper)
         self._val_loop = self._build_evaluation("val") if self._val_dataloader else None
 
+        self._check_what_comes_last()
+
+    def _check_what_comes_last(self) -> None:
+        """Raise an error for what the test and the results need: after training is too late."""
+        for part in (self.data, *getattr(self.val_loop, "sets", ())):
+            root = getattr(getattr(part, "dataset", None), "data_root", None)
+            if root:
+                is_synthetic(root, strict=True)
+        cfg = self.cfg
+        for name, config in (cfg.test_dataloader or {}).items():
+            if config is not None:
+                check_evaluation_set(name, config, cfg.test_evaluator, "test")
+        if cfg.test_cfg is not None:
+            check_component(LOOPS, cfg.test_cfg, "test_cfg", EVALUATION_PARTS)
+
     def _build_evaluation(self, kind: str) -> Any:
-        parts = {
-            "runner": self,
-            "dataloader": self.cfg[f"{kind}_dataloader"],
-            "evaluator": self.cfg[f"{kind}_evaluator"],
-        }
+        values = self, self.cfg[f"{kind}_dataloader"], self.cfg[f"{kind}_evaluator"]
+        parts = dict(zip(EVALUATION_PARTS, values, strict=True))
         return build(LOOPS, dict(self.cfg[f"{kind}_cfg"]), f"{kind}_cfg", parts)
 
     # ---------------------------------------------------------------- train, test

@@ -10,9 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from fedseg.checks import check_int
+from fedseg.checks import check_int, check_type
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError, DataError
+from fedseg.files import read_bytes
 from fedseg.registry import SAMPLERS
 from fedseg.runs.history import History
 
@@ -74,6 +75,9 @@ class RoundSeededSampler(UniformSampler):
         return rng.choice(total, size=count, replace=False).tolist()
 
 
+Rounds = Sequence[Sequence[str | int]]
+
+
 @SAMPLERS.register_module()
 class FixedSampler(ClientSampler):
     """A given list of participants for every round, for replays and tests.
@@ -87,7 +91,7 @@ class FixedSampler(ClientSampler):
 
     def __init__(
         self,
-        participants: Sequence[Sequence[str]] | None = None,
+        participants: Rounds | None = None,
         file: str | None = None,
         repeat: bool = False,
     ) -> None:
@@ -95,8 +99,7 @@ class FixedSampler(ClientSampler):
             raise ConfigError("client_sampler: give either participants or file")
         self.rounds = self._read(Path(file)) if file is not None else participants
         self.repeat = repeat
-        if not isinstance(self.rounds, list | tuple):
-            raise ConfigError("client_sampler.participants: must be one list of client ids a round")
+        check_type("client_sampler.participants", self.rounds, Rounds)
         if not self.rounds:
             raise ConfigError("client_sampler: the list of participants is empty")
 
@@ -105,27 +108,22 @@ class FixedSampler(ClientSampler):
         if not path.is_file():
             raise DataError(f"client_sampler.file: {path} does not exist")
         try:
-            text = path.read_text(encoding="utf-8").rstrip()
+            text = read_bytes(path).decode("utf-8").rstrip()
             if path.suffix == ".jsonl":
                 history = History(path)
                 history.verify(len(text.splitlines()))
                 return [[p["client"] for p in line["participants"]] for line in history.read()]
             rounds = json.loads(text)
-        except (json.JSONDecodeError, KeyError, TypeError, UnicodeDecodeError) as error:
+            check_type("it", rounds, Rounds)
+            return rounds
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
             raise DataError(f"{path}: not a list of participants ({error})") from error
-        if not isinstance(rounds, list):
-            raise DataError(f"{path}: must hold a JSON list with one list of client ids per round")
-        return rounds
 
     def bind(self, clients: Sequence[str], seed: int) -> None:
         super().bind(clients, seed)
         position = {client: i for i, client in enumerate(clients)}
         self._positions = []
         for number, ids in enumerate(self.rounds, start=1):
-            if not isinstance(ids, list | tuple):
-                raise ConfigError(
-                    f"client_sampler: round {number} must have a list of client ids, not {ids!r}"
-                )
             ids = [str(client) for client in ids]
             unknown = [client for client in ids if client not in position]
             if unknown:

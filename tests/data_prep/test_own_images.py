@@ -1,5 +1,6 @@
 """Images that a user brings: sound files are read, damaged or malicious ones are refused."""
 
+import io
 import os
 import pickle
 import tarfile
@@ -244,6 +245,19 @@ def test_faulty_npz(tmp_path, images):
         write_npz(tmp_path, images, CLASSES, **change)
         with pytest.raises(DataError, match=rf"train\.npz: .*{message}"):
             CIFAR10.read(tmp_path)
+
+
+def test_what_unpacks_to_gigabytes_is_not_unpacked(tmp_path, images, monkeypatch):
+    write_npz(tmp_path, images, CLASSES)
+    monkeypatch.setattr(own_images, "LARGEST_MEMBER", 40_000)
+    with pytest.raises(DataError, match=r"train\.npz: unpacks to more"):
+        CIFAR10.read(tmp_path)
+    with tarfile.open(tmp_path / "a.tar.gz", "w:gz") as archive:
+        filler = tarfile.TarInfo("filler")  # it is in front of what is looked for
+        filler.size = 40_001
+        archive.addfile(filler, io.BytesIO(bytes(filler.size)))
+    with pytest.raises(DataError, match=r"filler is more than"):
+        own_images.batch_files(tmp_path / "a.tar.gz", ["batch"])
 
 
 def test_npz_that_is_incomplete_or_cut_short(tmp_path, images):

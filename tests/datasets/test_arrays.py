@@ -401,12 +401,15 @@ UNREADABLE_INDEX = [
     (("splits",), []),
     (("classes",), "cat"),
     (("classes",), [1, 2, 3]),
+    (("classes",), ["cat", "dog", "cat"]),
+    (("synthetic",), "False"),
+    (("splits", "train", "images"), True),
 ]
 
 
 def test_a_wrong_index(root):
     text = (root / INDEX).read_text()
-    cases = [*WRONG_INDEX, *((*case, r"dataset\.json: is no index") for case in UNREADABLE_INDEX)]
+    cases = [*WRONG_INDEX, *((*case, r"dataset\.json: is no") for case in UNREADABLE_INDEX)]
     for keys, value, message in cases:
         (root / INDEX).write_text(text)
         change_index(root, *keys, value=value)
@@ -414,8 +417,29 @@ def test_a_wrong_index(root):
             StoredImages(root)
     for text in ("", "{", "[]", "3", "null", '"x"', "\xff\xfe", "{}"):
         (root / INDEX).write_bytes(text.encode("latin-1"))
-        with pytest.raises(DataError, match=r"dataset\.json: is no index"):
+        with pytest.raises(DataError, match=r"dataset\.json: is no"):
             StoredImages(root)
+
+
+@pytest.mark.parametrize("name", ["train_images.npy", "train_labels.npy", INDEX])
+def test_links_and_trailing_bytes_are_refused(root, tmp_path, name):
+    path, content = root / name, (root / name).read_bytes()
+    path.write_bytes(content + b"more")
+    with pytest.raises(DataError, match=name):
+        StoredImages(root)
+    path.unlink()
+    (tmp_path / "elsewhere").mkdir()
+    path.symlink_to(tmp_path / "elsewhere" / name)
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=rf"{name}: .*link"):
+        StoredImages(root)
+
+
+@pytest.mark.parametrize("users", [3, [1.5] * TRAIN, [["a"]] * TRAIN])
+def test_users_are_texts(root, users):
+    np.save(root / "train_users.npy", np.array(users))
+    with pytest.raises(DataError, match=r"train_users\.npy: users must be texts"):
+        StoredImages(root)
 
 
 # ---------------------------------------------------------------- writing

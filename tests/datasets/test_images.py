@@ -1,5 +1,7 @@
 """Reading of single files, whole and damaged."""
 
+import os
+import zlib
 from pathlib import Path
 
 import cv2
@@ -98,9 +100,43 @@ def test_label_must_be_lossless(tmp_path: Path) -> None:
         read_label(str(tmp_path / "a.jpg"))
 
 
+def test_a_picture_that_decodes_to_gigabytes_is_refused(tmp_path: Path) -> None:
+    sound = cv2.imencode(".png", RAMP)[1].tobytes()
+    head = sound[12:16] + (60_000).to_bytes(4, "big") * 2 + sound[24:29]
+    path = tmp_path / "bomb.png"
+    path.write_bytes(sound[:12] + head + zlib.crc32(head).to_bytes(4, "big") + sound[33:])
+    for read in (read_image, read_label):
+        with pytest.raises(DataError, match=r"bomb\.png: is too large"):
+            read(str(path))
+
+
+def test_no_pipe_is_read(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.jpg")
+    with pytest.raises(DataError, match=r"a\.jpg: .*regular"):
+        read_image(str(tmp_path / "a.jpg"))
+    with pytest.raises(DataError, match=r"a\.jpg: .*regular"):
+        existing_files([str(tmp_path / "a.jpg")], tmp_path)
+
+
+def test_links_out_of_the_root_are_refused(tmp_path: Path) -> None:
+    root, secret = tmp_path / "root", tmp_path / "secret"
+    for folder in (root, secret):
+        folder.mkdir()
+        (folder / "1.jpg").touch()
+    (root / "2.jpg").symlink_to(root / "1.jpg")
+    (tmp_path / "linked").symlink_to(root)
+    inside = [str(tmp_path / "linked" / name) for name in ("1.jpg", "2.jpg")]
+    assert existing_files(inside, tmp_path / "linked") == set(inside)
+    (root / "3.jpg").symlink_to(secret / "1.jpg")
+    (root / "more").symlink_to(secret)
+    for name in ("3.jpg", "more/1.jpg"):
+        with pytest.raises(DataError, match=r"(3\.jpg|more): leaves .*link"):
+            existing_files([str(root / name)], root)
+
+
 def test_existing_files(tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in ("a/1.jpg", "a/2.jpg", "b/1.jpg", "no/1.jpg")]
     for path in (paths[0], paths[2]):
         Path(path).parent.mkdir()
         Path(path).touch()
-    assert existing_files(paths) == {paths[0], paths[2]}
+    assert existing_files(paths, tmp_path) == {paths[0], paths[2]}

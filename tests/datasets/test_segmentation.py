@@ -135,6 +135,14 @@ def test_missing_files_are_counted_and_named(idda: Path) -> None:
         dataset[2]
 
 
+def test_a_link_out_of_the_root_is_refused(idda: Path, tmp_path_factory) -> None:
+    path = Path(IDDADataset(str(idda), "train").files[0][0])
+    private = path.rename(tmp_path_factory.mktemp("elsewhere") / "private.jpg")
+    path.symlink_to(private)
+    with pytest.raises(DataError, match=rf"{path.name}: leaves .*link"):
+        IDDADataset(str(idda), "train")
+
+
 def test_wrong_pair_and_layout(idda: Path) -> None:
     (x, y), (_, other) = read_split(idda / "train").users["T01_CN_A"][:2]
     write_split(idda / "mixed", Split({"a": [(x, other)]}))

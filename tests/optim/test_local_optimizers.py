@@ -163,7 +163,7 @@ def test_paramwise_options_reach_their_parameters():
             {"type": "SAMOptimWrapper", "rho": 1, "rho0": 0, "rho_rounds": -1, "optimizer": SGD},
             r"optim_wrapper\.rho_rounds: must be a whole number >= 0",
         ),
-        ({"clip_grad": 5, "optimizer": SGD}, r"optim_wrapper\.clip_grad: must be dict\(max_norm"),
+        ({"clip_grad": 5, "optimizer": SGD}, r"optim_wrapper\.clip_grad: must be a dict"),
         ({"clip_grad": {}, "optimizer": SGD}, r"optim_wrapper\.clip_grad: must be dict\(max_norm"),
         (
             {"clip_grad": {"maxnorm": 1}, "optimizer": SGD},
@@ -171,12 +171,12 @@ def test_paramwise_options_reach_their_parameters():
         ),
         (
             {"clip_grad": {"max_norm": 1, "normtype": 1}, "optimizer": SGD},
-            r"optim_wrapper\.clip_grad\.normtype: is unknown.*'norm_type'",
+            r"optim_wrapper\.clip_grad\.normtype: unknown.*'norm_type'",
         ),
         ({"clip_grad": {"max_norm": -1}, "optimizer": SGD}, r"clip_grad\.max_norm: must be .* > 0"),
         (
             {"clip_grad": {"type": "value", "clip_value": "1e"}, "optimizer": SGD},
-            r"clip_grad\.clip_value: must be a finite number > 0",
+            r"clip_grad\.clip_value: must be a finite number",
         ),
         (
             {"accumulative_counts": 2, "optimizer": SGD},

@@ -251,3 +251,25 @@ def test_a_config_or_a_base_in_yaml_is_refused_unread(tmp_path):
         with pytest.raises(ConfigError, match=r"base\.yaml"):
             compose(tmp_path / name)
     assert not mark.exists()
+
+
+def test_a_config_with_imports_of_its_own_keeps_its_custom_imports(tmp_path):
+    (tmp_path / "own_part_of_a_config.py").write_text("LOADED = True\n")
+    path = tmp_path / "mine.py"
+    path.write_text('import numpy\ncustom_imports = dict(imports=["own_part_of_a_config"])\n')
+    sys.path.insert(0, str(tmp_path))
+    try:
+        compose(path)
+    finally:
+        sys.path.remove(str(tmp_path))
+    assert sys.modules.pop("own_part_of_a_config").LOADED
+
+
+@pytest.mark.parametrize(
+    ("key", "value"), [("setting", 3), ("methods", [3]), ("lookup", {}), ("protocols", ["paper"])]
+)
+def test_keys_of_a_composition_have_their_types(tmp_path, key, value):
+    path = tmp_path / "mine.py"
+    path.write_text(f"{key} = {value!r}\n")
+    with pytest.raises(ConfigError, match=rf"mine\.py: {key}"):
+        compose(path)

@@ -135,10 +135,10 @@ def test_fixed_from_a_history(tmp_path):
         ([["c0"], []], "round 2 has no participant"),
         ([["c0", "c0"]], "round 1 names a client twice"),
         ([["c0"], ["who"]], "round 2 names unknown client 'who'"),
-        (["c0", "c1"], "round 1 must have a list of client ids, not 'c0'"),
-        ([3, 4], "round 1 must have a list of client ids, not 3"),
+        (["c0", "c1"], "must be a list"),
+        ([3, 4], "must be a list"),
         ([[0, 1]], "unknown client '0'"),
-        ({"1": ["c0"]}, "one list of client ids"),
+        ({"1": ["c0"]}, "must be a list"),
     ],
 )
 def test_wrong_lists(participants, message):

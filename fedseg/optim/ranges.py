@@ -1,0 +1,48 @@
+"""What the numbers of optimizers and schedules may be that neither PyTorch nor MMEngine checks."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from fedseg.checks import check_float, check_int
+from fedseg.errors import ConfigError
+
+Check = Callable[[str, Any], None]
+
+_AT_LEAST_0: Check = partial(check_float, least=0)
+_ABOVE_0: Check = partial(check_float, above=0)
+_BELOW_1: Check = partial(check_float, least=0, below=1)
+_SHARE: Check = partial(check_float, least=0, most=1)
+
+# by the name of the argument, which means the same wherever it occurs
+OPTIMIZER: Mapping[str, Check] = {
+    **dict.fromkeys(("lr", "weight_decay", "eps", "lr_decay", "lambd", "t0"), _AT_LEAST_0),
+    **dict.fromkeys(("initial_accumulator_value", "momentum_decay"), _AT_LEAST_0),
+    **dict.fromkeys(("momentum", "alpha", "rho", "betas"), _BELOW_1),
+    "dampening": _SHARE,
+}
+SCHEDULE: Mapping[str, Check] = {
+    **dict.fromkeys(("gamma", "div_factor", "final_div_factor", "power"), _ABOVE_0),
+    **dict.fromkeys(("eta_min", "eta_max"), _AT_LEAST_0),
+    **dict.fromkeys(("factor", "start_factor", "end_factor"), _SHARE),
+    **dict.fromkeys(("eta_min_ratio", "pct_start"), _SHARE),
+    **dict.fromkeys(("step_size", "T_max", "total_steps", "end", "periods"), check_int),
+    **dict.fromkeys(("begin", "milestones"), partial(check_int, least=0)),
+}
+
+
+def check_numbers(ranges: Mapping[str, Check], options: Mapping[str, Any], field: str) -> None:
+    """Raise ConfigError unless the numbers of a config, those of its lists too, are in range.
+
+    Args:
+        ranges: ``OPTIMIZER`` or ``SCHEDULE``. options: the config. field: where it stands.
+    """
+    for name in ranges.keys() & options.keys():
+        value = options[name]
+        if isinstance(value, list | tuple):
+            if not value:
+                raise ConfigError(f"{field}.{name}: is empty: give it a number")
+            for number, own in enumerate(value):
+                ranges[name](f"{field}.{name}[{number}]", own)
+        elif value is not None:
+            ranges[name](f"{field}.{name}", value)
