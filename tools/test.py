@@ -27,7 +27,7 @@ def parse_arguments() -> argparse.Namespace:
         "--out",
         "--work-dir",
         dest="out",
-        type=Path,
+        type=cli.folder,
         help="default: test/<checkpoint's name> in the work dir of its run",
     )
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
@@ -50,6 +50,7 @@ def main() -> None:
     from fedseg.report.summary import print_test
     from fedseg.runner.experiment import load_config, naming
     from fedseg.runner.testing import default_folder, evaluate_checkpoint, write_test_results
+    from fedseg.runner.work_dir import hold
 
     folder = arguments.out or default_folder(arguments.checkpoint)
     config = load_config(
@@ -59,13 +60,13 @@ def main() -> None:
         options=arguments.cfg_options,
         amp=arguments.amp,
     )
-    with naming(config):
+    with naming(config), hold(folder):
         runner, results = evaluate_checkpoint(config, arguments.checkpoint)
-    files = write_test_results(results, folder)
-    if arguments.pictures > 0:
-        files += write_test_pictures(
-            runner.test_loop, results["domains"], folder / "pictures", arguments.pictures
-        )
+        files = write_test_results(results, folder)
+        if arguments.pictures > 0:
+            files += write_test_pictures(
+                runner.test_loop, results["domains"], folder / "pictures", arguments.pictures
+            )
     shown = (folder, folder / "pictures")  # of single images the folder
     paths = dict.fromkeys(path if path.parent in shown else path.parent for path in files)
     print_test(results, list(paths))

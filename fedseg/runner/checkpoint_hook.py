@@ -70,10 +70,7 @@ class FederatedCheckpointHook(FederatedHook):
 
     def on_interrupt(self, runner: Any) -> None:
         """Save the last finished round, if it is not on disk yet."""
-        loop = runner.train_loop
-        done = [number for number, _ in checkpoints(runner.checkpoint_folder)]
-        if loop.round and (loop.round not in done or loop.pending is not None):
-            runner.save(loop.round)
+        if runner.save_finished():
             self._clean(runner)
 
     def _improved(self) -> bool:

@@ -2,8 +2,8 @@
 
 import time
 import uuid
-from collections.abc import Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,14 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.server import Server
 from fedseg.engine.executor import Executor
 from fedseg.engine.sampler import ClientSampler
-from fedseg.errors import ConfigError, Interrupted, TrainingError
+from fedseg.errors import (
+    ConfigError,
+    Interrupted,
+    LoadingError,
+    ResourceError,
+    TrainingError,
+    resource_error,
+)
 from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.files import write_text
 from fedseg.hooks.averaging import ModelAverage
@@ -52,7 +59,7 @@ from fedseg.runner.checkpoint import (
 from fedseg.runner.config import complete_config
 from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.state_store import StateStore
-from fedseg.runner.work_dir import config_copy, set_aside_earlier_run, stop_message
+from fedseg.runner.work_dir import adopt, config_copy, hold, saved_message, start_anew
 from fedseg.runs.config_copy import config_text
 from fedseg.runs.history import History
 from fedseg.runs.results import write_results
@@ -83,6 +90,8 @@ class FederatedRunner(Runner):
             ConfigError: the config names something unknown, or asks for what has no meaning.
         """
         cfg = complete_config(cfg if isinstance(cfg, Config) else Config(dict(cfg)))
+        if not str(cfg.work_dir).strip():
+            raise ConfigError("work_dir: is empty; name a folder")
         if Path(cfg.work_dir).is_file():
             raise ConfigError(f"work_dir: {cfg.work_dir} is a file; name a folder")
         name = cfg.get("experiment_name") or Path(cfg.filename or "run").stem
@@ -92,7 +101,7 @@ class FederatedRunner(Runner):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.name = kwargs["experiment_name"].rpartition("_")[0]
-        self.interrupt = InterruptGuard()
+        self.interrupt = InterruptGuard(self.save_finished)
         self.stores: dict[str, StateStore] = {}
         self.round = 0
         self.averaging: ModelAverage | None = None
@@ -227,30 +236,46 @@ class FederatedRunner(Runner):
 
     def train(self) -> nn.Module:
         """Train to the last round; the model then holds the global (or averaged) weights."""
-        self.build_federation()
-        self.begin = time.perf_counter()
-        with self.interrupt:
-            self.call_hook("before_run")
-            self._resume_or_start()
-            self._write_config()
-            try:
-                self.train_loop.run()
-                if self.val_loop is not None and not self.val_loop.details:
-                    self.val_loop.run()  # resumed after the last round: its details are needed
-                w, buffers = self.evaluated_model()
-            except Interrupted as stop:
-                raise Interrupted(stop_message(self.cfg, self.train_loop.round)) from stop
-            except TrainingError as error:
+        with hold(self.work_dir), self._advised():
+            self.build_federation()
+            self.begin = time.perf_counter()
+            with self.interrupt:
+                self.call_hook("before_run")
+                self._resume_or_start()
+                self._write_config()
+                self._train()
+        return self.model
+
+    def _train(self) -> None:
+        self.train_loop.run()
+        if self.val_loop is not None and not self.val_loop.details:
+            self.val_loop.run()  # resumed after the last round: its details are needed
+        w, buffers = self.evaluated_model()
+        with torch.no_grad():
+            self.flat.w.copy_(w)
+            self.flat.buffers.copy_(buffers)
+            for name, counter in self.server.counters.items():
+                self.flat.counters[name].copy_(counter)
+        self.results = write_results(self)
+        self.call_hook("after_run")
+
+    @contextmanager
+    def _advised(self) -> Iterator[None]:
+        """A run that ends early says what of it is saved, and how to go on."""
+        try:
+            yield
+        except (Interrupted, LoadingError) as stop:
+            advised = type(stop)(f"{stop}; {saved_message(self.cfg)}")
+            advised.details = stop.details
+            raise advised from stop
+        except Exception as error:
+            lacking = resource_error(error)
+            if lacking is not None:
+                raise ResourceError(f"{lacking}; {saved_message(self.cfg)}") from error
+            if isinstance(error, TrainingError):
                 found = latest_checkpoint_message(self.checkpoint_folder)
                 raise TrainingError(f"{error}. {found}") from error
-            with torch.no_grad():
-                self.flat.w.copy_(w)
-                self.flat.buffers.copy_(buffers)
-                for name, counter in self.server.counters.items():
-                    self.flat.counters[name].copy_(counter)
-            self.results = write_results(self)
-            self.call_hook("after_run")
-        return self.model
+            raise
 
     def test(self, checkpoint: str | Path, on_prediction: Any = None) -> dict[str, float]:
         """Evaluate a checkpoint on every test domain.
@@ -302,6 +327,17 @@ class FederatedRunner(Runner):
         save_checkpoint(path, run_state.collect(self))
         return path
 
+    def save_finished(self) -> bool:
+        """Save the last finished round unless it is on disk; whether there was anything to save."""
+        loop = self._train_loop
+        number = getattr(loop, "round", 0)  # a test has no loop
+        on_disk = checkpoint_path(self.checkpoint_folder, number).is_file()
+        if not number or (on_disk and loop.pending is None):
+            return False
+        path = self.save(number)
+        self.logger.info(f"saved {path}")
+        return True
+
     def _resume_or_start(self) -> None:
         if self._resume:
             self.call_hook("register_stores")  # before they are verified
@@ -309,12 +345,13 @@ class FederatedRunner(Runner):
                 found = latest_checkpoint(self.checkpoint_folder, self._verify_stores)
             if found is not None:
                 run_state.restore(self, *found)
+                adopt(self.cfg)
                 self.logger.info(f"resumed from {found[0]} after round {self.round}")
                 return
             self.logger.warning(
                 f"--resume: no checkpoint in {self.checkpoint_folder}, starting from round 1"
             )
-        aside = set_aside_earlier_run(self.cfg)
+        aside = start_anew(self.cfg)
         if aside is not None:
             self.logger.warning(
                 f"an earlier run in {self.work_dir} was moved to {aside} (--resume continues a run)"

@@ -20,6 +20,7 @@ from command_line import TIMEOUT
 
 from fedseg.runner import checkpoint as checkpoint_module
 from fedseg.runner import state_store as store_module
+from fedseg.runner.work_dir import MARK
 
 
 @pytest.fixture(scope="module")
@@ -294,6 +295,7 @@ def test_with_no_sound_checkpoint_the_run_starts_anew(tmp_path, reference):
     config = toyseg.settings(tmp_path)
     (tmp_path / "run" / "checkpoints").mkdir(parents=True)
     (tmp_path / "run" / "checkpoints" / "round_000004.pth").write_bytes(b"PK")
+    (tmp_path / "run" / MARK).write_text('{"made": ["checkpoints"]}')
     toyseg.train(config, resume=True)
     assert re.search("WARNING.*round_000004", logs(config))
     assert toyseg.run_differences(reference, config) == []
