@@ -130,7 +130,7 @@ def _cause(pid: int, code: int) -> str:
     if code >= 0:
         return f"loader process {pid} ended with exit code {code}"
     number = signal.Signals(-code)
-    hint = ", as when memory runs out" if number in (signal.SIGKILL, signal.SIGBUS) else ""
+    hint = " (as when memory runs out)" if number in (signal.SIGKILL, signal.SIGBUS) else ""
     return f"loader process {pid} was killed by {number.name}{hint}"
 
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from fedseg.errors import DataError
+from fedseg.errors import DataError, lacks_memory
 from fedseg.files import sha256, sync_folder, write_text
 from fedseg.runner.state_store import save_tensors
 
@@ -69,6 +69,8 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
     try:
         payload = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
+        if lacks_memory(error):  # or an older one would be taken
+            raise
         raise DataError(
             f"{path}: cannot be read as a checkpoint of tensors and plain values "
             f"({type(error).__name__})"

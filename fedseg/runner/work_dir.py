@@ -36,6 +36,7 @@ OUTPUTS = (
 )
 MARK = ".fedseg.json"  # the folder is a run's, or a test's: its id, and the process that writes
 LOCK = ".fedseg.lock"
+LEASE = ".fedseg.lease"
 LEASE_SECONDS = 30.0
 
 
@@ -59,7 +60,7 @@ def hold(work_dir: str | Path) -> Iterator[None]:
         except OSError as error:
             if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
                 raise
-            lock = SoftFileLease(work_dir / LOCK, lease_duration=LEASE_SECONDS)
+            lock = SoftFileLease(work_dir / LEASE, lease_duration=LEASE_SECONDS)
             lock.acquire(timeout=LEASE_SECONDS + 1)
     except Timeout:
         holder = _read_mark(work_dir)
