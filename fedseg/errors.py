@@ -86,6 +86,8 @@ def resource_error(error: BaseException) -> ResourceError | None:
     remedies = NO_ROOM if isinstance(error, UserError) else {**NO_ROOM, **NO_ACCESS}
     cause: BaseException | None = error
     while cause is not None:
+        if isinstance(cause, ResourceError):
+            return cause
         if isinstance(cause, OSError) and cause.errno in remedies:
             where = cause.filename or "a file of the run"
             return ResourceError(f"{where}: {os.strerror(cause.errno)}: {remedies[cause.errno]}")
@@ -93,5 +95,6 @@ def resource_error(error: BaseException) -> ResourceError | None:
             return ResourceError(
                 "memory ran out: end other programs, lower num_workers, or use a larger machine"
             )
-        cause = cause.__cause__
+        remedies = NO_ROOM  # a file that may not be read is often tried, and done without
+        cause = cause.__cause__ or cause.__context__
     return None

@@ -146,7 +146,7 @@ class BatchLoader:
         num_workers: int,
         collate_fn: Mapping | None,
         prefetch_factor: int | None,
-        timeout: float | None,
+        timeout: float | None = TIMEOUT,
         describe: Callable[[int], str] | None = None,
     ) -> None:
         check_int(f"{field}.num_workers", num_workers, least=0)

@@ -151,7 +151,7 @@ def saved_message(cfg: Config) -> str:
     """What of a run that has ended early is saved, and the command that goes on with it."""
     found = checkpoints(Path(cfg.work_dir) / "checkpoints")
     if not found:
-        return "no round is saved"
+        return "no round is saved: the same command starts again"
     return f"rounds 1 to {found[-1][0]} are saved. Go on with: {resume_command(cfg)}"
 
 

@@ -171,7 +171,11 @@ def fill_the_memory(work_dir: Path) -> None:
     raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
 
 
-CASES = {fill_the_disk: "round_000003.*: No space", limit_files: "ulimit", fill_the_memory: "memory"}
+CASES = {
+    fill_the_disk: "round_000003.*: No space",
+    limit_files: "ulimit",
+    fill_the_memory: "memory",
+}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
@@ -203,7 +207,7 @@ def test_lacking_memory_is_not_the_device_s_fault(tmp_path):
 
 def test_a_work_dir_that_cannot_be_written(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(OSError) as raised:  # noqa: PT011 - NotADirectoryError, or what a system has
+    with pytest.raises(OSError) as raised:
         toyseg.runner(toyseg.settings(tmp_path / "file"))
     assert str(tmp_path / "file") in str(resource_error(raised.value))
 
