@@ -50,8 +50,11 @@ class SeededDataset(Dataset):
     transforms are reproducible too whatever process they run in.
     """
 
-    def __init__(self, dataset: Dataset, workers: int = 0) -> None:
+    def __init__(
+        self, dataset: Dataset, collate: Callable = default_collate, workers: int = 0
+    ) -> None:
         self.dataset = dataset
+        self.collate = collate
         self.places = Places(workers)
         self.seeded = getattr(dataset, "seeded", False)
 
@@ -65,9 +68,19 @@ class SeededDataset(Dataset):
         except Exception as error:
             if lacks_memory(error):
                 raise
-            raise SampleError.of(key[0], self.dataset, error) from error
+            own = not type(self.dataset).__module__.startswith("fedseg.")
+            raise SampleError.of(error, key[0], own=own) from error
         finally:
             self.places.enter(IDLE)
+
+    def __getitems__(self, keys: list[tuple[int, int]]) -> Any:
+        samples = [self[key] for key in keys]
+        try:
+            return self.collate(samples)
+        except Exception as error:
+            if lacks_memory(error):
+                raise
+            raise SampleError.of(error, keys[0][0], "its batch, which it begins: ") from error
 
     def _sample(self, index: int, seed: int) -> Any:
         if self.seeded:
@@ -86,18 +99,26 @@ class SampleError(Exception):
     """A data set failed; its text is JSON, the only part that comes out of a loader process."""
 
     @classmethod
-    def of(cls, index: int, dataset: Dataset, error: Exception) -> "SampleError":
-        """What there is to tell of an error: the traceback unless it is the user's data's alone."""
-        own = not type(dataset).__module__.startswith("fedseg.")
+    def of(cls, error: Exception, index: int, what: str = "", own: bool = True) -> "SampleError":
+        """An error with the sample at which it was raised.
+
+        Args:
+            error, index: the error and the sample.
+            what: failed besides the sample.
+            own: whether it came out of a class of the user's own, whose traceback is kept.
+        """
         text, details = f"{type(error).__name__}: {error}", ""
         if isinstance(error, UserError):
             text = str(error)
         elif own or not isinstance(error, OSError):
-            frames = error.__traceback__.tb_next.tb_next  # those of this file left out
-            details = "".join(traceback.format_exception(type(error), error, frames))
+            details = "".join(traceback.format_exception(error))
         else:
             text = f"cannot be read: {error}"
-        return cls(json.dumps({"index": index, "text": text, "details": details}))
+        return cls(json.dumps({"index": index, "text": what + text, "details": details}))
+
+
+def _collated(batch: Any) -> Any:
+    return batch  # the data set has done it, where it is known which samples there are
 
 
 def sample_name(dataset: Dataset, index: int) -> str:
@@ -168,12 +189,12 @@ class BatchLoader:
         Raises (when a batch is asked for):
             LoadingError: a sample or a loader process failed.
         """
-        dataset = SeededDataset(self.dataset, workers)
+        dataset = SeededDataset(self.dataset, self.collate_fn, workers)
         loader = DataLoader(
             dataset,
             batch_sampler=keys,
             num_workers=workers,
-            collate_fn=self.collate_fn,
+            collate_fn=_collated,
             pin_memory=pin_memory,
             worker_init_fn=init_worker if workers else None,
             prefetch_factor=self.prefetch_factor if workers else None,
@@ -191,17 +212,12 @@ class BatchLoader:
             samples = [self._describe(index) for index in error.samples if index != IDLE]
             where = f" at {', '.join(samples)}" if samples else ""
             raise LoadingError(f"{self.field}: {error}{where}") from error
-        except (UserError, SampleError) as error:
-            name = f"{type(error).__module__}.{type(error).__qualname__}: "
-            head, _, message = str(error).rpartition(name)
-            if isinstance(error, SampleError):
-                told = json.loads(message)
-                where = f"{type(self.dataset).__name__}, {self._describe(told['index'])}"
-                text = f"{self.field}: {where}: {told['text']}"
-                raise LoadingError(text, told["details"]) from error
-            if "in DataLoader worker process" not in head:
-                raise
-            raise type(error)(message.strip()) from None
+        except SampleError as error:
+            name = f"{SampleError.__module__}.{SampleError.__qualname__}: "
+            told = json.loads(str(error).rpartition(name)[2])
+            where = f"{type(self.dataset).__name__}, {self._describe(told['index'])}"
+            text = f"{self.field}: {where}: {told['text']}"
+            raise LoadingError(text, told["details"]) from error
 
 
 @CLIENT_DATA.register_module()

@@ -43,7 +43,7 @@ class Places:
     """
 
     def __init__(self, workers: int) -> None:
-        self._samples = multiprocessing.RawArray("q", [IDLE] * workers)
+        self._samples = multiprocessing.RawArray("q", [IDLE] * workers) if workers else []
 
     def __getitem__(self, worker: int) -> int:
         return self._samples[worker]
