@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import threading
 from collections.abc import Callable
 from types import FrameType, TracebackType
@@ -45,8 +46,12 @@ class InterruptGuard:
             return
         if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
-        if not self.requested:  # past sys.stderr, which may be in the middle of a print
-            os.write(2, b"\nstopping at the next safe point (Ctrl-C again: at once)\n")
+        if not self.requested:
+            text = "\nstopping at the next safe point (Ctrl-C again: at once)"
+            try:
+                print(text, file=sys.stderr)
+            except RuntimeError:  # it came in the middle of another print
+                os.write(2, text.encode() + b"\n")
         self.requested = True
 
     def check(self) -> None:

@@ -2,8 +2,8 @@
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +17,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.server import Server
 from fedseg.engine.executor import Executor
 from fedseg.engine.sampler import ClientSampler
-from fedseg.errors import (
-    ConfigError,
-    Interrupted,
-    LoadingError,
-    ResourceError,
-    TrainingError,
-    resource_error,
-)
+from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.files import write_text
 from fedseg.hooks.averaging import ModelAverage
@@ -52,14 +45,13 @@ from fedseg.runner.build import (
 from fedseg.runner.checkpoint import (
     checkpoint_path,
     latest_checkpoint,
-    latest_checkpoint_message,
     load_checkpoint,
     save_checkpoint,
 )
 from fedseg.runner.config import complete_config
 from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.state_store import StateStore
-from fedseg.runner.work_dir import adopt, config_copy, hold, saved_message, start_anew
+from fedseg.runner.work_dir import adopt, advised, config_copy, hold, start_anew
 from fedseg.runs.config_copy import config_text
 from fedseg.runs.history import History
 from fedseg.runs.results import write_results
@@ -236,7 +228,7 @@ class FederatedRunner(Runner):
 
     def train(self) -> nn.Module:
         """Train to the last round; the model then holds the global (or averaged) weights."""
-        with hold(self.work_dir), self._advised():
+        with hold(self.work_dir), advised(self.cfg):
             self.build_federation()
             self.begin = time.perf_counter()
             with self.interrupt:
@@ -258,24 +250,6 @@ class FederatedRunner(Runner):
                 self.flat.counters[name].copy_(counter)
         self.results = write_results(self)
         self.call_hook("after_run")
-
-    @contextmanager
-    def _advised(self) -> Iterator[None]:
-        """A run that ends early says what of it is saved, and how to go on."""
-        try:
-            yield
-        except (Interrupted, LoadingError) as stop:
-            advised = type(stop)(f"{stop}; {saved_message(self.cfg)}")
-            advised.details = stop.details
-            raise advised from stop
-        except Exception as error:
-            lacking = resource_error(error)
-            if lacking is not None:
-                raise ResourceError(f"{lacking}; {saved_message(self.cfg)}") from error
-            if isinstance(error, TrainingError):
-                found = latest_checkpoint_message(self.checkpoint_folder)
-                raise TrainingError(f"{error}. {found}") from error
-            raise
 
     def test(self, checkpoint: str | Path, on_prediction: Any = None) -> dict[str, float]:
         """Evaluate a checkpoint on every test domain.

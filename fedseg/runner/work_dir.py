@@ -19,7 +19,7 @@ from filelock import BaseFileLock, FileLock, SoftFileLease, Timeout
 from mmengine.config import Config
 
 from fedseg import cli
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, Interrupted, LoadingError, TrainingError, resource_error
 from fedseg.files import write_text
 from fedseg.runner.checkpoint import checkpoints
 
@@ -147,8 +147,22 @@ def _move(path: Path, target: Path) -> None:
     shutil.move(str(path), str(target))
 
 
-def saved_message(cfg: Config) -> str:
-    """What of a run that has ended early is saved, and the command that goes on with it."""
+@contextmanager
+def advised(cfg: Config) -> Iterator[None]:
+    """Within it, an error that ends a run says what of it is saved, and how to go on."""
+    try:
+        yield
+    except Exception as error:
+        lacking = resource_error(error)
+        if lacking is None and not isinstance(error, Interrupted | LoadingError | TrainingError):
+            raise
+        told = lacking or error
+        advice = type(told)(f"{told}; {_saved(cfg)}")
+        advice.details = told.details
+        raise advice from error
+
+
+def _saved(cfg: Config) -> str:
     found = checkpoints(Path(cfg.work_dir) / "checkpoints")
     if not found:
         return "no round is saved: the same command starts again"

@@ -11,7 +11,7 @@ from fedseg.runner.interrupt import Interrupted, InterruptGuard
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_first_signal_asks(number, capfd):
+def test_the_first_signal_asks(number, capsys):
     guard = InterruptGuard()
     guard.check()
     with guard:
@@ -19,7 +19,7 @@ def test_the_first_signal_asks(number, capfd):
         assert guard.requested
         with pytest.raises(Interrupted):
             guard.check()
-    assert "stopping at the next safe point" in capfd.readouterr().err
+    assert "stopping at the next safe point" in capsys.readouterr().err
     assert issubclass(Interrupted, UserError)
 
 
