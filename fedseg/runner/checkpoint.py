@@ -112,3 +112,11 @@ def remove_checkpoint(path: Path) -> None:
     """Delete a checkpoint and its checksum."""
     path.unlink(missing_ok=True)
     _digest_path(path).unlink(missing_ok=True)
+
+
+def latest_checkpoint_message(folder: Path) -> str:
+    """A sentence that names the newest checkpoint, for error messages."""
+    found = checkpoints(folder)
+    if not found:
+        return "There is no checkpoint yet"
+    return f"The latest checkpoint is {found[-1][1]} (round {found[-1][0]})"

@@ -19,9 +19,16 @@ from filelock import BaseFileLock, FileLock, SoftFileLease, Timeout
 from mmengine.config import Config
 
 from fedseg import cli
-from fedseg.errors import ConfigError, Interrupted, LoadingError, TrainingError, resource_error
+from fedseg.errors import (
+    ConfigError,
+    Interrupted,
+    LoadingError,
+    ResourceError,
+    TrainingError,
+    resource_error,
+)
 from fedseg.files import write_text
-from fedseg.runner.checkpoint import checkpoints
+from fedseg.runner.checkpoint import checkpoints, latest_checkpoint_message
 
 OUTPUTS = (
     "history.jsonl",
@@ -152,18 +159,23 @@ def advised(cfg: Config) -> Iterator[None]:
     """Within it, an error that ends a run says what of it is saved, and how to go on."""
     try:
         yield
+    except TrainingError as error:  # going on as before would end in the same way
+        raise TrainingError(f"{error}. {latest_checkpoint_message(_folder(cfg))}") from error
     except Exception as error:
-        lacking = resource_error(error)
-        if lacking is None and not isinstance(error, Interrupted | LoadingError | TrainingError):
+        told = resource_error(error) or error
+        if not isinstance(told, Interrupted | LoadingError | ResourceError):
             raise
-        told = lacking or error
         advice = type(told)(f"{told}; {_saved(cfg)}")
         advice.details = told.details
         raise advice from error
 
 
+def _folder(cfg: Config) -> Path:
+    return Path(cfg.work_dir) / "checkpoints"
+
+
 def _saved(cfg: Config) -> str:
-    found = checkpoints(Path(cfg.work_dir) / "checkpoints")
+    found = checkpoints(_folder(cfg))
     if not found:
         return "no round is saved: the same command starts again"
     return f"rounds 1 to {found[-1][0]} are saved. Go on with: {resume_command(cfg)}"
