@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import signal
 import sys
 import traceback
 import warnings
@@ -9,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from fedseg.errors import DEBUG, Interrupted, UserError
+from fedseg.errors import DEBUG, Interrupted, UserError, resource_error
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,24 +22,39 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     """Run a tool's ``main`` and exit with its return value (None: 0).
 
     A :class:`fedseg.errors.UserError` is printed on stderr without a traceback (exit code 2);
-    Ctrl-C ends quietly (exit code 130). Any other exception is a fault of the program and keeps
-    its traceback. With the environment variable ``FEDSEG_DEBUG`` a user error shows its own, too.
-    Warnings of MMEngine, MMCV and MMSegmentation, which a user cannot heed, are hidden.
+    so is a lack of memory, room or permissions. Ctrl-C and SIGTERM end quietly (exit code 130),
+    and SIGUSR1 does nothing where there is no run to save. Any other exception is a fault of the
+    program and keeps its traceback. With the environment variable ``FEDSEG_DEBUG`` a user error
+    shows its own, too. Warnings of MMEngine, MMCV and MMSegmentation, which a user cannot heed,
+    are hidden.
     """
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    if hasattr(signal, "SIGUSR1"):
+        signal.signal(signal.SIGUSR1, signal.SIG_IGN)
     try:
         code = main()
-    except UserError as error:
-        kind = "" if isinstance(error, Interrupted) else "error: "
+    except Exception as error:
+        told = resource_error(error) or error
+        if not isinstance(told, UserError):
+            raise
         if os.environ.get(DEBUG):
             traceback.print_exception(error)
-        lines = f"{kind}{error}".split("\n")
+        kind = "" if isinstance(told, Interrupted) else "error: "
+        lines = f"{told.details}{kind}{told}".split("\n")
         print(*map(printable, lines), sep="\n", file=sys.stderr)
-        code = error.exit_code
+        code = told.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         code = Interrupted.exit_code
     sys.exit(code or 0)
+
+
+def folder(text: str) -> Path:
+    """The type of an option that names a folder: ``Path("")`` would be the current one."""
+    if not text.strip():
+        raise argparse.ArgumentTypeError("must name a folder, not be empty")
+    return Path(text)
 
 
 def printable(text: str) -> str:

@@ -4,6 +4,10 @@ The command lines print these as one message without a traceback. A message name
 config field, what is wrong with it, and what to do.
 """
 
+import errno
+import os
+import re
+
 DEBUG = "FEDSEG_DEBUG"  # environment variable: command lines show tracebacks of user errors too
 
 
@@ -11,6 +15,7 @@ class UserError(Exception):
     """Base of every error that is the user's to fix."""
 
     exit_code = 2  # of a command line that ends with it
+    details = ""  # what a command line prints before the message
 
 
 class ConfigError(UserError):
@@ -19,6 +24,19 @@ class ConfigError(UserError):
 
 class DataError(UserError):
     """A data set, split file or checkpoint on disk is missing, damaged or inconsistent."""
+
+
+class LoadingError(DataError):
+    """A sample cannot be loaded; the run stops where its finished rounds can be saved.
+
+    Args:
+        message: as always.
+        details: the traceback, where a class of the user's own may be at fault.
+    """
+
+    def __init__(self, message: str, details: str = "") -> None:
+        super().__init__(message)
+        self.details = details
 
 
 class MissingDataError(DataError):
@@ -33,3 +51,52 @@ class Interrupted(UserError):
     """The user asked the run to stop; everything up to the last finished round is saved."""
 
     exit_code = 130
+
+
+class ResourceError(UserError):
+    """Memory, room on a disk or a permission is lacking: neither config nor data are wrong."""
+
+
+NO_ROOM = {
+    errno.ENOSPC: "make room",
+    errno.EDQUOT: "make room, or have the quota raised",
+    errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
+    errno.EROFS: "write elsewhere",
+}
+NO_ACCESS = {
+    errno.EACCES: "change the permissions, or write elsewhere",
+    errno.EPERM: "change the permissions, or write elsewhere",
+    errno.ENOTDIR: "a part of the path is a file, write elsewhere",
+}
+NO_MEMORY = re.compile(
+    r"out of memory|insufficient memory|allocate (shared )?memory|unable to (allocate|mmap)"
+    r"|_ALLOC_FAILED",
+    re.IGNORECASE,
+)
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an error says that memory ran out; torch and OpenCV have no type for it."""
+    text = "" if isinstance(error, UserError) else str(error)
+    return isinstance(error, MemoryError) or NO_MEMORY.search(text) is not None
+
+
+def resource_error(error: BaseException) -> ResourceError | None:
+    """What an error says if the system's resources are its cause, whatever it was taken for."""
+    remedies = NO_ROOM if isinstance(error, UserError) else {**NO_ROOM, **NO_ACCESS}
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ResourceError):
+            return cause
+        if isinstance(cause, OSError) and cause.errno in remedies:
+            where = cause.filename or "a file of the run"
+            return ResourceError(f"{where}: {os.strerror(cause.errno)}: {remedies[cause.errno]}")
+        if lacks_memory(cause):
+            head = str(cause).split("\n")[0]
+            return ResourceError(
+                f"memory ran out{head and f' ({head})'}: end other programs, lower num_workers, or "
+                "use a larger machine"
+            )
+        remedies = NO_ROOM  # a file that may not be read is often tried, and done without
+        cause = cause.__cause__ or cause.__context__
+    return None

@@ -42,8 +42,10 @@ def atomic_writer(path: str | Path, mode: str = "w", sync: bool = False) -> Iter
                 file.flush()
                 os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(path)  # a write does not say where
         raise
     if sync:
         sync_folder(path.parent)

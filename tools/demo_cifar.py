@@ -67,7 +67,9 @@ def main() -> int:
     parser.add_argument("--synthetic", action="store_true", help="use synthetic images in any case")
     parser.add_argument("--embedded", dest="synthetic", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, metavar="N", help="another number of rounds")
-    parser.add_argument("--work-dir", type=Path, default=WORK_DIR, help="default: %(default)s")
+    parser.add_argument(
+        "--work-dir", type=cli.folder, default=WORK_DIR, help="default: %(default)s"
+    )
     arguments = parser.parse_args()
     from data_prep.corrupted_sets import make_corrupted
     from fedseg.report.summary import print_summary

@@ -60,7 +60,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "--work-dir",
-        type=Path,
+        type=cli.folder,
         default=Path("work_dirs"),
         help="folder of all runs (default: work_dirs)",
     )

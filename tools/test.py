@@ -38,7 +38,7 @@ def parse_arguments() -> argparse.Namespace:
         "--out",
         "--work-dir",
         dest="out",
-        type=Path,
+        type=cli.folder,
         help="default: test/<checkpoint's name> in the work dir of its run",
     )
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
@@ -70,6 +70,7 @@ def main() -> None:
     from fedseg.runner.experiment import load_config, naming
     from fedseg.runner.recorded import newest_checkpoint, recorded
     from fedseg.runner.testing import default_folder, evaluate_checkpoint, write_test_results
+    from fedseg.runner.work_dir import hold
     from fedseg.runs.from_json import own_path
 
     run = arguments.config if arguments.config.is_dir() else None
@@ -85,13 +86,13 @@ def main() -> None:
         cli.say_trust(arguments.trust)
         folder = arguments.out or own_path(run, f"test/{checkpoint.stem}")
         reading = recorded(run, run.name, folder, options, arguments.trust)
-    with reading as (config, whole), naming(config):
+    with reading as (config, whole), naming(config), hold(folder):
         runner, results = evaluate_checkpoint(config, checkpoint, whole)
-    files = write_test_results(results, folder)
-    if arguments.pictures > 0:
-        files += write_test_pictures(
-            runner.test_loop, results["domains"], folder / "pictures", arguments.pictures
-        )
+        files = write_test_results(results, folder)
+        if arguments.pictures > 0:
+            files += write_test_pictures(
+                runner.test_loop, results["domains"], folder / "pictures", arguments.pictures
+            )
     shown = (folder, folder / "pictures")  # of single images the folder
     paths = dict.fromkeys(path if path.parent in shown else path.parent for path in files)
     print_test(results, list(paths))

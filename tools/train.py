@@ -19,7 +19,9 @@ def parse_arguments() -> argparse.Namespace:
         metavar="METHOD",
         help="methods to merge over the config, for example fedasam swa (configs/README.md)",
     )
-    parser.add_argument("--work-dir", type=Path, help="default: work_dirs/<experiment's name>")
+    parser.add_argument(
+        "--work-dir", type=cli.folder, help="default: work_dirs/<experiment's name>"
+    )
     parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
     parser.add_argument("--seed", type=int, help="the run's seed (default: the config's, else 0)")
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")

@@ -13,7 +13,7 @@ from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, MissingDataError
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.loaders.resident import resident_pipeline
-from fedseg.loaders.streaming import BatchLoader
+from fedseg.loaders.streaming import TIMEOUT, BatchLoader
 from fedseg.registry import (
     BATCH_TRANSFORMS,
     DATASETS,
@@ -176,7 +176,7 @@ class StreamedSet(EvaluationSet):
     """Test images from disk.
 
     Args:
-        num_workers, collate_fn, prefetch_factor: see
+        num_workers, collate_fn, prefetch_factor, timeout: see
             :class:`~fedseg.loaders.streaming.BatchLoader`.
         name, field, metrics, like, dataset, batch_size, final_only: see :class:`EvaluationSet`.
     """
@@ -189,10 +189,13 @@ class StreamedSet(EvaluationSet):
         num_workers: int = 0,
         collate_fn: Mapping | None = None,
         prefetch_factor: int | None = 2,
+        timeout: float | None = TIMEOUT,
         **kwargs: Any,
     ) -> None:
         super().__init__(name, field, *args, **kwargs)
-        self._loader = BatchLoader(self.dataset, field, num_workers, collate_fn, prefetch_factor)
+        self._loader = BatchLoader(
+            self.dataset, field, num_workers, collate_fn, prefetch_factor, timeout
+        )
 
     def batches(self, plan: list[list[int]], pin_memory: bool) -> Iterator[tuple[list[int], Any]]:
         keys = [[(int(i), seed_for(0, "evaluate", i)) for i in chosen] for chosen in plan]

@@ -6,23 +6,33 @@ while one trains.
 """
 
 import functools
+import json
 import random
-import signal
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import cv2
 import numpy as np
 import torch
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from fedseg.checks import check_int
+from fedseg.checks import check_float, check_int
 from fedseg.core.client_data import Job, JobStream
 from fedseg.core.seeds import seed_for
-from fedseg.errors import ConfigError, DataError, UserError
+from fedseg.errors import ConfigError, LoadingError, UserError, lacks_memory
 from fedseg.loaders.partitioned import PartitionedData
+from fedseg.loaders.workers import (
+    IDLE,
+    Places,
+    WorkerError,
+    init_worker,
+    start_workers,
+    watched,
+)
 from fedseg.registry import CLIENT_DATA, FUNCTIONS
+
+TIMEOUT = 600.0  # seconds in which a batch must come, unless the config says another number
 
 
 def seed_global(seed: int) -> None:
@@ -40,19 +50,37 @@ class SeededDataset(Dataset):
     transforms are reproducible too whatever process they run in.
     """
 
-    def __init__(self, dataset: Dataset) -> None:
+    def __init__(
+        self, dataset: Dataset, collate: Callable = default_collate, workers: int = 0
+    ) -> None:
         self.dataset = dataset
+        self.collate = collate
+        self.places = Places(workers)
         self.seeded = getattr(dataset, "seeded", False)
 
     def __len__(self) -> int:
         return len(self.dataset)
 
     def __getitem__(self, key: tuple[int, int]) -> Any:
+        self.places.enter(key[0])
         try:
             return self._sample(*key)
-        except OSError as error:
-            name = type(self.dataset).__name__
-            raise DataError(f"{name}, sample {key[0]}: cannot be read: {error}") from error
+        except Exception as error:
+            if lacks_memory(error):
+                raise
+            own = not type(self.dataset).__module__.startswith("fedseg.")
+            raise SampleError.of(error, key[0], own=own) from error
+        finally:
+            self.places.enter(IDLE)
+
+    def __getitems__(self, keys: list[tuple[int, int]]) -> Any:
+        samples = [self[key] for key in keys]
+        try:
+            return self.collate(samples)
+        except Exception as error:
+            if lacks_memory(error):
+                raise
+            raise SampleError.of(error, keys[0][0], "its batch, which it begins: ") from error
 
     def _sample(self, index: int, seed: int) -> Any:
         if self.seeded:
@@ -67,26 +95,39 @@ class SeededDataset(Dataset):
                 np.random.set_state(before[1])  # noqa: NPY002
 
 
-def init_worker(_worker: int) -> None:
-    """Set a loader process up.
+class SampleError(Exception):
+    """A data set failed; its text is JSON, the only part that comes out of a loader process."""
 
-    OpenCV's own threads would fight the workers for the cores. A Ctrl-C in a terminal reaches every
-    process: the workers leave it to the main one, which still needs their batches to stop tidily.
-    """
-    cv2.setNumThreads(0)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    @classmethod
+    def of(cls, error: Exception, index: int, what: str = "", own: bool = True) -> "SampleError":
+        """An error with the sample at which it was raised.
+
+        Args:
+            error, index: the error and the sample.
+            what: failed besides the sample.
+            own: whether it came out of a class of the user's own, whose traceback is kept.
+        """
+        text, details = f"{type(error).__name__}: {error}", ""
+        if isinstance(error, UserError):
+            text = str(error)
+        elif own or not isinstance(error, OSError):
+            details = "".join(traceback.format_exception(error))
+        else:
+            text = f"cannot be read: {error}"
+        return cls(json.dumps({"index": index, "text": what + text, "details": details}))
 
 
-def plain_errors(batches: Iterator) -> Iterator:
-    """Batches; a user's error from a loader process loses torch's traceback inside its text."""
+def _collated(batch: Any) -> Any:
+    return batch  # the data set has done it, where it is known which samples there are
+
+
+def sample_name(dataset: Dataset, index: int) -> str:
+    """What a message calls a sample: its number, and its file if the data set has ``files``."""
+    files = getattr(dataset, "files", None)
     try:
-        yield from batches
-    except UserError as error:
-        name = f"{type(error).__module__}.{type(error).__qualname__}: "
-        head, _, message = str(error).rpartition(name)
-        if "in DataLoader worker process" not in head:
-            raise
-        raise type(error)(message.strip()) from None
+        return f"sample {index}" + (f" ({files[index][0]})" if files is not None else "")
+    except (IndexError, KeyError, TypeError):
+        return f"sample {index}"
 
 
 def build_collate(config: Mapping | None) -> Callable:
@@ -115,6 +156,8 @@ class BatchLoader:
         num_workers: loader processes; the batches do not depend on it.
         collate_fn: config of the batching function (registry ``FUNCTIONS``).
         prefetch_factor: batches each worker keeps ready; None: PyTorch's number.
+        timeout: seconds to wait for a batch of the workers; None: for ever.
+        describe: sample index -> what messages call it; default :func:`sample_name`.
     """
 
     def __init__(
@@ -124,29 +167,57 @@ class BatchLoader:
         num_workers: int,
         collate_fn: Mapping | None,
         prefetch_factor: int | None,
+        timeout: float | None = TIMEOUT,
+        describe: Callable[[int], str] | None = None,
     ) -> None:
         check_int(f"{field}.num_workers", num_workers, least=0)
         if prefetch_factor is not None:
             check_int(f"{field}.prefetch_factor", prefetch_factor)
-        self.dataset = SeededDataset(dataset)
+        if timeout is not None:
+            check_float(f"{field}.timeout", timeout, above=0)
+        self.dataset, self.field = dataset, field
         self.num_workers, self.prefetch_factor = num_workers, prefetch_factor
+        self.timeout = timeout
         self.collate_fn = build_collate(collate_fn)
+        self._describe = describe or functools.partial(sample_name, dataset)
 
     def start(
         self, keys: Iterable[list[tuple[int, int]]], workers: int, pin_memory: bool = False
     ) -> Iterator[Any]:
-        """Begin to make batches, each of the samples with these (index, seed) keys, in order."""
+        """Begin to make batches, each of the samples with these (index, seed) keys, in order.
+
+        Raises (when a batch is asked for):
+            LoadingError: a sample or a loader process failed.
+        """
+        dataset = SeededDataset(self.dataset, self.collate_fn, workers)
         loader = DataLoader(
-            self.dataset,
+            dataset,
             batch_sampler=keys,
             num_workers=workers,
-            collate_fn=self.collate_fn,
+            collate_fn=_collated,
             pin_memory=pin_memory,
             worker_init_fn=init_worker if workers else None,
             prefetch_factor=self.prefetch_factor if workers else None,
             generator=torch.Generator(),  # it draws a worker seed: not from the global one
         )
-        return plain_errors(iter(loader))
+        if not workers:
+            return self._plain_errors(iter(loader))
+        return self._plain_errors(watched(start_workers(loader), dataset.places, self.timeout))
+
+    def _plain_errors(self, batches: Iterator[Any]) -> Iterator[Any]:
+        """Batches; an error says which sample, without torch's traceback inside its text."""
+        try:
+            yield from batches
+        except WorkerError as error:
+            samples = [self._describe(index) for index in error.samples if index != IDLE]
+            where = f" at {', '.join(samples)}" if samples else ""
+            raise LoadingError(f"{self.field}: {error}{where}") from error
+        except SampleError as error:
+            name = f"{SampleError.__module__}.{SampleError.__qualname__}: "
+            told = json.loads(str(error).rpartition(name)[2])
+            where = f"{type(self.dataset).__name__}, {self._describe(told['index'])}"
+            text = f"{self.field}: {where}: {told['text']}"
+            raise LoadingError(text, told["details"]) from error
 
 
 @CLIENT_DATA.register_module()
@@ -154,7 +225,7 @@ class StreamingData(PartitionedData):
     """Clients' batches through one ``torch.utils.data.DataLoader``.
 
     Args:
-        num_workers, collate_fn, prefetch_factor: see :class:`BatchLoader`.
+        num_workers, collate_fn, prefetch_factor, timeout: see :class:`BatchLoader`.
         device: where the model is; batches for a GPU go through pinned memory.
         dtype: unused, the model's preprocessor follows its model.
         dataset, partition, batch_size, local_epochs, local_steps, shuffle, drop_last, drop_single,
@@ -167,6 +238,7 @@ class StreamingData(PartitionedData):
         num_workers: int = 0,
         collate_fn: Mapping | None = None,
         prefetch_factor: int | None = 4,
+        timeout: float | None = TIMEOUT,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         **kwargs: Any,
@@ -174,11 +246,21 @@ class StreamingData(PartitionedData):
         super().__init__(*args, **kwargs)
         self.seconds_waiting = 0.0
         self._loader = BatchLoader(
-            self.dataset, "train_dataloader", num_workers, collate_fn, prefetch_factor
+            self.dataset,
+            "train_dataloader",
+            num_workers,
+            collate_fn,
+            prefetch_factor,
+            timeout,
+            self._describe,
         )
         self._pin_memory = torch.device(device).type == "cuda"
         self._batches: Iterator | None = None
         self._expected: Iterator[Job] | None = None
+
+    def _describe(self, index: int) -> str:
+        client = next(client for client, own in self.indices.items() if index in own)
+        return f"{sample_name(self.dataset, index)} of client {client!r}"
 
     def batch_keys(self, job: Job) -> Iterator[list[tuple[int, int]]]:
         """The (sample index, seed) keys of every batch: a pure function of seed and job."""

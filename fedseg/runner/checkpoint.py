@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fedseg.errors import DataError
+from fedseg.errors import DataError, lacks_memory
 from fedseg.files import TEMPORARY, sha256
 from fedseg.runner.state_store import save_tensors
 
@@ -84,6 +84,8 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         payload = torch.load(path, map_location="cpu", weights_only=True)
         digest = _content_digest(payload) if isinstance(payload, dict) else None
     except Exception as error:
+        if lacks_memory(error):  # or an older one would be taken
+            raise
         raise DataError(
             f"{path}: cannot be read as a checkpoint of tensors and plain values "
             f"({type(error).__name__}): it is truncated, damaged, or something else"

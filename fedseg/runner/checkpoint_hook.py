@@ -84,10 +84,8 @@ class FederatedCheckpointHook(FederatedHook):
 
     def on_interrupt(self, runner: Any) -> None:
         """Save the last finished round, if it is not on disk yet."""
-        loop = runner.train_loop
-        done = [number for number, _ in checkpoints(runner.checkpoint_folder)]
-        if loop.round and (loop.round not in done or loop.pending is not None):
-            self._save(runner)
+        if runner.save_finished():
+            self._clean(runner)
 
     def _save(self, runner: Any) -> Path:
         round_ = runner.train_loop.round

@@ -1,26 +1,33 @@
-"""Ctrl-C without loss: the first one asks the run to stop at the next safe point."""
+"""Signals without loss: what they ask of a run is done at its next safe point."""
 
+import os
 import signal
 import sys
 import threading
+from collections.abc import Callable
 from types import FrameType, TracebackType
 
 from fedseg.errors import Interrupted
+from fedseg.loaders.workers import SIGNALS
 
 
 class InterruptGuard:
-    """While active, SIGINT and SIGTERM set a flag; a second SIGINT stops at once.
+    """While active, SIGINT and SIGTERM ask the run to stop, SIGUSR1 to save and go on.
 
-    Call :meth:`check` where the run may stop: it raises :class:`Interrupted` once the flag is set.
+    A second SIGINT stops at once. Call :meth:`check` where the run may stop or save.
+
+    Args:
+        save: saves the finished rounds.
     """
 
-    def __init__(self) -> None:
-        self.requested = False
+    def __init__(self, save: Callable[[], None] = lambda: None) -> None:
+        self.requested = self.save_requested = False
+        self._save = save
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> "InterruptGuard":
         if threading.current_thread() is threading.main_thread():
-            for number in (signal.SIGINT, signal.SIGTERM):
+            for number in SIGNALS:
                 self._before[number] = signal.signal(number, self._on_signal)
         return self
 
@@ -34,12 +41,23 @@ class InterruptGuard:
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        if number not in (signal.SIGINT, signal.SIGTERM):
+            self.save_requested = True
+            return
         if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
+        if not self.requested:
+            text = "\nstopping at the next safe point (Ctrl-C again: at once)"
+            try:
+                print(text, file=sys.stderr)
+            except RuntimeError:  # it came in the middle of another print
+                os.write(2, text.encode() + b"\n")
         self.requested = True
-        print("\nstopping at the next safe point (Ctrl-C again: at once)", file=sys.stderr)
 
     def check(self) -> None:
-        """Raise :class:`Interrupted` if a stop was asked for."""
+        """Raise :class:`Interrupted` if a stop was asked for; save if that was."""
         if self.requested:
             raise Interrupted("stopped")
+        if self.save_requested:
+            self.save_requested = False
+            self._save()

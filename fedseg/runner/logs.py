@@ -9,7 +9,9 @@ from logging import Logger, LogRecord
 def quiet_console(logger: Logger, level: str) -> None:
     """Show on the terminal only what is of a level (for ``INFO``: warnings); files keep all."""
     for handler in logger.handlers:
-        if not hasattr(handler, "baseFilename"):
+        if hasattr(handler, "baseFilename"):
+            handler.handleError = lambda record: None  # a full disk is told once, by the run
+        else:
             handler.setLevel("WARNING" if level == "INFO" else level)
             handler.addFilter(_is_news)
 

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fedseg.core.hook import Run
 from fedseg.core.server import accumulation_dtype
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.runner.checkpoint import check_like, check_weights
 from fedseg.runs.results import config_digest, environment
 
@@ -80,6 +80,8 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
         averaged = run.averaged_model()
         check_weights({} if averaged is None else _state_dict(run, *averaged), f"{path}: average")
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
+        if lacks_memory(error):
+            raise
         raise DataError(f"{path}: cannot be restored: {type(error).__name__}: {error}") from error
     rounds = run.round - (run.train_loop.pending is not None)
     run.history.verify(rounds, payload.get("history"))

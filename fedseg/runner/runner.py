@@ -17,7 +17,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.server import Server
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.engine.executor import Executor
-from fedseg.errors import ConfigError, Interrupted, TrainingError
+from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.evaluation.sets import check_evaluation_set
 from fedseg.files import write_text
@@ -47,7 +47,6 @@ from fedseg.runner.build import (
 )
 from fedseg.runner.checkpoint import (
     checkpoint_path,
-    good_checkpoint_message,
     latest_checkpoint,
     remove_leftovers,
     save_checkpoint,
@@ -57,10 +56,12 @@ from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.sampler import ClientSampler
 from fedseg.runner.state_store import StateStore
 from fedseg.runner.work_dir import (
+    adopt,
+    advised,
     config_copy,
-    set_aside_earlier_run,
+    hold,
     set_aside_later,
-    stop_message,
+    start_anew,
 )
 from fedseg.runs.config_copy import CONFIG_FILE, config_json, config_text
 from fedseg.runs.history import History
@@ -96,6 +97,8 @@ class FederatedRunner(Runner):
             ConfigError: the config names something unknown, or asks for what has no meaning.
         """
         cfg = complete_config(cfg if isinstance(cfg, Config) else Config(dict(cfg)))
+        if not str(cfg.work_dir).strip():
+            raise ConfigError("work_dir: is empty; name a folder")
         if Path(cfg.work_dir).is_file():
             raise ConfigError(f"work_dir: {cfg.work_dir} is a file; name a folder")
         name = cfg.get("experiment_name") or Path(cfg.filename or "run").stem
@@ -105,7 +108,7 @@ class FederatedRunner(Runner):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.name = kwargs["experiment_name"].rpartition("_")[0]
-        self.interrupt = InterruptGuard()
+        self.interrupt = InterruptGuard(self.save_finished)
         self.stores: dict[str, StateStore] = {}
         self.round = 0
         self.averaging: ModelAverage | None = None
@@ -250,31 +253,29 @@ class FederatedRunner(Runner):
 
     def train(self) -> nn.Module:
         """Train to the last round; the model then holds the global (or averaged) weights."""
-        self.build_federation()
-        self.begin = time.perf_counter()
-        with self.interrupt:
-            self.call_hook("before_run")
-            self._resume_or_start()
-            run_state.note_environment(self)
-            self._write_config()
-            try:
-                self.train_loop.run()
-                if self.val_loop is not None and not self.val_loop.details:
-                    self.val_loop.run()  # resumed after the last round: its details are needed
-                w, buffers = self.evaluated_model()
-            except Interrupted as stop:
-                raise Interrupted(stop_message(self.cfg, self.train_loop.round)) from stop
-            except TrainingError as error:
-                found = good_checkpoint_message(self.checkpoint_folder, self.history.read())
-                raise TrainingError(f"{error}. {found}") from error
-            with torch.no_grad():
-                self.flat.w.copy_(w)
-                self.flat.buffers.copy_(buffers)
-                for name, counter in self.server.counters.items():
-                    self.flat.counters[name].copy_(counter)
-            self.results = write_results(self)
-            self.call_hook("after_run")
+        with hold(self.work_dir), advised(self.cfg):
+            self.build_federation()
+            self.begin = time.perf_counter()
+            with self.interrupt:
+                self.call_hook("before_run")
+                self._resume_or_start()
+                run_state.note_environment(self)
+                self._write_config()
+                self._train()
         return self.model
+
+    def _train(self) -> None:
+        self.train_loop.run()
+        if self.val_loop is not None and not self.val_loop.details:
+            self.val_loop.run()  # resumed after the last round: its details are needed
+        w, buffers = self.evaluated_model()
+        with torch.no_grad():
+            self.flat.w.copy_(w)
+            self.flat.buffers.copy_(buffers)
+            for name, counter in self.server.counters.items():
+                self.flat.counters[name].copy_(counter)
+        self.results = write_results(self)
+        self.call_hook("after_run")
 
     def test(self, checkpoint: str | Path, on_prediction: Any = None) -> dict[str, float]:
         """Evaluate a checkpoint on every test domain.
@@ -325,6 +326,17 @@ class FederatedRunner(Runner):
         save_checkpoint(path, run_state.collect(self))
         return path
 
+    def save_finished(self) -> bool:
+        """Save the last finished round unless it is on disk; whether there was anything to save."""
+        loop = self._train_loop
+        number = getattr(loop, "round", 0)  # a test has no loop
+        on_disk = checkpoint_path(self.checkpoint_folder, number).is_file()
+        if not number or (on_disk and loop.pending is None):
+            return False
+        path = self.save(number)
+        self.logger.info(f"saved {path}")
+        return True
+
     def _resume_or_start(self) -> None:
         if self._resume:
             self.call_hook("register_stores")  # before they are verified
@@ -338,12 +350,13 @@ class FederatedRunner(Runner):
                     self.logger.warning(f"checkpoints after {path} and the history are in {aside}")
                 pending = self.train_loop.pending is not None
                 self.history.restore(self.round - pending, payload.get("history"))
+                adopt(self.cfg)
                 self.logger.info(f"resumed from {path} after round {self.round}")
                 return
             self.logger.warning(
                 f"--resume: no checkpoint in {self.checkpoint_folder}, starting from round 1"
             )
-        aside = set_aside_earlier_run(self.cfg)
+        aside = start_anew(self.cfg)
         if aside is not None:
             self.logger.warning(
                 f"an earlier run in {self.work_dir} was moved to {aside} (--resume continues a run)"

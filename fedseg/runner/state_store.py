@@ -27,7 +27,11 @@ Index = dict[str, dict[str, str]]
 def save_tensors(path: Path, payload: object) -> str:
     """``torch.save``, atomic and durable. Returns the file's SHA-256."""
     with atomic_writer(path, "wb", sync=True) as file:
-        torch.save(payload, file)
+        try:
+            torch.save(payload, file)
+        except RuntimeError as error:  # torch hides that the disk is full
+            cause = error.__context__ if isinstance(error.__context__, OSError) else error
+            raise cause from None
     return sha256(path)
 
 

@@ -169,7 +169,7 @@ def run_sweep(
 
 def _start(job: Job) -> subprocess.Popen:
     job.work_dir.mkdir(parents=True, exist_ok=True)
-    with open(_output(job), "wb") as file:
+    with open(_output(job), "ab") as file:  # of a run under way elsewhere, too
         return subprocess.Popen(
             job.command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
         )

@@ -1,17 +1,36 @@
 """The folder of a run: what it writes there, and what it finds of an earlier one."""
 
+import errno
+import json
+import os
+import re
 import shlex
 import shutil
+import socket
 import sys
 import time
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+from filelock import BaseFileLock, FileLock, SoftFileLease, Timeout
 from mmengine.config import Config
 
 from fedseg import cli
-from fedseg.runner.checkpoint import checkpoints
+from fedseg.errors import (
+    ConfigError,
+    Interrupted,
+    LoadingError,
+    ResourceError,
+    TrainingError,
+    resource_error,
+)
+from fedseg.files import write_text
+from fedseg.runner.checkpoint import checkpoints, good_checkpoint_message
 from fedseg.runs.config_copy import CONFIG_FILE
+from fedseg.runs.history import History
 
 OUTPUTS = (
     CONFIG_FILE,
@@ -20,12 +39,62 @@ OUTPUTS = (
     "checkpoints",
     "state",
     "pictures",
-    "test",
     "tensorboard",
     "wandb",
     "mlflow",
     "vis_data",
 )
+MARK = ".fedseg.json"  # the folder is a run's, or a test's: its id, and the process that writes
+LOCK = ".fedseg.lock"
+LEASE = ".fedseg.lease"
+LEASE_SECONDS = 30.0
+
+
+@contextmanager
+def hold(work_dir: str | Path) -> Iterator[None]:
+    """Keep every other process out of a work dir.
+
+    The operating system drops the lock of a process that dies, on network file systems too. Where
+    a file system has no such locks, the process renews a lease instead, and another one waits
+    until that has run out.
+
+    Raises:
+        ConfigError: another process writes there.
+    """
+    work_dir = Path(work_dir)
+    work_dir.mkdir(parents=True, exist_ok=True)
+    lock: BaseFileLock = FileLock(work_dir / LOCK, timeout=0, fallback_to_soft=False)
+    try:
+        try:
+            lock.acquire()
+        except OSError as error:
+            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
+                raise
+            lock = SoftFileLease(work_dir / LEASE, lease_duration=LEASE_SECONDS)
+            lock.acquire(timeout=LEASE_SECONDS + 1)
+    except Timeout:
+        holder = _read_mark(work_dir)
+        raise ConfigError(
+            f"work_dir: {work_dir} is in use by process {holder.get('pid', 'unknown')} on host "
+            f"{holder.get('host', 'unknown')}: wait for it, stop it, or give another --work-dir"
+        ) from None
+    try:
+        _write_mark(work_dir, pid=os.getpid(), host=socket.gethostname())
+        yield
+    finally:
+        lock.release()
+
+
+def _read_mark(work_dir: Path) -> dict[str, Any]:
+    try:
+        mark = json.loads((work_dir / MARK).read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return mark if isinstance(mark, dict) else {}
+
+
+def _write_mark(work_dir: Path, **changes: Any) -> None:
+    write_text(work_dir / MARK, json.dumps({**_read_mark(work_dir), **changes}) + "\n")
 
 
 def config_copy(cfg: Config) -> Path:
@@ -33,30 +102,87 @@ def config_copy(cfg: Config) -> Path:
     return Path(cfg.work_dir) / f"{cfg.experiment_name.rpartition('_')[0]}.py"
 
 
-def set_aside_earlier_run(cfg: Config) -> Path | None:
-    """Move what an earlier run left out of the way, so that nothing is overwritten.
+def start_anew(cfg: Config) -> Path | None:
+    """Move what an earlier run left out of the way, and mark the work dir as this run's.
+
+    Only what a run's mark names is moved, and tests that carry a mark of their own.
 
     Returns:
         Where it was moved to, below the work dir; None if there was nothing.
+
+    Raises:
+        ConfigError: what no run has made lies where this one would write, or a test is under way.
     """
     root = Path(cfg.work_dir)
-    leftovers = [p for p in (*(root / name for name in OUTPUTS), config_copy(cfg)) if p.exists()]
-    if not leftovers:
-        return None
+    outputs = [*OUTPUTS, config_copy(cfg).name]
+    made = _made(root)
+    foreign = [name for name in outputs if (root / name).exists() and name not in made]
+    if foreign:
+        raise ConfigError(
+            f"work_dir: {root} holds {', '.join(foreign)}, and nothing says that a run made it: "
+            "give another --work-dir, or move it away"
+        )
+    leftovers = [root / name for name in made if (root / name).exists()]
+    tests = [mark.parent for mark in sorted(root.glob(f"test/*/{MARK}"))]
     stamp = time.strftime("%Y%m%d_%H%M%S")
     aside = root / "previous" / f"{stamp}_{uuid.uuid4().hex[:4]}"
-    aside.mkdir(parents=True)
+    for path in tests:
+        with hold(path):
+            _move(path, aside / "test" / path.name)
     for path in leftovers:
-        shutil.move(str(path), str(aside / path.name))
-    return aside
+        _move(path, aside / path.name)
+    _write_mark(root, run=cfg.experiment_name, made=outputs)
+    return aside if leftovers or tests else None
 
 
-def stop_message(cfg: Config, last_round: int) -> str:
-    """What the user reads after Ctrl-C. last_round: the last finished one."""
-    if last_round == 0:
-        return "stopped before the first round was finished: nothing to save"
-    command = resume_command(cfg)
-    return f"stopped; rounds 1 to {last_round} are saved. Go on with: {command}"
+def adopt(cfg: Config) -> None:
+    """Mark the work dir of a resumed run, which had no mark if an older version began it."""
+    root = Path(cfg.work_dir)
+    if not _made(root):
+        _write_mark(root, run=cfg.experiment_name, made=[*OUTPUTS, config_copy(cfg).name])
+
+
+def _made(root: Path) -> list[str]:
+    """The names that a mark gives, as far as a run writes such names."""
+    names = _read_mark(root).get("made")
+    return [
+        name
+        for name in (names if isinstance(names, list) else [])
+        if name in OUTPUTS or (isinstance(name, str) and re.fullmatch(r"[^/\\]+\.(py|json)", name))
+    ]
+
+
+def _move(path: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.move(str(path), str(target))
+
+
+@contextmanager
+def advised(cfg: Config) -> Iterator[None]:
+    """Within it, an error that ends a run says what of it is saved, and how to go on."""
+    try:
+        yield
+    except TrainingError as error:  # going on as before would end in the same way
+        history = History(Path(cfg.work_dir) / "history.jsonl").read()
+        raise TrainingError(f"{error}. {good_checkpoint_message(_folder(cfg), history)}") from error
+    except Exception as error:
+        told = resource_error(error) or error
+        if not isinstance(told, Interrupted | LoadingError | ResourceError):
+            raise
+        advice = type(told)(f"{told}; {_saved(cfg)}")
+        advice.details = told.details
+        raise advice from error
+
+
+def _folder(cfg: Config) -> Path:
+    return Path(cfg.work_dir) / "checkpoints"
+
+
+def _saved(cfg: Config) -> str:
+    found = checkpoints(_folder(cfg))
+    if not found:
+        return "no round is saved: the same command starts again"
+    return f"rounds 1 to {found[-1][0]} are saved. Go on with: {resume_command(cfg)}"
 
 
 def resume_command(cfg: Config) -> str:

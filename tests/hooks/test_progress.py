@@ -27,6 +27,7 @@ from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, Interrupted
 from fedseg.hooks.progress import ProgressHook, Screen
 from fedseg.registry import HOOKS
+from fedseg.runner.work_dir import MARK
 from fedseg.units import format_duration
 
 ROOT = Path(__file__).parents[2]
@@ -510,6 +511,7 @@ def test_quiet_shows_only_the_final_table(tmp_path, monkeypatch, capsys):
     path = toyseg.write_config(tmp_path / "toy.py", config)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "history.jsonl").write_text("")  # an earlier run: a warning
+    (tmp_path / "run" / MARK).write_text('{"made": ["history.jsonl"]}')
     monkeypatch.setattr(sys, "argv", ["train.py", str(path), "--quiet"])
     monkeypatch.syspath_prepend(str(tmp_path))
     tool = runpy.run_path(str(ROOT / "tools" / "train.py"))

@@ -105,8 +105,9 @@ def test_sigkill_and_resume(killed, reference, at, round_):
     assert (folder / "run" / "results.json").is_file()
 
 
-def test_ctrl_c_saves_and_tells_how_to_resume(tmp_path, reference):
-    """The terminal sends SIGINT to the whole process group, loader workers too."""
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_ctrl_c_saves_and_tells_how_to_resume(tmp_path, reference, number):
+    """A terminal and a scheduler send it to the whole process group, loader workers too."""
     config, path = killing(tmp_path, "client", 4, signal.SIGSTOP)
     config["train_dataloader"]["num_workers"] = 2
     toyseg.write_config(path, config)
@@ -117,7 +118,7 @@ def test_ctrl_c_saves_and_tells_how_to_resume(tmp_path, reference):
         if (tmp_path / "killed").exists():
             break
     assert process.poll() is None, process.communicate()
-    os.killpg(process.pid, signal.SIGINT)
+    os.killpg(process.pid, number)
     while process.poll() is None and time.monotonic() < deadline:
         # again and again: it may stop itself after the first of them
         os.killpg(process.pid, signal.SIGCONT)

@@ -11,9 +11,9 @@ from torch.utils.data import Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 from fedseg.core.client_data import Job, JobStream
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import ConfigError
 from fedseg.loaders.partitioned import balanced_batches
-from fedseg.loaders.streaming import SeededDataset, StreamingData, build_collate
+from fedseg.loaders.streaming import SampleError, SeededDataset, StreamingData, build_collate
 from fedseg.registry import FUNCTIONS
 
 SIZES = {"a": 7, "b": 4, "c": 1, "d": 10}
@@ -265,7 +265,7 @@ def test_global_generators_are_put_back():
     before = global_states()
     SeededDataset(toyseg.UnseededScenes())[(0, 5)]
     assert global_states() == before
-    with pytest.raises(DataError, match=r"sample 0.*broken image"):
+    with pytest.raises(SampleError, match="broken image"):
         SeededDataset(Failing())[(0, 5)]
     assert global_states() == before, "also after an error"
     data = stream()

@@ -92,6 +92,21 @@ class ToyScenes(_Scenes):
 
 
 @DATASETS.register_module()
+class BrokenScenes(ToyScenes):
+    """A process that comes to a sample sends itself a signal, and leaves its id in a file."""
+
+    def __init__(self, at: int, what: int, marker: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.at, self.what, self.marker = at, what, Path(marker)
+
+    def __getitem__(self, key: tuple[int, int]) -> dict[str, Tensor]:
+        if key[0] == self.at:
+            self.marker.write_text(str(os.getpid()))
+            os.kill(os.getpid(), self.what)
+        return super().__getitem__(key)
+
+
+@DATASETS.register_module()
 class UnseededScenes(_Scenes):
     """Augments with the global generators of Python, NumPy and torch, as much outside code does."""
 

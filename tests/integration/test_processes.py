@@ -1,0 +1,276 @@
+"""What other processes, signals and the system do to a run: nothing is lost, and it is told."""
+
+import json
+import os
+import re
+import resource
+import signal
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import toyseg
+from torch.utils.data import dataloader
+
+from fedseg.errors import ConfigError, DataError, LoadingError, ResourceError, resource_error
+from fedseg.hooks import FederatedHook
+from fedseg.registry import DATASETS, HOOKS
+from fedseg.runner.build import move_model
+from fedseg.runner.work_dir import MARK, hold
+
+BROKEN, ROUND = 6, 4  # a sample of client b, which trains in round 4 for the first time
+PLAIN = {**toyseg.PLAIN, "train_cfg": {"local_epochs": 1}, "val_dataloader": None}
+
+
+def broken(folder: Path, what: int, **loader) -> dict:
+    """A run with two loader processes, one of which sends itself a signal at a sample."""
+    dataset = {"type": "BrokenScenes", "at": BROKEN, "what": int(what)}
+    dataset["marker"] = str(folder / "worker")
+    loader = {"num_workers": 2, "dataset": dataset, **loader}
+    return toyseg.settings(folder, **PLAIN, train_dataloader=loader)
+
+
+def wait_for(condition) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def is_gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+# ---------------------------------------------------------------- one process, its workers
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere a worker that hangs outlives it")
+def test_a_work_dir_is_one_process_s_until_it_dies(tmp_path):
+    """The holder waits for a worker that hangs; it is killed, and neither lock nor worker stay."""
+    config = broken(tmp_path, signal.SIGSTOP)
+    process = toyseg.start_cli(toyseg.write_config(tmp_path / "toy.py", config))
+    wait_for((tmp_path / "worker").exists)
+    for resume in (False, True):
+        with pytest.raises(ConfigError, match=f"work_dir: .* process {process.pid} on host"):
+            toyseg.train(config, resume)
+    assert not (tmp_path / "run" / "previous").exists()
+    os.kill(process.pid, signal.SIGKILL)  # not its group
+    process.wait()
+    wait_for(lambda: is_gone(int((tmp_path / "worker").read_text())))
+    config["train_dataloader"]["dataset"] = {"type": "ToyScenes"}
+    toyseg.train(config, resume=True)
+    assert len(toyseg.history(config)) == 6
+
+
+def test_a_file_system_without_locks(tmp_path, monkeypatch):
+    def flock(*_):
+        raise OSError(38, "Function not implemented")
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    monkeypatch.setattr("fedseg.runner.work_dir.LEASE_SECONDS", 0.2)
+    with hold(tmp_path), pytest.raises(ConfigError, match=f"process {os.getpid()}"), hold(tmp_path):
+        pass
+    with hold(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("what", [signal.SIGKILL, signal.SIGSTOP])
+def test_a_worker_that_is_killed_or_hangs(tmp_path, monkeypatch, what):
+    poll = dataloader._MultiProcessingDataLoaderIter._try_get_data
+    monkeypatch.setattr(poll, "__defaults__", (0.1,))  # how often torch looks; seconds
+    config = broken(tmp_path, what, timeout=1.0 if what == signal.SIGSTOP else None)
+    cause = "SIGKILL" if what == signal.SIGKILL else "timeout=1"
+    message = rf"{cause}.* sample {BROKEN} of client 'b'.*rounds 1 to (\d) are saved.*resume"
+    with pytest.raises(LoadingError, match=message) as raised:
+        toyseg.train(config)
+    saved = int(re.search(message, str(raised.value))[1])  # batches made in advance die with it
+    assert saved == len(toyseg.history(config)) == toyseg.checkpoint(config, saved)["round"]
+
+
+def test_sigusr1_saves_and_goes_on(tmp_path):
+    changes = {"default_hooks": {"checkpoint": {"interval": 10}}, "train_cfg": {"hook_interval": 1}}
+    whole, saved = (toyseg.settings(tmp_path / name, **changes) for name in ("whole", "saved"))
+    toyseg.train(whole)
+    hook = {"type": "KillHook", "at": "client", "round_": 4, "marker": str(tmp_path / "sent")}
+    saved["custom_hooks"] = [{**hook, "number": int(signal.SIGUSR1)}]
+    toyseg.train(saved)
+    assert toyseg.checkpoint(saved, 3)["round"] == 3
+    assert toyseg.run_differences(whole, saved) == []
+
+
+# ---------------------------------------------------------------- samples
+
+
+@DATASETS.register_module()
+class FaultyScenes(toyseg.ToyScenes):
+    def __getitem__(self, key):
+        if key[0] == BROKEN:
+            raise ValueError("no such label")  # the line of the fault
+        return super().__getitem__(key)
+
+
+@DATASETS.register_module()
+class FilesScenes(toyseg.ToyScenes):
+    """As a data set of the suite's: an image that cannot be read is no fault of the program."""
+
+    __module__ = "fedseg.datasets.own"
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.files = [(f"images/{number}.png",) for number in range(len(self))]
+
+    def __getitem__(self, key):
+        if key[0] == BROKEN:
+            raise DataError("is truncated")
+        return super().__getitem__(key)
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_a_data_set_s_error_names_sample_and_file(tmp_path, workers):
+    for kind in ("FaultyScenes", "FilesScenes"):
+        loader = {"num_workers": workers, "dataset": {"type": kind}}
+        config = toyseg.settings(tmp_path / kind, **PLAIN, train_dataloader=loader)
+        with pytest.raises(LoadingError, match=f"{kind}, sample {BROKEN} .*client 'b'") as raised:
+            toyseg.train(config)
+        assert f"rounds 1 to {ROUND - 1} are saved" in str(raised.value)
+        if kind == "FilesScenes":
+            assert f"(images/{BROKEN}.png)" in str(raised.value) and not raised.value.details
+        else:
+            assert "the line of the fault" in raised.value.details
+
+
+@DATASETS.register_module()
+class UnequalScenes(toyseg.ToyScenes):
+    def __getitem__(self, key):
+        made = super().__getitem__(key)
+        return {**made, "inputs": made["inputs"][:, : 8 - (key[0] == BROKEN)]}
+
+
+def test_samples_that_make_no_batch(tmp_path):
+    loader = {"num_workers": 1, "dataset": {"type": "UnequalScenes"}}
+    config = toyseg.settings(tmp_path, **PLAIN, train_dataloader=loader)
+    with pytest.raises(LoadingError, match=r"sample \d of client 'b': its batch.*RuntimeError"):
+        toyseg.train(config)
+
+
+# ---------------------------------------------------------------- memory, disks
+
+
+@HOOKS.register_module()
+class CallHook(FederatedHook):
+    """Calls something before a round."""
+
+    def __init__(self, call, number):
+        self.call, self.number = call, number
+
+    def before_round(self, runner):
+        if runner.round == self.number:
+            self.call(Path(runner.work_dir))
+
+
+def fill_the_disk(work_dir: Path) -> None:
+    (work_dir / "checkpoints" / "round_000003.pth.part.tmp").symlink_to("/dev/full")
+
+
+def limit_files(work_dir: Path) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (8000, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+
+
+def fill_the_memory(work_dir: Path) -> None:
+    raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes")
+
+
+CASES = {
+    fill_the_disk: "round_000003.*: No space",
+    limit_files: "ulimit",
+    fill_the_memory: "memory",
+}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
+@pytest.mark.parametrize("call", CASES)
+def test_what_the_system_refuses(tmp_path, call):
+    config = toyseg.settings(tmp_path, **PLAIN)
+    run = toyseg.runner(config)
+    run.register_hook(CallHook(call, 3))
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        with pytest.raises(ResourceError, match=rf"{CASES[call]}.*rounds 1 to 2 are saved.*resume"):
+            run.train()
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    toyseg.train(config, resume=True)
+    assert len(toyseg.history(config)) == 6
+
+
+def test_lacking_memory_is_not_the_device_s_fault(tmp_path):
+    class Model:
+        def to(self, device):
+            raise RuntimeError("CUDA out of memory. Tried to allocate 20.00 MiB")
+
+    with pytest.raises(ConfigError, match="device") as raised:
+        move_model(Model(), toyseg.runner(toyseg.settings(tmp_path)).cfg)
+    assert "memory ran out" in str(resource_error(raised.value))
+    assert resource_error(ConfigError("out of memory is a name")) is None
+
+
+def test_a_work_dir_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError) as raised:
+        toyseg.runner(toyseg.settings(tmp_path / "file"))
+    assert str(tmp_path / "file") in str(resource_error(raised.value))
+
+
+# ---------------------------------------------------------------- what else is in a folder
+
+
+@pytest.mark.parametrize("name", ["pictures", "state", "run.py"])
+def test_what_no_run_has_made_is_not_moved(tmp_path, name):
+    config = toyseg.settings(tmp_path, **PLAIN)
+    run = tmp_path / "run"
+    (run / name).mkdir(parents=True)
+    with pytest.raises(ConfigError, match=rf"work_dir: .*{name}"):
+        toyseg.train(config)
+    assert (run / name).is_dir() and not (run / "previous").exists()
+
+
+def test_only_tests_of_the_suite_are_moved(tmp_path):
+    config = toyseg.settings(tmp_path, **PLAIN, experiment_name="first")
+    config["train_cfg"]["max_rounds"] = 1
+    run = tmp_path / "run"
+    (run / "test" / "own").mkdir(parents=True)
+    toyseg.train(config)
+    with hold(run / "test" / "round_000001"):  # as tools/test.py
+        (run / "test" / "round_000001" / "test_results.json").touch()
+        with pytest.raises(ConfigError, match="round_000001 is in use"):
+            toyseg.train(config)
+        assert len(toyseg.history(config)) == 1
+    toyseg.train({**config, "experiment_name": "second"})
+    (aside,) = (run / "previous").iterdir()
+    assert (aside / "test" / "round_000001" / "test_results.json").exists()
+    assert (aside / "first.py").exists() and (aside / "history.jsonl").exists()
+    assert (run / "test" / "own").is_dir()
+
+
+@pytest.mark.parametrize("made", [["../outside"], ["/etc"], "history.jsonl", [["a"]], None])
+def test_a_mark_names_nothing_else(tmp_path, made):
+    config = toyseg.settings(tmp_path, **PLAIN)
+    config["train_cfg"]["max_rounds"] = 1
+    (tmp_path / "outside").mkdir()
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / MARK).write_text(json.dumps({"made": made}))
+    toyseg.train(config)
+    assert (tmp_path / "outside").is_dir() and not (tmp_path / "run" / "previous").exists()
+
+
+@pytest.mark.parametrize("work_dir", ["", " "])
+def test_an_empty_work_dir(tmp_path, monkeypatch, run_tool, work_dir):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match="work_dir"):
+        toyseg.runner(toyseg.settings(tmp_path, work_dir=work_dir))
+    assert run_tool("train", "toy.py", "--work-dir", work_dir)[0] == 2
+    assert not list(tmp_path.iterdir())
