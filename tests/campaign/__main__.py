@@ -35,26 +35,29 @@ def damaged(judge: Judge, kinds: Sequence[str], seed: int, limit: int, jobs: int
     """Run the damaged inputs of some kinds."""
     cases = [case for kind in kinds for case in draw(kind, seed, judge.template)[:limit]]
     judge.prepare({case.command for case in cases})
+    verdicts = []
     with ThreadPoolExecutor(jobs) as pool:
-        return list(pool.map(judge, cases))
+        for verdict in pool.map(judge, cases):
+            verdicts.append(verdict)
+            if verdict.judged != CLEAR:
+                print(f"{verdict.judged}: {verdict.why}: {verdict.case}", flush=True)
+    return verdicts
 
 
 def killed(folder: Path, seed: int, limit: int, jobs: int) -> list[Killed]:
     """Kill and resume runs."""
     with ThreadPoolExecutor(jobs) as pool:
-        runs = draw_runs(seed)[:limit]
-        return list(pool.map(lambda one: kill_and_resume(one, folder / one.id), runs))
+        runs, kills = draw_runs(seed)[:limit], []
+        for kill in pool.map(lambda one: kill_and_resume(one, folder / one.id), runs):
+            kills.append(kill)
+            if kill.fault:
+                print(f"not as undisturbed: {kill.run}: {kill.fault}", flush=True)
+    return kills
 
 
 def report(verdicts: Sequence[Verdict], kills: Sequence[Killed], seed: int) -> bool:
     """Print counts and failures; whether the bar is reached."""
-    again = f"python -m tests.campaign --seed {seed} --case"
-    for verdict in verdicts:
-        if verdict.judged != CLEAR:
-            print(f"{verdict.judged}: {verdict.why}: {verdict.case}\n    {again} {verdict.case.id}")
-    for kill in kills:
-        if kill.fault:
-            print(f"not resumed: {kill.fault}: {kill.run}\n    {again} {kill.run.id}")
+    print(f"\none again, with all it says: python -m tests.campaign --seed {seed} --case ID")
     counts = Counter((v.case.id.partition("-")[0], v.judged) for v in verdicts)
     kinds = list(dict.fromkeys(kind for kind, _ in counts))
     print(f"\n{'':12}", *(f"{name:>9}" for name in ("cases", *CLASSES)))

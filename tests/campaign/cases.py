@@ -188,7 +188,7 @@ KINDS: dict[str, tuple[int, Callable[[Templates], list[Source]]]] = {
 def draw(kind: str, seed: int, template: Templates) -> list[Case]:
     """The cases of a kind, the same for the same seed."""
     count, sources = KINDS[kind]
-    found: list[Case] = []
+    found: dict[tuple[str, str, str], Case] = {}
 
     @hypothesis.seed(seed + zlib.crc32(kind.encode()))
     @hypothesis.settings(
@@ -200,7 +200,9 @@ def draw(kind: str, seed: int, template: Templates) -> list[Case]:
     )
     @hypothesis.given(st.one_of(sources(template)))
     def collect(drawn: tuple[str, str, Damage]) -> None:
-        found.append(Case(f"{kind}-{len(found)}", *drawn))
+        command, file, fault = drawn
+        hypothesis.assume((command, file, fault.what) not in found)
+        found[command, file, fault.what] = Case(f"{kind}-{len(found)}", *drawn)
 
     collect()
-    return found[:count]
+    return list(found.values())

@@ -1,7 +1,6 @@
 """What happens to files: bytes, places, JSON, configs, checkpoints, pictures; and payloads.
 
-Hypothesis draws them. A strategy gives a :class:`Damage`, which says what it does and what a message
-about it must name.
+Hypothesis draws them. A strategy gives a :class:`Damage`: what it does, what a message must name.
 """
 
 import copy
@@ -23,7 +22,6 @@ import torch
 from hypothesis import strategies as st
 
 CANARY = "canary"  # a folder that a payload makes where the command runs
-TALE = "x" * 50
 
 
 @dataclass(frozen=True)
@@ -130,7 +128,7 @@ PLACES = st.sampled_from(
         Damage("a folder", _place(os.mkdir)),
         Damage("a named pipe", _place(os.mkfifo)),
         Damage("a link to itself", _place(lambda path: path.symlink_to(path.name))),
-        Damage("a link to a device", _place(lambda path: path.symlink_to("/dev/zero"))),
+        Damage("a link to a device", _place(lambda path: path.symlink_to("/dev/null"))),
     ]
 )
 
@@ -311,7 +309,12 @@ def config_texts(text: str) -> Damages:
         return None
 
     others = [b"\0" * 9, b"\xff\xfe" + text.encode(), b"{", b"raise ValueError('x')", b"1 / 0"]
-    others += [b"import no_such_module", b"_base_ = 'nowhere.py'", b"_base_ = 5", b"_base_ = 'c.py'"]
+    others += [
+        b"import no_such_module",
+        b"_base_ = 'nowhere.py'",
+        b"_base_ = 5",
+        b"_base_ = 'c.py'",
+    ]
     return st.one_of(parts.map(make).filter(bool), st.sampled_from(others).map(replaced))
 
 

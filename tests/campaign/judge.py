@@ -77,9 +77,7 @@ class Judge:
             judged, why = self._judge(case, work, done)
             return Verdict(case, judged, why, done.stdout + done.stderr)
 
-    def _judge(
-        self, case: Case, work: Path, done: subprocess.CompletedProcess
-    ) -> tuple[str, str]:
+    def _judge(self, case: Case, work: Path, done: subprocess.CompletedProcess) -> tuple[str, str]:
         text = done.stdout + done.stderr
         if any(work.rglob(CANARY)) or (work.parent / CANARY).exists():
             return EXECUTED, "a payload ran"

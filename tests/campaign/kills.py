@@ -1,19 +1,23 @@
 """Runs that are killed at random moments and resumed until they are done.
 
-Every algorithm, local loss, average, BatchNorm policy and place of states takes its turn; the rest
-is drawn. What a run carries on and its history must be those of the undisturbed run, bit for bit.
+Every algorithm and average takes its turn, the rest is drawn: BatchNorm policies, where states are
+kept, loader workers, schedules. What a run carries on and its history must be those of the
+undisturbed run, bit for bit.
 """
 
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import toycls
 import toyseg
 from command_line import CommandLine
 
@@ -45,7 +49,9 @@ AVERAGES = (
     {"_delete_": True, "type": "WIMA", "window": 2, "memory_limit": 0},
 )
 SIGNALS = (signal.SIGKILL, signal.SIGTERM, signal.SIGINT)
-MOST_KILLS = 4
+SILO = {"type": "SiloBN"}
+PLAIN = ("FedAvg", "FedProx", "FedACG")  # without corrections of each client's own
+MOST_KILLS, TIMEOUT = 4, 120
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class Run:
 
     id: str
     changes: Mapping[str, Any]  # over toyseg's config
+    resident: bool  # whether of small images in memory, not of label maps through a loader
     seed: int  # of moments and signals
 
     def __str__(self) -> str:
@@ -73,53 +80,64 @@ def draw_runs(seed: int, rounds: int = 4) -> list[Run]:
     """Runs with every algorithm, in memory and on disk, with and without workers."""
     rng, runs = random.Random(seed), []
     for number, name in enumerate([*ALGORITHMS] * 4):
-        hooks = [{"type": "KeptMomentum"}] if name == "FedAvg" and number % 2 else []
+        policies = [None, SILO, {"type": "FedBN"}] if name in PLAIN else [None, SILO]
         changes = {
             "algorithm": {"type": name, **ALGORITHMS[name]},
             "optim_wrapper": OPTIMIZERS.get(name, SGD),
             "averaging": AVERAGES[(number + number // len(ALGORITHMS)) % len(AVERAGES)],
-            "batchnorm": rng.choice([None, {"type": "SiloBN"}]),
             "state_store": {"keep": rng.choice(["memory", "disk"])},
-            "train_dataloader": {"num_workers": rng.choice([0, 0, 1, 2])},
             "param_scheduler": rng.choice([None, [{"type": "ExponentialLR", "gamma": 0.9}]]),
-            "custom_hooks": hooks,
             "train_cfg": {"max_rounds": rounds, "val_interval": 2},
             "randomness": {"seed": rng.randrange(1000)},
         }
-        runs.append(Run(f"kill-{number}", changes, rng.randrange(2**32)))
+        if name == "FedAvg":
+            changes["custom_hooks"] = [{"type": "KeptMomentum"}]
+        resident = name in PLAIN and rng.random() < 0.5
+        if resident:  # small images on the device, and a loss that keeps the clients' models
+            changes["local_loss"] = {"type": "MOON", "mu": 1.0, "tau": 0.5}
+        else:
+            changes["batchnorm"] = rng.choice(policies)
+            changes["train_dataloader"] = {"num_workers": rng.choice([0, 1, 2])}
+        runs.append(Run(f"kill-{number}", changes, resident, rng.randrange(2**32)))
     rng.shuffle(runs)
     return runs
 
 
 def kill_and_resume(run: Run, folder: Path) -> Killed:
     """Train undisturbed; train again, killed and resumed; compare."""
-    rng, configs, paths = random.Random(run.seed), [], []
-    for name in ("whole", "killed"):
-        configs.append(toyseg.settings(folder / name, **run.changes))
-        paths.append(toyseg.write_config(folder / name / "toy.py", configs[-1]))
+    rng, sent = random.Random(run.seed), []
+    make = toyseg.settings
+    if run.resident:
+        make = partial(toycls.settings, root=toycls.write_data(folder / "data"))
+    configs = [make(folder / name, **run.changes) for name in ("whole", "killed")]
+    whole, other = (
+        toyseg.write_config(Path(c["work_dir"]).with_name("toy.py"), c) for c in configs
+    )
     start = time.monotonic()
-    process = toyseg.start_cli(paths[0])
+    process = toyseg.start_cli(whole)
     if process.wait():
         return Killed(run, 0, f"the undisturbed run failed: {process.communicate()[1][-500:]}")
-    length, history = time.monotonic() - start, []
-    for kills in range(MOST_KILLS + 1):
-        process = toyseg.start_cli(paths[1], *(["--resume"] if kills else []))
-        if kills < MOST_KILLS:
+    length = time.monotonic() - start
+    for _ in range(MOST_KILLS + 1):
+        process = toyseg.start_cli(other, *(["--resume"] if sent else []))
+        if len(sent) < MOST_KILLS:
             time.sleep(rng.uniform(0.1, 1) * length)
-            history.append(send(process, rng))
-        code = process.wait()
-        if code == 0:
-            found = toyseg.run_differences(*configs)
-            return Killed(run, kills, f"after {history}: {found[:3]}" if found else "")
-        if kills == MOST_KILLS or code not in (130, *(-number for number in SIGNALS)):
-            said = process.communicate()[1][-500:]
-            return Killed(run, kills, f"after {history}: exit code {code}: {said}")
-    raise AssertionError("unreachable")
+            sent.append(send(process, rng))
+        try:
+            code = process.wait(TIMEOUT)
+        except subprocess.TimeoutExpired as error:
+            return Killed(run, len(sent), f"after {sent}: hangs: {error.stderr[-500:]}")
+        if code not in (130, *(-number for number in SIGNALS)):
+            break
+    if code:
+        return Killed(run, len(sent), f"after {sent}: {code}: {process.communicate()[1][-500:]}")
+    found = toyseg.run_differences(*configs)
+    return Killed(run, len(sent), f"after {sent}: {found[:3]}" if found else "")
 
 
 def send(process: CommandLine, rng: random.Random) -> str:
     """A random signal to the process or its whole group; what it was."""
-    number, whole = rng.choice(SIGNALS), rng.random() < 0.5
+    number, group = rng.choice(SIGNALS), rng.random() < 0.5
     with suppress(ProcessLookupError):
-        (os.killpg if whole else os.kill)(process.pid, number)
-    return f"{signal.Signals(number).name} to the {'group' if whole else 'process'}"
+        (os.killpg if group else os.kill)(process.pid, number)
+    return f"{signal.Signals(number).name} to the {'group' if group else 'process'}"

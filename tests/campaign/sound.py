@@ -63,7 +63,9 @@ def digits(**changes: Any) -> dict[str, Any]:
             "val_last_interval": 1,
         },
         "default_hooks": {
-            "checkpoint": {"type": "FederatedCheckpointHook", "interval": 1, "keep_last": 3}
+            "checkpoint": {"type": "FederatedCheckpointHook", "interval": 1, "keep_last": 3},
+            "progress": None,
+            "pictures": None,
         },
         "randomness": {"seed": 0},
         "log_level": "WARNING",
@@ -210,18 +212,22 @@ class Command:
 
 
 NEW = ("--work-dir", "run")
-ONE_ROUND = ("--cfg-options", "train_cfg.max_rounds=1", "train_cfg.val_interval=1")
+ONE_ROUND = (
+    *("--cfg-options", "train_cfg.max_rounds=1", "train_cfg.val_interval=1"),
+    *("default_hooks.pictures=None", "default_hooks.progress=None"),
+)
+OUT = ("--out", "out")
 LAST = f"run/checkpoints/round_{ROUNDS:06d}.pth"
 OWN = ("--root", "root", "--unofficial", "--partition", "homogeneous", "--num-clients", "2")
 COMMANDS = {
     "train": Command("digits", "train.py", ("config.py", *NEW), trained),
     "train with a split file": Command("digits", "train.py", ("fixed.py", *NEW), trained),
-    "show splits": Command("digits", "splits.py", ("clients.json", "--out", "out"), printed),
+    "show splits": Command("digits", "splits.py", ("clients.json", *OUT), printed),
     "load": Command("finished", "train.py", ("load.py", "--work-dir", "new/run"), loaded),
-    "test": Command("finished", "test.py", ("config.py", LAST, "--out", "out"), tested),
+    "test": Command("finished", "test.py", ("config.py", LAST, *OUT, "--pictures", "0"), tested),
     "verify": Command("finished", "leaderboard.py", ("verify", "run"), verified),
-    "board": Command("finished", "leaderboard.py", ("run", "other", "--out", "out"), written),
-    "compare": Command("finished", "compare.py", ("other", "run", "--out", "out"), written),
+    "board": Command("finished", "leaderboard.py", ("run", "other", *OUT), written),
+    "compare": Command("finished", "compare.py", ("other", "run", *OUT), written),
     "resume": Command("stopped", "train.py", ("config.py", *NEW, "--resume"), trained, True),
     "train on streets": Command("streets", "train.py", ("config.py", *NEW, *ONE_ROUND), trained),
     "prepare cifar": Command(
@@ -240,5 +246,6 @@ COMMANDS = {
 
 
 def config_of(folder: Path, name: str = "config.py") -> dict[str, Any]:
-    """A template's config as plain values."""
-    return Config.fromfile(folder / name, import_custom_modules=False).to_dict()
+    """A template's config as plain values, tuples as lists."""
+    config = Config.fromfile(folder / name, import_custom_modules=False)
+    return json.loads(json.dumps(config.to_dict()))
