@@ -34,7 +34,8 @@ def arguments() -> argparse.Namespace:
 def damaged(judge: Judge, kinds: Sequence[str], seed: int, limit: int, jobs: int) -> list[Verdict]:
     """Run the damaged inputs of some kinds."""
     cases = [case for kind in kinds for case in draw(kind, seed, judge.template)[:limit]]
-    judge.prepare({case.command for case in cases})
+    for command in {case.command: None for case in cases}:
+        judge.sound(command)  # once, before threads ask for it
     verdicts = []
     with ThreadPoolExecutor(jobs) as pool:
         for verdict in pool.map(judge, cases):
@@ -81,7 +82,6 @@ def one_case(name: str, judge: Judge, seed: int, keep: Path | None) -> bool:
         print(run, killed.fault or "as undisturbed", sep="\n")
         return not killed.fault
     case = next(case for case in draw(kind, seed, judge.template) if case.id == name)
-    judge.prepare({case.command})
     verdict = judge(case, keep)
     print(case, verdict.said, f"{verdict.judged}: {verdict.why}", sep="\n")
     return verdict.judged == CLEAR

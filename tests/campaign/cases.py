@@ -79,7 +79,7 @@ def _splits(template: Templates) -> list[Source]:
 def _images(template: Templates) -> list[Source]:
     cuts = (damage.CUTS, damage.FOREIGN, damage.PLACES)
     photos, labels = "data/IDDAsmall/*/RGB/*.jpg", "data/IDDAsmall/*/Semantic/*.png"
-    arrays = (damage.BYTES, damage.ARRAYS, damage.PLACES)
+    arrays = (damage.BYTES, damage.ARRAYS, damage.SWAPPED, damage.PLACES)
     index = (damage.json_values, damage.json_shapes, damage.PLACES)
     return [
         _of(template, "train on streets", photos, *cuts, damage.PICTURES, damage.HALVED),

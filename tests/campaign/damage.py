@@ -11,6 +11,7 @@ import os
 import pickle
 import shutil
 import tarfile
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -208,7 +209,8 @@ def json_values(draw: Any, path: Path, optional: tuple[str, ...] = ()) -> Damage
     else:
         keys = [p for p, _ in nodes(tree) if isinstance(p[-1], str) and p[-1] not in optional]
         gone = draw(st.sampled_from(keys))
-        what, names = f"{'.'.join(map(str, gone))} is missing", tuple(map(str, gone))
+        what = f"{'.'.join(map(str, gone))} is missing"
+        names = tuple(key for key in gone if isinstance(key, str))
         changed = _put(tree, gone, lambda place, key: place.__delitem__(key))
     return Damage(what, _write_json(changed, lines), names)
 
@@ -400,26 +402,40 @@ HALVED = st.floats(0.5, 0.95).map(
 
 
 def _array(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], Any]:
-    return lambda path: np.save(path, change(np.load(path)))
+    """Of a .npy file, or of the images in a .npz file."""
+
+    def apply(path: Path) -> None:
+        if path.suffix == ".npy":
+            return np.save(path, change(np.load(path)))
+        content = dict(np.load(path))
+        return np.savez(path, **{**content, "images": change(content["images"])})
+
+    return apply
 
 
-ARRAYS = st.sampled_from(
-    [
-        Damage("of floats", _array(lambda array: array.astype(np.float32) / 3)),
-        Damage("one image less", _array(lambda array: array[:-1])),
-        Damage("two swapped", _array(lambda array: array[[1, 0, *range(2, len(array))]])),
-        Damage("empty", _array(lambda array: array[:0])),
-        Damage("of objects", lambda path: np.save(path, np.array([Payload()]), allow_pickle=True)),
-        Damage("a bomb", lambda path: path.write_bytes(_npy_bomb())),
-    ]
-)
-
-
-def _npy_bomb() -> bytes:
+def _bomb(path: Path) -> None:
+    """A few bytes that claim to be a petabyte."""
     file = io.BytesIO()
     shape = {"descr": "|u1", "fortran_order": False, "shape": (2**40, 28, 28, 1)}
     np.lib.format.write_array_header_1_0(file, shape)
-    return file.getvalue()
+    if path.suffix == ".npy":
+        path.write_bytes(file.getvalue())
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name in ("images", "labels", "classes"):
+                archive.writestr(f"{name}.npy", file.getvalue())
+
+
+SWAPPED = st.just(Damage("two swapped", _array(lambda a: a[[-1, *range(1, len(a) - 1), 0]])))
+ARRAYS = st.sampled_from(
+    [
+        Damage("of floats", _array(lambda array: array.astype(np.float32) / 3)),
+        Damage("one less", _array(lambda array: array[:-1])),
+        Damage("empty", _array(lambda array: array[:0])),
+        Damage("of objects", _array(lambda array: np.array([Payload()]))),
+        Damage("a bomb", _bomb),
+    ]
+)
 
 
 # ---------------------------------------------------------------- archives

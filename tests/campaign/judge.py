@@ -20,7 +20,7 @@ TIMEOUT = 60  # seconds; a sound command takes one or two
 LONGEST = 1500  # characters of a message
 CLEAR, UNCLEAR, SILENT, HANG, EXECUTED = "clear", "unclear", "silent", "hang", "executed"
 CLASSES = (CLEAR, UNCLEAR, SILENT, HANG, EXECUTED)
-ESCAPED = re.compile(r"\x1b\[31m|<script>alert|^=1\+cmd|,=1\+cmd", re.MULTILINE)
+RAW = re.compile(r"\x1b\[31m|<script>alert|^=1\+cmd|,=1\+cmd", re.MULTILINE)  # texts not escaped
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Judge:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.template = cache(self._template)
-        self._sound = cache(self._sound_outcome)
+        self.sound = cache(self._sound)
 
     def _template(self, name: str) -> Path:
         made = self.folder / name
@@ -51,64 +51,58 @@ class Judge:
         TEMPLATES[name](made)
         return made
 
-    def _sound_outcome(self, command: str) -> Any:
-        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            work, line = Path(folder) / "case", COMMANDS[command]
-            shutil.copytree(self.template(line.template), work, symlinks=True)
-            done = run(line.tool, *line.arguments, cwd=work)
-            assert done.returncode == 0, f"{command} fails on sound input: {done.stderr}"
-            return line.outcome(work, done.stdout)
+    def _copy(self, command: str, work: Path) -> list[str]:
+        """The command line, in a copy of its template."""
+        shutil.copytree(self.template(COMMANDS[command].template), work, symlinks=True)
+        return COMMANDS[command].line.split()
 
-    def prepare(self, commands: set[str]) -> None:
-        """Make what these commands need, before threads ask for it."""
-        for command in sorted(commands):
-            self._sound(command)
+    def _sound(self, command: str) -> Any:
+        """What a command makes of sound inputs."""
+        with tempfile.TemporaryDirectory(dir=self.folder) as folder:
+            work = Path(folder) / "case"
+            done = run(*self._copy(command, work), cwd=work)
+            assert done.returncode == 0, f"{command} fails on sound input: {done.stderr}"
+            return COMMANDS[command].outcome(work, done.stdout)
 
     def __call__(self, case: Case, keep: Path | None = None) -> Verdict:
         """Run a case; ``keep``: where its folder goes."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
-            work, line = keep or Path(folder) / "case", COMMANDS[case.command]
-            shutil.copytree(self.template(line.template), work, symlinks=True)
+            work = keep or Path(folder) / "case"
+            line = self._copy(case.command, work)
             case.damage.apply(work / case.file)
             try:
-                done = run(line.tool, *line.arguments, cwd=work, timeout=TIMEOUT)
+                done = run(*line, cwd=work, timeout=TIMEOUT)
             except subprocess.TimeoutExpired as error:
                 return Verdict(case, HANG, f"no end within {TIMEOUT} s", f"{error.stderr}")
-            judged, why = self._judge(case, work, done)
-            return Verdict(case, judged, why, done.stdout + done.stderr)
+            return Verdict(case, *self._judge(case, work, done), done.stdout + done.stderr)
 
     def _judge(self, case: Case, work: Path, done: subprocess.CompletedProcess) -> tuple[str, str]:
-        text = done.stdout + done.stderr
-        if any(work.rglob(CANARY)) or (work.parent / CANARY).exists():
+        text, command = done.stdout + done.stderr, COMMANDS[case.command]
+        if (work / CANARY).exists() or (work.parent / CANARY).exists():
             return EXECUTED, "a payload ran"
-        shown = [text, *(p.read_text() for p in (work / "out").glob("*.*") if p.suffix in SHOWN)]
-        if case.damage.valid and any(ESCAPED.search(part) for part in shown):
+        shown = (p.read_text() for p in (work / "out").glob("*.*") if p.suffix != ".png")
+        if case.damage.valid and any(RAW.search(part) for part in (text, *shown)):
             return EXECUTED, "a hostile text was shown as it is"
         if "Traceback" in text or done.returncode < 0:
             return UNCLEAR, f"a traceback, or a signal: exit code {done.returncode}"
-        names = self._named(case, work, text)
+        named = _names(case, text + "".join(p.read_text() for p in work.rglob("*.log")))
         if done.returncode:
-            message = done.stderr.rpartition("error: ")[2]
-            if not message.strip() or len(message) > LONGEST:
-                return UNCLEAR, f"exit code {done.returncode}, and {len(message)} characters"
-            return (CLEAR, "refused") if names else (UNCLEAR, "names neither file nor field")
-        line = COMMANDS[case.command]
-        made = line.outcome(work, done.stdout)
-        if made is not None and not toyseg.differences([made], [self._sound(case.command)]):
+            _, error, message = done.stderr.rpartition("error: ")
+            if not (error or case.command == "verify") or len(message) > LONGEST:
+                return UNCLEAR, f"exit code {done.returncode}, message of {len(message)} characters"
+            return (CLEAR, "refused") if named else (UNCLEAR, "names neither file nor field")
+        made = command.outcome(work, done.stdout)
+        if made is not None and not toyseg.differences([made], [self.sound(case.command)]):
             return CLEAR, "the same result"
-        if case.damage.valid or (names and not line.strict):
+        if case.damage.valid or (named and not command.strict):
             return CLEAR, "another result, and a word about it"
-        return SILENT, "another result" + (", in spite of a word about it" if names else "")
-
-    def _named(self, case: Case, work: Path, text: str) -> bool:
-        """Whether what was said, or logged, names the file or a field."""
-        logs = (path.read_text(errors="replace") for path in work.rglob("*.log"))
-        text = text + "".join(logs)
-        file = Path(case.file)
-        if file.name == "config.py" and case.damage.fields:
-            return any(re.search(rf"\b{re.escape(name)}\b", text) for name in case.damage.fields)
-        names = {file.name, file.stem, file.parent.name if file.parent.name else file.name}
-        return any(name in text for name in {*names, *case.damage.fields})
+        return SILENT, "another result" + (", in spite of a word about it" if named else "")
 
 
-SHOWN = (".md", ".csv", ".html")
+def _names(case: Case, text: str) -> bool:
+    """Whether a text names the damaged file, its folder, or a field on the way to the damage."""
+    file = Path(case.file)
+    if file.suffix == ".py" and case.damage.fields:  # the config is named anyhow
+        return any(re.search(rf"\b{re.escape(name)}\b", text) for name in case.damage.fields)
+    names = (file.name.removesuffix(".sha256"), f"{file.parent}:", *case.damage.fields)
+    return any(name in text for name in names)
