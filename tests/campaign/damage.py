@@ -1,9 +1,10 @@
-"""What happens to files: bytes, places, JSON, configs, checkpoints, pictures; and payloads.
+"""What happens to files: to their bytes, places and values; and payloads that would run.
 
 Hypothesis draws them. A strategy gives a :class:`Damage`: what it does, what a message must name.
 """
 
 import copy
+import hashlib
 import io
 import json
 import math
@@ -54,199 +55,181 @@ class Payload:
 # ---------------------------------------------------------------- bytes and places
 
 
-def _edit(change: Callable[[bytes], bytes]) -> Callable[[Path], Any]:
-    return lambda path: path.write_bytes(change(path.read_bytes()))
+def edited(what: str, change: Callable[[bytes, int], bytes], part: float = 0) -> Damage:
+    """Bytes are changed, given the position that is ``part`` of the whole."""
 
+    def apply(path: Path) -> None:
+        data = path.read_bytes()
+        path.write_bytes(change(data, int(part * len(data))))
 
-def _at(data: bytes, part: float) -> int:
-    return min(int(part * len(data)), max(len(data) - 1, 0))
-
-
-def cut(part: float) -> Damage:
-    """The end is missing."""
-    return Damage(f"cut at {part:.3f}", _edit(lambda data: data[: _at(data, part)]))
-
-
-def flip(part: float, bit: int) -> Damage:
-    """One bit is another."""
-
-    def change(data: bytes) -> bytes:
-        changed = bytearray(data)
-        if changed:
-            changed[_at(data, part)] ^= 1 << bit
-        return bytes(changed)
-
-    return Damage(f"bit {bit} flipped at {part:.3f}", _edit(change))
-
-
-def filled(part: float, size: int, byte: int) -> Damage:
-    """A range of bytes is overwritten, as by a disk that lost a block."""
-
-    def change(data: bytes) -> bytes:
-        at = _at(data, part)
-        return data[:at] + bytes([byte]) * len(data[at : at + size]) + data[at + size :]
-
-    return Damage(f"{size} bytes of {byte} at {part:.3f}", _edit(change))
-
-
-def removed(part: float, size: int) -> Damage:
-    """A range of bytes is missing."""
-    change = _edit(lambda data: data[: _at(data, part)] + data[_at(data, part) + size :])
-    return Damage(f"{size} bytes removed at {part:.3f}", change)
+    return Damage(what, apply)
 
 
 def replaced(data: bytes) -> Damage:
     """Another content."""
-    return Damage(f"replaced by {data[:20]!r}", lambda path: path.write_bytes(data))
+    return edited(f"replaced by {data[:20]!r}", lambda *_: data)
 
 
-parts = st.floats(0, 0.999)
-CUTS = st.builds(cut, parts)
-FOREIGN = st.one_of(
-    st.sampled_from([b"", b"\0" * 64, b"<html>404 Not Found</html>", b"PK\x03\x04", b"\x1f\x8b"]),
-    st.binary(min_size=1, max_size=200),
-).map(replaced)
+def _cut(part: float, end: bytes = b"") -> Damage:
+    return edited(f"cut at {part:.3f}{' with an end' * bool(end)}", lambda d, i: d[:i] + end, part)
+
+
+def _flipped(part: float, bit: int) -> Damage:
+    what = f"bit {bit} flipped at {part:.3f}"
+    return edited(what, lambda d, i: d[:i] + bytes([d[i] ^ 1 << bit]) + d[i + 1 :], part)
+
+
+def _filled(part: float, size: int, byte: int) -> Damage:
+    what = f"{size} bytes of {byte} at {part:.3f}"
+    fill = bytes([byte])
+    return edited(what, lambda d, i: d[:i] + fill * len(d[i : i + size]) + d[i + size :], part)
+
+
+def _without(part: float, size: int) -> Damage:
+    return edited(f"{size} bytes gone at {part:.3f}", lambda d, i: d[:i] + d[i + size :], part)
+
+
+parts = st.integers(0, 999).map(lambda number: number / 1000)
+CUTS = st.builds(_cut, parts)
+HALVED = st.builds(_cut, st.integers(50, 95).map(lambda n: n / 100), st.just(b"\xff\xd9"))
+PAGES = [b"", b"\0" * 64, b"<html>404 Not Found</html>", b"PK\x03\x04", b"\x1f\x8b", b"\x89PNG"]
+FOREIGN = (st.sampled_from(PAGES) | st.binary(min_size=1, max_size=200)).map(replaced)
 BYTES = st.one_of(
     CUTS,
     FOREIGN,
-    st.builds(flip, parts, st.integers(0, 7)),
-    st.builds(filled, parts, st.integers(16, 4096), st.sampled_from([0, 255])),
-    st.builds(removed, parts, st.integers(1, 64)),
+    st.builds(_flipped, parts, st.integers(0, 7)),
+    st.builds(_filled, parts, st.integers(16, 4096), st.sampled_from([0, 255])),
+    st.builds(_without, parts, st.integers(1, 64)),
 )
 
 
-def _place(make: Callable[[Path], Any]) -> Callable[[Path], None]:
-    def apply(path: Path) -> None:
-        path.unlink()
-        make(path)
-
-    return apply
+def _placed(what: str, make: Callable[[Path], Any]) -> Damage:
+    return Damage(what, lambda path: (path.unlink(), make(path)))
 
 
+MISSING = st.just(_placed("missing", lambda path: None))
 PLACES = st.sampled_from(
     [
-        Damage("missing", _place(lambda path: None)),
-        Damage("a folder", _place(os.mkdir)),
-        Damage("a named pipe", _place(os.mkfifo)),
-        Damage("a link to itself", _place(lambda path: path.symlink_to(path.name))),
-        Damage("a link to a device", _place(lambda path: path.symlink_to("/dev/null"))),
+        _placed("a folder", os.mkdir),
+        _placed("a named pipe", os.mkfifo),
+        _placed("a link to itself", lambda path: path.symlink_to(path.name)),
+        _placed("a link to a device", lambda path: path.symlink_to("/dev/null")),
     ]
 )
 
+# ---------------------------------------------------------------- values in nested dicts and lists
 
-# ---------------------------------------------------------------- values in trees
-
-HUGE = 10**400
 ODD: dict[type, list[Any]] = {
     bool: ["False", 2, [], "no"],
-    int: ["one", [], {}, math.nan, math.inf, True, HUGE, -1, 0.5],
-    float: ["one", [], {}, math.nan, -math.inf, True, HUGE],
+    int: ["one", [], {}, math.nan, math.inf, True, 10**400, -1, 0.5],
+    float: ["one", [], {}, math.nan, -math.inf, True, 10**400],
     str: [5, [], {}, True, 0.5],
     list: ["text", 5, {}, True],
     dict: ["text", 5, [1], True],
 }
-TEXTS = ["\x1b[31mred\x1b[0m", "<script>alert(1)</script>", "=1+cmd|'x'!A0", "\ud800", "a\nb", "|"]
+ODD_IN_CONFIGS = {**ODD, bool: ["False", 2, [], 0.5], str: ["", "NoSuchThing", 5, [], {}, True]}
 
 
 def nodes(tree: Any, path: tuple = ()) -> Iterator[tuple[tuple, Any]]:
-    """(path, value) of everything in nested dicts and lists; of a long list only the first."""
+    """(path, value) of everything; of a list only the first two."""
     if path:
         yield path, tree
-    if isinstance(tree, Mapping):
-        for key, value in tree.items():
+    if isinstance(tree, Mapping | list):
+        pairs = tree.items() if isinstance(tree, Mapping) else enumerate(tree[:2])
+        for key, value in pairs:
             yield from nodes(value, (*path, key))
-    elif isinstance(tree, list | tuple):
-        for index, value in enumerate(tree[:2]):
-            yield from nodes(value, (*path, index))
 
 
-def _put(tree: Any, path: tuple, change: Callable[[Any, Any], None]) -> Any:
-    tree = copy.deepcopy(tree)
-    place = tree
+def _keys(path: tuple) -> tuple[str, ...]:
+    return tuple(key for key in path if isinstance(key, str))
+
+
+def _changed(tree: Any, path: tuple, change: Callable[[Any, Any], Any]) -> Any:
+    """A copy in which ``change(dict or list, key)`` was called at the path."""
+    tree = place = copy.deepcopy(tree)
     for key in path[:-1]:
         place = place[key]
     change(place, path[-1])
     return tree
 
 
-def _deep(tree: Any) -> Any:
-    for _ in range(3000):
-        tree = [tree]
-    return tree
+def _dotted(path: tuple) -> str:
+    return ".".join(map(str, path))
+
+
+Changed = tuple[str, tuple[str, ...], Any]  # what was done, names on the way there, the new tree
 
 
 @st.composite
-def changed_tree(
-    draw: Any, tree: Any, odd: Mapping[type, list[Any]] = ODD
-) -> tuple[str, tuple[str, ...], Any]:
-    """(what was done, the names on its way, the tree with one value of a wrong kind)."""
-    choices = [(p, v) for p, v in nodes(tree) if isinstance(v, tuple(odd))]
-    path, value = draw(st.sampled_from(choices))
-    new = draw(st.sampled_from(odd[next(kind for kind in odd if isinstance(value, kind))]))
-    names = tuple(str(key) for key in path if isinstance(key, str))
-    shown = repr(new)[:40]
-    changed = _put(tree, path, lambda place, key: place.__setitem__(key, new))
-    return f"{'.'.join(map(str, path))} = {shown}", names, changed
+def odd_value(draw: Any, tree: Any, odd: Mapping[type, list[Any]] = ODD) -> Changed:
+    """One value is of a wrong kind."""
+    path, old = draw(st.sampled_from([n for n in nodes(tree) if isinstance(n[1], tuple(odd))]))
+    new = draw(st.sampled_from(odd[next(kind for kind in odd if isinstance(old, kind))]))
+    changed = _changed(tree, path, lambda place, key: place.__setitem__(key, new))
+    return f"{_dotted(path)} = {repr(new)[:40]}", _keys(path), changed
 
 
-def _write_json(tree: Any, lines: bool) -> Callable[[Path], Any]:
-    text = "".join(json.dumps(t) + "\n" for t in tree) if lines else json.dumps(tree)
+@st.composite
+def missing_key(draw: Any, tree: Any, optional: tuple[str, ...] = ()) -> Changed:
+    """One key is missing; not one of the optional ones."""
+    paths = [p for p, _ in nodes(tree) if isinstance(p[-1], str) and p[-1] not in optional]
+    path = draw(st.sampled_from(paths))
+    changed = _changed(tree, path, lambda place, key: place.__delitem__(key))
+    return f"{_dotted(path)} is missing", _keys(path), changed
+
+
+# ---------------------------------------------------------------- JSON
+
+TEXTS = ["\x1b[31mred\x1b[0m", "<script>alert(1)</script>", "=1+cmd|'x'!A0", "\ud800", "a\nb", "|"]
+
+
+def _write(text: str) -> Callable[[Path], Any]:
     return lambda path: path.write_text(text)
 
 
-@st.composite
-def json_values(draw: Any, path: Path, optional: tuple[str, ...] = ()) -> Damage:
-    """A JSON (or JSON lines) file with a value of the wrong kind, or without a key.
-
-    Args:
-        optional: keys that may be missing.
-    """
-    lines = path.suffix == ".jsonl"
-    text = path.read_text()
+def json_values(path: Path, optional: tuple[str, ...] = ()) -> Damages:
+    """A file of JSON, or of lines of it, with a value of a wrong kind, or without a key."""
+    lines, text = path.suffix == ".jsonl", path.read_text()
     tree = [json.loads(line) for line in text.splitlines()] if lines else json.loads(text)
-    if draw(st.integers(0, 3)):
-        what, names, changed = draw(changed_tree(tree))
-    else:
-        keys = [p for p, _ in nodes(tree) if isinstance(p[-1], str) and p[-1] not in optional]
-        gone = draw(st.sampled_from(keys))
-        what = f"{'.'.join(map(str, gone))} is missing"
-        names = tuple(key for key in gone if isinstance(key, str))
-        changed = _put(tree, gone, lambda place, key: place.__delitem__(key))
-    return Damage(what, _write_json(changed, lines), names)
+
+    def damage(changed: Changed) -> Damage:
+        what, names, new = changed
+        text = "".join(json.dumps(line) + "\n" for line in new) if lines else json.dumps(new)
+        return Damage(what, _write(text), names)
+
+    return (odd_value(tree) | odd_value(tree) | missing_key(tree, optional)).map(damage)
 
 
 @st.composite
 def json_lines(draw: Any, path: Path) -> Damage:
-    """Lines of a file of lines that are missing, twice, in another order, cut, empty or merged."""
+    """Lines of a file of lines are missing, twice, in another order, cut, empty or merged."""
     lines = path.read_text().splitlines(keepends=True)
     at = draw(st.integers(0, len(lines) - 2))
-    whole = lines[at]
-    new: dict[str, list[str]] = {
-        "missing": [],
-        "twice": [whole, whole],
-        "cut": [whole[: draw(st.integers(1, len(whole) - 2))] + "\n"],
-        "empty": ["\n"],
-        "merged with the next": [whole.strip()],
-        "nonsense": [draw(st.sampled_from(["null\n", "[]\n", "{}\n", "5\n", "NaN\n", '"x"\n']))],
-        "nested too deep": ["[" * 100_000 + "\n"],
+    this, after = lines[at], lines[at + 1 :]
+    other = draw(st.sampled_from(["null\n", "[]\n", "{}\n", "5\n", '"x"\n']))
+    new = {
+        "missing": after,
+        "twice": [this, this, *after],
+        "cut": [this[: draw(st.integers(1, len(this) - 2))] + "\n", *after],
+        "empty": ["\n", *after],
+        "merged with the next": [this.strip(), *after],
+        "another value": [other, *after],
+        "nested too deep": ["[" * 100_000 + "\n", *after],
+        "the last": [],
+        "after the next": [after[0], this, *after[1:]],
     }
-    what = draw(st.sampled_from([*new, "the last ones are missing", "in another order"]))
-    changed = [*lines[:at], *new.get(what, []), *lines[at + 1 :]]
-    if what == "the last ones are missing":
-        changed = lines[:at]
-    elif what == "in another order":
-        changed = [*lines[:at], lines[at + 1], whole, *lines[at + 2 :]]
-    return Damage(f"line {at + 1}: {what}", lambda file: file.write_text("".join(changed)))
+    what = draw(st.sampled_from(list(new)))
+    return Damage(f"line {at + 1}: {what}", _write("".join(lines[:at] + new[what])))
 
 
 def json_texts(path: Path, key: str) -> Damages:
     """A text that is allowed, and dangerous to show."""
+    tree = json.loads(path.read_text())
 
-    def make(text: str) -> Damage:
-        tree = {**json.loads(path.read_text()), key: text}
-        return Damage(f"{key} = {text!r}", _write_json(tree, False), (key,), valid=True)
+    def damage(text: str) -> Damage:
+        return Damage(f"{key} = {text!r}", _write(json.dumps({**tree, key: text})), (key,), True)
 
-    return st.sampled_from(TEXTS).map(make)
+    return st.sampled_from(TEXTS).map(damage)
 
 
 def json_shapes(path: Path) -> Damages:
@@ -255,69 +238,45 @@ def json_shapes(path: Path) -> Damages:
     key = json.dumps(next(iter(json.loads(text))))
     shapes = ["[]", "5", "null", '"text"', "{}", "[" * 100_000, "{", text[:-2], text + text]
     shapes += [text.replace(key, f"{key}: 1, {key}", 1), "\ufeff" + text, text.replace(":", " ")]
-    return st.sampled_from(shapes).map(
-        lambda new: Damage(f"JSON {new[:30]!r}...", lambda path: path.write_text(new))
-    )
+    numbered = enumerate(shapes)
+    return st.sampled_from([Damage(f"shape {i}: {s[:20]!r}", _write(s)) for i, s in numbered])
 
 
 # ---------------------------------------------------------------- configs
 
-CONFIG_ODD = {
-    bool: ["False", 2, [], 0.5],
-    int: ["one", [], {}, math.nan, math.inf, True, -1],
-    float: ["one", [], {}, math.nan, math.inf, True],
-    str: ["", "NoSuchThing", 5, [], {}, True],
-    list: ["text", 5, True, {}],
-    dict: ["text", 5, True, [1]],
-}
 
+def config_values(config: Mapping[str, Any]) -> Damages:
+    """A value of a wrong kind, a misspelt key, or a component without a type."""
 
-def _config_text(config: Mapping[str, Any]) -> Callable[[Path], Any]:
-    text = "inf, nan = float('inf'), float('nan')\n"
-    text += "".join(f"{key} = {value!r}\n" for key, value in config.items())
-    return lambda path: path.write_text(text + "del inf, nan\n")
+    def damage(changed: Changed) -> Damage:
+        text = "".join(f"{key} = {value!r}\n" for key, value in changed[2].items())
+        text = f"inf, nan = float('inf'), float('nan')\n{text}del inf, nan\n"
+        return Damage(changed[0], _write(text), changed[1])
 
+    def misspelt(path: tuple) -> Changed:
+        new = _changed(config, path, lambda place, key: place.update({key[:-1]: place.pop(key)}))
+        return f"{_dotted(path)} is misspelt", _keys(path), new
 
-@st.composite
-def config_values(draw: Any, config: Mapping[str, Any]) -> Damage:
-    """A config with a value of the wrong kind, a misspelt key, or a component without a type."""
-    action = draw(st.sampled_from(["value"] * 6 + ["misspelt", "no type"]))
-    if action == "value":
-        what, names, changed = draw(changed_tree(config, CONFIG_ODD))
-        return Damage(what, _config_text(changed), names)
-    wanted = {"misspelt": lambda key: len(key) > 3 and key != "type", "no type": "type".__eq__}
-    keys = [p for p, _ in nodes(config) if isinstance(p[-1], str) and wanted[action](p[-1])]
-    path = draw(st.sampled_from(keys))
-    names = tuple(key for key in path if isinstance(key, str))
-
-    def change(place: Any, key: str) -> None:
-        value = place.pop(key)
-        if action == "misspelt":
-            place[key[:-1]] = value
-
-    what = f"{'.'.join(map(str, path))}: {action}"
-    return Damage(what, _config_text(_put(config, path, change)), names)
+    paths = [path for path, _ in nodes(config) if isinstance(path[-1], str)]
+    keys = st.sampled_from([path for path in paths if len(path[-1]) > 4]).map(misspelt)
+    types = missing_key(config, tuple({path[-1] for path in paths} - {"type"}))
+    value = odd_value(config, ODD_IN_CONFIGS)
+    return st.one_of(value, value, value, keys, types).map(damage)
 
 
 def config_texts(text: str) -> Damages:
     """A config that is no Python, or is cut so that it is none."""
 
-    def make(part: float) -> Damage | None:
-        short = text[: int(part * len(text))]
+    def is_none(short: str) -> bool:
         try:
-            compile(short, "config", "exec")
+            return not compile(short, "config", "exec")
         except SyntaxError:
-            return Damage(f"cut at {part:.3f}", lambda path: path.write_text(short))
-        return None
+            return True
 
+    cuts = parts.map(lambda part: text[: int(part * len(text))]).filter(is_none)
     others = [b"\0" * 9, b"\xff\xfe" + text.encode(), b"{", b"raise ValueError('x')", b"1 / 0"]
-    others += [
-        b"import no_such_module",
-        b"_base_ = 'nowhere.py'",
-        b"_base_ = 5",
-        b"_base_ = 'c.py'",
-    ]
-    return st.one_of(parts.map(make).filter(bool), st.sampled_from(others).map(replaced))
+    others += [b"import no_such_module", b"_base_ = 'nowhere.py'", b"_base_ = 5"]
+    return cuts.map(lambda short: replaced(short.encode())) | st.sampled_from(others).map(replaced)
 
 
 # ---------------------------------------------------------------- checkpoints
@@ -327,82 +286,69 @@ TENSORS: dict[str, Callable[[torch.Tensor], Any]] = {
     "infinite": lambda tensor: torch.full_like(tensor, math.inf, dtype=torch.float32),
     "of another shape": lambda tensor: tensor.flatten()[:-1].clone(),
     "complex": lambda tensor: tensor.to(torch.complex64),
-    "no tensor": lambda tensor: "text",
+    "text": str,
     "None": lambda tensor: None,
 }
 
 
 @st.composite
-def payloads(draw: Any, path: Path, top: tuple[str, ...]) -> Damage:
-    """A checkpoint, under a right checksum, with wrong weights, a wrong value, or without a key.
+def odd_tensor(draw: Any, tree: Any) -> Changed:
+    """A tensor of a checkpoint is none, or not finite, or of another shape or type."""
+    tensors = [p for p, v in nodes(tree) if isinstance(v, torch.Tensor) and v.numel() > 1]
+    path, kind = draw(st.sampled_from(tensors)), draw(st.sampled_from(list(TENSORS)))
+    new = _changed(tree, path, lambda place, key: place.update({key: TENSORS[kind](place[key])}))
+    return f"{_dotted(path)}: {kind}", _keys(path), new
 
-    Args:
-        top: the parts of it that the command needs.
-    """
+
+def payloads(path: Path, needed: tuple[str, ...]) -> Damages:
+    """A checkpoint under a right checksum with a fault in the parts that a command needs."""
     content = torch.load(path, map_location="cpu", weights_only=True)
-    tree = {key: content[key] for key in top if key in content}
-    action = draw(st.sampled_from(["tensor", "tensor", "value", "missing"]))
-    if action == "tensor":
-        tensors = [p for p, v in nodes(tree) if isinstance(v, torch.Tensor) and v.numel() > 1]
-        place, kind = draw(st.sampled_from(tensors)), draw(st.sampled_from(list(TENSORS)))
-        what = f"{place} {kind}"
-        changed = _put(tree, place, lambda at, key: at.__setitem__(key, TENSORS[kind](at[key])))
-    elif action == "value":
-        what, _, changed = draw(changed_tree(tree))
-    else:
-        place = draw(st.sampled_from([p for p, _ in nodes(tree) if isinstance(p[-1], str)]))
-        what = f"{place} is missing"
-        changed = _put(tree, place, lambda at, key: at.__delitem__(key))
-    new = {**{key: value for key, value in content.items() if key not in tree}, **changed}
-    return Damage(what, lambda file: _save(file, new))
+    tree = {key: content[key] for key in needed if key in content}
+    rest = {key: value for key, value in content.items() if key not in tree}
+    changed = odd_tensor(tree) | odd_tensor(tree) | odd_value(tree) | missing_key(tree)
+    return changed.map(lambda c: Damage(c[0], lambda path: _save(path, {**rest, **c[2]})))
 
 
 def _save(path: Path, content: Any) -> None:
-    import hashlib
-
     torch.save(content, path)
-    digest = path.with_name(path.name + ".sha256")
-    digest.write_text(hashlib.sha256(path.read_bytes()).hexdigest() + "\n")
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    path.with_name(path.name + ".sha256").write_text(f"{digest}\n")
 
 
 PICKLES = st.sampled_from(
     [
-        Damage("a payload, by torch", lambda path: _save(path, {"state_dict": Payload()})),
-        Damage("a payload, pickled", lambda path: path.write_bytes(pickle.dumps(Payload()))),
-        Damage(
-            "a payload in an old pickle", lambda path: path.write_bytes(pickle.dumps(Payload(), 0))
-        ),
+        Damage("a payload by torch", lambda path: _save(path, {"state_dict": Payload()})),
+        replaced(pickle.dumps(Payload())),
+        replaced(pickle.dumps(Payload(), 0)),
     ]
 )
-
 
 # ---------------------------------------------------------------- pictures and arrays
 
 
-def _encoded(suffix: str, **shape: Any) -> Callable[[Path], Any]:
-    image = np.full(shape["size"], shape.get("value", 7), shape.get("dtype", np.uint8))
-    return lambda path: path.write_bytes(cv2.imencode(suffix, image)[1].tobytes())
+def _picture(what: str, *shape: int, value: int = 7, dtype: type = np.uint8) -> Damage:
+    data = cv2.imencode(".png", np.full(shape, value, dtype))[1].tobytes()
+    return Damage(what, lambda path: path.write_bytes(data))
 
 
 PICTURES = st.sampled_from(
     [
-        Damage("1x1", _encoded(".png", size=(1, 1, 3))),
-        Damage("another size", _encoded(".png", size=(8, 90, 3))),
-        Damage("16 bits", _encoded(".png", size=(36, 64, 3), dtype=np.uint16, value=999)),
-        Damage("a label of an unknown class", _encoded(".png", size=(36, 64), value=251)),
-        Damage("a huge header", _edit(lambda d: d[:16] + b"\x7f\xff\xff\xff" * 2 + d[24:])),
+        _picture("of one pixel", 1, 1, 3),
+        _picture("of another size", 8, 90, 3),
+        edited("a huge header", lambda d, _: d[:16] + b"\x7f\xff\xff\xff" * 2 + d[24:]),
     ]
 )
-HALVED = st.floats(0.5, 0.95).map(
-    lambda part: Damage(
-        f"JPEG cut at {part:.3f}, with an end",
-        _edit(lambda data: data[: _at(data, part)] + b"\xff\xd9"),
-    )
+MAPS = st.sampled_from(
+    [
+        _picture("of 16 bits", 36, 64, value=999, dtype=np.uint16),
+        _picture("of colors", 36, 64, 3),
+        _picture("of an unknown class", 36, 64, value=251),
+    ]
 )
 
 
-def _array(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], Any]:
-    """Of a .npy file, or of the images in a .npz file."""
+def _array(what: str, change: Callable[[np.ndarray], np.ndarray]) -> Damage:
+    """In a .npy file, or of the images in a .npz file."""
 
     def apply(path: Path) -> None:
         if path.suffix == ".npy":
@@ -410,11 +356,11 @@ def _array(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Path], Any]:
         content = dict(np.load(path))
         return np.savez(path, **{**content, "images": change(content["images"])})
 
-    return apply
+    return Damage(what, apply)
 
 
 def _bomb(path: Path) -> None:
-    """A few bytes that claim to be a petabyte."""
+    """A few bytes that claim to be hundreds of terabytes."""
     file = io.BytesIO()
     shape = {"descr": "|u1", "fortran_order": False, "shape": (2**40, 28, 28, 1)}
     np.lib.format.write_array_header_1_0(file, shape)
@@ -426,50 +372,68 @@ def _bomb(path: Path) -> None:
                 archive.writestr(f"{name}.npy", file.getvalue())
 
 
-SWAPPED = st.just(Damage("two swapped", _array(lambda a: a[[-1, *range(1, len(a) - 1), 0]])))
+SWAPPED = st.just(_array("two swapped", lambda array: array[[-1, *range(1, len(array) - 1), 0]]))
 ARRAYS = st.sampled_from(
     [
-        Damage("of floats", _array(lambda array: array.astype(np.float32) / 3)),
-        Damage("one less", _array(lambda array: array[:-1])),
-        Damage("empty", _array(lambda array: array[:0])),
-        Damage("of objects", _array(lambda array: np.array([Payload()]))),
+        _array("of floats", lambda array: array.astype(np.float32) / 3),
+        _array("one less", lambda array: array[:-1]),
+        _array("empty", lambda array: array[:0]),
+        _array("of objects", lambda array: np.array([Payload()])),
         Damage("a bomb", _bomb),
     ]
 )
 
+# ---------------------------------------------------------------- archives and config copies
 
-# ---------------------------------------------------------------- archives
+BATCH = "cifar-10-batches-py/data_batch_1"
 
 
-def _members(*members: tuple[tarfile.TarInfo, bytes]) -> Callable[[Path], None]:
-    """Put members in front of those that an archive has."""
+def _member(
+    what: str, data: bytes, name: str = BATCH, kind: bytes = tarfile.REGTYPE, valid: bool = False
+) -> Damage:
+    """An archive with one more member in front."""
 
     def apply(path: Path) -> None:
-        old = path.with_suffix(".old")
-        shutil.move(path, old)
+        old = shutil.move(path, path.with_suffix(".old"))
         with tarfile.open(old) as before, tarfile.open(path, "w:gz") as archive:
-            for member, data in members:
-                member.size = member.size or len(data)
-                archive.addfile(member, io.BytesIO(data.ljust(member.size, b"\0")))
+            first = tarfile.TarInfo(name)
+            first.type, first.linkname, first.size = kind, "/etc/hostname", len(data)
+            archive.addfile(first, io.BytesIO(data))
             for member in before:
                 archive.addfile(member, before.extractfile(member))
 
-    return apply
+    return Damage(what, apply, valid=valid)
 
 
-def _member(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
-    member = tarfile.TarInfo(name)
-    member.type, member.linkname = kind, link
-    return member
-
-
-BATCH = "cifar-10-batches-py/data_batch_1"
 MEMBERS = st.sampled_from(
     [
-        Damage("a payload as a batch", _members((_member(BATCH), pickle.dumps(Payload(), 2)))),
-        Damage("a batch twice", _members((_member(BATCH), b"x"))),
-        Damage("a batch that is a link", _members((_member(BATCH, tarfile.SYMTYPE, "/x"), b""))),
-        Damage("a path outside", _members((_member(f"../{CANARY}"), b"x")), valid=True),
-        Damage("a device", _members((_member(BATCH, tarfile.CHRTYPE), b"")), valid=True),
+        _member("a payload as a batch", pickle.dumps(Payload(), 2)),
+        _member("a batch twice", b"x"),
+        _member("a link instead of a batch", b"", kind=tarfile.SYMTYPE),
+        _member("a path outside", b"x", f"../{CANARY}", valid=True),
+        _member("a device", b"", kind=tarfile.CHRTYPE, valid=True),
     ]
 )
+
+
+def _stranger(what: str, before: str, after: str = "", **beside: str) -> Damage:
+    def apply(path: Path) -> None:
+        path.write_text(f"{before}\n{path.read_text()}\n{after}\n")
+        for name, text in beside.items():
+            path.with_name(name.replace("_", ".")).write_text(text)
+
+    return Damage(f"a stranger's config with {what}", apply, valid=True)
+
+
+CODE = f"import os; os.makedirs({CANARY!r}, exist_ok=True)"
+CALL = f"dict(type='os.makedirs', name={CANARY!r}, exist_ok=True)"
+YAML = f"x: !!python/object/apply:os.mkdir [{CANARY}]\n"
+STRANGERS = st.sampled_from(
+    [
+        _stranger("code", CODE),
+        _stranger("a module", "", "custom_imports = dict(imports=['beside'])", beside_py=CODE),
+        _stranger("a type by its path", "", f"model = {CALL}\nval_evaluator = {CALL}"),
+        _stranger("a base", "_base_ = 'base.yaml'", base_yaml=YAML),
+    ]
+)
+"""Config copies in a run's folder that would run code when they are loaded."""

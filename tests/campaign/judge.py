@@ -104,5 +104,6 @@ def _names(case: Case, text: str) -> bool:
     file = Path(case.file)
     if file.suffix == ".py" and case.damage.fields:  # the config is named anyhow
         return any(re.search(rf"\b{re.escape(name)}\b", text) for name in case.damage.fields)
-    names = (file.name.removesuffix(".sha256"), f"{file.parent}:", *case.damage.fields)
+    index = "dataset.json" if file.suffix == ".npy" else file.name  # which has their checksums
+    names = (file.name.removesuffix(".sha256"), index, f"{file.parent}:", *case.damage.fields)
     return any(name in text for name in names)

@@ -105,9 +105,9 @@ TEMPLATES: dict[str, Callable[[Path], Any]] = {
 }
 
 
-def config_of(folder: Path, name: str) -> dict[str, Any]:
-    """A template's config as plain values, tuples as lists."""
-    config = Config.fromfile(folder / name, import_custom_modules=False)
+def config_of(path: Path) -> dict[str, Any]:
+    """A config as plain values, tuples as lists."""
+    config = Config.fromfile(path, import_custom_modules=False)
     return json.loads(json.dumps(config.to_dict()))
 
 
