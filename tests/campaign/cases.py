@@ -40,6 +40,13 @@ def _config(path: Path) -> Damages:
     return values | values | values | d.config_texts(path.read_text()) | PLACES
 
 
+def _recorded(path: Path) -> Damages:
+    """Of what a run has recorded of its config."""
+    if path.suffix == ".py":  # for people alone, or of a run of an earlier version
+        return d.STRANGERS
+    return d.STRANGERS | d.CUTS | d.json_values(path) | d.json_shapes(path)
+
+
 def _payloads(*needed: str) -> Callable[[Path], Damages]:
     return partial(d.payloads, needed=needed)
 
@@ -120,7 +127,7 @@ KINDS: dict[str, tuple[int, list[Source]]] = {
             ("board", "run/results.json", RESULTS),
             ("compare", "run/results.json", RESULTS),
             ("verify", "run/results.json", (_results, d.BYTES, d.json_shapes)),
-            ("verify", "run/config.py", (d.STRANGERS,)),
+            ("verify", "run/config.*", (_recorded,)),
         ],
     ),
 }

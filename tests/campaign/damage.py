@@ -127,7 +127,11 @@ ODD: dict[type, list[Any]] = {
     list: ["text", 5, {}, True],
     dict: ["text", 5, [1], True],
 }
-ODD_IN_CONFIGS = {**ODD, bool: ["False", 2, [], 0.5], str: ["", "NoSuchThing", 5, [], {}, True]}
+ODD_IN_CONFIGS = {  # a large number may be meant
+    **ODD,
+    int: ["one", [], {}, math.nan, math.inf, True, -1],
+    str: ["", "NoSuchThing", 5, [], {}, True],
+}
 
 
 def nodes(tree: Any, path: tuple = ()) -> Iterator[tuple[tuple, Any]]:
@@ -416,24 +420,33 @@ MEMBERS = st.sampled_from(
 )
 
 
-def _stranger(what: str, before: str, after: str = "", **beside: str) -> Damage:
+def _stranger(what: str, text: str, values: Mapping[str, Any], **beside: str) -> Damage:
+    """A run with a config of a stranger's: a program, or, signed again, the record of it."""
+
     def apply(path: Path) -> None:
-        path.write_text(f"{before}\n{path.read_text()}\n{after}\n")
-        for name, text in beside.items():
-            path.with_name(name.replace("_", ".")).write_text(text)
+        for name, content in beside.items():
+            path.with_name(name.replace("_", ".")).write_text(content)
+        record, results = path.with_name("config.json"), path.with_name("results.json")
+        if path.suffix == ".py":  # as in a run of an earlier version
+            path.write_text(text + path.read_text() + f"\nlocals().update({values!r})\n")
+            record.unlink(missing_ok=True)
+            return
+        record.write_text(json.dumps({**json.loads(record.read_text()), **values}))
+        digest = {"config_json_sha256": hashlib.sha256(record.read_bytes()).hexdigest()}
+        results.write_text(json.dumps({**json.loads(results.read_text()), **digest}))
 
     return Damage(f"a stranger's config with {what}", apply, valid=True)
 
 
-CODE = f"import os; os.makedirs({CANARY!r}, exist_ok=True)"
-CALL = f"dict(type='os.makedirs', name={CANARY!r}, exist_ok=True)"
+CODE = f"import os; os.makedirs({CANARY!r}, exist_ok=True)\n"
+CALL = {"type": "os.makedirs", "name": CANARY, "exist_ok": True}
 YAML = f"x: !!python/object/apply:os.mkdir [{CANARY}]\n"
+BESIDE = {"custom_imports": {"imports": ["beside"], "allow_failed_imports": False}}
 STRANGERS = st.sampled_from(
     [
-        _stranger("code", CODE),
-        _stranger("a module", "", "custom_imports = dict(imports=['beside'])", beside_py=CODE),
-        _stranger("a type by its path", "", f"model = {CALL}\nval_evaluator = {CALL}"),
-        _stranger("a base", "_base_ = 'base.yaml'", base_yaml=YAML),
+        _stranger("code", CODE, {"_base_": "beside.py"}, beside_py=CODE),
+        _stranger("a module", "", BESIDE, beside_py=CODE),
+        _stranger("a type by its path", "", {"model": CALL, "val_evaluator": CALL}),
+        _stranger("a base", "_base_ = 'base.yaml'\n", {"_base_": "base.yaml"}, base_yaml=YAML),
     ]
 )
-"""Config copies in a run's folder that would run code when they are loaded."""
