@@ -134,18 +134,20 @@ KINDS: dict[str, tuple[int, list[Source]]] = {
 """Of each kind how many cases; for each of its commands the files, and what happens to them."""
 
 
-def draw(kind: str, seed: int, template: Callable[[str], Path]) -> list[Case]:
-    """The cases of a kind, the same for the same seed, no two of them alike.
+def draw(
+    kind: str, seed: int, template: Callable[[str], Path], count: int | None = None
+) -> list[Case]:
+    """The cases of a kind, the same for the same seed and count, no two of them alike.
 
     Args:
         template: makes a template; returns its folder.
     """
-    count, sources = KINDS[kind]
+    whole, sources = KINDS[kind]
     found: dict[tuple[str, str, str], Case] = {}
 
     @hypothesis.seed(seed + zlib.crc32(kind.encode()))
     @hypothesis.settings(
-        max_examples=count,
+        max_examples=count or whole,
         database=None,
         deadline=None,
         phases=[hypothesis.Phase.generate],

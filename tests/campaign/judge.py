@@ -88,7 +88,7 @@ class Judge:
         named = _names(case, text + "".join(p.read_text() for p in work.rglob("*.log")))
         if done.returncode:
             _, error, message = done.stderr.rpartition("error: ")
-            if not (error or case.command == "verify") or len(message) > LONGEST:
+            if case.command != "verify" and (not error or len(message) > LONGEST):
                 return UNCLEAR, f"exit code {done.returncode}, message of {len(message)} characters"
             return (CLEAR, "refused") if named else (UNCLEAR, "names neither file nor field")
         made = command.outcome(work, done.stdout)
