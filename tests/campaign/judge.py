@@ -56,13 +56,14 @@ class Judge:
         shutil.copytree(self.template(COMMANDS[command].template), work, symlinks=True)
         return COMMANDS[command].line.split()
 
-    def _sound(self, command: str) -> Any:
-        """What a command makes of sound inputs."""
+    def _sound(self, command: str) -> tuple[Any, set[str]]:
+        """What a command makes of sound inputs, and the lines that it says."""
         with tempfile.TemporaryDirectory(dir=self.folder) as folder:
             work = Path(folder) / "case"
             done = run(*self._copy(command, work), cwd=work)
             assert done.returncode == 0, f"{command} fails on sound input: {done.stderr}"
-            return COMMANDS[command].outcome(work, done.stdout)
+            outcome = COMMANDS[command].outcome(work, done.stdout)
+            return outcome, {*(done.stdout + done.stderr).splitlines()}
 
     def __call__(self, case: Case, keep: Path | None = None) -> Verdict:
         """Run a case; ``keep``: where its folder goes."""
@@ -85,15 +86,19 @@ class Judge:
             return EXECUTED, "a hostile text was shown as it is"
         if "Traceback" in text or done.returncode < 0:
             return UNCLEAR, f"a traceback, or a signal: exit code {done.returncode}"
-        named = _names(case, text + "".join(p.read_text() for p in work.rglob("*.log")))
         if done.returncode:
             _, error, message = done.stderr.rpartition("error: ")
             if case.command != "verify" and (not error or len(message) > LONGEST):
                 return UNCLEAR, f"exit code {done.returncode}, message of {len(message)} characters"
+            named = _names(case, text)
             return (CLEAR, "refused") if named else (UNCLEAR, "names neither file nor field")
+        outcome, usual = self.sound(case.command)
         made = command.outcome(work, done.stdout)
-        if made is not None and not toyseg.differences([made], [self.sound(case.command)]):
+        if made is not None and not toyseg.differences([made], [outcome]):
             return CLEAR, "the same result"
+        logs = [line for path in work.rglob("*.log") for line in path.read_text().splitlines()]
+        new = [line for line in text.splitlines() if line not in usual]
+        named = _names(case, "\n".join(new + [line for line in logs if "WARNING" in line]))
         if case.damage.valid or (named and not command.strict):
             return CLEAR, "another result, and a word about it"
         return SILENT, "another result" + (", in spite of a word about it" if named else "")
@@ -105,5 +110,6 @@ def _names(case: Case, text: str) -> bool:
     if file.suffix == ".py" and case.damage.fields:  # the config is named anyhow
         return any(re.search(rf"\b{re.escape(name)}\b", text) for name in case.damage.fields)
     index = "dataset.json" if file.suffix == ".npy" else file.name  # which has their checksums
-    names = (file.name.removesuffix(".sha256"), index, f"{file.parent}:", *case.damage.fields)
+    folder = f"{file.parent}{':' * (case.damage.what != 'missing')}"
+    names = (file.name.removesuffix(".sha256"), index, folder, *case.damage.fields)
     return any(name in text for name in names)

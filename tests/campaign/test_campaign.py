@@ -36,7 +36,7 @@ def _config(text: str) -> Damage:
         (Damage("a comment", lambda path: path.write_text(path.read_text() + "# x\n")), CLEAR),
         (_config("optim_wrapper['rho'] = 0.3\n"), SILENT),
         (_config(f"import os; os.mkdir({CANARY!r}); del os\n"), EXECUTED),
-        (_config("default_hooks['wrong'] = dict()\n"), UNCLEAR),
+        (_config("import os; os.abort()\n"), UNCLEAR),
     ],
 )
 def test_the_judge_sees(judge, damage, judged):
