@@ -153,8 +153,15 @@ def verified(folder: Path, _out: str) -> Any:
     """What verify has declared sound: results and history; how long things took apart."""
     with suppress(ValueError, OSError):
         results = json.loads((folder / "run" / "results.json").read_text())
-        return {**results, "seconds": None}, _history(folder)
+        return _given({**results, "seconds": None}), _history(folder)
     return None
+
+
+def _given(value: Any) -> Any:
+    """Without what is null, which is the same as what is missing."""
+    if isinstance(value, dict):
+        return {k: _given(inner) for k, inner in value.items() if inner is not None}
+    return value
 
 
 def printed(_folder: Path, out: str) -> Any:
