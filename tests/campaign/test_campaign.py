@@ -21,7 +21,7 @@ def judge(tmp_path_factory: pytest.TempPathFactory) -> Judge:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_inputs(judge, kind):
-    for case in draw(kind, SEED, judge.template, 3):
+    for case in draw(kind, SEED, judge.template, 2):
         verdict = judge(case)
         assert verdict.judged == CLEAR, f"{verdict.why}: {case}\n{verdict.said}"
 
