@@ -4,6 +4,7 @@
 #   make demo-cifar        classification with few classes per client, in minutes
 #   make leaderboard       three short runs on synthetic data, and the page that compares them
 #   make test              lint, formatting and tests
+#   make campaign          damaged inputs and killed runs, new ones every day (SEED=20260131: that day's)
 #   make PYTHON=python3.12 demo      with a given interpreter
 
 PYTHON ?= python3
@@ -12,13 +13,14 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 TEST_STAMP := $(VENV)/test_installed
 
-.PHONY: help demo demo-cifar leaderboard test lint format docs docs-tools install clean
+.PHONY: help demo demo-cifar leaderboard test campaign lint format docs docs-tools install clean
 
 help:
 	@echo "make demo         segmentation: train and evaluate on synthetic street scenes"
 	@echo "make demo-cifar   classification: CIFAR-10 if data/cifar10 exists, else synthetic shapes"
 	@echo "make leaderboard  train three methods on synthetic data and compare them on a page"
 	@echo "make test         lint, formatting and tests"
+	@echo "make campaign     1,750 damaged inputs and 56 killed runs; SEED=... for given ones"
 	@echo "make lint         lint and formatting only"
 	@echo "make format       format the sources"
 	@echo "make docs         build the documentation as a site in build/docs"
@@ -42,6 +44,9 @@ WORKERS := --numprocesses auto --maxprocesses 4 --dist loadfile --no-loadscope-r
 test: $(TEST_STAMP)
 	@code=0; $(MAKE) --no-print-directory lint || code=1; \
 	$(BIN)/python -m pytest $(WORKERS) || code=1; exit $$code
+
+campaign: $(TEST_STAMP)
+	OMP_NUM_THREADS=1 $(BIN)/python -W ignore -m tests.campaign $(if $(SEED),--seed $(SEED))
 
 lint: $(TEST_STAMP)
 	$(BIN)/python -m ruff check .

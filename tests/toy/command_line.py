@@ -90,6 +90,8 @@ class CommandLine:
         if self.returncode is None:
             kill(self._process)
             raise subprocess.TimeoutExpired(self.args, timeout, *self._said())
+        if self._process in _started:
+            _started.remove(self._process)  # with what it holds open
         return self.returncode
 
     def communicate(self, timeout: float = TIMEOUT) -> tuple[str, str]:
@@ -102,10 +104,12 @@ class CommandLine:
         return out, err
 
 
-def run(tool: str, *arguments: object, **options: object) -> subprocess.CompletedProcess:
+def run(
+    tool: str, *arguments: object, timeout: float = TIMEOUT, **options: object
+) -> subprocess.CompletedProcess:
     """Start a tool and wait for its end, as :func:`subprocess.run`; options: see above."""
     started = CommandLine(tool, *arguments, **options)
-    out, err = started.communicate()
+    out, err = started.communicate(timeout)
     return subprocess.CompletedProcess(started.args, started.returncode, out, err)
 
 
