@@ -12,7 +12,7 @@ import torch
 from mmengine.config import Config
 
 from fedseg.errors import DataError
-from fedseg.files import sha256
+from fedseg.files import read_json, sha256
 from fedseg.leaderboard.verify_history import compared_rounds, expected_rounds, train_loop
 from fedseg.runner.checkpoint import load_checkpoint, save_checkpoint
 from fedseg.runner.config import complete_config
@@ -24,7 +24,15 @@ from fedseg.runs.config_copy import CONFIG_FILE
 from fedseg.runs.from_json import own_path
 from fedseg.runs.history import plain
 from fedseg.runs.metric_names import GLOBAL, is_number
-from fedseg.runs.results import by_domain, configured, hardware, package_versions, summarized
+from fedseg.runs.results import (
+    OWN_DIGEST,
+    by_domain,
+    configured,
+    hardware,
+    own_digest,
+    package_versions,
+    summarized,
+)
 from fedseg.runs.run_files import HISTORY, read_history
 from fedseg.runs.schema import FILE_NAME, RESULTS_SCHEMA_VERSION, Results, read_results
 
@@ -148,6 +156,9 @@ def verify(
     compared += [Difference(*pair, "checkpoint", HISTORY) for pair in pairs]
     pairs = compared_rounds(history, rounds, complete)
     compared += [Difference(*pair, "config", HISTORY) for pair in pairs]
+    if results.results_sha256 is not None:
+        digest = own_digest(read_json(own_path(folder, FILE_NAME)))
+        compared.append(Difference(OWN_DIGEST, results.results_sha256, digest, "rest of the file"))
     tolerance = TOLERANCE if elsewhere else 0.0
     found = tuple(one for one in compared if not _equal(one, tolerance))
     return Verification(folder, checkpoint, len(compared), found, tolerance, elsewhere)

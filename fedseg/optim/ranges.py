@@ -22,8 +22,8 @@ OPTIMIZER: Mapping[str, Check] = {
     "dampening": _SHARE,
 }
 SCHEDULE: Mapping[str, Check] = {
-    **dict.fromkeys(("gamma", "div_factor", "final_div_factor", "power"), _ABOVE_0),
-    **dict.fromkeys(("eta_min", "eta_max"), _AT_LEAST_0),
+    **dict.fromkeys(("div_factor", "final_div_factor", "power"), _ABOVE_0),
+    **dict.fromkeys(("gamma", "eta_min", "eta_max"), _AT_LEAST_0),
     **dict.fromkeys(("factor", "start_factor", "end_factor"), _SHARE),
     **dict.fromkeys(("eta_min_ratio", "pct_start"), _SHARE),
     **dict.fromkeys(("step_size", "T_max", "total_steps", "end", "periods"), check_int),

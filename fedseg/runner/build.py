@@ -48,7 +48,7 @@ from fedseg.registry import (
     did_you_mean,
 )
 from fedseg.runner.checkpoint import load_checkpoint
-from fedseg.runner.config import complete_config
+from fedseg.runner.config import check_config, complete_config
 from fedseg.runner.cuda_graph import choose_step
 
 DEFAULT_HOOKS = {
@@ -75,6 +75,7 @@ def build_trainer(config: Config | Mapping[str, Any]) -> ClientTrainer:
         ConfigError: the config names something unknown, or asks for what has no meaning.
     """
     cfg = complete_config(config if isinstance(config, Config) else Config(dict(config)))
+    check_config(cfg)
     if cfg.get("custom_imports"):
         import_modules_from_strings(**cfg.custom_imports)
     init_default_scope(cfg.default_scope)

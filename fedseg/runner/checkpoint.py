@@ -8,7 +8,7 @@ damaged or whose client states or history are not all there.
 import hashlib
 import re
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -199,19 +199,23 @@ def remove_leftovers(folder: Path) -> None:
             path.unlink()
 
 
-def proves_start(line: dict[str, Any]) -> bool:
-    """Whether a round's line shows that the model before it was good: most updates were accepted.
+def proved_rounds(history: Iterable[dict[str, Any]]) -> set[int]:
+    """The rounds after which the model was good: of the round after them most updates counted.
 
     A model may be lost and still be finite; that shows in the updates of those who start from it.
     """
-    losses = [participant["loss"] for participant in line["participants"]]
-    return 2 * losses.count(None) < len(losses)
+    proved = set()
+    for line in history:
+        losses = [participant["loss"] for participant in line["participants"]]
+        if 2 * losses.count(None) < len(losses):
+            proved.add(line["round"] - 1)
+    return proved
 
 
 def good_checkpoint_message(folder: Path, history: list[dict[str, Any]]) -> str:
     """Which checkpoints there are when a round has failed, and which is good, for its message."""
     found = checkpoints(folder)
-    proved = {line["round"] - 1 for line in history if proves_start(line)}
+    proved = proved_rounds(history)
     good = next((entry for entry in reversed(found) if entry[0] in proved), None)
     if not found:
         return "There is no checkpoint yet"

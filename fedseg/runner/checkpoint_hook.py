@@ -10,10 +10,9 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
 from fedseg.registry import HOOKS
 from fedseg.runner.checkpoint import (
-    checkpoint_path,
     checkpoints,
     load_checkpoint,
-    proves_start,
+    proved_rounds,
     remove_checkpoint,
 )
 
@@ -49,14 +48,15 @@ class FederatedCheckpointHook(FederatedHook):
         self.keep_every = keep_every
         self.save_best = save_best
         self.best: float | None = None
-        self.good: int | None = None  # round of the newest checkpoint that the next round proved
+        self.proved: set[int] = set()  # rounds after which the model was good, by the round after
         self._metrics: dict[str, float] = {}
         self._indexes: dict[int, dict[str, Any]] = {}
 
+    def before_train(self, runner: Any) -> None:
+        self.proved = proved_rounds(runner.history.read())
+
     def after_round(self, runner: Any, record: dict[str, Any]) -> None:
-        before = runner.round - 1
-        if proves_start(record) and checkpoint_path(runner.checkpoint_folder, before).is_file():
-            self.good = before
+        self.proved |= proved_rounds([record])
 
     def after_val_epoch(self, runner: Any, metrics: dict[str, float]) -> None:
         self._metrics = metrics
@@ -105,7 +105,8 @@ class FederatedCheckpointHook(FederatedHook):
 
     def _clean(self, runner: Any) -> None:
         found = checkpoints(runner.checkpoint_folder)
-        newest = [f for f in found if f in found[-self.keep_last :] or f[0] == self.good]
+        good = max((round_ for round_, _ in found if round_ in self.proved), default=None)
+        newest = [f for f in found if f in found[-self.keep_last :] or f[0] == good]
         for round_, path in found:
             kept = self.keep_every and round_ % self.keep_every == 0
             if not kept and (round_, path) not in newest:
@@ -124,7 +125,7 @@ class FederatedCheckpointHook(FederatedHook):
         return self._indexes[round_]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best, "good": self.good}
+        return {"best": self.best}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best, self.good = state["best"], state.get("good")
+        self.best = state["best"]

@@ -40,7 +40,7 @@ KEYS: Mapping[str, Any] = {
     "env_cfg": Mapping,
     "executor": Component,
     "experiment_name": str | None,
-    "launcher": Literal["none"],
+    "launcher": str | None,
     "load_from": str | Path | None,
     "local_loss": Component,
     "log_level": Literal["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL", 10, 20, 30, 40, 50],
@@ -100,21 +100,6 @@ def complete_config(config: Config) -> Config:
         check_type(key, config[key], KEYS[key])
         if config[key] == "":
             raise ConfigError(f"{key}: is empty: leave it out or give it a value")
-    if config.get("custom_imports"):
-        check_arguments(import_modules_from_strings, config.custom_imports, "custom_imports")
-    for key, value in config.get("env_cfg", {}).items():
-        if key not in ENVIRONMENT:
-            raise ConfigError(f"env_cfg.{key}: unknown{did_you_mean(key, ENVIRONMENT)}")
-        check_type(f"env_cfg.{key}", value, ENVIRONMENT[key])
-    check_component(
-        LOG_PROCESSORS,
-        {"type": "LogProcessor", **(config.get("log_processor") or {})},
-        "log_processor",
-    )
-    given = config.get("param_scheduler") or []
-    for number, schedule in enumerate([given] if isinstance(given, Mapping) else given):
-        field = f"param_scheduler[{number}]"
-        check_component(PARAM_SCHEDULERS, schedule, field, defaults=("optimizer",))
     _apply_data_root(config)
     train = config.train_cfg
     if train.get("local_steps") is not None and train.get("local_epochs") is not None:
@@ -123,10 +108,6 @@ def complete_config(config: Config) -> Config:
         )
     check_bool("resume", config.get("resume", False))
     _default(config, "default_scope", "fedseg")
-    if config.default_scope not in (known := _scopes()):
-        raise ConfigError(
-            f"default_scope: unknown {config.default_scope!r}; known: {', '.join(sorted(known))}"
-        )
     _default(config, "work_dir", "work_dirs/run")
     _default(config, "algorithm", {"type": "FedAvg"})
     _default(config, "executor", {"type": "InProcessExecutor"})
@@ -153,6 +134,35 @@ def complete_config(config: Config) -> Config:
         config["test_evaluator"] = copy.deepcopy(config.get("val_evaluator"))
     _evaluation_defaults(config, "test", "FederatedTestLoop")
     return config
+
+
+def check_config(config: Config) -> None:
+    """Check what MMEngine builds of a complete config; types are looked up, nothing is built.
+
+    Raises:
+        ConfigError: as :func:`complete_config`.
+    """
+    if config.get("custom_imports"):
+        check_arguments(import_modules_from_strings, config.custom_imports, "custom_imports")
+    for key, value in config.get("env_cfg", {}).items():
+        if key not in ENVIRONMENT:
+            raise ConfigError(f"env_cfg.{key}: unknown{did_you_mean(key, ENVIRONMENT)}")
+        check_type(f"env_cfg.{key}", value, ENVIRONMENT[key])
+    check_component(
+        LOG_PROCESSORS,
+        {"type": "LogProcessor", **(config.get("log_processor") or {})},
+        "log_processor",
+    )
+    given = config.get("param_scheduler") or []
+    for number, schedule in enumerate([given] if isinstance(given, Mapping) else given):
+        field = f"param_scheduler[{number}]"
+        check_component(PARAM_SCHEDULERS, schedule, field, defaults=("optimizer",))
+    if config.default_scope not in (known := _scopes()):
+        raise ConfigError(
+            f"default_scope: unknown {config.default_scope!r}; known: {', '.join(sorted(known))}"
+        )
+    if config.get("launcher") not in (None, "none"):
+        raise ConfigError(f"launcher: must be 'none', not {config.launcher!r}")
 
 
 def _scopes() -> set[str]:

@@ -106,8 +106,8 @@ def read_recorded(folder: Path, name: str, options: Sequence[str] = ()) -> Confi
     values = read_config_copy(path)
     try:
         return complete_config(override(Config(values, filename=str(path)), options=options))
-    except ConfigError:
-        raise
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error
     except Exception as error:
         raise DataError(f"{path}: is not the config of a run ({error!r})") from error
 

@@ -51,7 +51,7 @@ from fedseg.runner.checkpoint import (
     remove_leftovers,
     save_checkpoint,
 )
-from fedseg.runner.config import complete_config
+from fedseg.runner.config import check_config, complete_config
 from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.sampler import ClientSampler
 from fedseg.runner.state_store import StateStore
@@ -97,6 +97,7 @@ class FederatedRunner(Runner):
             ConfigError: the config names something unknown, or asks for what has no meaning.
         """
         cfg = complete_config(cfg if isinstance(cfg, Config) else Config(dict(cfg)))
+        check_config(cfg)
         if not str(cfg.work_dir).strip():
             raise ConfigError("work_dir: is empty; name a folder")
         if Path(cfg.work_dir).is_file():
@@ -365,5 +366,6 @@ class FederatedRunner(Runner):
     def _write_config(self) -> None:
         """Write the config into the work dir: as data, and for people under the run's own name."""
         config = self.cfg.to_dict() | {"experiment_name": self.name}
-        write_text(Path(self.work_dir) / CONFIG_FILE, config_json(config))
+        recorded = {k: v for k, v in config.items() if k not in ("work_dir", "resume")}
+        write_text(Path(self.work_dir) / CONFIG_FILE, config_json(recorded))
         write_text(config_copy(self.cfg), config_text(config))

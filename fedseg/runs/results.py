@@ -37,6 +37,7 @@ NOT_METHOD_ANYWHERE = (
     *("data_root", "num_workers", "prefetch_factor", "val_interval", "hook_interval"),
     "cuda_graph",
 )
+OWN_DIGEST = "results_sha256"
 COMPONENTS = ("algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm")
 LARGEST_CONTENT = 2**29  # bytes of images whose checksum is computed after a run
 
@@ -273,5 +274,12 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
     for hook in runner.hooks:
         if hasattr(hook, "results"):
             results |= hook.results(runner, history)
+    results[OWN_DIGEST] = own_digest(results)
     write_text(Path(runner.work_dir) / FILE_NAME, json.dumps(plain(results), indent=2) + "\n")
     return results
+
+
+def own_digest(results: Mapping[str, Any]) -> str:
+    """SHA-256 of the content of ``results.json`` but for itself and times, which always differ."""
+    volatile = (OWN_DIGEST, "seconds")
+    return _digest({k: v for k, v in plain(dict(results)).items() if k not in volatile})

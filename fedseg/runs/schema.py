@@ -130,6 +130,7 @@ class Results:
     methods: tuple[str, ...] | None = None  # likewise
     protocol: dict[str, Any] | None = None  # see fedseg.runs.protocol; None: not recorded
     config_json_sha256: str | None = None  # of the file config.json; None: there was none
+    results_sha256: str | None = None  # of everything else in the file but "seconds"
     # of the rounds from each "round" on: threads, device, hardware, versions; None: not recorded
     environments: tuple[dict[str, Any], ...] | None = None
     extras: dict[str, Any] = field(default_factory=dict)  # what hooks added, unchecked

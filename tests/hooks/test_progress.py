@@ -2,7 +2,6 @@
 
 import fcntl
 import io
-import json
 import math
 import multiprocessing
 import os
@@ -337,12 +336,10 @@ def test_the_planned_predictions_are_those_that_are_made(tmp_path):
 def test_a_resumed_run_knows_its_pace_and_its_best_metrics(tmp_path):
     first, _ = build(tmp_path, plain_console(), train_cfg={"max_rounds": 3})
     first.train()
-    path = Path(first.work_dir) / "history.jsonl"
-    records = [
-        {**record, "seconds": SECONDS} for record in toyseg.history({"work_dir": path.parent})
-    ]
+    done = {"work_dir": first.work_dir}
+    records = [{**record, "seconds": SECONDS} for record in toyseg.history(done)]
     records[0]["metrics"] = {"unseen/accuracy": 99.5}
-    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    toyseg.rewrite_history(done, records)
 
     runner, progress = build(tmp_path, plain_console(), resume=True)
     progress.now = lambda: 0.0  # nothing is learned from this process

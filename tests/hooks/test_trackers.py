@@ -137,9 +137,7 @@ def test_wall_times_of_earlier_rounds_are_as_far_apart_as_they_were(tmp_path):
 
     config = toyseg.settings(tmp_path, train_cfg=FEW)
     toyseg.train(config)
-    path = tmp_path / "run" / "history.jsonl"
-    records = [{**r, "seconds": SECONDS} for r in lines(config)]
-    path.write_text("".join(json.dumps(r) + "\n" for r in records))
+    toyseg.rewrite_history(config, [{**r, "seconds": SECONDS} for r in lines(config)])
     toyseg.train(config, resume=True)
     read = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     read.Reload()

@@ -14,6 +14,7 @@ import toyseg
 from torch.utils.data import dataloader
 
 from fedseg.errors import ConfigError, DataError, LoadingError, ResourceError, resource_error
+from fedseg.files import TEMPORARY
 from fedseg.hooks import FederatedHook
 from fedseg.registry import DATASETS, HOOKS
 from fedseg.runner.build import move_model
@@ -173,7 +174,7 @@ class CallHook(FederatedHook):
 
 
 def fill_the_disk(work_dir: Path) -> None:
-    (work_dir / "checkpoints" / "round_000003.pth.part.tmp").symlink_to("/dev/full")
+    (work_dir / "checkpoints" / f"round_000003.pth{TEMPORARY}").symlink_to("/dev/full")
 
 
 def limit_files(work_dir: Path) -> None:

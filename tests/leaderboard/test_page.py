@@ -251,7 +251,7 @@ def test_damaged_details_cost_only_their_charts(tmp_path):
     for run in found.data["runs"].values():
         assert (run["clients"], run["classes"], run["corruptions"]) == (None, {}, {})
     assert len([t for t in found.texts if "client_accuracy: is damaged" in t]) == len(clients)
-    (row,) = rows_with(found, CIFAR, "half ? a character")
+    (row,) = rows_with(found, CIFAR, "half \ufffd a character")
     assert row["data-kind"] == "run"
 
 

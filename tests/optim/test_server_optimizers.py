@@ -122,7 +122,7 @@ def test_a_zero_pseudo_gradient_moves_nothing(kind):
         ({"lr": 1.0}, r"algorithm\.server_optim\.type: is missing"),
         ({"type": "SGD", "momentun": 0.9}, r"algorithm\.server_optim\.momentun.*'momentum'"),
         ({"type": "Adam", "tau": 0.0}, r"algorithm\.server_optim\.tau"),
-        ("SGD", r"algorithm\.server_optim: must be a dict"),
+        ("SGD", r"algorithm\.server_optim: must be"),
         ({"type": "SGD", "lr": "1,0"}, r"algorithm\.server_optim\.lr: must be a finite number"),
         ({"type": "SGD", "lr": -1.0}, r"algorithm\.server_optim\.lr: must be .*>= 0"),
         ({"type": "SGD", "momentum": 1.5}, r"algorithm\.server_optim\.momentum: must be .*< 1"),
