@@ -98,7 +98,7 @@ def read_json(path: str | Path, fix: str = "write it again") -> Any:
 
 def leaves_folder(path: Path) -> bool:
     """Whether a file is a symbolic link to one outside its folder."""
-    return not path.resolve().is_relative_to(path.parent.resolve())
+    return not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(path.parent))
 
 
 def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:

@@ -29,7 +29,7 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
     """
     paths = [Path(path) for path in paths]
     messages = [f"{path}: does not exist" for path in paths if not path.exists()]
-    files = {file.resolve(): file for path in paths for file in _find(path, messages)}
+    files = {os.path.realpath(file): file for path in paths for file in _find(path, messages)}
     runs: list[FoundRun] = []
     for file in files.values():
         try:

@@ -1,5 +1,6 @@
 """Partitions: which samples of a data set each client holds."""
 
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -77,7 +78,11 @@ class FixedPartition:
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, in the order given."""
-        return check_clients(self.clients, len(dataset), self.where)
+        clients = check_clients(self.clients, len(dataset), self.where)
+        unused = len(dataset) - sum(map(len, clients.values()))
+        if unused:
+            warnings.warn(f"{self.where}: {unused} samples belong to no client", stacklevel=2)
+        return clients
 
 
 def check_clients(

@@ -6,7 +6,7 @@ same model, data and optimizer, to the last bit.
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -31,8 +31,10 @@ from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.seeds import seed_for
+from fedseg.datasets.synthetic import is_synthetic
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
+from fedseg.evaluation.sets import check_evaluation_set
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.optim import OptimWrapper, build_local_optimizer
@@ -42,9 +44,11 @@ from fedseg.registry import (
     CLIENT_DATA,
     HOOKS,
     LOCAL_LOSSES,
+    LOOPS,
     MODELS,
     PARAM_SCHEDULERS,
     build,
+    check_component,
     did_you_mean,
 )
 from fedseg.runner.checkpoint import load_checkpoint
@@ -63,6 +67,8 @@ DEFAULT_HOOKS = {
 ENDING = (ConstantParamScheduler, LinearParamScheduler, PolyParamScheduler)
 # keys of train_cfg that describe the local training; the others are the loop's
 LOCAL_KEYS = ("amp", "cuda_graph", "hook_interval", "local_epochs", "local_steps")
+
+EVALUATION_PARTS = ("runner", "dataloader", "evaluator")  # what the loop of a test is given
 
 
 def build_trainer(config: Config | Mapping[str, Any]) -> ClientTrainer:
@@ -301,3 +307,20 @@ def _build_local_loss(cfg: Config, flat: FlatModel) -> LocalLoss:
     loss = build(LOCAL_LOSSES, config, "local_loss", base=LocalLoss)
     loss.check(flat)
     return loss
+
+
+def check_what_comes_last(cfg: Config, parts: Iterable[Any]) -> None:
+    """Raise an error for what the test and the results need: after training is too late.
+
+    Args:
+        cfg: complete. parts: training data and evaluation sets; their data sets may have a root.
+    """
+    for part in parts:
+        root = getattr(getattr(part, "dataset", None), "data_root", None)
+        if root:
+            is_synthetic(root, strict=True)
+    for name, config in (cfg.test_dataloader or {}).items():
+        if config is not None:
+            check_evaluation_set(name, config, cfg.test_evaluator, "test")
+    if cfg.test_cfg is not None:
+        check_component(LOOPS, cfg.test_cfg, "test_cfg", EVALUATION_PARTS)

@@ -309,8 +309,10 @@ def read_config(path: Path) -> Config:
     """``Config.fromfile``; whatever goes wrong in a user's file is a ConfigError."""
     try:
         _check_python(path)
-        config = Config.fromfile(path)
-        if config.get("custom_imports"):  # MMEngine leaves them out where a config has own imports
+        # imported here: MMEngine leaves them out where a config has imports of its own
+        config = Config.fromfile(path, import_custom_modules=False)
+        if config.get("custom_imports"):
+            check_type(f"{path}: custom_imports", config.custom_imports, Mapping)
             import_modules_from_strings(**config.custom_imports)
         return config
     except ConfigError:

@@ -163,6 +163,10 @@ def check_config(config: Config) -> None:
         )
     if config.get("launcher") not in (None, "none"):
         raise ConfigError(f"launcher: must be 'none', not {config.launcher!r}")
+    if not str(config.work_dir).strip():
+        raise ConfigError("work_dir: is empty; name a folder")
+    if Path(config.work_dir).is_file():
+        raise ConfigError(f"work_dir: {config.work_dir} is a file; name a folder")
 
 
 def _scopes() -> set[str]:

@@ -15,12 +15,8 @@ from torch import Tensor, nn
 
 from fedseg.core.flat import FlatModel
 from fedseg.core.server import Server
-from fedseg.datasets.synthetic import is_synthetic
 from fedseg.engine.executor import Executor
-from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import reestimate_statistics
-from fedseg.evaluation.sets import check_evaluation_set
-from fedseg.files import write_text
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.hooks.trackers import build_trackers, build_visualizer
@@ -31,10 +27,10 @@ from fedseg.registry import (
     SAMPLERS,
     build,
     check_arguments,
-    check_component,
 )
 from fedseg.runner import logs, run_state
 from fedseg.runner.build import (
+    EVALUATION_PARTS,
     LOCAL_KEYS,
     assemble_trainer,
     bind_hooks,
@@ -42,6 +38,7 @@ from fedseg.runner.build import (
     build_model,
     build_schedulers,
     build_vectors,
+    check_what_comes_last,
     load_weights,
     move_model,
 )
@@ -58,16 +55,14 @@ from fedseg.runner.state_store import StateStore
 from fedseg.runner.work_dir import (
     adopt,
     advised,
-    config_copy,
     hold,
     set_aside_later,
     start_anew,
+    write_config,
 )
-from fedseg.runs.config_copy import CONFIG_FILE, config_json, config_text
+from fedseg.runs.config_copy import config_text
 from fedseg.runs.history import History
 from fedseg.runs.results import write_results
-
-EVALUATION_PARTS = ("runner", "dataloader", "evaluator")
 
 
 @RUNNERS.register_module()
@@ -98,10 +93,6 @@ class FederatedRunner(Runner):
         """
         cfg = complete_config(cfg if isinstance(cfg, Config) else Config(dict(cfg)))
         check_config(cfg)
-        if not str(cfg.work_dir).strip():
-            raise ConfigError("work_dir: is empty; name a folder")
-        if Path(cfg.work_dir).is_file():
-            raise ConfigError(f"work_dir: {cfg.work_dir} is a file; name a folder")
         name = cfg.get("experiment_name") or Path(cfg.filename or "run").stem
         # two runs of one process in one second must not share MMEngine's global instances
         cfg["experiment_name"] = f"{name}_{uuid.uuid4().hex[:8]}"
@@ -229,21 +220,7 @@ class FederatedRunner(Runner):
         self._train_loop = build(LOOPS, loop, "train_cfg", parts)
         self.param_schedulers = build_schedulers(cfg, self.optim_wrapper)
         self._val_loop = self._build_evaluation("val") if self._val_dataloader else None
-
-        self._check_what_comes_last()
-
-    def _check_what_comes_last(self) -> None:
-        """Raise an error for what the test and the results need: after training is too late."""
-        for part in (self.data, *getattr(self.val_loop, "sets", ())):
-            root = getattr(getattr(part, "dataset", None), "data_root", None)
-            if root:
-                is_synthetic(root, strict=True)
-        cfg = self.cfg
-        for name, config in (cfg.test_dataloader or {}).items():
-            if config is not None:
-                check_evaluation_set(name, config, cfg.test_evaluator, "test")
-        if cfg.test_cfg is not None:
-            check_component(LOOPS, cfg.test_cfg, "test_cfg", EVALUATION_PARTS)
+        check_what_comes_last(cfg, [self.data, *getattr(self.val_loop, "sets", ())])
 
     def _build_evaluation(self, kind: str) -> Any:
         values = self, self.cfg[f"{kind}_dataloader"], self.cfg[f"{kind}_evaluator"]
@@ -261,7 +238,7 @@ class FederatedRunner(Runner):
                 self.call_hook("before_run")
                 self._resume_or_start()
                 run_state.note_environment(self)
-                self._write_config()
+                write_config(self.cfg, self.name)
                 self._train()
         return self.model
 
@@ -362,10 +339,3 @@ class FederatedRunner(Runner):
             self.logger.warning(
                 f"an earlier run in {self.work_dir} was moved to {aside} (--resume continues a run)"
             )
-
-    def _write_config(self) -> None:
-        """Write the config into the work dir: as data, and for people under the run's own name."""
-        config = self.cfg.to_dict() | {"experiment_name": self.name}
-        recorded = {k: v for k, v in config.items() if k not in ("work_dir", "resume")}
-        write_text(Path(self.work_dir) / CONFIG_FILE, config_json(recorded))
-        write_text(config_copy(self.cfg), config_text(config))

@@ -29,7 +29,7 @@ from fedseg.errors import (
 )
 from fedseg.files import write_text
 from fedseg.runner.checkpoint import checkpoints, good_checkpoint_message
-from fedseg.runs.config_copy import CONFIG_FILE
+from fedseg.runs.config_copy import CONFIG_FILE, config_json, config_text
 from fedseg.runs.history import History
 
 OUTPUTS = (
@@ -100,6 +100,14 @@ def _write_mark(work_dir: Path, **changes: Any) -> None:
 def config_copy(cfg: Config) -> Path:
     """Where a run's config lies for people: under the run's name, which has an id in ``cfg``."""
     return Path(cfg.work_dir) / f"{cfg.experiment_name.rpartition('_')[0]}.py"
+
+
+def write_config(cfg: Config, name: str) -> None:
+    """Write the config into the work dir: as data, and for people under the run's own name."""
+    config = cfg.to_dict() | {"experiment_name": name}
+    recorded = {k: v for k, v in config.items() if k not in ("work_dir", "resume")}
+    write_text(Path(cfg.work_dir) / CONFIG_FILE, config_json(recorded))
+    write_text(config_copy(cfg), config_text(config))
 
 
 def start_anew(cfg: Config) -> Path | None:

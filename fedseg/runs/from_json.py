@@ -1,6 +1,7 @@
 """The JSON of a run as typed dataclasses, checked strictly: it may come from anyone."""
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
@@ -27,7 +28,7 @@ def own_path(folder: Path, name: str) -> Path:
         DataError: it is a link that leads out of the folder.
     """
     path = folder / name
-    if not path.resolve().is_relative_to(folder.resolve()):
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
         raise DataError(f"{path}: leads out of the run's folder: copy the file there")
     return path
 

@@ -1,5 +1,6 @@
 """The one reader of a run's work dir, finished or not: results, history, config copy."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -141,7 +142,7 @@ class RunFiles:
 
 def is_run(folder: Path) -> bool:
     """Whether a folder is a run's work dir."""
-    return (folder / FILE_NAME).is_file() or (folder / HISTORY).is_file()
+    return os.path.lexists(folder / FILE_NAME) or (folder / HISTORY).is_file()
 
 
 def read_run(path: str | Path, strict: bool = True) -> RunFiles:
@@ -157,7 +158,7 @@ def read_run(path: str | Path, strict: bool = True) -> RunFiles:
     path = Path(path)
     file = path if path.is_file() else path / FILE_NAME
     folder = file.parent
-    results = read_results(file, strict) if file.is_file() else None
+    results = read_results(file, strict) if os.path.lexists(file) else None
     if file.name != FILE_NAME:  # what lies beside it may be of another run
         return RunFiles(folder, results, [])
     history = read_history(folder / HISTORY)

@@ -116,8 +116,9 @@ def test_own_pipeline(root):
 def test_samples_do_not_depend_on_the_process(root):
     dataset = LandmarksDataset(root)
     keys = [[(i, 1000 + i) for i in range(6)]]
-    here = next(iter(DataLoader(SeededDataset(dataset), batch_sampler=keys)))
-    there = next(iter(DataLoader(SeededDataset(dataset), batch_sampler=keys, num_workers=1)))
+    options = {"batch_sampler": keys, "collate_fn": lambda batch: batch}
+    here = next(iter(DataLoader(SeededDataset(dataset), **options)))
+    there = next(iter(DataLoader(SeededDataset(dataset), **options, num_workers=1)))
     assert torch.equal(here["inputs"], there["inputs"])
     assert here["inputs"].shape == (6, 3, 224, 224) and here["data_samples"].shape == (6,)
     copy = pickle.loads(pickle.dumps(dataset))

@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader, default_collate
 from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset
 from fedseg.errors import ConfigError, DataError
 from fedseg.partition.split_files import Split, read_split, write_split
-from fedseg.registry import DATASETS
+from fedseg.registry import DATASETS, build
 
 AUGMENTED = [
     dict(type="RandomScaleCrop", scale=(0.5, 2.0), crop_size=(32, 48)),
@@ -215,7 +215,8 @@ def test_mirrored_images_are_further_samples_of_their_users(cityscapes: Path) ->
                 mirrored[key], tensor
             )
     with pytest.raises(ConfigError, match=r"dataset\.mirror"):
-        CityscapesDataset(str(cityscapes), "train", mirror="yes")
+        options = {"data_root": str(cityscapes), "split": "train", "mirror": "yes"}
+        build(DATASETS, {"type": "CityscapesDataset", **options}, "dataset")
 
 
 def test_the_released_style_alternates_within_a_client(idda: Path) -> None:
