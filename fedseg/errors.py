@@ -66,6 +66,7 @@ NO_ROOM = {
 NO_ACCESS = {
     errno.EACCES: "change the permissions, or write elsewhere",
     errno.EPERM: "change the permissions, or write elsewhere",
+    errno.EISDIR: "a folder has the name of a file, move it away",
     errno.ENOTDIR: "a part of the path is a file, write elsewhere",
 }
 NO_MEMORY = re.compile(

@@ -154,7 +154,12 @@ class StoredImages(PreparedFolder):
         if users is not None and (users.ndim != 1 or users.dtype.kind != "U"):
             raise DataError(f"{users_file}: users must be texts [N], not {users.dtype}: {fix}")
         super().__init__(
-            images, labels, index["classes"], index.get("coarse_labels"), users, where=path
+            images,
+            labels,
+            index["classes"],
+            index.get("coarse_labels"),
+            users,
+            where=f"{path} and {split}_labels.npy",
         )
         if self.split_checksum != entry["sha256"]:
             raise DataError(

@@ -80,7 +80,7 @@ def existing_files(paths: Iterable[str], root: str | Path) -> set[str]:
             continue
         linked = [folder] * bool(present) + [entry.path for entry in present if entry.is_symlink()]
         for path in linked:
-            if not Path(path).resolve().is_relative_to(Path(root).resolve()):
+            if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
                 raise DataError(
                     f"{path}: leaves {root} through a symbolic link: put the file itself there"
                 )

@@ -140,8 +140,7 @@ class SegmentationDataset(Dataset):
                 f"{label_path}: is {_size(raw)}, but its image {image_path} is {_size(image)}: "
                 "restore the original files"
             )
-        unlisted = cv2.countNonZero(cv2.LUT(raw, self._unknown))
-        if unlisted and (unlisted == raw.size or not self.ignore_unlisted):
+        if not self.ignore_unlisted and cv2.countNonZero(cv2.LUT(raw, self._unknown)):
             unknown = sorted({int(i) for i in np.unique(raw)} - set(self.label_ids))
             raise DataError(
                 f"{label_path}: {type(self).__name__} has no label ids {unknown}: is it a label "

@@ -73,6 +73,8 @@ class FixedPartition:
     ) -> None:
         if (clients is None) == (file is None):
             raise ConfigError("partition: FixedPartition needs either clients or file")
+        if file == "":
+            raise ConfigError("partition.file: is empty: name a JSON file")
         self.where = "partition.clients" if file is None else str(file)
         self.clients = clients if file is None else _read_clients(Path(file))
 

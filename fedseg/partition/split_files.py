@@ -11,6 +11,7 @@ leave those roots.
 
 import hashlib
 import json
+import os
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -67,7 +68,7 @@ def read_split(
         DataError: no file, one that breaks a rule above, or a user or an image that occurs twice.
     """
     roots = root if isinstance(root, tuple) else (root, root)
-    roots = tuple(None if below is None else Path(below).resolve() for below in roots)
+    roots = tuple(None if below is None else Path(os.path.realpath(below)) for below in roots)
     users: dict[str, list[Sample]] = {}
     origin: dict[str, Path] = {}
     holder: dict[str, str] = {}
@@ -80,7 +81,9 @@ def read_split(
                 )
             for sample in samples:
                 for path, below in zip(sample, roots, strict=True):
-                    if below is not None and not (below / path).resolve().is_relative_to(below):
+                    if below is None:
+                        continue
+                    if not Path(os.path.realpath(below / path)).is_relative_to(below):
                         raise DataError(
                             f"{file}: user {user!r}: {path!r} leaves {below} through a symbolic "
                             "link: put the file itself under the root"

@@ -313,7 +313,10 @@ def read_config(path: Path) -> Config:
         config = Config.fromfile(path, import_custom_modules=False)
         if config.get("custom_imports"):
             check_type(f"{path}: custom_imports", config.custom_imports, Mapping)
-            import_modules_from_strings(**config.custom_imports)
+            try:
+                import_modules_from_strings(**config.custom_imports)
+            except TypeError as error:
+                raise ConfigError(f"{path}: custom_imports: {error}") from error
         return config
     except ConfigError:
         raise

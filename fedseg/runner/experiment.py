@@ -84,7 +84,8 @@ def override(
     for section, key, value in (("randomness", "seed", seed), ("train_cfg", "amp", amp or None)):
         if value is not None:
             check_type(f"{config.filename}: {section}", config.get(section, {}), Mapping)
-            config.setdefault(section, {})[key] = value
+            config.setdefault(section, {})
+            config[section][key] = value
     if resume:
         config["resume"] = True
     return config

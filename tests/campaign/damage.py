@@ -346,7 +346,6 @@ MAPS = st.sampled_from(
     [
         _picture("of 16 bits", 36, 64, value=999, dtype=np.uint16),
         _picture("of colors", 36, 64, 3),
-        _picture("of an unknown class", 36, 64, value=251),
     ]
 )
 

@@ -20,7 +20,7 @@ TIMEOUT = 60  # seconds; a sound command takes one or two
 LONGEST = 1500  # characters of a message
 CLEAR, UNCLEAR, SILENT, HANG, EXECUTED = "clear", "unclear", "silent", "hang", "executed"
 CLASSES = (CLEAR, UNCLEAR, SILENT, HANG, EXECUTED)
-RAW = re.compile(r"\x1b\[31m|<script>alert|^=1\+cmd|,=1\+cmd", re.MULTILINE)  # texts not escaped
+RAW = re.compile(r"\x1b\[31m|^=1\+cmd|,=1\+cmd", re.MULTILINE)  # texts not escaped
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,10 @@ class Judge:
         text, command = done.stdout + done.stderr, COMMANDS[case.command]
         if (work / CANARY).exists() or (work.parent / CANARY).exists():
             return EXECUTED, "a payload ran"
-        shown = (p.read_text() for p in (work / "out").glob("*.*") if p.suffix != ".png")
-        if case.damage.valid and any(RAW.search(part) for part in (text, *shown)):
+        shown = {p: p.read_text() for p in (work / "out").glob("*.*") if p.suffix != ".png"}
+        pages = [said for path, said in shown.items() if path.suffix in (".md", ".html")]
+        raw = any(RAW.search(part) for part in (text, *shown.values()))
+        if case.damage.valid and (raw or any("<script>alert" in page for page in pages)):
             return EXECUTED, "a hostile text was shown as it is"
         if "Traceback" in text or done.returncode < 0:
             return UNCLEAR, f"a traceback, or a signal: exit code {done.returncode}"

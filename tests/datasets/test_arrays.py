@@ -374,18 +374,18 @@ def test_other_arrays_than_the_index_says(root):
         (IMAGES.astype(np.float32), "uint8"),
     ):
         np.save(root / "train_images.npy", array)
-        with pytest.raises(DataError, match=rf"train_images\.npy: .*{message}"):
+        with pytest.raises(DataError, match=rf"train_images\.npy.*: .*{message}"):
             StoredImages(root)
     np.save(root / "train_images.npy", IMAGES)
     np.save(root / "train_labels.npy", LABELS + 1)
-    with pytest.raises(DataError, match=r"train_images\.npy: label 3 of image 2"):
+    with pytest.raises(DataError, match=r"train_labels\.npy: label 3 of image 2"):
         StoredImages(root)
 
 
 WRONG_INDEX = [
     (("splits", "train", "images"), 13, r"train_images\.npy: .*\[13, 6, 5, 3\]"),
     (("splits", "train", "shape"), [5, 6, 3], r"train_images\.npy: .*\[12, 5, 6, 3\]"),
-    (("splits", "train", "sha256"), "0" * 64, r"train_images\.npy: .*checksum"),
+    (("splits", "train", "sha256"), "0" * 64, r"train_images\.npy.*: .*checksum"),
     (("classes",), ["cat", "dog"], "2 classes|coarse_labels"),
     (("coarse_labels",), [0, 1], "coarse_labels"),
 ]

@@ -118,7 +118,7 @@ def test_samples_do_not_depend_on_the_process(root):
     keys = [[(i, 1000 + i) for i in range(6)]]
     options = {"batch_sampler": keys, "collate_fn": lambda batch: batch}
     here = next(iter(DataLoader(SeededDataset(dataset), **options)))
-    there = next(iter(DataLoader(SeededDataset(dataset), **options, num_workers=1)))
+    there = next(iter(DataLoader(SeededDataset(dataset, workers=1), **options, num_workers=1)))
     assert torch.equal(here["inputs"], there["inputs"])
     assert here["inputs"].shape == (6, 3, 224, 224) and here["data_samples"].shape == (6,)
     copy = pickle.loads(pickle.dumps(dataset))
