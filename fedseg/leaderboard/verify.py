@@ -22,7 +22,7 @@ from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.config_copy import CONFIG_FILE
 from fedseg.runs.from_json import own_path
-from fedseg.runs.history import plain
+from fedseg.runs.history import History, plain
 from fedseg.runs.metric_names import GLOBAL, is_number
 from fedseg.runs.results import (
     OWN_DIGEST,
@@ -124,8 +124,8 @@ def verify(
                 reading = _own(Path(config), scratch, options, results)
             with reading as (used, complete), naming(used):
                 runner, final, elsewhere = _evaluate(used, checkpoint, results, scratch)
-                sizes = load_checkpoint(checkpoint).get("client_sizes", {})
-                rounds = expected_rounds(runner.cfg, runner, sizes)
+                saved = load_checkpoint(checkpoint)
+                rounds = expected_rounds(runner.cfg, runner, saved.get("client_sizes", {}))
                 configuration, loop = plain(configured(complete)), train_loop(complete)
     finally:
         torch.set_num_threads(before)
@@ -156,6 +156,10 @@ def verify(
     compared += [Difference(*pair, "checkpoint", HISTORY) for pair in pairs]
     pairs = compared_rounds(history, rounds, complete)
     compared += [Difference(*pair, "config", HISTORY) for pair in pairs]
+    known = saved.get("history")  # checksums of its lines, which older checkpoints do not have
+    if known is not None:
+        line = History(own_path(folder, HISTORY)).changed(known)
+        compared.append(Difference("first changed line", line, None, "checkpoint", HISTORY))
     if results.results_sha256 is not None:
         digest = own_digest(read_json(own_path(folder, FILE_NAME)))
         compared.append(Difference(OWN_DIGEST, results.results_sha256, digest, "rest of the file"))

@@ -4,6 +4,7 @@ import json
 import math
 import os
 import zlib
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -106,6 +107,17 @@ class History:
             if problem is not None:
                 raise DataError(f"{self.path}, line {number}: {problem}; restore it from a copy")
         return found[1:]
+
+    def changed(self, checksums: list[int]) -> int | None:
+        """The number of the first line that is not the one that the run wrote; None if none is."""
+        found = 0
+        for number, (line, known) in enumerate(zip_longest(self._lines(), checksums), start=1):
+            if number > len(checksums):
+                break
+            found = zlib.crc32(line or b"", found)
+            if found != known:
+                return number
+        return None
 
     def restore(self, rounds: int, checksums: list[int] | None = None) -> None:
         """Drop the lines after a round, and a cut-off one, once :meth:`verify` has passed."""
