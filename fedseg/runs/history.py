@@ -4,7 +4,6 @@ import json
 import math
 import os
 import zlib
-from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +89,7 @@ class History:
             The checksums.
         """
         lines, found = self._lines(), [0]
+        complete = len(lines) - (lines[-1] == b"\n")
         for number in range(1, rounds + 1):
             line = b"".join(lines[number - 1 : number])
             found.append(zlib.crc32(line, found[-1]))
@@ -98,7 +98,7 @@ class History:
             except (ValueError, RecursionError):
                 record = None
             problem = None
-            if lines[number - 1 :] in ([], [b"\n"]):
+            if number > complete:
                 problem = "is missing"
             elif not isinstance(record, dict) or record.get("round") != number:
                 problem = f"is not the record of round {number}"
@@ -110,11 +110,9 @@ class History:
 
     def changed(self, checksums: list[int]) -> int | None:
         """The number of the first line that is not the one that the run wrote; None if none is."""
-        found = 0
-        for number, (line, known) in enumerate(zip_longest(self._lines(), checksums), start=1):
-            if number > len(checksums):
-                break
-            found = zlib.crc32(line or b"", found)
+        lines, found = self._lines(), 0
+        for number, known in enumerate(checksums, start=1):
+            found = zlib.crc32(b"".join(lines[number - 1 : number]), found)
             if found != known:
                 return number
         return None
