@@ -10,13 +10,13 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from fedseg import cli
 from fedseg.errors import DataError
+from fedseg.files import read_bytes
 
 REWRITE = "tools/train.py CONFIG --work-dir DIR --resume writes the file again"
 NAMES = {
     **{int: "an integer", float: "a number", str: "text", bool: "true or false"},
     **{NoneType: "null", tuple: "a list"},
 }
-LARGEST = 2**28  # bytes of a file
 LARGEST_NUMBER = 1e300  # so that sums are finite, too
 DEEPEST = 50  # lists and dicts within each other
 
@@ -37,15 +37,10 @@ def load_json(path: Path, object_hook: Callable[[dict[str, Any]], Any] | None = 
     """The content of a JSON file.
 
     Raises:
-        DataError: it is missing or damaged, larger than ``LARGEST``, or nested too deeply.
+        DataError: it is missing or damaged, too large, or nested too deeply.
     """
     try:
-        if not path.is_file():
-            raise ValueError("it is no file")
-        if path.stat().st_size > LARGEST:
-            raise ValueError(f"it has more than {LARGEST} bytes")
-        text = path.read_text(encoding="utf-8")
-        content = json.loads(text, object_hook=object_hook)
+        content = json.loads(read_bytes(path).decode("utf-8"), object_hook=object_hook)
         level, depth = [content] if isinstance(content, dict | list) else [], 0
         while level:
             inner = (v.values() if isinstance(v, dict) else v for v in level)
