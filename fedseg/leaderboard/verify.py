@@ -25,16 +25,21 @@ from fedseg.runs.from_json import own_path
 from fedseg.runs.history import History, plain
 from fedseg.runs.metric_names import GLOBAL, is_number
 from fedseg.runs.results import (
-    OWN_DIGEST,
     by_domain,
     configured,
     hardware,
-    own_digest,
     package_versions,
     summarized,
 )
 from fedseg.runs.run_files import HISTORY, read_history
-from fedseg.runs.schema import FILE_NAME, RESULTS_SCHEMA_VERSION, Results, read_results
+from fedseg.runs.schema import (
+    FILE_NAME,
+    OWN_DIGEST,
+    RESULTS_SCHEMA_VERSION,
+    Results,
+    own_digest,
+    read_results,
+)
 
 TOLERANCE = 0.05
 """Percentage points by which a metric may differ on another machine.
@@ -108,7 +113,7 @@ def verify(
         ConfigError: the config cannot be evaluated.
     """
     folder = Path(folder)
-    results = read_results(own_path(folder, FILE_NAME))
+    results = read_results(own_path(folder, FILE_NAME), whole=False)
     checkpoint = _newest_checkpoint(folder, results)
     history = read_history(own_path(folder, HISTORY))
     if not history:
@@ -161,7 +166,7 @@ def verify(
         line = History(own_path(folder, HISTORY)).changed(known)
         compared.append(Difference("first changed line", line, None, "checkpoint", HISTORY))
     if results.results_sha256 is not None:
-        digest = own_digest(read_json(own_path(folder, FILE_NAME)))
+        digest = own_digest(read_json(own_path(folder, FILE_NAME), strict=False))
         compared.append(Difference(OWN_DIGEST, results.results_sha256, digest, "rest of the file"))
     tolerance = TOLERANCE if elsewhere else 0.0
     found = tuple(one for one in compared if not _equal(one, tolerance))

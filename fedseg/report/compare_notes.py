@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from fedseg.report.compare_sides import Side
+from fedseg.runs.run_files import HISTORY
 from fedseg.runs.schema import FILE_NAME, DataEntry, Results
 
 ENVIRONMENT = ("versions", "device", "hardware", "threads")
@@ -40,6 +41,8 @@ def notes(
         if not run.finished:
             of = f" of {run.planned}" if run.planned else ""
             yield f"{side.label} is not finished ({run.rounds}{of} rounds)."
+        elif not run.history:
+            yield f"{side.label} has no {HISTORY}: its norms are unknown, its losses are means."
         if run.evaluated is None:
             yield f"{side.label} has no evaluation yet."
     rounds = {side.label: side.first.evaluated for side in sides if side.first.evaluated}

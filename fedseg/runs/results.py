@@ -20,7 +20,7 @@ from fedseg.files import sha256, write_text
 from fedseg.runs.config_copy import CONFIG_FILE
 from fedseg.runs.history import plain
 from fedseg.runs.protocol import described, protocol_of
-from fedseg.runs.schema import FILE_NAME, RESULTS_SCHEMA_VERSION
+from fedseg.runs.schema import FILE_NAME, OWN_DIGEST, RESULTS_SCHEMA_VERSION, own_digest
 
 PACKAGES = (
     *("torch", "torchvision", "numpy", "onedl-mmengine", "onedl-mmcv", "onedl-mmsegmentation"),
@@ -37,7 +37,6 @@ NOT_METHOD_ANYWHERE = (
     *("data_root", "num_workers", "prefetch_factor", "val_interval", "hook_interval"),
     "cuda_graph",
 )
-OWN_DIGEST = "results_sha256"
 COMPONENTS = ("algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm")
 LARGEST_CONTENT = 2**29  # bytes of images whose checksum is computed after a run
 
@@ -277,9 +276,3 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
     results[OWN_DIGEST] = own_digest(results)
     write_text(Path(runner.work_dir) / FILE_NAME, json.dumps(plain(results), indent=2) + "\n")
     return results
-
-
-def own_digest(results: Mapping[str, Any]) -> str:
-    """SHA-256 of the content of ``results.json`` but for itself and times, which always differ."""
-    volatile = (OWN_DIGEST, "seconds")
-    return _digest({k: v for k, v in plain(dict(results)).items() if k not in volatile})

@@ -2,15 +2,15 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from fedseg.errors import DataError
 from fedseg.runs.config_copy import find_config_copy, read_config_copy
 from fedseg.runs.from_json import from_plain
-from fedseg.runs.history import History
+from fedseg.runs.history import History, plain
 from fedseg.runs.metric_names import is_number, main_metric
 from fedseg.runs.results import curves, window_statistics
 from fedseg.runs.schema import FILE_NAME, Curves, Results, Window, read_results
@@ -164,11 +164,29 @@ def read_run(path: str | Path, strict: bool = True) -> RunFiles:
     history = read_history(folder / HISTORY)
     if results is None and not history:
         raise DataError(f"{folder / HISTORY}: has no round yet")
+    if results is not None and (folder / HISTORY).exists():
+        _check_history(results, history, folder / HISTORY)
     try:
         config = read_config_copy(find_config_copy(folder, (results or folder).name))
     except DataError:
         config = None
     return RunFiles(folder, results, history, config)
+
+
+def _check_history(results: Results, history: list[dict[str, Any]], path: Path) -> None:
+    """Raise DataError unless the history is that of the results."""
+    fix = f"restore it from a copy; without it, {FILE_NAME} is read alone"
+    if len(history) < results.completed_rounds:
+        raise DataError(
+            f"{path}: has {len(history)} rounds, {FILE_NAME} {results.completed_rounds}: {fix}"
+        )
+    found = curves(history[: results.completed_rounds])
+    recorded = asdict(results.curves) if results.curves is not None else {}
+    for name, values in recorded.items() if results.results_sha256 is not None else ():
+        if from_plain(get_type_hints(Curves)[name], plain(found[name]), str(path)) != values:
+            raise DataError(
+                f"{path}: is not the history of {FILE_NAME}, whose {name} differ: {fix}"
+            )
 
 
 @dataclass(frozen=True)
@@ -197,7 +215,6 @@ def read_history(path: Path) -> list[dict[str, Any]]:
         raise DataError(f"{path}: is damaged: {error}") from error
     if not records and path.is_file() and path.stat().st_size > 0:
         raise DataError(f"{path}: is damaged, or not the history of a run")
-    last = 0
     for number, record in enumerate(records, start=1):
         where = f"{path}, line {number}"
         if not isinstance(record, dict):
@@ -207,7 +224,6 @@ def read_history(path: Path) -> list[dict[str, Any]]:
             if field not in record:
                 raise DataError(f"{where}: {field}: is missing")
         checked = from_plain(_Record, record, where)
-        if checked.round <= last:
-            raise DataError(f"{where}: round: {checked.round} comes after {last}")
-        last = checked.round
+        if checked.round != number:
+            raise DataError(f"{where}: round: must be {number}, not {checked.round}")
     return records
