@@ -1,5 +1,7 @@
 """The JSON of a run as typed dataclasses, checked strictly: it may come from anyone."""
 
+import hashlib
+import json
 import os
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
@@ -27,6 +29,12 @@ def own_path(folder: Path, name: str) -> Path:
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
         raise DataError(f"{path}: leads out of the run's folder: copy the file there")
     return path
+
+
+def digest(content: Any) -> str:
+    """SHA-256 of a JSON value, whatever the order of its keys; what is none counts as its text."""
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def printable(value: Any) -> Any:

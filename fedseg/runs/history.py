@@ -32,6 +32,11 @@ def plain(value: Any) -> Any:
     return value
 
 
+def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The records without times, which differ from one computation to the next."""
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
+
+
 class History:
     """The lines of a run's rounds.
 

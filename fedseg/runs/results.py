@@ -1,6 +1,5 @@
 """``results.json``: the evidence of a finished run."""
 
-import hashlib
 import json
 import platform
 import statistics
@@ -18,7 +17,8 @@ from fedseg.datasets.arrays import ImageArrays, content_checksum
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.files import sha256, write_text
 from fedseg.runs.config_copy import CONFIG_FILE
-from fedseg.runs.history import plain
+from fedseg.runs.from_json import digest
+from fedseg.runs.history import plain, timeless
 from fedseg.runs.protocol import described, protocol_of
 from fedseg.runs.schema import FILE_NAME, OWN_DIGEST, RESULTS_SCHEMA_VERSION, own_digest
 
@@ -54,18 +54,13 @@ class FinishedRun(Run, Protocol):
 
 def config_digest(config: Config) -> str:
     """SHA-256 of a config's content, without what does not change the experiment."""
-    return _digest({k: v for k, v in config.to_dict().items() if k not in NOT_IDENTITY})
+    return digest({k: v for k, v in config.to_dict().items() if k not in NOT_IDENTITY})
 
 
 def experiment_digest(config: Config) -> str:
     """SHA-256 of what the seeds of one experiment share: no seed, no paths, no loader settings."""
     content = {k: v for k, v in config.to_dict().items() if k not in NOT_METHOD}
-    return _digest(_method_only(content))
-
-
-def _digest(content: Any) -> str:
-    text = json.dumps(content, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return digest(_method_only(content))
 
 
 def _method_only(value: Any) -> Any:
@@ -269,6 +264,7 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
         "seconds": {**seconds, "wall": runner.seconds},
         "threads": torch.get_num_threads(),
         "environments": runner.environments,
+        "history_sha256": digest(timeless(history)),
     }
     for hook in runner.hooks:
         if hasattr(hook, "results"):

@@ -4,7 +4,6 @@ The dataclasses are the schema: every field of version :data:`RESULTS_SCHEMA_VER
 hold more, which hooks add. Older files are migrated; what they did not record is None.
 """
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
@@ -13,7 +12,7 @@ from typing import Any
 
 from fedseg.errors import DataError
 from fedseg.files import read_json
-from fedseg.runs.from_json import REWRITE, from_plain, printable
+from fedseg.runs.from_json import REWRITE, digest, from_plain, printable
 from fedseg.runs.history import plain
 
 RESULTS_SCHEMA_VERSION = 4  # of results.json
@@ -135,6 +134,7 @@ class Results:
     protocol: dict[str, Any] | None = None  # see fedseg.runs.protocol; None: not recorded
     config_json_sha256: str | None = None  # of the file config.json; None: there was none
     results_sha256: str | None = None  # of everything else in the file but "seconds"
+    history_sha256: str | None = None  # of the lines of history.jsonl but for "seconds"
     # of the rounds from each "round" on: threads, device, hardware, versions; None: not recorded
     environments: tuple[dict[str, Any], ...] | None = None
     extras: dict[str, Any] = field(default_factory=dict)  # what hooks added, unchecked
@@ -158,8 +158,7 @@ class Results:
 def own_digest(results: Mapping[str, Any]) -> str:
     """SHA-256 of the content of ``results.json`` but for itself and times, which always differ."""
     volatile = (OWN_DIGEST, "seconds")
-    content = {k: v for k, v in plain(dict(results)).items() if k not in volatile}
-    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    return digest({k: v for k, v in plain(dict(results)).items() if k not in volatile})
 
 
 def read_results(path: str | Path, strict: bool = True, whole: bool = True) -> Results:

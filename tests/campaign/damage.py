@@ -20,6 +20,7 @@ from typing import Any
 
 import cv2
 import numpy as np
+import toyseg
 import torch
 from hypothesis import strategies as st
 
@@ -174,6 +175,16 @@ def odd_value(draw: Any, tree: Any, odd: Mapping[type, list[Any]] = ODD) -> Chan
 
 
 @st.composite
+def other_number(draw: Any, tree: Any) -> Changed:
+    """A number is another one."""
+    numbers = [n for n in nodes(tree) if isinstance(n[1], int | float) and n[1] is not True]
+    path, old = draw(st.sampled_from(numbers))
+    new = draw(st.sampled_from([old + 1, 2 * old + 3]))
+    changed = _changed(tree, path, lambda place, key: place.__setitem__(key, new))
+    return f"{_dotted(path)} = {new!r} instead of {old!r}", _keys(path), changed
+
+
+@st.composite
 def missing_key(draw: Any, tree: Any, optional: tuple[str, ...] = ()) -> Changed:
     """One key is missing; not one of the optional ones."""
     paths = [p for p, _ in nodes(tree) if isinstance(p[-1], str) and p[-1] not in optional]
@@ -196,12 +207,15 @@ def json_values(path: Path, optional: tuple[str, ...] = ()) -> Damages:
     lines, text = path.suffix == ".jsonl", path.read_text()
     tree = [json.loads(line) for line in text.splitlines()] if lines else json.loads(text)
 
-    def damage(changed: Changed) -> Damage:
+    def damage(changed: Changed, signed: bool) -> Damage:
         what, names, new = changed
+        if signed and not lines and toyseg.OWN_DIGEST in new:
+            return Damage(f"{what}, signed", lambda path: toyseg.sign_results(path, new), names)
         text = "".join(json.dumps(line) + "\n" for line in new) if lines else json.dumps(new)
         return Damage(what, _write(text), names)
 
-    return (odd_value(tree) | odd_value(tree) | missing_key(tree, optional)).map(damage)
+    kinds = (odd_value(tree), odd_value(tree), other_number(tree), missing_key(tree, optional))
+    return st.builds(damage, st.one_of(kinds), st.booleans())
 
 
 @st.composite
@@ -231,7 +245,8 @@ def json_texts(path: Path, key: str) -> Damages:
     tree = json.loads(path.read_text())
 
     def damage(text: str) -> Damage:
-        return Damage(f"{key} = {text!r}", _write(json.dumps({**tree, key: text})), (key,), True)
+        new = {**tree, key: text}
+        return Damage(f"{key} = {text!r}", lambda p: toyseg.sign_results(p, new), (key,), True)
 
     return st.sampled_from(TEXTS).map(damage)
 

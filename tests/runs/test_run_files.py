@@ -61,7 +61,7 @@ def test_the_history_must_be_that_of_the_results(small_run, tmp_path):
         lines + lines[-1:],
         lines[:2] + lines[3:],
         [*lines[:-1], json.dumps({**last, "metrics": metrics})],
-        [*lines[:-1], json.dumps({**last, "bytes_up": 1})],
+        [*lines[:-1], json.dumps({**last, "norm_w": 1.0})],
     ):
         (tmp_path / "history.jsonl").write_text("".join(wrong))
         with pytest.raises(DataError, match=r"history\.jsonl"):
