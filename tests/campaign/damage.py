@@ -20,8 +20,8 @@ from typing import Any
 
 import cv2
 import numpy as np
-import toyseg
 import torch
+import toyseg
 from hypothesis import strategies as st
 
 CANARY = "canary"  # a folder that a payload makes where the command runs
