@@ -115,7 +115,7 @@ def verify(
     folder = Path(folder)
     results = read_results(own_path(folder, FILE_NAME), whole=False)
     checkpoint = _newest_checkpoint(folder, results)
-    history = read_history(own_path(folder, HISTORY))
+    history = read_history(own_path(folder, HISTORY), finished=True)
     if not history:
         raise DataError(f"{folder / HISTORY}: is missing or damaged, verify needs it")
     before = torch.get_num_threads()

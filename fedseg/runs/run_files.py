@@ -161,7 +161,7 @@ def read_run(path: str | Path, strict: bool = True) -> RunFiles:
     results = read_results(file, strict) if os.path.lexists(file) else None
     if file.name != FILE_NAME:  # what lies beside it may be of another run
         return RunFiles(folder, results, [])
-    history = read_history(folder / HISTORY)
+    history = read_history(folder / HISTORY, finished=results is not None)
     if results is None and not history:
         raise DataError(f"{folder / HISTORY}: has no round yet")
     if results is not None and (folder / HISTORY).exists():
@@ -199,14 +199,18 @@ class _Record:
     metrics: dict[str, float | None]
 
 
-def read_history(path: Path) -> list[dict[str, Any]]:
+def read_history(path: Path, finished: bool = False) -> list[dict[str, Any]]:
     """The lines of a ``history.jsonl``, checked; none if there is no file.
+
+    Args:
+        path: the file.
+        finished: whether the run is, so that no line of it may be cut off.
 
     Raises:
         DataError: it is damaged or of another program; the message names the line.
     """
     try:
-        records = History(path).read()
+        records = History(path).read(finished)
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: is damaged: {error}") from error
     if not records and path.is_file() and path.stat().st_size > 0:

@@ -59,6 +59,7 @@ def test_the_history_must_be_that_of_the_results(small_run, tmp_path):
         [],
         lines[:-1],
         lines + lines[-1:],
+        [*lines, "\0"],
         lines[:2] + lines[3:],
         [*lines[:-1], json.dumps({**last, "metrics": metrics})],
         [*lines[:-1], json.dumps({**last, "norm_w": 1.0})],
