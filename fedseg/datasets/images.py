@@ -92,7 +92,8 @@ def existing_files(paths: Iterable[str], root: str | Path) -> set[str]:
                     f"{path}: leaves {root} through a symbolic link: put the file itself there"
                 )
         for entry in present:
-            if not entry.is_file():
+            # of a link in a circle, the entry itself raises
+            if not (os.path.isfile(entry.path) if entry.is_symlink() else entry.is_file()):
                 raise DataError(f"{entry.path}: is no regular file: put the image there")
         found.update(os.path.join(folder, entry.name) for entry in present)
     return found

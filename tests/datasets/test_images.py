@@ -149,6 +149,9 @@ def test_links_out_of_the_root_are_refused(tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(root)
     inside = [str(tmp_path / "linked" / name) for name in ("1.jpg", "2.jpg")]
     assert existing_files(inside, tmp_path / "linked") == set(inside)
+    (root / "circle.jpg").symlink_to(root / "circle.jpg")
+    with pytest.raises(DataError, match=r"circle\.jpg: "):
+        existing_files([str(root / "circle.jpg")], root)
     (root / "3.jpg").symlink_to(secret / "1.jpg")
     (root / "more").symlink_to(secret)
     for name in ("3.jpg", "more/1.jpg"):
