@@ -29,6 +29,7 @@ from fedseg.runs.results import (
     configured,
     hardware,
     package_versions,
+    recipe_of,
     summarized,
 )
 from fedseg.runs.run_files import HISTORY, read_history
@@ -113,7 +114,7 @@ def verify(
         ConfigError: the config cannot be evaluated.
     """
     folder = Path(folder)
-    results = read_results(own_path(folder, FILE_NAME), whole=False)
+    results = read_results(own_path(folder, FILE_NAME))
     checkpoint = _newest_checkpoint(folder, results)
     history = read_history(own_path(folder, HISTORY), finished=True)
     if not history:
@@ -159,6 +160,10 @@ def verify(
     metrics = by_domain(plain(history[-1].get("metrics", {})), {})
     pairs = _pairs(metrics, final, "final")
     compared += [Difference(*pair, "checkpoint", HISTORY) for pair in pairs]
+    if whole or results.train.partition is not None:
+        recipe = recipe_of(complete.train_dataloader.partition)
+        pairs = _pairs(results.train.partition or {}, recipe, "data.train.partition", whole)
+        compared += [Difference(*pair, "config") for pair in pairs]
     pairs = compared_rounds(history, rounds, complete)
     compared += [Difference(*pair, "config", HISTORY) for pair in pairs]
     known = saved.get("history")  # checksums of its lines, which older checkpoints do not have

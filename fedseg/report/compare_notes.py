@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 from fedseg.report.compare_sides import Side
 from fedseg.runs.run_files import HISTORY
-from fedseg.runs.schema import FILE_NAME, DataEntry, Results
+from fedseg.runs.schema import EDITED, FILE_NAME, DataEntry, Results
 
 ENVIRONMENT = ("versions", "device", "hardware", "threads")
 
@@ -45,6 +45,8 @@ def notes(
             yield f"{side.label} has no {HISTORY}: its norms are unknown, its losses are means."
         if run.evaluated is None:
             yield f"{side.label} has no evaluation yet."
+        if any(one.results is not None and one.results.edited for one in side.runs):
+            yield f"{side.label}: {FILE_NAME} {EDITED}."
     rounds = {side.label: side.first.evaluated for side in sides if side.first.evaluated}
     if len(set(rounds.values())) > 1:
         listed = ", ".join(f"{label} {round_}" for label, round_ in rounds.items())

@@ -173,7 +173,7 @@ def _dataset_entry(dataset: Any, loader: Mapping[str, Any]) -> dict[str, Any]:
     return entry
 
 
-def _recipe(config: Any) -> dict[str, Any]:
+def recipe_of(config: Any) -> dict[str, Any]:
     """Type and options of a component, without lists and parts (of clients, of a network)."""
     if not isinstance(config, Mapping):
         return {"type": type(config).__name__}
@@ -195,7 +195,7 @@ def configured(cfg: Config) -> dict[str, Any]:
         "model": {
             "type": cfg.model["type"],
             "network": (cfg.model.get("network") or {}).get("type"),
-            "options": {k: v for k, v in _recipe(cfg.model).items() if k != "type"},
+            "options": {k: v for k, v in recipe_of(cfg.model).items() if k != "type"},
         },
         **{name: cfg[name].to_dict() if cfg.get(name) else None for name in COMPONENTS},
         "amp": bool(train.get("amp", False)),
@@ -250,7 +250,7 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
             "train": {
                 **_dataset_entry(data.dataset, loader),
                 "clients": len(data.clients),
-                "partition": _recipe(loader["partition"]),
+                "partition": recipe_of(loader["partition"]),
                 "partition_sha256": data.checksum(),
                 "batch_size": loader["batch_size"],
             },

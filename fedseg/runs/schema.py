@@ -19,6 +19,7 @@ RESULTS_SCHEMA_VERSION = 4  # of results.json
 TEST_SCHEMA_VERSION = 1  # of test_results.json, which tools/test.py writes
 FILE_NAME = "results.json"
 OWN_DIGEST = "results_sha256"
+EDITED = "was changed after the run wrote it: its numbers are not the run's"
 VERSION_1_KEY = (
     *("name", "rounds", "model", "algorithm", "local_loss", "optim_wrapper", "averaging"),
     *("batchnorm", "amp", "local_epochs", "local_steps", "clients_per_round"),
@@ -138,6 +139,7 @@ class Results:
     # of the rounds from each "round" on: threads, device, hardware, versions; None: not recorded
     environments: tuple[dict[str, Any], ...] | None = None
     extras: dict[str, Any] = field(default_factory=dict)  # what hooks added, unchecked
+    edited: bool = False  # the file does not match its checksum; not in the file
 
     @property
     def train(self) -> DataEntry:
@@ -161,14 +163,13 @@ def own_digest(results: Mapping[str, Any]) -> str:
     return digest({k: v for k, v in plain(dict(results)).items() if k not in volatile})
 
 
-def read_results(path: str | Path, strict: bool = True, whole: bool = True) -> Results:
+def read_results(path: str | Path, strict: bool = True) -> Results:
     """Read and check a ``results.json``.
 
     Args:
         path: the file.
         strict: also refuse what cannot be ranked or compared: a run that was not finished or never
             evaluated, metrics without a value, curves of unequal length.
-        whole: also refuse one that does not match its checksum, if it has one.
 
     Raises:
         DataError: the file is missing, damaged, of another program or of an unreadable version; or
@@ -182,13 +183,13 @@ def read_results(path: str | Path, strict: bool = True, whole: bool = True) -> R
         raise DataError(f"{path}: is not a results.json of fedseg: it has no schema_version")
     data = printable(content)
     _migrate(data, path)
-    known = {one.name for one in fields(Results)} - {"extras"}
+    known = {one.name for one in fields(Results)} - {"extras", "edited"}
     extras = {k: data.pop(k) for k in list(data) if k not in known}
-    results = replace(from_plain(Results, data, str(path)), extras=extras)
+    results = from_plain(Results, data, str(path))
+    edited = results.results_sha256 not in (None, own_digest(content))
+    results = replace(results, extras=extras, edited=edited)
     if strict:
         _check_run(results, path)
-    if whole and results.results_sha256 not in (None, own_digest(content)):
-        raise DataError(f"{path}: was changed after the run wrote it: restore it from a copy")
     return results
 
 

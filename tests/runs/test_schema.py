@@ -8,6 +8,7 @@ import toyresults
 import toyseg
 
 from fedseg.errors import DataError
+from fedseg.leaderboard.collect import read_runs
 from fedseg.runs import schema
 from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, read_results
 
@@ -91,17 +92,17 @@ def test_files_that_are_no_results(tmp_path, content):
             read_results(path)
 
 
-def test_a_file_that_was_changed_is_refused(content, tmp_path):
+def test_a_file_that_was_changed_is_known(content, tmp_path):
     path = tmp_path / "results.json"
     toyseg.sign_results(path, {**content, "name": "half \ud800"})
     signed = json.loads(path.read_text())
     for changes in ({}, {"seconds": {**content["seconds"], "wall": 5.0}}):
         path.write_text(json.dumps({**signed, **changes}, indent=1))
-        assert read_results(path).seed == content["seed"]
-    path.write_text(json.dumps({**signed, "seed": 7}))
-    with pytest.raises(DataError, match=r"results\.json: "):
-        read_results(path)
-    assert read_results(path, whole=False).seed == 7
+        assert not read_results(path).edited
+    path.write_text(json.dumps({**signed, "seed": 7, "edited": False}))
+    assert read_results(path).edited
+    (_,), (message,) = read_runs([tmp_path])
+    assert str(path) in message
 
 
 def test_missing_fields_are_named(content, refused):
