@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedseg.core.batchnorm import batch_statistics, batchnorm_layers
+from fedseg.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.core.forward import forward, map_tensors, prepare_batch
 from fedseg.core.hook import Run
 from fedseg.errors import ConfigError

@@ -24,9 +24,9 @@ from mmengine.runner import set_random_seed
 from mmengine.utils import import_modules_from_strings
 from torch import nn
 
+from fedseg.batchnorm import batchnorm_layers
 from fedseg.checks import check_bool, check_int
 from fedseg.core.algorithm import Algorithm
-from fedseg.core.batchnorm import batchnorm_layers
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss
