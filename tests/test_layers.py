@@ -23,6 +23,7 @@ LAYERS = {
     "runs": {*GROUND, "core", "datasets"},
 }
 LAYERS["runner"] = {*GROUND, *LAYERS}
+LAYERS["parallel"] = {*LAYERS["runner"], "runner"}
 LAYERS["report"] = {*LAYERS["runner"], "runner"}
 LAYERS["leaderboard"] = {*LAYERS["report"], "report"}
 LAYERS["data_prep"] = {*GROUND, "core.seeds", "datasets", "partition"}

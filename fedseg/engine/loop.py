@@ -17,7 +17,7 @@ from fedseg.core.messages import Message, Outcome, Task
 from fedseg.core.server import Aggregate, accumulation_dtype
 from fedseg.engine.record import RoundRecord
 from fedseg.engine.updates import longest_norms
-from fedseg.errors import Interrupted, TrainingError
+from fedseg.errors import Interrupted, TrainingError, WorkersLost
 from fedseg.registry import LOOPS
 
 
@@ -76,7 +76,7 @@ class FederatedTrainLoop(BaseLoop):
         return in_window and round_ % self.val_last_interval == 0
 
     def run(self) -> None:
-        """Train to ``max_rounds``; on Ctrl-C save what is finished and raise ``Interrupted``."""
+        """Train to ``max_rounds``; what stops it from outside saves what is finished."""
         run, first = self.runner, self.round + 1
         try:
             run.call_hook("before_train")
@@ -86,7 +86,7 @@ class FederatedTrainLoop(BaseLoop):
             run.executor.start(JobStream(participants, first, self.max_rounds, passes))
             while self.round < self.max_rounds:
                 self._run_round(self.round + 1)
-        except Interrupted:
+        except (Interrupted, WorkersLost):
             run.store.discard()
             run.call_hook("on_interrupt")
             raise

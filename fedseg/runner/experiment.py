@@ -26,6 +26,7 @@ def load_config(
     seed: int | None = None,
     amp: bool = False,
     resume: bool = False,
+    workers: int | str | None = None,
 ) -> Config:
     """Read a config file, compose its methods and apply what a command line changes.
 
@@ -41,6 +42,7 @@ def load_config(
         seed: replaces ``randomness.seed``.
         amp: sets ``train_cfg.amp``.
         resume: go on from the newest checkpoint of the work dir.
+        workers: train on so many workers (or ``"auto"``) with Ray.
 
     Raises:
         ConfigError: the file is missing, is no config, methods contradict each other, or an
@@ -74,6 +76,10 @@ def load_config(
     if amp:
         config.setdefault("train_cfg", {})
         config.train_cfg["amp"] = True
+    if workers is not None:
+        own = config.get("executor") or {}
+        own = own if own.get("type") == "RayExecutor" else {"type": "RayExecutor"}
+        config["executor"] = {**own, "num_workers": workers}
     config["resume"] = resume
     return config
 
