@@ -64,6 +64,8 @@ class Cluster:
     def _connect(self, ray: Any) -> None:
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
+        # a thread of Ray prints what the pool says better, and no option of Ray turns it off
+        ray._private.worker.print_to_stdstream = lambda *_, **__: None
         options = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self.address is not None:
             try:

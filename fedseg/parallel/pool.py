@@ -1,5 +1,6 @@
 """Workers that are replaced when they die, and work that is done again elsewhere."""
 
+import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -250,9 +251,10 @@ class Pool:
 
 def describe(error: Exception) -> str:
     """Why a worker died, in a line."""
-    lines = [" ".join(line.split()) for line in str(error).splitlines()]
-    skipped = ("class_name:", "actor_id:", "pid:", "namespace:", "ip:", "name:")
-    return " ".join(line for line in lines if line and not line.startswith(skipped))[:600]
+    text = " ".join(str(error).split())
+    detail = re.search(r"Worker exit detail: (.*)", text)
+    text = detail[1] if detail else text
+    return text.partition(" Some common causes")[0][:400] or type(error).__name__
 
 
 def remedy(error: Exception) -> str:
