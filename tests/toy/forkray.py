@@ -26,7 +26,7 @@ class ActorDiedError(RayError):
 
 class RayTaskError(RayError):
     def __init__(self, cause, text):
-        super().__init__(text)
+        super().__init__(cause, text)
         self.cause = cause
 
 
