@@ -112,10 +112,11 @@ class RayExecutor(Executor):
 
         self._ray = ray
         config, paths = run.cfg.to_dict(), [os.path.abspath(path) for path in sys.path]
+        checksum = run.data.checksum()
         self.pool = Pool(
             self.num_workers,
             {"num_cpus": self.cpus, "num_gpus": self.gpus},
-            lambda number: (config, paths, (number, self.num_workers), self.cpus),
+            lambda number: (config, paths, (number, self.num_workers), self.cpus, checksum),
             logger=run.logger,
             check=run.interrupt.check,
             restart_timeout=self.restart_timeout,

@@ -1,5 +1,6 @@
 """A worker: it builds its trainer from the config alone, and keeps it for the run."""
 
+import platform
 import signal
 import sys
 import time
@@ -17,6 +18,7 @@ from torch import Tensor
 from fedseg.core.forward import map_tensors
 from fedseg.core.messages import ClientResult, Message, Outcome, Task
 from fedseg.engine.executor import block_size, train_block
+from fedseg.errors import DataError
 from fedseg.evaluation.domains import Part
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.parallel.cluster import serialize_tensors
@@ -65,17 +67,22 @@ class Worker:
     """
 
     def build(
-        self, config: dict[str, Any], paths: list[str], place: tuple[int, int], threads: int
+        self,
+        config: dict[str, Any],
+        paths: list[str],
+        place: tuple[int, int],
+        threads: int,
+        checksum: str,
     ) -> None:
         """Build everything that trains clients.
 
         Args:
             config: the composed config. paths: where the driver finds modules.
             place: this worker's number, from 0, and how many there are.
-            threads: for arithmetic on the CPU.
+            threads: for arithmetic on the CPU. checksum: of the driver's training data.
 
         Raises:
-            UserError: as in the driver.
+            UserError: as in the driver; or the training data here are others.
         """
         import ray
 
@@ -90,6 +97,11 @@ class Worker:
         run.interrupt = SimpleNamespace(check=lambda: None)
         run.call_hook = lambda stage, **arguments: None
         self.trainer = trainer = build_trainer(self.cfg, run)
+        if trainer.data.checksum() != checksum:
+            raise DataError(
+                f"train_dataloader: worker {self.number} on {platform.node()} has other clients or "
+                "images than the main process: give every machine the same data"
+            )
         run.flat, run.model, run.data = trainer.flat, trainer.model, trainer.data
         run.algorithm, run.optim_wrapper = trainer.algorithm, trainer.local
         run.autocast, run.max_rounds = trainer.autocast, self.cfg.train_cfg.max_rounds

@@ -12,6 +12,7 @@ from mmengine.hooks import Hook
 
 from fedseg.errors import ConfigError, DataError, TrainingError
 from fedseg.hooks import FederatedHook
+from fedseg.loaders.partitioned import PartitionedData
 from fedseg.parallel import pool as pools
 from fedseg.parallel.worker import Worker
 from fedseg.registry import HOOKS
@@ -125,6 +126,17 @@ def test_an_error_of_a_worker_s_start(tmp_path, monkeypatch):
     monkeypatch.setattr(Worker, "build", build)
     with pytest.raises(ConfigError, match="model: not here"):
         toyseg.train(config)
+
+
+def test_other_data_on_a_worker_s_machine(tmp_path, monkeypatch):
+    driver, checksum = os.getpid(), PartitionedData.checksum
+    monkeypatch.setattr(
+        PartitionedData,
+        "checksum",
+        lambda data: checksum(data) if os.getpid() == driver else "another",
+    )
+    with pytest.raises(DataError, match="train_dataloader: worker 0"):
+        toyseg.train(settings(tmp_path, 1))
 
 
 @pytest.mark.parametrize(
