@@ -1,6 +1,7 @@
 """Ray itself: several nodes of which one is lost, and the life of a run on the command line."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -103,24 +104,28 @@ def wait_for_the_end_of(processes: list[int], folders: set[Path]) -> None:
     raise AssertionError(f"left behind: {alive}, {left}")
 
 
-def own_folders(before: set[Path]) -> set[Path]:
-    return set(Path("/tmp").glob("fedseg-ray-*")) - before
+def folders_of(processes: list[int]) -> set[Path]:
+    """Ray's folders that the processes were started with."""
+    commands = [Path(f"/proc/{pid}/cmdline") for pid in processes]
+    text = " ".join(file.read_bytes().decode() for file in commands if file.exists())
+    return {Path(name) for name in re.findall(r"/tmp/fedseg-ray-\w+", text)}
 
 
 def test_the_life_of_a_run(tmp_path, alone):
     """Ctrl-C, resumed; SIGKILL of the driver, resumed with another number of workers."""
     config = toyseg.settings(tmp_path, **LONG)
-    path, before = toyseg.write_config(tmp_path / "toy.py", config), own_folders(set())
+    path = toyseg.write_config(tmp_path / "toy.py", config)
     process, started = run_until(path, config, 1)
-    folders = own_folders(before)
-    assert process.poll() is None and len(started) > 2 and len(folders) == 1
+    folders = folders_of(started)
+    assert process.poll() is None, process.communicate()
+    assert len(started) > 2 and len(folders) == 1
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=DEADLINE)
     assert process.returncode == 130 and "are saved" in err and "Traceback" not in err
     wait_for_the_end_of(started, folders)
 
     process, started = run_until(path, config, 3, "--resume")
-    folders = own_folders(before)
+    folders = folders_of(started)
     os.kill(process.pid, signal.SIGKILL)
     process.wait()
     wait_for_the_end_of(started, folders)
@@ -130,4 +135,3 @@ def test_the_life_of_a_run(tmp_path, alone):
     assert process.returncode == 0, err
     assert "raylet" not in out + err and "ray" not in err.lower()
     assert differences(alone, config) == []
-    assert own_folders(before) == set()
