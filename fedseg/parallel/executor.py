@@ -139,7 +139,7 @@ class RayExecutor(Executor):
     def run(self, tasks: list[Task], message: Message) -> Iterator[Outcome]:
         run = self._run
         # MMEngine's schedulers ask whether the optimizer has stepped; here the workers' have
-        self.trainer.local.optimizer._global_step = 0
+        self.trainer.local._global_step = 0
         groups = [
             {name: value for name, value in group.items() if name != "params"}
             for group in self.trainer.local.optimizer.param_groups

@@ -2,6 +2,7 @@
 
 import forkray
 import pytest
+import toycls
 import toyseg
 
 from fedseg.engine import executor
@@ -24,10 +25,10 @@ RUNS = {
         "algorithm": {"_delete_": True, "type": "MIME", "momentum": 0.9},
         "optim_wrapper": SGD,
     },
-    "NaiveFedGloSS, FedBN": {
+    "NaiveFedGloSS": {
         "algorithm": {"_delete_": True, "type": "NaiveFedGloSS", "rho_server": 0.1, "beta": 10.0},
-        "batchnorm": {"_delete_": True, "type": "FedBN"},
     },
+    "FedBN": {"batchnorm": {"_delete_": True, "type": "FedBN"}},
     "FedDyn on disk, blocks": {"algorithm": DYN, "state_store": {"keep": "disk"}},
     "FedDyn in memory, SWA with new statistics": {
         "algorithm": DYN,
@@ -66,6 +67,24 @@ def test_workers(tmp_path, monkeypatch, name):
         assert "restarts" not in toyseg.history(shared)[-1]
         assert toyseg.history(shared)[-1]["seconds"]["busy"] > 0
     assert forkray.Actor.alive == []
+
+
+def test_moon_on_resident_images_with_corrupted_test_images(tmp_path):
+    root = toycls.write_data(tmp_path / "data")
+    sets = {"test": {"batch_size": 4}, "corrupted": {"batch_size": 7, "final_only": False}}
+    changes = {
+        "local_loss": {"type": "MOON"},
+        "val_dataloader": sets,
+        "val_cfg": {"evaluate_global": True},
+        "train_cfg": {"max_rounds": 4},
+    }
+    alone = toycls.settings(tmp_path / "alone", root, **changes)
+    toyseg.train(alone)
+    assert "client_accuracy" in toyseg.history(alone)[-1]
+    for workers in (2, 3):
+        config = toycls.settings(tmp_path / str(workers), root, **changes)
+        toyseg.train({**config, "executor": parallel(workers)})
+        assert differences(alone, config) == []
 
 
 class KillWorkers:
