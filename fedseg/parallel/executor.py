@@ -33,7 +33,8 @@ class RayExecutor(Executor):
     Args:
         num_workers: how many; ``"auto"``: one for each GPU, else one for every ``cpus_per_worker``
             cores.
-        cpus_per_worker: cores and threads of each; None: the machine's cores divided among them.
+        cpus_per_worker: cores and threads of each. Bits depend on threads, so that this does not
+            follow from the number of workers.
         gpus_per_worker: of each, may be a fraction; None: 1 where there is a GPU for every worker,
             equal parts where there are fewer GPUs than workers.
         address: of a Ray cluster to join, for example ``"auto"``; None: Ray starts on this machine.
@@ -43,14 +44,13 @@ class RayExecutor(Executor):
     def __init__(
         self,
         num_workers: int | str = "auto",
-        cpus_per_worker: int | None = None,
+        cpus_per_worker: int = 1,
         gpus_per_worker: float | None = None,
         address: str | None = None,
         restart_timeout: float = 300.0,
     ) -> None:
         check_int("executor.num_workers", num_workers, also="auto")
-        if cpus_per_worker is not None:
-            check_int("executor.cpus_per_worker", cpus_per_worker)
+        check_int("executor.cpus_per_worker", cpus_per_worker)
         if gpus_per_worker is not None:
             check_float("executor.gpus_per_worker", gpus_per_worker, least=0)
         check_float("executor.restart_timeout", restart_timeout, above=0)
@@ -79,10 +79,8 @@ class RayExecutor(Executor):
         """Settle how many workers there are and what each has."""
         if self.num_workers == "auto":
             per_gpu = self.gpus or 1.0
-            self.num_workers = int(gpus / per_gpu) if gpus else cores // (self.cpus or 1)
+            self.num_workers = int(gpus / per_gpu) if gpus else cores // self.cpus
             self.num_workers = max(1, self.num_workers)
-        if self.cpus is None:
-            self.cpus = max(1, cores // self.num_workers)
         if self.gpus is None:
             self.gpus = min(1.0, gpus / self.num_workers) if gpus else 0.0
 
