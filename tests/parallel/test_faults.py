@@ -199,3 +199,25 @@ def test_what_is_said_of_a_lost_worker():
 def test_options(tmp_path, field, value):
     with pytest.raises(ConfigError, match=rf"executor.{field}"):
         toyseg.train(toyseg.settings(tmp_path, executor={"type": "RayExecutor", field: value}))
+
+
+def test_the_plan_says_what_workers_bring(tmp_path):
+    from fedseg.runner.plan import make_plan
+
+    every = {"client_sampler": {"clients_per_round": "all"}, "train_cfg": {"local_epochs": 20}}
+    plan = make_plan(toyseg.runner(settings(tmp_path, 2, **every)))
+    assert plan["workers"] == 2 and plan["memory of a worker"] > 0
+    assert 1.7 < plan["expected speed-up"] <= 2
+
+
+def test_workers_on_the_command_line(tmp_path):
+    from fedseg.runner.experiment import load_config
+
+    own = {"type": "RayExecutor", "num_workers": 3, "restart_timeout": 5.0}
+    path = toyseg.write_config(tmp_path / "toy.py", {"executor": own})
+    assert load_config(path, workers=2).executor == {**own, "num_workers": 2}
+    path = toyseg.write_config(tmp_path / "plain.py", {"executor": {"type": "InProcessExecutor"}})
+    assert load_config(path, workers="auto").executor == {
+        "type": "RayExecutor",
+        "num_workers": "auto",
+    }
