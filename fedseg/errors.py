@@ -47,6 +47,10 @@ class TrainingError(UserError):
     """A run cannot go on: every update was rejected, or the global model is not finite."""
 
 
+class WorkersLost(TrainingError):
+    """Clients cannot be trained: a worker dies on them again and again, or none is left."""
+
+
 class Interrupted(UserError):
     """The user asked the run to stop; everything up to the last finished round is saved."""
 

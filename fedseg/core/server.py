@@ -24,8 +24,12 @@ class Aggregate:
             name for which each update brings its weight.
 
     Attributes:
+        single_updates: whether large rounds too add every update by itself, for a subclass that
+            does more than sums; else :meth:`take` gets sums of blocks of participants.
         num_clients: updates added. weights: the sum of their weights, by weighting.
     """
+
+    single_updates = False
 
     def __init__(self, weightings: tuple[str, ...] = ("samples",)) -> None:
         self.weightings = weightings
@@ -34,6 +38,18 @@ class Aggregate:
         self._sums: dict[tuple[str, str], Tensor] = {}
         self._means: dict[str, Tensor] = {}
         self._counters: dict[str, Tensor] = {}
+
+    def take(self, sums: "ClientResult | Aggregate") -> None:
+        """Add an accepted update, or the sums of a block of them."""
+        if isinstance(sums, ClientResult):
+            return self.add(sums)
+        self._means.clear()
+        self.num_clients += sums.num_clients
+        self.weights.update(sums.weights)
+        for (name, weighting), vector in sums._sums.items():
+            self._accumulate(name, weighting, vector, 1)
+        for name, counter in sums._counters.items():
+            self._counters[name] = self._counters.get(name, 0) + counter
 
     def add(self, result: ClientResult) -> None:
         """Add one accepted update."""

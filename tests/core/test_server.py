@@ -13,7 +13,7 @@ from fedseg.core.server import Aggregate, Server
 def result(samples, delta, buffers=(), counters=None, **vectors):
     task = Task(1, 0, 0, "c", samples, 1, {})
     update = Update({"delta": torch.as_tensor(delta), **vectors})
-    return ClientResult(task, update, torch.tensor(buffers), counters or {}, {}, 0.0, 0.1)
+    return ClientResult(task, update, torch.tensor(buffers), counters or {}, {}, 0.0)
 
 
 def test_weighted_and_uniform_sums():

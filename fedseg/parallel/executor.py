@@ -1,0 +1,250 @@
+"""The executor that trains a round's clients on several workers."""
+
+import os
+import sys
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+from mmengine.hooks import Hook
+
+from fedseg.checks import check_float, check_int
+from fedseg.core.client_data import Job
+from fedseg.core.messages import ClientResult, Message, Outcome, Task
+from fedseg.engine.executor import Executor, block_size
+from fedseg.errors import ConfigError
+from fedseg.evaluation.domains import Part
+from fedseg.parallel.cluster import Cluster
+from fedseg.parallel.pool import Pool, Work
+from fedseg.parallel.shares import assign, cut, speed_up
+from fedseg.parallel.worker import Order, Report
+from fedseg.registry import EXECUTORS
+
+
+@EXECUTORS.register_module()
+class RayExecutor(Executor):
+    """Trains clients on workers, which are actors of Ray; also evaluates there.
+
+    The bits are those of one process with as many threads as a worker has.
+
+    Args:
+        num_workers: how many; ``"auto"``: one for each GPU, else one for every ``cpus_per_worker``
+            cores.
+        cpus_per_worker: cores and threads of each. Bits depend on threads, so that this does not
+            follow from the number of workers.
+        gpus_per_worker: of each, may be a fraction; None: 1 where there is a GPU for every worker,
+            equal parts where there are fewer GPUs than workers.
+        address: of a Ray cluster to join, for example ``"auto"``; None: Ray starts on this machine.
+        restart_timeout: seconds without any worker after which the run stops.
+    """
+
+    def __init__(
+        self,
+        num_workers: int | str = "auto",
+        cpus_per_worker: int = 1,
+        gpus_per_worker: float | None = None,
+        address: str | None = None,
+        restart_timeout: float = 300.0,
+    ) -> None:
+        check_int("executor.num_workers", num_workers, also="auto")
+        check_int("executor.cpus_per_worker", cpus_per_worker)
+        if gpus_per_worker is not None:
+            check_float("executor.gpus_per_worker", gpus_per_worker, least=0)
+        check_float("executor.restart_timeout", restart_timeout, above=0)
+        if address is not None and not isinstance(address, str):
+            raise ConfigError(f"executor.address: must be text such as 'auto', not {address!r}")
+        self.num_workers, self.address = num_workers, address
+        self.cpus, self.gpus = cpus_per_worker, gpus_per_worker
+        self.restart_timeout = restart_timeout
+        self.pool: Pool | None = None
+        self.evaluate = None  # as long as there are no workers, the evaluation is the driver's
+
+    def bind(self, run: Any) -> None:
+        super().bind(run)
+        self._run = run
+        for hook in run.hooks:
+            if getattr(hook, "in_process", False):
+                raise ConfigError(
+                    f"executor.type: {type(hook).__name__} passes something from client to client "
+                    "and needs all of them in one process: leave executor out"
+                )
+        self._resources(torch.cuda.device_count(), _cores())
+        self._hook = _Account(self)
+        run.register_hook(self._hook)
+
+    def _resources(self, gpus: float, cores: int) -> None:
+        """Settle how many workers there are and what each has."""
+        if self.num_workers == "auto":
+            per_gpu = self.gpus or 1.0
+            self.num_workers = int(gpus / per_gpu) if gpus else cores // self.cpus
+            self.num_workers = max(1, self.num_workers)
+        if self.gpus is None:
+            self.gpus = min(1.0, gpus / self.num_workers) if gpus else 0.0
+
+    def plan(self, costs: list[list[int]], memory: int) -> dict[str, Any]:
+        """What ``--dry-run`` says; ``costs``: local steps of each round's clients."""
+        blocks = [
+            [sum(b) for b in cut(c, block_size(len(c), self.trainer.algorithm))] for c in costs
+        ]
+        speed_ups = [speed_up(costs, self.num_workers) for costs in blocks]
+        return {
+            "workers": self.num_workers,
+            "threads of a worker": self.cpus,
+            **({"GPUs of a worker": self.gpus} if self.gpus else {}),
+            "memory of a worker": memory,
+            "expected speed-up": sum(speed_ups) / len(speed_ups),
+        }
+
+    def start(self, jobs: Iterable[Job]) -> None:
+        """Start the workers; each knows its jobs itself."""
+        run, cluster = (
+            self._run,
+            Cluster(self.address, self.num_workers * self.cpus, self.num_workers * self.gpus),
+        )
+        self._cluster = cluster
+        cluster.start()
+        import ray
+
+        self._ray = ray
+        config, paths = run.cfg.to_dict(), [os.path.abspath(path) for path in sys.path]
+        checksum = run.data.checksum()
+        self.pool = Pool(
+            self.num_workers,
+            {"num_cpus": self.cpus, "num_gpus": self.gpus},
+            lambda number: (config, paths, (number, self.num_workers), self.cpus, checksum),
+            logger=run.logger,
+            check=run.interrupt.check,
+            restart_timeout=self.restart_timeout,
+        )
+        self.evaluate = self._evaluate
+        if run.store.keep == "disk":
+            run.store.shared = self._is_shared(run.store.folder)
+
+    def _is_shared(self, folder: Any) -> bool:
+        """Whether every worker sees a folder of the driver's."""
+        folder.mkdir(parents=True, exist_ok=True)
+        mark = folder.absolute() / f".{uuid.uuid4().hex}"
+        mark.touch()
+        try:
+            works = [Work(n, "sees", (mark,), "its start", 0.0) for n in range(self.num_workers)]
+            return all([report.value for report in self.pool.run(works)])
+        finally:
+            mark.unlink()
+
+    def run(self, tasks: list[Task], message: Message) -> Iterator[Outcome]:
+        run = self._run
+        # MMEngine's schedulers ask whether the optimizer has stepped; here the workers' have
+        self.trainer.local._global_step = 0
+        groups = [
+            {name: value for name, value in group.items() if name != "params"}
+            for group in self.trainer.local.optimizer.param_groups
+        ]
+        states = run.store.folder.absolute() if getattr(run.store, "shared", False) else None
+        order = self._ray.put(Order(message, groups, states))
+        blocks = cut(tasks, block_size(len(tasks), self.trainer.algorithm))
+        costs = [sum(task.num_steps for task in block) for block in blocks]
+        worker = {p: w for w, own in enumerate(assign(costs, self.num_workers)) for p in own}
+        works = [
+            Work(worker[i], "train", (list(block), order), _title(block), costs[i])
+            for i, block in enumerate(blocks)
+        ]
+        for block, report in zip(blocks, self.pool.run(works), strict=True):
+            self.trainer.data.seconds_waiting += report.waiting / self.num_workers
+            self._hook.note(report, block)
+            for task, outcome in zip(block, report.value, strict=True):
+                if isinstance(outcome.sums, ClientResult):
+                    outcome.sums.task = task
+                outcome.task = task
+                yield outcome
+
+    def _evaluate(self, name: str, parts: Iterable[Part]) -> Iterator[tuple[int, list[Any]]]:
+        """(images, what metrics counted) of slices of all parts, in order.
+
+        Args:
+            name: of the evaluation set.
+            parts: slices of each are dealt to all workers.
+        """
+        sizes: list[int] = []
+
+        def works() -> Iterator[Work]:
+            for part in parts:
+                model = self._ray.put((part.w, part.buffers))
+                per_worker = -(-len(part.plan) // self.num_workers)
+                for number, batches in enumerate(cut(part.plan, per_worker)):
+                    mine = replace(part, plan=list(batches), w=None, buffers=None)
+                    images = [i for batch in batches for i in batch]
+                    counted = part.counted
+                    sizes.append(
+                        len(images) if counted is None else sum(i in counted for i in images)
+                    )
+                    title = f"an evaluation of {name}"
+                    yield Work(number, "count", (name, mine, model), title, len(images))
+
+        reports = self.pool.run(works(), ahead=2 * self.num_workers)
+        for position, report in enumerate(reports):
+            self._hook.note(report)
+            yield sizes[position], report.value
+
+    @property
+    def status(self) -> str:
+        """For the progress display."""
+        if self.pool is None:
+            return ""
+        return f"{self.pool.in_flight} of {self.num_workers} workers busy{self._hook.speed()}"
+
+    def close(self) -> None:
+        self.evaluate = None
+        if self.pool is not None:
+            self.pool.close()
+            self.pool = None
+        if hasattr(self, "_cluster"):
+            self._cluster.stop()
+
+
+class _Account(Hook):
+    """Adds to a round's history how busy the workers were, and how many were lost.
+
+    Attributes:
+        busy: seconds of all workers. images: that they trained on. begin: of the round.
+    """
+
+    def __init__(self, executor: RayExecutor) -> None:
+        self._executor = executor
+        self.before_round()
+
+    def before_round(self, runner: Any = None) -> None:
+        self.busy, self.images, self.begin = 0.0, 0, time.perf_counter()
+
+    def note(self, report: Report, tasks: Iterable[Task] = ()) -> None:
+        """Something is done."""
+        self.busy += report.seconds
+        data = self._executor.trainer.data
+        if hasattr(data, "batch_sizes"):
+            for task in tasks:
+                sizes = data.batch_sizes(task.client)
+                self.images += round(task.num_steps * sum(sizes) / len(sizes))
+
+    def speed(self) -> str:
+        """Images a second in this round, for the progress display."""
+        seconds = time.perf_counter() - self.begin
+        return f", {self.images / seconds:,.0f} images/s" if self.images else ""
+
+    def after_round(self, runner: Any, record: dict[str, Any]) -> None:
+        record["seconds"]["busy"] = self.busy / self._executor.num_workers
+        if self._executor.pool.restarts:
+            record["restarts"] = list(self._executor.pool.restarts)
+            self._executor.pool.restarts.clear()
+
+
+def _title(tasks: Sequence[Task]) -> str:
+    names = ", ".join(repr(task.name) for task in tasks[:3])
+    more = f" and {len(tasks) - 3} more" if len(tasks) > 3 else ""
+    return f"client{'s' * (len(tasks) > 1)} {names}{more} of round {tasks[0].round}"
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

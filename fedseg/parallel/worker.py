@@ -1,0 +1,195 @@
+"""A worker: it builds its trainer from the config alone, and keeps it for the run."""
+
+import platform
+import signal
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from logging import getLogger
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+from mmengine.config import Config
+from torch import Tensor
+
+from fedseg.core.forward import map_tensors
+from fedseg.core.messages import ClientResult, Message, Outcome, Task
+from fedseg.engine.executor import block_size, train_block
+from fedseg.errors import DataError
+from fedseg.evaluation.domains import Part
+from fedseg.hooks.batchnorm import BatchNormPolicy
+from fedseg.parallel.cluster import serialize_tensors
+from fedseg.parallel.shares import WorkerJobs, assign, cut
+from fedseg.registry import LOOPS, SAMPLERS, build
+from fedseg.runner.build import build_trainer
+from fedseg.runner.state_store import stage_file
+from fedseg.units import peak_memory
+
+
+@dataclass(frozen=True)
+class Order:
+    """What an exchange's participants receive, and how they are to step.
+
+    Attributes:
+        message: see :class:`Message`.
+        groups: the options of the local optimizer's parameter groups, schedules applied.
+        states: the folder where new client states are written; None: they travel back.
+    """
+
+    message: Message
+    groups: Sequence[Mapping[str, Any]]
+    states: Path | None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a worker says of a piece of work.
+
+    Attributes:
+        value: what came out. seconds: that it took, ``waiting`` of them for data.
+        memory: the process's peak, bytes.
+    """
+
+    value: Any
+    seconds: float
+    waiting: float
+    memory: int
+
+
+class Worker:
+    """Trains blocks of clients and evaluates parts of test sets; Ray makes an actor of it.
+
+    Hooks on clients and the evaluation see a run with ``round``, the model, the algorithm, the data
+    and the local optimizer; the server, the stores and the loops stay with the driver.
+    """
+
+    def build(
+        self,
+        config: dict[str, Any],
+        paths: list[str],
+        place: tuple[int, int],
+        threads: int,
+        checksum: str,
+    ) -> None:
+        """Build everything that trains clients.
+
+        Args:
+            config: the composed config. paths: where the driver finds modules.
+            place: this worker's number, from 0, and how many there are.
+            threads: for arithmetic on the CPU. checksum: of the driver's training data.
+
+        Raises:
+            UserError: as in the driver; or the training data here are others.
+        """
+        import ray
+
+        for number in (signal.SIGINT, signal.SIGTERM):  # the driver ends its workers itself
+            signal.signal(number, signal.SIG_IGN)
+        serialize_tensors(ray)
+        sys.path += [path for path in paths if path not in sys.path]
+        torch.set_num_threads(threads)
+        self.number, self.workers = place
+        self.cfg = Config(config)
+        self.run = run = SimpleNamespace(round=0, logger=getLogger("fedseg"))
+        run.interrupt = SimpleNamespace(check=lambda: None)
+        run.call_hook = lambda stage, **arguments: None
+        self.trainer = trainer = build_trainer(self.cfg, run)
+        if trainer.data.checksum() != checksum:
+            raise DataError(
+                f"train_dataloader: worker {self.number} on {platform.node()} has other clients or "
+                "images than the main process: give every machine the same data"
+            )
+        run.flat, run.model, run.data = trainer.flat, trainer.model, trainer.data
+        run.algorithm, run.optim_wrapper = trainer.algorithm, trainer.local
+        run.autocast, run.max_rounds = trainer.autocast, self.cfg.train_cfg.max_rounds
+        run.batchnorm = next((h for h in run.hooks if isinstance(h, BatchNormPolicy)), None)
+        run.client_sampler = build(SAMPLERS, self.cfg.client_sampler, "client_sampler")
+        run.client_sampler.bind(trainer.data.clients, trainer.seed)
+        self._loop: Any = None
+        self._received: tuple[tuple[int, int], Message] | None = None
+        self._plan, self._exchange, self._done = iter(()), (0, 0), set()
+
+    def sees(self, path: Path) -> "Report":
+        """Whether a file of the driver's is here, too."""
+        return self._report(time.perf_counter(), path.exists())
+
+    def train(self, tasks: list[Task], order: Order) -> Report:
+        """Train a block of clients; their outcomes, of which the last one has the sums."""
+        begin, waited = time.perf_counter(), self.trainer.data.seconds_waiting
+        message = self._receive(tasks[0], order)
+        self._align(tasks)
+        outcomes = [_to_send(o, order) for o in train_block(self.trainer, tasks, message)]
+        return self._report(begin, outcomes, self.trainer.data.seconds_waiting - waited)
+
+    def _report(self, begin: float, value: Any, waiting: float = 0.0) -> Report:
+        return Report(value, time.perf_counter() - begin, waiting, peak_memory() or 0)
+
+    def _receive(self, task: Task, order: Order) -> Message:
+        """The message on the model's device; what depends on the round is set."""
+        when = task.round, task.exchange
+        if self._received is None or self._received[0] != when:
+            if self.run.round != task.round:
+                self.run.round = task.round
+                self.trainer.local.start_round(task.round)
+            groups = self.trainer.local.optimizer.param_groups
+            for group, options in zip(groups, order.groups, strict=True):
+                group.update(options)
+            device = self.trainer.flat.w.device
+            parts = map_tensors(lambda tensor: tensor.to(device), vars(order.message))
+            self._received = when, Message(**parts)
+        return self._received[1]
+
+    def _align(self, tasks: list[Task]) -> None:
+        """Let the data stream go on with this block: as planned, or anew where the plan changed."""
+        clients = tuple(task.client for task in tasks)
+        block = (tasks[0].round, tasks[0].exchange, clients)
+        if block[:2] != self._exchange:
+            self._exchange, self._done = block[:2], set()
+        self._done.add(clients)
+        if next(self._plan, None) != block:
+            jobs = WorkerJobs(
+                self.run.client_sampler.participants,
+                block[0],
+                self.run.max_rounds,
+                self.trainer.algorithm.passes(),
+                self._share,
+                block,
+                frozenset(self._done),
+            )
+            self._plan = jobs.blocks()
+            next(self._plan)
+            self.trainer.data.start(jobs)
+
+    def _share(self, round_: int) -> list[tuple[int, ...]]:
+        participants, data = self.run.client_sampler.participants(round_), self.trainer.data
+        blocks = cut(participants, block_size(len(participants), self.trainer.algorithm))
+        costs = [sum(data.num_steps(client) for client in block) for block in blocks]
+        return [blocks[i] for i in assign(costs, self.workers)[self.number]]
+
+    def count(self, name: str, part: Part, model: tuple[Tensor, Tensor]) -> Report:
+        """Predict a part of a test set of the evaluation between rounds; what its metrics count.
+
+        Args:
+            name: of the set. part: of it, without its model. model: parameters and buffers.
+        """
+        begin = time.perf_counter()
+        if self._loop is None:
+            loader, evaluator = self.cfg.val_dataloader, self.cfg.val_evaluator
+            parts = {"runner": self.run, "dataloader": loader, "evaluator": evaluator}
+            self._loop = build(LOOPS, dict(self.cfg.val_cfg), "val_cfg", parts)
+        test = next(test for test in self._loop.sets if test.name == name)
+        counts = self._loop.domains.count(test, replace(part, w=model[0], buffers=model[1]))
+        return self._report(begin, counts)
+
+
+def _to_send(outcome: Outcome, order: Order) -> Outcome:
+    """Without what the driver has; a new state is on disk where the driver reads it there."""
+    state, sums = outcome.state, outcome.sums
+    if state and order.states is not None and outcome.reason is None:
+        state = stage_file(order.states, outcome.task.name, state)
+    if isinstance(sums, ClientResult):
+        sums = replace(sums, task=None, state={})
+    return replace(outcome, task=None, state=state, sums=sums)
