@@ -47,10 +47,6 @@ class TrainingError(UserError):
     """A run cannot go on: every update was rejected, or the global model is not finite."""
 
 
-class WorkersLost(TrainingError):
-    """Clients cannot be trained: a worker dies on them again and again, or none is left."""
-
-
 class Interrupted(UserError):
     """The user asked the run to stop; everything up to the last finished round is saved."""
 
@@ -59,6 +55,10 @@ class Interrupted(UserError):
 
 class ResourceError(UserError):
     """Memory, room on a disk or a permission is lacking: neither config nor data are wrong."""
+
+
+class WorkersLost(ResourceError):
+    """Clients cannot be trained: a worker dies on them again and again, or none is left."""
 
 
 NO_ROOM = {

@@ -96,8 +96,8 @@ class Outcome:
     Attributes:
         num_vectors: vectors like ``w`` in the update. norms: of what is sent, by name.
         reason: why the update is rejected, or None.
-        sums: what the server adds up now: the :class:`ClientResult`, the sums (``Aggregate``) of
-            the block that ends with this task, or None.
+        sums: what the server adds up now, in order: results of single clients
+            (:class:`ClientResult`) or sums of blocks of them (``Aggregate``).
     """
 
     task: Task
@@ -106,4 +106,4 @@ class Outcome:
     num_vectors: int
     norms: Mapping[str, float]
     reason: str | None
-    sums: Any = None
+    sums: list[Any]

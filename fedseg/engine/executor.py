@@ -26,21 +26,19 @@ def block_size(participants: int, algorithm: Algorithm) -> int:
 def train_block(trainer: ClientTrainer, tasks: list[Task], message: Message) -> Iterator[Outcome]:
     """Train the clients of a block in turn, check their updates and sum up those that count.
 
-    An update that is alone in its block stays as it is, which is half the size of its product with
-    its weight in float64.
+    An update alone in its block stays as it is: half the size of its weighted sum in float64.
     """
     sums = Aggregate(trainer.algorithm.weightings)
     trained = trainer.algorithm.trains(tasks[0].exchange)
     for task in tasks:
         result = trainer.train(task, message)
         reason = validate_update(result, message, trained)
-        part = result if reason is None else None
+        parts = [result] if reason is None else []
         if len(tasks) > 1:
-            if reason is None:
-                sums.add(result)
-            part = sums if task is tasks[-1] and sums.num_clients else None
+            sums.add(*parts)
+            parts = [sums] if task is tasks[-1] and sums.num_clients else []
         sent = len(result.update.vectors)
-        yield Outcome(task, result.state, result.loss, sent, result.norms, reason, part)
+        yield Outcome(task, result.state, result.loss, sent, result.norms, reason, parts)
 
 
 class Executor(ABC):

@@ -6,7 +6,6 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 from mmengine.runner import BaseLoop
 
 from fedseg.checks import check_float, check_int
@@ -18,6 +17,7 @@ from fedseg.core.server import Aggregate, accumulation_dtype
 from fedseg.engine.record import RoundRecord
 from fedseg.engine.updates import longest_norms
 from fedseg.errors import Interrupted, LoadingError, TrainingError, WorkersLost
+from fedseg.memory import norm
 from fedseg.registry import LOOPS
 
 
@@ -167,8 +167,7 @@ class FederatedTrainLoop(BaseLoop):
         trained = run.algorithm.trains(task.exchange)
         record.line["bytes_down"] += down
         record.line["bytes_up"] += run.server.traffic(outcome.num_vectors, trained)
-        if outcome.sums is not None:
-            updates.take(outcome.sums)
+        updates.add(*outcome.sums)
         if reason is None:
             for name, norm in outcome.norms.items():
                 record.norms[name].append(norm)
@@ -191,14 +190,12 @@ class FederatedTrainLoop(BaseLoop):
                 return
             server.take_buffers(updates)
             record.line["norm_delta"] = float(updates.mean("delta").norm())
-        accumulation = accumulation_dtype(server.w.device)
-        record.line["norm_w"] = float(torch.linalg.vector_norm(server.w, dtype=accumulation))
-        norm = record.line["norm_w"]
-        if not (math.isfinite(norm) and norm <= self.max_norm_ratio * self.norm_w):
-            grown = f"goes from norm {self.norm_w:.3g} to {norm:.3g}"
+        length = record.line["norm_w"] = norm(server.w, accumulation_dtype(server.w.device))
+        if not (math.isfinite(length) and length <= self.max_norm_ratio * self.norm_w):
+            grown = f"goes from norm {self.norm_w:.3g} to {length:.3g}"
             raise TrainingError(
                 f"round {run.round}: the global model "
-                f"{grown if math.isfinite(norm) else 'is not finite'} after the server step of "
+                f"{grown if math.isfinite(length) else 'is not finite'} after the server step of "
                 f"{type(run.algorithm).__name__}. Lower the learning rates or set "
                 "optim_wrapper.clip_grad"
             )

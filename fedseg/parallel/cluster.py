@@ -8,11 +8,13 @@ import subprocess
 import tempfile
 import time
 import warnings
+from functools import partial
 from typing import Any
 
 import torch
 
 from fedseg.errors import ConfigError
+from fedseg.loaders.workers import SIGNALS
 
 # read by Ray's processes when they start; what a user has set holds
 QUIET = {
@@ -38,8 +40,8 @@ class Cluster:
         self._connected = False
         self._folder: str | None = None
 
-    def start(self) -> None:
-        """Connect.
+    def start(self) -> Any:
+        """Connect; gives the module ``ray``.
 
         Raises:
             ConfigError: Ray is not installed, or there is no cluster at the address.
@@ -48,11 +50,11 @@ class Cluster:
             import ray
         except ImportError as error:
             raise ConfigError(
-                "executor.type: RayExecutor needs Ray, which is not installed: install the extra "
-                "'ray', or leave executor out"
+                "executor.type: RayExecutor needs Ray, which is not installed: pip install "
+                "'fedseg[ray]', or leave executor (--workers) out"
             ) from error
         if not ray.is_initialized():
-            handlers = {s: signal.getsignal(s) for s in (signal.SIGINT, signal.SIGTERM)}
+            handlers = {number: signal.getsignal(number) for number in SIGNALS}
             try:
                 self._connect(ray)
             finally:
@@ -60,12 +62,16 @@ class Cluster:
                     signal.signal(number, handler)  # Ray has its own for SIGTERM
             self._connected = True
         serialize_tensors(ray)
+        return ray
 
     def _connect(self, ray: Any) -> None:
         for name, value in QUIET.items():
             os.environ.setdefault(name, value)
         # a thread of Ray prints what the pool says better, and no option of Ray turns it off
         ray._private.worker.print_to_stdstream = lambda *_, **__: None
+        # a signal to all processes of a terminal or a job is for the run: it ends its workers
+        popen = partial(subprocess.Popen, start_new_session=True)
+        ray._private.services.ConsolePopen = popen
         options = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self.address is not None:
             try:

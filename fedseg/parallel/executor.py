@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 import torch
@@ -13,7 +14,7 @@ from mmengine.hooks import Hook
 
 from fedseg.checks import check_float, check_int
 from fedseg.core.client_data import Job
-from fedseg.core.messages import ClientResult, Message, Outcome, Task
+from fedseg.core.messages import Message, Outcome, Task
 from fedseg.engine.executor import Executor, block_size
 from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import Part
@@ -54,17 +55,15 @@ class RayExecutor(Executor):
         if gpus_per_worker is not None:
             check_float("executor.gpus_per_worker", gpus_per_worker, least=0)
         check_float("executor.restart_timeout", restart_timeout, above=0)
-        if address is not None and not isinstance(address, str):
-            raise ConfigError(f"executor.address: must be text such as 'auto', not {address!r}")
-        self.num_workers, self.address = num_workers, address
-        self.cpus, self.gpus = cpus_per_worker, gpus_per_worker
-        self.restart_timeout = restart_timeout
+        self._asked = num_workers, gpus_per_worker
+        self.address, self.cpus, self.restart_timeout = address, cpus_per_worker, restart_timeout
         self.pool: Pool | None = None
         self.evaluate = None  # as long as there are no workers, the evaluation is the driver's
 
     def bind(self, run: Any) -> None:
         super().bind(run)
         self._run = run
+        torch.set_num_threads(self.cpus)  # what is left to this process has the same bits, too
         for hook in run.hooks:
             if getattr(hook, "in_process", False):
                 raise ConfigError(
@@ -75,14 +74,14 @@ class RayExecutor(Executor):
         self._hook = _Account(self)
         run.register_hook(self._hook)
 
-    def _resources(self, gpus: float, cores: int) -> None:
+    def _resources(self, gpus: float, cores: float) -> None:
         """Settle how many workers there are and what each has."""
-        if self.num_workers == "auto":
-            per_gpu = self.gpus or 1.0
-            self.num_workers = int(gpus / per_gpu) if gpus else cores // self.cpus
-            self.num_workers = max(1, self.num_workers)
-        if self.gpus is None:
-            self.gpus = min(1.0, gpus / self.num_workers) if gpus else 0.0
+        workers, per_worker = self._asked
+        if workers == "auto":
+            fitting = gpus / (per_worker or 1.0) if gpus else cores / self.cpus
+            workers = max(1, int(fitting))
+        self.num_workers = workers
+        self.gpus = min(1.0, gpus / workers) if per_worker is None else per_worker
 
     def plan(self, costs: list[list[int]], memory: int) -> dict[str, Any]:
         """What ``--dry-run`` says; ``costs``: local steps of each round's clients."""
@@ -100,21 +99,18 @@ class RayExecutor(Executor):
 
     def start(self, jobs: Iterable[Job]) -> None:
         """Start the workers; each knows its jobs itself."""
-        run, cluster = (
-            self._run,
-            Cluster(self.address, self.num_workers * self.cpus, self.num_workers * self.gpus),
-        )
-        self._cluster = cluster
-        cluster.start()
-        import ray
-
-        self._ray = ray
-        config, paths = run.cfg.to_dict(), [os.path.abspath(path) for path in sys.path]
-        checksum = run.data.checksum()
+        run, workers = self._run, self.num_workers
+        self._cluster = Cluster(self.address, workers * self.cpus, workers * self.gpus)
+        self._ray = self._cluster.start()
+        if self.address is not None:
+            there = self._ray.cluster_resources()
+            self._resources(there.get("GPU", 0.0), there.get("CPU", 0.0))
+        place = os.getcwd(), [os.path.abspath(path) for path in sys.path]
+        config, checksum = run.cfg.to_dict(), run.data.checksum()
         self.pool = Pool(
             self.num_workers,
             {"num_cpus": self.cpus, "num_gpus": self.gpus},
-            lambda number: (config, paths, (number, self.num_workers), self.cpus, checksum),
+            lambda number: (config, place, (number, self.num_workers), self.cpus, checksum),
             logger=run.logger,
             check=run.interrupt.check,
             restart_timeout=self.restart_timeout,
@@ -130,7 +126,7 @@ class RayExecutor(Executor):
         mark.touch()
         try:
             works = [Work(n, "sees", (mark,), "its start", 0.0) for n in range(self.num_workers)]
-            return all([report.value for report in self.pool.run(works)])
+            return all([r.value for r in chain.from_iterable(self.pool.run(works))])
         finally:
             mark.unlink()
 
@@ -142,7 +138,7 @@ class RayExecutor(Executor):
             {name: value for name, value in group.items() if name != "params"}
             for group in self.trainer.local.optimizer.param_groups
         ]
-        states = run.store.folder.absolute() if getattr(run.store, "shared", False) else None
+        states = run.store.folder.absolute() if run.store.shared else None
         order = self._ray.put(Order(message, groups, states))
         blocks = cut(tasks, block_size(len(tasks), self.trainer.algorithm))
         costs = [sum(task.num_steps for task in block) for block in blocks]
@@ -151,14 +147,17 @@ class RayExecutor(Executor):
             Work(worker[i], "train", (list(block), order), _title(block), costs[i])
             for i, block in enumerate(blocks)
         ]
-        for block, report in zip(blocks, self.pool.run(works), strict=True):
-            self.trainer.data.seconds_waiting += report.waiting / self.num_workers
-            self._hook.note(report, block)
-            for task, outcome in zip(block, report.value, strict=True):
-                if isinstance(outcome.sums, ClientResult):
-                    outcome.sums.task = task
-                outcome.task = task
-                yield outcome
+        for reports in self.pool.run(works):
+            outcomes: list[Outcome] = []
+            for report in reports:
+                self.trainer.data.seconds_waiting += report.waiting / self.num_workers
+                self._hook.note(report, [outcome.task for outcome in report.value])
+                outcomes += report.value
+            # what waits is added in one pass over memory
+            sums = [part for outcome in outcomes for part in outcome.sums]
+            for outcome in outcomes:
+                outcome.sums = sums if outcome is outcomes[-1] else []
+            yield from outcomes
 
     def _evaluate(self, name: str, parts: Iterable[Part]) -> Iterator[tuple[int, list[Any]]]:
         """(images, what metrics counted) of slices of all parts, in order.
@@ -184,7 +183,7 @@ class RayExecutor(Executor):
                     yield Work(number, "count", (name, mine, model), title, len(images))
 
         reports = self.pool.run(works(), ahead=2 * self.num_workers)
-        for position, report in enumerate(reports):
+        for position, report in enumerate(chain.from_iterable(reports)):
             self._hook.note(report)
             yield sizes[position], report.value
 

@@ -1,8 +1,9 @@
 """Workers that are replaced when they die, and work that is done again elsewhere."""
 
+import math
 import re
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from logging import Logger
@@ -10,19 +11,21 @@ from typing import Any
 
 from fedseg.errors import UserError, WorkersLost
 from fedseg.parallel.worker import Report, Worker
+from fedseg.units import format_bytes
 
 ATTEMPTS = 3
 POLL = 0.1  # seconds
 LATE = 0.25  # of the time that work should take
+SOON = 0.1  # seconds
 
 
-@dataclass
+@dataclass(eq=False)
 class Work:
     """A call of a worker's method.
 
     Attributes:
         worker: who should do it. method, arguments: of the call.
-        title: what it is, for messages. cost: in any unit that is proportional to time.
+        title: what it is, for messages. cost: proportional to time among calls of the method.
         failures: workers that died of it. place: among the work of a run, set by the pool.
     """
 
@@ -41,11 +44,12 @@ class _Slot:
 
     Attributes:
         ready: whether the actor is built. failures: how often it died before that, in a row.
+        doing: what it is asked for: one work, or some that end soon.
     """
 
     actor: Any = None
     ready: bool = False
-    doing: Work | None = None
+    doing: deque[Work] = field(default_factory=deque)
     since: float = 0.0
     queue: deque[Work] = field(default_factory=deque)
     failures: int = 0
@@ -85,8 +89,10 @@ class Pool:
         self.resources = resources
         self.restarts: list[str] = []
         self.memory = 0
-        self._rate: tuple[float, float] | None = None  # seconds, cost
-        self._refs: dict[Any, int] = {}  # what is waited for -> worker
+        # method -> seconds and cost of what is done
+        self._rate: dict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
+        # what is waited for -> worker and work; None: its start
+        self._refs: dict[Any, tuple[int, Work | None]] = {}
         self._alone_since = time.monotonic()
         self._actor = ray.remote(Worker).options(max_restarts=0, **resources)
         self._slots = [_Slot() for _ in range(workers)]
@@ -95,17 +101,17 @@ class Pool:
 
     @property
     def in_flight(self) -> int:
-        return sum(slot.doing is not None for slot in self._slots)
+        return sum(bool(slot.doing) for slot in self._slots)
 
     def _start(self, number: int) -> None:
         slot = self._slots[number]
         slot.actor, slot.ready = self._actor.remote(), False
-        self._refs[slot.actor.build.remote(*self.arguments(number))] = number
+        self._refs[slot.actor.build.remote(*self.arguments(number))] = number, None
 
     # ---------------------------------------------------------------- doing work
 
-    def run(self, works: Iterable[Work], ahead: int | None = None) -> Iterator[Report]:
-        """Do all of it; yields what comes out, in the order of ``works``.
+    def run(self, works: Iterable[Work], ahead: int | None = None) -> Iterator[list[Report]]:
+        """Do all of it; yields what comes out, in the order of ``works``, all that is there.
 
         Args:
             works: what to do.
@@ -130,10 +136,12 @@ class Pool:
                 if given in done:
                     self._collect(done, 0)  # workers must not wait for who takes what comes out
                     self._submit()
-                    found = done.pop(given)
-                    given += 1
-                    if isinstance(found, Exception):
-                        raise found
+                    found = []
+                    while isinstance(done.get(given), Report):
+                        found.append(done.pop(given))
+                        given += 1
+                    if not found:
+                        raise done[given]
                     yield found
                 elif exhausted and given == taken:
                     return
@@ -146,14 +154,24 @@ class Pool:
     def _submit(self) -> None:
         """Give every idle worker something to do: of its own, else of one who is late."""
         for number, slot in enumerate(self._slots):
-            if not slot.ready or slot.doing is not None:
-                continue
-            source = slot if slot.queue else self._late()
-            if source is None:
-                continue
-            work = slot.queue.popleft() if source is slot else source.queue.pop()
-            slot.doing, slot.since = work, time.monotonic()
-            self._refs[getattr(slot.actor, work.method).remote(*work.arguments)] = number
+            while slot.ready and (not slot.doing or (slot.queue and self._ends_soon(slot))):
+                source = slot if slot.queue else self._late()
+                if source is None:
+                    break
+                work = slot.queue.popleft() if source is slot else source.queue.pop()
+                if not slot.doing:
+                    slot.since = time.monotonic()
+                slot.doing.append(work)
+                ref = getattr(slot.actor, work.method).remote(*work.arguments)
+                self._refs[ref] = number, work
+
+    def _seconds(self, work: Work) -> float:
+        seconds, cost = self._rate[work.method]
+        return work.cost * seconds / cost if cost else math.inf
+
+    def _ends_soon(self, slot: "_Slot") -> bool:
+        """Whether a worker would be idle before it is asked for what it has done."""
+        return sum(map(self._seconds, slot.doing)) < SOON
 
     def _late(self) -> "_Slot | None":
         """The worker with the most to do that will not begin with it as soon as an idle one."""
@@ -163,18 +181,16 @@ class Pool:
     def _is_late(self, slot: "_Slot") -> bool:
         if not slot.ready:
             return True
-        if slot.doing is None or self._rate is None:
-            return False
-        needs = slot.doing.cost * self._rate[0] / self._rate[1]
-        return abs(needs - (time.monotonic() - slot.since)) > LATE * needs
+        needs = sum(map(self._seconds, slot.doing))
+        return needs < math.inf and abs(needs - (time.monotonic() - slot.since)) > LATE * needs
 
     def _collect(self, done: dict[int, Any], timeout: float) -> None:
         """Take what has come out, replace workers that died."""
-        ready = self._wait(timeout)
-        for ref in ready:
-            number = self._refs.pop(ref)
+        for ref in self._wait(timeout):
+            if ref not in self._refs:  # of a worker that has just died
+                continue
+            number, work = self._refs.pop(ref)
             slot = self._slots[number]
-            work, slot.doing = slot.doing, None
             try:
                 found = self.ray.get(ref)
             except self.ray.exceptions.RayTaskError as error:
@@ -188,10 +204,12 @@ class Pool:
             if work is None:
                 slot.ready, slot.failures = True, 0
                 continue
+            slot.doing.remove(work)
+            slot.since = time.monotonic()
             if isinstance(found, Report):
                 self.memory = max(self.memory, found.memory)
-                seconds, cost = self._rate or (0.0, 0.0)
-                self._rate = seconds + found.seconds, cost + work.cost
+                seconds, cost = self._rate[work.method]
+                self._rate[work.method] = seconds + found.seconds, cost + work.cost
             done[work.place] = found
 
     def _wait(self, timeout: float) -> list[Any]:
@@ -223,29 +241,26 @@ class Pool:
         self.check()
         slot, reason = self._slots[number], describe(error)
         self.restarts.append(reason)
+        blamed = work if work is not None else slot
         what = work.title if work is not None else "its start"
         self.logger.warning(f"worker {number} was lost during {what} and is replaced: {reason}")
-        if work is None:
-            slot.failures += 1
-        else:
-            work.failures += 1
-            slot.queue.appendleft(work)
-        if max(slot.failures, work.failures if work is not None else 0) >= ATTEMPTS:
+        blamed.failures += 1
+        if blamed.failures >= ATTEMPTS:
+            used = f"; workers have used up to {format_bytes(self.memory)}" if self.memory else ""
             raise WorkersLost(
-                f"executor: {what} has killed {ATTEMPTS} workers, the last one so: {reason}"
-                + remedy(error)
+                f"executor: {what} has killed {ATTEMPTS} workers, the last one so: {reason}{used}. "
+                "If memory ran out, use fewer workers (--workers) or smaller batches"
             )
-        self._kill(slot)
+        slot.queue.extendleft(reversed(slot.doing))
+        slot.doing.clear()
+        self._refs = {ref: owner for ref, owner in self._refs.items() if owner[0] != number}
+        self.ray.kill(slot.actor, no_restart=True)
         self._start(number)
-
-    def _kill(self, slot: "_Slot") -> None:
-        if slot.actor is not None:
-            self.ray.kill(slot.actor, no_restart=True)
 
     def close(self) -> None:
         """End all workers."""
         for slot in self._slots:
-            self._kill(slot)
+            self.ray.kill(slot.actor, no_restart=True)
         self._refs.clear()
 
 
@@ -255,10 +270,3 @@ def describe(error: Exception) -> str:
     detail = re.search(r"Worker exit detail: (.*)", text)
     text = detail[1] if detail else text
     return text.partition(" Some common causes")[0][:400] or type(error).__name__
-
-
-def remedy(error: Exception) -> str:
-    """What to do about it."""
-    if "memory" not in str(error).lower():
-        return ". Look for its cause in the log of the machine"
-    return ". Use fewer workers (--workers), or smaller batches"

@@ -1,16 +1,19 @@
 """A worker: it builds its trainer from the config alone, and keeps it for the run."""
 
+import os
 import platform
 import signal
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import wraps
 from logging import getLogger
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import cv2
 import torch
 from mmengine.config import Config
 from torch import Tensor
@@ -18,9 +21,10 @@ from torch import Tensor
 from fedseg.core.forward import map_tensors
 from fedseg.core.messages import ClientResult, Message, Outcome, Task
 from fedseg.engine.executor import block_size, train_block
-from fedseg.errors import DataError
+from fedseg.errors import DataError, resource_error
 from fedseg.evaluation.domains import Part
 from fedseg.hooks.batchnorm import BatchNormPolicy
+from fedseg.loaders.workers import SIGNALS
 from fedseg.parallel.cluster import serialize_tensors
 from fedseg.parallel.shares import WorkerJobs, assign, cut
 from fedseg.registry import LOOPS, SAMPLERS, build
@@ -59,6 +63,22 @@ class Report:
     memory: int
 
 
+def _with_causes(method: Callable) -> Callable:
+    """A lack of memory or room is said here: its cause does not come out of this process."""
+
+    @wraps(method)
+    def call(*arguments: Any) -> Any:
+        try:
+            return method(*arguments)
+        except Exception as error:
+            told = resource_error(error)
+            if told is None:
+                raise
+            raise told from error
+
+    return call
+
+
 class Worker:
     """Trains blocks of clients and evaluates parts of test sets; Ray makes an actor of it.
 
@@ -66,19 +86,21 @@ class Worker:
     and the local optimizer; the server, the stores and the loops stay with the driver.
     """
 
+    @_with_causes
     def build(
         self,
         config: dict[str, Any],
-        paths: list[str],
-        place: tuple[int, int],
+        place: tuple[str, list[str]],
+        share: tuple[int, int],
         threads: int,
         checksum: str,
     ) -> None:
         """Build everything that trains clients.
 
         Args:
-            config: the composed config. paths: where the driver finds modules.
-            place: this worker's number, from 0, and how many there are.
+            config: the composed config.
+            place: the driver's current folder, and the folders where it finds modules.
+            share: this worker's number, from 0, and how many there are.
             threads: for arithmetic on the CPU. checksum: of the driver's training data.
 
         Raises:
@@ -86,12 +108,20 @@ class Worker:
         """
         import ray
 
-        for number in (signal.SIGINT, signal.SIGTERM):  # the driver ends its workers itself
+        for number in SIGNALS:  # the driver ends its workers itself
             signal.signal(number, signal.SIG_IGN)
         serialize_tensors(ray)
+        folder, paths = place
+        self.number, self.workers = share
+        here = f"worker {self.number} on {platform.node()}"
+        if not os.path.isdir(folder):
+            raise DataError(
+                f"executor: {here} does not see {folder}: give every machine this folder"
+            )
+        os.chdir(folder)
         sys.path += [path for path in paths if path not in sys.path]
         torch.set_num_threads(threads)
-        self.number, self.workers = place
+        cv2.setNumThreads(threads)
         self.cfg = Config(config)
         self.run = run = SimpleNamespace(round=0, logger=getLogger("fedseg"))
         run.interrupt = SimpleNamespace(check=lambda: None)
@@ -99,8 +129,8 @@ class Worker:
         self.trainer = trainer = build_trainer(self.cfg, run)
         if trainer.data.checksum() != checksum:
             raise DataError(
-                f"train_dataloader: worker {self.number} on {platform.node()} has other clients or "
-                "images than the main process: give every machine the same data"
+                f"train_dataloader: {here} has other clients or images than the main process: give "
+                "every machine the same data"
             )
         run.flat, run.model, run.data = trainer.flat, trainer.model, trainer.data
         run.algorithm, run.optim_wrapper = trainer.algorithm, trainer.local
@@ -116,6 +146,7 @@ class Worker:
         """Whether a file of the driver's is here, too."""
         return self._report(time.perf_counter(), path.exists())
 
+    @_with_causes
     def train(self, tasks: list[Task], order: Order) -> Report:
         """Train a block of clients; their outcomes, of which the last one has the sums."""
         begin, waited = time.perf_counter(), self.trainer.data.seconds_waiting
@@ -169,6 +200,7 @@ class Worker:
         costs = [sum(data.num_steps(client) for client in block) for block in blocks]
         return [blocks[i] for i in assign(costs, self.workers)[self.number]]
 
+    @_with_causes
     def count(self, name: str, part: Part, model: tuple[Tensor, Tensor]) -> Report:
         """Predict a part of a test set of the evaluation between rounds; what its metrics count.
 
@@ -187,9 +219,11 @@ class Worker:
 
 def _to_send(outcome: Outcome, order: Order) -> Outcome:
     """Without what the driver has; a new state is on disk where the driver reads it there."""
-    state, sums = outcome.state, outcome.sums
+    state, task = outcome.state, replace(outcome.task, state={})
     if state and order.states is not None and outcome.reason is None:
-        state = stage_file(order.states, outcome.task.name, state)
-    if isinstance(sums, ClientResult):
-        sums = replace(sums, task=None, state={})
-    return replace(outcome, task=None, state=state, sums=sums)
+        state = stage_file(order.states, task.name, state)
+    sums = [
+        replace(part, task=task, state={}) if isinstance(part, ClientResult) else part
+        for part in outcome.sums
+    ]
+    return replace(outcome, task=task, state=state, sums=sums)
