@@ -78,9 +78,11 @@ def test_a_client_that_kills_three_workers_stops_the_run_at_the_last_round(tmp_p
     assert toyseg.checkpoint(config, 1)["round"] == 1
 
 
-@pytest.mark.parametrize("clients", ["all", ["b", "c"]])
-def test_rejected_updates(tmp_path, clients):
-    poison = [{"type": "PoisonHook", "clients": clients, "round_": 2}]
+@pytest.mark.parametrize(
+    ("clients", "value"), [("all", float("nan")), (["b", "c"], float("inf")), (["b", "c"], 1e5)]
+)
+def test_rejected_updates(tmp_path, clients, value):
+    poison = [{"type": "PoisonHook", "clients": clients, "round_": 2, "value": value}]
     every = {"client_sampler": {"clients_per_round": "all"}, "custom_hooks": poison}
     alone, shared = settings(tmp_path / "alone", **every), settings(tmp_path / "two", 2, **every)
     if clients == "all":
