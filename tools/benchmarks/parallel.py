@@ -1,18 +1,20 @@
-"""What clients in parallel cost and gain: rounds without training, and images a second."""
+"""What clients in parallel cost and gain: rounds without training, memory, images a second."""
 
 import json
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from benchmarks import engine, idle
-from benchmarks.timing import clocked
+from benchmarks.timing import clocked, in_own_process
 from mmengine.config import Config
 
 from fedseg.core.client_data import JobStream
+from fedseg.units import peak_memory
 
 WARM_UP = 2  # rounds
 
@@ -25,16 +27,19 @@ def executor(workers: int, cpus: int = 1) -> dict[str, Any]:
 
 
 def measure(config: Config, clients: int, repeats: int) -> dict[str, float]:
-    """Seconds of a round after the first ones, and its images a second."""
+    """Seconds of a round after the first ones, its images a second, and peaks of memory (MiB)."""
     runner = engine.build(engine.strip(config, clients))
     rounds = engine.EngineRounds(runner)
     draw, passes = runner.client_sampler.participants, runner.algorithm.passes()
     runner.executor.start(JobStream(draw, 1, engine.ENDLESS, passes))
-    seconds, images = [], []
+    seconds, busy, images = [], [], []
     try:
         for number in range(1, WARM_UP + repeats + 1):
+            begin = time.process_time()
             seconds.append(clocked(rounds))
+            busy.append(time.process_time() - begin)
             images.append(sum(runner.data.sizes[client] for client in draw(number)))
+        memory = getattr(getattr(runner.executor, "pool", None), "memory", 0)
     finally:
         runner.executor.close()
     seconds, images = seconds[WARM_UP:], images[WARM_UP:]
@@ -42,6 +47,9 @@ def measure(config: Config, clients: int, repeats: int) -> dict[str, float]:
     return {
         "seconds of a round": statistics.median(seconds),
         "slowest round": max(seconds),
+        "CPU seconds of the main process": statistics.median(busy[WARM_UP:]),
+        "main process": (peak_memory() or 0) / 2**20,
+        "worker": memory / 2**20,
         "images a second": epochs * sum(images) / sum(seconds),
     }
 
@@ -55,9 +63,28 @@ def overhead(
         name = f"{number} workers" if number else "in process"
         config = idle.config(parameters, clients, str(folder / name), executor=executor(number))
         measured = measure(config, clients, repeats)
-        found[f"{name}, seconds of a round"] = measured["seconds of a round"]
-        found[f"{name}, slowest round"] = measured["slowest round"]
+        for what in ("seconds of a round", "slowest round", "CPU seconds of the main process"):
+            found[f"{name}, {what}"] = measured[what]
     return found
+
+
+def memory(
+    folder: Path, parameters: int, participants: Sequence[int], workers: int
+) -> dict[str, float]:
+    """Peak memory of rounds of clients that train nothing, by their number; MiB."""
+    found = {}
+    for clients in participants:
+        peaks = in_own_process(
+            _idle_rounds, str(folder / str(clients)), parameters, clients, workers
+        )
+        for what in ("main process", "worker"):
+            found[f"{clients} participants, {what}, MiB"] = peaks[what]
+    return found
+
+
+def _idle_rounds(folder: str, parameters: int, clients: int, workers: int) -> dict[str, float]:
+    config = idle.config(parameters, clients, folder, executor=executor(workers))
+    return measure(config, clients, repeats=3)
 
 
 def parallel(

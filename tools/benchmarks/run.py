@@ -69,6 +69,13 @@ def parse_arguments() -> argparse.Namespace:
     one.add_argument("--repeats", type=positive, default=20, help="rounds (default: 20)")
 
     one = commands.add_parser(
+        "memory", parents=[everywhere], help="peaks of rounds of clients that train nothing"
+    )
+    one.add_argument("--parameters", type=positive, default=1_000_000, help="default: 1000000")
+    one.add_argument("--participants", type=positive, nargs="+", default=[10, 100, 1000])
+    one.add_argument("--workers", type=positive, default=2, help="default: 2")
+
+    one = commands.add_parser(
         "parallel", parents=[cifar], help="images a second of workers, and of processes apart"
     )
     one.add_argument("--config", type=Path, default=CONFIGS / "settings" / "cifar10_a005.py")
@@ -141,6 +148,13 @@ def overhead(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
     shape = (arguments.parameters, arguments.clients, arguments.workers, arguments.repeats)
     return overhead(folder, *shape)
+
+
+def memory(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Peaks of rounds of clients that train nothing."""
+    from benchmarks.parallel import memory
+
+    return memory(folder, arguments.parameters, arguments.participants, arguments.workers)
 
 
 def parallel(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
