@@ -50,8 +50,8 @@ class Cluster:
             import ray
         except ImportError as error:
             raise ConfigError(
-                "executor.type: RayExecutor needs Ray, which is not installed: pip install "
-                "'fedseg[ray]', or leave executor (--workers) out"
+                "executor.type: RayExecutor needs Ray, which is not installed: install the extra "
+                "'ray' (pip install -c constraints.txt -e '.[ray]'), or leave executor out"
             ) from error
         if not ray.is_initialized():
             handlers = {number: signal.getsignal(number) for number in SIGNALS}

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -18,6 +19,7 @@ from fedseg.core.messages import Message, Outcome, Task
 from fedseg.engine.executor import Executor, block_size
 from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import Part
+from fedseg.files import write_text
 from fedseg.parallel.cluster import Cluster
 from fedseg.parallel.pool import Pool, Work
 from fedseg.parallel.shares import assign, cut, speed_up
@@ -71,6 +73,8 @@ class RayExecutor(Executor):
                     "and needs all of them in one process: leave executor out"
                 )
         self._resources(torch.cuda.device_count(), _cores())
+        # workers that see it, with this text, read and write states where they are
+        self._mark = run.store.folder.absolute() / ".seen", uuid.uuid4().hex
         self._hook = _Account(self)
         run.register_hook(self._hook)
 
@@ -105,7 +109,9 @@ class RayExecutor(Executor):
         if self.address is not None:
             there = self._ray.cluster_resources()
             self._resources(there.get("GPU", 0.0), there.get("CPU", 0.0))
-        place = os.getcwd(), [os.path.abspath(path) for path in sys.path]
+        if run.store.keep == "disk":
+            write_text(*self._mark)
+        place = os.getcwd(), [os.path.abspath(path) for path in sys.path], self._mark
         config, checksum = run.cfg.to_dict(), run.data.checksum()
         self.pool = Pool(
             self.num_workers,
@@ -116,19 +122,6 @@ class RayExecutor(Executor):
             restart_timeout=self.restart_timeout,
         )
         self.evaluate = self._evaluate
-        if run.store.keep == "disk":
-            run.store.shared = self._is_shared(run.store.folder)
-
-    def _is_shared(self, folder: Any) -> bool:
-        """Whether every worker sees a folder of the driver's."""
-        folder.mkdir(parents=True, exist_ok=True)
-        mark = folder.absolute() / f".{uuid.uuid4().hex}"
-        mark.touch()
-        try:
-            works = [Work(n, "sees", (mark,), "its start", 0.0) for n in range(self.num_workers)]
-            return all([r.value for r in chain.from_iterable(self.pool.run(works))])
-        finally:
-            mark.unlink()
 
     def run(self, tasks: list[Task], message: Message) -> Iterator[Outcome]:
         run = self._run
@@ -138,13 +131,17 @@ class RayExecutor(Executor):
             {name: value for name, value in group.items() if name != "params"}
             for group in self.trainer.local.optimizer.param_groups
         ]
-        states = run.store.folder.absolute() if run.store.shared else None
-        order = self._ray.put(Order(message, groups, states))
+        order = self._ray.put(Order(message, groups))
         blocks = cut(tasks, block_size(len(tasks), self.trainer.algorithm))
         costs = [sum(task.num_steps for task in block) for block in blocks]
         worker = {p: w for w, own in enumerate(assign(costs, self.num_workers)) for p in own}
+
+        def arguments(block: Sequence[Task], sees: bool) -> tuple[Any, ...]:
+            run.store.shared = sees
+            return list(block), order
+
         works = [
-            Work(worker[i], "train", (list(block), order), _title(block), costs[i])
+            Work(worker[i], "train", partial(arguments, block), _title(block), costs[i])
             for i, block in enumerate(blocks)
         ]
         for reports in self.pool.run(works):
@@ -179,8 +176,8 @@ class RayExecutor(Executor):
                     sizes.append(
                         len(images) if counted is None else sum(i in counted for i in images)
                     )
-                    title = f"an evaluation of {name}"
-                    yield Work(number, "count", (name, mine, model), title, len(images))
+                    title, arguments = f"an evaluation of {name}", (name, mine, model)
+                    yield Work(number, "count", lambda _, a=arguments: a, title, len(images))
 
         reports = self.pool.run(works(), ahead=2 * self.num_workers)
         for position, report in enumerate(chain.from_iterable(reports)):
@@ -199,8 +196,8 @@ class RayExecutor(Executor):
         if self.pool is not None:
             self.pool.close()
             self.pool = None
-        if hasattr(self, "_cluster"):
             self._cluster.stop()
+            self._mark[0].unlink(missing_ok=True)
 
 
 class _Account(Hook):
@@ -233,9 +230,13 @@ class _Account(Hook):
 
     def after_round(self, runner: Any, record: dict[str, Any]) -> None:
         record["seconds"]["busy"] = self.busy / self._executor.num_workers
-        if self._executor.pool.restarts:
-            record["restarts"] = list(self._executor.pool.restarts)
-            self._executor.pool.restarts.clear()
+        self.after_val_epoch(runner)
+
+    def after_val_epoch(self, runner: Any, metrics: Any = None) -> None:
+        pool, line = self._executor.pool, runner.train_loop.pending
+        if pool is not None and pool.restarts:
+            line["restarts"] = line.get("restarts", []) + pool.restarts
+            pool.restarts = []
 
 
 def _title(tasks: Sequence[Task]) -> str:

@@ -24,14 +24,15 @@ class Work:
     """A call of a worker's method.
 
     Attributes:
-        worker: who should do it. method, arguments: of the call.
+        worker: who should do it. method: to call.
+        arguments: gives those of the call, from what the worker's :meth:`Worker.build` gave.
         title: what it is, for messages. cost: proportional to time among calls of the method.
         failures: workers that died of it. place: among the work of a run, set by the pool.
     """
 
     worker: int
     method: str
-    arguments: tuple[Any, ...]
+    arguments: Callable[[Any], tuple[Any, ...]]
     title: str
     cost: float
     failures: int = 0
@@ -43,12 +44,14 @@ class _Slot:
     """A worker: the present actor, what it does and since when, and what it is to do.
 
     Attributes:
-        ready: whether the actor is built. failures: how often it died before that, in a row.
+        ready: whether the actor is built. built: what that gave.
+        failures: how often it died before that, in a row.
         doing: what it is asked for: one work, or some that end soon.
     """
 
     actor: Any = None
     ready: bool = False
+    built: Any = None
     doing: deque[Work] = field(default_factory=deque)
     since: float = 0.0
     queue: deque[Work] = field(default_factory=deque)
@@ -162,7 +165,7 @@ class Pool:
                 if not slot.doing:
                     slot.since = time.monotonic()
                 slot.doing.append(work)
-                ref = getattr(slot.actor, work.method).remote(*work.arguments)
+                ref = getattr(slot.actor, work.method).remote(*work.arguments(slot.built))
                 self._refs[ref] = number, work
 
     def _seconds(self, work: Work) -> float:
@@ -202,7 +205,7 @@ class Pool:
                 self._replace(number, work, error)
                 continue
             if work is None:
-                slot.ready, slot.failures = True, 0
+                slot.ready, slot.built, slot.failures = True, found, 0
                 continue
             slot.doing.remove(work)
             slot.since = time.monotonic()

@@ -40,12 +40,10 @@ class Order:
     Attributes:
         message: see :class:`Message`.
         groups: the options of the local optimizer's parameter groups, schedules applied.
-        states: the folder where new client states are written; None: they travel back.
     """
 
     message: Message
     groups: Sequence[Mapping[str, Any]]
-    states: Path | None
 
 
 @dataclass(frozen=True)
@@ -90,16 +88,17 @@ class Worker:
     def build(
         self,
         config: dict[str, Any],
-        place: tuple[str, list[str]],
+        place: tuple[str, list[str], tuple[Path, str]],
         share: tuple[int, int],
         threads: int,
         checksum: str,
-    ) -> None:
-        """Build everything that trains clients.
+    ) -> bool:
+        """Build everything that trains clients; whether the store of their states is seen here.
 
         Args:
             config: the composed config.
-            place: the driver's current folder, and the folders where it finds modules.
+            place: the driver's current folder, the folders where it finds modules, and a file and
+                its text in that of the states, if they are on disk.
             share: this worker's number, from 0, and how many there are.
             threads: for arithmetic on the CPU. checksum: of the driver's training data.
 
@@ -111,7 +110,7 @@ class Worker:
         for number in SIGNALS:  # the driver ends its workers itself
             signal.signal(number, signal.SIG_IGN)
         serialize_tensors(ray)
-        folder, paths = place
+        folder, paths, (mark, text) = place
         self.number, self.workers = share
         here = f"worker {self.number} on {platform.node()}"
         if not os.path.isdir(folder):
@@ -141,10 +140,9 @@ class Worker:
         self._loop: Any = None
         self._received: tuple[tuple[int, int], Message] | None = None
         self._plan, self._exchange, self._done = iter(()), (0, 0), set()
-
-    def sees(self, path: Path) -> "Report":
-        """Whether a file of the driver's is here, too."""
-        return self._report(time.perf_counter(), path.exists())
+        seen = mark.is_file() and mark.read_text() == text
+        self._states = mark.parent if seen else None
+        return self._states is not None
 
     @_with_causes
     def train(self, tasks: list[Task], order: Order) -> Report:
@@ -152,7 +150,7 @@ class Worker:
         begin, waited = time.perf_counter(), self.trainer.data.seconds_waiting
         message = self._receive(tasks[0], order)
         self._align(tasks)
-        outcomes = [_to_send(o, order) for o in train_block(self.trainer, tasks, message)]
+        outcomes = [_to_send(o, self._states) for o in train_block(self.trainer, tasks, message)]
         return self._report(begin, outcomes, self.trainer.data.seconds_waiting - waited)
 
     def _report(self, begin: float, value: Any, waiting: float = 0.0) -> Report:
@@ -217,11 +215,11 @@ class Worker:
         return self._report(begin, counts)
 
 
-def _to_send(outcome: Outcome, order: Order) -> Outcome:
+def _to_send(outcome: Outcome, states: Path | None) -> Outcome:
     """Without what the driver has; a new state is on disk where the driver reads it there."""
     state, task = outcome.state, replace(outcome.task, state={})
-    if state and order.states is not None and outcome.reason is None:
-        state = stage_file(order.states, task.name, state)
+    if state and states is not None and outcome.reason is None:
+        state = stage_file(states, task.name, state)
     sums = [
         replace(part, task=task, state={}) if isinstance(part, ClientResult) else part
         for part in outcome.sums

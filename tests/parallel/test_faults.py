@@ -141,6 +141,20 @@ def test_other_data_on_a_worker_s_machine(tmp_path, monkeypatch):
         toyseg.train(settings(tmp_path, 1))
 
 
+def test_states_travel_where_their_folder_is_not_seen(tmp_path, monkeypatch):
+    build = Worker.build
+
+    def elsewhere(worker, config, place, *others):
+        return build(worker, config, (*place[:2], (tmp_path / "none", "")), *others)
+
+    monkeypatch.setattr(Worker, "build", elsewhere)
+    kept = {"algorithm": {"type": "FedDyn", "beta": 10.0}, "state_store": {"keep": "disk"}}
+    alone, shared = settings(tmp_path / "alone", **kept), settings(tmp_path / "two", 2, **kept)
+    for config in (alone, shared):
+        toyseg.train(config)
+    assert toyseg.run_differences(alone, shared) == []
+
+
 @pytest.mark.parametrize(
     ("start", "timeout", "message"),
     [

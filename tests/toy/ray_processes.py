@@ -9,7 +9,7 @@ from pathlib import Path
 def started_by(pid: int) -> dict[int, str]:
     """Processes below one, from what it started on, and their command lines."""
     options = {"capture_output": True, "text": True, "check": True}
-    listed = subprocess.run(["ps", "-eo", "pid=,ppid=,args="], **options).stdout
+    listed = subprocess.run(["ps", "-eww", "-o", "pid=,ppid=,args="], **options).stdout
     lines = [line.split(maxsplit=2) for line in listed.splitlines()]
     found, above = {}, {str(pid)}
     while above:
