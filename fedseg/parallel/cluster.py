@@ -2,11 +2,9 @@
 
 import logging
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
-import time
 import warnings
 from functools import partial
 from typing import Any
@@ -22,8 +20,9 @@ QUIET = {
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DEDUP_LOGS": "0",
 }
-# deletes Ray's folder when this process has ended, however that came
-CLEANER = 'cat >/dev/null; for i in 1 2 3 4 5; do sleep 1; rm -rf "$0" && break; done'
+# deletes Ray's folder when this process closes its end or ends, however that comes; Ray's last
+# processes may still write logs
+CLEANER = 'cat >/dev/null; rm -rf "$0"; sleep 1; rm -rf "$0"'
 
 
 class Cluster:
@@ -107,12 +106,6 @@ class Cluster:
         signal.signal(signal.SIGTERM, handler)
         if self._folder is None:
             return
-        for _ in range(50):  # its last processes may still write logs
-            shutil.rmtree(self._folder, ignore_errors=True)
-            if not os.path.exists(self._folder):
-                break
-            time.sleep(0.1)
-        self._cleaner.kill()
         self._cleaner.stdin.close()
         self._cleaner.wait()
         self._folder = None

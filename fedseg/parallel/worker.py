@@ -220,6 +220,8 @@ def _to_send(outcome: Outcome, states: Path | None) -> Outcome:
     state, task = outcome.state, replace(outcome.task, state={})
     if state and states is not None and outcome.reason is None:
         state = stage_file(states, task.name, state)
+    elif not outcome.sums:  # it is sent with the block, and may lie where the next client's will
+        state = {name: tensor.clone() for name, tensor in state.items()}
     sums = [
         replace(part, task=task, state={}) if isinstance(part, ClientResult) else part
         for part in outcome.sums
