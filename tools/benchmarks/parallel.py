@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import torch
 from benchmarks import engine, idle
+from benchmarks.scaling import Costs, simulate
 from benchmarks.timing import clocked, in_own_process
 from mmengine.config import Config
 
@@ -26,23 +28,25 @@ def executor(workers: int, cpus: int = 1) -> dict[str, Any]:
     return {"type": "RayExecutor", "num_workers": workers, "cpus_per_worker": cpus}
 
 
-def measure(config: Config, clients: int, repeats: int) -> dict[str, float]:
-    """Seconds of a round after the first ones, its images a second, and peaks of memory (MiB)."""
+def measure(config: Config, clients: int, repeats: int) -> dict[str, Any]:
+    """Rounds after the first ones: seconds, images, steps of the clients, peaks of memory (MiB)."""
     runner = engine.build(engine.strip(config, clients))
     rounds = engine.EngineRounds(runner)
     draw, passes = runner.client_sampler.participants, runner.algorithm.passes()
     runner.executor.start(JobStream(draw, 1, engine.ENDLESS, passes))
-    seconds, busy, images = [], [], []
+    seconds, busy, images, steps = [], [], [], []
     try:
         for number in range(1, WARM_UP + repeats + 1):
             begin = time.process_time()
             seconds.append(clocked(rounds))
             busy.append(time.process_time() - begin)
             images.append(sum(runner.data.sizes[client] for client in draw(number)))
+            steps.append([runner.data.num_steps(client) for client in draw(number)])
         memory = getattr(getattr(runner.executor, "pool", None), "memory", 0)
     finally:
         runner.executor.close()
-    seconds, images = seconds[WARM_UP:], images[WARM_UP:]
+    seconds, images, steps = seconds[WARM_UP:], images[WARM_UP:], steps[WARM_UP:]
+    phases = {name: sum(s[name] for s in rounds.seconds[WARM_UP:]) for name in rounds.seconds[0]}
     epochs = runner.cfg.train_cfg.get("local_epochs") or 1
     return {
         "seconds of a round": statistics.median(seconds),
@@ -51,6 +55,9 @@ def measure(config: Config, clients: int, repeats: int) -> dict[str, float]:
         "main process": (peak_memory() or 0) / 2**20,
         "worker": memory / 2**20,
         "images a second": epochs * sum(images) / sum(seconds),
+        "steps": steps,
+        "seconds of a step": phases["train"] / sum(map(sum, steps)),
+        "seconds of the server for a client": phases["aggregate"] / sum(map(len, steps)),
     }
 
 
@@ -92,17 +99,21 @@ def parallel(
 ) -> dict[str, Any]:
     """Images a second on workers of one thread, beside as many independent processes.
 
+    The seconds of a round are compared with those that :mod:`benchmarks.scaling` predicts from the
+    independent processes' steps.
+
     Args:
         config: of the rounds. clients: of a round.
         command: measures ``--workers 0`` in a process of its own and writes JSON to ``--out``.
     """
     if list(workers) == [0]:
-        return {"images a second": measure(config, clients, repeats)["images a second"]}
+        torch.set_num_threads(1)
+        return measure(config, clients, repeats)
     found: dict[str, Any] = {}
     for number in workers:
         folder = Path(config.work_dir)
         config.executor = executor(number)
-        mine = measure(config.copy(), clients, repeats)["images a second"]
+        mine = measure(config.copy(), clients, repeats)
         files = [folder / f"alone{number}_{i}.json" for i in range(number)]
         started = [
             subprocess.Popen([sys.executable, *command, "--workers", "0", "--out", str(file)])
@@ -110,8 +121,22 @@ def parallel(
         ]
         if any(process.wait() for process in started):
             raise RuntimeError("an independent process failed")
-        alone = sum(json.loads(file.read_text())["images a second"] for file in files)
-        found[f"{number} workers, images a second"] = mine
-        found[f"{number} independent processes, images a second"] = alone
-        found[f"{number} workers / independent processes"] = mine / alone
+        told = [json.loads(file.read_text()) for file in files]
+        alone = {
+            what: statistics.mean(one[what] for one in told)
+            for what in (
+                "images a second",
+                "seconds of a step",
+                "seconds of the server for a client",
+            )
+        }
+        both, most = mine["images a second"], number * alone["images a second"]
+        found[f"{number} workers, images a second"] = both
+        found[f"{number} independent processes, images a second"] = most
+        found[f"{number} workers / independent processes"] = both / most
+        server = alone["seconds of the server for a client"]
+        costs = Costs(alone["seconds of a step"], client=0.0, add=server, fixed=0.0, machine=number)
+        predicted = statistics.median(simulate(s, number, costs).seconds for s in mine["steps"])
+        found[f"{number} workers, seconds of a round"] = mine["seconds of a round"]
+        found[f"{number} workers, seconds of a round, predicted"] = predicted
     return found
