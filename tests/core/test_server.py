@@ -29,6 +29,18 @@ def test_weighted_and_uniform_sums():
     assert updates.num_clients == 5 and updates.weights["samples"] == 59
 
 
+def test_what_is_added_together_has_the_bits_of_one_after_the_other():
+    deltas = np.random.default_rng(0).normal(size=(6, 70_001)).astype(np.float32)
+    parts = [result(n, delta) for n, delta in zip([3, 1, 4, 1, 50, 9], deltas, strict=True)]
+    block, single, together = Aggregate(), Aggregate(), Aggregate()
+    block.add(*parts[4:])
+    for part in (*parts[:4], block):
+        single.add(part)
+    together.add(*parts[:4], block)
+    assert single.num_clients == together.num_clients == 6
+    assert torch.equal(single.mean(), together.mean())
+
+
 def test_the_sum_is_a_copy():
     """A client's update lies in memory that the next one overwrites."""
     updates = Aggregate()

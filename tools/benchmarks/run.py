@@ -71,7 +71,7 @@ def parse_arguments() -> argparse.Namespace:
     one = commands.add_parser(
         "memory", parents=[everywhere], help="peaks of rounds of clients that train nothing"
     )
-    one.add_argument("--parameters", type=positive, default=1_000_000, help="default: 1000000")
+    one.add_argument("--parameters", type=positive, default=100_000, help="default: 100000")
     one.add_argument("--participants", type=positive, nargs="+", default=[10, 100, 1000])
     one.add_argument("--workers", type=positive, default=2, help="default: 2")
 
