@@ -7,7 +7,6 @@ is left when it is stopped.
 import argparse
 import os
 import random
-import shutil
 import signal
 import statistics
 import sys
@@ -25,26 +24,24 @@ ROUNDS = 10**6
 
 def measured(pid: int) -> dict[str, float]:
     """What must not grow: bytes of memory of the driver and of a worker, counts of other things."""
-    started = ray_processes.started_by(pid)
-    pids = {"driver": [pid], "workers": ray_processes.workers_of(pid), "others": list(started)}
-    sizes = {name: [resident(one) for one in found] for name, found in pids.items()}
+    started, workers = ray_processes.started_by(pid), ray_processes.workers_of(pid)
     return {
-        "memory of the driver": max(sizes["driver"]),
-        "memory of a worker": max(sizes["workers"], default=0),
-        "memory of all": sum(sizes["others"]),
+        "memory of the driver": resident(pid),
+        "memory of a worker": max((resident(worker) for worker in workers), default=0),
+        "memory of Ray": sum(resident(one) for one in started if one not in workers),
         "processes": len(started),
         "open files of the driver": len(os.listdir(f"/proc/{pid}/fd")),
-        "shared memory": shutil.disk_usage("/dev/shm").used,
+        "shared memory": resident(pid, "RssShmem:"),
     }
 
 
-def resident(pid: int) -> int:
-    """Bytes of a process's own memory; 0 if it has ended."""
+def resident(pid: int, kind: str = "RssAnon:") -> int:
+    """Bytes of a process's own memory, or of shared one; 0 if it has ended."""
     try:
         lines = Path(f"/proc/{pid}/status").read_text().splitlines()
     except OSError:
         return 0
-    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon:"))
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith(kind))
 
 
 def main() -> int:
@@ -55,7 +52,6 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the kills")
     asked = parser.parse_args()
     rng, kills, seen = random.Random(asked.seed), 0, []
-    shared_before = shutil.disk_usage("/dev/shm").used
     with tempfile.TemporaryDirectory() as scratch:
         changes = {"train_cfg": {"max_rounds": ROUNDS, "local_epochs": 5, "val_interval": 20}}
         config = toyseg.settings(Path(scratch), **toyseg.PLAIN, **changes)
@@ -81,12 +77,10 @@ def main() -> int:
         history = toyseg.history(config)
     restarts = sum(len(line.get("restarts", [])) for line in history)
     print(f"{len(history)} rounds, {kills} kills, {restarts} restarts")
-    if shutil.disk_usage("/dev/shm").used > shared_before + 2**20:
-        faults.append("shared memory is left")
     third = len(seen) // 3
     for name in seen[0] if third else ():
-        first, last = (statistics.median(m[name] for m in part)
-                       for part in (seen[:third], seen[-third:]))  # fmt: skip
+        parts = [[one[name] for one in part if one[name]] for part in (seen[:third], seen[-third:])]
+        first, last = (statistics.median(part or [0]) for part in parts)  # 0: none has begun yet
         print(f"{name}: {first:,.0f}, at last {last:,.0f}")
         if last > GROWTH * first:
             faults.append(f"{name} grows")
