@@ -1,9 +1,7 @@
 """What clients in parallel cost and gain: rounds without training, memory, images a second."""
 
-import json
+import multiprocessing
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -95,8 +93,8 @@ def _idle_rounds(folder: str, parameters: int, clients: int, workers: int) -> di
 
 
 def parallel(
-    config: Config, clients: int, workers: Sequence[int], repeats: int, command: Sequence[str]
-) -> dict[str, Any]:
+    config: Config, clients: int, workers: Sequence[int], repeats: int
+) -> dict[str, float]:
     """Images a second on workers of one thread, beside as many independent processes.
 
     The seconds of a round are compared with those that :mod:`benchmarks.scaling` predicts from the
@@ -104,32 +102,16 @@ def parallel(
 
     Args:
         config: of the rounds. clients: of a round.
-        command: measures ``--workers 0`` in a process of its own and writes JSON to ``--out``.
     """
-    if list(workers) == [0]:
-        torch.set_num_threads(1)
-        return measure(config, clients, repeats)
-    found: dict[str, Any] = {}
+    found: dict[str, float] = {}
     for number in workers:
-        folder = Path(config.work_dir)
         config.executor = executor(number)
         mine = measure(config.copy(), clients, repeats)
-        files = [folder / f"alone{number}_{i}.json" for i in range(number)]
-        started = [
-            subprocess.Popen([sys.executable, *command, "--workers", "0", "--out", str(file)])
-            for file in files
-        ]
-        if any(process.wait() for process in started):
-            raise RuntimeError("an independent process failed")
-        told = [json.loads(file.read_text()) for file in files]
-        alone = {
-            what: statistics.mean(one[what] for one in told)
-            for what in (
-                "images a second",
-                "seconds of a step",
-                "seconds of the server for a client",
-            )
-        }
+        config.executor = executor(0)
+        folders = [f"{config.work_dir}/{number} alone {i}" for i in range(number)]
+        with multiprocessing.get_context("spawn").Pool(number) as pool:
+            told = pool.starmap(_alone, [(config, f, clients, repeats) for f in folders], 1)
+        alone = {what: statistics.mean(one[what] for one in told) for what in told[0]}
         both, most = mine["images a second"], number * alone["images a second"]
         found[f"{number} workers, images a second"] = both
         found[f"{number} independent processes, images a second"] = most
@@ -140,3 +122,11 @@ def parallel(
         found[f"{number} workers, seconds of a round"] = mine["seconds of a round"]
         found[f"{number} workers, seconds of a round, predicted"] = predicted
     return found
+
+
+def _alone(config: Config, folder: str, clients: int, repeats: int) -> dict[str, float]:
+    torch.set_num_threads(1)
+    config.work_dir = folder
+    measured = measure(config, clients, repeats)
+    del measured["steps"]
+    return measured

@@ -79,7 +79,7 @@ def parse_arguments() -> argparse.Namespace:
         "parallel", parents=[cifar], help="images a second of workers, and of processes apart"
     )
     one.add_argument("--config", type=Path, default=CONFIGS / "settings" / "cifar10_a005.py")
-    one.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="default: 1 2")
+    one.add_argument("--workers", type=positive, nargs="+", default=[1, 2], help="default: 1 2")
 
     one = commands.add_parser(
         "scaling", parents=[everywhere], help="a model of many workers, from what was measured"
@@ -168,9 +168,7 @@ def parallel(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     if config.train_dataloader.get("type") == "ResidentData":
         adapt(config, arguments.clients, arguments.samples, test_images=1)
     config.train_cfg.amp = arguments.amp
-    # later options replace earlier ones: these measure without workers, to another file
-    command = [arg for arg in sys.argv if arg != "--markdown"]
-    return parallel(config, arguments.clients, arguments.workers, arguments.repeats, command)
+    return parallel(config, arguments.clients, arguments.workers, arguments.repeats)
 
 
 def scaling(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
