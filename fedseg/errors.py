@@ -57,6 +57,10 @@ class ResourceError(UserError):
     """Memory, room on a disk or a permission is lacking: neither config nor data are wrong."""
 
 
+class WorkersLost(ResourceError):
+    """Clients cannot be trained: a worker dies on them again and again, or none is left."""
+
+
 NO_ROOM = {
     errno.ENOSPC: "make room",
     errno.EDQUOT: "make room, or have the quota raised",

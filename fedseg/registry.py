@@ -68,7 +68,9 @@ CLIENT_DATA = Registry(
     "loader", scope="fedseg", locations=["fedseg.loaders.resident", "fedseg.loaders.streaming"]
 )
 EVALUATION_SETS = Registry("loader", scope="fedseg", locations=["fedseg.evaluation.sets"])
-EXECUTORS = Registry("executor", scope="fedseg", locations=["fedseg.engine.executor"])
+EXECUTORS = Registry(
+    "executor", scope="fedseg", locations=["fedseg.engine.executor", "fedseg.parallel.executor"]
+)
 SERVER_OPTIMIZERS = Registry("server optimizer", scope="fedseg", locations=["fedseg.optim.server"])
 
 

@@ -26,6 +26,12 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--seed", type=int, help="the run's seed (default: the config's, else 0)")
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
     parser.add_argument(
+        "--workers",
+        type=lambda text: int(text) if text.isdecimal() else text,
+        metavar="N",
+        help="train clients on N workers in parallel, or 'auto' (needs the extra 'ray')",
+    )
+    parser.add_argument(
         "--cfg-options",
         nargs="+",
         default=[],
@@ -54,6 +60,7 @@ def main() -> int:
         seed=arguments.seed,
         amp=arguments.amp,
         resume=arguments.resume,
+        workers=arguments.workers,
     )
     code = train(config, dry_run=arguments.dry_run, quiet=arguments.quiet)
     if code == 0 and not arguments.dry_run:

@@ -18,9 +18,9 @@ from collections.abc import Mapping
 
 import torch
 
+from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.checks import check_float
 from fedseg.core.algorithm import Algorithm
-from fedseg.core.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Message, Update

@@ -23,8 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
+from fedseg.batchnorm import batch_statistics
 from fedseg.checks import check_float
-from fedseg.core.batchnorm import batch_statistics
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss, full_precision

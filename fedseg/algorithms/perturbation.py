@@ -4,8 +4,8 @@ from contextlib import nullcontext
 
 import torch
 
+from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.core.algorithm import Algorithm
-from fedseg.core.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError

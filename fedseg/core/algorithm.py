@@ -28,6 +28,7 @@ class Algorithm:
         weightings: how the updates are summed: ``"samples"`` (weights N_k; always among them),
             ``"uniform"`` (1), or a name of its own, for which ``finish`` gives each update its
             weight.
+        aggregate: the class that sums up the updates.
         gradients: gradients that a local step takes; its forward-backward passes are that many
             times those of the local optimizer's gradient.
     """
@@ -38,6 +39,7 @@ class Algorithm:
     client_vectors: ClassVar[tuple[str, ...]] = ()
     server_vectors: ClassVar[tuple[str, ...]] = ()
     weightings: ClassVar[tuple[str, ...]] = ("samples",)
+    aggregate: ClassVar[type[Aggregate]] = Aggregate
     gradients: ClassVar[int] = 1
 
     def bind(self, flat: FlatModel) -> None:

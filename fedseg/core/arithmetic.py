@@ -6,7 +6,7 @@ converting blocks that stay in the cache: five to ten times as fast for 15 milli
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
@@ -20,10 +20,15 @@ def _blocks(vector: Tensor) -> Iterator[slice]:
         yield slice(start, start + size)
 
 
-def accumulate(total: Tensor, vector: Tensor, weight: float) -> None:
-    """``total <- total + weight vector`` in the precision of ``total``; both 1-D."""
+def accumulate(total: Tensor, terms: Sequence[tuple[Tensor, float]]) -> None:
+    """``total <- total + weight vector`` for one (vector, weight) after the other; all 1-D.
+
+    In the precision of ``total``, which is read and written once for all of them.
+    """
     for block in _blocks(total):
-        total[block].add_(vector[block].to(total.dtype), alpha=weight)
+        part = total[block]
+        for vector, weight in terms:
+            part.add_(vector[block].to(total.dtype), alpha=weight)
 
 
 def descend(w: Tensor, step: Tensor) -> None:

@@ -11,7 +11,7 @@ from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
-from fedseg.core.messages import ClientResult, Update
+from fedseg.core.messages import Outcome, Update
 from fedseg.core.server import Aggregate, Server
 
 
@@ -83,7 +83,7 @@ class FederatedHook(Hook):
     def after_client(self, runner: Run, client: Client, update: Update) -> None:
         """The client has finished; ``update.vectors`` may be changed before they are checked."""
 
-    def after_result(self, runner: Run, result: ClientResult) -> None:
+    def after_result(self, runner: Run, result: Outcome) -> None:
         """The server has taken a client's result, or rejected it; its loss is a plain number."""
 
     def after_aggregate(self, runner: Run, updates: Aggregate) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from torch import Tensor
 
@@ -78,7 +79,6 @@ class ClientResult:
     counters: Mapping[str, Tensor]
     state: dict[str, Tensor]
     loss: float
-    lr: float
     norms: dict[str, float] = field(default_factory=dict)
 
     def state_vectors(self) -> dict[str, Tensor]:
@@ -87,3 +87,23 @@ class ClientResult:
         if like is None:
             return {}
         return {f"state {n}": t for n, t in self.state.items() if t.shape == like.shape}
+
+
+@dataclass
+class Outcome:
+    """What the server learns of a task.
+
+    Attributes:
+        num_vectors: vectors like ``w`` in the update. norms: of what is sent, by name.
+        reason: why the update is rejected, or None.
+        sums: what the server adds up now, in order: results of single clients
+            (:class:`ClientResult`) or sums of blocks of them (``Aggregate``).
+    """
+
+    task: Task
+    state: Mapping[str, Tensor]
+    loss: float
+    num_vectors: int
+    norms: Mapping[str, float]
+    reason: str | None
+    sums: list[Any]

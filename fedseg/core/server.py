@@ -1,6 +1,6 @@
 """The server: the global model, what its algorithm keeps, and the running sum of the updates."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 import torch
@@ -9,6 +9,7 @@ from torch import Tensor
 from fedseg.core.arithmetic import accumulate
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import ClientResult, Message
+from fedseg.memory import empty_like
 
 
 def accumulation_dtype(device: torch.device) -> torch.dtype:
@@ -24,8 +25,12 @@ class Aggregate:
             name for which each update brings its weight.
 
     Attributes:
+        single_updates: whether large rounds too add every update by itself, for a subclass that
+            does more than sums; else :meth:`add` gets sums of blocks of participants.
         num_clients: updates added. weights: the sum of their weights, by weighting.
     """
+
+    single_updates = False
 
     def __init__(self, weightings: tuple[str, ...] = ("samples",)) -> None:
         self.weightings = weightings
@@ -35,25 +40,32 @@ class Aggregate:
         self._means: dict[str, Tensor] = {}
         self._counters: dict[str, Tensor] = {}
 
-    def add(self, result: ClientResult) -> None:
-        """Add one accepted update."""
-        samples = result.task.num_samples
+    def add(self, *parts: "ClientResult | Aggregate") -> None:
+        """Add accepted updates, or sums of blocks of them, in this order."""
+        terms: defaultdict[tuple[str, str], list[tuple[Tensor, float]]] = defaultdict(list)
+        for part in parts:
+            if isinstance(part, Aggregate):
+                counters, samples = part._counters, 1
+                weights, self.num_clients = part.weights, self.num_clients + part.num_clients
+                for key, vector in part._sums.items():
+                    terms[key].append((vector, 1))
+            else:
+                counters, samples = part.counters, part.task.num_samples
+                weights = {"samples": samples, "uniform": 1, **part.update.weights}
+                self.num_clients += 1
+                for name, vector in part.update.vectors.items():
+                    for weighting in self.weightings:
+                        terms[name, weighting].append((vector, weights[weighting]))
+                terms["buffers", "samples"].append((part.buffers, samples))
+            self.weights.update(weights)
+            for name, counter in counters.items():
+                self._counters[name] = self._counters.get(name, 0) + counter.double() * samples
         self._means.clear()
-        self.num_clients += 1
-        weights = {"samples": samples, "uniform": 1, **result.update.weights}
-        self.weights.update(weights)
-        for name, vector in result.update.vectors.items():
-            for weighting in self.weightings:
-                self._accumulate(name, weighting, vector, weights[weighting])
-        self._accumulate("buffers", "samples", result.buffers, samples)
-        for name, counter in result.counters.items():
-            self._counters[name] = self._counters.get(name, 0) + counter.double() * samples
-
-    def _accumulate(self, name: str, weighting: str, vector: Tensor, weight: float) -> None:
-        key = (name, weighting)
-        if key not in self._sums:
-            self._sums[key] = torch.zeros_like(vector, dtype=accumulation_dtype(vector.device))
-        accumulate(self._sums[key], vector, weight)
+        for key, found in terms.items():
+            if key not in self._sums:
+                like = found[0][0]
+                self._sums[key] = empty_like(like, accumulation_dtype(like.device)).zero_()
+            accumulate(self._sums[key], found)
 
     def weighted_sum(self, name: str, weighting: str) -> Tensor:
         """``sum_S weight_k v_k`` of any weighting, float64 (do not change in place)."""
@@ -66,12 +78,16 @@ class Aggregate:
     def mean(self, name: str = "delta") -> Tensor:
         """``sum_S N_k/N v_k``, float64 (do not change in place)."""
         if name not in self._means:
-            self._means[name] = self.weighted_sum(name, "samples") / self.weights["samples"]
+            self._means[name] = self._divided(name, "samples", self.weights["samples"])
         return self._means[name]
 
     def uniform_mean(self, name: str = "delta") -> Tensor:
         """``mean_S v_k``, float64."""
-        return self.weighted_sum(name, "uniform") / self.num_clients
+        return self._divided(name, "uniform", self.num_clients)
+
+    def _divided(self, name: str, weighting: str, by: float) -> Tensor:
+        total = self.weighted_sum(name, weighting)
+        return torch.div(total, by, out=empty_like(total, total.dtype))
 
     def uniform_sum(self, name: str = "delta") -> Tensor:
         """``sum_S v_k``, float64 (do not change in place)."""

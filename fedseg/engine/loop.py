@@ -6,18 +6,18 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
-import torch
 from mmengine.runner import BaseLoop
 
 from fedseg.checks import check_float, check_int
 from fedseg.core.arithmetic import finite_norm
 from fedseg.core.client_data import JobStream
 from fedseg.core.hook import Run
-from fedseg.core.messages import ClientResult, Message, Task
+from fedseg.core.messages import Message, Outcome, Task
 from fedseg.core.server import Aggregate, accumulation_dtype
 from fedseg.engine.record import RoundRecord
-from fedseg.engine.updates import longest_norms, validate_update
-from fedseg.errors import Interrupted, LoadingError, TrainingError
+from fedseg.engine.updates import longest_norms
+from fedseg.errors import Interrupted, LoadingError, TrainingError, WorkersLost
+from fedseg.memory import norm
 from fedseg.registry import LOOPS
 
 
@@ -76,17 +76,17 @@ class FederatedTrainLoop(BaseLoop):
         return in_window and round_ % self.val_last_interval == 0
 
     def run(self) -> None:
-        """Train to ``max_rounds``; on Ctrl-C, or a sample that fails, first save what is done."""
+        """Train to ``max_rounds``; what stops it from outside first saves what is finished."""
         run, first = self.runner, self.round + 1
         try:
             run.call_hook("before_train")
             if self.pending is not None:
                 self._finish_round(self.pending)
             participants, passes = run.client_sampler.participants, run.algorithm.passes()
-            run.data.start(JobStream(participants, first, self.max_rounds, passes))
+            run.executor.start(JobStream(participants, first, self.max_rounds, passes))
             while self.round < self.max_rounds:
                 self._run_round(self.round + 1)
-        except (Interrupted, LoadingError):
+        except (Interrupted, LoadingError, WorkersLost):
             run.store.discard()
             run.call_hook("on_interrupt")
             raise
@@ -105,9 +105,9 @@ class FederatedTrainLoop(BaseLoop):
             # 2. Broadcast: the model to start from, and the algorithm's extras
             message = algorithm.broadcast(server)
             # 3. Train: every participant does its local steps
-            results = run.executor.run(self._tasks(number, participants), message)
-            # 4. Aggregate: validate each update, add it to the running sums
-            updates = self._aggregate(results, message, record)
+            outcomes = run.executor.run(self._tasks(number, participants), message)
+            # 4. Aggregate: add checked updates, or sums of blocks of them, to the running sums
+            updates = self._aggregate(outcomes, message, record)
             # 5. Step: the algorithm's server rule gives the new global model
             self._step(updates, record)
         # 6. Commit: the round's client states become the current ones
@@ -130,33 +130,28 @@ class FederatedTrainLoop(BaseLoop):
 
     def _tasks(self, number: int, participants: list[int]) -> list[Task]:
         data, store, exchange = self.runner.data, self.runner.store, self.runner.server.exchange
-        return [
-            Task(
-                round=number,
-                exchange=exchange,
-                client=client,
-                name=data.clients[client],
-                num_samples=data.sizes[client],
-                num_steps=data.num_steps(client),
-                state=store.look_up(data.clients[client]),
-            )
-            for client in participants
-        ]
+
+        def task(client: int) -> Task:
+            name, samples = data.clients[client], data.sizes[client]
+            steps, state = data.num_steps(client), store.look_up(name)
+            return Task(number, exchange, client, name, samples, steps, state)
+
+        return [task(client) for client in participants]
 
     def _aggregate(
-        self, results: Iterator[ClientResult], message: Message, record: RoundRecord
+        self, outcomes: Iterator[Outcome], message: Message, record: RoundRecord
     ) -> Aggregate:
         run = self.runner
-        updates = Aggregate(run.algorithm.weightings)
-        results = iter(results)
+        down = run.server.traffic(message.num_vectors, buffers=not message.known)
+        updates = run.algorithm.aggregate(run.algorithm.weightings)
         while True:
             with record.timed("train"):
-                result = next(results, None)
-            if result is None:
+                outcome = next(outcomes, None)
+            if outcome is None:
                 break
             with record.timed("aggregate"):
-                self._take(result, message, updates, record)
-                run.call_hook("after_result", result=result)
+                self._take(outcome, updates, record, down)
+                run.call_hook("after_result", result=outcome)
         if not updates.num_clients:
             rejected = record.line["rejected"]
             reasons = "; ".join(f"{r['client']}: {r['reason']}" for r in rejected[:5])
@@ -166,19 +161,15 @@ class FederatedTrainLoop(BaseLoop):
             )
         return updates
 
-    def _take(
-        self, result: ClientResult, message: Message, updates: Aggregate, record: RoundRecord
-    ) -> None:
-        """Validate an update; add it to the sums and stage its client's state, or reject it."""
-        run, server, task = self.runner, self.runner.server, result.task
+    def _take(self, outcome: Outcome, updates: Aggregate, record: RoundRecord, down: int) -> None:
+        """Sum up; stage the client's state, or record that its update is rejected."""
+        run, task, reason = self.runner, outcome.task, outcome.reason
         trained = run.algorithm.trains(task.exchange)
-        down = server.traffic(message.num_vectors, buffers=not message.known)
         record.line["bytes_down"] += down
-        record.line["bytes_up"] += server.traffic(len(result.update.vectors), trained)
-        reason = validate_update(result, message, trained)
+        record.line["bytes_up"] += run.server.traffic(outcome.num_vectors, trained)
+        updates.add(*outcome.sums)
         if reason is None:
-            updates.add(result)
-            for name, norm in result.norms.items():
+            for name, norm in outcome.norms.items():
                 record.norms[name].append(norm)
         else:
             record.reject(task, reason)
@@ -186,9 +177,9 @@ class FederatedTrainLoop(BaseLoop):
                 f"round {task.round}: the update of client {task.name!r} is rejected: {reason}"
             )
         if task.exchange == run.algorithm.exchanges - 1:
-            record.add_participant(task, result.loss if reason is None else None)
-            if reason is None and result.state:
-                run.store.stage(task.name, result.state)
+            record.add_participant(task, outcome.loss if reason is None else None)
+            if reason is None and outcome.state:
+                run.store.stage(task.name, outcome.state)
 
     def _step(self, updates: Aggregate, record: RoundRecord) -> None:
         run, server = self.runner, self.runner.server
@@ -199,14 +190,12 @@ class FederatedTrainLoop(BaseLoop):
                 return
             server.take_buffers(updates)
             record.line["norm_delta"] = float(updates.mean("delta").norm())
-        accumulation = accumulation_dtype(server.w.device)
-        record.line["norm_w"] = float(torch.linalg.vector_norm(server.w, dtype=accumulation))
-        norm = record.line["norm_w"]
-        if not (math.isfinite(norm) and norm <= self.max_norm_ratio * self.norm_w):
-            grown = f"goes from norm {self.norm_w:.3g} to {norm:.3g}"
+        length = record.line["norm_w"] = norm(server.w, accumulation_dtype(server.w.device))
+        if not (math.isfinite(length) and length <= self.max_norm_ratio * self.norm_w):
+            grown = f"goes from norm {self.norm_w:.3g} to {length:.3g}"
             raise TrainingError(
                 f"round {run.round}: the global model "
-                f"{grown if math.isfinite(norm) else 'is not finite'} after the server step of "
+                f"{grown if math.isfinite(length) else 'is not finite'} after the server step of "
                 f"{type(run.algorithm).__name__}. Lower the learning rates or set "
                 "optim_wrapper.clip_grad"
             )

@@ -8,8 +8,8 @@ import torch
 from mmengine.model import BaseDataPreprocessor
 from torch import Tensor
 
+from fedseg.batchnorm import frozen_running_statistics
 from fedseg.core.algorithm import Algorithm
-from fedseg.core.batchnorm import frozen_running_statistics
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.client_data import ClientData, Job
 from fedseg.core.flat import FlatModel
@@ -140,7 +140,6 @@ class ClientTrainer:
             counters=flat.counters,
             state=client.state,
             loss=float(client.loss_sum) / max(client.step, 1),
-            lr=client.lr,
         )
 
     def _preparation(self) -> Callable[[Any], Any]:

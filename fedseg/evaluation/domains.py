@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedseg.core.batchnorm import batch_statistics, batchnorm_layers
+from fedseg.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.core.forward import forward, map_tensors, prepare_batch
 from fedseg.core.hook import Run
 from fedseg.errors import ConfigError
@@ -46,8 +46,8 @@ def load_model(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> None:
 
 
 @dataclass(frozen=True)
-class _Part:
-    """Samples of a test set that one model predicts.
+class Part:
+    """Samples of a test set that one model predicts; workers are dealt slices of its batches.
 
     Attributes:
         plan: sample indices of every batch.
@@ -62,7 +62,7 @@ class _Part:
     batch_statistics: bool = False
     counted: frozenset[int] | None = None
 
-    def only(self, wanted: Collection[int]) -> "_Part":
+    def only(self, wanted: Collection[int]) -> "Part":
         """What it takes to predict some samples as the whole part does."""
         counted = frozenset(i for batch in self.plan for i in batch if i in wanted)
         if self.counted is not None:
@@ -112,20 +112,39 @@ class DomainEvaluator:
         for test in self.sets if sets is None else sets:
             self.runner.call_hook("before_val_domain", domain=test.name)
             for prefix, parts in self._views(test, w, buffers):
-                covered = 0
-                for part in parts:
-                    covered += not part.batch_statistics
-                    for chosen, data, predictions in self._predict(test, part):
-                        test.process(chosen, data, predictions)
-                        if on_prediction is not None:
-                            on_prediction(test, prefix, chosen, predictions)
-                        self.runner.call_hook("after_val_batch", prefix=prefix, samples=len(chosen))
+                own: list[bool] = []
+                noted = _note_own_statistics(parts, own)
+                for samples in self._score(test, prefix, noted, on_prediction):
+                    self.runner.call_hook("after_val_batch", prefix=prefix, samples=samples)
                 self.details[prefix] = test.details()
                 metrics |= {f"{prefix}/{name}": value for name, value in test.score().items()}
                 if prefix != test.name:
-                    self.details[prefix]["domains_with_statistics"] = covered
+                    self.details[prefix]["domains_with_statistics"] = sum(own)
                     self.details[prefix]["domains"] = len(test.groups())
         return metrics
+
+    def _score(
+        self, test: EvaluationSet, prefix: str, parts: Iterable[Part], on_prediction: Any
+    ) -> Iterator[int]:
+        """Count the predictions of all parts, here or in workers; yields numbers of images."""
+        evaluate = getattr(getattr(self.runner, "executor", None), "evaluate", None)
+        if evaluate is not None and on_prediction is None:
+            for samples, counts in evaluate(test.name, parts):
+                test.add(counts)
+                yield samples
+            return
+        for part in parts:
+            for chosen, data, predictions in self._predict(test, part):
+                test.process(chosen, data, predictions)
+                if on_prediction is not None:
+                    on_prediction(test, prefix, chosen, predictions)
+                yield len(chosen)
+
+    def count(self, test: EvaluationSet, part: Part) -> list[Any]:
+        """What the metrics count of a part, for :meth:`EvaluationSet.add` in another process."""
+        for chosen, data, predictions in self._predict(test, part):
+            test.process(chosen, data, predictions)
+        return test.take()
 
     def num_predictions(self, sets: Iterable[EvaluationSet]) -> int:
         """How many images :meth:`run` predicts: those that it evaluates in two ways count twice."""
@@ -160,26 +179,26 @@ class DomainEvaluator:
 
     def _views(
         self, test: EvaluationSet, w: Tensor, buffers: Tensor
-    ) -> Iterator[tuple[str, Iterable["_Part"]]]:
+    ) -> Iterator[tuple[str, Iterable["Part"]]]:
         """Prefixes of metrics, each with parts of the test set and the model that predicts them."""
         policy = self.runner.batchnorm
         if policy is None:
             plan = test.plan(np.arange(len(test.dataset)))
-            yield test.name, [_Part(plan, w, buffers)]
+            yield test.name, [Part(plan, w, buffers)]
             return
         standard_w = w
         if policy.local_affine:
             states = [self._state(client) for client in self.runner.client_sizes]
             personal = policy.personal(w, buffers, states)
             standard_w = w if personal is None else personal[0]
-        standard = _Part(test.shuffled_plan(), standard_w, buffers, batch_statistics=True)
+        standard = Part(test.shuffled_plan(), standard_w, buffers, batch_statistics=True)
         yield test.name, [standard]
         if self.has_own_clients(test):
             yield f"{test.name}_by_domain", self._domain_parts(test, w, buffers, standard)
 
     def _domain_parts(
-        self, test: EvaluationSet, w: Tensor, buffers: Tensor, standard: _Part
-    ) -> Iterator[_Part]:
+        self, test: EvaluationSet, w: Tensor, buffers: Tensor, standard: Part
+    ) -> Iterator[Part]:
         """One domain's model at a time: all of them at once might not fit into memory.
 
         Domains of which no client has trained yet are predicted as in ``standard``, in the batches
@@ -192,7 +211,7 @@ class DomainEvaluator:
             if personal is None:
                 untrained += indices.tolist()
             else:
-                yield _Part(test.plan(indices), *personal)
+                yield Part(test.plan(indices), *personal)
         if untrained:
             yield standard.only(untrained)
 
@@ -202,7 +221,7 @@ class DomainEvaluator:
     def time_batches(self, test: EvaluationSet, w: Tensor, buffers: Tensor, batches: int) -> float:
         """Seconds a sample takes, from the first few batches; nothing is scored."""
         chosen = np.arange(min(len(test.dataset), batches * test.batch_size))
-        part = _Part(test.plan(chosen), w, buffers, self.runner.batchnorm is not None)
+        part = Part(test.plan(chosen), w, buffers, self.runner.batchnorm is not None)
         begin = time.perf_counter()
         for _ in self._predict(test, part):
             pass
@@ -214,7 +233,7 @@ class DomainEvaluator:
         return bool(groups) and all(d in self.runner.domain_clients for d in groups)
 
     @torch.no_grad()
-    def _predict(self, test: EvaluationSet, part: _Part) -> Iterator[tuple[list[int], Any, Any]]:
+    def _predict(self, test: EvaluationSet, part: Part) -> Iterator[tuple[list[int], Any, Any]]:
         """(sample indices, preprocessed batch, predictions) of every batch, of what counts."""
         runner = self.runner
         statistics = nullcontext()
@@ -242,6 +261,13 @@ class DomainEvaluator:
                     indices = [indices[n] for n in rows]
                     data, predictions = map_tensors(itemgetter(rows), (data, predictions))
                 yield indices, data, predictions
+
+
+def _note_own_statistics(parts: Iterable[Part], own: list[bool]) -> Iterator[Part]:
+    """The same parts; ``own`` gets of each whether it is predicted under running statistics."""
+    for part in parts:
+        own.append(not part.batch_statistics)
+        yield part
 
 
 @torch.no_grad()

@@ -40,9 +40,12 @@ class CountingMetric(BaseMetric):
             data_batch: the preprocessed batch; ``data_batch['data_samples']`` are the labels.
             data_samples: the model's predictions for it.
         """
+        self.add(self.count(data_batch["data_samples"], data_samples).cpu())
+
+    def add(self, counts: Tensor) -> None:
+        """Add counts of more images."""
         if self._evaluated:
             self.reset()
-        counts = self.count(data_batch["data_samples"], data_samples).cpu()
         self.counts = counts if self.counts is None else self.counts + counts
 
     def evaluate(self, size: int) -> dict[str, float]:

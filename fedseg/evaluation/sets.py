@@ -11,6 +11,7 @@ from torch import Tensor
 from fedseg.checks import check_bool, check_int
 from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, MissingDataError
+from fedseg.evaluation.metrics import CountingMetric
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.loaders.resident import resident_pipeline
 from fedseg.loaders.streaming import TIMEOUT, BatchLoader
@@ -148,6 +149,33 @@ class EvaluationSet(ABC):
         for metric in self.metrics:
             metric.process(data_batch=data, data_samples=predictions)
 
+    def take(self) -> list[Any]:
+        """What the metrics have counted so far; they start anew.
+
+        Raises:
+            ConfigError: a metric counts in a place of its own.
+        """
+        taken = [_counts(metric) for metric in self.metrics]
+        for metric, counts in zip(self.metrics, taken, strict=True):
+            if counts is None:
+                raise ConfigError(
+                    f"{type(metric).__name__}: keeps its counts neither in counts (CountingMetric) "
+                    "nor in results (BaseMetric), so that workers cannot share an evaluation"
+                )
+            if isinstance(metric, CountingMetric):
+                metric.reset()
+            else:
+                metric.results = []
+        return taken
+
+    def add(self, taken: list[Any]) -> None:
+        """Go on from what :meth:`take` gave in another process."""
+        for metric, counts in zip(self.metrics, taken, strict=True):
+            if isinstance(metric, CountingMetric):
+                metric.add(counts)
+            else:
+                metric.results += counts
+
     def score(self) -> dict[str, float]:
         """The metrics over everything that was processed, as plain floats; starts anew."""
         scores: dict[str, float] = {}
@@ -169,6 +197,12 @@ class EvaluationSet(ABC):
             if hasattr(metric, "per_class"):
                 details[getattr(metric, "per_class_name", "IoU")] = metric.per_class()
         return details
+
+
+def _counts(metric: Any) -> Any:
+    if isinstance(metric, CountingMetric):
+        return metric.counts
+    return getattr(metric, "results", None) or None
 
 
 @EVALUATION_SETS.register_module(name="StreamingData")
@@ -273,6 +307,14 @@ class CorruptedSet(ResidentSet):
         cells = np.asarray(indices) // self.dataset.group_size
         length = len(self._cells)
         self._counts += [np.bincount(part, minlength=length) for part in (cells[correct], cells)]
+
+    def take(self) -> list[Any]:
+        taken = [self._counts.copy()]
+        self._counts[:] = 0
+        return taken
+
+    def add(self, taken: list[Any]) -> None:
+        self._counts += taken[0]
 
     def _accuracies(self) -> dict[tuple[str, int], float]:
         shares = 100 * self._counts[0] / np.maximum(self._counts[1], 1)

@@ -12,8 +12,8 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
+from fedseg.batchnorm import batchnorm_layers
 from fedseg.core.algorithm import Algorithm
-from fedseg.core.batchnorm import batchnorm_layers
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.hook import FederatedHook, Run

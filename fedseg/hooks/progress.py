@@ -154,6 +154,7 @@ class ProgressHook(FederatedHook):
         work = f"clients {self._clients_done}/{self._clients}{self._step}" if self._clients else ""
         if self._to_predict:
             work = f"evaluating{self._evaluating} {self._predicted}/{self._to_predict} images"
+        work = _join(work, getattr(getattr(self._runner, "executor", None), "status", ""))
         results = [] if self._loss is None else [f"loss {self._loss:.3f}"]
         names = [n for n in (self._metrics or [{}])[-1] if n.endswith(self.endings)]
         for name in sorted(names, key=lambda n: n.startswith("global:"))[:4]:  # the averaged first

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
+from fedseg.batchnorm import frozen_running_statistics
 from fedseg.checks import check_float
-from fedseg.core.batchnorm import frozen_running_statistics
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.optim.local import OptimWrapper, check_warmup, linear_warmup, scale_to_norm

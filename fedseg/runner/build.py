@@ -24,9 +24,9 @@ from mmengine.runner import set_random_seed
 from mmengine.utils import import_modules_from_strings
 from torch import nn
 
+from fedseg.batchnorm import batchnorm_layers
 from fedseg.checks import check_int
 from fedseg.core.algorithm import Algorithm
-from fedseg.core.batchnorm import batchnorm_layers
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss
@@ -71,11 +71,14 @@ LOCAL_KEYS = ("amp", "cuda_graph", "hook_interval", "local_epochs", "local_steps
 EVALUATION_PARTS = ("runner", "dataloader", "evaluator")  # what the loop of a test is given
 
 
-def build_trainer(config: Config | Mapping[str, Any]) -> ClientTrainer:
+def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> ClientTrainer:
     """What trains clients, from a config: model, data, local optimizer, algorithm and local loss.
 
-    The BatchNorm policy and custom hooks act on the clients as in a run; in their stages
-    ``runner`` is the trainer.
+    The BatchNorm policy and custom hooks act on the clients as in a run.
+
+    Args:
+        config: of the run, composed.
+        run: what the hooks see as ``runner``, and keeps them as ``hooks``; None: the trainer.
 
     Raises:
         ConfigError: the config names something unknown, or asks for what has no meaning.
@@ -97,9 +100,10 @@ def build_trainer(config: Config | Mapping[str, Any]) -> ClientTrainer:
     def call_hook(stage: str, **arguments: Any) -> None:
         for hook in hooks:
             if hasattr(hook, stage):
-                getattr(hook, stage)(trainer, **arguments)
+                getattr(hook, stage)(run or trainer, **arguments)
 
     trainer = assemble_trainer(cfg, flat, call_hook=call_hook)
+    (run or trainer).hooks = hooks
     return trainer
 
 

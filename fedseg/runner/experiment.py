@@ -27,6 +27,7 @@ def load_config(
     seed: int | None = None,
     amp: bool = False,
     resume: bool = False,
+    workers: int | str | None = None,
 ) -> Config:
     """Read a config file, compose its methods and apply what a command line changes.
 
@@ -42,6 +43,7 @@ def load_config(
         seed: replaces ``randomness.seed``.
         amp: sets ``train_cfg.amp``.
         resume: sets ``resume``: go on from the newest checkpoint of the work dir.
+        workers: train on so many workers (or ``"auto"``) with Ray.
 
     Raises:
         ConfigError: the file is missing, is no config, methods contradict each other, or an
@@ -50,7 +52,7 @@ def load_config(
     if not path.is_file():
         raise ConfigError(f"{path}: no such config file")
     make_importable(path.resolve().parent)
-    return override(compose(path, methods), work_dir, options, seed, amp, resume)
+    return override(compose(path, methods), work_dir, options, seed, amp, resume, workers)
 
 
 def override(
@@ -60,6 +62,7 @@ def override(
     seed: int | None = None,
     amp: bool = False,
     resume: bool = False,
+    workers: int | str | None = None,
 ) -> Config:
     """Apply what a command line changes, in place; arguments and errors as :func:`load_config`."""
     overrides = {}
@@ -86,6 +89,11 @@ def override(
             check_type(f"{config.filename}: {section}", config.get(section, {}), Mapping)
             config.setdefault(section, {})
             config[section][key] = value
+    if workers is not None:
+        check_type(f"{config.filename}: executor", config.get("executor"), Mapping | None)
+        own = config.get("executor") or {}
+        own = own if own.get("type") == "RayExecutor" else {"type": "RayExecutor"}
+        config["executor"] = {**own, "num_workers": workers}
     if resume:
         config["resume"] = True
     return config

@@ -24,6 +24,7 @@ BYTES = (
     "traffic up per round",
     "client state when all have trained",
     "peak memory so far",
+    "memory of a worker",
     "peak GPU memory so far",
 )
 
@@ -54,7 +55,10 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     if runner.batchnorm is not None:
         masks = (runner.batchnorm.buffer_mask, runner.batchnorm.affine_mask)
         state += sum(int(mask.sum()) for mask in masks) * server.w.element_size()
-    cuda = server.w.is_cuda
+    cuda, workers = server.w.is_cuda, {}
+    if hasattr(runner.executor, "plan"):
+        costs = [[data.num_steps(c) for c in chosen] for chosen in participants]
+        workers = runner.executor.plan(costs, peak_memory() or 0)
     return {
         "clients": len(data.clients),
         "samples": sum(data.sizes),
@@ -72,6 +76,7 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
         "client state when all have trained": state * len(data.clients),
         "peak memory so far": peak_memory() or 0,
         **({"peak GPU memory so far": torch.cuda.max_memory_allocated()} if cuda else {}),
+        **workers,
         "seconds per local step": rehearsal.step_seconds,
         **(
             {"seconds per full-gradient batch": rehearsal.full_seconds}

@@ -214,7 +214,7 @@ class FederatedRunner(Runner):
         self.client_sampler.participants(self.max_rounds)  # a list too short fails now, not then
         self.server = Server(self.flat, len(self.data.clients), self.algorithm.server_vectors)
         self.executor: Executor = build(EXECUTORS, cfg.executor, "executor")
-        self.executor.bind(self.trainer)
+        self.executor.bind(self)
         loop = {key: value for key, value in cfg.train_cfg.items() if key not in LOCAL_KEYS}
         parts = {"runner": self, "dataloader": self._train_dataloader}
         self._train_loop = build(LOOPS, loop, "train_cfg", parts)

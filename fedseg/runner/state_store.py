@@ -11,6 +11,7 @@ import hashlib
 import os
 import re
 from collections.abc import ItemsView, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,37 @@ def save_tensors(path: Path, payload: object) -> str:
     return sha256(path)
 
 
+@dataclass(frozen=True)
+class StagedFile:
+    """New tensors of a key, written by :func:`stage_file`; ``digest`` is the file's SHA-256."""
+
+    digest: str
+
+
+def stage_file(folder: Path, key: str, tensors: Mapping[str, Tensor]) -> StagedFile:
+    """Write new tensors of a key to where its store expects them, in whatever process."""
+    copies = {n: t.detach().to("cpu", copy=True) for n, t in tensors.items()}
+    return StagedFile(save_tensors(folder / file_name(key, "staged"), copies))
+
+
+def file_name(key: str, version: str) -> str:
+    """The name of the file of a key's tensors."""
+    # the digest keeps two keys apart that become the same readable name
+    tag = hashlib.sha256(key.encode()).hexdigest()[:8]
+    return f"{re.sub(r'[^A-Za-z0-9_-]+', '_', key)[:60]}-{tag}-{version}.pt"
+
+
+def read_tensors(path: Path) -> Tensors:
+    """The tensors of a file, memory-mapped."""
+    return torch.load(path, weights_only=True, map_location="cpu", mmap=True)
+
+
 class StoredTensors(Mapping):
     """The committed tensors of a key, read anew whenever they are asked for.
 
     It holds none of them, so that a list of them for many clients weighs nothing, whatever their
-    states weigh. Pickled, it becomes a dict.
+    states weigh. Pickled, it becomes a dict: of the tensors, or of what the file holds where the
+    reader sees the store's folder, too.
     """
 
     def __init__(self, store: "StateStore", key: str) -> None:
@@ -58,7 +85,8 @@ class StoredTensors(Mapping):
         return self._store.get(self._key).items()  # one look into a file, not one for each name
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return dict, (dict(self.items()),)
+        path = self._store.path(self._key) if self._store.shared else None
+        return (dict, (dict(self.items()),)) if path is None else (read_tensors, (path,))
 
 
 class StateStore:
@@ -76,6 +104,7 @@ class StateStore:
             raise ConfigError(f"state_store.keep: must be 'memory' or 'disk', not {keep!r}")
         self.folder = Path(folder)
         self.keep = keep
+        self.shared = False  # whether other processes that get states see the folder, too
         self._staged: dict[str, Tensors] = {}
         self._staged_files: dict[str, str] = {}  # key -> checksum
         self._memory: dict[str, Tensors] = {}
@@ -102,18 +131,22 @@ class StateStore:
         """As :meth:`get`, but nothing is read before it is used."""
         return StoredTensors(self, key)
 
-    def _read(self, key: str) -> Tensors:
-        path = self.folder / self._files[key]["file"]
-        return torch.load(path, weights_only=True, map_location="cpu", mmap=True)
+    def path(self, key: str) -> Path | None:
+        """The file of a key's committed tensors, if they are on disk."""
+        return self.folder / self._files[key]["file"] if key in self._files else None
 
-    def stage(self, key: str, tensors: Tensors) -> None:
+    def _read(self, key: str) -> Tensors:
+        return read_tensors(self.folder / self._files[key]["file"])
+
+    def stage(self, key: str, tensors: Tensors | StagedFile) -> None:
         """Remember new tensors of a key (copied to the CPU) until the round succeeds or fails."""
-        copies = {n: t.detach().to("cpu", copy=True) for n, t in tensors.items()}
         if self.keep == "memory":
+            copies = {n: t.detach().to("cpu", copy=True) for n, t in tensors.items()}
             self._staged[key] = copies
-        else:
-            staged = self.folder / self._file_name(key, "staged")
-            self._staged_files[key] = save_tensors(staged, copies)
+            return
+        if not isinstance(tensors, StagedFile):
+            tensors = stage_file(self.folder, key, tensors)
+        self._staged_files[key] = tensors.digest
 
     def discard(self, key: str | None = None) -> None:
         """Forget what was staged for a key (a rejected update), or for all (a failed round)."""
@@ -131,8 +164,8 @@ class StateStore:
             self._memory[key] = tensors
             self._unsaved[key] = round_
         for key, digest in self._staged_files.items():
-            name = self._file_name(key, f"{round_:06d}")
-            os.replace(self.folder / self._file_name(key, "staged"), self.folder / name)
+            name = file_name(key, f"{round_:06d}")
+            os.replace(self.folder / file_name(key, "staged"), self.folder / name)
             before = self._files.get(key, {}).get("file", name)
             self._files[key] = {"file": name, "sha256": digest}
             if before != name and before not in self._indexed:
@@ -148,14 +181,8 @@ class StateStore:
         self._files.pop(key, None)
         self._unsaved.pop(key, None)
 
-    @staticmethod
-    def _file_name(key: str, version: str) -> str:
-        # the digest keeps two keys apart that become the same readable name
-        tag = hashlib.sha256(key.encode()).hexdigest()[:8]
-        return f"{re.sub(r'[^A-Za-z0-9_-]+', '_', key)[:60]}-{tag}-{version}.pt"
-
     def _write(self, key: str, tensors: Tensors, round_: int) -> None:
-        name = self._file_name(key, f"{round_:06d}")
+        name = file_name(key, f"{round_:06d}")
         digest = save_tensors(self.folder / name, tensors)
         self._files[key] = {"file": name, "sha256": digest}
 

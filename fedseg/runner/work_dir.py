@@ -105,7 +105,8 @@ def config_copy(cfg: Config) -> Path:
 def write_config(cfg: Config, name: str) -> None:
     """Write the config into the work dir: as data, and for people under the run's own name."""
     config = cfg.to_dict() | {"experiment_name": name}
-    recorded = {k: v for k, v in config.items() if k not in ("work_dir", "resume")}
+    own = ("work_dir", "resume", "executor")  # of this call: the next may have others
+    recorded = {k: v for k, v in config.items() if k not in own}
     write_text(Path(cfg.work_dir) / CONFIG_FILE, config_json(recorded))
     write_text(config_copy(cfg), config_text(config))
 

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from fedseg.algorithms import FedAlign, LocalLoss
 from fedseg.algorithms.fedalign import joined, spectral_norm
-from fedseg.core.batchnorm import batchnorm_layers
+from fedseg.batchnorm import batchnorm_layers
 from fedseg.errors import ConfigError
 from fedseg.models import CNN, MobileNetV2GN, ResNet20GN, ResNet56, recorded
 

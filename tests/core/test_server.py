@@ -13,7 +13,7 @@ from fedseg.core.server import Aggregate, Server
 def result(samples, delta, buffers=(), counters=None, **vectors):
     task = Task(1, 0, 0, "c", samples, 1, {})
     update = Update({"delta": torch.as_tensor(delta), **vectors})
-    return ClientResult(task, update, torch.tensor(buffers), counters or {}, {}, 0.0, 0.1)
+    return ClientResult(task, update, torch.tensor(buffers), counters or {}, {}, 0.0)
 
 
 def test_weighted_and_uniform_sums():
@@ -27,6 +27,18 @@ def test_weighted_and_uniform_sums():
     np.testing.assert_allclose(updates.uniform_mean(), exact.mean(0), rtol=1e-14)
     np.testing.assert_allclose(updates.uniform_sum(), exact.sum(0), rtol=1e-14)
     assert updates.num_clients == 5 and updates.weights["samples"] == 59
+
+
+def test_what_is_added_together_has_the_bits_of_one_after_the_other():
+    deltas = np.random.default_rng(0).normal(size=(6, 70_001)).astype(np.float32)
+    parts = [result(n, delta) for n, delta in zip([3, 1, 4, 1, 50, 9], deltas, strict=True)]
+    block, single, together = Aggregate(), Aggregate(), Aggregate()
+    block.add(*parts[4:])
+    for part in (*parts[:4], block):
+        single.add(part)
+    together.add(*parts[:4], block)
+    assert single.num_clients == together.num_clients == 6
+    assert torch.equal(single.mean(), together.mean())
 
 
 def test_the_sum_is_a_copy():

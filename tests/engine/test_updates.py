@@ -38,7 +38,7 @@ def server(monkeypatch):
 
 def result(vectors, buffers, state=None):
     task = Task(1, 0, 0, "c", 5, 1, {})
-    return ClientResult(task, Update(vectors), buffers, {}, state or {}, 0.0, 0.1)
+    return ClientResult(task, Update(vectors), buffers, {}, state or {}, 0.0)
 
 
 def test_defects(server):

@@ -6,7 +6,7 @@ import torch
 import toyseg
 from torch import nn
 
-from fedseg.core.batchnorm import batch_statistics, batchnorm_layers
+from fedseg.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook, SiloBN

@@ -320,6 +320,7 @@ def test_the_configs_hash_is_of_what_matters(tmp_path, finished):
         return config_digest(complete_config(Config(toyseg.settings(tmp_path, **changes))))
 
     assert digest() == digest(work_dir="elsewhere", log_level="INFO", resume=True)
+    assert digest() == digest(executor={"type": "RayExecutor", "num_workers": 3})
     assert digest() != digest(randomness={"seed": 1})
     assert digest() != digest(optim_wrapper={"rho": 0.2})
 

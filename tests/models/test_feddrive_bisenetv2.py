@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedseg.core.batchnorm import batchnorm_layers
+from fedseg.batchnorm import batchnorm_layers
 from fedseg.models import FedDriveBiSeNetV2Segmentor
 from fedseg.registry import MODELS
 from fedseg.runner.compose import compose, setting_file

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 from torchvision.models import mobilenet_v2
 
-from fedseg.core.batchnorm import batchnorm_layers
+from fedseg.batchnorm import batchnorm_layers
 from fedseg.errors import ConfigError
 from fedseg.models import MobileNetV2GN
 

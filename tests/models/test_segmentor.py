@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedseg.core.batchnorm import batchnorm_layers
+from fedseg.batchnorm import batchnorm_layers
 from fedseg.errors import ConfigError
 from fedseg.models import BiSeNetV2Segmentor, Segmentor, class_map
 from fedseg.registry import MODELS

@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from fedseg.core.batchnorm import batchnorm_layers
+from fedseg.batchnorm import batchnorm_layers
 from fedseg.errors import ConfigError
 from fedseg.models import CNN, MobileNetV2GN, ResNet20GN, ResNet56, Slim, recorded
 

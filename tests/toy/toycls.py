@@ -5,6 +5,7 @@ classes in a prepared folder, six clients of unequal sizes (one has fewer images
 test images under two corruptions in the official layout.
 """
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +14,9 @@ import torch
 import toyseg
 from torch import Tensor, nn
 
-from fedseg.core.messages import Update
 from fedseg.datasets.arrays import write_images
 from fedseg.datasets.corrupted import CorruptedImages
-from fedseg.engine.executor import Executor
+from fedseg.engine.executor import InProcessExecutor, train_block
 from fedseg.models.classifier import Classifier
 from fedseg.registry import DATASETS, EXECUTORS, MODELS
 
@@ -91,21 +91,16 @@ class ToyClassifier(Classifier):
 
 
 @EXECUTORS.register_module()
-class BackwardExecutor(Executor):
-    """Trains the clients from the last to the first, and then gives results in client order."""
+class BackwardExecutor(InProcessExecutor):
+    """Trains the clients from the last to the first, and then gives outcomes in client order."""
 
     def run(self, tasks, message):
-        results = {}
+        outcomes = {}
         for task in reversed(tasks):
-            result = self.trainer.train(task, message)
-            # the next client overwrites what is in the model
-            copies = {n: v.clone() for n, v in result.update.vectors.items()}
-            result.update = Update(copies, result.update.weights)
-            result.buffers = result.buffers.clone()
-            result.counters = {n: v.clone() for n, v in result.counters.items()}
-            results[task.client] = result
+            (outcome,) = train_block(self.trainer, [task], message)
+            outcomes[task.client] = copy.deepcopy(outcome)  # the next one overwrites the model
         for task in tasks:
-            yield results[task.client]
+            yield outcomes[task.client]
 
 
 # ---------------------------------------------------------------- configs

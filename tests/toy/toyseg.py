@@ -430,5 +430,6 @@ def run_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:
         assert (key in one) == (key in two)
         found += differences(one.get(key), two.get(key), key)
     found += differences(client_states(a), client_states(b), "stores")
-    lines = [[{**line, "seconds": None} for line in history(run)] for run in (a, b)]
+    volatile = {"seconds": None, "restarts": None}
+    lines = [[{**line, **volatile} for line in history(run)] for run in (a, b)]
     return found + differences(*lines, "history")

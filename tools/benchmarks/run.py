@@ -59,6 +59,42 @@ def parse_arguments() -> argparse.Namespace:
     one = commands.add_parser("state", parents=[everywhere], help="clients' states on disk")
     one.add_argument("--clients", type=positive, default=1262, help="in all (default: 1262)")
     one.add_argument("--parameters", type=positive, default=3_500_000, help="default: 3500000")
+
+    one = commands.add_parser(
+        "overhead", parents=[everywhere], help="rounds of clients that train nothing"
+    )
+    one.add_argument("--parameters", type=positive, default=15_000_000, help="default: 15000000")
+    one.add_argument("--clients", type=positive, default=10, help="per round (default: 10)")
+    one.add_argument("--workers", type=positive, nargs="+", default=[2], help="default: 2")
+    one.add_argument("--repeats", type=positive, default=20, help="rounds (default: 20)")
+
+    one = commands.add_parser(
+        "memory", parents=[everywhere], help="peaks of rounds of clients that train nothing"
+    )
+    one.add_argument("--parameters", type=positive, default=100_000, help="default: 100000")
+    one.add_argument("--participants", type=positive, nargs="+", default=[10, 100, 1000])
+    one.add_argument("--workers", type=positive, default=2, help="default: 2")
+
+    one = commands.add_parser(
+        "parallel", parents=[cifar], help="images a second of workers, and of processes apart"
+    )
+    one.add_argument("--config", type=Path, default=CONFIGS / "settings" / "cifar10_a005.py")
+    one.add_argument("--workers", type=positive, nargs="+", default=[1, 2], help="default: 1 2")
+
+    one = commands.add_parser(
+        "scaling", parents=[everywhere], help="a model of many workers, from what was measured"
+    )
+    add = one.add_argument
+    add("--step", type=float, default=0.25, help="seconds of a local step (default: 0.25)")
+    add("--steps", type=positive, default=24, help="of a client (default: 24)")
+    add("--client", type=float, default=0.06, help="seconds of a client beside its steps")
+    add("--add", type=float, default=0.03, help="seconds of the server for a block")
+    add("--fixed", type=float, default=0.3, help="seconds of the server for a round")
+    add("--parameters", type=positive, default=15_000_000, help="default: 15000000")
+    add("--network", type=float, default=10.0, help="Gbit/s into a machine (default: 10)")
+    add("--machine", type=positive, default=8, help="workers of a machine (default: 8)")
+    add("--participants", type=positive, nargs="+", default=[10, 100, 1000, 10_000])
+    add("--workers", type=positive, nargs="+", default=[1, 2, 8, 64, 512])
     return parser.parse_args()
 
 
@@ -104,6 +140,51 @@ def state(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from benchmarks.state import state
 
     return state(folder / "state", arguments.clients, arguments.parameters)
+
+
+def overhead(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Rounds of clients that train nothing."""
+    from benchmarks.parallel import overhead
+
+    shape = (arguments.parameters, arguments.clients, arguments.workers, arguments.repeats)
+    return overhead(folder, *shape)
+
+
+def memory(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Peaks of rounds of clients that train nothing."""
+    from benchmarks.parallel import memory
+
+    return memory(folder, arguments.parameters, arguments.participants, arguments.workers)
+
+
+def parallel(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Images a second of workers, and of independent processes."""
+    from benchmarks.classification import adapt
+    from benchmarks.parallel import parallel
+
+    from fedseg.runner.experiment import load_config
+
+    config = load_config(arguments.config, work_dir=folder, options=arguments.cfg_options)
+    if config.train_dataloader.get("type") == "ResidentData":
+        adapt(config, arguments.clients, arguments.samples, test_images=1)
+    config.train_cfg.amp = arguments.amp
+    return parallel(config, arguments.clients, arguments.workers, arguments.repeats)
+
+
+def scaling(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """A model of many workers."""
+    from benchmarks.scaling import Costs, limits, table
+
+    costs = Costs(
+        *(arguments.step, arguments.client, arguments.add, arguments.fixed),
+        vector=4.0 * arguments.parameters,
+        network=arguments.network * 1e9 / 8,
+        machine=arguments.machine,
+    )
+    most = max(arguments.participants)
+    found = table(costs, arguments.steps, arguments.participants, arguments.workers)
+    title = f"{most:,} participants, half of each worker used up to"
+    return {**found, title: limits(costs, arguments.steps, most)}
 
 
 def main() -> None:

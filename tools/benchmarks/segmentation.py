@@ -6,7 +6,6 @@ else.
 """
 
 import copy
-import multiprocessing
 import statistics
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -20,7 +19,7 @@ from benchmarks.engine import (
     strip,
     use_data,
 )
-from benchmarks.timing import alternate, median_ratio, medians
+from benchmarks.timing import alternate, in_own_process, median_ratio, medians
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 from torch import nn
@@ -137,7 +136,7 @@ def _waiting(rounds: EngineRounds) -> float:
 
 def memory(config: Config) -> dict[str, float]:
     """Peak memory (MiB) of a round with 5 and with 50 clients, each in a process of its own."""
-    peaks = [_in_own_process(peak_of_round, config, clients) for clients in MEMORY_CLIENTS]
+    peaks = [in_own_process(peak_of_round, config, clients) for clients in MEMORY_CLIENTS]
     few, many = (f"{clients} clients" for clients in MEMORY_CLIENTS)
     return {few: peaks[0], many: peaks[1], "ratio": peaks[1] / peaks[0]}
 
@@ -161,7 +160,7 @@ def heads(batch_size: int, repeats: int, amp: bool, size: tuple[int, int] = INPU
     """
     shape = (batch_size, size, amp)
     # First: a new process's peak is at least that of the one which started it.
-    peaks = {name: _in_own_process(peak_of_steps, kind, *shape) for name, kind in HEADS.items()}
+    peaks = {name: in_own_process(peak_of_steps, kind, *shape) for name, kind in HEADS.items()}
     seconds = alternate({name: step_of(kind, *shape) for name, kind in HEADS.items()}, repeats)
     return {
         "batch size": batch_size,
@@ -188,11 +187,6 @@ def peak_of_steps(kind: str, *shape: Any) -> float:
     step()
     step()
     return _peak()
-
-
-def _in_own_process(function: Callable[..., float], *arguments: Any) -> float:
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        return pool.apply(function, arguments)
 
 
 def _peak() -> float:

@@ -1,5 +1,6 @@
 """What the benchmarks share: alternating runs, medians and ratios, tables."""
 
+import multiprocessing
 import statistics
 import time
 from collections.abc import Callable, Mapping
@@ -15,6 +16,12 @@ def clocked(run: Callable[[], Any]) -> float:
     begin = time.perf_counter()
     run()
     return time.perf_counter() - begin
+
+
+def in_own_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """What a function gives in a new process, whose peak memory is nobody else's."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)
 
 
 def alternate(sides: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:

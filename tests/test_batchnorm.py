@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from fedseg.core.batchnorm import batch_statistics, batchnorm_layers, frozen_running_statistics
+from fedseg.batchnorm import batch_statistics, batchnorm_layers, frozen_running_statistics
 
 
 @pytest.fixture

@@ -1,0 +1,30 @@
+"""Memory for long vectors on the CPU: to get it anew costs more than the arithmetic in it."""
+
+import weakref
+
+import numpy as np
+import torch
+from torch import Tensor
+
+LONG = 1 << 20  # elements
+_kept: list[tuple[np.ndarray, weakref.ref]] = []  # memory, and what all tensors in it refer to
+
+
+def empty_like(vector: Tensor, dtype: torch.dtype) -> Tensor:
+    """An uninitialized vector of the same length, where an earlier one was that is used no more."""
+    size = vector.numel()
+    if vector.device.type != "cpu" or dtype != torch.float64 or size < LONG:
+        return torch.empty_like(vector, dtype=dtype)
+    _kept[:] = [(m, lent) for m, lent in _kept if m.size == size or lent() is not None]
+    free = [number for number, (_, lent) in enumerate(_kept) if lent() is None]
+    memory = _kept.pop(free[0])[0] if free else torch.empty(size, dtype=dtype).numpy()
+    array = memory.view()
+    _kept.append((memory, weakref.ref(array)))
+    return torch.from_numpy(array)
+
+
+def norm(vector: Tensor, dtype: torch.dtype) -> float:
+    """The norm of a 1-D vector, computed in a precision."""
+    if vector.device.type == "cpu":  # where torch would convert it in new memory
+        vector = empty_like(vector, dtype).copy_(vector)
+    return float(torch.linalg.vector_norm(vector, dtype=dtype))

@@ -1,0 +1,129 @@
+"""Ray on this machine, started quietly and leaving nothing behind; or a cluster that is joined."""
+
+import logging
+import os
+import signal
+import subprocess
+import tempfile
+import warnings
+from functools import partial
+from typing import Any
+
+import torch
+
+from fedseg.errors import ConfigError
+from fedseg.loaders.workers import SIGNALS
+
+# read by Ray's processes when they start; what a user has set holds
+QUIET = {
+    "RAY_USAGE_STATS_ENABLED": "0",
+    "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
+    "RAY_DEDUP_LOGS": "0",
+}
+# deletes Ray's folder when this process closes its end or ends, however that comes; Ray's last
+# processes may still write logs
+CLEANER = 'cat >/dev/null; rm -rf "$0"; sleep 1; rm -rf "$0"'
+
+
+class Cluster:
+    """A connection to Ray; :meth:`stop` undoes what :meth:`start` did.
+
+    Args:
+        address: of a cluster; None: Ray is started on this machine. In a process that is connected
+            already, that connection is used and left as it is.
+        cpus, gpus: what a Ray of our own may give to workers.
+    """
+
+    def __init__(self, address: str | None, cpus: int, gpus: float) -> None:
+        self.address, self.cpus, self.gpus = address, cpus, gpus
+        self._connected = False
+        self._folder: str | None = None
+
+    def start(self) -> Any:
+        """Connect; gives the module ``ray``.
+
+        Raises:
+            ConfigError: Ray is not installed, or there is no cluster at the address.
+        """
+        try:
+            import ray
+        except ImportError as error:
+            raise ConfigError(
+                "executor.type: RayExecutor needs Ray, which is not installed: install the extra "
+                "'ray' (pip install -c constraints.txt -e '.[ray]'), or leave executor out"
+            ) from error
+        if not ray.is_initialized():
+            handlers = {number: signal.getsignal(number) for number in SIGNALS}
+            try:
+                self._connect(ray)
+            finally:
+                for number, handler in handlers.items():
+                    signal.signal(number, handler)  # Ray has its own for SIGTERM
+            self._connected = True
+        serialize_tensors(ray)
+        return ray
+
+    def _connect(self, ray: Any) -> None:
+        for name, value in QUIET.items():
+            os.environ.setdefault(name, value)
+        # a thread of Ray prints what the pool says better, and no option of Ray turns it off
+        ray._private.worker.print_to_stdstream = lambda *_, **__: None
+        # a signal to all processes of a terminal or a job is for the run: it ends its workers
+        popen = partial(subprocess.Popen, start_new_session=True)
+        ray._private.services.ConsolePopen = popen
+        options = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if self.address is not None:
+            try:
+                ray.init(address=self.address, **options)
+            except (ConnectionError, ValueError) as error:
+                raise ConfigError(
+                    f"executor.address: no Ray cluster at {self.address!r}: {error}"
+                ) from error
+            return
+        # the paths of Ray's sockets may have 107 characters, too few for many a TMPDIR
+        folder = "/tmp" if os.access("/tmp", os.W_OK) else None
+        self._folder = tempfile.mkdtemp(prefix="fedseg-ray-", dir=folder)
+        self._cleaner = subprocess.Popen(
+            ["/bin/sh", "-c", CLEANER, self._folder],
+            stdin=subprocess.PIPE,
+            start_new_session=True,
+            cwd="/",
+        )
+        options |= {"include_dashboard": False, "_temp_dir": self._folder}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)
+            ray.init(num_cpus=self.cpus, num_gpus=self.gpus or None, **options)
+
+    def stop(self) -> None:
+        """Disconnect; a Ray of our own ends."""
+        if not self._connected:
+            return
+        import ray
+
+        self._connected = False
+        handler = signal.getsignal(signal.SIGTERM)
+        ray.shutdown()
+        signal.signal(signal.SIGTERM, handler)
+        if self._folder is None:
+            return
+        self._cleaner.stdin.close()
+        self._cleaner.wait()
+        self._folder = None
+
+
+def serialize_tensors(ray: Any) -> None:
+    """Let this process give tensors to others as bytes that all of a machine read in place."""
+    ray.util.register_serializer(torch.Tensor, serializer=_to_bytes, deserializer=_from_bytes)
+
+
+def _to_bytes(tensor: torch.Tensor) -> tuple[Any, torch.dtype, torch.Size]:
+    tensor = tensor.detach().cpu().contiguous()
+    return tensor.reshape(-1).view(torch.uint8).numpy(), tensor.dtype, tensor.shape
+
+
+def _from_bytes(packed: tuple[Any, torch.dtype, torch.Size]) -> torch.Tensor:
+    """The tensor, in memory that must not be changed."""
+    array, dtype, shape = packed
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # of just that
+        return torch.from_numpy(array).view(dtype).reshape(shape)

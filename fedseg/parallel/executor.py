@@ -1,0 +1,250 @@
+"""The executor that trains a round's clients on several workers."""
+
+import os
+import sys
+import time
+import uuid
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from typing import Any
+
+import torch
+from mmengine.hooks import Hook
+
+from fedseg.checks import check_float, check_int
+from fedseg.core.client_data import Job
+from fedseg.core.messages import Message, Outcome, Task
+from fedseg.engine.executor import Executor, block_size
+from fedseg.errors import ConfigError
+from fedseg.evaluation.domains import Part
+from fedseg.files import write_text
+from fedseg.parallel.cluster import Cluster
+from fedseg.parallel.pool import Pool, Work
+from fedseg.parallel.shares import assign, cut, speed_up
+from fedseg.parallel.worker import Order, Report
+from fedseg.registry import EXECUTORS
+
+
+@EXECUTORS.register_module()
+class RayExecutor(Executor):
+    """Trains clients on workers, which are actors of Ray; also evaluates there.
+
+    The bits are those of one process with as many threads as a worker has.
+
+    Args:
+        num_workers: how many; ``"auto"``: one for each GPU, else one for every ``cpus_per_worker``
+            cores.
+        cpus_per_worker: cores and threads of each. Bits depend on threads, so that this does not
+            follow from the number of workers.
+        gpus_per_worker: of each, may be a fraction; None: 1 where there is a GPU for every worker,
+            equal parts where there are fewer GPUs than workers.
+        address: of a Ray cluster to join, for example ``"auto"``; None: Ray starts on this machine.
+        restart_timeout: seconds without any worker after which the run stops.
+    """
+
+    def __init__(
+        self,
+        num_workers: int | str = "auto",
+        cpus_per_worker: int = 1,
+        gpus_per_worker: float | None = None,
+        address: str | None = None,
+        restart_timeout: float = 300.0,
+    ) -> None:
+        check_int("executor.num_workers", num_workers, also="auto")
+        check_int("executor.cpus_per_worker", cpus_per_worker)
+        if gpus_per_worker is not None:
+            check_float("executor.gpus_per_worker", gpus_per_worker, least=0)
+        check_float("executor.restart_timeout", restart_timeout, above=0)
+        self._asked = num_workers, gpus_per_worker
+        self.address, self.cpus, self.restart_timeout = address, cpus_per_worker, restart_timeout
+        self.pool: Pool | None = None
+        self.evaluate = None  # as long as there are no workers, the evaluation is the driver's
+
+    def bind(self, run: Any) -> None:
+        super().bind(run)
+        self._run = run
+        torch.set_num_threads(self.cpus)  # what is left to this process has the same bits, too
+        for hook in run.hooks:
+            if getattr(hook, "in_process", False):
+                raise ConfigError(
+                    f"executor.type: {type(hook).__name__} passes something from client to client "
+                    "and needs all of them in one process: leave executor out"
+                )
+        self._resources(torch.cuda.device_count(), _cores())
+        # workers that see it, with this text, read and write states where they are
+        self._mark = run.store.folder.absolute() / ".seen", uuid.uuid4().hex
+        self._hook = _Account(self)
+        run.register_hook(self._hook)
+
+    def _resources(self, gpus: float, cores: float) -> None:
+        """Settle how many workers there are and what each has."""
+        workers, per_worker = self._asked
+        if workers == "auto":
+            fitting = gpus / (per_worker or 1.0) if gpus else cores / self.cpus
+            workers = max(1, int(fitting))
+        self.num_workers = workers
+        self.gpus = min(1.0, gpus / workers) if per_worker is None else per_worker
+
+    def plan(self, costs: list[list[int]], memory: int) -> dict[str, Any]:
+        """What ``--dry-run`` says; ``costs``: local steps of each round's clients."""
+        blocks = [
+            [sum(b) for b in cut(c, block_size(len(c), self.trainer.algorithm))] for c in costs
+        ]
+        speed_ups = [speed_up(costs, self.num_workers) for costs in blocks]
+        return {
+            "workers": self.num_workers,
+            "threads of a worker": self.cpus,
+            **({"GPUs of a worker": self.gpus} if self.gpus else {}),
+            "memory of a worker": memory,
+            "expected speed-up": sum(speed_ups) / len(speed_ups),
+        }
+
+    def start(self, jobs: Iterable[Job]) -> None:
+        """Start the workers; each knows its jobs itself."""
+        run, workers = self._run, self.num_workers
+        self._cluster = Cluster(self.address, workers * self.cpus, workers * self.gpus)
+        self._ray = self._cluster.start()
+        if self.address is not None:
+            there = self._ray.cluster_resources()
+            self._resources(there.get("GPU", 0.0), there.get("CPU", 0.0))
+        if run.store.keep == "disk":
+            write_text(*self._mark)
+        place = os.getcwd(), [os.path.abspath(path) for path in sys.path], self._mark
+        config, checksum = run.cfg.to_dict(), run.data.checksum()
+        self.pool = Pool(
+            self.num_workers,
+            {"num_cpus": self.cpus, "num_gpus": self.gpus},
+            lambda number: (config, place, (number, self.num_workers), self.cpus, checksum),
+            logger=run.logger,
+            check=run.interrupt.check,
+            restart_timeout=self.restart_timeout,
+        )
+        self.evaluate = self._evaluate
+
+    def run(self, tasks: list[Task], message: Message) -> Iterator[Outcome]:
+        run = self._run
+        # MMEngine's schedulers ask whether the optimizer has stepped; here the workers' have
+        self.trainer.local._global_step = 0
+        groups = [
+            {name: value for name, value in group.items() if name != "params"}
+            for group in self.trainer.local.optimizer.param_groups
+        ]
+        order = self._ray.put(Order(message, groups))
+        blocks = cut(tasks, block_size(len(tasks), self.trainer.algorithm))
+        costs = [sum(task.num_steps for task in block) for block in blocks]
+        worker = {p: w for w, own in enumerate(assign(costs, self.num_workers)) for p in own}
+
+        def arguments(block: Sequence[Task], sees: bool) -> tuple[Any, ...]:
+            run.store.shared = sees
+            return list(block), order
+
+        works = [
+            Work(worker[i], "train", partial(arguments, block), _title(block), costs[i])
+            for i, block in enumerate(blocks)
+        ]
+        for reports in self.pool.run(works):
+            outcomes: list[Outcome] = []
+            for report in reports:
+                self.trainer.data.seconds_waiting += report.waiting / self.num_workers
+                self._hook.note(report, [outcome.task for outcome in report.value])
+                outcomes += report.value
+            # what waits is added in one pass over memory
+            sums = [part for outcome in outcomes for part in outcome.sums]
+            for outcome in outcomes:
+                outcome.sums = sums if outcome is outcomes[-1] else []
+            yield from outcomes
+
+    def _evaluate(self, name: str, parts: Iterable[Part]) -> Iterator[tuple[int, list[Any]]]:
+        """(images, what metrics counted) of slices of all parts, in order.
+
+        Args:
+            name: of the evaluation set.
+            parts: slices of each are dealt to all workers.
+        """
+        sizes: list[int] = []
+
+        def works() -> Iterator[Work]:
+            for part in parts:
+                model = self._ray.put((part.w, part.buffers))
+                per_worker = -(-len(part.plan) // self.num_workers)
+                for number, batches in enumerate(cut(part.plan, per_worker)):
+                    mine = replace(part, plan=list(batches), w=None, buffers=None)
+                    images = [i for batch in batches for i in batch]
+                    counted = part.counted
+                    sizes.append(
+                        len(images) if counted is None else sum(i in counted for i in images)
+                    )
+                    title, arguments = f"an evaluation of {name}", (name, mine, model)
+                    yield Work(number, "count", lambda _, a=arguments: a, title, len(images))
+
+        reports = self.pool.run(works(), ahead=2 * self.num_workers)
+        for position, report in enumerate(chain.from_iterable(reports)):
+            self._hook.note(report)
+            yield sizes[position], report.value
+
+    @property
+    def status(self) -> str:
+        """For the progress display."""
+        if self.pool is None:
+            return ""
+        return f"{self.pool.in_flight} of {self.num_workers} workers busy{self._hook.speed()}"
+
+    def close(self) -> None:
+        self.evaluate = None
+        if self.pool is not None:
+            self.pool.close()
+            self.pool = None
+            self._cluster.stop()
+            self._mark[0].unlink(missing_ok=True)
+
+
+class _Account(Hook):
+    """Adds to a round's history how busy the workers were, and how many were lost.
+
+    Attributes:
+        busy: seconds of all workers. images: that they trained on. begin: of the round.
+    """
+
+    def __init__(self, executor: RayExecutor) -> None:
+        self._executor = executor
+        self.before_round()
+
+    def before_round(self, runner: Any = None) -> None:
+        self.busy, self.images, self.begin = 0.0, 0, time.perf_counter()
+
+    def note(self, report: Report, tasks: Iterable[Task] = ()) -> None:
+        """Something is done."""
+        self.busy += report.seconds
+        data = self._executor.trainer.data
+        if hasattr(data, "batch_sizes"):
+            for task in tasks:
+                sizes = data.batch_sizes(task.client)
+                self.images += round(task.num_steps * sum(sizes) / len(sizes))
+
+    def speed(self) -> str:
+        """Images a second in this round, for the progress display."""
+        seconds = time.perf_counter() - self.begin
+        return f", {self.images / seconds:,.0f} images/s" if self.images else ""
+
+    def after_round(self, runner: Any, record: dict[str, Any]) -> None:
+        record["seconds"]["busy"] = self.busy / self._executor.num_workers
+        self.after_val_epoch(runner)
+
+    def after_val_epoch(self, runner: Any, metrics: Any = None) -> None:
+        pool, line = self._executor.pool, runner.train_loop.pending
+        if pool is not None and pool.restarts:
+            line["restarts"] = line.get("restarts", []) + pool.restarts
+            pool.restarts = []
+
+
+def _title(tasks: Sequence[Task]) -> str:
+    names = ", ".join(repr(task.name) for task in tasks[:3])
+    more = f" and {len(tasks) - 3} more" if len(tasks) > 3 else ""
+    return f"client{'s' * (len(tasks) > 1)} {names}{more} of round {tasks[0].round}"
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -1,0 +1,229 @@
+"""A worker: it builds its trainer from the config alone, and keeps it for the run."""
+
+import os
+import platform
+import signal
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import wraps
+from logging import getLogger
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import cv2
+import torch
+from mmengine.config import Config
+from torch import Tensor
+
+from fedseg.core.forward import map_tensors
+from fedseg.core.messages import ClientResult, Message, Outcome, Task
+from fedseg.engine.executor import block_size, train_block
+from fedseg.errors import DataError, resource_error
+from fedseg.evaluation.domains import Part
+from fedseg.hooks.batchnorm import BatchNormPolicy
+from fedseg.loaders.workers import SIGNALS
+from fedseg.parallel.cluster import serialize_tensors
+from fedseg.parallel.shares import WorkerJobs, assign, cut
+from fedseg.registry import LOOPS, SAMPLERS, build
+from fedseg.runner.build import build_trainer
+from fedseg.runner.state_store import stage_file
+from fedseg.units import peak_memory
+
+
+@dataclass(frozen=True)
+class Order:
+    """What an exchange's participants receive, and how they are to step.
+
+    Attributes:
+        message: see :class:`Message`.
+        groups: the options of the local optimizer's parameter groups, schedules applied.
+    """
+
+    message: Message
+    groups: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a worker says of a piece of work.
+
+    Attributes:
+        value: what came out. seconds: that it took, ``waiting`` of them for data.
+        memory: the process's peak, bytes.
+    """
+
+    value: Any
+    seconds: float
+    waiting: float
+    memory: int
+
+
+def _with_causes(method: Callable) -> Callable:
+    """A lack of memory or room is said here: its cause does not come out of this process."""
+
+    @wraps(method)
+    def call(*arguments: Any) -> Any:
+        try:
+            return method(*arguments)
+        except Exception as error:
+            told = resource_error(error)
+            if told is None:
+                raise
+            raise told from error
+
+    return call
+
+
+class Worker:
+    """Trains blocks of clients and evaluates parts of test sets; Ray makes an actor of it.
+
+    Hooks on clients and the evaluation see a run with ``round``, the model, the algorithm, the data
+    and the local optimizer; the server, the stores and the loops stay with the driver.
+    """
+
+    @_with_causes
+    def build(
+        self,
+        config: dict[str, Any],
+        place: tuple[str, list[str], tuple[Path, str]],
+        share: tuple[int, int],
+        threads: int,
+        checksum: str,
+    ) -> bool:
+        """Build everything that trains clients; whether the store of their states is seen here.
+
+        Args:
+            config: the composed config.
+            place: the driver's current folder, the folders where it finds modules, and a file and
+                its text in that of the states, if they are on disk.
+            share: this worker's number, from 0, and how many there are.
+            threads: for arithmetic on the CPU. checksum: of the driver's training data.
+
+        Raises:
+            UserError: as in the driver; or the training data here are others.
+        """
+        import ray
+
+        for number in SIGNALS:  # the driver ends its workers itself
+            signal.signal(number, signal.SIG_IGN)
+        serialize_tensors(ray)
+        folder, paths, (mark, text) = place
+        self.number, self.workers = share
+        here = f"worker {self.number} on {platform.node()}"
+        if not os.path.isdir(folder):
+            raise DataError(
+                f"executor: {here} does not see {folder}: give every machine this folder"
+            )
+        os.chdir(folder)
+        sys.path += [path for path in paths if path not in sys.path]
+        torch.set_num_threads(threads)
+        cv2.setNumThreads(threads)
+        self.cfg = Config(config)
+        self.run = run = SimpleNamespace(round=0, logger=getLogger("fedseg"))
+        run.interrupt = SimpleNamespace(check=lambda: None)
+        run.call_hook = lambda stage, **arguments: None
+        self.trainer = trainer = build_trainer(self.cfg, run)
+        if trainer.data.checksum() != checksum:
+            raise DataError(
+                f"train_dataloader: {here} has other clients or images than the main process: give "
+                "every machine the same data"
+            )
+        run.flat, run.model, run.data = trainer.flat, trainer.model, trainer.data
+        run.algorithm, run.optim_wrapper = trainer.algorithm, trainer.local
+        run.autocast, run.max_rounds = trainer.autocast, self.cfg.train_cfg.max_rounds
+        run.batchnorm = next((h for h in run.hooks if isinstance(h, BatchNormPolicy)), None)
+        run.client_sampler = build(SAMPLERS, self.cfg.client_sampler, "client_sampler")
+        run.client_sampler.bind(trainer.data.clients, trainer.seed)
+        self._loop: Any = None
+        self._received: tuple[tuple[int, int], Message] | None = None
+        self._plan, self._exchange, self._done = iter(()), (0, 0), set()
+        seen = mark.is_file() and mark.read_text() == text
+        self._states = mark.parent if seen else None
+        return self._states is not None
+
+    @_with_causes
+    def train(self, tasks: list[Task], order: Order) -> Report:
+        """Train a block of clients; their outcomes, of which the last one has the sums."""
+        begin, waited = time.perf_counter(), self.trainer.data.seconds_waiting
+        message = self._receive(tasks[0], order)
+        self._align(tasks)
+        outcomes = [_to_send(o, self._states) for o in train_block(self.trainer, tasks, message)]
+        return self._report(begin, outcomes, self.trainer.data.seconds_waiting - waited)
+
+    def _report(self, begin: float, value: Any, waiting: float = 0.0) -> Report:
+        return Report(value, time.perf_counter() - begin, waiting, peak_memory() or 0)
+
+    def _receive(self, task: Task, order: Order) -> Message:
+        """The message on the model's device; what depends on the round is set."""
+        when = task.round, task.exchange
+        if self._received is None or self._received[0] != when:
+            if self.run.round != task.round:
+                self.run.round = task.round
+                self.trainer.local.start_round(task.round)
+            groups = self.trainer.local.optimizer.param_groups
+            for group, options in zip(groups, order.groups, strict=True):
+                group.update(options)
+            device = self.trainer.flat.w.device
+            parts = map_tensors(lambda tensor: tensor.to(device), vars(order.message))
+            self._received = when, Message(**parts)
+        return self._received[1]
+
+    def _align(self, tasks: list[Task]) -> None:
+        """Let the data stream go on with this block: as planned, or anew where the plan changed."""
+        clients = tuple(task.client for task in tasks)
+        block = (tasks[0].round, tasks[0].exchange, clients)
+        if block[:2] != self._exchange:
+            self._exchange, self._done = block[:2], set()
+        self._done.add(clients)
+        if next(self._plan, None) != block:
+            jobs = WorkerJobs(
+                self.run.client_sampler.participants,
+                block[0],
+                self.run.max_rounds,
+                self.trainer.algorithm.passes(),
+                self._share,
+                block,
+                frozenset(self._done),
+            )
+            self._plan = jobs.blocks()
+            next(self._plan)
+            self.trainer.data.start(jobs)
+
+    def _share(self, round_: int) -> list[tuple[int, ...]]:
+        participants, data = self.run.client_sampler.participants(round_), self.trainer.data
+        blocks = cut(participants, block_size(len(participants), self.trainer.algorithm))
+        costs = [sum(data.num_steps(client) for client in block) for block in blocks]
+        return [blocks[i] for i in assign(costs, self.workers)[self.number]]
+
+    @_with_causes
+    def count(self, name: str, part: Part, model: tuple[Tensor, Tensor]) -> Report:
+        """Predict a part of a test set of the evaluation between rounds; what its metrics count.
+
+        Args:
+            name: of the set. part: of it, without its model. model: parameters and buffers.
+        """
+        begin = time.perf_counter()
+        if self._loop is None:
+            loader, evaluator = self.cfg.val_dataloader, self.cfg.val_evaluator
+            parts = {"runner": self.run, "dataloader": loader, "evaluator": evaluator}
+            self._loop = build(LOOPS, dict(self.cfg.val_cfg), "val_cfg", parts)
+        test = next(test for test in self._loop.sets if test.name == name)
+        counts = self._loop.domains.count(test, replace(part, w=model[0], buffers=model[1]))
+        return self._report(begin, counts)
+
+
+def _to_send(outcome: Outcome, states: Path | None) -> Outcome:
+    """Without what the driver has; a new state is on disk where the driver reads it there."""
+    state, task = outcome.state, replace(outcome.task, state={})
+    if state and states is not None and outcome.reason is None:
+        state = stage_file(states, task.name, state)
+    elif not outcome.sums:  # it is sent with the block, and may lie where the next client's will
+        state = {name: tensor.clone() for name, tensor in state.items()}
+    sums = [
+        replace(part, task=task, state={}) if isinstance(part, ClientResult) else part
+        for part in outcome.sums
+    ]
+    return replace(outcome, task=task, state=state, sums=sums)

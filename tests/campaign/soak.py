@@ -1,0 +1,92 @@
+"""A long run on Ray whose workers are killed at random: ``python -m tests.campaign.soak --help``.
+
+Fails if the run ends, if a process's memory, its open files or shared memory grow, or if anything
+is left when it is stopped.
+"""
+
+import argparse
+import os
+import random
+import signal
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import ray_processes
+import toyseg
+
+GROWTH = 1.1  # of the last third over the first
+WARM_UP = 30.0  # seconds
+ROUNDS = 10**6
+
+
+def measured(pid: int) -> dict[str, float]:
+    """What must not grow: bytes of memory of the driver and of a worker, counts of other things."""
+    started, workers = ray_processes.started_by(pid), ray_processes.workers_of(pid)
+    return {
+        "memory of the driver": resident(pid),
+        "memory of a worker": max((resident(worker) for worker in workers), default=0),
+        "memory of Ray": sum(resident(one) for one in started if one not in workers),
+        "processes": len(started),
+        "open files of the driver": len(os.listdir(f"/proc/{pid}/fd")),
+        "shared memory": resident(pid, "RssShmem:"),
+    }
+
+
+def resident(pid: int, kind: str = "RssAnon:") -> int:
+    """Bytes of a process's own memory, or of shared one; 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith(kind))
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.campaign.soak", description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0, help="default: 30")
+    parser.add_argument("--workers", type=int, default=2, help="default: 2")
+    parser.add_argument("--seconds", type=float, default=20.0, help="between kills (default: 20)")
+    parser.add_argument("--seed", type=int, default=0, help="of the kills")
+    asked = parser.parse_args()
+    rng, kills, seen = random.Random(asked.seed), 0, []
+    with tempfile.TemporaryDirectory() as scratch:
+        changes = {"train_cfg": {"max_rounds": ROUNDS, "local_epochs": 5, "val_interval": 20}}
+        config = toyseg.settings(Path(scratch), **toyseg.PLAIN, **changes)
+        path = toyseg.write_config(Path(scratch) / "toy.py", config)
+        process = toyseg.start_cli(path, "--workers", str(asked.workers), "--quiet")
+        begin = time.monotonic()
+        while process.poll() is None and time.monotonic() - begin < 60 * asked.minutes:
+            time.sleep(rng.uniform(0.5, 1.5) * asked.seconds)
+            workers = ray_processes.workers_of(process.pid)
+            if time.monotonic() - begin > WARM_UP and process.poll() is None:
+                seen.append(measured(process.pid))
+            if workers:
+                os.kill(rng.choice(workers), signal.SIGKILL)
+                kills += 1
+        faults = []
+        if process.poll() is None:
+            started = ray_processes.started_by(process.pid)
+            os.killpg(process.pid, signal.SIGINT)
+            process.wait(120)
+            faults = [f"left: {what}" for what in ray_processes.left_behind(started, 60)]
+        if process.returncode != 130:
+            faults.append(f"ended with {process.returncode}: {process.communicate()[1][-2000:]}")
+        history = toyseg.history(config)
+    restarts = sum(len(line.get("restarts", [])) for line in history)
+    print(f"{len(history)} rounds, {kills} kills, {restarts} restarts")
+    third = len(seen) // 3
+    for name in seen[0] if third else ():
+        parts = [[one[name] for one in part if one[name]] for part in (seen[:third], seen[-third:])]
+        first, last = (statistics.median(part or [0]) for part in parts)  # 0: none has begun yet
+        print(f"{name}: {first:,.0f}, at last {last:,.0f}")
+        if last > GROWTH * first:
+            faults.append(f"{name} grows")
+    print(*faults, "FAILED" if faults else "passed", sep="\n")
+    return bool(faults)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,140 @@
+"""One process and any number of workers give the same bits, whoever dies on the way."""
+
+import os
+import signal
+
+import forkray
+import pytest
+import toycls
+import toyseg
+
+from fedseg.engine import executor
+from fedseg.errors import Interrupted
+
+SGD = {
+    "_delete_": True,
+    "type": "OptimWrapper",
+    "optimizer": {"type": "SGD", "lr": 0.05},
+}
+DYN = {"_delete_": True, "type": "FedDyn", "beta": 10.0}
+RUNS = {
+    "FedASAM, SWA, SiloBN": {},
+    "SCAFFOLD": {"algorithm": {"_delete_": True, "type": "SCAFFOLD"}, "optim_wrapper": SGD},
+    "FedGloSS": {
+        "algorithm": {"_delete_": True, "type": "FedGloSS", "rho_server": 0.1, "beta": 10.0},
+        "param_scheduler": [{"type": "ExponentialLR", "gamma": 0.9}],
+    },
+    "MIME": {
+        "algorithm": {"_delete_": True, "type": "MIME", "momentum": 0.9},
+        "optim_wrapper": SGD,
+    },
+    "NaiveFedGloSS": {
+        "algorithm": {"_delete_": True, "type": "NaiveFedGloSS", "rho_server": 0.1, "beta": 10.0},
+    },
+    "FedBN": {"batchnorm": {"_delete_": True, "type": "FedBN"}},
+    "FedDyn on disk, blocks": {"algorithm": DYN, "state_store": {"keep": "disk"}},
+    "FedDyn in memory, SWA with new statistics": {
+        "algorithm": DYN,
+        "batchnorm": None,
+        "averaging": {"bn": "reestimate"},
+    },
+}
+SMALL = {"train_cfg": {"max_rounds": 4, "val_last_rounds": 0}}
+
+
+@pytest.fixture(autouse=True)
+def ray(monkeypatch):
+    forkray.install(monkeypatch)
+
+
+def parallel(workers, **options):
+    return {"type": "RayExecutor", "num_workers": workers, "cpus_per_worker": 1, **options}
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [(name, (2 + n % 2,) if n else (1, 2, 3)) for n, name in enumerate(RUNS)],
+)
+def test_workers(tmp_path, monkeypatch, name, numbers):
+    if "blocks" in name:
+        monkeypatch.setattr(executor, "MAX_BLOCKS", 3)
+    changes = toyseg.merge(SMALL, {"client_sampler": {"clients_per_round": 5}, **RUNS[name]})
+    alone = toyseg.settings(tmp_path / "alone", **changes)
+    toyseg.train(alone)
+    for workers in numbers:
+        shared = toyseg.settings(tmp_path / str(workers), **changes, executor=parallel(workers))
+        toyseg.train(shared)
+        assert toyseg.run_differences(alone, shared) == []
+        assert "restarts" not in toyseg.history(shared)[-1]
+        assert toyseg.history(shared)[-1]["seconds"]["busy"] > 0
+    assert forkray.Actor.alive == []
+
+
+def test_moon_on_resident_images_with_corrupted_test_images(tmp_path):
+    root = toycls.write_data(tmp_path / "data")
+    sets = {"test": {"batch_size": 4}, "corrupted": {"batch_size": 7, "final_only": False}}
+    changes = {
+        "local_loss": {"type": "MOON"},
+        "val_dataloader": sets,
+        "val_cfg": {"evaluate_global": True},
+        "train_cfg": {"max_rounds": 4},
+    }
+    alone = toycls.settings(tmp_path / "alone", root, **changes)
+    toyseg.train(alone)
+    assert "client_accuracy" in toyseg.history(alone)[-1]
+    config = toycls.settings(tmp_path / "two", root, **changes)
+    toyseg.train({**config, "executor": parallel(2)})
+    assert toyseg.run_differences(alone, config) == []
+
+
+class KillWorkers:
+    """As a hook of the driver: a worker dies in every round, while the first client is taken."""
+
+    priority = 50
+
+    def after_result(self, runner, result):
+        if result.task.client == runner.client_sampler.participants(runner.round)[0]:
+            forkray.kill_one(runner.round)
+
+
+@pytest.mark.parametrize("name", ["FedASAM, SWA, SiloBN", "FedDyn on disk, blocks"])
+def test_a_worker_dies_in_every_round(tmp_path, name):
+    changes = toyseg.merge(SMALL, {"client_sampler": {"clients_per_round": 6}, **RUNS[name]})
+    changes["train_dataloader"] = {"num_workers": 1}
+    alone = toyseg.settings(tmp_path / "alone", **changes)
+    toyseg.train(alone)
+    shared = toyseg.settings(tmp_path / "shared", **changes, executor=parallel(2))
+    runner = toyseg.runner(shared)
+    runner._hooks.append(KillWorkers())
+    runner.train()
+    assert toyseg.run_differences(alone, shared) == []
+    lost = [line.get("restarts", []) for line in toyseg.history(shared)]
+    assert sum(map(len, lost)) >= 3 and all("killed" in r for reasons in lost for r in reasons)
+    assert forkray.Actor.alive == []
+
+
+class SendSignals:
+    """As a hook of the driver: it is told to save in the second round, to stop in the third."""
+
+    priority = 50
+
+    def after_result(self, runner, result):
+        number = {2: signal.SIGUSR1, 3: signal.SIGTERM}.get(runner.round)
+        if number is not None:
+            os.kill(os.getpid(), number)
+
+
+def test_saved_stopped_and_resumed_with_another_number_of_workers(tmp_path):
+    alone = toyseg.settings(tmp_path / "alone", **SMALL)
+    toyseg.train(alone)
+    rare = toyseg.merge(SMALL, {"default_hooks": {"checkpoint": {"interval": 100}}})
+    shared = toyseg.settings(tmp_path / "shared", **rare, executor=parallel(2))
+    stopped = toyseg.runner(shared)
+    stopped._hooks.append(SendSignals())
+    with pytest.raises(Interrupted, match="rounds 1 to 2 are saved"):
+        stopped.train()
+    assert toyseg.checkpoint(shared, 1)["round"] == 1
+    assert forkray.Actor.alive == []
+    shared["executor"] = parallel(3)
+    toyseg.train(shared, resume=True)
+    assert toyseg.run_differences(alone, shared) == []

@@ -1,0 +1,242 @@
+"""What goes wrong in a worker reads as in one process; what kills workers stops a run in time."""
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import forkray
+import pytest
+import toyseg
+from mmengine.hooks import Hook
+
+from fedseg.errors import ConfigError, DataError, TrainingError, WorkersLost
+from fedseg.hooks import FederatedHook
+from fedseg.loaders.partitioned import PartitionedData
+from fedseg.parallel import pool as pools
+from fedseg.parallel.worker import Worker
+from fedseg.registry import HOOKS
+
+SMALL = {**toyseg.PLAIN, "train_cfg": {"max_rounds": 3, "val_interval": 3, "val_last_rounds": 0}}
+
+
+@pytest.fixture(autouse=True)
+def ray(monkeypatch):
+    forkray.install(monkeypatch)
+    yield
+    assert forkray.Actor.alive == []
+
+
+def settings(folder, workers=0, **changes):
+    if workers:
+        changes["executor"] = {
+            "type": "RayExecutor",
+            "num_workers": workers,
+            "cpus_per_worker": 1,
+            "restart_timeout": changes.pop("restart_timeout", 60.0),
+        }
+    return toyseg.settings(folder, **toyseg.merge(SMALL, changes))
+
+
+@HOOKS.register_module()
+class DeadlyClient(FederatedHook):
+    """A client that kills whoever trains it."""
+
+    def __init__(self, client, round_):
+        self.client, self.deadly_round = client, round_
+
+    def before_client(self, runner, client):
+        if client.id == self.client and runner.round == self.deadly_round:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+@HOOKS.register_module()
+class SlowClients(Hook):
+    """The first worker to train anything is slow ever after."""
+
+    def __init__(self, folder):
+        self.folder = Path(folder)
+
+    def before_client(self, runner, client):
+        if not hasattr(self, "slow"):
+            try:
+                (self.folder / "slow").mkdir()
+                self.slow = True
+            except FileExistsError:
+                self.slow = False
+        time.sleep(0.6 if self.slow else 0.01)
+        (self.folder / f"{runner.round} {client.id} {os.getpid()}").touch()
+
+
+def test_a_client_that_kills_three_workers_stops_the_run_at_the_last_round(tmp_path):
+    hooks = [{"type": "DeadlyClient", "client": "c", "round_": 2}]
+    every = {"client_sampler": {"clients_per_round": "all"}, "custom_hooks": hooks}
+    config = settings(tmp_path, 2, **every, default_hooks={"checkpoint": {"interval": 100}})
+    with pytest.raises(WorkersLost, match=r"client 'c' of round 2 has killed 3 workers.*1 to 1 "):
+        toyseg.train(config)
+    assert [line["round"] for line in toyseg.history(config)] == [1]
+    assert toyseg.checkpoint(config, 1)["round"] == 1
+
+
+@pytest.mark.parametrize(
+    ("clients", "value"), [("all", float("nan")), (["b", "c"], float("inf")), (["b", "c"], 1e5)]
+)
+def test_rejected_updates(tmp_path, clients, value):
+    poison = [{"type": "PoisonHook", "clients": clients, "round_": 2, "value": value}]
+    every = {"client_sampler": {"clients_per_round": "all"}, "custom_hooks": poison}
+    alone, shared = settings(tmp_path / "alone", **every), settings(tmp_path / "two", 2, **every)
+    if clients == "all":
+        errors = []
+        for config in (alone, shared):
+            with pytest.raises(TrainingError) as caught:
+                toyseg.train(config)
+            errors.append(str(caught.value).replace(str(Path(config["work_dir"])), ""))
+        assert errors[0] == errors[1] and "all 6 updates were rejected" in errors[0]
+        return
+    for config in (alone, shared):
+        toyseg.train(config)
+    assert toyseg.run_differences(alone, shared) == []
+    assert [r["client"] for r in toyseg.history(shared)[1]["rejected"]] == clients
+
+
+@pytest.mark.parametrize("loaders", [0, 1])
+def test_a_data_error(tmp_path, monkeypatch, loaders):
+    whole = toyseg.ToyScenes.__getitem__
+
+    def broken(scenes, key):
+        if key[0] in (10, 20) and not scenes.test_mode:
+            raise OSError("the disk is gone")
+        return whole(scenes, key)
+
+    monkeypatch.setattr(toyseg.ToyScenes, "__getitem__", broken)
+    errors = []
+    for workers in (0, 2):
+        loader = {"train_dataloader": {"num_workers": loaders}}
+        every = {"client_sampler": {"clients_per_round": "all"}, **loader}
+        config = settings(tmp_path / str(workers), workers, **every)
+        with pytest.raises(DataError) as caught:
+            toyseg.train(config)
+        errors.append(str(caught.value))
+    assert errors[0] == errors[1] and "sample 10" in errors[0]
+
+
+def test_an_error_of_a_worker_s_start(tmp_path, monkeypatch):
+    def build(*_):
+        raise ConfigError("model: not here")
+
+    config = settings(tmp_path, 2)
+    monkeypatch.setattr(Worker, "build", build)
+    with pytest.raises(ConfigError, match="model: not here"):
+        toyseg.train(config)
+
+
+def test_other_data_on_a_worker_s_machine(tmp_path, monkeypatch):
+    driver, checksum = os.getpid(), PartitionedData.checksum
+    monkeypatch.setattr(
+        PartitionedData,
+        "checksum",
+        lambda data: checksum(data) if os.getpid() == driver else "another",
+    )
+    with pytest.raises(DataError, match="train_dataloader: worker 0"):
+        toyseg.train(settings(tmp_path, 1))
+
+
+def test_states_travel_where_their_folder_is_not_seen(tmp_path, monkeypatch):
+    build = Worker.build
+
+    def elsewhere(worker, config, place, *others):
+        return build(worker, config, (*place[:2], (tmp_path / "none", "")), *others)
+
+    monkeypatch.setattr(Worker, "build", elsewhere)
+    kept = {"algorithm": {"type": "FedDyn", "beta": 10.0}, "state_store": {"keep": "disk"}}
+    alone, shared = settings(tmp_path / "alone", **kept), settings(tmp_path / "two", 2, **kept)
+    for config in (alone, shared):
+        toyseg.train(config)
+    assert toyseg.run_differences(alone, shared) == []
+
+
+@pytest.mark.parametrize(
+    ("start", "timeout", "message"),
+    [
+        (lambda *_: time.sleep(60), 1.0, "restart_timeout"),
+        (lambda *_: os.kill(os.getpid(), signal.SIGKILL), 60.0, "its start has killed 3 workers"),
+    ],
+)
+def test_no_worker_can_be_started(tmp_path, monkeypatch, start, timeout, message):
+    monkeypatch.setattr(Worker, "build", start)
+    with pytest.raises(WorkersLost, match=message):
+        toyseg.train(settings(tmp_path, 2, restart_timeout=timeout))
+
+
+def test_a_late_worker_loses_clients_to_an_idle_one(tmp_path):
+    every = {"client_sampler": {"clients_per_round": "all"}}
+    alone = settings(tmp_path / "alone", **every)
+    toyseg.train(alone)
+    (tmp_path / "seen").mkdir()
+    hooks = [{"type": "SlowClients", "folder": str(tmp_path / "seen")}]
+    shared = settings(tmp_path / "two", 2, **every, custom_hooks=hooks)
+    toyseg.train(shared)
+    assert toyseg.run_differences(alone, shared) == []
+    trained = [path.name.split() for path in (tmp_path / "seen").glob("* * *")]
+    assert len(trained) == 18, "each client once a round"
+    by_worker = [sum(pid == own for *_, pid in trained) for own in {p for *_, p in trained}]
+    assert min(by_worker) <= 6
+
+
+def test_hooks_that_pass_something_from_client_to_client_are_refused(tmp_path):
+    optimizer = {"type": "SGD", "lr": 0.1, "momentum": 0.9}
+    config = settings(tmp_path, 2, custom_hooks=[{"type": "KeptMomentum"}])
+    config["optim_wrapper"] = {"type": "OptimWrapper", "optimizer": optimizer}
+    with pytest.raises(ConfigError, match=r"executor.type: KeptMomentum"):
+        toyseg.train(config)
+
+
+def test_what_is_said_of_a_lost_worker():
+    text = """The actor died unexpectedly before finishing this task.
+    \tclass_name: Worker
+    Worker exit type: SYSTEM_ERROR Worker exit detail: End of file. Some common causes include: x"""
+    assert pools.describe(forkray.ActorDiedError(text)) == "End of file."
+    text = "1 worker(s) were killed due to the node running low on memory: 21GB used"
+    error = forkray.ActorDiedError(text)
+    assert pools.describe(error) == text
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("num_workers", 0),
+        ("num_workers", True),
+        ("num_workers", "many"),
+        ("cpus_per_worker", 0.5),
+        ("gpus_per_worker", -1),
+        ("gpus_per_worker", "half"),
+        ("restart_timeout", 0),
+        ("address", 1),
+        ("workers", 2),
+    ],
+)
+def test_options(tmp_path, field, value):
+    with pytest.raises(ConfigError, match=rf"executor.{field}"):
+        toyseg.train(toyseg.settings(tmp_path, executor={"type": "RayExecutor", field: value}))
+
+
+def test_the_plan_says_what_workers_bring(tmp_path):
+    from fedseg.runner.plan import make_plan
+
+    every = {"client_sampler": {"clients_per_round": "all"}, "train_cfg": {"local_epochs": 20}}
+    plan = make_plan(toyseg.runner(settings(tmp_path, 2, **every)))
+    assert plan["workers"] == 2 and plan["memory of a worker"] > 0
+    assert 1.7 < plan["expected speed-up"] <= 2
+
+
+def test_workers_on_the_command_line(tmp_path):
+    from fedseg.runner.experiment import load_config
+
+    own = {"type": "RayExecutor", "num_workers": 3, "restart_timeout": 5.0}
+    path = toyseg.write_config(tmp_path / "toy.py", {"executor": own})
+    assert load_config(path, workers=2).executor == {**own, "num_workers": 2}
+    path = toyseg.write_config(tmp_path / "plain.py", {"executor": {"type": "InProcessExecutor"}})
+    assert load_config(path, workers="auto").executor == {
+        "type": "RayExecutor",
+        "num_workers": "auto",
+    }

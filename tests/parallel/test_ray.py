@@ -1,0 +1,102 @@
+"""Ray itself: several machines of which one is lost, and the life of a run on the command line."""
+
+import multiprocessing
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+import ray_processes
+import toyseg
+
+from fedseg.errors import Interrupted
+
+pytest.importorskip("ray")
+
+CONFIG = {**toyseg.PLAIN, "train_cfg": {"max_rounds": 4, "local_epochs": 15, "val_interval": 2}}
+DEADLINE = 200  # seconds
+
+
+@pytest.fixture(scope="module")
+def alone(tmp_path_factory):
+    config = toyseg.settings(tmp_path_factory.mktemp("alone"), **CONFIG)
+    toyseg.train(config)
+    return config
+
+
+class LoseANode:
+    """As a hook: a machine of a cluster ends in the second round, and another one joins."""
+
+    priority = 50
+
+    def __init__(self, cluster, node):
+        self.cluster, self.node = cluster, node
+
+    def after_result(self, runner, result):
+        if runner.round == 2 and self.node is not None:
+            self.cluster.remove_node(self.node)
+            self.node = self.cluster.add_node(num_cpus=1) and None
+
+
+def train_on_a_cluster(config):
+    """In a process of its own, because what Ray leaves in one is not to be forked later."""
+    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    import ray
+    from ray.cluster_utils import Cluster
+
+    head = {"num_cpus": 1, "include_dashboard": False}
+    cluster = Cluster(initialize_head=True, head_node_args=head)
+    node = cluster.add_node(num_cpus=1)
+    executor = {"type": "RayExecutor", "address": cluster.address}  # as many workers as there fit
+    try:
+        runner = toyseg.runner({**config, "executor": executor})
+        runner._hooks.append(LoseANode(cluster, node))
+        runner.train()
+        assert runner.executor.num_workers == 2
+    finally:
+        ray.shutdown()
+        cluster.shutdown()
+
+
+def test_a_machine_of_a_cluster_is_lost(tmp_path, alone):
+    config = toyseg.settings(tmp_path, **CONFIG)
+    context = multiprocessing.get_context("fork")
+    process = context.Process(target=train_on_a_cluster, args=(config,))
+    process.start()
+    process.join(DEADLINE)
+    assert process.exitcode == 0
+    assert toyseg.run_differences(alone, config) == []
+    assert sum(len(line.get("restarts", [])) for line in toyseg.history(config)) >= 1
+
+
+def run_until(path: Path, config: dict, rounds: int, *options: str):
+    """Start the command line; wait until so many rounds are in the history."""
+    process = toyseg.start_cli(path, *options)
+    history, deadline = Path(config["work_dir"]) / "history.jsonl", time.monotonic() + DEADLINE
+    while process.poll() is None and time.monotonic() < deadline:
+        if history.exists() and len(history.read_text().splitlines()) >= rounds:
+            break
+        time.sleep(0.05)
+    return process, ray_processes.started_by(process.pid)
+
+
+def test_the_life_of_a_run(tmp_path, alone):
+    """A signal to the whole group; resumed on one worker; SIGKILL; resumed in one process."""
+    config = toyseg.settings(tmp_path, **CONFIG)
+    path = toyseg.write_config(tmp_path / "toy.py", config)
+    process, started = run_until(path, config, 1, "--workers", "2")
+    assert process.poll() is None, process.communicate()
+    assert len(started) > 2 and len(ray_processes.folders_of(started)) == 1
+    os.killpg(process.pid, signal.SIGTERM)
+    _, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == Interrupted.exit_code and "Traceback" not in err
+    assert "raylet" not in err and "are saved" in err
+    assert ray_processes.left_behind(started, DEADLINE) == []
+
+    process, started = run_until(path, config, 3, "--workers", "1", "--resume")
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()
+    assert ray_processes.left_behind(started, DEADLINE) == []
+    toyseg.train(config, resume=True)
+    assert toyseg.run_differences(alone, config) == []
