@@ -164,6 +164,12 @@ def verify(
         recipe = recipe_of(complete.train_dataloader.partition)
         pairs = _pairs(results.train.partition or {}, recipe, "data.train.partition", whole)
         compared += [Difference(*pair, "config") for pair in pairs]
+    tests = complete.get("val_dataloader") or {}
+    names = {name for name, test in tests.items() if test is not None}
+    compared += [
+        Difference(f"data.test:{name}", name in results.tests, name in names, "config")
+        for name in sorted(names | results.tests.keys())
+    ]
     pairs = compared_rounds(history, rounds, complete)
     compared += [Difference(*pair, "config", HISTORY) for pair in pairs]
     known = saved.get("history")  # checksums of its lines, which older checkpoints do not have

@@ -57,6 +57,17 @@ def test_training_threads_are_restored(run, small_config):
     assert torch.get_num_threads() == before
 
 
+def test_data_entries_must_be_those_of_the_config(run, small_config):
+    file = run / "results.json"
+    content = json.loads(file.read_text())
+    first = next(name for name in content["data"] if name.startswith("test:"))
+    content["data"]["test:other"] = content["data"].pop(first)
+    del content["data"]["train"]["partition"]
+    sign_results(file, content)
+    found = {one.field for one in verify(run, small_config).differences}
+    assert {f"data.{first}", "data.test:other", "data.train.partition.type"} <= found
+
+
 def test_changed_values_are_named(run, small_config):
     changed = {
         "final.unseen.mIoU": (("final", "unseen", "mIoU"), "checkpoint"),
