@@ -50,6 +50,27 @@ def load_config(
         raise ConfigError(f"{path}: no such config file")
     make_importable(path.resolve().parent)
     config = compose(path, methods)
+    merge_options(config, options)
+    if work_dir is not None:
+        config.work_dir = str(work_dir)
+    elif config.get("work_dir") is None:
+        config.work_dir = str(Path("work_dirs") / config.experiment_name)
+    if seed is not None:
+        config.setdefault("randomness", {})
+        config.randomness["seed"] = seed
+    if amp:
+        config.setdefault("train_cfg", {})
+        config.train_cfg["amp"] = True
+    config["resume"] = resume
+    return config
+
+
+def merge_options(config: Config, options: Sequence[str]) -> None:
+    """Apply ``KEY=VALUE`` overrides of existing or new fields in place.
+
+    Raises:
+        ConfigError: one is malformed.
+    """
     overrides = {}
     for option in options:
         key, separator, value = option.partition("=")
@@ -64,18 +85,6 @@ def load_config(
             config.merge_from_dict(overrides)
         except (TypeError, KeyError, IndexError) as error:
             raise ConfigError(f"--cfg-options: {error}") from error
-    if work_dir is not None:
-        config.work_dir = str(work_dir)
-    elif config.get("work_dir") is None:
-        config.work_dir = str(Path("work_dirs") / config.experiment_name)
-    if seed is not None:
-        config.setdefault("randomness", {})
-        config.randomness["seed"] = seed
-    if amp:
-        config.setdefault("train_cfg", {})
-        config.train_cfg["amp"] = True
-    config["resume"] = resume
-    return config
 
 
 def _option_value(text: str) -> Any:
