@@ -32,7 +32,6 @@ from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, merge_options
 from fedseg.runner.logs import quiet_console
 from fedseg.runs.config_copy import find_config_copy
-from fedseg.runs.schema import FILE_NAME, read_results
 
 TRAIN = "train"  # the training data of all clients
 OF_TEST = ("pipeline", "test_mode", "style")  # how a data set's samples are prepared
@@ -58,9 +57,7 @@ def run_config(folder: Path, given: Path | None, options: Sequence[str]) -> Conf
     """The config of a run: the copy in its folder, read as plain values, or the file given."""
     if given is not None:
         return load_config(given, work_dir=folder, options=options)
-    results = folder / FILE_NAME
-    name = read_results(results).name if results.is_file() else folder.name
-    found = find_config_copy(folder, name)
+    found = find_config_copy(folder, folder.name)
     if found is None:
         raise DataError(f"{folder}: holds no config of its run; name one with --config")
     config = Config(dict(found))
