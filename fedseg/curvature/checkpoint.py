@@ -74,56 +74,27 @@ class Point:
     buffers: Tensor
 
 
-class Opened:
-    """A run's model and data, built from its config; the weights are those of a :class:`Point`.
+class RunData:
+    """A run's model and all of its data.
 
     Args:
-        config: of the run.
-        double: compute in float64 whatever the run did.
+        config: of the run, complete.
+        trainer: trains clients as the run does; has the model and the clients' data.
+        policy: the BatchNorm policy, or None.
 
     Attributes:
-        flat: the model. data: the clients' training data. trainer: trains clients as the run did.
-        policy: the BatchNorm policy, or None.
+        flat: the model. data: the clients' training data.
+        statistics: client -> what the policy keeps with it.
     """
 
-    def __init__(self, config: Config, double: bool = False) -> None:
-        quiet_console(MMLogger.get_current_instance(), "WARNING")
-        config = copy.deepcopy(config)
-        config["load_from"] = None
-        if double:
-            config["dtype"] = "float64"
-            config.train_cfg["amp"] = False
-        self.config = complete_config(config)
-        self.trainer: ClientTrainer = build_trainer(self.config)
-        self.flat: FlatModel = self.trainer.flat
-        self.data: PartitionedData = self.trainer.data
-        self.seed: int = self.config.randomness.seed
-        self.policy: BatchNormPolicy | None = None
-        if self.config.get("batchnorm") is not None:
-            self.policy = build(HOOKS, self.config.batchnorm, "batchnorm")
-            self.policy.bind(self.flat)
-        self.statistics: Mapping[str, Mapping[str, Tensor]] = {}  # client -> its own
-
-    # ---------------------------------------------------------------- models
-
-    def load(self, checkpoint: Path, averaged: bool = True) -> Point:
-        """The model of a checkpoint: the averaged one if it has one and ``averaged``.
-
-        Raises:
-            DataError: it is missing, damaged, not finite, or of another model.
-        """
-        payload = load_checkpoint(checkpoint)
-        state = payload.get("averaged_state_dict") if averaged else None
-        state = payload["state_dict"] if state is None else state
-        expected = {name: t.shape for name, t in self.flat.model.state_dict().items()}
-        if {name: t.shape for name, t in state.items()} != expected:
-            raise DataError(f"{checkpoint}: state_dict: is of another model than the run's config")
-        self.flat.load_state_dict(state)
-        point = Point(checkpoint.stem, self.flat.w.clone(), self.flat.buffers.clone())
-        if not (is_finite(point.w) and is_finite(point.buffers)):
-            raise DataError(f"{checkpoint}: state_dict: holds values that are not finite")
-        self.statistics = payload.get("client_statistics", {})
-        return point
+    def __init__(
+        self, config: Config, trainer: ClientTrainer, policy: BatchNormPolicy | None
+    ) -> None:
+        self.config, self.trainer, self.policy = config, trainer, policy
+        self.flat: FlatModel = trainer.flat
+        self.data: PartitionedData = trainer.data
+        self.seed: int = config.randomness.seed
+        self.statistics: Mapping[str, Mapping[str, Tensor]] = {}
 
     # ---------------------------------------------------------------- data
 
@@ -249,6 +220,48 @@ class Opened:
         if count is None:
             order.update(dict.fromkeys(range(len(self.data.clients))))
         return [self.data.clients[i] for i in order][:count]
+
+
+class Opened(RunData):
+    """A run from its config alone; the weights are those of a :class:`Point`.
+
+    Args:
+        config: of the run.
+        double: compute in float64 whatever the run did.
+    """
+
+    def __init__(self, config: Config, double: bool = False) -> None:
+        quiet_console(MMLogger.get_current_instance(), "WARNING")
+        config = copy.deepcopy(config)
+        config["load_from"] = None
+        if double:
+            config["dtype"] = "float64"
+            config.train_cfg["amp"] = False
+        config, policy = complete_config(config), None
+        trainer = build_trainer(config)
+        if config.get("batchnorm") is not None:
+            policy = build(HOOKS, config.batchnorm, "batchnorm")
+            policy.bind(trainer.flat)
+        super().__init__(config, trainer, policy)
+
+    def load(self, checkpoint: Path, averaged: bool = True) -> Point:
+        """The model of a checkpoint: the averaged one if it has one and ``averaged``.
+
+        Raises:
+            DataError: it is missing, damaged, not finite, or of another model.
+        """
+        payload = load_checkpoint(checkpoint)
+        state = payload.get("averaged_state_dict") if averaged else None
+        state = payload["state_dict"] if state is None else state
+        expected = {name: t.shape for name, t in self.flat.model.state_dict().items()}
+        if {name: t.shape for name, t in state.items()} != expected:
+            raise DataError(f"{checkpoint}: state_dict: is of another model than the run's config")
+        self.flat.load_state_dict(state)
+        point = Point(checkpoint.stem, self.flat.w.clone(), self.flat.buffers.clone())
+        if not (is_finite(point.w) and is_finite(point.buffers)):
+            raise DataError(f"{checkpoint}: state_dict: holds values that are not finite")
+        self.statistics = payload.get("client_statistics", {})
+        return point
 
 
 def open_run(

@@ -36,9 +36,9 @@ from fedseg.curvature.sharpness import rise
 from fedseg.curvature.surface import STATISTICS, LossSurface
 from fedseg.errors import ConfigError
 from fedseg.files import atomic_writer, write_text
+from fedseg.runs.curvature_files import FILE_NAME
 
 SCHEMA_VERSION = 1
-FILE_NAME = "curvature.json"
 VECTORS = "eigenvectors.npy"  # float32 [2, n], as fedseg.curvature.surface.compact lays them out
 DEFAULT = ("loss", "top", "trace", "sharpness")
 EXACT_DIAGONAL = 2000  # parameters up to which a diagonal is computed by unit vectors

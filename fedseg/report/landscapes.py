@@ -25,7 +25,7 @@ def write_pictures(
     Panels beside each other have one scale and the same levels.
 
     Args:
-        logarithmic: scale of the loss, if losses are above 0 and differ by more than a factor of 10.
+        logarithmic: scale of the loss, if losses are above 0 and differ by a factor of 10 or more.
     """
     losses = np.concatenate([_values(s["loss"]).ravel() for s in content["series"]])
     losses = losses[np.isfinite(losses)]
