@@ -68,7 +68,7 @@ class CurvatureHook(FederatedHook):
             runner.executor, InProcessExecutor
         ):
             raise ConfigError(
-                f"CurvatureHook.quantities: {', '.join(OF_PARTICIPANTS)} need the participants' models "
+                f"CurvatureHook.quantities: {', '.join(OF_PARTICIPANTS)} need all models "
                 "in this process: leave them out, or set executor.type='InProcessExecutor'"
             )
         self._run = RunData(runner.cfg, runner.trainer, runner.batchnorm)
