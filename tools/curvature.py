@@ -9,7 +9,8 @@ DETAILS = """\
 Quantities: loss, top (largest eigenvalues, lambda_max / lambda_5), spectrum (the 50 largest), trace
 (and Frobenius norm), density, sharpness (SAM's and ASAM's), clients (lambda_max on each client's
 data), fedalign (H_N and H_D), participants (lambda_max of the models that the next round's
-participants train, on their own and on all data). docs/flatness.md says what each of them means.
+participants train, on their own and on all data), features (norms of the last features by class and
+client). docs/flatness.md says what each of them means.
 
 Each finished quantity is written to curvature.json in RUN/curvature/<checkpoint>; the same command
 again goes on where it was stopped.

@@ -13,6 +13,7 @@ Definitions, for the mean loss L_D over data D and its Hessian H:
 - ``fedalign``: H_N and H_D from the diagonals of the clients' Hessians at the global model.
 - ``participants``: lambda_{1,l} and lambda_{1,g} of FedGloSS (table 1): lambda_max of each
   participant's trained model on its own data and on D.
+- ``features``: the mean norm of the last features by class, on D and on each client's data.
 """
 
 import json
@@ -99,6 +100,7 @@ USED = {  # the settings that a quantity depends on, besides those of the data
     "clients": ("tolerance", "clients"),
     "fedalign": ("probes", "clients"),
     "participants": ("tolerance",),
+    "features": ("clients",),
 }
 QUANTITIES = tuple(USED)
 SHARED = ("samples", "augment", "statistics", "matrix", "averaged", "batch_size")
@@ -301,6 +303,13 @@ class Measurement:
             found, _ = self._largest(f"participants: {client}, all data", 1, **whole)
             everywhere[client] = float(found.values[0])
         return {"lambda_max_local": local, "lambda_max_global": everywhere}
+
+    def _features(self) -> dict[str, Any]:
+        clients = {
+            client: self._surface(data=self._samples(client)).feature_norms()
+            for client in self._first_clients()
+        }
+        return {"norm_by_class": self._surface().feature_norms(), "of_clients": clients}
 
 
 def default_folder(checkpoint: Path, settings: Settings) -> Path:

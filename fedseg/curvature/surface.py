@@ -23,6 +23,7 @@ from fedseg.core.batchnorm import batch_statistics
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, prepare_batch, total_loss
 from fedseg.core.server import accumulation_dtype
+from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
 
 Personal = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
@@ -140,6 +141,25 @@ class LossSurface:
                 accumulate(total, self.flat.grad, share)
                 mean += float(loss.detach()) * share
         return total, mean
+
+    def feature_norms(self) -> dict[int, float]:
+        """The mean norm of a classifier's last features by class (ECCV 2022, figure 7).
+
+        Raises:
+            ConfigError: the model has no features of whole images.
+        """
+        if not hasattr(self.flat.model, "features"):
+            raise ConfigError(
+                f"features: {type(self.flat.model).__name__} is no classifier of images, whose "
+                "features have a norm"
+            )
+        found: dict[int, list[float]] = {}
+        with torch.no_grad(), self.evaluating():
+            for x, labels in self:
+                norms = self.flat.model.features(x["batch"]["inputs"]).norm(dim=1)
+                for label, norm in zip(labels.tolist(), norms.tolist(), strict=True):
+                    found.setdefault(label, []).append(norm)
+        return {label: sum(found[label]) / len(found[label]) for label in sorted(found)}
 
 
 def compact(flat: FlatModel, vector: Tensor) -> np.ndarray:

@@ -201,6 +201,15 @@ def test_gradient_is_that_of_the_mean_loss():
     assert change == pytest.approx(2 * float(gradient @ step), rel=1e-4)
 
 
+def test_feature_norms_are_means_by_class():
+    of = surface(Perceptron(5))
+    found, sums = of.feature_norms(), {}
+    for _, batch in of.data.load([[n] for n in range(6)]):
+        norm = float(of.flat.model.features(batch["inputs"]).detach().norm())
+        sums.setdefault(int(batch["data_samples"]), []).append(norm)
+    assert found == pytest.approx({label: np.mean(norms) for label, norms in sums.items()})
+
+
 # ---------------------------------------------------------------- estimates
 
 

@@ -21,7 +21,7 @@ BATCH = 125
 
 
 def curvature(images: int, eigenvalue_images: int, repeats: int) -> dict[str, Any]:
-    """Products over random images, memory, and the time of five eigenvalues.
+    """Products over drawn images, memory, and the time of five eigenvalues.
 
     Args:
         images: of a product. eigenvalue_images: of the eigenvalues, which decide their memory too.
@@ -54,13 +54,17 @@ def curvature(images: int, eigenvalue_images: int, repeats: int) -> dict[str, An
 
 
 def _surface(flat: FlatModel, images: int) -> LossSurface:
-    """Random images and labels, drawn anew for every batch."""
+    """Noisy patterns, one for each class, drawn anew for every batch.
+
+    Noise without classes would have no eigenvalues apart from the others.
+    """
+    patterns = torch.randn(10, 3, 32, 32, generator=torch.Generator().manual_seed(0))
 
     def load(plan: list[list[int]]) -> Iterator[tuple[list[int], dict[str, Tensor]]]:
         for batch in plan:
             draw = torch.Generator().manual_seed(batch[0])
-            inputs = torch.randn(len(batch), 3, 32, 32, generator=draw)
             labels = torch.randint(10, (len(batch),), generator=draw)
+            inputs = patterns[labels] + torch.randn(len(batch), 3, 32, 32, generator=draw)
             yield batch, {"inputs": inputs, "data_samples": labels}
 
     plan = [[*range(n, min(n + BATCH, images))] for n in range(0, images, BATCH)]
