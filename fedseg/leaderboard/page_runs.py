@@ -14,10 +14,12 @@ from PIL import Image
 
 from fedseg.files import atomic_writer
 from fedseg.leaderboard.collect import FoundRun
+from fedseg.runs.curvature_files import CURVATURE
 from fedseg.runs.metric_names import is_number
 from fedseg.runs.schema import FILE_NAME, Results
 
 MOST_ROUNDS = 100  # columns of the map of clients
+MOST_EIGENVALUES = 100
 MOST_PICTURES = 12  # of a run
 PICTURE_WIDTH = 1100  # pixels; larger pictures are scaled down
 LARGEST_PICTURE = 40_000_000  # pixels; larger ones are not decoded
@@ -43,6 +45,7 @@ def run_data(run: FoundRun, pictures: Path, messages: list[str]) -> dict[str, An
         },
         "miou": _numbers({domain: m.get("mIoU") for domain, m in results.final.items()}),
         "corruptions": _corruptions(results.final),
+        "spectrum": _spectrum(results.extras.get(CURVATURE)),
         "clients": _clients(run, messages),
         "pictures": _pictures(run, pictures, messages),
     }
@@ -80,6 +83,16 @@ def _corruptions(final: Mapping[str, Mapping[str, Any]]) -> dict[str, list[float
             lists = {name: values for name, values in found.items() if isinstance(values, list)}
             return {name: [_number(v) for v in values] for name, values in lists.items()}
     return {}
+
+
+def _spectrum(quantities: Any) -> list[float]:
+    """The largest Hessian eigenvalues, the largest first; none if they were not measured."""
+    for name in ("spectrum", "top"):
+        found = quantities.get(name) if isinstance(quantities, dict) else None
+        values = found.get("eigenvalues") if isinstance(found, dict) else None
+        if isinstance(values, list) and all(_number(value) is not None for value in values):
+            return [_number(value, 6) for value in values[:MOST_EIGENVALUES]]
+    return []
 
 
 def _clients(run: FoundRun, messages: list[str]) -> dict[str, Any] | None:
