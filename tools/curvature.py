@@ -1,6 +1,7 @@
 """Curvature of checkpoints: python tools/curvature.py RUN|CHECKPOINT... (see --help)."""
 
 import argparse
+from dataclasses import fields
 from pathlib import Path
 
 from fedseg import cli
@@ -21,6 +22,11 @@ examples:
 """
 
 
+def count(text: str) -> int | None:
+    """A number of clients; None for all."""
+    return None if text == "all" else int(text)
+
+
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="Hessian eigenvalues, trace, density, sharpness and clients' curvature of a "
@@ -36,15 +42,16 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--statistics", default="running", help="BatchNorm's: running (default) or batch"
     )
-    parser.add_argument("--ggn", action="store_true", help="Gauss-Newton in place of the Hessian")
-    parser.add_argument("--global", dest="not_averaged", action="store_true", help="no average")
+    ggn = {"action": "store_const", "const": "ggn", "default": "hessian"}
+    parser.add_argument("--ggn", dest="matrix", help="Gauss-Newton in place of the Hessian", **ggn)
+    parser.add_argument("--global", dest="averaged", action="store_false", help="no average")
     parser.add_argument("--double", action="store_true", help="compute in float64")
     parser.add_argument("--batch-size", type=int, metavar="N")
     parser.add_argument("--top", type=int, default=5, metavar="K", help="eigenvalues (default: 5)")
     parser.add_argument("--tolerance", type=float, default=1e-3, help="of residuals, relative")
     parser.add_argument("--probes", type=int, default=90, metavar="N", help="of trace, diagonals")
     parser.add_argument("--steps", type=int, default=80, metavar="N", help="of the density")
-    parser.add_argument("--clients", default="10", metavar="N|all", help="first to take part")
+    parser.add_argument("--clients", type=count, default=10, metavar="N|all", help="in order")
     parser.add_argument("--rho", type=float, default=0.05, help="SAM's radius (default: 0.05)")
     parser.add_argument("--asam-rho", type=float, default=0.5, help="ASAM's radius (default: 0.5)")
     parser.add_argument("--eta", type=float, default=0.2, help="ASAM's eta (default: 0.2)")
@@ -53,8 +60,6 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--cfg-options", nargs="+", default=[], metavar="KEY=VALUE")
     parser.add_argument("--out", type=Path, help="default: curvature/<checkpoint> in the run")
     arguments = parser.parse_args()
-    if arguments.clients != "all" and not arguments.clients.isdecimal():
-        parser.error(f"--clients: must be a number or all, not {arguments.clients}")
     if arguments.out is not None and len(arguments.paths) > 1:
         parser.error("--out: name one checkpoint only")
     return arguments
@@ -66,24 +71,8 @@ def main() -> None:
     from fedseg.curvature.measure import DEFAULT, Measurement, Settings
     from fedseg.report.curvature_tables import print_curvature
 
-    settings = Settings(
-        data=arguments.data,
-        samples=arguments.samples,
-        augment=arguments.augment,
-        statistics=arguments.statistics,
-        matrix="ggn" if arguments.ggn else "hessian",
-        averaged=not arguments.not_averaged,
-        batch_size=arguments.batch_size,
-        top=arguments.top,
-        tolerance=arguments.tolerance,
-        probes=arguments.probes,
-        steps=arguments.steps,
-        clients=None if arguments.clients == "all" else int(arguments.clients),
-        rho=arguments.rho,
-        asam_rho=arguments.asam_rho,
-        eta=arguments.eta,
-        ascent=arguments.ascent,
-    )
+    given = {field.name: getattr(arguments, field.name) for field in fields(Settings)}
+    settings = Settings(**given)
     found = []
     for path in arguments.paths:
         opened, (checkpoint,) = open_run(

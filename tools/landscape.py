@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from dataclasses import fields
 from pathlib import Path
 
 from fedseg import cli
@@ -46,7 +47,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("--statistics", default="running", help="running, batch or reestimate")
     parser.add_argument("--metrics", action="store_true", help="also beyond a line")
-    parser.add_argument("--global", dest="not_averaged", action="store_true", help="no average")
+    parser.add_argument("--global", dest="averaged", action="store_false", help="no average")
     parser.add_argument("--linear", action="store_true", help="no logarithmic scale of the loss")
     parser.add_argument("--seed", type=int, default=0, help="of random directions (default: 0)")
     parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: all cores)")
@@ -68,23 +69,15 @@ def main() -> None:
     from fedseg.report.landscapes import write_pictures
 
     ends = {"line": (-1.0, 2.0), "plane": (0.0, 0.25)}.get(arguments.kind, (-1.0, 1.0))
-    low, high = arguments.range or ends
-    spec = Spec(
-        kind=arguments.kind,
-        checkpoints=tuple(map(str, arguments.paths)),
-        config=arguments.config,
-        options=tuple(arguments.cfg_options),
-        data=tuple(arguments.data),
-        client=arguments.client,
-        points=arguments.points or (31 if arguments.kind == "line" else 21),
-        low=low,
-        high=high,
-        statistics=arguments.statistics,
-        samples=arguments.samples,
-        metrics=arguments.metrics or arguments.kind == "line",
-        averaged=not arguments.not_averaged,
-        seed=arguments.seed,
-    )
+    arguments.low, arguments.high = arguments.range or ends
+    arguments.checkpoints = map(str, arguments.paths)
+    arguments.options = arguments.cfg_options
+    arguments.metrics |= arguments.kind == "line"
+    arguments.points = arguments.points or (31 if arguments.kind == "line" else 21)
+    given = {field.name: getattr(arguments, field.name) for field in fields(Spec)}
+    for name in ("checkpoints", "options", "data"):
+        given[name] = tuple(given[name])
+    spec = Spec(**given)
     run = run_folder(find_checkpoint(arguments.paths[0]))
     folder = arguments.out or run / f"landscape_{arguments.kind}"
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn()) as bars:
