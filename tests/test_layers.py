@@ -23,7 +23,8 @@ LAYERS = {
     "runs": {*GROUND, "core", "datasets"},
 }
 LAYERS["runner"] = {*GROUND, *LAYERS}
-LAYERS["report"] = {*LAYERS["runner"], "runner"}
+LAYERS["curvature"] = {*LAYERS["runner"], "runner"}
+LAYERS["report"] = {*LAYERS["curvature"], "curvature"}
 LAYERS["leaderboard"] = {*LAYERS["report"], "report"}
 LAYERS["data_prep"] = {*GROUND, "core.seeds", "datasets", "partition"}
 SOURCES = sorted(p for top in ("fedseg", "data_prep") for p in (ROOT / top).rglob("*.py"))

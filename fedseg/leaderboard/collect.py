@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedseg.errors import DataError
+from fedseg.runs.curvature_files import with_curvature
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 
 ASIDE = "previous"  # where a new run moves an earlier one of its folder
@@ -34,6 +35,10 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
     for file in files.values():
         try:
             found = read_results(file)
+            try:
+                found = with_curvature(found, file.parent)
+            except DataError as error:
+                messages.append(str(error))
             runs.append(FoundRun(f"run{len(runs) + 1}", file.parent, file.stat().st_mtime, found))
         except DataError as error:
             messages.append(str(error))

@@ -54,6 +54,7 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     if runner.batchnorm is not None:
         masks = (runner.batchnorm.buffer_mask, runner.batchnorm.affine_mask)
         state += sum(int(mask.sum()) for mask in masks) * server.w.element_size()
+    hooks = sum(h.seconds_in_all(runner) for h in runner.hooks if hasattr(h, "seconds_in_all"))
     cuda = server.w.is_cuda
     return {
         "clients": len(data.clients),
@@ -80,7 +81,8 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
         ),
         "seconds per evaluation": val_seconds,
         **({"seconds of the evaluation at the end": final_seconds} if final_seconds else {}),
-        "estimated seconds": training + evaluations * val_seconds + final_seconds,
+        **({"seconds of hooks in all rounds": hooks} if hooks else {}),
+        "estimated seconds": training + evaluations * val_seconds + final_seconds + hooks,
     }
 
 

@@ -59,6 +59,13 @@ def parse_arguments() -> argparse.Namespace:
     one = commands.add_parser("state", parents=[everywhere], help="clients' states on disk")
     one.add_argument("--clients", type=positive, default=1262, help="in all (default: 1262)")
     one.add_argument("--parameters", type=positive, default=3_500_000, help="default: 3500000")
+
+    one = commands.add_parser("curvature", parents=[everywhere], help="Hessian products")
+    add = one.add_argument
+    add("--images", type=positive, default=1000, help="of a product (default: 1000)")
+    add("--eigenvalue-images", type=positive, default=5000, help="default: 5000")
+    add("--repeats", type=positive, default=5, help="alternating runs (default: 5)")
+    add("--threads", type=positive, help="threads of PyTorch (default: its own)")
     return parser.parse_args()
 
 
@@ -104,6 +111,13 @@ def state(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     from benchmarks.state import state
 
     return state(folder / "state", arguments.clients, arguments.parameters)
+
+
+def curvature(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Hessian products beside two passes by hand, and five eigenvalues."""
+    from benchmarks.curvature import curvature
+
+    return curvature(arguments.images, arguments.eigenvalue_images, arguments.repeats)
 
 
 def main() -> None:

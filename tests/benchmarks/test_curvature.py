@@ -1,0 +1,11 @@
+"""The benchmark of Hessian products."""
+
+from benchmarks import curvature as benchmark
+from benchmarks.curvature import curvature
+
+
+def test_products_and_eigenvalues_are_measured(monkeypatch):
+    monkeypatch.setattr(benchmark, "BATCH", 2)
+    measured = curvature(images=3, eigenvalue_images=4, repeats=1)
+    assert measured["ratio to by hand"] > 0
+    assert measured["products for them"] > 5
