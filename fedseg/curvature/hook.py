@@ -18,10 +18,8 @@ from fedseg.curvature.surface import LossSurface
 from fedseg.engine.executor import InProcessExecutor
 from fedseg.errors import ConfigError
 from fedseg.registry import HOOKS
-from fedseg.runs.curvature_files import CURVATURE
+from fedseg.runs.curvature_files import CURVATURE, OF_MODEL, OF_PARTICIPANTS
 
-OF_MODEL = ("lambda_max", "gradient_norm")
-OF_PARTICIPANTS = ("client_lambda_max", "client_drift", "update_cosine")
 PRODUCTS = 25  # that one eigenvalue takes, about
 
 

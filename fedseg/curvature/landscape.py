@@ -39,11 +39,11 @@ class Series:
     """Points of one grid with one kind of data.
 
     Attributes:
-        label, data: for the reader. client: whose data only; None: all.
+        models: their names. data: its name. client: whose data only; None: all.
         statistics: client -> BatchNorm statistics of its own.
     """
 
-    label: str
+    models: tuple[str, ...]
     data: str
     client: str | None
     directions: Directions
@@ -77,16 +77,18 @@ class Landscape:
         for path, file in zip(spec.source.paths, self.files, strict=True):
             point = run.load(file, spec.averaged)
             self.points.append(Point(path, point.w, point.buffers))
-            if spec.kind not in ("line", "plane"):
-                found += self._of_client(file) if spec.client else self._surface(self.points[-1])
-        if spec.kind == "line":
+            if spec.client is not None:
+                found = self._of_client(file)
+            elif spec.kind not in ("line", "plane"):
+                found += self._surface(self.points[-1])
+        if spec.kind == "line" and spec.client is None:
             pairs = zip(self.points, self.points[1:], strict=False)
-            found = [(f"{b.name} to {a.name}", line(a, b)) for b, a in pairs]
-            found = [Series(label, n, None, way, {}) for n in spec.data for label, way in found]
+            found = [((b.name, a.name), line(a, b)) for b, a in pairs]
+            found = [Series(names, n, None, way, {}) for n in spec.data for names, way in found]
         elif spec.kind == "plane":
             way = plane(*self.points)
             self.marks = {p.name: way.project(p.w)[0] for p in self.points}
-            found = [Series("plane", name, None, way, {}) for name in spec.data]
+            found = [Series(("plane",), name, None, way, {}) for name in spec.data]
         self.series, self.axes = found, self._axes()
 
     def _of_client(self, file: Path) -> list[Series]:
@@ -94,13 +96,14 @@ class Landscape:
         name = self.spec.client
         if name not in models:
             raise ConfigError(f"--client: {name!r} is none of {', '.join(models)}")
-        way = self._around(models[name])
+        is_line = self.spec.kind == "line"
+        way = line(models[name], self.points[0]) if is_line else self._around(models[name])
         places = {"own data": name, "all data": None}
-        return [Series(f"client {name}", data, c, way, {}) for data, c in places.items()]
+        return [Series((f"client {name}",), data, c, way, {}) for data, c in places.items()]
 
     def _surface(self, point: Point) -> list[Series]:
         way, own = self._around(point), self.run.statistics
-        return [Series(point.name, name, None, way, own) for name in self.spec.data]
+        return [Series((point.name,), name, None, way, own) for name in self.spec.data]
 
     def _around(self, point: Point) -> Directions:
         run, spec = self.run, self.spec
@@ -270,7 +273,7 @@ def _collected(here: Landscape, found: Mapping[tuple, Mapping], number: int) -> 
 
     names, losses = results[0]["metrics"], [one["loss"] for one in results]
     entry = {
-        "label": series.label,
+        "models": series.models,
         "data": series.data,
         "num_samples": len(here.samples(number)),
         "loss": grid(losses),

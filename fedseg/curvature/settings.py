@@ -83,7 +83,9 @@ class Spec(Options):
     source: Source = Source(())
     data: tuple[str, ...] = option((TRAIN,), "train, test domains")
     client: str | None = option(
-        None, "the model that this participant of the next round trains, on its own and on all data"
+        None,
+        "the model that this participant of the next round trains, on its own and on all data; "
+        "line: between the global model and it",
     )
     points: int | None = option(None, "on an axis (21; on a line 31)", least=2)
     ends: tuple[float, float] | None = option(
@@ -109,11 +111,11 @@ class Spec(Options):
             object.__setattr__(self, name, value)
         count, words = len(self.source.paths), {"line": "at least two", "plane": "three"}
         fits = count == 3 if plane else count > line
-        if not fits or (self.client is not None and (count != 1 or line or plane)):
-            raise ConfigError(
-                f"{self.kind}: takes {words.get(self.kind, 'at least one')} checkpoints; --client "
-                "takes one, with random or eigenvectors"
-            )
+        if self.client is not None:
+            fits, words = count == 1 and not plane, {"plane": "none with --client"}
+        if not fits:
+            wanted = words.get(self.kind, "one" if self.client else "at least one")
+            raise ConfigError(f"RUN|CHECKPOINT: {self.kind} takes {wanted}, not {count}")
 
 
 def _flag(one: Field) -> str:

@@ -34,11 +34,7 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
     runs: list[FoundRun] = []
     for file in files.values():
         try:
-            found = read_results(file)
-            try:
-                found = with_curvature(found, file.parent)
-            except DataError as error:
-                messages.append(str(error))
+            found = with_curvature(read_results(file), file.parent, messages)
             runs.append(FoundRun(f"run{len(runs) + 1}", file.parent, file.stat().st_mtime, found))
         except DataError as error:
             messages.append(str(error))

@@ -14,7 +14,7 @@ from PIL import Image
 
 from fedseg.files import atomic_writer
 from fedseg.leaderboard.collect import FoundRun
-from fedseg.runs.curvature_files import CURVATURE, eigenvalues
+from fedseg.runs.curvature_files import eigenvalues, over_rounds
 from fedseg.runs.metric_names import is_number
 from fedseg.runs.schema import FILE_NAME, Results
 
@@ -36,7 +36,11 @@ def run_data(run: FoundRun, pictures: Path, messages: list[str]) -> dict[str, An
         and {
             "rounds": curves.rounds,
             "bytes": curves.bytes,
-            "metrics": {"training loss": curves.loss, **curves.figures},
+            "metrics": {
+                "training loss": curves.loss,
+                **curves.figures,
+                **over_rounds(results, curves.rounds),
+            },
         },
         "classes": {
             domain: found
@@ -45,7 +49,7 @@ def run_data(run: FoundRun, pictures: Path, messages: list[str]) -> dict[str, An
         },
         "miou": _numbers({domain: m.get("mIoU") for domain, m in results.final.items()}),
         "corruptions": _corruptions(results.final),
-        "spectrum": eigenvalues(results.extras.get(CURVATURE), MOST_EIGENVALUES),
+        "spectrum": eigenvalues(results, MOST_EIGENVALUES),
         "clients": _clients(run, messages),
         "pictures": _pictures(run, pictures, messages),
     }

@@ -22,8 +22,9 @@ BLUR = 100  # the width of a density is so many times that of one of its eigenva
 def write_landscape(content: Mapping[str, Any], folder: Path) -> list[Path]:
     """``landscape.png``, ``.svg`` and ``.html`` of the content of a ``landscape.json``.
 
-    Panels beside each other have one scale and the same levels; it is logarithmic if losses are
-    above 0 and differ by a factor of 10 or more.
+    A surface is drawn from above, too: ``landscape_map``. Panels beside each other have one scale
+    and the same levels; it is logarithmic if losses are above 0 and differ by a factor of 10 or
+    more.
 
     Raises:
         DataError: no loss is finite.
@@ -36,8 +37,10 @@ def write_landscape(content: Mapping[str, Any], folder: Path) -> list[Path]:
     logarithmic = 0 < 10 * low < high
     if low == high:
         low, high = low - 0.5, high + 0.5
-    draw = {"line": _lines, "plane": _maps}.get(content["spec"]["kind"], _surfaces)
-    return _write(*draw(content, low, high, logarithmic), folder, "landscape")
+    flat = {"line": _lines, "plane": _maps}.get(content["spec"]["kind"])
+    drawn = {"landscape": flat} if flat else {"landscape": _surfaces, "landscape_map": _maps}
+    scale = low, high, logarithmic
+    return [p for n, draw in drawn.items() for p in _write(*draw(content, *scale), folder, n)]
 
 
 def write_spectra(found: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
@@ -93,6 +96,13 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     return {name: str(Path(*p[shared:])) for name, p in parts.items()}
 
 
+def _labels(content: Mapping[str, Any]) -> list[str]:
+    """Models and data of every series."""
+    short = short_names({name for one in content["series"] for name in one["models"]})
+    named = [" to ".join(short[name] for name in one["models"]) for one in content["series"]]
+    return [f"{n}, {one['data']}" for n, one in zip(named, content["series"], strict=True)]
+
+
 # ---------------------------------------------------------------- curves
 
 
@@ -140,10 +150,8 @@ def _lines(content: Mapping[str, Any], *_: Any) -> tuple[Any, go.Figure]:
     panels = []
     for name in ("loss", *content["series"][0]["metrics"]):
         curves = []
-        for one in content["series"]:
-            height = one.get("barrier")
-            label = f"{one['label']}, {one['data']}"
-            label += "" if height is None else f", barrier {height:.3g}"
+        for label, one in zip(_labels(content), content["series"], strict=True):
+            label += f", barrier {one['barrier']:.3g}" if one.get("barrier") is not None else ""
             values = one["loss"] if name == "loss" else one["metrics"][name]
             curves.append(Curve(label, content["axes"][0], values, one["data"] != "train"))
         panels.append(Panel("gamma (0: the first model, 1: the second)", name, curves))
@@ -158,7 +166,8 @@ def _maps(
 ) -> tuple[Any, go.Figure]:
     count, (x, y) = len(content["series"]), map(np.array, content["axes"])
     figure = new_figure(5 * count + 1, 4.6)
-    page = make_subplots(1, count, subplot_titles=[one["data"] for one in content["series"]])
+    titles = [f"loss of {label}" for label in _labels(content)]
+    page = make_subplots(1, count, subplot_titles=titles)
     norm = LogNorm(low, high) if logarithmic else Normalize(low, high)
     levels = (np.geomspace if logarithmic else np.linspace)(low, high, LEVELS)
     change, title = _scaled(logarithmic)
@@ -183,8 +192,9 @@ def _maps(
                 x=spot[:1], y=spot[1:], mode="markers", name=short[name], **look, **place
             )
         axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
-        axes.set_title(f"loss, {one['data']}", fontsize=11)
-    panels[0].legend(fontsize=7)
+        axes.set_title(titles[column - 1], fontsize=11)
+    if content["marks"]:
+        panels[0].legend(fontsize=7)
     figure.colorbar(shown, ax=list(panels), format="%.3g")
     page.update_layout(legend={"orientation": "h"})
     return figure, page
@@ -197,11 +207,10 @@ def _surfaces(
     figure, page = new_figure(7.5, 6, layout=None), go.Figure()
     axes = figure.add_subplot(projection="3d")
     x, y = np.meshgrid(*content["axes"], indexing="ij")
-    short = short_names({one["label"] for one in content["series"]})
     change, title = _scaled(logarithmic)
-    for number, one in enumerate(content["series"]):
+    for number, (label, one) in enumerate(zip(_labels(content), content["series"], strict=True)):
         z, color = change(_values(one["loss"])), COLORS[number % len(COLORS)]
-        label, solid = f"{short[one['label']]}, {one['data']}", number == 0
+        solid = number == 0
         if solid:
             axes.plot_surface(x, y, z, color=color, alpha=0.75, linewidth=0, label=label)
         else:

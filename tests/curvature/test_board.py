@@ -3,6 +3,7 @@
 import json
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import toyresults
@@ -11,7 +12,7 @@ from fedseg.files import write_text
 from fedseg.leaderboard.board import build_board
 from fedseg.leaderboard.collect import read_runs
 from fedseg.leaderboard.page import write_page
-from fedseg.runs.curvature_files import eigenvalues, measured_value
+from fedseg.runs.curvature_files import eigenvalues, measured_value, over_rounds
 
 CONTENT = toyresults.results("idda_rainy_heterogeneous", {"unseen/mIoU": 50.0})
 
@@ -60,12 +61,18 @@ def test_measured_values_stand_in_the_columns_of_published_ones(tmp_path):
 def test_a_file_that_does_not_fit_is_named_and_the_run_stays(tmp_path, text):
     (run,), (message,) = read_runs([written(tmp_path, text)])
     assert "curvature.json" in message
-    assert measured_value(run.results.extras.get("curvature"), "top/lambda_max") is None
+    assert measured_value(run.results, "top/lambda_max") is None
 
 
 def test_values_of_another_form_are_not_measured():
     huge = {"top": {"eigenvalues": [10**400], "lambda_max": 10**400}, "trace": {"trace": [1]}}
-    for quantities in (None, 3, ["top"], {"top": 3}, {"top": {"lambda_max": "<b>"}}, huge):
-        assert measured_value(quantities, "top/lambda_max") is None
-        assert measured_value(quantities, "trace/trace") is None
-        assert eigenvalues(quantities, 5) == []
+    for quantities in ({}, {"top": 3}, {"top": {"lambda_max": "<b>"}}, huge):
+        found = SimpleNamespace(extras={"curvature.json": quantities})
+        assert measured_value(found, "top/lambda_max") is None
+        assert measured_value(found, "trace/trace") is None
+        assert eigenvalues(found, 5) == []
+    for hook in (None, 3, {"rounds": 3}, {"rounds": [1, "2"], "lambda_max": [[], 3]}):
+        assert over_rounds(SimpleNamespace(extras={"curvature": hook}), [1, 2]) == {}
+    hook = {"rounds": [1, 3], "lambda_max": [2.5, None], "<b>": [1, 2]}
+    found = SimpleNamespace(extras={"curvature": hook})
+    assert over_rounds(found, [1, 2, 3]) == {"lambda_max": [2.5, None, None]}

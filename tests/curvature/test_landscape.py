@@ -156,5 +156,5 @@ def test_pictures_are_written(run, tmp_path):
 
 def test_wrong_numbers_of_models():
     for kind, count in (("line", 1), ("plane", 2)):
-        with pytest.raises(ConfigError, match="checkpoints"):
+        with pytest.raises(ConfigError, match="CHECKPOINT"):
             spec_of(kind, ("a",) * count)

@@ -32,6 +32,15 @@ def test_line_between_two_rounds_and_wrong_arguments(run_tool, run, tmp_path):
     assert [series["data"] for series in content["series"]] == ["train", "test"]
     assert all(series["barrier"] >= 0 for series in content["series"])
     code, _, err = run_tool("landscape", "plane", first, run, *options)
-    assert code == 2 and "checkpoints" in err
+    assert code == 2 and "CHECKPOINT" in err
+    options = (*options, "--out", tmp_path / "client", "--samples", 5)
     code, _, err = run_tool("landscape", "random", run, "--client", "nobody", *options)
     assert code == 2 and "--client" in err
+    client = err.rsplit(" ", 1)[1].strip()
+    code, out, err = run_tool("landscape", "line", first, "--client", client, *options)
+    assert code == 0, err
+    content = json.loads((tmp_path / "client" / "landscape.json").read_text())
+    assert [series["data"] for series in content["series"]] == ["own data", "all data"]
+    code, out, err = run_tool("landscape", "random", first, "--client", client, *options)
+    assert code == 0, err
+    assert "landscape_map.svg" in out

@@ -103,7 +103,7 @@ window.Charts = (() => {
   function curves(figure, rows, name, against, target) {
     const series = rows.map((row) => ({ row, points: overSeeds(row.data, name) })).filter((one) => one.points.length);
     const unit = against === "bytes" ? byteUnit(Math.max(0, ...series.flatMap((one) => one.points.map((p) => p.bytes)))) : { factor: 1, name: "" };
-    const percent = name !== "training loss";
+    const percent = name.includes("/"); // <domain>/<metric>
     const traces = [];
     for (const { row, points } of series) {
       const shade = color(row.mark);
