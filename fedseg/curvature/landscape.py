@@ -88,7 +88,7 @@ class Landscape:
         elif spec.kind == "plane":
             way = plane(*self.points)
             self.marks = {p.name: way.project(p.w)[0] for p in self.points}
-            found = [Series(("plane",), name, None, way, {}) for name in spec.data]
+            found = [Series((), name, None, way, {}) for name in spec.data]
         self.series, self.axes = found, self._axes()
 
     def _of_client(self, file: Path) -> list[Series]:

@@ -65,7 +65,7 @@ class Settings(Options):
     matrix: str = option("hessian", "or the Gauss-Newton matrix", choices=("hessian", "ggn"))
     batch_size: int | None = option(None, "images at a time; default: the evaluation's", least=1)
     top: int = option(5, "largest eigenvalues", least=1)
-    tolerance: float = option(1e-3, "of residuals, relative to the eigenvalue", above=0)
+    tolerance: float = option(0.01, "of residuals, relative to the eigenvalue", above=0)
     probes: int = option(90, "random vectors of a trace or a diagonal", least=6)
     steps: int = option(80, "of the density's Lanczos process", least=1)
     clients: int | None = option(10, "the first that take part, so many, or all", least=1)

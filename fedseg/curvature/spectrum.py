@@ -42,7 +42,7 @@ def basis_size(n: int, k: int) -> int:
     return min(n, max(2 * k + 1, 20) if k < 20 else k + 20)
 
 
-def largest(products: Any, k: int, rng: np.random.Generator, tolerance: float = 1e-3) -> Spectrum:
+def largest(products: Any, k: int, rng: np.random.Generator, tolerance: float = 0.01) -> Spectrum:
     """The k largest eigenvalues (algebraically) by Lanczos with implicit restarts (ARPACK).
 
     Args:

@@ -100,7 +100,8 @@ def _labels(content: Mapping[str, Any]) -> list[str]:
     """Models and data of every series."""
     short = short_names({name for one in content["series"] for name in one["models"]})
     named = [" to ".join(short[name] for name in one["models"]) for one in content["series"]]
-    return [f"{n}, {one['data']}" for n, one in zip(named, content["series"], strict=True)]
+    parts = zip(named, content["series"], strict=True)
+    return [", ".join(filter(None, (name, one["data"]))) for name, one in parts]
 
 
 # ---------------------------------------------------------------- curves
@@ -166,7 +167,7 @@ def _maps(
 ) -> tuple[Any, go.Figure]:
     count, (x, y) = len(content["series"]), map(np.array, content["axes"])
     figure = new_figure(5 * count + 1, 4.6)
-    titles = [f"loss of {label}" for label in _labels(content)]
+    titles = [f"loss: {label}" for label in _labels(content)]
     page = make_subplots(1, count, subplot_titles=titles)
     norm = LogNorm(low, high) if logarithmic else Normalize(low, high)
     levels = (np.geomspace if logarithmic else np.linspace)(low, high, LEVELS)
@@ -195,7 +196,7 @@ def _maps(
         axes.set_title(titles[column - 1], fontsize=11)
     if content["marks"]:
         panels[0].legend(fontsize=7)
-    figure.colorbar(shown, ax=list(panels), format="%.3g")
+    figure.colorbar(shown, ax=list(panels), format="%.4g")
     page.update_layout(legend={"orientation": "h"})
     return figure, page
 
