@@ -30,7 +30,9 @@ def parse_arguments() -> argparse.Namespace:
     )
     add_options(parser, Settings)
     names = {"metavar": "NAME", "default": ["loss", "top", "trace", "sharpness"]}
-    parser.add_argument("--quantities", nargs="+", help="default: the first few", **names)
+    parser.add_argument(
+        "--quantities", nargs="+", help="default: loss top trace sharpness", **names
+    )
     parser.add_argument("--out", type=cli.folder, help="default: curvature/<checkpoint> in the run")
     arguments = parser.parse_args()
     if arguments.out is not None and len(arguments.paths) > 1:

@@ -102,21 +102,12 @@ class _Hessian(HessianLinearOperator):
             loss = self._loss_func(self._model_func(X), y)
             options = {"allow_unused": True, "materialize_grads": True}
             first = torch.autograd.grad(loss, self._params, create_graph=True, **options)
-        curved = [n for n, gradient in enumerate(first) if gradient.requires_grad]
-        columns = []
-        for column in range(M[0].shape[-1]):
-            columns.append(
-                torch.autograd.grad(
-                    [first[n] for n in curved],
-                    self._params,
-                    [M[n][..., column] for n in curved],
-                    retain_graph=True,
-                    **options,
-                )
-                if curved
-                else [torch.zeros_like(m[..., 0]) for m in M]
-            )
-        return [torch.stack(parts, -1) for parts in zip(*columns, strict=True)]
+            curved = [n for n, gradient in enumerate(first) if gradient.requires_grad]
+            if not curved:
+                return [torch.zeros_like(m) for m in M]
+            chosen = [first[n] for n in curved], [M[n][..., 0] for n in curved]  # M is one vector
+            second = torch.autograd.grad(chosen[0], self._params, chosen[1], **options)
+        return [part.unsqueeze(-1) for part in second]
 
 
 class _WholeLoss(nn.Module):

@@ -62,7 +62,11 @@ class Settings(Options):
 
     data: str = option(TRAIN, "train, or a test domain")
     augment: bool = option(False, "training images in their augmentation, drawn once")
-    matrix: str = option("hessian", "or the Gauss-Newton matrix", choices=("hessian", "ggn"))
+    matrix: str = option(
+        "hessian",
+        "ggn: the Gauss-Newton matrix",
+        choices=("hessian", "ggn"),
+    )
     batch_size: int | None = option(None, "images at a time; default: the evaluation's", least=1)
     top: int = option(5, "largest eigenvalues", least=1)
     tolerance: float = option(0.01, "of residuals, relative to the eigenvalue", above=0)
@@ -81,7 +85,7 @@ class Spec(Options):
 
     kind: str = option("line", "", choices=KINDS)
     source: Source = Source(())
-    data: tuple[str, ...] = option((TRAIN,), "train, test domains")
+    data: tuple[str, ...] = option((TRAIN,), "train (default), test domains")
     client: str | None = option(
         None,
         "the model that this participant of the next round trains, on its own and on all data; "
@@ -97,7 +101,7 @@ class Spec(Options):
     statistics: str = option(
         RUNNING, "BatchNorm's, re-estimated at every point", choices=STATISTICS
     )
-    metrics: bool = option(False, "not of a line alone")
+    metrics: bool = option(False, "compute the metrics, too (of a line always)")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -144,7 +148,9 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
                 keyword |= {"type": _count, "metavar": "N"}
             if one.name in ("ends", "data") and kind is Spec:
                 keyword["nargs"] = 2 if one.name == "ends" else "+"
-            text += "" if default is None else " (default: %(default)s)"
+            text += (
+                "" if default is None or isinstance(default, tuple) else " (default: %(default)s)"
+            )
         parser.add_argument(_flag(one), dest=one.name, default=default, help=text, **keyword)
     parser.add_argument("--config", help="a config of yours in place of the recorded one: it runs")
     parser.add_argument("--cfg-options", nargs="+", default=[], metavar="KEY=VALUE")
