@@ -16,6 +16,7 @@ from fedseg.report.drawing import COLORS, MARKERS, new_figure, plain_axes, save_
 
 MAP = "cividis"  # the same for every kind of color vision
 LEVELS = 14
+DOTS = 60  # values of a curve up to which each has a dot
 BLUR = 100  # the width of a density is so many times that of one of its eigenvalues
 
 
@@ -125,16 +126,21 @@ class Panel:
 def _curves(panels: Sequence[Panel], marks: Sequence[float] = ()) -> tuple[Any, go.Figure]:
     """Panels beside each other, those logarithmic whose values differ by a factor of 10 or more."""
     figure, page = new_figure(5.2 * len(panels), 4), make_subplots(1, len(panels))
+    named: dict[str, Any] = {}
     for column, panel in enumerate(panels, start=1):
         axes = figure.add_subplot(1, len(panels), column)
         values = np.concatenate([_values(curve.y) for curve in panel.curves])
         scale = "log" if 0 < 10 * np.nanmin(values) < np.nanmax(values) else "linear"
-        for number, curve in enumerate(panel.curves):
-            color, y = COLORS[number % len(COLORS)], _values(curve.y)
-            axes.plot(curve.x, y, "--" if curve.dash else "-", color=color, label=curve.label)
+        for curve in panel.curves:
+            labels = [*named] if curve.label in named else [*named, curve.label]
+            color, y = COLORS[labels.index(curve.label) % len(COLORS)], _values(curve.y)
+            style = ("--" if curve.dash else "-") + "." * (len(y) <= DOTS)
+            (drawn,) = axes.plot(curve.x, y, style, color=color)
             line = {"color": color, "dash": "dash" if curve.dash else "solid"}
-            legend = {"legendgroup": curve.label, "showlegend": column == 1}
-            place = {"row": 1, "col": column, "mode": "lines", **legend}
+            legend = {"legendgroup": curve.label, "showlegend": curve.label not in named}
+            mode = "lines+markers" if len(y) <= DOTS else "lines"
+            place = {"row": 1, "col": column, "mode": mode, **legend}
+            named[curve.label] = drawn
             page.add_scatter(x=list(curve.x), y=y, name=curve.label, line=line, **place)
         for mark in marks:
             axes.axvline(mark, color="0.6", linewidth=0.8)
@@ -142,8 +148,8 @@ def _curves(panels: Sequence[Panel], marks: Sequence[float] = ()) -> tuple[Any, 
         page.update_yaxes(type=scale, title=panel.up, row=1, col=column)
         page.update_xaxes(title=panel.across, row=1, col=column)
         plain_axes(axes)
-    handles = figure.axes[0].get_legend_handles_labels()
-    figure.legend(*handles, loc="outside upper left", fontsize=8, frameon=False)
+    style = {"loc": "outside upper left", "fontsize": 8, "frameon": False}
+    figure.legend(named.values(), named.keys(), **style)
     return figure, page
 
 
