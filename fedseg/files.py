@@ -10,7 +10,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -19,6 +19,7 @@ from fedseg.errors import DataError
 from fedseg.units import format_bytes
 
 LARGEST = 2**29  # bytes of a file that is read whole
+DEEPEST = 50  # lists and dicts within each other
 TEMPORARY = ".tmp"  # suffix of a file that is still being written
 
 
@@ -78,17 +79,34 @@ def read_bytes(path: str | Path) -> bytes:
         return file.read()
 
 
-def read_json(path: str | Path, fix: str = "write it again") -> Any:
+def read_json(
+    path: str | Path,
+    fix: str = "write it again",
+    strict: bool = True,
+    object_hook: Callable[[dict[str, Any]], Any] = dict,
+) -> Any:
     """The content of a JSON file in which no key occurs twice in one object.
 
+    Args:
+        path: the file.
+        fix: what to do about a bad one, for the message.
+        strict: also refuse NaN, infinity and text with half a character, which cannot be written;
+            without it, they are the caller's to name.
+        object_hook: gives what an object becomes.
+
     Raises:
-        DataError: it cannot be read, is not JSON, or has text that cannot be written; ``fix`` says
-            what to do.
+        DataError: it cannot be read, is not JSON, is nested too deeply, or see ``strict``.
     """
+
+    def made(pairs: Sequence[tuple[str, Any]]) -> Any:
+        return object_hook(_unique_keys(pairs))
+
+    constant = _refuse if strict else float
     try:
         text = read_bytes(path).decode("utf-8")
-        content = json.loads(text, object_pairs_hook=_unique_keys, parse_constant=_refuse)
-        if re.search(r"\\ud[89a-f]", text, re.IGNORECASE):  # half of a pair has no UTF-8
+        content = json.loads(text, object_pairs_hook=made, parse_constant=constant)
+        _check_depth(content)
+        if strict and re.search(r"\\ud[89a-f]", text, re.IGNORECASE):
             json.dumps(content, ensure_ascii=False).encode("utf-8")
     except (OSError, ValueError, RecursionError) as error:
         told = error.strerror if isinstance(error, OSError) else error
@@ -107,6 +125,16 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
         twice, _ = Counter(key for key, _ in pairs).most_common(1)[0]
         raise ValueError(f"key {twice!r} occurs twice in one object")
     return found
+
+
+def _check_depth(content: Any) -> None:
+    level, depth = [content], -1
+    while level:
+        nested = (v for v in level if isinstance(v, dict | list))
+        level = [v for one in nested for v in (one.values() if isinstance(one, dict) else one)]
+        depth += 1
+        if depth > DEEPEST:
+            raise ValueError(f"it is nested more than {DEEPEST} deep")
 
 
 def _refuse(constant: str) -> None:

@@ -46,7 +46,17 @@ def test_only_regular_files_of_a_bearable_size_are_read(tmp_path, monkeypatch):
         read_bytes(tmp_path / "file")
 
 
-BAD_JSON = ["", "{", '{"a": 1, "a": 2}', "NaN", "[" * 100_000, "1" * 10_000, '"\\ud800"', "\xff"]
+BAD_JSON = [
+    "",
+    "{",
+    '{"a": 1, "a": 2}',
+    "NaN",
+    "[" * 100_000,
+    "[" * 60 + "]" * 60,
+    "1" * 10_000,
+    '"\\ud800"',
+    "\xff",
+]
 
 
 @pytest.mark.parametrize("text", BAD_JSON, ids=range(len(BAD_JSON)))
@@ -60,3 +70,5 @@ def test_what_is_no_json(tmp_path, text):
 def test_both_halves_of_a_pair_are_a_character(tmp_path):
     (tmp_path / "a.json").write_text(r'["\ud83d\ude00"]')
     assert read_json(tmp_path / "a.json") == ["\U0001f600"]
+    (tmp_path / "a.json").write_text(r'["\ud83d"]')
+    assert read_json(tmp_path / "a.json", strict=False) == ["\ud83d"]

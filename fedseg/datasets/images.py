@@ -1,7 +1,8 @@
 """Read one image or one label map from disk, and notice a damaged file.
 
 A truncated copy may still decode: some versions of OpenCV fill the missing rows silently. So the
-format's end marker is looked for before decoding.
+format's end marker is looked for before decoding. A JPEG may have one and still end too early: a
+decoder fills it with gray, see :func:`_ends_early`.
 """
 
 import io
@@ -22,6 +23,12 @@ PNG_END = b"IEND\xae\x42\x60\x82"
 JPEG = b"\xff\xd8"
 JPEG_END = b"\xff\xd9"
 JPEG_SCAN = 0xDA
+JPEG_SEQUENTIAL = (0xC0, 0xC1)  # frames whose pixels come in order, each once
+# other pixels in the place of missing ones, whatever the interval of restart markers
+MORE_PIXELS = b"".join(bytes(range(1, 128)) + bytes([0xFF, 0xD0 + i % 8]) for i in range(64))
+SMALL = 2**14  # bytes of a JPEG whose last block of pixels is a good part of it
+GRAY = 128  # of pixels without data
+_whole: set[str] = set()  # progressive JPEGs that this process has checked
 
 
 def read_image(path: str) -> np.ndarray:
@@ -85,7 +92,8 @@ def existing_files(paths: Iterable[str], root: str | Path) -> set[str]:
                     f"{path}: leaves {root} through a symbolic link: put the file itself there"
                 )
         for entry in present:
-            if not entry.is_file():
+            # of a link in a circle, the entry itself raises
+            if not (os.path.isfile(entry.path) if entry.is_symlink() else entry.is_file()):
                 raise DataError(f"{entry.path}: is no regular file: put the image there")
         found.update(os.path.join(folder, entry.name) for entry in present)
     return found
@@ -120,6 +128,8 @@ def _decode(path: str, data: bytes, flags: int) -> np.ndarray:
         image = None
     if image is None:
         raise DataError(f"{path}: cannot be decoded as an image: copy or extract the file again")
+    if data.startswith(JPEG) and _ends_early(path, data, image):
+        raise DataError(f"{path}: the file is truncated, pixels are missing: extract it again")
     return image
 
 
@@ -128,22 +138,46 @@ def _is_cut(data: bytes) -> bool:
     if data.startswith(PNG):
         return len(data) < 33 or data.rfind(PNG_END) < 0
     if data.startswith(JPEG):
-        scan = _jpeg_scan(data)
+        _, scan = _jpeg_parts(data)
         return scan is None or data.rfind(JPEG_END, scan) < 0
     return False
 
 
-def _jpeg_scan(data: bytes) -> int | None:
-    """Where the compressed pixels begin, or None if they never do.
+def _jpeg_parts(data: bytes) -> tuple[int, int | None]:
+    """The kind of frame, and where the compressed pixels begin, or None if they never do.
 
     The segments before are skipped: a thumbnail in one of them has an end marker of its own.
     """
-    at = 2
+    at, frame = 2, 0
     while at + 4 <= len(data) and data[at] == 0xFF:
-        if data[at + 1] == 0xFF:  # a fill byte
+        kind = data[at + 1]
+        if kind == 0xFF:  # a fill byte
             at += 1
             continue
-        if data[at + 1] == JPEG_SCAN:
-            return at
+        if kind == JPEG_SCAN:
+            return frame, at
+        if kind >> 4 == 0xC and kind not in (0xC4, 0xC8, 0xCC):
+            frame = kind
         at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
-    return None
+    return frame, None
+
+
+def _ends_early(path: str, data: bytes, image: np.ndarray) -> bool:
+    """Whether a JPEG that was decoded has less pixels than it should, in spite of an end marker.
+
+    Decoders only warn, where nobody can see it. But of a JPEG that is whole, data after the last
+    pixel change nothing. To find out costs two more decodings, so it is done only where the last
+    pixel is as one without data, in small files, and once with a progressive one.
+    """
+    sequential = _jpeg_parts(data)[0] in JPEG_SEQUENTIAL
+    if path in _whole or (sequential and len(data) > SMALL and (image[-1, -1] != GRAY).any()):
+        return False
+    end = data.rfind(JPEG_END)
+    longer = data[:end].rstrip(b"\xff") + MORE_PIXELS + data[end:]
+    try:  # Pillow does not print the decoder's warnings, as OpenCV does
+        before, after = (Image.open(io.BytesIO(one)).tobytes() for one in (data, longer))
+    except OSError:
+        return True
+    if before == after and not sequential:
+        _whole.add(path)
+    return before != after

@@ -3,6 +3,7 @@
 import inspect
 import os
 import random
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +15,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from fedseg.checks import check_bool, check_int
+from fedseg.checks import check_bool, check_int, shown
 from fedseg.errors import ConfigError
 from fedseg.registry import TRANSFORMS, did_you_mean
 
@@ -94,6 +95,10 @@ def build_transform(step: Mapping[str, Any], field: str) -> A.BasicTransform | A
         signature.bind(**arguments)
     except TypeError as error:
         raise ConfigError(f"{field}: {name}: {error}; it takes {', '.join(known)}") from error
+    for argument, value in arguments.items():  # where a number is wanted, True would count as 1
+        allowed = str(known[argument].annotation) if argument in known else "bool"
+        if _holds_flag(value) and not re.search("bool|Any|empty", allowed):
+            raise ConfigError(f"{field}.{argument}: must be a {allowed}, not {shown(value)}")
     if isinstance(arguments.get("transforms"), Sequence):
         arguments["transforms"] = [
             build_transform(inner, f"{field}.transforms[{i}]")
@@ -108,6 +113,12 @@ def build_transform(step: Mapping[str, Any], field: str) -> A.BasicTransform | A
         return cls(**arguments)
     except (TypeError, ValueError, ConfigError) as error:
         raise ConfigError(f"{field}: {name}: {error}") from error
+
+
+def _holds_flag(value: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return any(map(_holds_flag, value))
+    return isinstance(value, bool)
 
 
 def _is_transform(cls: Any) -> bool:

@@ -24,7 +24,7 @@ BUFFER = "momentum_buffer"
 class KeptMomentum(FederatedHook):
     """SGD's momentum passes from a round's i-th participant to the next round's i-th.
 
-    A round that is given up leaves it as it was, and so does a client that diverges.
+    A round that is given up leaves it as it was, and so does a client whose update is rejected.
     """
 
     def register_stores(self, runner: Run) -> None:
@@ -53,10 +53,14 @@ class KeptMomentum(FederatedHook):
     def after_client(self, runner: Run, client: Client, update: Update) -> None:
         states = client.local.optimizer.state
         buffers = {n: states[p].get(BUFFER) for n, p in _parameters(client).items()}
-        if all(b is not None and torch.isfinite(b).all() for b in buffers.values()):
+        if all(buffer is not None for buffer in buffers.values()):
             self._store.stage(_position(runner, client), buffers)
 
     def after_round(self, runner: Run, record: dict[str, Any]) -> None:
+        rejected = {entry["client"] for entry in record["rejected"]}
+        for position, index in enumerate(runner.client_sampler.participants(runner.round)):
+            if runner.data.clients[index] in rejected:
+                self._store.discard(str(position))
         self._store.commit(runner.round)
 
     def on_interrupt(self, runner: Run) -> None:

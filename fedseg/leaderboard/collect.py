@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedseg.errors import DataError
 from fedseg.runs.curvature_files import with_curvature
-from fedseg.runs.schema import FILE_NAME, Results, read_results
+from fedseg.runs.schema import EDITED, FILE_NAME, Results, read_results
 
 ASIDE = "previous"  # where a new run moves an earlier one of its folder
 
@@ -26,7 +26,7 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
     """Read every ``results.json`` below some folders, or given ones, but none in ``previous/``.
 
     Returns:
-        Runs in the order of their paths, and messages about what cannot be read.
+        Runs in the order of their paths, and messages about what cannot be read or was edited.
     """
     paths = [Path(path) for path in paths]
     messages = [f"{path}: does not exist" for path in paths if not path.exists()]
@@ -36,6 +36,8 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
         try:
             found = with_curvature(read_results(file), file.parent, messages)
             runs.append(FoundRun(f"run{len(runs) + 1}", file.parent, file.stat().st_mtime, found))
+            if found.edited:
+                messages.append(f"{file}: {EDITED}")
         except DataError as error:
             messages.append(str(error))
     if not files:

@@ -25,16 +25,22 @@ from fedseg.runs.from_json import own_path
 from fedseg.runs.history import History, plain
 from fedseg.runs.metric_names import GLOBAL, is_number
 from fedseg.runs.results import (
-    OWN_DIGEST,
     by_domain,
     configured,
     hardware,
-    own_digest,
     package_versions,
+    recipe_of,
     summarized,
 )
 from fedseg.runs.run_files import HISTORY, read_history
-from fedseg.runs.schema import FILE_NAME, RESULTS_SCHEMA_VERSION, Results, read_results
+from fedseg.runs.schema import (
+    FILE_NAME,
+    OWN_DIGEST,
+    RESULTS_SCHEMA_VERSION,
+    Results,
+    own_digest,
+    read_results,
+)
 
 TOLERANCE = 0.05
 """Percentage points by which a metric may differ on another machine.
@@ -110,7 +116,7 @@ def verify(
     folder = Path(folder)
     results = read_results(own_path(folder, FILE_NAME))
     checkpoint = _newest_checkpoint(folder, results)
-    history = read_history(own_path(folder, HISTORY))
+    history = read_history(own_path(folder, HISTORY), finished=True)
     if not history:
         raise DataError(f"{folder / HISTORY}: is missing or damaged, verify needs it")
     before = torch.get_num_threads()
@@ -154,6 +160,10 @@ def verify(
     metrics = by_domain(plain(history[-1].get("metrics", {})), {})
     pairs = _pairs(metrics, final, "final")
     compared += [Difference(*pair, "checkpoint", HISTORY) for pair in pairs]
+    if whole or results.train.partition is not None:
+        recipe = recipe_of(complete.train_dataloader.partition)
+        pairs = _pairs(results.train.partition or {}, recipe, "data.train.partition", whole)
+        compared += [Difference(*pair, "config") for pair in pairs]
     pairs = compared_rounds(history, rounds, complete)
     compared += [Difference(*pair, "config", HISTORY) for pair in pairs]
     known = saved.get("history")  # checksums of its lines, which older checkpoints do not have
@@ -161,7 +171,7 @@ def verify(
         line = History(own_path(folder, HISTORY)).changed(known)
         compared.append(Difference("first changed line", line, None, "checkpoint", HISTORY))
     if results.results_sha256 is not None:
-        digest = own_digest(read_json(own_path(folder, FILE_NAME)))
+        digest = own_digest(read_json(own_path(folder, FILE_NAME), strict=False))
         compared.append(Difference(OWN_DIGEST, results.results_sha256, digest, "rest of the file"))
     tolerance = TOLERANCE if elsewhere else 0.0
     found = tuple(one for one in compared if not _equal(one, tolerance))

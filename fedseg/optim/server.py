@@ -53,7 +53,7 @@ class SGD(ServerOptimizer):
     """
 
     def __init__(self, lr: float = 1.0, momentum: float = 0.0) -> None:
-        check_float("algorithm.server_optim.lr", lr, least=0, single=False)
+        check_float("algorithm.server_optim.lr", lr, above=0, single=False)
         check_float("algorithm.server_optim.momentum", momentum, least=0, below=1)
         self.lr, self.momentum = lr, momentum
 
@@ -66,7 +66,7 @@ class SGD(ServerOptimizer):
 
 class _Adaptive(ServerOptimizer):
     def __init__(self, lr: float, betas: tuple[float, float], tau: float) -> None:
-        check_float("algorithm.server_optim.lr", lr, least=0, single=False)
+        check_float("algorithm.server_optim.lr", lr, above=0, single=False)
         check_float("algorithm.server_optim.tau", tau, above=0)
         self.lr, self.betas, self.tau = lr, betas, tau
 

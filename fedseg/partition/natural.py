@@ -9,6 +9,7 @@ import numpy as np
 
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_json
+from fedseg.partition.split_files import is_name
 from fedseg.registry import PARTITIONS
 
 Clients = dict[str, np.ndarray]
@@ -105,6 +106,8 @@ def check_clients(
         if isinstance(given, list | tuple) and any(isinstance(i, bool | list) for i in given):
             raise ConfigError(f"{where}: client {client!r} must have a plain list of integers")
         indices = np.asarray(given)
+        if not is_name(client):
+            raise ConfigError(f"{where}: client {client!r} must have a printable name")
         if client in checked:
             raise ConfigError(f"{where}: client {client!r} occurs twice: ids are compared as text")
         if indices.size == 0:

@@ -162,13 +162,18 @@ def _natural(path: Path) -> list[tuple[int, int | str]]:
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
 
 
+def is_name(value: Any) -> bool:
+    """Whether a value can name a client, in tables and messages too."""
+    return isinstance(value, str) and value != "" and value.isprintable()
+
+
 def check_content(file: Path, data: Any) -> dict[str, list[Sample]]:
     """Samples by user from a split file's content; DataError if it breaks the form."""
     if not isinstance(data, dict) or any(key not in data for key in KEYS):
         raise DataError(f"{file}: is not a split file: it needs the keys {', '.join(KEYS)}")
     users, counts, user_data = (data[key] for key in KEYS)
-    if not isinstance(users, list) or not users or not all(isinstance(u, str) and u for u in users):
-        raise DataError(f"{file}: 'users' must be a list of one or more non-empty strings")
+    if not isinstance(users, list) or not users or not all(map(is_name, users)):
+        raise DataError(f"{file}: 'users' must be a list of one or more printable strings")
     if not isinstance(counts, list) or len(counts) != len(users):
         raise DataError(f"{file}: 'num_samples' must be a list with a number for each of 'users'")
     if not isinstance(user_data, dict):

@@ -3,7 +3,8 @@
 from collections.abc import Iterable, Sequence
 
 from fedseg.report.compare_sides import Side
-from fedseg.runs.schema import FILE_NAME, DataEntry, Results
+from fedseg.runs.run_files import HISTORY
+from fedseg.runs.schema import EDITED, FILE_NAME, DataEntry, Results
 
 ENVIRONMENT = ("versions", "device", "hardware", "threads")
 
@@ -40,8 +41,12 @@ def notes(
         if not run.finished:
             of = f" of {run.planned}" if run.planned else ""
             yield f"{side.label} is not finished ({run.rounds}{of} rounds)."
+        elif not run.history:
+            yield f"{side.label} has no {HISTORY}: its norms are unknown, its losses are means."
         if run.evaluated is None:
             yield f"{side.label} has no evaluation yet."
+        if any(one.results is not None and one.results.edited for one in side.runs):
+            yield f"{side.label}: {FILE_NAME} {EDITED}."
     rounds = {side.label: side.first.evaluated for side in sides if side.first.evaluated}
     if len(set(rounds.values())) > 1:
         listed = ", ".join(f"{label} {round_}" for label, round_ in rounds.items())

@@ -176,10 +176,19 @@ def move_model(model: nn.Module, cfg: Config) -> nn.Module:
 
 
 def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
-    """Draw the initial weights, lay the model out as vectors, load ``load_from``."""
+    """Draw the initial weights, lay the model out as vectors, load ``load_from``.
+
+    Raises:
+        ConfigError: a weight is not finite, as a file of weights may have it.
+    """
     torch.manual_seed(seed_for(cfg.randomness.seed, "init"))
     if hasattr(model, "init_weights"):
         model.init_weights()
+    for name, tensor in model.state_dict().items():
+        if not torch.isfinite(tensor).all():
+            raise ConfigError(
+                f"model: {name} is not finite: take another file for model.weights or init_cfg"
+            )
     flat = FlatModel(model, cfg.get("channels_last", True))
     if cfg.get("load_from") is not None:
         load_weights(flat, cfg.load_from)
@@ -249,6 +258,8 @@ def assemble_trainer(
         )
     data = build_client_data(cfg, flat, warn)
     local = build_local_optimizer(cfg.optim_wrapper, flat)
+    if not any(group["lr"] for group in local.optimizer.param_groups):
+        warn("optim_wrapper.optimizer.lr: is 0: no client learns anything")
     for field, part in (("algorithm", algorithm), ("optim_wrapper", local)):
         if getattr(part, "rho_rounds", 0) > train.max_rounds:
             raise ConfigError(

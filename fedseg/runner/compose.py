@@ -320,7 +320,7 @@ def read_config(path: Path) -> Config:
         return config
     except ConfigError:
         raise
-    except Exception as error:  # a config is a program of the user's
+    except (Exception, SystemExit) as error:  # a config is a program of the user's
         if isinstance(error, ImportError) and error.__cause__ is not None:
             error = error.__cause__  # MMEngine puts the whole search path around it
         kind = type(error).__name__

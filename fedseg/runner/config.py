@@ -1,6 +1,7 @@
 """What a config must say, what it may leave out, and which combinations have no meaning."""
 
 import copy
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -70,6 +71,7 @@ ENVIRONMENT = {  # MMEngine's
     "dist_cfg": Mapping,
     "resource_limit": int,
 }
+LONGEST_NAME = 230  # bytes of an experiment's; a file's has 255, with what is appended
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
 
 
@@ -100,6 +102,7 @@ def complete_config(config: Config) -> Config:
         check_type(key, config[key], KEYS[key])
         if config[key] == "":
             raise ConfigError(f"{key}: is empty: leave it out or give it a value")
+    _check_names(config)
     _apply_data_root(config)
     train = config.train_cfg
     if train.get("local_steps") is not None and train.get("local_epochs") is not None:
@@ -176,6 +179,17 @@ def _scopes() -> set[str]:
         found |= {registry.scope}
         registry = registry.parent
     return found
+
+
+def _check_names(config: Config) -> None:
+    """Raise ConfigError for a name that no file can have, or a domain without one."""
+    name = config.get("experiment_name") or "run"
+    if "\0" in name or len(os.fsencode(Path(name).name)) > LONGEST_NAME:
+        raise ConfigError(f"experiment_name: is no name for a file: {shown(name, 80)}")
+    for field in ("val_dataloader", "test_dataloader"):
+        for name in config.get(field) or ():
+            if not isinstance(name, str) or not name.strip():
+                raise ConfigError(f"{field}: a domain needs a name, not {name!r}")
 
 
 def _apply_data_root(config: Config) -> None:

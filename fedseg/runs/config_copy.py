@@ -15,7 +15,8 @@ from pprint import pformat
 from typing import Any
 
 from fedseg.errors import DataError
-from fedseg.runs.from_json import load_json, own_path
+from fedseg.files import read_json
+from fedseg.runs.from_json import REWRITE, own_path
 
 CONFIG_FILE = "config.json"
 FLOAT = "__float__"
@@ -69,7 +70,7 @@ def read_config_copy(path: str | Path) -> dict[str, Any]:
     """
     path = Path(path)
     if path.suffix == ".json":
-        config = load_json(path, object_hook=_with_nan)
+        config = read_json(path, REWRITE, strict=False, object_hook=_with_nan)
         if not isinstance(config, dict):
             raise DataError(f"{path}: is not the config of a run")
         return config

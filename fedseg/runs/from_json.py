@@ -1,8 +1,8 @@
 """The JSON of a run as typed dataclasses, checked strictly: it may come from anyone."""
 
+import hashlib
 import json
 import os
-from collections.abc import Callable
 from dataclasses import MISSING, fields, is_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
@@ -10,7 +10,6 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 from fedseg import cli
 from fedseg.errors import DataError
-from fedseg.files import read_bytes
 
 REWRITE = "tools/train.py CONFIG --work-dir DIR --resume writes the file again"
 NAMES = {
@@ -18,7 +17,6 @@ NAMES = {
     **{NoneType: "null", tuple: "a list"},
 }
 LARGEST_NUMBER = 1e300  # so that sums are finite, too
-DEEPEST = 50  # lists and dicts within each other
 
 
 def own_path(folder: Path, name: str) -> Path:
@@ -33,24 +31,10 @@ def own_path(folder: Path, name: str) -> Path:
     return path
 
 
-def load_json(path: Path, object_hook: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """The content of a JSON file.
-
-    Raises:
-        DataError: it is missing or damaged, too large, or nested too deeply.
-    """
-    try:
-        content = json.loads(read_bytes(path).decode("utf-8"), object_hook=object_hook)
-        level, depth = [content] if isinstance(content, dict | list) else [], 0
-        while level:
-            inner = (v.values() if isinstance(v, dict) else v for v in level)
-            level = [value for v in inner for value in v if isinstance(value, dict | list)]
-            depth += 1
-            if depth > DEEPEST:
-                raise ValueError(f"it is nested more than {DEEPEST} deep")
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is damaged ({error}); {REWRITE}") from error
-    return content
+def digest(content: Any) -> str:
+    """SHA-256 of a JSON value, whatever the order of its keys; what is none counts as its text."""
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def printable(value: Any) -> Any:

@@ -32,6 +32,11 @@ def plain(value: Any) -> Any:
     return value
 
 
+def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The records without times, which differ from one computation to the next."""
+    return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
+
+
 class History:
     """The lines of a run's rounds.
 
@@ -63,8 +68,8 @@ class History:
             with open(self.path, "ab") as file:
                 os.fsync(file.fileno())
 
-    def read(self) -> list[dict[str, Any]]:
-        """All records; a last line that a kill cut off is left out.
+    def read(self, finished: bool = False) -> list[dict[str, Any]]:
+        """All records; unless the run is finished, a last line that a kill cut off is left out.
 
         Raises:
             DataError: another line is damaged.
@@ -74,7 +79,7 @@ class History:
             try:
                 records.append(json.loads(line))
             except (ValueError, RecursionError) as error:
-                if number < len(lines):
+                if number < len(lines) or (finished and line != b"\n"):
                     raise DataError(f"{self.path}, line {number}: is damaged: {error}") from error
         return records
 

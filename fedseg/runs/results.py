@@ -1,6 +1,5 @@
 """``results.json``: the evidence of a finished run."""
 
-import hashlib
 import json
 import platform
 import statistics
@@ -18,9 +17,10 @@ from fedseg.datasets.arrays import ImageArrays, content_checksum
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.files import sha256, write_text
 from fedseg.runs.config_copy import CONFIG_FILE
-from fedseg.runs.history import plain
+from fedseg.runs.from_json import digest
+from fedseg.runs.history import plain, timeless
 from fedseg.runs.protocol import described, protocol_of
-from fedseg.runs.schema import FILE_NAME, RESULTS_SCHEMA_VERSION
+from fedseg.runs.schema import FILE_NAME, OWN_DIGEST, RESULTS_SCHEMA_VERSION, own_digest
 
 PACKAGES = (
     *("torch", "torchvision", "numpy", "onedl-mmengine", "onedl-mmcv", "onedl-mmsegmentation"),
@@ -37,7 +37,6 @@ NOT_METHOD_ANYWHERE = (
     *("data_root", "num_workers", "prefetch_factor", "val_interval", "hook_interval"),
     "cuda_graph",
 )
-OWN_DIGEST = "results_sha256"
 COMPONENTS = ("algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm")
 LARGEST_CONTENT = 2**29  # bytes of images whose checksum is computed after a run
 
@@ -55,18 +54,13 @@ class FinishedRun(Run, Protocol):
 
 def config_digest(config: Config) -> str:
     """SHA-256 of a config's content, without what does not change the experiment."""
-    return _digest({k: v for k, v in config.to_dict().items() if k not in NOT_IDENTITY})
+    return digest({k: v for k, v in config.to_dict().items() if k not in NOT_IDENTITY})
 
 
 def experiment_digest(config: Config) -> str:
     """SHA-256 of what the seeds of one experiment share: no seed, no paths, no loader settings."""
     content = {k: v for k, v in config.to_dict().items() if k not in NOT_METHOD}
-    return _digest(_method_only(content))
-
-
-def _digest(content: Any) -> str:
-    text = json.dumps(content, sort_keys=True, default=str)
-    return hashlib.sha256(text.encode()).hexdigest()
+    return digest(_method_only(content))
 
 
 def _method_only(value: Any) -> Any:
@@ -179,7 +173,7 @@ def _dataset_entry(dataset: Any, loader: Mapping[str, Any]) -> dict[str, Any]:
     return entry
 
 
-def _recipe(config: Any) -> dict[str, Any]:
+def recipe_of(config: Any) -> dict[str, Any]:
     """Type and options of a component, without lists and parts (of clients, of a network)."""
     if not isinstance(config, Mapping):
         return {"type": type(config).__name__}
@@ -201,7 +195,7 @@ def configured(cfg: Config) -> dict[str, Any]:
         "model": {
             "type": cfg.model["type"],
             "network": (cfg.model.get("network") or {}).get("type"),
-            "options": {k: v for k, v in _recipe(cfg.model).items() if k != "type"},
+            "options": {k: v for k, v in recipe_of(cfg.model).items() if k != "type"},
         },
         **{name: cfg[name].to_dict() if cfg.get(name) else None for name in COMPONENTS},
         "amp": bool(train.get("amp", False)),
@@ -256,7 +250,7 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
             "train": {
                 **_dataset_entry(data.dataset, loader),
                 "clients": len(data.clients),
-                "partition": _recipe(loader["partition"]),
+                "partition": recipe_of(loader["partition"]),
                 "partition_sha256": data.checksum(),
                 "batch_size": loader["batch_size"],
             },
@@ -270,6 +264,7 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
         "seconds": {**seconds, "wall": runner.seconds},
         "threads": torch.get_num_threads(),
         "environments": runner.environments,
+        "history_sha256": digest(timeless(history)),
     }
     for hook in runner.hooks:
         if hasattr(hook, "results"):
@@ -277,9 +272,3 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
     results[OWN_DIGEST] = own_digest(results)
     write_text(Path(runner.work_dir) / FILE_NAME, json.dumps(plain(results), indent=2) + "\n")
     return results
-
-
-def own_digest(results: Mapping[str, Any]) -> str:
-    """SHA-256 of the content of ``results.json`` but for itself and times, which always differ."""
-    volatile = (OWN_DIGEST, "seconds")
-    return _digest({k: v for k, v in plain(dict(results)).items() if k not in volatile})

@@ -9,8 +9,8 @@ from typing import Any
 
 from fedseg.errors import DataError
 from fedseg.runs.config_copy import find_config_copy, read_config_copy
-from fedseg.runs.from_json import from_plain
-from fedseg.runs.history import History
+from fedseg.runs.from_json import digest, from_plain
+from fedseg.runs.history import History, timeless
 from fedseg.runs.metric_names import is_number, main_metric
 from fedseg.runs.results import curves, window_statistics
 from fedseg.runs.schema import FILE_NAME, Curves, Results, Window, read_results
@@ -167,14 +167,28 @@ def read_run(path: str | Path, strict: bool = True) -> RunFiles:
     results = read_results(file, strict) if os.path.lexists(file) else None
     if file.name != FILE_NAME:  # what lies beside it may be of another run
         return RunFiles(folder, results, [])
-    history = read_history(folder / HISTORY)
+    history = read_history(folder / HISTORY, finished=results is not None)
     if results is None and not history:
         raise DataError(f"{folder / HISTORY}: has no round yet")
+    if results is not None and (folder / HISTORY).exists():
+        _check_history(results, history, folder / HISTORY)
     try:
         config = read_config_copy(find_config_copy(folder, (results or folder).name))
     except DataError:
         config = None
     return RunFiles(folder, results, history, config)
+
+
+def _check_history(results: Results, history: list[dict[str, Any]], path: Path) -> None:
+    """Raise DataError unless the history is that of the results."""
+    fix = f"restore it from a copy; without it, {FILE_NAME} is read alone"
+    if len(history) < results.completed_rounds:
+        raise DataError(
+            f"{path}: has {len(history)} rounds, {FILE_NAME} {results.completed_rounds}: {fix}"
+        )
+    found = digest(timeless(history[: results.completed_rounds]))
+    if results.history_sha256 not in (None, found):
+        raise DataError(f"{path}: is not the history that {FILE_NAME} was made of: {fix}")
 
 
 @dataclass(frozen=True)
@@ -191,19 +205,22 @@ class _Record:
     metrics: dict[str, float | None]
 
 
-def read_history(path: Path) -> list[dict[str, Any]]:
+def read_history(path: Path, finished: bool = False) -> list[dict[str, Any]]:
     """The lines of a ``history.jsonl``, checked; none if there is no file.
+
+    Args:
+        path: the file.
+        finished: whether the run is, so that no line of it may be cut off.
 
     Raises:
         DataError: it is damaged or of another program; the message names the line.
     """
     try:
-        records = History(path).read()
+        records = History(path).read(finished)
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: is damaged: {error}") from error
     if not records and path.is_file() and path.stat().st_size > 0:
         raise DataError(f"{path}: is damaged, or not the history of a run")
-    last = 0
     for number, record in enumerate(records, start=1):
         where = f"{path}, line {number}"
         if not isinstance(record, dict):
@@ -213,7 +230,6 @@ def read_history(path: Path) -> list[dict[str, Any]]:
             if field not in record:
                 raise DataError(f"{where}: {field}: is missing")
         checked = from_plain(_Record, record, where)
-        if checked.round <= last:
-            raise DataError(f"{where}: round: {checked.round} comes after {last}")
-        last = checked.round
+        if checked.round != number:
+            raise DataError(f"{where}: round: must be {number}, not {checked.round}")
     return records

@@ -5,17 +5,21 @@ hold more, which hooks add. Older files are migrated; what they did not record i
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
 from fedseg.errors import DataError
-from fedseg.runs.from_json import REWRITE, from_plain, load_json, printable
+from fedseg.files import read_json
+from fedseg.runs.from_json import REWRITE, digest, from_plain, printable
+from fedseg.runs.history import plain
 
 RESULTS_SCHEMA_VERSION = 4  # of results.json
 TEST_SCHEMA_VERSION = 1  # of test_results.json, which tools/test.py writes
 FILE_NAME = "results.json"
+OWN_DIGEST = "results_sha256"
+EDITED = "was changed after the run wrote it: its numbers are not the run's"
 VERSION_1_KEY = (
     *("name", "rounds", "model", "algorithm", "local_loss", "optim_wrapper", "averaging"),
     *("batchnorm", "amp", "local_epochs", "local_steps", "clients_per_round"),
@@ -131,9 +135,11 @@ class Results:
     protocol: dict[str, Any] | None = None  # see fedseg.runs.protocol; None: not recorded
     config_json_sha256: str | None = None  # of the file config.json; None: there was none
     results_sha256: str | None = None  # of everything else in the file but "seconds"
+    history_sha256: str | None = None  # of the lines of history.jsonl but for "seconds"
     # of the rounds from each "round" on: threads, device, hardware, versions; None: not recorded
     environments: tuple[dict[str, Any], ...] | None = None
     extras: dict[str, Any] = field(default_factory=dict)  # what hooks added, unchecked
+    edited: bool = False  # the file does not match its checksum; not in the file
 
     @property
     def train(self) -> DataEntry:
@@ -151,6 +157,12 @@ class Results:
         return any(entry.synthetic for entry in self.data.values())
 
 
+def own_digest(results: Mapping[str, Any]) -> str:
+    """SHA-256 of the content of ``results.json`` but for itself and times, which always differ."""
+    volatile = (OWN_DIGEST, "seconds")
+    return digest({k: v for k, v in plain(dict(results)).items() if k not in volatile})
+
+
 def read_results(path: str | Path, strict: bool = True) -> Results:
     """Read and check a ``results.json``.
 
@@ -166,13 +178,16 @@ def read_results(path: str | Path, strict: bool = True) -> Results:
     path = Path(path)
     if not path.is_file():
         raise DataError(f"{path}: is missing: the run is not finished, or this is no run's folder")
-    data = printable(load_json(path))
-    if not isinstance(data, dict) or "schema_version" not in data:
+    content = read_json(path, REWRITE, strict=False)
+    if not isinstance(content, dict) or "schema_version" not in content:
         raise DataError(f"{path}: is not a results.json of fedseg: it has no schema_version")
+    data = printable(content)
     _migrate(data, path)
-    known = {one.name for one in fields(Results)} - {"extras"}
+    known = {one.name for one in fields(Results)} - {"extras", "edited"}
     extras = {k: data.pop(k) for k in list(data) if k not in known}
-    results = replace(from_plain(Results, data, str(path)), extras=extras)
+    results = from_plain(Results, data, str(path))
+    edited = results.results_sha256 not in (None, own_digest(content))
+    results = replace(results, extras=extras, edited=edited)
     if strict:
         _check_run(results, path)
     return results
@@ -248,8 +263,9 @@ def _migrate(data: dict[str, Any], path: Path) -> None:
 
 def _check_run(results: Results, path: Path) -> None:
     """Raise DataError unless the run is finished and its parts fit together."""
-    if "train" not in results.data or results.train.clients is None:
-        raise DataError(f"{path}: data.train.clients: is missing; {REWRITE}")
+    for name in ("clients", "partition_sha256"):
+        if "train" not in results.data or getattr(results.train, name) is None:
+            raise DataError(f"{path}: data.train.{name}: is missing; {REWRITE}")
     if results.final_round is None:
         raise DataError(f"{path}: final_round: the run was never evaluated")
     if results.completed_rounds < results.rounds:

@@ -53,14 +53,17 @@ def _payloads(*needed: str) -> Callable[[Path], Damages]:
 
 # without them a file is as one of an earlier version, or one without what a hook adds
 OPTIONAL = ("setting", "methods", "protocol", "curves", "options", "generated", "steps", "style")
-_results = partial(d.json_values, optional=OPTIONAL)
+OPTIONAL += ("results_sha256", "history_sha256", "config_json_sha256", "environments")
+_results = partial(d.json_values, optional=OPTIONAL, vouched=True)
+_lines = partial(d.json_values, vouched=True)
 _names = partial(d.json_texts, key="name")
 CARRIED = ("state_dict", "round", "server_state", "hooks", "schedulers", "stores", "meta")
 CHECKPOINT = (d.BYTES, PLACES, d.PICKLES)
 RESULTS = (_results, _results, _names, d.json_shapes, d.CUTS, d.FOREIGN, PLACES)
 JSON = (d.json_values, d.json_values, d.json_shapes, d.CUTS, d.FOREIGN, PLACES)
 ARRAYS = (d.BYTES, d.ARRAYS, d.SWAPPED, PLACES)
-HISTORY = (d.json_lines, d.json_lines, d.json_values, d.BYTES, PLACES)
+SPLITS = (*JSON, d.json_entries)
+HISTORY = (d.json_lines, d.json_lines, _lines, d.BYTES, PLACES)
 PHOTOS, LABELS = "data/IDDAsmall/*/RGB/*.jpg", "data/IDDAsmall/*/Semantic/*.png"
 
 Source = tuple[str, str, tuple[Damages | Callable[[Path], Damages], ...]]
@@ -76,10 +79,10 @@ KINDS: dict[str, tuple[int, list[Source]]] = {
     "split": (
         250,
         [
-            ("train on streets", "data/splits/*/*.json", JSON),
-            ("train with a split file", "clients.json", JSON),
+            ("train on streets", "data/splits/*/*.json", SPLITS),
+            ("train with a split file", "clients.json", SPLITS),
             ("show splits", "clients.json", JSON),
-            ("prepare released", "files/**/*.json", JSON),
+            ("prepare released", "files/**/*.json", SPLITS),
         ],
     ),
     "image": (
@@ -118,7 +121,7 @@ KINDS: dict[str, tuple[int, list[Source]]] = {
         [
             ("resume", "run/history.jsonl", HISTORY),
             ("verify", "run/history.jsonl", HISTORY),
-            ("compare", "run/history.jsonl", (d.json_lines, d.FOREIGN)),
+            ("compare", "run/history.jsonl", HISTORY),
         ],
     ),
     "result": (

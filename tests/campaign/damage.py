@@ -21,6 +21,7 @@ from typing import Any
 import cv2
 import numpy as np
 import torch
+import toyseg
 from hypothesis import strategies as st
 
 CANARY = "canary"  # a folder that a payload makes where the command runs
@@ -174,6 +175,20 @@ def odd_value(draw: Any, tree: Any, odd: Mapping[type, list[Any]] = ODD) -> Chan
 
 
 @st.composite
+def other_number(draw: Any, tree: Any) -> Changed:
+    """A number is another one."""
+    numbers = [
+        (path, value)
+        for path, value in nodes(tree)
+        if type(value) in (int, float) and "seconds" not in path
+    ]
+    path, old = draw(st.sampled_from(numbers))
+    new = draw(st.sampled_from([old + 1, 2 * old + 3]))
+    changed = _changed(tree, path, lambda place, key: place.__setitem__(key, new))
+    return f"{_dotted(path)} = {new!r} instead of {old!r}", _keys(path), changed
+
+
+@st.composite
 def missing_key(draw: Any, tree: Any, optional: tuple[str, ...] = ()) -> Changed:
     """One key is missing; not one of the optional ones."""
     paths = [p for p, _ in nodes(tree) if isinstance(p[-1], str) and p[-1] not in optional]
@@ -184,6 +199,7 @@ def missing_key(draw: Any, tree: Any, optional: tuple[str, ...] = ()) -> Changed
 
 # ---------------------------------------------------------------- JSON
 
+ELSEWHERE = ["../../../etc/passwd", "/etc/passwd", "a\0b", "", "a" * 5000, "a\\b", "\x1b[31m"]
 TEXTS = ["\x1b[31mred\x1b[0m", "<script>alert(1)</script>", "=1+cmd|'x'!A0", "\ud800", "a\nb", "|"]
 
 
@@ -191,24 +207,45 @@ def _write(text: str) -> Callable[[Path], Any]:
     return lambda path: path.write_text(text)
 
 
-def json_values(path: Path, optional: tuple[str, ...] = ()) -> Damages:
-    """A file of JSON, or of lines of it, with a value of a wrong kind, or without a key."""
+def json_values(path: Path, optional: tuple[str, ...] = (), vouched: bool = False) -> Damages:
+    """A file of JSON, or of lines of it, with a value of a wrong kind, or without a key.
+
+    ``vouched``: there is a checksum, so another number is a damage, too; where a value is of a
+    wrong kind, the checksum may be made right.
+    """
     lines, text = path.suffix == ".jsonl", path.read_text()
     tree = [json.loads(line) for line in text.splitlines()] if lines else json.loads(text)
 
-    def damage(changed: Changed) -> Damage:
+    def damage(changed: Changed, signed: bool = False) -> Damage:
         what, names, new = changed
+        if signed and not lines and toyseg.OWN_DIGEST in new:
+            return Damage(f"{what}, signed", lambda path: toyseg.sign_results(path, new), names)
         text = "".join(json.dumps(line) + "\n" for line in new) if lines else json.dumps(new)
         return Damage(what, _write(text), names)
 
-    return (odd_value(tree) | odd_value(tree) | missing_key(tree, optional)).map(damage)
+    kinds = odd_value(tree) | odd_value(tree) | missing_key(tree, optional)
+    found = st.builds(damage, kinds, st.booleans())
+    return found | other_number(tree).map(damage) if vouched else found
+
+
+@st.composite
+def json_entries(draw: Any, path: Path) -> Damage:
+    """Lists of clients: an entry is there twice or leads elsewhere, or a name is none."""
+    tree = json.loads(path.read_text())
+    place, old = draw(st.sampled_from([n for n in nodes(tree) if isinstance(n[1], list) and n[1]]))
+    elsewhere = ELSEWHERE if isinstance(old[0], str) else [-1, 10**6, 2**70]
+    other = draw(st.sampled_from(elsewhere))
+    new = {f"{other!r:.40}": [other, *old[1:]], "twice": old[:1] + old, "empty": []}
+    what = draw(st.sampled_from(list(new)))
+    changed = _changed(tree, place, lambda holder, key: holder.__setitem__(key, new[what]))
+    return Damage(f"{_dotted(place)}: {what}", _write(json.dumps(changed)), _keys(place))
 
 
 @st.composite
 def json_lines(draw: Any, path: Path) -> Damage:
     """Lines of a file of lines are missing, twice, in another order, cut, empty or merged."""
     lines = path.read_text().splitlines(keepends=True)
-    at = draw(st.integers(0, len(lines) - 2))
+    at = draw(st.integers(0, len(lines) - 1))
     this, after = lines[at], lines[at + 1 :]
     other = draw(st.sampled_from(["null\n", "[]\n", "{}\n", "5\n", '"x"\n']))
     new = {
@@ -220,7 +257,7 @@ def json_lines(draw: Any, path: Path) -> Damage:
         "another value": [other, *after],
         "nested too deep": ["[" * 100_000 + "\n", *after],
         "the last": [],
-        "after the next": [after[0], this, *after[1:]],
+        "after the next": [*after[:1], this, *after[1:]],
     }
     what = draw(st.sampled_from(list(new)))
     return Damage(f"line {at + 1}: {what}", _write("".join(lines[:at] + new[what])))
@@ -231,7 +268,8 @@ def json_texts(path: Path, key: str) -> Damages:
     tree = json.loads(path.read_text())
 
     def damage(text: str) -> Damage:
-        return Damage(f"{key} = {text!r}", _write(json.dumps({**tree, key: text})), (key,), True)
+        new = {**tree, key: text}
+        return Damage(f"{key} = {text!r}", lambda p: toyseg.sign_results(p, new), (key,), True)
 
     return st.sampled_from(TEXTS).map(damage)
 
@@ -280,6 +318,7 @@ def config_texts(text: str) -> Damages:
     cuts = parts.map(lambda part: text[: int(part * len(text))]).filter(is_none)
     others = [b"\0" * 9, b"\xff\xfe" + text.encode(), b"{", b"raise ValueError('x')", b"1 / 0"]
     others += [b"import no_such_module", b"_base_ = 'nowhere.py'", b"_base_ = 5"]
+    others += [b"_base_ = './config.py'", b"import sys; sys.exit()"]
     return cuts.map(lambda short: replaced(short.encode())) | st.sampled_from(others).map(replaced)
 
 

@@ -53,6 +53,28 @@ def test_bytes_after_the_end_do_no_harm(file: Path) -> None:
     assert (read_image(str(file)) == before).all()
 
 
+@pytest.mark.parametrize("size", [(36, 64), (240, 320)])
+@pytest.mark.parametrize(
+    "options",
+    [(), (cv2.IMWRITE_JPEG_PROGRESSIVE, 1), (cv2.IMWRITE_JPEG_RST_INTERVAL, 3)],
+    ids=["sequential", "progressive", "restarts"],
+)
+def test_jpeg_that_ends_early_with_an_end_marker(tmp_path: Path, size, options) -> None:
+    noise = np.random.default_rng(0).integers(0, 256, (*size, 3), np.uint8)
+    noise[-20:, -20:] = 128  # the color of pixels without data
+    sound = cv2.imencode(".jpg", noise, options)[1].tobytes()
+    path = tmp_path / "a.jpg"
+    path.write_bytes(sound)
+    assert (
+        read_image(str(path)) == cv2.imdecode(np.frombuffer(sound, np.uint8), 1)[..., ::-1]
+    ).all()
+    for percent in range(30, 96, 5):
+        path = tmp_path / f"{percent}.jpg"
+        path.write_bytes(sound[: len(sound) * percent // 100] + b"\xff\xd9")
+        with pytest.raises(DataError, match=rf"{path.name}: "):
+            read_image(str(path))
+
+
 def test_end_marker_of_a_thumbnail_does_not_count(tmp_path: Path) -> None:
     plain = cv2.imencode(".jpg", RAMP)[1].tobytes()
     thumbnail = b"\xff\xe1" + (len(plain) + 2).to_bytes(2, "big") + plain
@@ -127,6 +149,9 @@ def test_links_out_of_the_root_are_refused(tmp_path: Path) -> None:
     (tmp_path / "linked").symlink_to(root)
     inside = [str(tmp_path / "linked" / name) for name in ("1.jpg", "2.jpg")]
     assert existing_files(inside, tmp_path / "linked") == set(inside)
+    (root / "circle.jpg").symlink_to(root / "circle.jpg")
+    with pytest.raises(DataError, match=r"circle\.jpg: "):
+        existing_files([str(root / "circle.jpg")], root)
     (root / "3.jpg").symlink_to(secret / "1.jpg")
     (root / "more").symlink_to(secret)
     for name in ("3.jpg", "more/1.jpg"):

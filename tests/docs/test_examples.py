@@ -95,7 +95,9 @@ def shrink(loader: Config, cifar: Path, streets: Path) -> None:
     for step in dataset.get("pipeline") or ():
         if step.type == "RandomScaleCrop":
             step.crop_size, step.base_size = (32, 64), (36, 64)
-        elif step.type == "ResizeInput":
+        elif step.type == "Resize":
+            step.height, step.width = 36, 64
+        elif step.type in ("ResizeInput", "RandomAreaCrop"):
             step.size = (32, 64)
         elif step.type == "ResizeLabel":
             step.size = (36, 64)

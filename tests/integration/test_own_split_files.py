@@ -35,6 +35,7 @@ def test_the_demo_runs_on_given_split_files(tmp_path):
         *("train_cfg.max_rounds=1", "client_sampler.clients_per_round=2"),
         *("default_hooks.pictures=None", "train_dataloader.num_workers=0"),
         *(f"val_dataloader.{s}.dataset.pipeline.0.size=(64,96)" for s in ("seen", "unseen")),
+        "train_dataloader.dataset.pipeline.0.crop_size=(64,96)",
         cwd=ROOT,
     )
     assert trained.returncode == 0, trained.stderr

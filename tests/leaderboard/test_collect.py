@@ -28,7 +28,7 @@ def test_a_bad_file_is_a_message_and_the_rest_is_built(tmp_path):
     for words in (
         f"{tmp_path / 'nowhere'}: does not exist",
         f"{tmp_path / 'running'}: the run is not finished",
-        f"{damaged}: is damaged",
+        f"{damaged}: ",
         "foreign/results.json: is not a results.json of fedseg",
         "new/results.json: schema_version: is 99",
         "old/results.json: schema_version: 0",

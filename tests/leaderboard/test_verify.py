@@ -194,7 +194,6 @@ def without_metrics(line: dict) -> dict:
 
 # what is wrong with a history -> how, and the field that says so
 HISTORIES = {
-    "a round is lost": (lambda lines: lines[:1] + lines[2:], "round 2"),
     "an evaluation is lost": (
         lambda lines: [*lines[:3], without_metrics(lines[3]), *lines[4:]],
         "round 4: evaluated",

@@ -63,6 +63,20 @@ def test_resumes_bit_for_bit(tmp_path):
     assert toyseg.differences(one, other)
 
 
+def test_a_rejected_client_leaves_the_momentum_as_it_was(tmp_path):
+    client = federation().participants[1][1]
+    poison = {"type": "PoisonHook", "clients": [client], "round_": 2, "value": 1e30}
+    trace = run_engine(tmp_path, FEDAVG, hooks=[KEPT, poison])
+    assert [entry["client"] for entry in trace.history[1]["rejected"]] == [client]
+    names = [entry["client"] for entry in trace.history[1]["participants"]]
+    kept = [
+        toyseg.checkpoint({"work_dir": tmp_path / "run"}, r)["stores"]["momentum"] for r in (1, 2)
+    ]
+    for position, name in enumerate(names):
+        before, after = (stores.get(str(position)) for stores in kept)
+        assert (before == after) == (name == client)
+
+
 def test_needs_momentum(tmp_path):
     with pytest.raises(ConfigError, match=r"optim_wrapper\.optimizer"):
         toyalgorithms.run(tmp_path, FEDAVG, custom_hooks=[KEPT])

@@ -60,6 +60,8 @@ def test_fixed_refuses():
         ({"x": [0, 4]}, "client 'x' has index 4"),
         ({"x": [-1]}, "index -1"),
         ({"x": [0, 1], "y": [1]}, "sample 1 belongs to client 'x' and to 'y'"),
+        ({"": [0]}, "client '' must"),
+        ({"a\0b": [0]}, "client .* must"),
         ({"x": [0, 0]}, "client 'x' has a sample twice"),
         ({"x": [0.5]}, "client 'x' must have"),
         ({"1": [0], 1: [1]}, "client '1' occurs twice"),

@@ -79,6 +79,7 @@ REFUSED = [
     ("{", "JSON"),
     ({"users": []}, "user_data"),
     (content(users=[], num_samples=[], user_data={}), "'users'"),
+    (content(users=["b", "\x1b[31m"]), "'users'"),
     (content(users=["b", "b"]), "user 'b' is listed twice"),
     (content(users=["b", "c"]), "only one of 'users'"),
     (content(users=["b"], num_samples=[2]), "user 'a' is in only one"),

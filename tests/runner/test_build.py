@@ -10,16 +10,18 @@ import pytest
 import torch
 import toyquad
 import toyseg
+from mmengine.config import Config
 
 from fedseg.core.client_data import Job
 from fedseg.core.messages import Message, Task
 from fedseg.core.server import Server
-from fedseg.runner.build import build_trainer
+from fedseg.errors import ConfigError
+from fedseg.runner.build import build_model, build_trainer, build_vectors
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
 import hashlib, json, sys
-from fedseg.runner.build import build_trainer
+from fedseg.runner.build import build_model, build_trainer, build_vectors
 sys.path.insert(0, {toy!r})
 trainer = build_trainer(json.load(open({config!r})))
 print(hashlib.sha256(trainer.flat.w.numpy().tobytes()).hexdigest())
@@ -69,6 +71,23 @@ def test_the_trainer_of_a_config_gives_the_updates_of_the_run(tmp_path):
     assert found.loss == expected.loss and found.state.keys() == expected.state.keys()
     for name, tensor in expected.state.items():
         assert torch.equal(found.state[name], tensor), name
+
+
+def test_initial_weights_must_be_finite(tmp_path):
+    """Wherever they come from: the network may have read them from a file of weights."""
+    cfg = Config({"model": {"type": "MNISTCNN"}, "randomness": {"seed": 0}})
+    weights = build_vectors(build_model(cfg), cfg).model.state_dict()
+    name = next(iter(weights))
+    torch.save({**weights, name: torch.full_like(weights[name], torch.nan)}, tmp_path / "a.pth")
+    cfg.model.weights = str(tmp_path / "a.pth")
+    with pytest.raises(ConfigError, match=rf"{name}.*model\.weights"):
+        build_vectors(build_model(cfg), cfg)
+
+
+def test_a_learning_rate_of_0_is_told(tmp_path):
+    config = toyseg.settings(tmp_path, optim_wrapper={"optimizer": {"lr": 0}})
+    with pytest.warns(UserWarning, match=r"optim_wrapper\.optimizer\.lr"):
+        build_trainer(config)
 
 
 def test_nothing_is_written(tmp_path):

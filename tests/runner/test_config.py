@@ -63,6 +63,27 @@ def test_seeds_that_no_generator_takes(seed):
         complete_config(minimal(randomness={"seed": seed}))
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("experiment_name", "a\0b"),
+        ("experiment_name", "ü" * 120),
+        ("val_dataloader", {"": {}}),
+        ("test_dataloader", {5: {}}),
+    ],
+)
+def test_names_that_cannot_be_used(field, value):
+    with pytest.raises(ConfigError, match=f"{field}: "):
+        complete_config(minimal(**{field: value}))
+
+
+def test_a_config_that_ends_the_program_is_told(tmp_path):
+    path = tmp_path / "config.py"
+    path.write_text("import sys\nsys.exit(0)\n")
+    with pytest.raises(ConfigError, match=r"config\.py: .*SystemExit"):
+        load_config(path)
+
+
 def test_hooks_of_ones_own_are_a_list():
     with pytest.raises(ConfigError, match="custom_hooks: must be a list"):
         complete_config(minimal(custom_hooks={"type": "Hook"}))

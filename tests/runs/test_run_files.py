@@ -35,12 +35,13 @@ def test_an_old_file_has_the_curves_of_its_history(tmp_path):
     folder = toyresults.write(tmp_path / "a", content)
     assert read_run(folder).curves is None and read_run(folder).series(METRIC) == {}
     rounds = content["rounds"]
-    write_history(folder, [record(rounds, 50.0)])
+    write_history(folder, [record(r, 50.0 if r == rounds else None) for r in range(1, rounds + 1)])
     assert read_run(folder).series(METRIC) == {rounds: 50.0}
 
 
 def test_a_file_of_another_name_is_read_alone(tmp_path):
     content = toyresults.results(RAINY, {METRIC: 50.0})
+    content |= {"rounds": 1, "completed_rounds": 1, "final_round": 1}
     folder = write_history(toyresults.write(tmp_path / "a", content), [record(1, 3.0)])
     copy = folder / "results_of_a_friend.json"
     copy.write_text((folder / "results.json").read_text())
@@ -48,6 +49,29 @@ def test_a_file_of_another_name_is_read_alone(tmp_path):
     kept = dict(zip(run.curves.rounds, run.curves.loss, strict=True))
     assert run.history == [] and run.losses == {r: x for r, x in kept.items() if x is not None}
     assert read_run(folder).losses == {1: 1.0}
+
+
+def test_the_history_must_be_that_of_the_results(small_run, tmp_path):
+    (tmp_path / "results.json").write_bytes((small_run / "results.json").read_bytes())
+    lines = (small_run / "history.jsonl").read_text().splitlines(keepends=True)
+    last = json.loads(lines[-1])
+    metrics = {name: 1.5 for name in last["metrics"]}
+    for wrong in (
+        [],
+        lines[:-1],
+        lines + lines[-1:],
+        [*lines, "\0"],
+        lines[:2] + lines[3:],
+        [*lines[:-1], json.dumps({**last, "metrics": metrics})],
+        [*lines[:-1], json.dumps({**last, "norm_w": 1.0})],
+    ):
+        (tmp_path / "history.jsonl").write_text("".join(wrong))
+        with pytest.raises(DataError, match=r"history\.jsonl"):
+            read_run(tmp_path)
+    (tmp_path / "history.jsonl").write_text("".join(lines))
+    assert len(read_run(tmp_path).history) == len(lines)
+    (tmp_path / "history.jsonl").unlink()
+    assert read_run(tmp_path).history == []
 
 
 def test_what_hooks_added_is_kept(tmp_path):

@@ -5,8 +5,10 @@ import math
 
 import pytest
 import toyresults
+import toyseg
 
 from fedseg.errors import DataError
+from fedseg.leaderboard.collect import read_runs
 from fedseg.runs import schema
 from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, read_results
 
@@ -82,7 +84,7 @@ def test_files_that_are_no_results(tmp_path, content):
     cut = json.dumps(content)[:-20].encode()
     for damaged in (cut, b"\xff\xfe\x00", b"[" * 100_000, b"9" * 5000):
         path.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"results\.json: is damaged"):
+        with pytest.raises(DataError, match=r"results\.json: "):
             read_results(path)
     for foreign in ([], "text", {}, {"accuracy": 91.0}):
         path.write_text(json.dumps(foreign))
@@ -90,11 +92,25 @@ def test_files_that_are_no_results(tmp_path, content):
             read_results(path)
 
 
+def test_a_file_that_was_changed_is_known(content, tmp_path):
+    path = tmp_path / "results.json"
+    toyseg.sign_results(path, {**content, "name": "half \ud800"})
+    signed = json.loads(path.read_text())
+    for changes in ({}, {"seconds": {**content["seconds"], "wall": 5.0}}):
+        path.write_text(json.dumps({**signed, **changes}, indent=1))
+        assert not read_results(path).edited
+    path.write_text(json.dumps({**signed, "seed": 7, "edited": False}))
+    assert read_results(path).edited
+    (_,), (message,) = read_runs([tmp_path])
+    assert str(path) in message
+
+
 def test_missing_fields_are_named(content, refused):
     for name, words in {
         **{name: f" {name}: " for name in ("seed", "data", "curves", "final", "model")},
         "last_rounds__mean": " last_rounds.mean: ",
         "data__train__clients": " data.train.clients: ",
+        "data__train__partition_sha256": " data.train.partition_sha256: ",
         "data__train": " data.train.clients: ",
         "data__test_seen__samples": " data.test:seen.samples: ",
     }.items():

@@ -10,7 +10,7 @@ from typing import Any
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting, settings
 from fedseg.leaderboard.comparable import wanted_protocol
 from fedseg.runs.from_json import from_plain
-from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, Results
+from fedseg.runs.schema import OWN_DIGEST, RESULTS_SCHEMA_VERSION, Results, own_digest
 
 SETTINGS = {setting.id: setting for setting in settings()}
 CLASS_OF = {name: cls for cls, name in MODELS.items()}
@@ -158,10 +158,11 @@ def synthetic(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write(folder: Path, content: Mapping[str, Any], changed_at: float | None = None) -> Path:
-    """Write a run's folder; returns it."""
+    """Write a run's folder; returns it. A checksum that the content has is made right."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.json"
-    path.write_text(json.dumps(content), encoding="utf-8")
+    signed = {OWN_DIGEST: own_digest(content)} if OWN_DIGEST in content else {}
+    path.write_text(json.dumps({**content, **signed}), encoding="utf-8")
     if changed_at is not None:
         os.utime(path, (changed_at, changed_at))
     return folder

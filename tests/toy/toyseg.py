@@ -29,7 +29,7 @@ from fedseg.models import ImagePreprocessor
 from fedseg.registry import DATASETS, HOOKS, METRICS, MODELS
 from fedseg.runner.checkpoint import checkpoints, load_checkpoint, save_checkpoint
 from fedseg.runs.history import History
-from fedseg.runs.results import OWN_DIGEST, own_digest
+from fedseg.runs.schema import OWN_DIGEST, own_digest
 
 ROOT = Path(__file__).parents[2]
 HEIGHT, WIDTH, CLASSES = 8, 12, 3
