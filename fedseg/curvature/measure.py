@@ -37,11 +37,11 @@ from fedseg.curvature.settings import BATCH, TRAIN, Settings
 from fedseg.curvature.sharpness import rise
 from fedseg.curvature.surface import LossSurface
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import atomic_writer, write_text
+from fedseg.files import atomic_writer, read_json, write_text
 from fedseg.runner.checkpoint import run_folder
 from fedseg.runner.work_dir import hold
 from fedseg.runs.curvature_files import CURVATURE, FILE_NAME
-from fedseg.runs.from_json import load_json, own_path
+from fedseg.runs.from_json import own_path
 from fedseg.runs.history import plain
 
 SCHEMA_VERSION = 1
@@ -135,7 +135,7 @@ class Measurement:
     def _earlier(self) -> dict[str, Any]:
         """What was measured of the same checkpoint and data before; a damaged file has nothing."""
         try:
-            found = load_json(self.folder / FILE_NAME)
+            found = read_json(self.folder / FILE_NAME)
             same = all(found[name] == self.result[name] for name in SAME)
             return found["quantities"] if same and isinstance(found["quantities"], dict) else {}
         except (DataError, KeyError, TypeError):

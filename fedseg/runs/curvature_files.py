@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.errors import DataError
-from fedseg.runs.from_json import LARGEST_NUMBER, load_json, own_path
+from fedseg.files import read_json
+from fedseg.runs.from_json import LARGEST_NUMBER, own_path
 from fedseg.runs.metric_names import is_number
 from fedseg.runs.schema import Results
 
@@ -32,7 +33,7 @@ def with_curvature(results: Results, folder: Path, messages: list[str]) -> Resul
     }
     name = f"{CURVATURE}/round_{results.completed_rounds:06d}/{FILE_NAME}"
     try:
-        found = load_json(own_path(folder, name)) if (folder / name).exists() else {}
+        found = read_json(own_path(folder, name)) if (folder / name).exists() else {}
         if found:
             if not isinstance(found, dict) or not isinstance(found.get("quantities"), dict):
                 raise DataError(f"{folder / name}: quantities: must be an object")
