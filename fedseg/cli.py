@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 PIPED_WIDTH = 160  # columns of tables that are piped to a file or program
+LONGEST = 1000  # characters of an error's line
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
@@ -42,7 +43,7 @@ def run(main: Callable[[], int | None]) -> NoReturn:
             traceback.print_exception(error)
         kind = "" if isinstance(told, Interrupted) else "error: "
         lines = f"{told.details}{kind}{told}".split("\n")
-        print(*map(printable, lines), sep="\n", file=sys.stderr)
+        print(*map(_short, map(printable, lines)), sep="\n", file=sys.stderr)
         code = told.exit_code
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -55,6 +56,11 @@ def folder(text: str) -> Path:
     if not text.strip():
         raise argparse.ArgumentTypeError("must name a folder, not be empty")
     return Path(text)
+
+
+def _short(line: str) -> str:
+    """A line, without its middle if a damaged file has made it very long."""
+    return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
 
 
 def printable(text: str) -> str:

@@ -37,7 +37,7 @@ PLACES = d.PLACES | d.MISSING
 
 def _config(path: Path) -> Damages:
     values = d.config_values(config_of(path))
-    return values | values | values | d.config_texts(path.read_text()) | PLACES
+    return values | values | values | d.config_texts(path) | PLACES
 
 
 def _recorded(path: Path) -> Damages:
