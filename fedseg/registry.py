@@ -33,6 +33,7 @@ HOOKS = _child(
     "fedseg.hooks",
     "fedseg.runner.checkpoint_hook",
     "fedseg.evaluation.client_accuracy",
+    "fedseg.curvature.hook",
     "fedseg.report.pictures_hook",
 )
 STRATEGIES = _child("strategy", _mmengine.STRATEGIES)

@@ -24,7 +24,8 @@ LAYERS = {
 }
 LAYERS["runner"] = {*GROUND, *LAYERS}
 LAYERS["parallel"] = {*LAYERS["runner"], "runner"}
-LAYERS["report"] = {*LAYERS["runner"], "runner"}
+LAYERS["curvature"] = {*LAYERS["runner"], "runner"}
+LAYERS["report"] = {*LAYERS["curvature"], "curvature"}
 LAYERS["leaderboard"] = {*LAYERS["report"], "report"}
 LAYERS["data_prep"] = {*GROUND, "core.seeds", "datasets", "partition"}
 SOURCES = sorted(p for top in ("fedseg", "data_prep") for p in (ROOT / top).rglob("*.py"))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from fedseg.errors import DataError
+from fedseg.runs.curvature_files import with_curvature
 from fedseg.runs.schema import EDITED, FILE_NAME, Results, read_results
 
 ASIDE = "previous"  # where a new run moves an earlier one of its folder
@@ -33,7 +34,7 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
     runs: list[FoundRun] = []
     for file in files.values():
         try:
-            found = read_results(file)
+            found = with_curvature(read_results(file), file.parent, messages)
             runs.append(FoundRun(f"run{len(runs) + 1}", file.parent, file.stat().st_mtime, found))
             if found.edited:
                 messages.append(f"{file}: {EDITED}")

@@ -16,7 +16,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
 from fedseg.files import write_text
-from fedseg.leaderboard.benchmarks import MODELS, Benchmark
+from fedseg.leaderboard.benchmarks import MODELS, Benchmark, Column
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.methods import method_of_record, name_of
 from fedseg.leaderboard.page_runs import remove_unused_pictures, run_data
@@ -32,6 +32,10 @@ AXES = (("algorithm", "Algorithm"), ("averaging", "Averaging"), ("bn", "BatchNor
 MODEL_NAMES = {name: cls.removesuffix("Segmentor") for cls, name in MODELS.items()}
 STATISTICS = {"window": "mean over the last {} rounds", "final": "last evaluation"}
 TIMES = "\u00d7"
+GAP = {
+    **{"key": "gap", "metric": "", "unit": "", "digits": 2},
+    **{"name": "seen - unseen", "label": "seen - unseen (points)"},
+}
 
 
 def write_page(board: Board, folder: str | Path, everything: bool = False) -> Path:
@@ -227,10 +231,26 @@ def _chart_data(table: Mapping[str, Any]) -> dict[str, Any]:
         cells = {key: cell for key, cell in row["cells"].items() if cell.doubt is None}
         values = {k: [cell.value, cell.std] for k, cell in cells.items() if cell.value is not None}
         rows.append({name: row[name] for name in kept} | {"values": values})
-    columns = [
+    sharpness = [c for c in table["further_columns"] if c.statistic == "curvature"]
+    further = [*_columns(sharpness), GAP] if sharpness else []
+    for row in rows if sharpness else ():
+        _add_gap(row["values"])
+    has = {key for row in rows for key in row["values"]}
+    shared = {name: table[name] for name in ("target", "trafficUnit")}
+    chosen = [column for column in further if column["key"] in has]
+    return {**shared, "columns": _columns(table["columns"]), "further": chosen, "rows": rows}
+
+
+def _columns(columns: Iterable[Column]) -> list[dict[str, Any]]:
+    return [
         {name: getattr(column, name) for name in ("key", "metric", "unit", "digits")}
         | {"name": column.label, "label": header(column)}
-        for column in table["columns"]
+        for column in columns
     ]
-    shared = {name: table[name] for name in ("target", "trafficUnit")}
-    return {**shared, "columns": columns, "rows": rows}
+
+
+def _add_gap(values: dict[str, list[Any]]) -> None:
+    """The difference of the seen domain to the first unseen one, where a row has both."""
+    unseen = next((key for key in values if key.startswith("unseen")), None)
+    if unseen is not None and "seen" in values:
+        values[GAP["key"]] = [values["seen"][0] - values[unseen][0], None]

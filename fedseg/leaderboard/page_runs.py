@@ -14,10 +14,12 @@ from PIL import Image
 
 from fedseg.files import atomic_writer
 from fedseg.leaderboard.collect import FoundRun
+from fedseg.runs.curvature_files import eigenvalues, over_rounds
 from fedseg.runs.metric_names import is_number
 from fedseg.runs.schema import FILE_NAME, Results
 
 MOST_ROUNDS = 100  # columns of the map of clients
+MOST_EIGENVALUES = 100
 MOST_PICTURES = 12  # of a run
 PICTURE_WIDTH = 1100  # pixels; larger pictures are scaled down
 LARGEST_PICTURE = 40_000_000  # pixels; larger ones are not decoded
@@ -34,7 +36,11 @@ def run_data(run: FoundRun, pictures: Path, messages: list[str]) -> dict[str, An
         and {
             "rounds": curves.rounds,
             "bytes": curves.bytes,
-            "metrics": {"training loss": curves.loss, **curves.figures},
+            "metrics": {
+                "training loss": curves.loss,
+                **curves.figures,
+                **over_rounds(results, curves.rounds),
+            },
         },
         "classes": {
             domain: found
@@ -43,6 +49,7 @@ def run_data(run: FoundRun, pictures: Path, messages: list[str]) -> dict[str, An
         },
         "miou": _numbers({domain: m.get("mIoU") for domain, m in results.final.items()}),
         "corruptions": _corruptions(results.final),
+        "spectrum": eigenvalues(results, MOST_EIGENVALUES),
         "clients": _clients(run, messages),
         "pictures": _pictures(run, pictures, messages),
     }

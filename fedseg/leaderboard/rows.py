@@ -9,6 +9,7 @@ from fedseg.leaderboard.benchmarks import Benchmark, Column
 from fedseg.leaderboard.collect import FoundRun
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
 from fedseg.leaderboard.reference import Published, read_published
+from fedseg.runs.curvature_files import measured_value
 from fedseg.runs.metric_names import is_number
 from fedseg.runs.schema import Results, experiment_key
 
@@ -106,6 +107,8 @@ def value_of(results: Results, column: Column, benchmark: Benchmark | None) -> f
     if column.statistic == "seconds":
         wall = results.seconds.get("wall")
         return wall and wall / results.completed_rounds
+    if column.statistic == "curvature":
+        return measured_value(results, column.metric)
     if column.statistic == "window":
         return results.last_rounds.mean.get(column.metric)
     if column.statistic == "final":

@@ -90,15 +90,23 @@ class Classifier(InitializedModel):
             DataError: images of a wrong type, number of channels or size; on a CPU also labels
                 out of range.
         """
-        self._check_inputs(inputs)
-        logits = self.classifier(self.features(inputs))
+        (logits,) = outputs = self.outputs(inputs)
         if mode == "loss":
-            return {"loss": self._loss(logits, data_samples)}
+            return self.losses(outputs, data_samples)
         if mode == "predict":
             return logits.argmax(dim=1)
         if mode == "tensor":
             return logits
         raise ValueError(f"mode {mode!r} is none of 'loss', 'predict', 'tensor'")
+
+    def outputs(self, inputs: Tensor) -> list[Tensor]:
+        """The logits [B, C], alone in a list: a segmentation network has several outputs."""
+        self._check_inputs(inputs)
+        return [self.classifier(self.features(inputs))]
+
+    def losses(self, outputs: Sequence[Tensor], labels: Tensor | None) -> dict[str, Tensor]:
+        """The loss of :meth:`forward` from its outputs."""
+        return {"loss": self._loss(outputs[0], labels)}
 
     def _check_inputs(self, inputs: Tensor) -> None:
         shape = inputs.shape

@@ -73,6 +73,10 @@ class PixelLoss(nn.Module):
         """Scalar from losses [B, H W], zero where ignored, and ``valid``, bool [B, H, W]."""
         raise NotImplementedError
 
+    def weight(self, labels: Tensor) -> int:
+        """What a batch weighs in the mean over a data set, so that batches do not matter."""
+        return len(labels)
+
     def value_and_weights(
         self, losses: Tensor, num_images: int, num_valid: int
     ) -> tuple[Tensor, Tensor | float]:
@@ -95,6 +99,9 @@ class CrossEntropy(PixelLoss):
 
     def reduce(self, losses: Tensor, valid: Tensor) -> Tensor:
         return losses.sum() / valid.sum().clamp(min=1)
+
+    def weight(self, labels: Tensor) -> int:
+        return int((labels != self.ignore_index).sum())
 
     def value_and_weights(
         self, losses: Tensor, num_images: int, num_valid: int

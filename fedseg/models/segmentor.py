@@ -86,7 +86,7 @@ class Segmentor(InitializedModel):
                 ``tensor``: main logits at that size, float.
         """
         if mode == "loss":
-            return self._losses(inputs, data_samples)
+            return self.losses(self.outputs(inputs), data_samples)
         size = (inputs if data_samples is None else data_samples).shape[-2:]
         if mode == "predict":
             return class_map(self.outputs(inputs, auxiliary=False)[0], size, self.align_corners)
@@ -107,9 +107,10 @@ class Segmentor(InitializedModel):
             return [head(features) for head in heads]
         return _outputs_of(self.network(inputs))
 
-    def _losses(self, inputs: Tensor, labels: Tensor) -> dict[str, Tensor]:
+    def losses(self, outputs: Sequence[Tensor], labels: Tensor) -> dict[str, Tensor]:
+        """The losses of :meth:`forward` from all outputs."""
         losses = {}
-        for index, logits in enumerate(self.outputs(inputs)):
+        for index, logits in enumerate(outputs):
             if not getattr(self.criterion, "resizes", False):
                 logits = resize(logits, labels.shape[-2:])
             loss = self.criterion(logits, labels)

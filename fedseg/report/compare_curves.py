@@ -30,15 +30,20 @@ def draw_curves(comparison: Comparison, path: Path) -> Path:
     names = [n for n in comparison.metrics if split_name(n)[1] == metric]
     names = [n for n in names if any(len(run.series(n)) > 1 for run in runs)]  # a curve, no point
     domains = [split_name(name)[0] for name in names]
-    columns = 2 if len(names) == 3 else min(COLUMNS, 1 + len(names))  # four are a square
-    rows = -(-(1 + len(names)) // columns)
+    titles = [domain_label(domain, domains) for domain in domains]
+    norms = any(run.norms for run in runs)
+    count = 1 + len(names) + norms
+    columns = 2 if count == 4 else min(COLUMNS, count)  # four are a square
+    rows = -(-count // columns)
     figure = new_figure(max(5 * columns, 7), 3.7 * rows + 0.25 * len(sides))
     loss, *panels = figure.subplots(rows, columns, squeeze=False).ravel()
     rounds = max(run.rounds for run in runs)
     round_axes(loss, rounds, "training loss", "mean local loss")
-    for axes, domain in zip(panels, domains, strict=False):
-        round_axes(axes, rounds, domain_label(domain, domains), metric)
-    for axes in panels[len(names) :]:
+    for axes, title in zip(panels, titles, strict=False):
+        round_axes(axes, rounds, title, metric)
+    if norms:
+        round_axes(panels[len(names)], rounds, "norm of the parameters", "||w||")
+    for axes in panels[count - 1 :]:
         axes.set_axis_off()
     handles = []
     for number, side in enumerate(sides):
@@ -54,5 +59,7 @@ def draw_curves(comparison: Comparison, path: Path) -> Path:
                 points = run.series(name)
                 marker = "o" if len(points) == 1 else None
                 axes.plot(list(points), list(points.values()), marker=marker, **style)
+            if norms:
+                panels[len(names)].plot(list(run.norms), list(run.norms.values()), **style)
     figure.legend(handles=handles, loc="outside upper left", frameon=False, fontsize=10)
     return save_figure(figure, path)

@@ -31,9 +31,10 @@ def new_figure(width: float, height: float, layout: str | None = "constrained") 
 
 
 def save_figure(figure: Figure, path: str | Path) -> Path:
-    """Write a PNG; makes its folder."""
+    """Write a PNG, or an SVG without the time; makes its folder."""
+    kind = Path(path).suffix[1:]
     with atomic_writer(path, "wb") as file:
-        figure.savefig(file, format="png")
+        figure.savefig(file, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return Path(path)
 
 

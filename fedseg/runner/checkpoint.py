@@ -31,6 +31,12 @@ def checkpoint_path(folder: Path, round_: int) -> Path:
     return folder / f"round_{round_:06d}.pth"
 
 
+def run_folder(checkpoint: Path) -> Path:
+    """The work dir that a checkpoint belongs to."""
+    folder = checkpoint.parent
+    return folder.parent if folder.name == "checkpoints" else folder
+
+
 def _digest_path(path: Path) -> Path:
     """The checksum of an older fedseg's checkpoint, which does not hold it."""
     return path.with_name(path.name + ".sha256")

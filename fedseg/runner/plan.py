@@ -59,6 +59,7 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     if hasattr(runner.executor, "plan"):
         costs = [[data.num_steps(c) for c in chosen] for chosen in participants]
         workers = runner.executor.plan(costs, peak_memory() or 0)
+    hooks = sum(h.seconds_in_all(runner) for h in runner.hooks if hasattr(h, "seconds_in_all"))
     return {
         "clients": len(data.clients),
         "samples": sum(data.sizes),
@@ -85,7 +86,8 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
         ),
         "seconds per evaluation": val_seconds,
         **({"seconds of the evaluation at the end": final_seconds} if final_seconds else {}),
-        "estimated seconds": training + evaluations * val_seconds + final_seconds,
+        **({"seconds of hooks in all rounds": hooks} if hooks else {}),
+        "estimated seconds": training + evaluations * val_seconds + final_seconds + hooks,
     }
 
 

@@ -33,6 +33,8 @@ EVALUATED = (
     *("val_dataloader", "val_evaluator", "val_cfg", "test_dataloader", "test_evaluator"),
     *("test_cfg", "algorithm", "optim_wrapper", "client_sampler", "randomness"),
 )
+# What training a client needs besides.
+TRAINED = ("train_dataloader", "param_scheduler", "local_loss")
 # Whose registered classes may be built: layers and optimizers of libraries besides the suite's own.
 OWNERS = ("fedseg", "torch.nn", "torch.optim", "mmcv.cnn")
 # Networks of MMSegmentation that the suite's methods use.
@@ -52,12 +54,14 @@ def recorded(
     work_dir: Path,
     options: Sequence[str] = (),
     trusted: Sequence[str] = (),
+    trained: bool = False,
 ) -> Iterator[tuple[Config, Config]]:
     """The config of a run, while it may be evaluated: what is built of it, and all of it.
 
     Args:
         folder, name, options: see :func:`read_recorded`.
         work_dir: where the evaluation writes.
+        trained: clients are to be trained, or their data read.
         trusted: modules of the user's own or installed ones; they are imported, and the config may
             name the classes that they register.
 
@@ -69,7 +73,7 @@ def recorded(
     _trust(trusted, folder)
     try:
         with naming(config), closed_registries():
-            yield evaluated(config, work_dir, trusted), config
+            yield evaluated(config, work_dir, trusted, TRAINED if trained else ()), config
     except UserError:
         raise
     except Exception as error:  # any value may be of any kind
@@ -112,19 +116,22 @@ def read_recorded(folder: Path, name: str, options: Sequence[str] = ()) -> Confi
         raise DataError(f"{path}: is not the config of a run ({error!r})") from error
 
 
-def evaluated(config: Config, work_dir: Path, trusted: Collection[str] = ()) -> Config:
+def evaluated(
+    config: Config, work_dir: Path, trusted: Collection[str] = (), besides: Collection[str] = ()
+) -> Config:
     """What an evaluation needs of a recorded config, once all that it names is known.
 
     Args:
         config: complete. It stays as it is.
         work_dir: where the evaluation writes.
         trusted: modules whose registered classes are allowed besides; see :func:`recorded`.
+        besides: more keys that are needed.
 
     Raises:
         ConfigError: it names a class that is not of the suite, an import path, a scope, or a file
             or an address within the model.
     """
-    values = {key: copy.deepcopy(config[key]) for key in EVALUATED if key in config}
+    values = {key: copy.deepcopy(config[key]) for key in (*EVALUATED, *besides) if key in config}
     kept = Config(values, filename=config.filename)
     _check_model(kept.model, "model")
     allowed = _allowed_names(trusted)
@@ -135,7 +142,7 @@ def evaluated(config: Config, work_dir: Path, trusted: Collection[str] = ()) -> 
             if not DOMAIN.fullmatch(domain):
                 raise ConfigError(f"{key}: {domain!r} is no name of a domain")
     kept["work_dir"] = str(work_dir)
-    kept["train_dataloader"] = {}  # a runner asks for it
+    kept.setdefault("train_dataloader", {})  # a runner asks for it
     kept["experiment_name"] = printable(str(config.get("experiment_name", "run")))
     return kept
 

@@ -137,9 +137,9 @@ def _kind(value: Any) -> Any:
 def _apply(run: Any, payload: dict[str, Any]) -> None:
     server, device = run.server, run.server.w.device
     restore_model(run, payload["state_dict"])
-    server.state = _to_device(payload["server_state"], device)
+    server.state = to_device(payload["server_state"], device)
     server.norms = payload.get("norms", {})  # there were none before they limited updates
-    hooks = _to_device(payload["hooks"], device)
+    hooks = to_device(payload["hooks"], device)
     for scheduler, state in zip(run.param_schedulers, payload["schedulers"], strict=True):
         scheduler.load_state_dict(state)
     if run.param_schedulers:  # a schedule goes on from its last rate; else the config's holds
@@ -239,9 +239,10 @@ def _plain(meta: Any) -> Any:
     return json.loads(json.dumps(meta, default=list)) if meta is not None else None
 
 
-def _to_device(value: Any, device: torch.device) -> Any:
+def to_device(value: Any, device: torch.device) -> Any:
+    """A value with all of its tensors on a device."""
     if isinstance(value, Tensor):
         return value.to(device)
     if isinstance(value, Mapping):
-        return {k: _to_device(v, device) for k, v in value.items()}
+        return {k: to_device(v, device) for k, v in value.items()}
     return value

@@ -44,6 +44,7 @@ OUTPUTS = (
     "mlflow",
     "vis_data",
 )
+MEASURED = ("test", "curvature")  # what is measured of checkpoints, each in a folder with a mark
 MARK = ".fedseg.json"  # the folder is a run's, or a test's: its id, and the process that writes
 LOCK = ".fedseg.lock"
 LEASE = ".fedseg.lease"
@@ -114,7 +115,7 @@ def write_config(cfg: Config, name: str) -> None:
 def start_anew(cfg: Config) -> Path | None:
     """Move what an earlier run left out of the way, and mark the work dir as this run's.
 
-    Only what a run's mark names is moved, and tests that carry a mark of their own.
+    Only what a run's mark names is moved, and tests and the like that carry a mark of their own.
 
     Returns:
         Where it was moved to, below the work dir; None if there was nothing.
@@ -132,12 +133,12 @@ def start_anew(cfg: Config) -> Path | None:
             "give another --work-dir, or move it away"
         )
     leftovers = [root / name for name in made if (root / name).exists()]
-    tests = [mark.parent for mark in sorted(root.glob(f"test/*/{MARK}"))]
+    tests = [mark.parent for name in MEASURED for mark in sorted(root.glob(f"{name}/*/{MARK}"))]
     stamp = time.strftime("%Y%m%d_%H%M%S")
     aside = root / "previous" / f"{stamp}_{uuid.uuid4().hex[:4]}"
     for path in tests:
         with hold(path):
-            _move(path, aside / "test" / path.name)
+            _move(path, aside / path.parent.name / path.name)
     for path in leftovers:
         _move(path, aside / path.name)
     _write_mark(root, run=cfg.experiment_name, made=outputs)

@@ -117,6 +117,12 @@ class RunFiles:
             pairs = list(zip(self.curves.rounds, self.curves.loss, strict=True))
         return {round_: loss for round_, loss in pairs if is_number(loss)}
 
+    @cached_property
+    def norms(self) -> dict[int, float]:
+        """Norm of the global model's parameters by round (FedGloSS, figure 8)."""
+        pairs = [(record["round"], record.get("norm_w")) for record in self.history]
+        return {round_: norm for round_, norm in pairs if is_number(norm)}
+
     @property
     def metric(self) -> str | None:
         """The metric that curves show."""

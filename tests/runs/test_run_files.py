@@ -24,6 +24,7 @@ def test_a_stopped_run_has_the_metrics_of_its_history(small_run, tmp_path):
         assert run.series(name).items() <= whole.series(name).items()
     assert run.losses.items() <= whole.losses.items()
     assert (run.finished, whole.finished, whole.rounds) == (False, True, 6)
+    assert list(run.norms.values()) == [json.loads(line)["norm_w"] for line in lines[:4]]
 
 
 def test_an_old_file_has_the_curves_of_its_history(tmp_path):

@@ -95,6 +95,12 @@ def parse_arguments() -> argparse.Namespace:
     add("--machine", type=positive, default=8, help="workers of a machine (default: 8)")
     add("--participants", type=positive, nargs="+", default=[10, 100, 1000, 10_000])
     add("--workers", type=positive, nargs="+", default=[1, 2, 8, 64, 512])
+    one = commands.add_parser("curvature", parents=[everywhere], help="Hessian products")
+    add = one.add_argument
+    add("--images", type=positive, default=1000, help="of a product (default: 1000)")
+    add("--eigenvalue-images", type=positive, default=5000, help="default: 5000")
+    add("--repeats", type=positive, default=5, help="alternating runs (default: 5)")
+    add("--threads", type=positive, help="threads of PyTorch (default: its own)")
     return parser.parse_args()
 
 
@@ -185,6 +191,13 @@ def scaling(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     found = table(costs, arguments.steps, arguments.participants, arguments.workers)
     title = f"{most:,} participants, half of each worker used up to"
     return {**found, title: limits(costs, arguments.steps, most)}
+
+
+def curvature(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    """Hessian products beside two passes by hand, and five eigenvalues."""
+    from benchmarks.curvature import curvature
+
+    return curvature(arguments.images, arguments.eigenvalue_images, arguments.repeats)
 
 
 def main() -> None:

@@ -103,7 +103,7 @@ window.Charts = (() => {
   function curves(figure, rows, name, against, target) {
     const series = rows.map((row) => ({ row, points: overSeeds(row.data, name) })).filter((one) => one.points.length);
     const unit = against === "bytes" ? byteUnit(Math.max(0, ...series.flatMap((one) => one.points.map((p) => p.bytes)))) : { factor: 1, name: "" };
-    const percent = name !== "training loss";
+    const percent = name.includes("/"); // <domain>/<metric>
     const traces = [];
     for (const { row, points } of series) {
       const shade = color(row.mark);
@@ -176,8 +176,25 @@ window.Charts = (() => {
     const [x, y] = [columnAxis(across), columnAxis(up)];
     const ends = found.flatMap((row) => [x, y].flatMap((axis) => [axis.value(row) - (axis.std(row) ?? 0), axis.value(row) + (axis.std(row) ?? 0)]));
     const [low, high] = [Math.min(...ends), Math.max(...ends)];
-    const shapes = [{ type: "line", x0: low, y0: low, x1: high, y1: high, layer: "below", line: { color: css("--muted"), width: 1, dash: "dot" } }];
+    const equal = { type: "line", x0: low, y0: low, x1: high, y1: high, layer: "below", line: { color: css("--muted"), width: 1, dash: "dot" } };
+    const shapes = across.unit && across.unit === up.unit ? [equal] : [];
+    figure.querySelector(".reading").textContent = `${shapes.length ? "On the dotted line both are equal. " : ""}The values are in the table above.`;
     points(figure, found, x, y, `${up.name} against ${across.name}`, { shapes });
+  }
+
+  function spectra(figure, rows) {
+    const found = rows.flatMap((row) => row.data.filter((run) => run.spectrum.length).map((run) => ({ row, run })));
+    const traces = found.map(({ row, run }) => ({
+      x: run.spectrum.map((_, i) => i + 1),
+      y: run.spectrum,
+      name: plain(`${row.label}, seed ${run.seed}`),
+      mode: "lines+markers",
+      type: "scatter",
+      line: { color: color(row.mark), width: 2, dash: DASHES[row.mark] },
+      marker: { symbol: MARKERS[row.mark], size: 6, color: color(row.mark) },
+    }));
+    const words = found.map(({ row, run }) => `${row.label}, seed ${run.seed}, from ${short(run.spectrum[0])}`);
+    draw(figure, traces, layout("number", "eigenvalue", { height: 340, showlegend: true }), `Largest Hessian eigenvalues: ${words.join("; ")}`);
   }
 
   function traffic(figure, rows, up, unit) {
@@ -284,5 +301,5 @@ window.Charts = (() => {
     }));
   }
 
-  return { curves, scatter, traffic, clients, heat, clear };
+  return { curves, scatter, spectra, traffic, clients, heat, clear };
 })();

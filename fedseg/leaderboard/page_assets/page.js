@@ -156,8 +156,9 @@
   function showTableCharts() {
     const table = DATA.tables[state.table];
     const columns = percent(table).filter((column) => has(table, column.key));
+    const axes = [...columns, ...table.further];
     const [across, up, height] = ["scatter-x", "scatter-y", "traffic-y"].map((id) => document.getElementById(id));
-    const pairs = columns.some((a) => columns.some((b) => a !== b && has(table, a.key, b.key)));
+    const pairs = axes.some((a) => axes.some((b) => a !== b && has(table, a.key, b.key)));
     const known = columns.filter((c) => table.rows.some((row) => row.values[c.key] && row.traffic !== null));
     // both are there before the first is drawn, which takes its width from the place that it has
     for (const [id, wanted] of [["#scatter", pairs], ["#traffic", known.length > 0]]) {
@@ -165,9 +166,8 @@
       else Charts.clear(one(id));
     }
     if (pairs) {
-      const [x, y] = firstPair(columns);
-      options(across, columns.map((c) => [c.key, c.name]), x);
-      options(up, columns.map((c) => [c.key, c.name]), y);
+      const [x, y] = firstPair(axes);
+      for (const [place, key] of [[across, x], [up, y]]) options(place, axes.map((c) => [c.key, c.name]), key);
       drawScatter();
     }
     if (known.length) {
@@ -176,7 +176,7 @@
     }
   }
 
-  const column = (key) => DATA.tables[state.table].columns.find((c) => c.key === key);
+  const column = (key) => [...DATA.tables[state.table].columns, ...DATA.tables[state.table].further].find((c) => c.key === key);
 
   function drawScatter() {
     const [across, up] = ["scatter-x", "scatter-y"].map((id) => column(document.getElementById(id).value));
@@ -260,6 +260,8 @@
     one("#no-selection").hidden = rows.length > 0;
     if (rows.length) showCurves(rows);
     else Charts.clear(one("#curves"));
+    if (rows.some((row) => row.data.some((run) => run.spectrum.length))) Charts.spectra(one("#spectra"), rows);
+    else Charts.clear(one("#spectra"));
     showRun(rows);
   }
 

@@ -1,0 +1,235 @@
+"""A run's model with all of its data, and the weights of its checkpoints."""
+
+import copy
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.logging import MMLogger
+from torch import Tensor
+
+from fedseg.core.flat import FlatModel
+from fedseg.core.seeds import generator_for
+from fedseg.curvature.settings import TRAIN, Source
+from fedseg.curvature.surface import Part, Samples
+from fedseg.engine.trainer import ClientTrainer
+from fedseg.errors import ConfigError, DataError
+from fedseg.evaluation.sets import EvaluationSet, build_evaluation_set
+from fedseg.files import sha256
+from fedseg.hooks.batchnorm import BatchNormPolicy
+from fedseg.loaders.partitioned import PartitionedData, balanced_batches
+from fedseg.registry import HOOKS, SAMPLERS, build
+from fedseg.runner.build import build_trainer, load_weights
+from fedseg.runner.checkpoint import load_checkpoint, run_folder
+from fedseg.runner.config import complete_config
+from fedseg.runner.experiment import load_config, naming
+from fedseg.runner.logs import quiet_console
+from fedseg.runner.recorded import newest_checkpoint, recorded
+from fedseg.runner.sampler import ClientSampler
+
+OF_TEST = ("pipeline", "test_mode", "style")  # how a data set's samples are prepared
+
+
+@dataclass(frozen=True)
+class Point:
+    """A model: parameters and float buffers, flat."""
+
+    name: str
+    w: Tensor
+    buffers: Tensor
+
+
+class RunData:
+    """A run's model and all of its data.
+
+    Args:
+        config: of the run, complete.
+        trainer: trains clients as the run does; has the model and the clients' data.
+        policy: the BatchNorm policy, or None.
+
+    Attributes:
+        flat: the model. data: the clients' training data.
+        hooks: types of custom hooks that the run had and this has not. executor: the run's type.
+        statistics: client -> what the policy keeps with it.
+    """
+
+    def __init__(
+        self, config: Config, trainer: ClientTrainer, policy: BatchNormPolicy | None
+    ) -> None:
+        self.config, self.trainer, self.policy = config, trainer, policy
+        self.flat: FlatModel = trainer.flat
+        self.data: PartitionedData = trainer.data
+        self.seed: int = config.randomness.seed
+        self.statistics: Mapping[str, Mapping[str, Tensor]] = {}
+        self.hooks: list[Any] = []
+        self.executor = ""
+        self._images: dict[str, EvaluationSet] = {}
+
+    def load(self, checkpoint: Path, averaged: bool = True) -> Point:
+        """The model of a checkpoint: the averaged one if it has one and ``averaged``.
+
+        Raises:
+            DataError: it is missing, damaged, not finite, or of another model.
+        """
+        payload = load_weights(self.flat, str(checkpoint))
+        if averaged and "averaged_state_dict" in payload:
+            self.flat.load_state_dict(payload["averaged_state_dict"])
+        self.statistics = payload.get("client_statistics", {})
+        return Point(checkpoint.stem, self.flat.w.clone(), self.flat.buffers.clone())
+
+    # ---------------------------------------------------------------- data
+
+    def images(self, name: str) -> EvaluationSet:
+        """A test domain; for ``train`` the training images, prepared as test images are.
+
+        Raises:
+            ConfigError: the run has none of this name.
+        """
+        if name not in self._images:
+            self._images[name] = self._build(name)
+        return self._images[name]
+
+    def _build(self, name: str) -> EvaluationSet:
+        tests = self.config.get("val_dataloader") or {}
+        tests = {n: {**test, "optional": False} for n, test in tests.items() if test is not None}
+        if name == TRAIN:
+            own = self.config.train_dataloader["dataset"]
+            like = [test for test in tests.values() if test["dataset"]["type"] == own["type"]]
+            if not like:
+                raise ConfigError(
+                    "val_dataloader: no set is of the training images' kind, which says how to "
+                    "prepare them without augmentation: use --augment"
+                )
+            dataset = {k: v for k, v in own.items() if k not in OF_TEST}
+            dataset |= {k: v for k, v in like[0]["dataset"].items() if k in OF_TEST}
+            tests[TRAIN] = {**like[0], "dataset": dataset, "final_only": False}
+        if name not in tests:
+            raise ConfigError(f"--data: {name!r} is none of {', '.join((TRAIN, *tests))}")
+        evaluator = self.config.val_evaluator
+        return build_evaluation_set(name, tests[name], evaluator, "val", self.flat.w)
+
+    def samples(
+        self,
+        name: str = TRAIN,
+        client: str | None = None,
+        count: int | None = None,
+        batch_size: int | None = None,
+        augment: bool = False,
+        personal: bool = True,
+    ) -> Samples:
+        """Data D.
+
+        Clients' training images are seen with what each client keeps to itself (SiloBN's
+        statistics), unless ``personal`` is off; those of clients that have never trained are left
+        out then.
+
+        Args:
+            name: ``train`` or a test domain. client: only its training images.
+            count: a seeded subset of at most so many.
+            batch_size: images at a time; None: those of the evaluation.
+            augment: the training images in their augmentation, drawn once.
+        """
+        policy = self.policy if personal and name == TRAIN else None
+        test = None if name == TRAIN and augment else self.images(name)
+        groups = {c: self.data.indices[c] for c in ([client] if client else self.data.clients)}
+        if name != TRAIN:
+            groups = {"": np.arange(len(test.dataset))}
+        elif policy is not None:
+            groups = {c: group for c, group in groups.items() if c in self.statistics}
+            if not groups:
+                raise DataError(f"{name}: the checkpoint has no client's BatchNorm statistics")
+        chosen = np.concatenate(list(groups.values()))
+        if count is not None and count < len(chosen):
+            chosen = generator_for(self.seed, "curvature samples").choice(chosen, count, False)
+        if policy is None:
+            groups = {"": chosen}
+        size = batch_size or (self.data.batch_size if test is None else test.batch_size)
+        size = len(chosen) if size == "full" else size
+        found = [(c, np.intersect1d(group, chosen)) for c, group in groups.items()]
+        parts = [Part(balanced_batches(g, size), self._personal(c)) for c, g in found if len(g)]
+        if test is None:
+            return Samples(name, parts, lambda p: zip(p, self.data.sample_batches(p), strict=True))
+        return Samples(name, parts, partial(test.batches, pin_memory=self.flat.w.is_cuda), test)
+
+    def _personal(self, client: str) -> Any:
+        if not client:
+            return lambda w, buffers: (w, buffers)
+        return lambda w, buffers: self.policy.personal(w, buffers, [(1, self.statistics[client])])
+
+    def checksum(self, name: str) -> str:
+        """SHA-256 of the data: clients and their samples, or a test set's images."""
+        return self.data.checksum() if name == TRAIN else self.images(name).dataset.split_checksum
+
+    # ---------------------------------------------------------------- clients
+
+    @cached_property
+    def sampler(self) -> ClientSampler:
+        """Who takes part in which round."""
+        sampler = build(SAMPLERS, self.config.client_sampler, "client_sampler")
+        sampler.bind(self.data.clients, self.seed)
+        return sampler
+
+    def first_clients(self, count: int | None) -> list[str]:
+        """So many clients in the order of their first participation; None: all clients.
+
+        With a BatchNorm policy only those that have statistics.
+        """
+        rounds = range(1, self.config.train_cfg.max_rounds + 1)
+        drawn = chain.from_iterable(map(self.sampler.participants, rounds))
+        everyone = range(len(self.data.clients)) if count is None else ()
+        names = [self.data.clients[i] for i in dict.fromkeys(chain(drawn, everyone))]
+        return [c for c in names if self.policy is None or c in self.statistics][:count]
+
+    def identity(self, checkpoint: Path) -> dict[str, Any]:
+        """What a checkpoint is and what computes with it, for files of results."""
+        payload = load_checkpoint(checkpoint)
+        meta = payload.get("meta") or {}
+        return {
+            "checkpoint": checkpoint.name,
+            "checkpoint_sha256": sha256(checkpoint),
+            "round": payload.get("round"),
+            "seed": meta.get("seed"),
+            "config_sha256": meta.get("config_sha256"),
+            "parameters": self.flat.num_parameters,
+            "dtype": str(self.flat.w.dtype).removeprefix("torch."),
+            "device": str(self.flat.w.device),
+            "torch": torch.__version__,
+        }
+
+
+def find_checkpoints(source: Source) -> list[Path]:
+    """The checkpoints' files, the newest one of a run; DataError if there is none."""
+    paths = map(Path, source.paths)
+    return [path if path.is_file() else newest_checkpoint(path)[1] for path in paths]
+
+
+@contextmanager
+def opened(source: Source) -> Iterator[RunData]:
+    """The model and its data; errors as of :func:`fedseg.runner.recorded.recorded`."""
+    folder = run_folder(find_checkpoints(source)[0])
+    if source.config is None:
+        options = source.options, source.trusted, True
+        reading = recorded(folder, folder.name, folder, *options)
+    else:
+        given = load_config(Path(source.config), (), folder, source.options)
+        reading = nullcontext((copy.deepcopy(given), given))
+    quiet_console(MMLogger.get_current_instance(), "WARNING")
+    with reading as (config, whole), naming(config):
+        config["load_from"], config["custom_hooks"] = None, None
+        config, policy = complete_config(config), None
+        trainer = build_trainer(config)
+        if config.get("batchnorm") is not None:
+            policy = build(HOOKS, config.batchnorm, "batchnorm")
+            policy.bind(trainer.flat)
+        run = RunData(config, trainer, policy)
+        hooks = (hook.get("type") for hook in whole.get("custom_hooks") or ())
+        run.hooks = [name for name in hooks if name != "CurvatureHook"]
+        run.executor = str((whole.get("executor") or {}).get("type"))
+        yield run

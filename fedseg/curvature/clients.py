@@ -1,0 +1,128 @@
+"""How clients' losses differ in curvature: the measures of FedAlign and of FedGloSS."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+
+from fedseg.core.client_data import JobStream
+from fedseg.core.messages import Task
+from fedseg.core.server import Aggregate, Server
+from fedseg.curvature.checkpoint import Point, RunData
+from fedseg.curvature.spectrum import Estimate
+from fedseg.errors import ConfigError
+from fedseg.runner.build import build_schedulers
+from fedseg.runner.checkpoint import check_like, load_checkpoint, run_folder
+from fedseg.runner.run_state import restore_model, to_device
+from fedseg.runner.state_store import StateStore
+
+
+def gram_matrix(diagonals: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+    """Inner products of all estimates of all clients' diagonals.
+
+    Args:
+        diagonals: [clients][groups], arrays [n]; may be memory-mapped.
+
+    Returns:
+        float64 [clients, groups, clients, groups].
+    """
+    clients, groups = len(diagonals), len(diagonals[0])
+    flat = [estimate for own in diagonals for estimate in own]
+    found = np.empty((len(flat), len(flat)))
+    for i, one in enumerate(flat):
+        for j in range(i + 1):
+            found[i, j] = found[j, i] = np.dot(one.astype(float), flat[j].astype(float))
+    return found.reshape(clients, groups, clients, groups)
+
+
+def hessian_differences(gram: np.ndarray) -> dict[str, Estimate]:
+    """H_N and H_D of FedAlign (Mendieta et al., CVPR 2022, section 3.3), over pairs of clients.
+
+    H_N is the mean of ``(||d_k|| - ||d_j||)^2``, H_D that of the cosine of d_k and d_j, where d_k
+    is the diagonal of client k's Hessian at the global model. With several independent estimates
+    of each diagonal, products of different ones make norms without the bias that the noise of one
+    gives (it can be a multiple of the norm), and leaving one out at a time gives standard errors.
+
+    Args:
+        gram: as of :func:`gram_matrix`, at least two clients; one group: exact diagonals.
+    """
+    groups = gram.shape[1]
+    values = _differences(gram)
+    if groups < 3:
+        errors = np.full(2, 0.0 if groups == 1 else np.nan)
+    else:
+        kept = [np.delete(np.arange(groups), g) for g in range(groups)]
+        without = np.array([_differences(gram[:, k][:, :, :, k]) for k in kept])
+        errors = np.sqrt((groups - 1) / groups * ((without - without.mean(0)) ** 2).sum(0))
+    names = "hessian_norm_diff", "hessian_direction_cos"
+    found = zip(names, values, errors, strict=True)
+    return {name: Estimate(float(value), float(error)) for name, value, error in found}
+
+
+def diagonal_norms(gram: np.ndarray) -> np.ndarray:
+    """``||d_k||`` of each client; 0 where noise makes the estimate of the square negative."""
+    clients, groups = gram.shape[:2]
+    own = np.stack([gram[k, :, k, :] for k in range(clients)])
+    if groups == 1:
+        return np.sqrt(own[:, 0, 0])
+    different = ~np.eye(groups, dtype=bool)
+    return np.sqrt(own[:, different].mean(1).clip(0))
+
+
+def _differences(gram: np.ndarray) -> np.ndarray:
+    norms = diagonal_norms(gram)
+    one, other = np.triu_indices(len(norms), 1)
+    inner = gram.mean((1, 3))[one, other]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        cosines = inner / (norms[one] * norms[other])
+    return np.array([((norms[one] - norms[other]) ** 2).mean(), cosines.mean()])
+
+
+def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
+    """The models that the participants of the round after a checkpoint train, as its run would.
+
+    In client order, by the clients' names. A table of "the last round's participants" takes the
+    checkpoint of the round before. The averaged model plays no part in training.
+
+    Raises:
+        ConfigError: the run has hooks of its own, which may change how its clients train.
+        DataError: the checkpoint lacks what its run would go on from, or that is damaged.
+    """
+    if run.hooks:
+        raise ConfigError(
+            f"custom_hooks: {', '.join(map(str, run.hooks))} may change how clients train, and "
+            "hooks are left out here: the participants' models cannot be had"
+        )
+    payload, trainer, flat = load_checkpoint(checkpoint), run.trainer, run.flat
+    algorithm, data, local = trainer.algorithm, trainer.data, trainer.local
+    check_like(
+        payload, {"round": 0, "server_state": {}, "stores": {"clients": {}}}, str(checkpoint)
+    )
+    number, server = payload["round"] + 1, Server(flat, len(data.clients), algorithm.server_vectors)
+    restore_model(SimpleNamespace(flat=flat, server=server), payload["state_dict"])
+    server.state = to_device(payload["server_state"], server.w.device)
+    store = StateStore(run_folder(checkpoint) / "state" / "clients", "disk")
+    store.load(payload["stores"]["clients"])
+    if build_schedulers(run.config, local):
+        groups = local.optimizer.param_groups
+        for group, saved in zip(groups, payload["param_groups"], strict=True):
+            group.update(saved)
+    server.round = number
+    local.start_round(number)
+    chosen, trained = run.sampler.participants(number), []
+    data.start(JobStream(lambda _: chosen, number, number, algorithm.passes()))
+    for server.exchange in range(algorithm.exchanges):
+        message, updates = algorithm.broadcast(server), Aggregate(algorithm.weightings)
+        trains = algorithm.trains(server.exchange)
+        trained = [] if trains else trained
+        for client in chosen:
+            name, size = data.clients[client], data.sizes[client]
+            job = server.round, server.exchange, client, name, size, data.num_steps(client)
+            updates.add(trainer.train(Task(*job, store.look_up(name)), message))
+            if trains:
+                trained.append(Point(name, flat.w.clone(), flat.buffers.clone()))
+        if server.exchange < algorithm.exchanges - 1:
+            algorithm.step(server, updates)
+    data.close()
+    return trained

@@ -1,0 +1,153 @@
+"""Sharpness along a run."""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedseg.checks import check_float, check_int
+from fedseg.core.client import Client
+from fedseg.core.hook import FederatedHook, Run
+from fedseg.core.messages import Update
+from fedseg.core.seeds import generator_for
+from fedseg.curvature.checkpoint import Point, RunData
+from fedseg.curvature.surface import LossSurface
+from fedseg.engine.executor import InProcessExecutor
+from fedseg.errors import ConfigError
+from fedseg.registry import HOOKS
+from fedseg.runs.curvature_files import CURVATURE, OF_MODEL, OF_PARTICIPANTS
+
+PRODUCTS = 25  # that one eigenvalue takes, about
+
+
+@HOOKS.register_module()
+class CurvatureHook(FederatedHook):
+    """Adds curvature to the history's line of every ``interval``-th round, and to the results.
+
+    ``lambda_max``: the largest Hessian eigenvalue of the new global model's loss;
+    ``gradient_norm``: the length of its gradient; ``client_lambda_max``: the mean over participants
+    of the largest eigenvalue of each one's trained model on its own data; ``client_drift``: their
+    mean distance from what they received; ``update_cosine``: the mean cosine of two of their
+    updates. Images are not augmented. Nothing that the run computes depends on the hook.
+
+    Args:
+        interval: rounds between two measurements.
+        quantities: those of the above that are wanted.
+        samples: a fixed random subset of the training images of at most so many, as of a client's.
+        tolerance: residual of an eigenvalue, relative to it.
+    """
+
+    priority = "LOW"
+
+    def __init__(
+        self,
+        interval: int = 50,
+        quantities: Sequence[str] = (*OF_MODEL, *OF_PARTICIPANTS),
+        samples: int = 1000,
+        tolerance: float = 0.01,
+    ) -> None:
+        check_int("CurvatureHook.interval", interval)
+        check_int("CurvatureHook.samples", samples)
+        check_float("CurvatureHook.tolerance", tolerance, above=0)
+        known = (*OF_MODEL, *OF_PARTICIPANTS)
+        if isinstance(quantities, str) or not set(quantities) <= set(known):
+            raise ConfigError(
+                f"CurvatureHook.quantities: must be some of {', '.join(known)}, not {quantities!r}"
+            )
+        self.interval, self.samples, self.tolerance = interval, samples, tolerance
+        self.quantities = tuple(quantities)
+        self._run: RunData | None = None
+        self._trained: list[tuple[Point, Tensor]] = []  # model and update of every participant
+
+    def before_train(self, runner: Any) -> None:
+        if set(self.quantities) & set(OF_PARTICIPANTS) and not isinstance(
+            runner.executor, InProcessExecutor
+        ):
+            raise ConfigError(
+                f"CurvatureHook.quantities: {', '.join(OF_PARTICIPANTS)} need all models "
+                "in this process: leave them out, or set executor.type='InProcessExecutor'"
+            )
+        self._run = RunData(runner.cfg, runner.trainer, runner.batchnorm)
+        self._run.samples(count=1, personal=False)  # without unaugmented images it fails now
+
+    def before_round(self, runner: Run) -> None:
+        self._trained = []
+
+    def after_client(self, runner: Run, client: Client, update: Update) -> None:
+        due = self._run is not None and client.round % self.interval == 0
+        if due and client.step and set(self.quantities) & set(OF_PARTICIPANTS):
+            point = Point(client.id, client.w.clone(), client.buffers.clone())
+            self._trained.append((point, client.start - client.w))
+
+    def after_round(self, runner: Any, record: dict[str, Any]) -> None:
+        if runner.round % self.interval:
+            return
+        begin = time.perf_counter()
+        if runner.batchnorm is not None:
+            own = {c: runner.batchnorm.own(runner.store.get(c)) for c in runner.client_sizes}
+            self._run.statistics = {c: state for c, state in own.items() if state}
+        for name in self.quantities:
+            record[name] = getattr(self, f"_{name}")(runner)
+        record["seconds"]["curvature"] = time.perf_counter() - begin
+
+    def results(self, runner: Run, history: list[dict[str, Any]]) -> dict[str, Any]:
+        lines = [line for line in history if "curvature" in (line.get("seconds") or {})]
+        found = {name: [line.get(name) for line in lines] for name in self.quantities}
+        rounds = [line["round"] for line in lines]
+        return {CURVATURE: {"rounds": rounds, **found}} if lines else {}
+
+    def seconds_in_all(self, runner: Any) -> float:
+        """What all measurements will take, from one product over the data; for ``--dry-run``."""
+        from fedseg.curvature.products import Products
+
+        self.before_train(runner)
+        data = self._run.samples(count=self.samples, personal=False)
+        surface = LossSurface(runner.flat, data, runner.server.w, runner.server.buffers)
+        begin = time.perf_counter()
+        Products(surface)(np.ones(runner.flat.num_parameters))
+        each = (time.perf_counter() - begin) / len(data)
+        images = len(data) * ("lambda_max" in self.quantities)
+        if "client_lambda_max" in self.quantities:
+            sizes = [runner.data.sizes[c] for c in runner.client_sampler.participants(1)]
+            images += sum(min(size, self.samples) for size in sizes)
+        return PRODUCTS * each * images * (runner.max_rounds // self.interval)
+
+    # ---------------------------------------------------------------- quantities
+
+    def _global(self, runner: Run) -> LossSurface:
+        server, data = runner.server, self._run.samples(count=self.samples)
+        return LossSurface(runner.flat, data, server.w, server.buffers)
+
+    def _largest(self, surface: LossSurface) -> float:
+        from fedseg.curvature.products import Products
+        from fedseg.curvature.spectrum import largest
+
+        rng = generator_for(self._run.seed, "curvature top")
+        return float(largest(Products(surface), 1, rng, self.tolerance).values[0])
+
+    def _lambda_max(self, runner: Run) -> float:
+        return self._largest(self._global(runner))
+
+    def _gradient_norm(self, runner: Run) -> float:
+        return float(self._global(runner).gradient()[0].norm())
+
+    def _client_lambda_max(self, runner: Run) -> float:
+        found = []
+        for point, _ in self._trained:
+            data = self._run.samples(client=point.name, count=self.samples, personal=False)
+            found.append(self._largest(LossSurface(runner.flat, data, point.w, point.buffers)))
+        return float(np.mean(found))
+
+    def _client_drift(self, runner: Run) -> float:
+        return float(np.mean([float(update.norm()) for _, update in self._trained]))
+
+    def _update_cosine(self, runner: Run) -> float | None:
+        updates = torch.stack([update.double() for _, update in self._trained])
+        if len(updates) < 2:
+            return None
+        unit = torch.nn.functional.normalize(updates, dim=1)
+        one, other = torch.triu_indices(len(unit), len(unit), 1)
+        return float((unit @ unit.T)[one, other].mean())

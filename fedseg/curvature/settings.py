@@ -1,0 +1,172 @@
+"""What the tools of curvature take: every option once, with its default, bounds and help."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import Field, dataclass, field, fields
+from typing import Any
+
+from fedseg.checks import check_float, check_int
+from fedseg.cli import add_trust
+from fedseg.errors import ConfigError
+
+TRAIN = "train"  # the training data of all clients
+RUNNING, BATCH, REESTIMATE = STATISTICS = "running", "batch", "reestimate"
+KINDS = ("line", "plane", "random", "eigenvectors")
+
+
+def option(default: Any, text: str, **details: Any) -> Any:
+    """A field that is an option ``--<name>``: its type, metavar, choices, and bounds ``least``."""
+    return field(default=default, metadata={"help": text, **details})
+
+
+@dataclass(frozen=True)
+class Source:
+    """Where models come from, in plain values.
+
+    Attributes:
+        paths: runs (of which the newest checkpoint is taken) or checkpoints of one network; model
+            and data are those of the first.
+        config: of the user's own, a program; None: what the run recorded, read as data.
+        options: ``KEY=VALUE`` overrides. trusted: modules that a recorded config may use.
+    """
+
+    paths: tuple[str, ...]
+    config: str | None = None
+    options: tuple[str, ...] = ()
+    trusted: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Options:
+    """Options of a tool, checked."""
+
+    samples: int | None = option(None, "a seeded subset of the data, and of each client's", least=1)
+    statistics: str = option(RUNNING, "what BatchNorm normalizes by", choices=STATISTICS[:2])
+    averaged: bool = option(True, "the global model, not the average", flag="--global")
+
+    def __post_init__(self) -> None:
+        for one in fields(self):
+            value, details, name = getattr(self, one.name), one.metadata, _flag(one)
+            bounds = {k: details[k] for k in ("least", "above") if k in details}
+            if isinstance(one.default, float):
+                check_float(name, value, **bounds)
+            elif bounds and value is not None:
+                check_int(name, value, **bounds)
+            if "choices" in details and value not in details["choices"]:
+                raise ConfigError(f"{name}: must be one of {', '.join(details['choices'])}")
+
+
+@dataclass(frozen=True)
+class Settings(Options):
+    """What is measured of a checkpoint, and how well."""
+
+    data: str = option(TRAIN, "train, or a test domain")
+    augment: bool = option(False, "training images in their augmentation, drawn once")
+    matrix: str = option(
+        "hessian",
+        "ggn: the Gauss-Newton matrix",
+        choices=("hessian", "ggn"),
+    )
+    batch_size: int | None = option(None, "images at a time; default: the evaluation's", least=1)
+    top: int = option(5, "largest eigenvalues", least=1)
+    tolerance: float = option(0.01, "of residuals, relative to the eigenvalue", above=0)
+    probes: int = option(90, "random vectors of a trace or a diagonal", least=6)
+    steps: int = option(80, "of the density's Lanczos process", least=1)
+    clients: int | None = option(10, "the first that take part, so many, or all", least=1)
+    rho: float = option(0.05, "SAM's radius", above=0)
+    asam_rho: float = option(0.5, "ASAM's radius", above=0)
+    eta: float = option(0.2, "ASAM's eta", least=0)
+    ascent: int = option(5, "steps of ascent", least=1)
+
+
+@dataclass(frozen=True)
+class Spec(Options):
+    """A landscape, in plain values: any process can compute any of its points."""
+
+    kind: str = option("line", "", choices=KINDS)
+    source: Source = Source(())
+    data: tuple[str, ...] = option((TRAIN,), "train (default), test domains")
+    client: str | None = option(
+        None,
+        "the model that this participant of the next round trains, on its own and on all data; "
+        "line: between the global model and it",
+    )
+    points: int | None = option(None, "on an axis (21; on a line 31)", least=2)
+    ends: tuple[float, float] | None = option(
+        None,
+        "of the axes (line: -1 2; around a model: -1 1); of a plane the second is the margin "
+        "around the models, as a share of their extent (0.25)",
+        metavar=("LOW", "HIGH"),
+    )
+    statistics: str = option(
+        RUNNING, "BatchNorm's, re-estimated at every point", choices=STATISTICS
+    )
+    metrics: bool = option(False, "compute the metrics, too (of a line always)")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        line, plane = self.kind == "line", self.kind == "plane"
+        usual = (-1.0, 2.0) if line else (0.0, 0.25) if plane else (-1.0, 1.0)
+        ends = tuple(map(float, self.ends or usual))
+        check_float("--ends", ends[0])
+        check_float("--ends", ends[1], above=0 if plane else ends[0])
+        given = {"ends": ends, "points": self.points or (31 if line else 21)}
+        for name, value in {**given, "metrics": self.metrics or line}.items():
+            object.__setattr__(self, name, value)
+        count, words = len(self.source.paths), {"line": "at least two", "plane": "three"}
+        fits = count == 3 if plane else count > line
+        if self.client is not None:
+            fits, words = count == 1 and not plane, {"plane": "none with --client"}
+        if not fits:
+            wanted = words.get(self.kind, "one" if self.client else "at least one")
+            raise ConfigError(f"RUN|CHECKPOINT: {self.kind} takes {wanted}, not {count}")
+
+
+def _flag(one: Field) -> str:
+    return one.metadata.get("flag") or f"--{one.name.replace('_', '-')}"
+
+
+def _count(text: str) -> int | None:
+    return None if text == "all" else int(text)
+
+
+def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
+    """Every option of a kind, and where the models come from."""
+    parser.add_argument("paths", nargs="+", metavar="RUN|CHECKPOINT")
+    for one in fields(kind):
+        details, default = one.metadata, one.default
+        if not details.get("help"):
+            continue
+        text = details["help"]
+        if isinstance(default, bool):
+            keyword = {"action": "store_false" if default else "store_true"}
+        else:
+            keyword = {k: details[k] for k in ("choices", "metavar") if k in details}
+            if isinstance(default, float) or one.name == "ends":
+                keyword["type"] = float
+            elif "least" in details:
+                keyword |= {"type": _count, "metavar": "N"}
+            if one.name in ("ends", "data") and kind is Spec:
+                keyword["nargs"] = 2 if one.name == "ends" else "+"
+            text += (
+                "" if default is None or isinstance(default, tuple) else " (default: %(default)s)"
+            )
+        parser.add_argument(_flag(one), dest=one.name, default=default, help=text, **keyword)
+    parser.add_argument("--config", help="a config of yours in place of the recorded one: it runs")
+    parser.add_argument("--cfg-options", nargs="+", default=[], metavar="KEY=VALUE")
+    add_trust(parser)
+
+
+def read_options(kind: type[Options], arguments: argparse.Namespace, **given: Any) -> Any:
+    """The options of a kind that a command line gives."""
+    values = {
+        f.name: getattr(arguments, f.name) for f in fields(kind) if hasattr(arguments, f.name)
+    }
+    plain = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
+    return kind(**plain | given)
+
+
+def read_source(arguments: argparse.Namespace, paths: Sequence[str]) -> Source:
+    """Where a command line takes models from."""
+    options = tuple(arguments.cfg_options), tuple(arguments.trust)
+    return Source(tuple(paths), arguments.config, *options)

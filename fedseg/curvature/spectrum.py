@@ -1,0 +1,178 @@
+"""Eigenvalues, trace, norm, density and diagonal of a symmetric matrix that is known by products.
+
+``products`` is a function of float64 arrays [n] to ``H v`` [n], with the attribute ``n``. Random
+vectors are those of ``rng``. curvlinops has estimators of these, too, but without standard errors,
+from the global generator, and its Lanczos method does not keep the basis orthogonal.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.linalg import eigh_tridiagonal
+from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+
+from fedseg.errors import ConfigError, TrainingError
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean over random vectors, with its standard error."""
+
+    value: float
+    standard_error: float
+
+
+@dataclass(frozen=True)
+class Spectrum:
+    """The largest eigenvalues.
+
+    Attributes:
+        values: [k], the largest first. vectors: [n, k], of length 1.
+        residuals: [k], ``||H v - lambda v||``.
+    """
+
+    values: np.ndarray
+    vectors: np.ndarray
+    residuals: np.ndarray
+
+
+def basis_size(n: int, k: int) -> int:
+    """Lanczos vectors that are kept for k eigenvalues: the products before a restart."""
+    return min(n, max(2 * k + 1, 20) if k < 20 else k + 20)
+
+
+def largest(products: Any, k: int, rng: np.random.Generator, tolerance: float = 0.01) -> Spectrum:
+    """The k largest eigenvalues (algebraically) by Lanczos with implicit restarts (ARPACK).
+
+    Args:
+        tolerance: bound of a residual relative to its eigenvalue; the eigenvalue's own error is of
+            its square.
+
+    Raises:
+        ConfigError: k is not below n.
+        TrainingError: no convergence.
+    """
+    if not 0 < k < products.n:
+        raise ConfigError(f"--top: must be from 1 to {products.n - 1}, not {k}")
+    operator = LinearOperator((products.n, products.n), matvec=products, dtype=np.float64)
+    options = {"v0": rng.standard_normal(products.n), "ncv": basis_size(products.n, k)}
+    try:
+        values, vectors = eigsh(operator, k, which="LA", tol=tolerance, **options)
+    except ArpackNoConvergence as error:
+        raise TrainingError(
+            f"--top: {len(error.eigenvalues)} of {k} eigenvalues converged: ask for "
+            "fewer, or for a larger tolerance"
+        ) from error
+    order = np.argsort(values)[::-1]
+    values, vectors = values[order], vectors[:, order]
+    away = [np.linalg.norm(products(v) - x * v) for x, v in zip(values, vectors.T, strict=True)]
+    return Spectrum(values, vectors, np.array(away))
+
+
+def signs(n: int, rng: np.random.Generator) -> np.ndarray:
+    """A Rademacher vector, float64 [n]."""
+    return 2.0 * rng.integers(0, 2, n) - 1
+
+
+def trace_and_norm(products: Any, budget: int, rng: np.random.Generator) -> dict[str, Estimate]:
+    """Trace and Frobenius norm by Hutch++ (Meyer et al., SOSA 2021, algorithm 1) from one sketch.
+
+    A third of the products makes a basis Q of the range, a third the exact trace within it, a third
+    Hutchinson's estimate outside it, z^T B z. Its variance is at most 2 ||B||_F^2, which is also
+    estimated: as a standard error that is steadier than the deviation of a few z^T B z, and seldom
+    too small. The norm is the root of tr(H H), estimated from the same products.
+
+    Args:
+        budget: products, at least 6; a multiple of 3.
+    """
+    count = budget // 3
+    if count < 2 or count >= products.n:
+        raise ConfigError(f"--probes: must be from 6 to {3 * products.n - 3}, not {budget}")
+    q = np.linalg.qr(np.stack([products(signs(products.n, rng)) for _ in range(count)], 1))[0]
+    inside, square = 0.0, 0.0
+    for column in q.T:
+        product = products(column)
+        inside += column @ product
+        square += product @ product
+    rest, outside, squares = np.empty((3, count))
+    for number in range(count):
+        z = signs(products.n, rng)
+        z -= q @ (q.T @ z)
+        product = products(z)
+        rest[number], squares[number] = z @ product, product @ product
+        outside[number] = squares[number] - np.square(q.T @ product).sum()
+    error = np.sqrt(2 * outside.mean() / count)
+    square_error = squares.std(ddof=1) / np.sqrt(count)
+    norm = np.sqrt(square + squares.mean())
+    return {
+        "trace": Estimate(float(inside + rest.mean()), float(error)),
+        "frobenius_norm": Estimate(float(norm), float(square_error / (2 * norm) if norm else 0.0)),
+    }
+
+
+@dataclass(frozen=True)
+class Density:
+    """Spectral density: point masses at ``nodes`` [probes, steps]; ``weights`` of a probe sum to 1.
+
+    Their mean over probes estimates ``tr f(H) / n`` for every f, exactly up to polynomials of
+    degree 2 steps - 1 for each probe.
+    """
+
+    nodes: np.ndarray
+    weights: np.ndarray
+
+    def moment(self, order: int) -> Estimate:
+        """``tr(H^order) / n``."""
+        found = (self.weights * self.nodes**order).sum(1)
+        error = found.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else float("nan")
+        return Estimate(float(found.mean()), float(error))
+
+
+def density(products: Any, steps: int, probes: int, rng: np.random.Generator) -> Density:
+    """Stochastic Lanczos quadrature (Ghorbani et al., ICML 2019, algorithm 1)."""
+    steps = min(steps, products.n)
+    nodes, weights = np.zeros((probes, steps)), np.zeros((probes, steps))
+    for probe in range(probes):
+        values, masses = _quadrature(products, steps, rng)
+        nodes[probe, : len(values)] = values
+        weights[probe, : len(values)] = masses
+    return Density(nodes, weights)
+
+
+def _quadrature(
+    products: Any, steps: int, rng: np.random.Generator
+) -> tuple[np.ndarray, np.ndarray]:
+    basis = np.zeros((steps, products.n))
+    basis[0] = signs(products.n, rng) / np.sqrt(products.n)
+    diagonal, beside = [], []
+    for step in range(steps):
+        v = products(basis[step])
+        diagonal.append(basis[step] @ v)
+        for _ in range(2):  # twice is enough to be orthogonal to rounding
+            v -= basis[: step + 1].T @ (basis[: step + 1] @ v)
+        length = np.linalg.norm(v)
+        if step + 1 == steps or length <= 1e-10 * max(map(abs, (*diagonal, *beside))):
+            break  # the space that the matrix spans is exhausted
+        beside.append(length)
+        basis[step + 1] = v / length
+    values, vectors = eigh_tridiagonal(diagonal, beside)
+    return values, vectors[0] ** 2
+
+
+def diagonal(products: Any, probes: int, rng: np.random.Generator | None) -> np.ndarray:
+    """The diagonal [n]: the mean of so many ``z * (H z)`` (Bekas et al., 2007), each unbiased.
+
+    Args:
+        rng: None: exact, by n unit vectors.
+    """
+    found = np.zeros(products.n)
+    for number in range(probes if rng is not None else products.n):
+        if rng is not None:
+            z = signs(products.n, rng)
+            found += z * products(z) / probes
+        else:
+            unit = np.zeros(products.n)
+            unit[number] = 1
+            found[number] = products(unit)[number]
+    return found

@@ -1,0 +1,178 @@
+"""The loss of a model over data, its gradient and curvature: exact sums over batches.
+
+The loss is the model's own, without weight decay and without a client's corrections. Batches are
+made anew at every pass, so memory does not grow with the data. Everything is deterministic: samples
+are not augmented unless asked, dropout is off, and BatchNorm normalizes by its running statistics
+unless told to use those of the batch. Networks with ReLU have a Hessian almost everywhere; that of
+OHEM is the one with the pixels selected at the point itself.
+"""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fedseg.core.arithmetic import accumulate
+from fedseg.core.batchnorm import batch_statistics
+from fedseg.core.flat import FlatModel
+from fedseg.core.forward import forward, prepare_batch, total_loss
+from fedseg.core.server import accumulation_dtype
+from fedseg.errors import ConfigError
+from fedseg.evaluation.sets import EvaluationSet
+
+Personal = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
+STATISTICS = ("running", "batch")
+
+
+@dataclass(frozen=True)
+class Part:
+    """Samples that one model sees.
+
+    Attributes:
+        plan: sample indices of every batch.
+        personal: (w, buffers) -> the same with what a client keeps to itself (SiloBN, FedBN).
+    """
+
+    plan: list[list[int]]
+    personal: Personal = lambda w, buffers: (w, buffers)
+
+
+@dataclass(frozen=True)
+class Samples:
+    """Data D: which samples, in which batches.
+
+    Attributes:
+        name: for the reader. parts: together all of D.
+        load: plan -> (indices, batch) of every batch.
+        test: counts the predictions; None: there are no metrics.
+    """
+
+    name: str
+    parts: list[Part]
+    load: Callable[[list[list[int]]], Iterator[tuple[list[int], Any]]]
+    test: EvaluationSet | None = None
+
+    def __len__(self) -> int:
+        return sum(len(batch) for part in self.parts for batch in part.plan)
+
+
+class LossSurface:
+    """The mean loss L_D of a model over data D, around a point w.
+
+    The mean is over samples; for the pixelwise cross-entropy over labeled pixels, as in one batch.
+
+    Args:
+        flat: the model; what it holds is overwritten.
+        data: D.
+        w, buffers: the point, flat.
+        statistics: what BatchNorm normalizes by, ``"running"`` or ``"batch"``.
+    """
+
+    def __init__(
+        self,
+        flat: FlatModel,
+        data: Samples,
+        w: Tensor,
+        buffers: Tensor,
+        statistics: str = "running",
+    ) -> None:
+        self.flat, self.data, self.w, self.buffers = flat, data, w, buffers
+        self.statistics = statistics
+        self._weigh = getattr(getattr(flat.model, "criterion", None), "weight", None)
+
+    def at(self, w: Tensor, buffers: Tensor | None = None) -> "LossSurface":
+        """The same loss around another point."""
+        other = copy.copy(self)
+        other.w, other.buffers = w, self.buffers if buffers is None else buffers
+        return other
+
+    def __iter__(self) -> Iterator[tuple[dict[str, Any], Tensor]]:
+        """Every batch with its labels, the model holding the point in the meantime."""
+        flat = self.flat
+        for part in self.data.parts:
+            w, buffers = part.personal(self.w, self.buffers)
+            flat.w.copy_(w)
+            flat.buffers.copy_(buffers)
+            for indices, raw in self.data.load(part.plan):
+                batch = prepare_batch(flat.model, raw, flat.w.dtype, training=False)
+                labels = batch.get("data_samples") if isinstance(batch, Mapping) else None
+                weight = len(indices) if self._weigh is None else self._weigh(labels)
+                labels = torch.zeros(0) if labels is None else labels
+                yield {"batch": batch, "indices": indices, "weight": weight}, labels
+
+    @cached_property
+    def total(self) -> int:
+        """What all batches weigh."""
+        return len(self.data) if self._weigh is None else sum(x["weight"] for x, _ in self)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """The model as it is evaluated, without dropout."""
+        model = self.flat.model.eval()
+        with batch_statistics(model) if self.statistics == "batch" else nullcontext():
+            yield
+
+    def loss(self, metrics: bool = False) -> tuple[float, dict[str, float]]:
+        """L_D(w), and the metrics of the data if asked, which takes a second pass."""
+        total, test = 0.0, self.data.test if metrics else None
+        with torch.no_grad(), self.evaluating():
+            for x, _ in self:
+                loss = total_loss(forward(self.flat.model, x["batch"], "loss"))
+                total += float(loss) * x["weight"] / self.total
+                if test is not None:
+                    predictions = forward(self.flat.model, x["batch"], "predict")
+                    test.process(x["indices"], x["batch"], predictions)
+        return total, test.score() if test is not None else {}
+
+    def gradient(self) -> tuple[Tensor, float]:
+        """The gradient of L_D at w, flat, summed in double precision; and L_D(w)."""
+        total, mean = torch.zeros_like(self.w, dtype=accumulation_dtype(self.w.device)), 0.0
+        with torch.enable_grad(), self.evaluating():
+            for x, _ in self:
+                loss = total_loss(forward(self.flat.model, x["batch"], "loss"))
+                self.flat.backward(loss)
+                share = x["weight"] / self.total
+                accumulate(total, self.flat.grad, share)
+                mean += float(loss.detach()) * share
+        return total, mean
+
+    def feature_norms(self) -> dict[int, float]:
+        """The mean norm of a classifier's last features by class (ECCV 2022, figure 7).
+
+        Raises:
+            ConfigError: the model has no features of whole images.
+        """
+        if not hasattr(self.flat.model, "features"):
+            raise ConfigError(
+                f"features: {type(self.flat.model).__name__} is no classifier of images, whose "
+                "features have a norm"
+            )
+        found: dict[int, list[float]] = {}
+        with torch.no_grad(), self.evaluating():
+            for x, labels in self:
+                norms = self.flat.model.features(x["batch"]["inputs"]).norm(dim=1)
+                for label, norm in zip(labels.tolist(), norms.tolist(), strict=True):
+                    found.setdefault(label, []).append(norm)
+        return {label: sum(found[label]) / len(found[label]) for label in sorted(found)}
+
+
+def compact(flat: FlatModel, vector: Tensor) -> np.ndarray:
+    """A vector like ``flat.w`` as float64 [n], parameter by parameter, without gaps."""
+    parts = [slot.view(vector).reshape(-1) for slot in flat.slots]
+    return torch.cat(parts).double().cpu().numpy()
+
+
+def expand(flat: FlatModel, array: np.ndarray) -> Tensor:
+    """The inverse of :func:`compact`: a vector like ``flat.w``, in its precision."""
+    vector, start = torch.zeros_like(flat.w), 0
+    values = torch.from_numpy(np.ascontiguousarray(array)).to(flat.w)
+    for slot in flat.slots:
+        slot.view(vector).copy_(values[start : start + slot.numel].view(slot.shape))
+        start += slot.numel
+    return vector

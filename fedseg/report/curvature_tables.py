@@ -1,0 +1,69 @@
+"""Measured curvature as tables."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from fedseg.cli import widen_console
+from fedseg.report.tables import TextTable
+
+NONE = "—"
+ROWS = {
+    "loss": ("loss", "loss"),
+    "gradient": ("loss", "gradient_norm"),
+    "lambda_1": ("top", "lambda_max"),
+    "lambda_1 / lambda_5": ("top", "lambda_max_over_lambda5"),
+    "trace": ("trace", "trace"),
+    "Frobenius": ("trace", "frobenius_norm"),
+    "SAM": ("sharpness", "sam"),
+    "ASAM": ("sharpness", "asam"),
+    "clients' lambda_1: median (quartiles)": ("clients", "quartiles"),
+    "participants' lambda_1, own data: mean": ("participants", "lambda_max_local"),
+    "participants' lambda_1, all data: mean": ("participants", "lambda_max_global"),
+    "H_N": ("fedalign", "hessian_norm_diff"),
+    "H_D": ("fedalign", "hessian_direction_cos"),
+    "features' norm: mean over classes": ("features", "norm_by_class"),
+}
+
+
+def print_curvature(found: Mapping[str, Mapping[str, Any]], console: Console | None = None) -> None:
+    """Print a column for each checkpoint, and norms of features by class and client.
+
+    Args:
+        found: name of a checkpoint -> content of its ``curvature.json``.
+    """
+    console, quantities = console or Console(), [r["quantities"] for r in found.values()]
+    widen_console(console)
+    head = ("", *(f"{name} ({result['checkpoint']})" for name, result in found.items()))
+    rows = [("data", *(result["data"] for result in found.values()))]
+    rows += [(n, *(_text(q.get(part, {}).get(key)) for q in quantities))
+             for n, (part, key) in ROWS.items()]  # fmt: skip
+    _print("curvature", head, rows, console)
+    features = [q.get("features", {}) for q in quantities]
+    classes = {f"class {c}": c for f in features for c in f.get("norm_by_class", {})}
+    clients = {f"client {c}": c for f in features for c in f.get("of_clients", {})}
+    rows = [(n, *(_text(f.get("norm_by_class", {}).get(c)) for f in features))
+            for n, c in classes.items()]  # fmt: skip
+    rows += [(n, *(_text(f.get("of_clients", {}).get(c)) for f in features))
+             for n, c in clients.items()]  # fmt: skip
+    _print("norm of the last features, means", head, rows, console)
+
+
+def _print(title: str, head: tuple[str, ...], rows: list[Any], console: Console) -> None:
+    kept = tuple(row for row in rows if set(row[1:]) != {NONE})
+    if kept:
+        console.print(TextTable(title, head, kept).to_rich())
+
+
+def _text(value: Any) -> str:
+    """A number, an estimate, quartiles, or the mean of several."""
+    if value is None:
+        return NONE
+    if isinstance(value, list):
+        return f"{value[2]:.4g} ({value[1]:.4g} to {value[3]:.4g})"
+    if isinstance(value, Mapping) and "value" in value:
+        error = value["standard_error"]
+        return f"{value['value']:.4g}" + (f" ± {error:.2g}" if error is not None else "")
+    return f"{np.mean(list(value.values())) if isinstance(value, Mapping) else value:.4g}"

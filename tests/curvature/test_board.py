@@ -1,0 +1,78 @@
+"""Measured curvature in the table of a benchmark, beside published values."""
+
+import json
+import re
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import toyresults
+
+from fedseg.files import write_text
+from fedseg.leaderboard.board import build_board
+from fedseg.leaderboard.collect import read_runs
+from fedseg.leaderboard.page import write_page
+from fedseg.runs.curvature_files import eigenvalues, measured_value, over_rounds
+
+CONTENT = toyresults.results("idda_rainy_heterogeneous", {"unseen/mIoU": 50.0})
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    """A run with a ``curvature.json``."""
+    folder = toyresults.write(tmp_path / "a", CONTENT)
+    name = f"curvature/round_{CONTENT['completed_rounds']:06d}/curvature.json"
+    write_text(folder / name, text)
+    return folder
+
+
+def test_measured_values_stand_in_the_columns_of_published_ones(tmp_path):
+    quantities = {
+        "top": {"lambda_max": 12.5, "lambda_max_over_lambda5": "many", "eigenvalues": [12.5, 3]},
+        "trace": {"trace": {"value": 340.0, "standard_error": 2.0}},
+        "participants": {"lambda_max_local": {"a": 2.0, "b": 4.0}},
+    }
+    measured = {"config_sha256": CONTENT["config_sha256"], "quantities": quantities}
+    runs, messages = read_runs([written(tmp_path, json.dumps(measured))])
+    board = build_board(runs, messages)
+    (row,) = (r for t in (*board.rankings, *board.apart) for r in t.runs)
+    values = {key: row.cells[key].value for key in row.cells}
+    assert values["lambda_max"] == 12.5
+    assert values["trace"] == 340.0
+    assert values["lambda_max_local"] == 3.0
+    assert values.get("lambda_ratio") is None  # of another form than expected
+    text = write_page(board, tmp_path / "board").read_text()
+    data = json.loads(re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', text, re.S)[1])
+    (table,) = (t for t in data["tables"].values() if any(r["kind"] == "run" for r in t["rows"]))
+    assert {"lambda_max", "trace"} <= {column["key"] for column in table["further"]}
+    (run,) = data["runs"].values()
+    assert run["spectrum"] == [12.5, 3.0]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[1, 2",
+        '{"quantities": []}',
+        '{"quantities": {"top": {"lambda_max": 1}}, "config_sha256": "<script>"}',
+        '{"quantities": ' + "[" * 100 + "]" * 100 + "}",
+    ],
+    ids=["damaged", "no object", "of another run", "deep"],
+)
+def test_a_file_that_does_not_fit_is_named_and_the_run_stays(tmp_path, text):
+    (run,), (message,) = read_runs([written(tmp_path, text)])
+    assert "curvature.json" in message
+    assert measured_value(run.results, "top/lambda_max") is None
+
+
+def test_values_of_another_form_are_not_measured():
+    huge = {"top": {"eigenvalues": [10**400], "lambda_max": 10**400}, "trace": {"trace": [1]}}
+    for quantities in ({}, {"top": 3}, {"top": {"lambda_max": "<b>"}}, huge):
+        found = SimpleNamespace(extras={"curvature.json": quantities})
+        assert measured_value(found, "top/lambda_max") is None
+        assert measured_value(found, "trace/trace") is None
+        assert eigenvalues(found, 5) == []
+    for hook in (None, 3, {"rounds": 3}, {"rounds": [1, "2"], "lambda_max": [[], 3]}):
+        assert over_rounds(SimpleNamespace(extras={"curvature": hook}), [1, 2]) == {}
+    hook = {"rounds": [1, 3], "lambda_max": [2.5, None], "<b>": [1, 2]}
+    found = SimpleNamespace(extras={"curvature": hook})
+    assert over_rounds(found, [1, 2, 3]) == {"lambda_max": [2.5, None, None]}

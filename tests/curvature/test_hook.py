@@ -1,0 +1,69 @@
+"""CurvatureHook: what it adds to a run, and that the run stays the same."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import toyquad
+import toyseg
+
+from fedseg.errors import ConfigError
+from fedseg.leaderboard.collect import read_runs
+from fedseg.registry import HOOKS, build
+from fedseg.runner.plan import make_plan
+from fedseg.runs.curvature_files import measured_value
+
+HOOK = {"type": "CurvatureHook", "interval": 2, "tolerance": 1e-6}
+
+
+def test_a_run_stays_the_same_and_has_curvature(tmp_path):
+    plain = toyseg.settings(tmp_path / "plain", train_cfg={"max_rounds": 3})
+    measured = toyseg.settings(
+        tmp_path / "measured", train_cfg={"max_rounds": 3}, custom_hooks=[HOOK]
+    )
+    toyseg.train(plain)
+    toyseg.train(measured)
+    one, other = toyseg.checkpoint(plain), toyseg.checkpoint(measured)
+    assert not toyseg.differences(one["state_dict"], other["state_dict"])
+    assert not toyseg.differences(one["averaged_state_dict"], other["averaged_state_dict"])
+    names = {"lambda_max", "gradient_norm", "client_lambda_max", "client_drift", "update_cosine"}
+    first, second, third = toyseg.history(measured)
+    assert names.isdisjoint(first)
+    assert names.isdisjoint(third)
+    assert all(np.isfinite(second[name]) for name in names)
+    assert -1 <= second["update_cosine"] <= 1
+    (run,), _ = read_runs([Path(measured["work_dir"])])
+    assert measured_value(run.results, "top/lambda_max") == second["lambda_max"]
+
+
+def test_quantities_of_a_quadratic(tmp_path):
+    config = toyquad.run(
+        tmp_path,
+        {"type": "FedAvg"},
+        custom_hooks=[{**HOOK, "interval": 3}],
+        val_dataloader={"seen": {"dataset": {"type": "ToyQuadratics"}}},
+        val_evaluator={"type": "PixelAccuracy"},
+    )
+    line = toyseg.history(config)[-1]
+    assert line["lambda_max"] == pytest.approx(toyquad.samples()[0].mean(0).max())
+    own = [toyquad.of_client(client)[0].max() for client in toyquad.USERS]
+    assert line["client_lambda_max"] == pytest.approx(np.mean(own))
+    start = toyquad.trace(config)[2]
+    moved = [toyquad.local_steps(c, start, 5, 0.1) - start for c in toyquad.USERS]
+    assert line["client_drift"] == pytest.approx(np.mean([np.linalg.norm(m) for m in moved]))
+
+
+def test_images_that_only_come_augmented_are_refused_before_training(tmp_path):
+    with pytest.raises(ConfigError, match="val_dataloader"):
+        toyquad.run(tmp_path, {"type": "FedAvg"}, custom_hooks=[HOOK])
+
+
+def test_the_plan_has_its_cost(tmp_path):
+    runner = toyseg.runner(toyseg.settings(tmp_path, custom_hooks=[HOOK]))
+    plan = make_plan(runner)
+    assert 0 < plan["seconds of hooks in all rounds"] < plan["estimated seconds"]
+
+
+def test_wrong_quantities_are_named():
+    with pytest.raises(ConfigError, match="quantities"):
+        build(HOOKS, {"type": "CurvatureHook", "quantities": ["lamda"]}, "custom_hooks[0]")

@@ -1,0 +1,160 @@
+"""Lines, planes and directions against their definitions; grids that can be stopped."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import toycls
+import toyseg
+from torch import nn
+
+from fedseg.core.flat import FlatModel
+from fedseg.curvature.checkpoint import Point, opened
+from fedseg.curvature.directions import along, barrier, line, plane, random_directions
+from fedseg.curvature.landscape import FILE_NAME, POINTS, Landscape, landscape
+from fedseg.curvature.settings import Source, Spec
+from fedseg.curvature.surface import LossSurface
+from fedseg.errors import ConfigError, DataError
+from fedseg.report.landscapes import write_landscape
+
+W = torch.tensor([[1.0, 2, 0], [4, 2, 0], [2, 5, 1]]).double()
+
+
+def points() -> list[Point]:
+    buffers = torch.tensor([[1.0], [2], [5]]).double()
+    return [Point(f"p{n}", w, b) for n, (w, b) in enumerate(zip(W, buffers, strict=True))]
+
+
+def test_line_is_gamma_times_the_first_model():
+    a, b, _ = points()
+    w, buffers = line(a, b).at([0.25])
+    torch.testing.assert_close(w, 0.25 * a.w + 0.75 * b.w)
+    torch.testing.assert_close(buffers, 0.25 * a.buffers + 0.75 * b.buffers)
+
+
+def test_plane_goes_through_the_three_models():
+    models = points()
+    found = plane(*models)
+    u, v = found.axes
+    assert float(u @ v) == pytest.approx(0, abs=1e-12)
+    assert [float(u.norm()), float(v.norm())] == pytest.approx([1, 1])
+    th1, th2, th3 = W.numpy()
+    away, other = th2 - th1, th3 - th1
+    x = other @ away / np.linalg.norm(away)
+    y = np.sqrt(other @ other - x**2)
+    expected = [(0, 0), (np.linalg.norm(away), 0), (x, y)]
+    for point, place in zip(models, expected, strict=True):
+        coordinates, distance = found.project(point.w)
+        assert coordinates == pytest.approx(place)
+        assert distance == pytest.approx(0, abs=1e-12)
+        w, buffers = found.at(place)
+        torch.testing.assert_close(w, point.w)
+        torch.testing.assert_close(buffers, point.buffers)
+    assert found.project(W[0] + torch.tensor([0, 0, 1.0]))[1] > 0.5
+
+
+def test_models_on_a_line_make_no_plane():
+    a, b, _ = points()
+    for third in (Point("c", 2 * b.w - a.w, b.buffers), a):
+        with pytest.raises(DataError, match="line"):
+            plane(a, b, third)
+    with pytest.raises(DataError, match="line"):
+        plane(a, a, b)
+
+
+def test_random_directions_have_filters_of_the_models_length():
+    model = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.Conv2d(4, 2, 1))
+    flat = FlatModel(model.double())
+    point = Point("m", flat.w.clone(), flat.buffers.clone())
+    found = random_directions(flat, point, 2, np.random.default_rng(0))
+    for axis in found.axes:
+        for name, part in flat.views(axis).items():
+            weight = flat.views(point.w)[name]
+            if part.dim() == 1:
+                assert not part.any()
+            for own, other in zip(part, weight, strict=True):
+                if part.dim() > 1:
+                    assert float(own.norm()) == pytest.approx(float(other.detach().norm()))
+    one, other = found.axes
+    assert abs(float(one @ other)) < 0.5 * float(one @ one)
+    # the same draws for a model that is twice as large
+    twice = Point("n", 2 * point.w, point.buffers)
+    again = random_directions(flat, twice, 2, np.random.default_rng(0))
+    torch.testing.assert_close(again.axes[0], 2 * one)
+    unit = along(point, [one, other])
+    assert float(unit.axes[1].norm()) == pytest.approx(1)
+
+
+def test_barrier_is_the_height_above_the_straight_line():
+    gammas = np.linspace(-1, 2, 31)
+    assert barrier(gammas, 3 * gammas + 1) == pytest.approx(0, abs=1e-12)
+    # L = 1 + g + 4 g (1 - g): highest above the line at 1/2, by 1
+    assert barrier(gammas, 1 + gammas + 4 * gammas * (1 - gammas)) == pytest.approx(1)
+    assert barrier(gammas, (gammas - 0.5) ** 2) == pytest.approx(0, abs=1e-12)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("landscape")
+    root = toycls.write_data(folder / "data")
+    keep = {"default_hooks": {"checkpoint": {"interval": 1, "keep_every": 1}}}
+    config = toycls.settings(folder, root, train_cfg={"max_rounds": 3}, averaging=None, **keep)
+    toyseg.train(config)
+    return Path(config["work_dir"])
+
+
+def spec_of(kind: str, paths: tuple[str, ...], **options) -> Spec:
+    return Spec(kind=kind, source=Source(paths, trusted=("toycls",)), **options)
+
+
+def checkpoints(run: Path) -> tuple[str, ...]:
+    return tuple(str(run / "checkpoints" / f"round_{n:06d}.pth") for n in (1, 2, 3))
+
+
+def test_a_stopped_landscape_goes_on_to_the_same_bits(run, tmp_path):
+    spec = spec_of("plane", checkpoints(run), points=3, data=("train", "test"))
+    whole = landscape(spec, tmp_path / "whole")
+    lines = (tmp_path / "whole" / POINTS).read_text().splitlines()
+    assert len(lines) == 18
+    part = tmp_path / "part"
+    part.mkdir()
+    (part / POINTS).write_text("\n".join([*lines[3:9], lines[9][:20]]) + "\n")
+    seen = []
+    assert landscape(spec, part, advance=lambda *n: seen.append(n)) == whole
+    assert seen[0] == (6, 18)
+    assert (part / FILE_NAME).read_bytes() == (tmp_path / "whole" / FILE_NAME).read_bytes()
+    assert len(whole["trajectory"][spec.source.paths[0]]) == 3
+    for steps, place in zip(whole["trajectory"].values(), whole["marks"].values(), strict=True):
+        assert any(step["coordinates"] == pytest.approx(place, abs=1e-6) for step in steps)
+
+
+def test_processes_give_the_same_bits(run, tmp_path):
+    spec = spec_of("line", checkpoints(run)[1:], points=3)
+    one = landscape(spec, tmp_path / "one", 1)
+    assert landscape(spec, tmp_path / "two", 2) == one
+    ends = one["axes"][0].index(0.0), one["axes"][0].index(1.0)
+    with opened(spec.source) as data:
+        here = Landscape(spec, data)
+        for place, point in zip(ends, here.points, strict=True):
+            at = LossSurface(data.flat, here.samples(0), point.w, point.buffers)
+            assert one["series"][0]["loss"][place] == pytest.approx(at.loss()[0])
+    assert set(one["series"][0]["metrics"]) == {"accuracy"}
+
+
+def test_pictures_are_written(run, tmp_path):
+    for kind, count in (("line", 2), ("plane", 3), ("random", 2)):
+        spec = spec_of(kind, checkpoints(run)[:count], points=3)
+        content = landscape(spec, tmp_path / kind)
+        assert json.loads((tmp_path / kind / FILE_NAME).read_text()) == json.loads(
+            json.dumps(content)
+        )
+        for path in write_landscape(content, tmp_path / kind):
+            assert path.stat().st_size > 1000
+
+
+def test_wrong_numbers_of_models():
+    for kind, count in (("line", 1), ("plane", 2)):
+        with pytest.raises(ConfigError, match="CHECKPOINT"):
+            spec_of(kind, ("a",) * count)

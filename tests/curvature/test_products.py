@@ -1,0 +1,336 @@
+"""Products and what is estimated from them, against dense Hessians and closed forms."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from fedseg.core.flat import FlatModel
+from fedseg.core.forward import forward, total_loss
+from fedseg.curvature import spectrum
+from fedseg.curvature.products import Products
+from fedseg.curvature.sharpness import rise
+from fedseg.curvature.surface import LossSurface, Part, Samples, compact, expand
+from fedseg.models import Segmentor
+from fedseg.models.classifier import Classifier
+from fedseg.models.losses import CrossEntropy, OHEMCrossEntropy
+
+PLAN = [[0, 3], [5, 1, 2], [4]]  # batches of different sizes
+
+
+class Network(nn.Module):
+    """Two outputs of different sizes, as with an auxiliary head."""
+
+    def __init__(self, norm: nn.Module) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Conv2d(3, 4, 3, padding=1), norm
+        self.main, self.auxiliary = nn.Conv2d(4, 3, 1), nn.Conv2d(4, 3, 2, stride=2)
+
+    def forward(self, x):
+        x = torch.relu(self.norm(self.first(x)))
+        return [self.main(x), self.auxiliary(x)]
+
+
+class Perceptron(Classifier):
+    def __init__(self, width: int) -> None:
+        super().__init__(4)
+        self.hidden = nn.Linear(12, width)
+        self.add_head(width)
+
+    def features(self, inputs):
+        return torch.tanh(self.hidden(inputs.flatten(1)))
+
+
+def batches(model: nn.Module, seed: int = 0):
+    """What the model is trained on: six images, labels with ignored pixels, in PLAN's batches."""
+    rng = np.random.default_rng(seed)
+    images = torch.from_numpy(rng.integers(0, 256, (6, 3, 4, 4), dtype=np.uint8))
+    labels = torch.from_numpy(rng.integers(0, 3, (6, 4, 4)))
+    labels[0, :2] = 255
+    if isinstance(model, Classifier):
+        images, labels = images[:, :, :2, :2].double() / 64, labels[:, 2, 2]
+    return lambda plan: ((i, {"inputs": images[i], "data_samples": labels[i]}) for i in plan)
+
+
+def surface(model: nn.Module, statistics: str = "running") -> LossSurface:
+    torch.manual_seed(1)
+    flat = FlatModel(model.double())
+    for slot in flat.slots:
+        slot.view(flat.w).copy_(torch.randn(slot.shape) * 0.5)
+    for slot in flat.buffer_slots:  # statistics that are not those of a new layer
+        slot.view(flat.buffers).copy_(torch.rand(slot.shape) + 0.5)
+    data = Samples("six", [Part(PLAN[:2]), Part(PLAN[2:])], batches(model))
+    return LossSurface(flat, data, flat.w.clone(), flat.buffers.clone(), statistics)
+
+
+def dense(of: LossSurface) -> np.ndarray:
+    """The Hessian by a plain loop: a mean over labeled pixels, or over images."""
+    model, pixels = of.flat.model, isinstance(getattr(of.flat.model, "criterion", 0), CrossEntropy)
+    parameters = [dict(model.named_parameters())[slot.name] for slot in of.flat.slots]
+    total, weights = 0, 0
+    with of.evaluating():
+        for _, batch in of.data.load(PLAN):
+            weight = len(batch["data_samples"])
+            if pixels:
+                weight = int((batch["data_samples"] != 255).sum())
+            prepared = model.data_preprocessor(batch)
+            total = total + weight * total_loss(forward(model, prepared, "loss"))
+            weights += weight
+        gradient = torch.autograd.grad(total / weights, parameters, create_graph=True)
+        gradient = torch.cat([g.reshape(-1) for g in gradient])
+        units = torch.eye(len(gradient)).double()
+        if isinstance(model, Classifier):
+            found = torch.autograd.grad(gradient, parameters, units, is_grads_batched=True)
+            return torch.cat([rows.flatten(1) for rows in found], 1).numpy()
+        rows = [torch.autograd.grad(gradient, parameters, u, retain_graph=True) for u in units]
+    return torch.stack([torch.cat([r.reshape(-1) for r in row]) for row in rows]).numpy()
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(), OHEMCrossEntropy(0.25)], ids=["ce", "ohem"])
+@pytest.mark.parametrize(
+    ("norm", "statistics"),
+    [(nn.BatchNorm2d(4), "running"), (nn.BatchNorm2d(4), "batch"), (nn.GroupNorm(2, 4), "running")],
+    ids=["bn running", "bn batch", "gn"],
+)
+def test_hessian_is_the_dense_one(loss, norm, statistics):
+    of = surface(Segmentor(Network(norm), loss), statistics)
+    products, hessian = Products(of), dense(of)
+    buffers = of.flat.buffers.clone()
+    vectors = np.random.default_rng(0).standard_normal((3, products.n))
+    for v in vectors:
+        np.testing.assert_allclose(products(v), hessian @ v, atol=1e-12)
+    assert products.count == 3
+    found = spectrum.largest(products, 4, np.random.default_rng(0), 1e-10)
+    values, axes = np.linalg.eigh(hessian)
+    np.testing.assert_allclose(found.values, values[::-1][:4], atol=1e-8)
+    for v, expected in zip(found.vectors.T, axes.T[::-1], strict=False):
+        assert abs(v @ expected) == pytest.approx(1, abs=1e-8)
+    assert found.residuals.max() < 1e-8
+    assert torch.equal(of.flat.buffers, buffers)  # statistics are read, not updated
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(), OHEMCrossEntropy(0.5)], ids=["ce", "ohem"])
+def test_gauss_newton_is_the_jacobian_around_the_loss(loss):
+    of = surface(Segmentor(Network(nn.GroupNorm(2, 4)), loss))
+    products, model = Products(of, "ggn"), of.flat.model
+    parameters = [dict(model.named_parameters())[slot.name] for slot in of.flat.slots]
+    expected, weights = 0, 0
+    for _, batch in of.data.load(PLAN):
+        batch = model.data_preprocessor(batch)
+        outputs = model.outputs(batch["inputs"])
+        flat = torch.cat([output.flatten() for output in outputs])
+        sizes, shapes = [o.numel() for o in outputs], [o.shape for o in outputs]
+
+        def loss_of(vector, batch=batch, sizes=sizes, shapes=shapes):
+            parts = zip(vector.split(sizes), shapes, strict=True)
+            return total_loss(model.losses([p.view(s) for p, s in parts], batch["data_samples"]))
+
+        jacobian = torch.stack(
+            [
+                torch.cat([g.reshape(-1) for g in torch.autograd.grad(
+                    f, parameters, retain_graph=True, allow_unused=True, materialize_grads=True
+                )])
+                for f in flat
+            ]
+        )  # fmt: skip
+        inner = torch.autograd.functional.hessian(loss_of, flat.detach())
+        weight = of._weigh(batch["data_samples"])
+        expected = expected + weight * jacobian.T @ inner @ jacobian
+        weights += weight
+    expected = (expected / weights).detach().numpy()
+    v = np.random.default_rng(0).standard_normal(products.n)
+    np.testing.assert_allclose(products(v), expected @ v, atol=1e-12)
+
+
+def test_two_thousand_parameters_and_batches_that_do_not_matter():
+    of = surface(Perceptron(118))
+    assert of.flat.num_parameters == 2010
+    hessian, products = dense(of), Products(of)
+    found = spectrum.largest(products, 5, np.random.default_rng(3), 1e-10)
+    values = np.linalg.eigvalsh(hessian)
+    np.testing.assert_allclose(found.values, values[::-1][:5], atol=1e-8)
+    known = Matrix(hessian)  # the products are its own, as has just been seen
+    for seed in range(20):
+        trace = spectrum.trace_and_norm(known, 30, np.random.default_rng(seed))["trace"]
+        assert abs(trace.value - np.trace(hessian)) < 3 * trace.standard_error
+    assert_moments(spectrum.density(known, 20, 10, np.random.default_rng(0)), values)
+    one = LossSurface(
+        of.flat, Samples("six", [Part([[*range(6)]])], of.data.load), of.w, of.buffers
+    )
+    v = np.random.default_rng(0).standard_normal(2010)
+    np.testing.assert_allclose(Products(one)(v), products(v), atol=1e-12)
+    assert one.loss()[0] == pytest.approx(of.loss()[0])
+
+
+def test_logistic_regression_has_its_closed_form():
+    class Logistic(Classifier):
+        def __init__(self):
+            super().__init__(3)
+            self.add_head(12)
+
+        def features(self, inputs):
+            return inputs.flatten(1)
+
+    of = surface(Logistic())
+    (batch,) = (b for _, b in of.data.load([[*range(6)]]))
+    x = np.c_[batch["inputs"].flatten(1).numpy(), np.ones(6)]
+    weight, bias = (slot.view(of.w).numpy() for slot in of.flat.slots)
+    logits = x @ np.c_[weight, bias].T
+    p = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
+    blocks = np.einsum("ni,ij->nij", p, np.eye(3)) - p[:, :, None] * p[:, None]
+    expected = np.einsum("nij,na,nb->iajb", blocks, x, x) / 6
+    v = np.random.default_rng(0).standard_normal((3, 13))
+    product = np.einsum("iajb,jb->ia", expected, v)
+    flat = np.r_[v[:, :12].ravel(), v[:, 12]]
+    for kind in ("hessian", "ggn"):
+        result = Products(of, kind)(flat)
+        np.testing.assert_allclose(
+            result, np.r_[product[:, :12].ravel(), product[:, 12]], atol=1e-12
+        )
+
+
+def test_compact_vectors_leave_out_the_gaps():
+    flat = surface(Segmentor(Network(nn.BatchNorm2d(4)), CrossEntropy())).flat
+    assert flat.w.numel() > flat.num_parameters
+    assert torch.equal(expand(flat, compact(flat, flat.w)), flat.w)
+    first = dict(flat.model.named_parameters())[flat.slots[0].name]
+    np.testing.assert_array_equal(compact(flat, flat.w)[: first.numel()], first.detach().flatten())
+
+
+def test_gradient_is_that_of_the_mean_loss():
+    of = surface(Perceptron(5))
+    gradient, loss = of.gradient()
+    assert loss == pytest.approx(of.loss()[0])
+    step = 1e-6 * torch.randn_like(of.w)
+    change = of.at(of.w + step).loss()[0] - of.at(of.w - step).loss()[0]
+    assert change == pytest.approx(2 * float(gradient @ step), rel=1e-4)
+
+
+def test_feature_norms_are_means_by_class():
+    of = surface(Perceptron(5))
+    found, sums = of.feature_norms(), {}
+    for _, batch in of.data.load([[n] for n in range(6)]):
+        norm = float(of.flat.model.features(batch["inputs"]).detach().norm())
+        sums.setdefault(int(batch["data_samples"]), []).append(norm)
+    assert found == pytest.approx({label: np.mean(norms) for label, norms in sums.items()})
+
+
+# ---------------------------------------------------------------- estimates
+
+
+class Matrix:
+    """Products with a matrix that is known."""
+
+    def __init__(self, matrix: np.ndarray) -> None:
+        self.matrix, self.n = matrix, len(matrix)
+
+    def __call__(self, v: np.ndarray) -> np.ndarray:
+        return self.matrix @ v
+
+
+def with_eigenvalues(values: np.ndarray) -> Matrix:
+    q = np.linalg.qr(np.random.default_rng(0).standard_normal((len(values),) * 2))[0]
+    return Matrix(q @ np.diag(values) @ q.T)
+
+
+def assert_moments(density: spectrum.Density, eigenvalues: np.ndarray) -> None:
+    np.testing.assert_allclose(density.weights.sum(1), 1)
+    for order in (1, 2, 3):
+        moment = density.moment(order)
+        assert abs(moment.value - (eigenvalues**order).mean()) < 3 * moment.standard_error
+
+
+SPIKED = with_eigenvalues(np.r_[50.0, 20, 10, -5, np.random.default_rng(1).normal(0, 0.3, 296)])
+
+
+def test_trace_and_norm_are_within_three_standard_errors():
+    exact = {"trace": np.trace(SPIKED.matrix), "frobenius_norm": np.linalg.norm(SPIKED.matrix)}
+    for seed in range(20):
+        found = spectrum.trace_and_norm(SPIKED, 90, np.random.default_rng(seed))
+        for (name, estimate), most in zip(found.items(), (3, 4), strict=True):
+            assert abs(estimate.value - exact[name]) < most * estimate.standard_error, (seed, name)
+
+
+def test_standard_error_is_the_deviation_over_seeds():
+    found = [
+        spectrum.trace_and_norm(SPIKED, 60, np.random.default_rng(seed))["trace"]
+        for seed in range(200)
+    ]
+    deviation = np.std([one.value for one in found], ddof=1)
+    assert np.mean([one.standard_error for one in found]) == pytest.approx(deviation, rel=0.15)
+
+
+def test_density_has_the_moments_of_the_matrix():
+    found = spectrum.density(SPIKED, 40, 30, np.random.default_rng(0))
+    assert_moments(found, np.linalg.eigvalsh(SPIKED.matrix))
+    assert found.nodes.max() == pytest.approx(50, abs=1e-6)
+
+
+def test_density_of_few_different_eigenvalues_is_theirs():
+    found = spectrum.density(
+        with_eigenvalues(np.repeat([2.0, 7.0], 10)), 15, 4, np.random.default_rng(0)
+    )
+    heavy = found.nodes[found.weights > 1e-8]
+    np.testing.assert_allclose(np.sort(np.unique(heavy.round(6))), [2, 7])
+
+
+def test_diagonals():
+    exact = np.diag(SPIKED.matrix)
+    np.testing.assert_allclose(spectrum.diagonal(SPIKED, 0, None), exact, atol=1e-12)
+    found = spectrum.diagonal(SPIKED, 2000, np.random.default_rng(0))
+    error = np.sqrt((np.square(SPIKED.matrix).sum(1) - exact**2) / 2000)  # of Rademacher vectors
+    assert (np.abs(found - exact) / error).max() < 5
+
+
+# ---------------------------------------------------------------- sharpness
+
+
+def test_rise_on_a_quadratic_is_the_closed_form():
+    class Quadratic(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.w = nn.Parameter(torch.tensor([3.0, 0.5]))
+
+        def forward(self, inputs, data_samples=None, mode="loss"):
+            return {"loss": (inputs * self.w**2).sum(1).mean() / 2}
+
+    curvature = np.array([1.0, 4.0])
+    flat = FlatModel(Quadratic().double())
+    data = torch.from_numpy(np.stack([curvature - 0.5, curvature + 0.5]))
+    load = lambda plan: ((i, {"inputs": data[i]}) for i in plan)  # noqa: E731
+    of = LossSurface(flat, Samples("two", [Part([[0], [1]])], load), flat.w.clone(), flat.buffers)
+    w, rho = np.array([3.0, 0.5]), 0.1
+    gradient = curvature * w
+    eps = rho * gradient / np.linalg.norm(gradient)
+    loss = lambda w: (curvature * w**2).sum() / 2  # noqa: E731
+    sam, length = rise(of, rho)
+    assert length == pytest.approx(np.linalg.norm(gradient))
+    assert sam == pytest.approx(loss(w + eps) - loss(w))
+    angles = np.linspace(0, 2 * np.pi, 20001)
+    circle = rho * np.c_[np.cos(angles), np.sin(angles)]
+    best = max(loss(w + e) for e in circle) - loss(w)
+    assert rise(of, rho, 30)[0] == pytest.approx(best, rel=1e-6)
+    # ASAM: a parameter vector is a bias, so that T = 1
+    assert rise(of, rho, 1, eta=0.1)[0] == pytest.approx(sam)
+
+
+class Chain(Classifier):
+    """Two linear layers without biases: one may be multiplied and the other divided."""
+
+    def __init__(self):
+        super().__init__(3)
+        self.first, self.classifier = nn.Linear(12, 4, bias=False), nn.Linear(4, 3, bias=False)
+
+    def features(self, inputs):
+        return self.first(inputs.flatten(1))
+
+
+def test_only_the_adaptive_rise_is_the_same_for_the_same_function():
+    of = surface(Chain())
+    w = of.w.clone()
+    for slot, factor in zip(of.flat.slots, (5, 1 / 5), strict=True):
+        slot.view(w).mul_(factor)
+    other = of.at(w)
+    assert other.loss()[0] == pytest.approx(of.loss()[0])
+    assert rise(other, 0.1, 3, eta=0)[0] == pytest.approx(rise(of, 0.1, 3, eta=0)[0])
+    assert rise(other, 0.1, 3)[0] > 1.5 * rise(of, 0.1, 3)[0]

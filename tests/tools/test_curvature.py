@@ -1,0 +1,174 @@
+"""tools/curvature.py on finished runs: what it measures, that it goes on, kind errors."""
+
+import json
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import toyquad
+import toyseg
+
+from fedseg.curvature.checkpoint import opened
+from fedseg.curvature.clients import participants_models
+from fedseg.curvature.settings import Source
+from fedseg.curvature.surface import LossSurface
+from fedseg.files import sha256
+from fedseg.runner.work_dir import hold
+
+
+@pytest.fixture
+def tool(run_tool):
+    def run(*arguments):
+        return run_tool("curvature", *arguments, "--trust", "toyseg", "toyquad")
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def quadratic(tmp_path_factory) -> Path:
+    """A run on the quadratic, whose curvature can be written down."""
+    return Path(toyquad.run(tmp_path_factory.mktemp("quad"), {"type": "FedAvg"})["work_dir"])
+
+
+@pytest.fixture(scope="module")
+def silo(tmp_path_factory) -> Path:
+    """A run with SiloBN whose clients have statistics of their own."""
+    config = toyseg.settings(tmp_path_factory.mktemp("silo"), train_cfg={"max_rounds": 2})
+    toyseg.train(config)
+    return Path(config["work_dir"])
+
+
+def result(run: Path, name: str) -> dict:
+    return json.loads((run / "curvature" / name / "curvature.json").read_text())
+
+
+def test_quadratic_has_the_curvature_that_it_has(tool, quadratic):
+    names = ("top", "trace", "clients", "fedalign", "participants")
+    arguments = ("--augment", "--top", 2, "--quantities", *names, "--clients", "all")
+    code, _, err = tool(quadratic, *arguments, "--tolerance", 1e-10)
+    # three parameters: a trace needs more than the two random vectors that fit
+    assert code == 2
+    assert "probes" in err
+    code, _, err = tool(quadratic, *arguments[:5], "clients", "fedalign", "participants",
+                          "--clients", "all", "--tolerance", 1e-10)  # fmt: skip
+    assert code == 0, err
+    found = result(quadratic, "round_000003-augmented")
+    assert found["checkpoint_sha256"] == sha256(quadratic / "checkpoints" / "round_000003.pth")
+    curvature = toyquad.samples()[0].mean(0)
+    top = found["quantities"]["top"]
+    assert top["num_samples"] == 8
+    np.testing.assert_allclose(top["eigenvalues"], np.sort(curvature)[::-1][:2], rtol=1e-8)
+    own = {client: toyquad.of_client(client)[0] for client in toyquad.USERS}
+    for client, value in found["quantities"]["clients"]["lambda_max"].items():
+        assert value == pytest.approx(own[client].max())
+    # of a quadratic, the curvature at the trained models is that of the global one
+    trained = found["quantities"]["participants"]
+    for client, value in trained["lambda_max_local"].items():
+        assert value == pytest.approx(own[client].max())
+        assert trained["lambda_max_global"][client] == pytest.approx(curvature.max())
+    lengths = [np.linalg.norm(d) for d in own.values()]
+    pairs = [(k, j) for k in range(4) for j in range(k)]
+    expected = np.mean([(lengths[k] - lengths[j]) ** 2 for k, j in pairs])
+    difference = found["quantities"]["fedalign"]["hessian_norm_diff"]
+    assert difference["value"] == pytest.approx(expected)
+
+
+def test_goes_on_where_it_was_stopped(tool, silo):
+    _, _, err = tool(silo, "--quantities", "loss")
+    assert "loss: measured before" not in err
+    first = result(silo, "round_000002")
+    code, _, err = tool(silo, "--quantities", "loss", "top", "--top", 3)
+    assert code == 0, err
+    assert "loss: measured before" in err
+    both = result(silo, "round_000002")
+    assert both["quantities"]["loss"] == first["quantities"]["loss"]
+    assert len(both["quantities"]["top"]["residuals"]) == 3
+    tool(silo, "--quantities", "top", "--top", 3, "--samples", 10)  # another top, the same loss
+    other = result(silo, "round_000002")["quantities"]
+    assert other["top"]["num_samples"] == 10
+    assert other["loss"] == first["quantities"]["loss"]
+    assert (silo / "curvature" / "round_000002" / "spectra.svg").stat().st_size > 1000
+
+
+def test_clients_are_seen_with_statistics_of_their_own(tool, silo):
+    tool(silo, "--quantities", "loss", "participants", "--global", "--tolerance", 0.5)
+    found = result(silo, "round_000002-global")["quantities"]
+    payload = torch.load(silo / "checkpoints" / "round_000002.pth", weights_only=True)
+    total, images = 0.0, 0
+    with opened(Source((str(silo),), trusted=("toyseg",))) as run:
+        point = run.load(silo / "checkpoints" / "round_000002.pth", averaged=False)
+        for client, state in payload["client_statistics"].items():
+            data = run.samples(client=client, personal=False)
+            w, buffers = run.policy.personal(point.w, point.buffers, [(1, state)])
+            total += len(data) * LossSurface(run.flat, data, w, buffers).loss()[0]
+            images += len(data)
+    assert found["loss"]["loss"] == pytest.approx(total / images)
+    assert len(found["participants"]["lambda_max_local"]) == 3
+
+
+def test_participants_are_trained_as_the_run_trains_them(silo, tmp_path):
+    """Their mean is the next global model of a run that goes on."""
+    with opened(Source((str(silo),), trusted=("toyseg",))) as run:
+        models = participants_models(run, silo / "checkpoints" / "round_000001.pth")
+        sizes = dict(zip(run.data.clients, run.data.sizes, strict=True))
+        total = sum(sizes[point.name] for point in models)
+        mean = sum(point.w.double() * (sizes[point.name] / total) for point in models)
+        after = run.load(silo / "checkpoints" / "round_000002.pth", averaged=False)
+        torch.testing.assert_close(mean.float(), after.w, rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("spoil", "words"),
+    [
+        (lambda s: s.update({"conv1.bias": torch.full((6,), torch.nan)}), "not finite"),
+        (lambda s: s.update({"conv1.bias": torch.zeros(7)}), "another model"),
+    ],
+)
+def test_a_checkpoint_that_cannot_be_measured(tool, silo, tmp_path, spoil, words):
+    run = tmp_path / "run"
+    shutil.copytree(silo, run)
+    path = run / "checkpoints" / "round_000002.pth"
+    payload = torch.load(path, weights_only=True)
+    del payload["averaged_state_dict"], payload["content_sha256"]
+    spoil(payload["state_dict"])
+    torch.save(payload, path)
+    code, _, err = tool(path)
+    assert code == 2
+    assert words in err
+    assert err.count("\n") == 1
+
+
+def test_a_strangers_run_is_data(tool, silo, tmp_path):
+    """Import paths, links out of the folder and a second process are refused."""
+    run = tmp_path / "run"
+    shutil.copytree(silo, run, ignore=shutil.ignore_patterns("curvature"))
+    config = json.loads((run / "config.json").read_text())
+    config["train_dataloader"]["partition"] = {"type": "os.system", "command": "exit"}
+    (run / "config.json").write_text(json.dumps(config))
+    code, _, err = tool(run)
+    assert code == 2
+    assert "train_dataloader.partition.type" in err
+    shutil.copy(silo / "config.json", run)
+    (run / "curvature").symlink_to(tmp_path)
+    code, _, err = tool(run)
+    assert code == 2
+    assert "curvature" in err
+    (run / "curvature").unlink()
+    with hold(run / "curvature" / "round_000002"):
+        code, _, err = tool(run)
+    assert code == 2
+    assert "in use" in err
+
+
+def test_wrong_arguments_are_named(tool, silo, tmp_path):
+    for arguments, word in [
+        ((silo, "--data", "sideways"), "--data"),
+        ((silo, "--quantities", "trase"), "--quantities"),
+        ((silo, "--rho", 0), "--rho"),
+        ((tmp_path,), str(tmp_path)),
+    ]:
+        code, _, err = tool(*arguments)
+        assert code == 2
+        assert word in err
