@@ -2,6 +2,7 @@
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 import traceback
@@ -93,6 +94,13 @@ def python() -> str:
         return str(executable.relative_to(Path.cwd()))
     except ValueError:
         return str(executable)
+
+
+def program() -> str:
+    """How to call ``fedseg`` from the current folder, for commands shown to the user."""
+    installed = shutil.which("fedseg")
+    ours = installed and Path(installed).parent == Path(sys.executable).parent
+    return "fedseg" if ours else f"{python()} -m fedseg"
 
 
 def widen_console(console: "Console") -> None:

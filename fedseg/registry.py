@@ -7,7 +7,6 @@ samplers, partitions, executors) are roots of their own.
 A registry imports the package that fills it the first time a name is asked for (``locations``).
 """
 
-import difflib
 import inspect
 from collections.abc import Iterable, Mapping
 from typing import Any, get_type_hints
@@ -18,6 +17,7 @@ from mmseg import registry as _mmseg
 
 from fedseg.checks import PLAIN, check_type, is_number, shown
 from fedseg.errors import DEBUG, ConfigError
+from fedseg.names import did_you_mean
 
 
 def _child(role: str, parent: Registry, *locations: str) -> Registry:
@@ -185,16 +185,6 @@ def check_arguments(
     for name, parameter in (_signature(function) or {}).items():
         if parameter.default is EMPTY and parameter.kind not in VARIABLE and name not in there:
             raise ConfigError(f"{field}: {kind}: argument {name!r} is missing")
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint with the closest known names, whatever their case, or nothing."""
-    by_case: dict[str, list[str]] = {}
-    for own in known:
-        by_case.setdefault(own.casefold(), []).append(own)
-    matches = difflib.get_close_matches(name.casefold(), by_case, n=3)
-    close = [own for match in matches for own in by_case[match]]
-    return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
 
 
 EMPTY = inspect.Parameter.empty

@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.runner.experiment import load_config, naming, unfinished
 from fedseg.runs.results import config_digest
 
-TRAIN = Path(__file__).parents[2] / "tools" / "train.py"
+TRAIN = ("-m", "fedseg", "train")
 POLL_SECONDS = 0.5
 
 
@@ -43,7 +44,7 @@ class Job:
     @property
     def command(self) -> list[str]:
         """What trains it."""
-        command = [sys.executable, str(TRAIN), str(self.config)]
+        command = [sys.executable, *TRAIN, str(self.config)]
         command += ["--with", *self.methods] if self.methods else []
         command += ["--work-dir", str(self.work_dir), "--seed", str(self.seed), "--quiet"]
         command += ["--amp"] if self.amp else []
@@ -171,7 +172,11 @@ def _start(job: Job) -> subprocess.Popen:
     job.work_dir.mkdir(parents=True, exist_ok=True)
     with open(_output(job), "ab") as file:  # of a run under way elsewhere, too
         return subprocess.Popen(
-            job.command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+            job.command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONSAFEPATH": "1"},  # nothing is imported from this folder
         )
 
 

@@ -57,7 +57,7 @@ def test_synthetic_data_are_marked(run_copy):
     text = printed(run_copy, real_config="configs/real.py")
     assert "synthetic" in text
     assert "python tools/prepare_idda.py" in text
-    assert "python tools/train.py configs/real.py" in text
+    assert "fedseg train configs/real.py" in text
 
 
 def test_the_copy_of_the_config_is_named_where_it_works_alone(run_copy):
