@@ -13,6 +13,9 @@ A *method* is a config that is merged over the setting. Besides what it sets it 
 A file named by several methods (``fedsam+resnet18.py``) is merged after them where all of them are
 chosen: values that these methods have together.
 
+Settings and methods are found by their names, whatever their case. A config anywhere inherits one
+with ``_base_ = "fedseg::settings/idda_rainy.py"``.
+
 A config that inherits a setting names its methods as ``methods = ["fedasam", "swa"]``; what it sets
 itself is merged last. Without ``_base_`` the list is a record of what the config was made of: that
 is the copy in a work dir.
@@ -34,8 +37,10 @@ from mmengine.utils import import_modules_from_strings
 import fedseg
 from fedseg.checks import check_type
 from fedseg.errors import ConfigError
+from fedseg.names import by_case, did_you_mean
 
-CONFIGS = Path(fedseg.__file__).resolve().parents[1] / "configs"
+CONFIGS = (Path(fedseg.__file__).parent / "configs").resolve()
+OURS = "fedseg::"  # before a path in CONFIGS, as a _base_ of a config that may lie anywhere
 # what a method can decide, in the order of an experiment's name
 SLOTS = ("batchnorm", "algorithm", "local_optimizer", "regularizer")
 SAYS_FEDAVG = frozenset(SLOTS)  # the name says fedavg where no method decides any of these
@@ -152,8 +157,8 @@ class Composition:
                     make_importable(path.resolve().parent)
                     return path.resolve()
             raise ConfigError(f"methods: {method}: no such file")
-        name = SYNONYMS.get(method, method)
-        if name not in self.known:
+        name = by_case(SYNONYMS.get(method.lower(), method), self.known)
+        if name is None:
             raise unknown(f"methods: {self.title}", method, self.known)
         return self.known[name]
 
@@ -283,20 +288,32 @@ def experiment_name(setting: str | Path, methods: Sequence[str] = ()) -> str:
     """The one name of a setting with methods, in whatever order they are given.
 
     Args:
-        setting: the name of a setting of ``configs/settings``, or the path of a config.
+        setting: a name or the path of a config, as :func:`setting_file` takes it.
         methods: names or files.
     """
     return Composition(setting_file(setting), methods).name
 
 
 def setting_file(setting: str | Path) -> Path:
-    """The file of a setting of ``configs/settings``; a path is returned as it is."""
-    if isinstance(setting, Path) or setting.endswith(".py"):
+    """The file of a config: a path of one, or the name of an experiment or setting of the suite.
+
+    Raises:
+        ConfigError: there is neither such a file nor such a name.
+    """
+    if Path(setting).is_file():
         return Path(setting)
-    known = {path.stem: path for path in sorted((CONFIGS / "settings").glob("*.py"))}
-    if setting not in known:
-        raise unknown("setting", setting, known)
-    return known[setting]
+    known = known_configs()
+    name = by_case(str(setting), known)
+    if name is None:
+        hint = did_you_mean(Path(setting).stem, known)
+        raise ConfigError(f"{setting}: no such config file or name{hint}; fedseg list shows names")
+    return known[name]
+
+
+def known_configs() -> dict[str, Path]:
+    """The suite's experiments and settings by name."""
+    found = (path for place in ("settings", ".") for path in (CONFIGS / place).glob("*.py"))
+    return {path.stem: path for path in sorted(found)}
 
 
 def make_importable(folder: Path) -> None:
@@ -329,10 +346,21 @@ def read_config(path: Path) -> Config:
 
 def unknown(field: str, name: str, known: Iterable[str]) -> ConfigError:
     """The error of a name that is none of the known ones."""
-    from fedseg.registry import did_you_mean  # which imports torch
-
     hint = did_you_mean(name, known)
     return ConfigError(f"{field}: unknown {name!r}{hint}; known: {', '.join(known)}")
+
+
+_mmengine_path = Config._get_cfg_path
+
+
+def _base_path(name: str, file: str) -> tuple[str, str | None]:
+    """Where a base of a config is; MMEngine itself has a fixed list of packages before ``::``."""
+    if name.startswith(OURS):
+        return str(CONFIGS / name.removeprefix(OURS)), None
+    return _mmengine_path(name, file)
+
+
+Config._get_cfg_path = staticmethod(_base_path)
 
 
 def _check_python(path: Path) -> None:

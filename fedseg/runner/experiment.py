@@ -12,7 +12,7 @@ from mmengine.config import Config, DictAction
 from fedseg.checks import check_type
 from fedseg.errors import ConfigError, DataError
 from fedseg.runner.checkpoint import checkpoints, load_checkpoint
-from fedseg.runner.compose import compose, make_importable
+from fedseg.runner.compose import compose, make_importable, setting_file
 from fedseg.runner.config import complete_config
 from fedseg.runner.plan import make_plan, print_plan
 from fedseg.runner.runner import FederatedRunner
@@ -20,7 +20,7 @@ from fedseg.runs.results import config_digest
 
 
 def load_config(
-    path: Path,
+    path: str | Path,
     methods: Sequence[str] = (),
     work_dir: Path | None = None,
     options: Sequence[str] = (),
@@ -34,7 +34,8 @@ def load_config(
     and so is the folder of a method that is named by its path.
 
     Args:
-        path: the config file: a setting, or a config that inherits one.
+        path: the config file, a setting or a config that inherits one; or the name of one of the
+            suite's, such as ``idda_rainy``.
         methods: names or files of methods to merge over it, in this order; see
             :mod:`fedseg.runner.compose`.
         work_dir: where the run writes; default ``work_dirs/<experiment's name>``.
@@ -47,8 +48,7 @@ def load_config(
         ConfigError: the file is missing, is no config, methods contradict each other, or an
             override is malformed.
     """
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such config file")
+    path = setting_file(path)
     make_importable(path.resolve().parent)
     return override(compose(path, methods), work_dir, options, seed, amp, resume)
 
