@@ -4,8 +4,8 @@ With ``default_scope = 'fedseg'`` a name in a config is looked up here first, th
 mmengine, so none of them needs a prefix. Roles that only federated training has (algorithms, client
 samplers, partitions, executors) are roots of their own.
 
-A registry knows from the sources which module of its ``locations`` registers a name, and imports that
-one when it is asked for it.
+A registry knows from the sources which module of its ``locations`` registers a name, and imports
+that one when it is asked for it.
 """
 
 import inspect

@@ -20,7 +20,6 @@ class ClassSource:
         names: what it is registered as, by the name of the registry's variable.
         bases: their names.
         arguments: of ``__init__`` besides ``self``; None if the class has none of its own.
-        required: those of them without a default.
         passes_on: whether ``__init__`` takes arguments of any name.
         line: of its docstring, the first.
     """
@@ -29,7 +28,6 @@ class ClassSource:
     names: dict[str, tuple[str, ...]]
     bases: tuple[str, ...]
     arguments: tuple[str, ...] | None
-    required: tuple[str, ...]
     passes_on: bool
     line: str
 
@@ -38,11 +36,13 @@ class ClassSource:
 def read_classes(path: Path, module: str) -> dict[str, ClassSource]:
     """The classes at the top of a file, by name."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
+    imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
+    meant = {alias.asname: alias.name for node in imports for alias in node.names}
     nodes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
-    return {node.name: _read_class(node, module) for node in nodes}
+    return {node.name: _read_class(node, module, meant) for node in nodes}
 
 
-def _read_class(node: ast.ClassDef, module: str) -> ClassSource:
+def _read_class(node: ast.ClassDef, module: str, meant: dict[str | None, str]) -> ClassSource:
     names: dict[str, tuple[str, ...]] = {}
     for call in node.decorator_list:
         function = getattr(call, "func", None)
@@ -52,18 +52,16 @@ def _read_class(node: ast.ClassDef, module: str) -> ClassSource:
             names[ast.unparse(function.value)] = (said,) if isinstance(said, str) else tuple(said)
     made = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
     arguments: tuple[str, ...] | None = None
-    required: tuple[str, ...] = ()
     passes_on = False
     for function in made:
         own = function.args
         plain = [a.arg for a in (*own.posonlyargs, *own.args)][1:]
-        keyword = {a.arg: d for a, d in zip(own.kwonlyargs, own.kw_defaults, strict=True)}
-        arguments, passes_on = (*plain, *keyword), own.kwarg is not None
-        without = plain[: len(plain) - len(own.defaults)]
-        required = (*without, *(name for name, default in keyword.items() if default is None))
+        arguments = (*plain, *(a.arg for a in own.kwonlyargs))
+        passes_on = own.kwarg is not None
     line = (ast.get_docstring(node) or "").partition("\n")[0]
-    bases = tuple(ast.unparse(base).rpartition(".")[2] for base in node.bases)
-    return ClassSource(module, names, bases, arguments, required, passes_on, line)
+    said = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+    bases = tuple(meant.get(base, base) for base in said)
+    return ClassSource(module, names, bases, arguments, passes_on, line)
 
 
 @functools.cache

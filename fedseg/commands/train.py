@@ -43,7 +43,6 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> int:
     arguments = parse_arguments()
-    from fedseg.report.summary import print_summary
     from fedseg.runner.experiment import load_config, train
 
     config = load_config(
@@ -57,5 +56,7 @@ def main() -> int:
     )
     code = train(config, dry_run=arguments.dry_run, quiet=arguments.quiet)
     if code == 0 and not arguments.dry_run:
+        from fedseg.report.summary import print_summary
+
         print_summary(config.work_dir, arguments.config)
     return code

@@ -1,7 +1,7 @@
 """What the models take from MMSegmentation, which is imported here without timm.
 
-It imports timm for one backbone, and that takes as long as everything else: here it is imported when
-such a backbone is built.
+It imports timm for one backbone, and that takes as long as everything else: here it is imported
+when such a backbone is built.
 """
 
 import sys

@@ -10,13 +10,10 @@ from typing import Any
 from mmengine.config import Config, DictAction
 
 from fedseg.checks import check_type
-from fedseg.errors import ConfigError, DataError
-from fedseg.runner.checkpoint import checkpoints, load_checkpoint
+from fedseg.errors import ConfigError, DataError, Mistakes
 from fedseg.runner.compose import compose, make_importable, setting_file
 from fedseg.runner.config import complete_config
-from fedseg.runner.plan import make_plan, print_plan
-from fedseg.runner.runner import FederatedRunner
-from fedseg.runs.results import config_digest
+from fedseg.runner.static_check import check_names
 
 
 def load_config(
@@ -109,13 +106,18 @@ def naming(config: Config) -> Iterator[None]:
         yield
     except ConfigError as error:
         file = config.filename
-        if file is None or str(error).startswith((str(file), "--")):
+        if file is None:
             raise
-        raise type(error)(f"{file}: {error}") from error
+        begins = str(file), "--"
+        lines = (a if a.startswith(begins) else f"{file}: {a}" for a in str(error).split("\n"))
+        raise type(error)("\n".join(lines)) from error
 
 
 def unfinished(config: Config) -> bool:
     """Whether the work dir holds a run of this very config that was stopped and can be resumed."""
+    from fedseg.runner.checkpoint import checkpoints, load_checkpoint
+    from fedseg.runs.results import config_digest
+
     work_dir = Path(config.work_dir)
     if (work_dir / "results.json").exists():
         return False
@@ -129,6 +131,17 @@ def unfinished(config: Config) -> bool:
     return False
 
 
+def check(config: Config) -> None:
+    """Raise ConfigError with all mistakes of a config that are seen without importing torch."""
+    mistakes = Mistakes()
+    with naming(config):
+        with mistakes:
+            complete_config(config)
+        with mistakes:
+            check_names(dict(config.items()))
+        mistakes.tell()
+
+
 def train(config: Config, dry_run: bool = False, quiet: bool = False) -> int:
     """Run a config; returns the process's exit code. Ctrl-C raises ``Interrupted``.
 
@@ -137,8 +150,13 @@ def train(config: Config, dry_run: bool = False, quiet: bool = False) -> int:
         dry_run: check everything and print the plan; train nothing.
         quiet: show no progress and no warnings, which are in the log file all the same.
     """
+    check(config)
     with naming(config):
+        from fedseg.runner.runner import FederatedRunner  # imports torch, which takes seconds
+
         if dry_run:
+            from fedseg.runner.plan import make_plan, print_plan
+
             with tempfile.TemporaryDirectory() as folder:  # nothing is written to the run's own
                 config = copy.deepcopy(config)
                 config.work_dir = folder
