@@ -102,7 +102,7 @@ class Composition:
         folders = dict.fromkeys((*path.resolve().parents[:2], CONFIGS))
         self.roots = [folder / "methods" for folder in folders]
         named = _as_list(config.get("methods"))
-        self.record = named if not _bases(path) else []
+        self.record = named if not bases(path) else []
         if self.record and (methods or not self.setting or "lookup" in config):
             raise ConfigError(f"{path}: methods: need a _base_ to be merged over: name a setting")
         self.own = [] if self.record else self._parts(named)
@@ -229,21 +229,25 @@ class Composition:
 
     def _merged(self, path: Path) -> Config:
         """The methods merged over the setting, below what configs that name methods set."""
-        config, bases = self.read(path), _bases(path)
-        if "methods" not in config or not bases:
+        config, below_it = self.read(path), bases(path)
+        if "methods" not in config or not below_it:
             return self._over(config)
-        above = [base for base in bases if "methods" in self.read(base)]
+        above = [base for base in below_it if "methods" in self.read(base)]
         below: dict[str, Any] = {}
-        for base in bases:
+        for base in below_it:
             below |= (self._merged(base) if base in above else self.read(base)).to_dict()
         return _on_base(path, below if above else self._over(Config(below)).to_dict())
 
-    def _over(self, config: Config) -> Config:
-        config = copy.deepcopy(config)
+    def layers(self) -> list[Part]:
+        """What is merged over the setting, in this order: methods, and what several share."""
         chosen = {part.name for part in self.parts}
         together = [n for n in self.files if "+" in n and chosen.issuperset(n.split("+"))]
         together.sort(key=lambda name: name.count("+"))
-        for part in (*self.parts, *(self.part(self.files[name]) for name in together)):
+        return [*self.parts, *(self.part(self.files[name]) for name in together)]
+
+    def _over(self, config: Config) -> Config:
+        config = copy.deepcopy(config)
+        for part in self.layers():
             imports = _get(config, "custom_imports.imports") or []
             try:
                 config.merge_from_dict(copy.deepcopy(part.values))
@@ -367,11 +371,12 @@ def _check_python(path: Path) -> None:
     """Raise ConfigError for a config, or a base of it, in YAML: reading that can run anything."""
     if path.suffix != ".py":
         raise ConfigError(f"{path}: is no config: configs and their bases are Python files")
-    for base in _bases(path):
+    for base in bases(path):
         _check_python(base)
 
 
-def _bases(path: Path) -> list[Path]:
+def bases(path: Path) -> list[Path]:
+    """The files that a config inherits."""
     names = Config._get_base_files(str(path))
     return [Path(Config._get_cfg_path(name, str(path.absolute()))[0]) for name in names]
 
