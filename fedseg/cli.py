@@ -7,11 +7,11 @@ import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from fedseg.errors import DEBUG, Interrupted, UserError, resource_error
+from fedseg.errors import DEBUG, DataError, Interrupted, UserError, resource_error
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -62,6 +62,13 @@ def folder(text: str) -> Path:
 def _short(line: str) -> str:
     """A line, without its middle if a damaged file has made it very long."""
     return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
+
+
+def check_there(runs: Iterable[Path]) -> None:
+    """Raise DataError for a run that is not there, before what reads it is imported."""
+    for path in runs:
+        if not path.exists():
+            raise DataError(f"{path}: does not exist: name a run's work dir or its results.json")
 
 
 def printable(text: str) -> str:

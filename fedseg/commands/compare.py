@@ -4,6 +4,8 @@ import argparse
 import math
 from pathlib import Path
 
+from fedseg import cli
+
 DETAILS = """\
 A RUN is a work dir (finished or not), the results.json of one, or a folder of the work dirs of one
 experiment's seeds. The first is the reference, to which the others' differences are taken.
@@ -46,6 +48,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse_arguments()
+    cli.check_there([arguments.reference, *arguments.others])
     from fedseg.report.compare import compare
     from fedseg.report.compare_output import print_comparison, write_comparison
     from fedseg.report.compare_sides import read_sides

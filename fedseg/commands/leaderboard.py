@@ -70,17 +70,19 @@ def verify_arguments() -> argparse.Namespace:
 def show_board(arguments: argparse.Namespace) -> int:
     from fedseg.leaderboard.board import build_board
     from fedseg.leaderboard.collect import read_runs
-    from fedseg.leaderboard.export import write_board
     from fedseg.leaderboard.text import print_board
 
     board = build_board(*read_runs(arguments.runs))
     print_board(board, everything=arguments.all, further=arguments.further)
     if arguments.out is not None:
+        from fedseg.leaderboard.export import write_board
+
         print(*write_board(board, arguments.out, arguments.all, arguments.further), sep="\n")
     return 0 if board.runs else 2
 
 
 def verify_run(arguments: argparse.Namespace) -> int:
+    cli.check_there([arguments.run])
     from fedseg.leaderboard.verify import verify
 
     cli.say_trust(arguments.trust)

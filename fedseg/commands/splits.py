@@ -48,6 +48,13 @@ def main() -> None:
         help="override config fields, for example train_dataloader.partition.alpha=0.1",
     )
     arguments = parser.parse_args()
+    from fedseg.runner.compose import setting_file
+    from fedseg.runner.experiment import check, load_config
+
+    for number, given in enumerate(arguments.splits):
+        if not given.exists() or given.suffix == ".py":
+            arguments.splits[number] = setting_file(given)
+            check(load_config(given, arguments.methods, options=arguments.cfg_options))
     from fedseg.report.partition_charts import write_pictures
     from fedseg.report.split_tables import print_views
     from fedseg.report.split_views import pixel_counts, read_views

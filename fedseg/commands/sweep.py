@@ -75,7 +75,6 @@ def parse_arguments() -> argparse.Namespace:
 def main() -> int:
     arguments = parse_arguments()
     from fedseg.checks import check_int
-    from fedseg.leaderboard.sweep import show_plan, show_sweep
     from fedseg.runner.sweep import plan_sweep
 
     check_int("--jobs", arguments.jobs)
@@ -88,6 +87,8 @@ def main() -> int:
         arguments.amp,
         arguments.work_dir,
     )
+    from fedseg.leaderboard.sweep import show_plan, show_sweep
+
     if arguments.dry_run:
         show_plan(jobs, arguments.jobs)
         return 0

@@ -1,7 +1,6 @@
 """Test: fedseg test RUN, or CONFIG CHECKPOINT [--with METHOD ...] (see --help)."""
 
 import argparse
-from contextlib import nullcontext
 from pathlib import Path
 
 from fedseg import cli
@@ -65,34 +64,21 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse_arguments()
-    from fedseg.report.pictures import write_test_pictures
-    from fedseg.report.summary import print_test
-    from fedseg.runner.experiment import load_config, naming
-    from fedseg.runner.recorded import newest_checkpoint, recorded
-    from fedseg.runner.testing import default_folder, evaluate_checkpoint, write_test_results
-    from fedseg.runner.work_dir import hold
-    from fedseg.runs.from_json import own_path
+    from fedseg.api import evaluate
 
-    run = arguments.config if arguments.config.is_dir() else None
-    checkpoint = arguments.checkpoint or newest_checkpoint(run)[1]
-    folder = arguments.out or default_folder(checkpoint)
-    options = arguments.cfg_options
-    if run is None:
-        config = load_config(
-            arguments.config, arguments.methods, folder, options, amp=arguments.amp
-        )
-        reading = nullcontext((config, None))
-    else:
-        cli.say_trust(arguments.trust)
-        folder = arguments.out or own_path(run, f"test/{checkpoint.stem}")
-        reading = recorded(run, run.name, folder, options, arguments.trust)
-    with reading as (config, whole), naming(config), hold(folder):
-        runner, results = evaluate_checkpoint(config, checkpoint, whole)
-        files = write_test_results(results, folder)
-        if arguments.pictures > 0:
-            files += write_test_pictures(
-                runner.test_loop, results["domains"], folder / "pictures", arguments.pictures
-            )
-    shown = (folder, folder / "pictures")  # of single images the folder
-    paths = dict.fromkeys(path if path.parent in shown else path.parent for path in files)
-    print_test(results, list(paths))
+    cli.say_trust(arguments.trust)
+    done = evaluate(
+        arguments.config,
+        arguments.checkpoint,
+        arguments.methods,
+        out=arguments.out,
+        options=arguments.cfg_options,
+        amp=arguments.amp,
+        trust=arguments.trust,
+        pictures=arguments.pictures,
+    )
+    from fedseg.report.summary import print_test
+
+    shown = (done.folder, done.folder / "pictures")  # of single images the folder
+    paths = dict.fromkeys(path if path.parent in shown else path.parent for path in done.files)
+    print_test(done.results, list(paths))

@@ -26,6 +26,7 @@ from fedseg.registry import (
 )
 
 Component = Mapping | None
+Device = type("device", (), {})  # torch's, which is not imported for this
 # every key that something reads, and its type
 KEYS: Mapping[str, Any] = {
     "algorithm": Component,
@@ -39,7 +40,7 @@ KEYS: Mapping[str, Any] = {
     "data_root": str | Path | None,
     "default_hooks": Mapping[str, Component] | None,
     "default_scope": str | None,
-    "device": Any,  # a name, or a torch.device
+    "device": str | Device | None,
     "dtype": Literal["float32", "float64"] | None,
     "env_cfg": Mapping,
     "executor": Component,
@@ -75,14 +76,9 @@ ENVIRONMENT = {  # MMEngine's
     "resource_limit": int,
 }
 LONGEST_NAME = 230  # bytes of an experiment's; a file's has 255, with what is appended
-RANDOMNESS = {"seed": int | None, "deterministic": bool, "diff_rank_seed": bool}  # MMEngine's
+RANDOMNESS = {"seed": Any, "deterministic": bool, "diff_rank_seed": bool}  # MMEngine's
 # keys of train_cfg that describe the local training; the others are the loop's
 LOCAL_KEYS = ("amp", "cuda_graph", "hook_interval", "local_epochs", "local_steps")
-# components that a run builds sooner or later, whatever its model and data are
-SIMPLE = {
-    **{"algorithm": ALGORITHMS, "averaging": HOOKS, "batchnorm": HOOKS},
-    **{"client_sampler": SAMPLERS, "local_loss": LOCAL_LOSSES},
-}
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
 
 
@@ -169,12 +165,23 @@ def check_config(config: Config) -> None:
     Raises:
         ConfigError: with all mistakes.
     """
+    from fedseg.core.algorithm import Algorithm
+    from fedseg.core.local_loss import LocalLoss
+    from fedseg.hooks import BatchNormPolicy, ModelAverage
+
     mistakes = Mistakes()
-    for field, registry in SIMPLE.items():
+    for field, registry, base in (
+        ("algorithm", ALGORITHMS, Algorithm),
+        ("averaging", HOOKS, ModelAverage),
+        ("batchnorm", HOOKS, BatchNormPolicy),
+        ("client_sampler", SAMPLERS, object),
+        ("local_loss", LOCAL_LOSSES, LocalLoss),
+    ):
         component = config.get(field)
         with mistakes:
             if isinstance(component, Mapping):
-                build(registry, {k: v for k, v in component.items() if k != "priority"}, field)
+                options = {k: v for k, v in component.items() if k != "priority"}
+                build(registry, options, field, base=base)
     if config.get("custom_imports"):
         with mistakes:
             check_arguments(import_modules_from_strings, config.custom_imports, "custom_imports")

@@ -19,8 +19,8 @@ from fedseg.runner.static_check import check_names
 def load_config(
     path: str | Path,
     methods: Sequence[str] = (),
-    work_dir: Path | None = None,
-    options: Sequence[str] = (),
+    work_dir: str | Path | None = None,
+    options: Mapping[str, Any] | Sequence[str] = (),
     seed: int | None = None,
     amp: bool = False,
     resume: bool = False,
@@ -36,7 +36,7 @@ def load_config(
         methods: names or files of methods to merge over it, in this order; see
             :mod:`fedseg.runner.compose`.
         work_dir: where the run writes; default ``work_dirs/<experiment's name>``.
-        options: ``KEY=VALUE`` overrides of existing or new fields.
+        options: ``KEY=VALUE`` overrides of existing or new fields, or a dict of them.
         seed: replaces ``randomness.seed``.
         amp: sets ``train_cfg.amp``.
         resume: sets ``resume``: go on from the newest checkpoint of the work dir.
@@ -52,15 +52,15 @@ def load_config(
 
 def override(
     config: Config,
-    work_dir: Path | None = None,
-    options: Sequence[str] = (),
+    work_dir: str | Path | None = None,
+    options: Mapping[str, Any] | Sequence[str] = (),
     seed: int | None = None,
     amp: bool = False,
     resume: bool = False,
 ) -> Config:
     """Apply what a command line changes, in place; arguments and errors as :func:`load_config`."""
-    overrides = {}
-    for option in options:
+    overrides = dict(options) if isinstance(options, Mapping) else {}
+    for option in () if overrides else options:
         key, separator, value = option.partition("=")
         if not separator or not key:
             raise ConfigError(f"--cfg-options: {option!r} is not of the form KEY=VALUE")

@@ -12,8 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.errors import ConfigError, DataError, UserError
-from fedseg.runner.experiment import load_config, naming, unfinished
-from fedseg.runs.results import config_digest
+from fedseg.runner.experiment import check, load_config, naming, unfinished
 
 TRAIN = ("-m", "fedseg", "train")
 POLL_SECONDS = 0.5
@@ -108,6 +107,7 @@ def _plan_run(
     config = load_config(path, methods, options=options, seed=seed, amp=amp)
     name = ",".join([config.experiment_name, *(value.replace("/", "_") for value in values)])
     config.work_dir = str(root / name / f"seed{seed}")
+    check(config)
     with naming(config):
         state = _state(config)
         rounds = config.get("train_cfg", {}).get("max_rounds")
@@ -125,6 +125,7 @@ def _state(config: Any) -> str:
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{results}: is damaged ({error}); remove it to run it again") from error
     from fedseg.runner.config import complete_config
+    from fedseg.runs.results import config_digest
 
     if made != config_digest(complete_config(config)):
         raise ConfigError(
