@@ -68,6 +68,8 @@ def verify_arguments() -> argparse.Namespace:
 
 
 def show_board(arguments: argparse.Namespace) -> int:
+    if not arguments.all and not any(path.exists() for path in arguments.runs):
+        cli.check_there(arguments.runs)
     from fedseg.leaderboard.board import build_board
     from fedseg.leaderboard.collect import read_runs
     from fedseg.leaderboard.text import print_board

@@ -2,6 +2,7 @@
 
 from typing import TYPE_CHECKING
 
+import fedseg.opencv  # before what imports cv2 itself
 from fedseg.sources import lazy_exports
 
 if TYPE_CHECKING:
