@@ -13,9 +13,12 @@ unset PYTHONPATH
 
 "${PYTHON:-python3}" -m venv "$folder/venv"
 bin=$folder/venv/bin
-git -C "$clone" ls-files -z | (cd "$clone" && tar --null --files-from=- -c) | tar -x -C "$(mkdir "$folder/clone" && echo "$folder/clone")"
+mkdir "$folder/clone"  # building writes beside the sources
+(cd "$clone" && git ls-files -z -co --exclude-standard | tar --null --files-from=- -c) \
+  | tar -x -C "$folder/clone"
 if [ -n "${REUSE:-}" ]; then
-  echo "$REUSE" > "$("$bin/python" -c 'import sysconfig; print(sysconfig.get_path("purelib"))')/reuse.pth"
+  site=$("$bin/python" -c "import sysconfig; print(sysconfig.get_path('purelib'))")
+  echo "$REUSE" > "$site/reuse.pth"
   "$PYTHON" -m pip wheel --quiet --no-deps --no-build-isolation --wheel-dir "$folder" "$folder/clone"
   "$bin/python" -m pip install --quiet --no-deps "$folder"/fedseg-*.whl
 else
