@@ -18,7 +18,8 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"  # building writes beside the sources
     source.mkdir()
-    copy = f"git ls-files -z -co --exclude-standard | tar --null --files-from=- -c | tar -x -C '{source}'"
+    copy = "git ls-files -z -co --exclude-standard | tar --null --files-from=- -c"
+    copy += f" | tar -x -C '{source}'"
     if not (ROOT / ".git").exists() or subprocess.run(["bash", "-c", copy], cwd=ROOT).returncode:
         pytest.skip("needs git, its checkout and tar")
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
