@@ -27,7 +27,11 @@ def parse_arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument(
-        "configs", type=Path, nargs="+", metavar="CONFIG", help="settings or experiments"
+        "configs",
+        type=Path,
+        nargs="+",
+        metavar="CONFIG",
+        help="settings or experiments: names or paths",
     )
     parser.add_argument(
         "--with",

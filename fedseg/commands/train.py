@@ -10,7 +10,9 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description="Run a federated experiment. A config is a program: it runs with your rights."
     )
-    parser.add_argument("config", type=Path, help="a setting or experiment: configs/demo.py")
+    parser.add_argument(
+        "config", type=Path, help="a setting or experiment: its name (fedseg list) or its path"
+    )
     parser.add_argument(
         "--with",
         dest="methods",

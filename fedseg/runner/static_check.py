@@ -109,8 +109,10 @@ def _check(
 ) -> None:
     registry: LateRegistry = getattr(fedseg.registry, variable)
     kind, sources = component.get("type", default), registry.sources()
-    if not isinstance(kind, str) or "." in kind or kind in registry.module_dict:
-        return  # told later, or known without its source
+    if not isinstance(kind, str) or "." in kind:
+        return  # told later
+    if kind in registry.module_dict and kind not in sources:
+        return  # the user's own
     foreign = _index(FOREIGN.get(variable, ()))
     if kind not in sources and kind not in foreign:
         if registry.parent is None or foreign:

@@ -14,6 +14,7 @@ import tempfile
 from pathlib import Path
 
 from fedseg.commands.main import COMMANDS, DATA_SETS
+from fedseg.data_prep.demo_streets import prepare_demo_streets
 
 WORDS = [[name] for name in COMMANDS if name != "prepare"]
 WORDS += [["prepare", name] for name in DATA_SETS]
@@ -49,22 +50,13 @@ def main() -> None:
         slowest = max(helps, key=helps.__getitem__)
         rows = {f"--help, the slowest ({slowest})": helps[slowest]}
         rows |= {what: seconds(words, folder, repeats) for what, words in MISTAKES.items()}
-        prepare = ["prepare", "cifar", "--synthetic", "--root", "shapes", "--partition", "none"]
-        streets = ["prepare", "idda", "--synthetic", "--setting", "rainy", "--size", "58x32"]
-        streets += ["--distribution", "heterogeneous", "--limit-per-user", "2", "--limit-test", "1"]
-        seconds(prepare, folder, 1)
-        seconds(streets, folder, 1)
-        plan = ["--dry-run", "--cfg-options"]
-        shapes = ["data_root=shapes", "val_dataloader.corrupted=None"]
-        rows["--dry-run, small images"] = seconds(
-            ["train", "demo_shapes", *plan, *shapes, "test_dataloader.corrupted=None"],
-            folder,
-            repeats,
-        )
-        few = ["train_dataloader.num_workers=0", "train_cfg.max_rounds=10"]
-        rows["--dry-run, street scenes"] = seconds(
-            ["train", "idda_rainy", *plan, *few], folder, repeats
-        )
+        seconds(["prepare", "cifar", "--synthetic", "--root", "shapes"], folder, 1)
+        options = ["data_root=shapes", *(f"{k}_dataloader.corrupted=None" for k in ("val", "test"))]
+        plan = ["train", "demo_shapes", "--dry-run", "--cfg-options", *options]
+        rows["--dry-run, small images"] = seconds(plan, folder, repeats)
+        prepare_demo_streets(folder / "data" / "demo_leaderboard", (232, 128))
+        plan = ["train", "demo_leaderboard", "--dry-run"]
+        rows["--dry-run, street scenes"] = seconds(plan, folder, repeats)
     for what, time in rows.items():
         print(f"| {what} | {time:.2f} |")
 
