@@ -13,13 +13,15 @@ BIN := $(VENV)/bin
 STAMP := $(VENV)/installed
 TEST_STAMP := $(VENV)/test_installed
 
-.PHONY: help demo demo-cifar leaderboard test campaign lint format docs docs-tools install clean
+.PHONY: help demo demo-cifar leaderboard test campaign lint format docs docs-tools new-user \
+  install clean
 
 help:
 	@echo "make demo         segmentation: train and evaluate on synthetic street scenes"
 	@echo "make demo-cifar   classification: CIFAR-10 if data/cifar10 exists, else synthetic shapes"
 	@echo "make leaderboard  train three methods on synthetic data and compare them on a page"
 	@echo "make test         lint, formatting and tests"
+	@echo "make new-user     the wheel in an empty environment: prepare, train, test, compare"
 	@echo "make campaign     1,750 damaged inputs and 56 killed runs; SEED=... for given ones"
 	@echo "make lint         lint and formatting only"
 	@echo "make format       format the sources"
@@ -62,38 +64,33 @@ docs: docs-tools
 docs-tools: $(VENV)/docs_installed
 
 $(VENV)/docs_installed: $(STAMP)
-	$(call install_extra,docs)
+	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[docs]'
 	@touch $@
 
-# The packages of an extra by their names, from the installed project's metadata: asked for the
-# project with the extra, pip would bring opencv-python back.
-define install_extra
-$(BIN)/python -m pip install --constraint constraints.txt $$($(BIN)/python -c 'from \
-  importlib.metadata import requires; print(*(line.partition(";")[0] for line in \
-  requires("fedseg") if line.endswith("extra == \"$(1)\"")))')
-endef
+# What the first screen of the README says, from the wheel, in an empty environment elsewhere.
+new-user:
+	PYTHON=$(PYTHON) tests/new_user.sh
 
 install: $(STAMP)
 
 # What a run needs: once, and again when the dependencies change.
 #
-# mmcv asks for opencv-python and albumentations for opencv-python-headless: two wheels that unpack
-# into one folder, cv2/. Only the headless one stays, which needs no display libraries. It provides
-# the same module, so `pip check` reports a missing opencv-python that nothing misses.
+# mmcv asks for opencv-python and albumentations for opencv-python-headless: two wheels of one
+# version that unpack into one folder, cv2/. The headless one comes last: it needs no display.
 $(STAMP): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10))' || { \
 	  echo "fedseg needs Python 3.10 or newer, '$(PYTHON)' is not." \
 	    "Name another one: make PYTHON=python3.12 $(MAKECMDGOALS)" >&2; exit 1; }
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --constraint constraints.txt --editable .
-	$(BIN)/python -m pip uninstall --yes --quiet opencv-python opencv-python-headless
-	$(BIN)/python -m pip install --constraint constraints.txt --no-deps opencv-python-headless
+	$(BIN)/python -m pip install --constraint constraints.txt --force-reinstall --no-deps \
+	  opencv-python-headless
 	$(BIN)/python -W ignore -c 'import cv2, mmcv, mmseg, albumentations, torch, torchvision'
 	@touch $@
 
 # What the tests need on top: pytest and ruff, the other trackers, a driver for the browser.
 $(TEST_STAMP): $(STAMP)
-	$(call install_extra,test)
+	$(BIN)/python -m pip install --constraint constraints.txt --editable '.[test]'
 	@touch $@
 
 clean:

@@ -4,10 +4,12 @@ import argparse
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from data_prep.image_partitions import PARTITIONERS, NamedPartition, named_partitions
-from data_prep.labeled import OVERLAP
+from fedseg.names import OVERLAP, PARTITIONS
+
+if TYPE_CHECKING:
+    from .image_partitions import NamedPartition
 
 NO_SPLIT = "none"
 SMALLEST = 32  # side of a rendered street scene, pixels
@@ -112,7 +114,7 @@ def add_splits(made: argparse.ArgumentParser, partition: str, clients: int) -> N
     group = made.add_argument_group("splits, written to ROOT/splits")
     group.add_argument(
         "--partition",
-        choices=[*PARTITIONERS, NO_SPLIT],
+        choices=[*PARTITIONS, NO_SPLIT],
         default=partition,
         help="dirichlet: clients of equal size, each with a class mix drawn from Dir(alpha/classes "
         "for each class); alpha 0: one class per client. dirichlet-class: each class is divided by "
@@ -149,7 +151,9 @@ def add_splits(made: argparse.ArgumentParser, partition: str, clients: int) -> N
     made.set_defaults(default_clients=clients)
 
 
-def splits(args: argparse.Namespace, alphas: Mapping[str, Sequence[float]]) -> list[NamedPartition]:
+def splits(
+    args: argparse.Namespace, alphas: Mapping[str, Sequence[float]]
+) -> "list[NamedPartition]":
     """The parsed arguments that concern splits of labeled images.
 
     Args:
@@ -161,6 +165,8 @@ def splits(args: argparse.Namespace, alphas: Mapping[str, Sequence[float]]) -> l
     """
     if args.partition == NO_SPLIT:
         return []
+    from .image_partitions import named_partitions  # imports torch, --help need not wait for it
+
     clients = PACHINKO["clients"] if args.partition == "pachinko" else args.default_clients
     return named_partitions(
         args.partition,

@@ -16,9 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.disk import Findings, Sample, check_headers, find_pairs
 from fedseg.errors import DataError
 from fedseg.partition import Split
+
+from .disk import Findings, Sample, check_headers, find_pairs
 
 Images = dict[str, dict[str, list[Sample]]]
 

@@ -3,7 +3,7 @@
 - the official Python archive, ``cifar-10-python.tar.gz`` or ``cifar-100-python.tar.gz``, or the
   folder of batches that it unpacks to: torchvision verifies their md5 and reads them;
 - images of one's own (a subset, a cleaned version) in one of the forms of
-  :mod:`data_prep.own_images`.
+  :mod:`fedseg.data_prep.own_images`.
 """
 
 import tempfile
@@ -16,10 +16,11 @@ import numpy as np
 from torchvision import datasets
 from torchvision.datasets.utils import check_integrity, download_url, extract_archive
 
-from data_prep import own_images
-from data_prep.labeled import ImageSet, Labeled, Part
 from fedseg.datasets.arrays import SPLITS, CIFAR10Dataset, CIFAR100Dataset, check_images
 from fedseg.errors import DataError
+
+from . import own_images
+from .labeled import ImageSet, Labeled, Part
 
 SHAPE = (32, 32, 3)
 # What is said of a source whose images keep the archive's order.
@@ -84,7 +85,7 @@ class Cifar(ImageSet):
         return None
 
     def download(self, root: Path) -> Path:
-        """Download the archive; see :class:`~data_prep.labeled.ImageSet`."""
+        """Download the archive; see :class:`~fedseg.data_prep.labeled.ImageSet`."""
         url, name = self.torchvision.url, self.torchvision.filename
         try:
             download_url(url, str(root), name, self.torchvision.tgz_md5)
@@ -96,7 +97,7 @@ class Cifar(ImageSet):
         return root / name
 
     def read(self, source: Path, unofficial: bool = False) -> Labeled:
-        """Read a source in one of the forms; see :class:`~data_prep.labeled.ImageSet`."""
+        """Read a source in one of the forms; see :class:`~fedseg.data_prep.labeled.ImageSet`."""
         form = "batches" if source.is_file() else own_images.form(source, self.files)
         official = self._official(source)
         if official is not None:

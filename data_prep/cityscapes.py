@@ -9,13 +9,15 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.assignment import class_order, cut, fit_groups, rarest_class
-from data_prep.disk import Findings, Sample, check_headers, find_pairs
-from data_prep.label_classes import Presence
 from fedseg.core.seeds import generator_for
 from fedseg.datasets import CityscapesDataset
 from fedseg.errors import DataError
+from fedseg.names import DISTRIBUTIONS
 from fedseg.partition import Split
+
+from .assignment import class_order, cut, fit_groups, rarest_class
+from .disk import Findings, Sample, check_headers, find_pairs
+from .label_classes import Presence
 
 Images = dict[str, list[Sample]]  # city -> samples
 
@@ -37,7 +39,6 @@ CITIES = {
     "val": {"frankfurt": 267, "lindau": 59, "munster": 174},
 }
 
-DISTRIBUTIONS = ("uniform", "heterogeneous", "class_imbalance")
 PARTS_PER_CITY = 8
 # Images per client -> number of clients.
 SIZES = {

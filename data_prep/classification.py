@@ -11,14 +11,16 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.image_partitions import NamedPartition, save_split
-from data_prep.labeled import OVERLAP, ImageSet, Labeled, check, resolve_overlap
-from data_prep.synthetic_shapes import write_shapes
-from fedseg.cli import python
+from fedseg.cli import program
 from fedseg.datasets.arrays import INDEX, SPLITS, StoredImages, read_index, write_images
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
+from fedseg.names import OVERLAP
+
+from .image_partitions import NamedPartition, save_split
+from .labeled import ImageSet, Labeled, check, resolve_overlap
+from .synthetic_shapes import write_shapes
 
 USERS = "train_users.npy"
 UNCHANGED = "is prepared already, verified"
@@ -99,7 +101,7 @@ def prepare_and_split(
 
 def print_next(kind: ImageSet, root: Path, more: str = "") -> None:
     """Print the command that trains on a prepared folder; ``more`` are options of it."""
-    command = f"{python()} tools/train.py configs/settings/{kind.setting}.py {more}--dry-run"
+    command = f"{program()} train {kind.setting} {more}--dry-run"
     if root != Path("data") / kind.name.lower():
         command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
     print(f"Next: {command}")

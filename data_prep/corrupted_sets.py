@@ -20,9 +20,6 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.corruption_parts import SIZE
-from data_prep.corruptions import VERSION, corrupt
-from data_prep.parallel import in_processes, track
 from fedseg.checks import check_int
 from fedseg.datasets.arrays import StoredImages
 from fedseg.datasets.corrupted import (
@@ -31,7 +28,6 @@ from fedseg.datasets.corrupted import (
     LABELS,
     RECORD,
     SEVERITIES,
-    TOOL,
     chosen_corruptions,
     read_corruption,
     read_labels,
@@ -40,6 +36,10 @@ from fedseg.datasets.corrupted import (
 from fedseg.errors import DataError
 from fedseg.files import TEMPORARY, atomic_writer, sha256, write_text
 from fedseg.units import format_bytes
+
+from .corruption_parts import SIZE
+from .corruptions import VERSION, corrupt
+from .parallel import in_processes, track
 
 CHUNK = 250  # images that a process corrupts at once; the bytes do not depend on it
 
@@ -97,7 +97,7 @@ def make_corrupted(
         rest.unlink()
     outcome = Outcome(place, len(indices))
     record = {
-        "tool": TOOL,
+        "tool": "tools/prepare_cifar_c.py",  # a mark: files of every version have it
         "version": VERSION,
         "seed": seed,
         "test_sha256": test.split_checksum,

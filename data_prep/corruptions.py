@@ -6,7 +6,7 @@ so images are not the official ones; what is not random (defocus, zoom and Gauss
 brightness, contrast, pixelation, JPEG, saturation) follows the same arithmetic, cutting fractions
 of a gray level off as the official files do.
 
-Two things differ on purpose: frost is drawn (:mod:`data_prep.frost`) where the original blends
+Two things differ on purpose: frost is drawn (:mod:`.frost`) where the original blends
 photographs, and motion blur adds up shifted images, as ImageMagick does, without needing it.
 Filters, warps, color spaces and JPEG are OpenCV's, pixelation is Pillow's (as in the original).
 Albumentations' namesakes are not used: their defocus knows whole radii only, and their spatter has
@@ -23,7 +23,9 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from data_prep.corruption_parts import (
+from fedseg.datasets.corrupted import CORRUPTIONS
+
+from .corruption_parts import (
     SIZE,
     Array,
     Draws,
@@ -37,8 +39,7 @@ from data_prep.corruption_parts import (
     to_unit,
     zoomed,
 )
-from data_prep.frost import panes
-from fedseg.datasets.corrupted import CORRUPTIONS
+from .frost import panes
 
 VERSION = 2  # goes up when corrupted images of the same seed change
 

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from data_prep import idda
-from data_prep.segmentation import Options, prepare
+from . import idda
+from .segmentation import Options, prepare
 
 SETTING, DISTRIBUTION = "rainy", "heterogeneous"
 IMAGES_PER_CLIENT = 8  # of each of the 69 clients

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from PIL import Image
 
-from data_prep.parallel import in_threads
 from fedseg.errors import DataError
+
+from .parallel import in_threads
 
 SHOWN = 5
 END_MARKERS = {"PNG": b"IEND", "JPEG": b"\xff\xd9"}

@@ -12,13 +12,16 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.assignment import class_order, cut, rarest_class, spread_groups
-from data_prep.disk import Findings, Sample, check_headers, find_pairs
-from data_prep.label_classes import Presence
 from fedseg.core.seeds import generator_for
 from fedseg.datasets import IDDADataset
 from fedseg.errors import DataError
+from fedseg.names import DISTRIBUTIONS
+from fedseg.names import IDDA_SETTINGS as SETTINGS
 from fedseg.partition import Split
+
+from .assignment import class_order, cut, rarest_class, spread_groups
+from .disk import Findings, Sample, check_headers, find_pairs
+from .label_classes import Presence
 
 Images = dict[str, list[Sample]]  # domain -> samples
 
@@ -35,8 +38,6 @@ DOMAINS: tuple[str, ...] = tuple(
     if (town, weather, viewpoint) != (7, "CN", "M")
 )
 """The 104 domains; town 7 has no clear noon seen from M."""
-SETTINGS = {"country": (0, "T07"), "rainy": (1, "HRN"), "bus": (2, "B")}
-DISTRIBUTIONS = ("uniform", "heterogeneous", "class_imbalance")
 # How a client's name calls a class; the last word is for -1, images without any.
 WORDS = [*(name.removeprefix("traffic ") for name in IDDADataset.classes), "void"]
 RULES = {

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from data_prep.disk import Sample
-from data_prep.parallel import in_threads
 from fedseg.datasets.images import read_label
+
+from .disk import Sample
+from .parallel import in_threads
 
 Presence = Callable[[Sequence[Sample]], np.ndarray]  # samples -> bool [samples, classes]
 

@@ -17,7 +17,6 @@ from fedseg.datasets.arrays import (
 from fedseg.errors import DataError
 
 SHOWN = 5
-OVERLAP = ("refuse", "keep", "drop")
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,6 @@ from pathlib import Path
 from PIL import Image
 from torchvision.datasets.utils import calculate_md5
 
-from data_prep.disk import Findings, read_header
-from data_prep.parallel import in_threads
 from fedseg.datasets.images import read_image
 from fedseg.datasets.landmarks import (
     SPLITS,
@@ -23,12 +21,10 @@ from fedseg.datasets.landmarks import (
 )
 from fedseg.errors import DataError
 from fedseg.files import write_text
+from fedseg.names import LANDMARKS_SOURCES
 
-SOURCES = (
-    "Split files: landmarks-user-160k.zip of "
-    "https://github.com/google-research/google-research/tree/master/federated_vision_datasets; "
-    "images: train set of https://github.com/cvdfoundation/google-landmark"
-)
+from .disk import Findings, read_header
+from .parallel import in_threads
 
 
 @dataclass(frozen=True)
@@ -88,7 +84,8 @@ def verify(
     if variant is not None:
         _check_counts(variant, files, photos)
     findings = Findings(
-        f"{root}: annotations or images are not sound", f"{SOURCES}; extract only what is listed"
+        f"{root}: annotations or images are not sound",
+        f"{LANDMARKS_SOURCES}; extract only what is listed",
     )
     trained = {photo.image for photo in photos["train"]}
     known = {photo.label for photo in photos["train"]}

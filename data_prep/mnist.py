@@ -9,9 +9,10 @@ import numpy as np
 from torchvision.datasets import MNIST
 from torchvision.datasets.utils import check_integrity
 
-from data_prep.labeled import ImageSet, Labeled, Part
 from fedseg.datasets.arrays import SPLITS, MNISTDataset
 from fedseg.errors import DataError
+
+from .labeled import ImageSet, Labeled, Part
 
 PREFIX = {"train": "train", "test": "t10k"}
 LARGEST = 512 * 2**20  # bytes once uncompressed; the largest official file has 47 MB
@@ -28,7 +29,7 @@ class Mnist(ImageSet):
         return None
 
     def download(self, root: Path) -> Path:
-        """Download the four files; see :class:`~data_prep.labeled.ImageSet`."""
+        """Download the four files; see :class:`~fedseg.data_prep.labeled.ImageSet`."""
         try:
             return Path(MNIST(root, download=True).raw_folder)
         except (OSError, RuntimeError) as error:

@@ -20,12 +20,13 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.labeled import ImageSet, Part
-from data_prep.parallel import in_threads
 from fedseg.datasets.arrays import SPLITS, check_images
 from fedseg.datasets.images import PNG, read_image
 from fedseg.errors import DataError
 from fedseg.files import read_bytes
+
+from .labeled import ImageSet, Part
+from .parallel import in_threads
 
 LARGEST_MEMBER = 512 * 2**20  # bytes; the largest official batch has 155 MB
 NPZ_KEYS = ("images", "labels", "classes")

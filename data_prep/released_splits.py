@@ -17,14 +17,15 @@ from typing import Any
 
 import numpy as np
 
-from data_prep.cifar import IN_ORDER, Cifar
-from data_prep.classification import ImageOptions, find_source, prepare
-from data_prep.image_partitions import spread, write_clients
 from fedseg.datasets.arrays import INDEX, SPLITS, StoredImages, read_index
 from fedseg.errors import DataError
 from fedseg.files import read_json, sha256, write_text
 from fedseg.partition.released import FOLDER, NOTE, released_file
 from fedseg.partition.split_files import Sample, check_content
+
+from .cifar import IN_ORDER, Cifar
+from .classification import ImageOptions, find_source, prepare
+from .image_partitions import spread, write_clients
 
 TRAIN = "federated_train_alpha_"
 Clients = dict[str, list[int]]
@@ -57,7 +58,7 @@ def prepare_released(kind: Cifar, options: ImageOptions, folder: Path) -> None:
     """Prepare the images and write every released split for them, below ``splits/released``.
 
     Args:
-        kind, options: as of :func:`data_prep.classification.prepare`.
+        kind, options: as of :func:`fedseg.data_prep.classification.prepare`.
         folder: with the released files, or with a folder named after the data set that has them;
             they may lie deeper, as in the papers' repositories.
 

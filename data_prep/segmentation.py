@@ -7,10 +7,17 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from data_prep import camvid, synthetic_streets
-from data_prep.disk import Findings, Sample
-from data_prep.label_classes import presence
-from data_prep.split_folders import (
+from fedseg.checks import check_int
+from fedseg.cli import program
+from fedseg.datasets.images import existing_files
+from fedseg.datasets.synthetic import is_synthetic
+from fedseg.errors import ConfigError
+from fedseg.partition import Split
+
+from . import camvid, synthetic_streets
+from .disk import Findings, Sample
+from .label_classes import presence
+from .split_folders import (
     Place,
     PreparedSplit,
     check_free,
@@ -20,12 +27,6 @@ from data_prep.split_folders import (
     read_published,
     save,
 )
-from fedseg.checks import check_int
-from fedseg.cli import python
-from fedseg.datasets.images import existing_files
-from fedseg.datasets.synthetic import is_synthetic
-from fedseg.errors import ConfigError
-from fedseg.partition import Split
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,7 @@ def prepare(benchmark: ModuleType, options: Options) -> list[PreparedSplit]:
     disk lacks are reported after the splits have been copied.
 
     Args:
-        benchmark: :mod:`data_prep.idda` or :mod:`data_prep.cityscapes`.
+        benchmark: :mod:`fedseg.data_prep.idda` or :mod:`fedseg.data_prep.cityscapes`.
         options: what the user asked for.
 
     Raises:
@@ -108,19 +109,19 @@ def show_summary(made: Sequence[PreparedSplit], root: Path) -> None:
         print("The data are synthetic: results are not comparable with published ones.")
     elif any(one.about.get("limit") for one in made):
         print("The splits are limited: results are not comparable with published ones.")
-    command = f"{python()} tools/train.py {_setting(made)} --dry-run"
+    command = f"{program()} train {_setting(made)} --dry-run"
     if root != Path("data") / made[0].about["dataset"]:
         command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
     print(f"Next: {command}")
 
 
 def _setting(made: Sequence[PreparedSplit]) -> str:
-    """A config that trains on one of the splits: heterogeneous if there is one, the plain case."""
+    """The setting of one of the splits: heterogeneous if there is one, the plain case."""
     one = next((m for m in made if "heterogeneous" in m.place), made[0])
     parts = [one.about["dataset"], one.about.get("setting"), one.about.get("distribution")]
     if parts[0] == "idda" and parts[2] == "heterogeneous":
         parts.pop()
-    return f"configs/settings/{'_'.join(part for part in parts if part)}.py"
+    return "_".join(part for part in parts if part)
 
 
 def _own_splits(benchmark: ModuleType, options: Options) -> list[PreparedSplit]:

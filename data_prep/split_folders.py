@@ -14,10 +14,11 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from data_prep.disk import Sample
 from fedseg.errors import DataError
 from fedseg.files import write_text
 from fedseg.partition import Split, read_split, split_paths, write_split
+
+from .disk import Sample
 
 NOTE = "split.json"
 PARTS = ("train", "test")

@@ -13,14 +13,15 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from data_prep import cityscapes, idda
-from data_prep.disk import Sample
-from data_prep.parallel import in_processes, track
-from data_prep.streets import RENDERER_VERSION, TO_CITYSCAPES, TO_IDDA, draws, key, render
 from fedseg.datasets.synthetic import MARKER
 from fedseg.errors import DataError
 from fedseg.files import atomic_writer, write_text
 from fedseg.partition.split_files import check_path
+
+from . import cityscapes, idda
+from .disk import Sample
+from .parallel import in_processes, track
+from .streets import RENDERER_VERSION, TO_CITYSCAPES, TO_IDDA, draws, key, render
 
 _DOMAIN = re.compile(r"T0([1-7])_(CN|CS|HRN)_([ABJMV])")
 _JPEG_QUALITY = 93

@@ -1,6 +1,8 @@
 """fedseg: a benchmark suite for federated learning in computer vision."""
 
 import os
+from importlib import import_module
+from typing import Any
 
 # albumentations would look online for a newer version of itself when it is imported
 os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
@@ -8,3 +10,14 @@ os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 __version__ = "0.1.0"
+__all__ = (
+    *("Evaluation", "Prepared", "Run"),
+    *("evaluate", "load_config", "prepare", "read_run", "train"),
+)
+
+
+def __getattr__(name: str) -> Any:
+    """What :mod:`fedseg.api` has, imported when it is first used: that takes seconds."""
+    if name in __all__:
+        return getattr(import_module("fedseg.api"), name)
+    raise AttributeError(f"module 'fedseg' has no attribute {name!r}")

@@ -2,15 +2,16 @@
 
 import argparse
 import os
+import shutil
 import signal
 import sys
 import traceback
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
-from fedseg.errors import DEBUG, Interrupted, UserError, resource_error
+from fedseg.errors import DEBUG, DataError, Interrupted, UserError, resource_error
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -63,6 +64,13 @@ def _short(line: str) -> str:
     return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
 
 
+def check_there(runs: Iterable[Path]) -> None:
+    """Raise DataError for a run that is not there, before what reads it is imported."""
+    for path in runs:
+        if not path.exists():
+            raise DataError(f"{path}: does not exist: name a run's work dir or its results.json")
+
+
 def printable(text: str) -> str:
     """Text in one line without what a terminal obeys or no encoding holds, such as escapes."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
@@ -93,6 +101,13 @@ def python() -> str:
         return str(executable.relative_to(Path.cwd()))
     except ValueError:
         return str(executable)
+
+
+def program() -> str:
+    """How to call ``fedseg`` from the current folder, for commands shown to the user."""
+    installed = shutil.which("fedseg")
+    ours = installed and Path(installed).parent == Path(sys.executable).parent
+    return "fedseg" if ours else f"{python()} -m fedseg"
 
 
 def widen_console(console: "Console") -> None:

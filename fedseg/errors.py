@@ -7,6 +7,7 @@ config field, what is wrong with it, and what to do.
 import errno
 import os
 import re
+from typing import Any
 
 DEBUG = "FEDSEG_DEBUG"  # environment variable: command lines show tracebacks of user errors too
 
@@ -20,6 +21,27 @@ class UserError(Exception):
 
 class ConfigError(UserError):
     """A config asks for something unknown, impossible or contradictory."""
+
+
+class Mistakes:
+    """Collects ConfigErrors, each raised in a ``with`` block of its own, to tell all at once."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, None] = {}  # in their order, each once
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> bool:
+        if not isinstance(error, ConfigError):
+            return False
+        self.found.update(dict.fromkeys(str(error).split("\n")))
+        return True
+
+    def tell(self) -> None:
+        """Raise ConfigError if there is any."""
+        if self.found:
+            raise ConfigError("\n".join(self.found))
 
 
 class DataError(UserError):

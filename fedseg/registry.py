@@ -4,12 +4,13 @@ With ``default_scope = 'fedseg'`` a name in a config is looked up here first, th
 mmengine, so none of them needs a prefix. Roles that only federated training has (algorithms, client
 samplers, partitions, executors) are roots of their own.
 
-A registry imports the package that fills it the first time a name is asked for (``locations``).
+A registry knows from the sources which module of its ``locations`` registers a name, and imports
+that one when it is asked for it.
 """
 
-import difflib
 import inspect
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from typing import Any, get_type_hints
 
 from mmengine import registry as _mmengine
@@ -18,10 +19,44 @@ from mmseg import registry as _mmseg
 
 from fedseg.checks import PLAIN, check_type, is_number, shown
 from fedseg.errors import DEBUG, ConfigError
+from fedseg.names import did_you_mean
+from fedseg.sources import ClassSource, registered
+
+
+class LateRegistry(Registry):
+    """A registry that imports only what is asked for: all of it would take seconds."""
+
+    def sources(self) -> dict[str, ClassSource]:
+        """What the suite itself registers, imported or not: name -> class."""
+        variables = (name for name, own in globals().items() if own is self)
+        return registered(next(variables, ""), self._locations)
+
+    def import_from_location(self) -> None:
+        """Import every module that registers something here."""
+        if not self._imported:
+            for source in self.sources().values():
+                import_module(source.module)
+            super().import_from_location()
+
+    def get(self, key: str) -> Any:
+        """The class of a name, or None; see :meth:`mmengine.registry.Registry.get`."""
+        source = None if key in self.module_dict else self.sources().get(key)
+        if source is not None:
+            import_module(source.module)
+        registry: Registry | None = self
+        while registry is not None:
+            if key in registry.module_dict:
+                return registry.module_dict[key]
+            registry = registry.parent
+        return super().get(key)
 
 
 def _child(role: str, parent: Registry, *locations: str) -> Registry:
-    return Registry(role, parent=parent, scope="fedseg", locations=list(locations))
+    return LateRegistry(role, parent=parent, scope="fedseg", locations=list(locations))
+
+
+def _root(role: str, *locations: str) -> Registry:
+    return LateRegistry(role, scope="fedseg", locations=list(locations))
 
 
 RUNNERS = _child("runner", _mmseg.RUNNERS, "fedseg.runner.runner")
@@ -60,19 +95,15 @@ LOG_PROCESSORS = _child("log processor", _mmseg.LOG_PROCESSORS)
 INFERENCERS = _child("inferencer", _mmseg.INFERENCERS)
 FUNCTIONS = _child("function", _mmengine.FUNCTIONS)
 
-ALGORITHMS = Registry("algorithm", scope="fedseg", locations=["fedseg.algorithms"])
-SAMPLERS = Registry("client sampler", scope="fedseg", locations=["fedseg.runner.sampler"])
-PARTITIONS = Registry("partition", scope="fedseg", locations=["fedseg.partition"])
-LOCAL_LOSSES = Registry("local loss", scope="fedseg", locations=["fedseg.algorithms"])
-BATCH_TRANSFORMS = Registry("batch transform", scope="fedseg", locations=["fedseg.datasets"])
-CLIENT_DATA = Registry(
-    "loader", scope="fedseg", locations=["fedseg.loaders.resident", "fedseg.loaders.streaming"]
-)
-EVALUATION_SETS = Registry("loader", scope="fedseg", locations=["fedseg.evaluation.sets"])
-EXECUTORS = Registry(
-    "executor", scope="fedseg", locations=["fedseg.engine.executor", "fedseg.parallel.executor"]
-)
-SERVER_OPTIMIZERS = Registry("server optimizer", scope="fedseg", locations=["fedseg.optim.server"])
+ALGORITHMS = _root("algorithm", "fedseg.algorithms")
+SAMPLERS = _root("client sampler", "fedseg.runner.sampler")
+PARTITIONS = _root("partition", "fedseg.partition")
+LOCAL_LOSSES = _root("local loss", "fedseg.algorithms")
+BATCH_TRANSFORMS = _root("batch transform", "fedseg.datasets")
+CLIENT_DATA = _root("loader", "fedseg.loaders.resident", "fedseg.loaders.streaming")
+EVALUATION_SETS = _root("loader", "fedseg.evaluation.sets")
+EXECUTORS = _root("executor", "fedseg.engine.executor", "fedseg.parallel.executor")
+SERVER_OPTIMIZERS = _root("server optimizer", "fedseg.optim.server")
 
 
 VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -133,19 +164,13 @@ def check_component(
         return
     if not isinstance(config, Mapping):
         raise ConfigError(f"{field}: must be a dict with a type, not {shown(config)}")
-    registry.import_from_location()
-    found = registry.module_dict.items()
-    names = sorted(name for name, own in found if base is object or _is_a(own, base))
-    known = ", ".join(names) or "none"
-    if "type" not in config:
-        raise ConfigError(f"{field}.type: is missing; known: {known}")
-    kind = config["type"]
+    kind = config.get("type")
     cls = _find(registry, kind) if isinstance(kind, str) else kind
-    if cls is None and isinstance(kind, str):
-        listed = f"; known: {known}" if len(names) <= SHOWN_NAMES else ""
-        raise ConfigError(
-            f"{field}.type: unknown {registry.name} {kind!r}{did_you_mean(kind, names)}{listed}; "
-            "a class of your own must be imported with custom_imports"
+    if cls is None and (kind is not None or "type" not in config):
+        registry.import_from_location()
+        found = registry.module_dict.items()
+        raise unknown_type(
+            registry, kind, field, [n for n, own in found if base is object or _is_a(own, base)]
         )
     if not callable(cls):
         raise ConfigError(f"{field}.type: must be a name, not {shown(kind)}")
@@ -153,6 +178,28 @@ def check_component(
         raise ConfigError(f"{field}.type: {cls.__name__} is not a {base.__name__}")
     options = {name: value for name, value in config.items() if name != "type"}
     check_arguments(cls, options, field, given, defaults)
+
+
+def unknown_type(
+    registry: Registry, kind: str | None, field: str, names: Iterable[str]
+) -> ConfigError:
+    """The error of a type that is none of the names, or of one that is missing (None)."""
+    names = sorted(names)
+    known = ", ".join(names) or "none"
+    if kind is None:
+        return ConfigError(f"{field}.type: is missing; known: {known}")
+    listed = f"; known: {known}" if len(names) <= SHOWN_NAMES else ""
+    return ConfigError(
+        f"{field}.type: unknown {registry.name} {kind!r}{did_you_mean(kind, names)}{listed}; "
+        "a class of your own must be imported with custom_imports"
+    )
+
+
+def unknown_argument(name: str, kind: str, field: str, known: Iterable[str]) -> ConfigError:
+    """The error of an argument that a class does not have."""
+    known = sorted(known)
+    hint = did_you_mean(name, known) or f"; known: {', '.join(known) or 'none'}"
+    return ConfigError(f"{field}.{name}: unknown argument of {kind}{hint}")
 
 
 def check_arguments(
@@ -176,9 +223,7 @@ def check_arguments(
         if name in given:
             raise ConfigError(f"{field}.{name}: is set by the run itself; remove it")
         if name not in parameters and not takes_any:
-            known = sorted(set(parameters) - given)
-            hint = did_you_mean(name, known) or f"; known: {', '.join(known) or 'none'}"
-            raise ConfigError(f"{field}.{name}: unknown argument of {kind}{hint}")
+            raise unknown_argument(name, kind, field, set(parameters) - given)
         same = [parameter for parameter, _ in parameters.get(name, ())]
         endless = any(isinstance(p.default, float) and not is_number(p.default) for p in same)
         if not any(p.default is value for p in same) and not (endless and isinstance(value, float)):
@@ -188,16 +233,6 @@ def check_arguments(
     for name, parameter in (_signature(function) or {}).items():
         if parameter.default is EMPTY and parameter.kind not in VARIABLE and name not in there:
             raise ConfigError(f"{field}: {kind}: argument {name!r} is missing")
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint with the closest known names, whatever their case, or nothing."""
-    by_case: dict[str, list[str]] = {}
-    for own in known:
-        by_case.setdefault(own.casefold(), []).append(own)
-    matches = difflib.get_close_matches(name.casefold(), by_case, n=3)
-    close = [own for match in matches for own in by_case[match]]
-    return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""
 
 
 EMPTY = inspect.Parameter.empty

@@ -55,8 +55,8 @@ def test_only_sweeps_and_workers_start_programs_and_nothing_runs_files():
             names += [getattr(called, "id", None), None if attribute == "eval" else attribute]
             names += [node.module] if isinstance(node, ast.ImportFrom) else []
             found |= {(str(place), name) for name in starters.intersection(names)}
-    # Ray's processes, and what deletes their folder when the run is killed
-    own = {"fedseg/runner/sweep.py", "fedseg/parallel/cluster.py"}
+    # of runs; Ray's processes, and what deletes their folder when the run is killed; of commands
+    own = ("fedseg/runner/sweep.py", "fedseg/parallel/cluster.py", "tools/benchmarks/startup.py")
     assert found == {(place, "subprocess") for place in own}
 
 

@@ -1,63 +1,7 @@
-"""Compare runs: python tools/compare.py RUN_A RUN_B ... (--help lists the options)."""
-
-import argparse
-import math
-from pathlib import Path
+"""``fedseg compare``: python tools/compare.py (see --help)."""
 
 from fedseg import cli
-
-DETAILS = """\
-A RUN is a work dir (finished or not), the results.json of one, or a folder of the work dirs of one
-experiment's seeds. The first is the reference, to which the others' differences are taken.
-
-Deviations over rounds (divided by n) say how much a run still moves. Those over seeds (divided by
-n - 1) say whether a difference would come out again. See docs/inspecting.md.
-
-examples:
-  python tools/compare.py work_dirs/camvid_fedavg work_dirs/camvid_fedasam
-  python tools/compare.py work_dirs/fedavg work_dirs/fedprox work_dirs/scaffold --out drift
-"""
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="Compare runs side by side: what differs in their configs, final metrics with "
-        "differences, traffic, time, and the curves in one picture.",
-        epilog=DETAILS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("reference", type=Path, metavar="RUN_A", help="the reference")
-    parser.add_argument("others", type=Path, nargs="+", metavar="RUN_B", help="one or more others")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        help="where compare.md and curves.png go (default: the folder 'compare' beside RUN_A)",
-    )
-    parser.add_argument(
-        "--until",
-        type=float,
-        metavar="PERCENT",
-        help="also find in which round, and after how much traffic, each run's mIoU or accuracy "
-        "first was at least this",
-    )
-    arguments = parser.parse_args()
-    if arguments.until is not None and not math.isfinite(arguments.until):
-        parser.error(f"--until: must be a number, not {arguments.until}")
-    return arguments
-
-
-def main() -> None:
-    arguments = parse_arguments()
-    from fedseg.report.compare import compare
-    from fedseg.report.compare_output import print_comparison, write_comparison
-    from fedseg.report.compare_sides import read_sides
-
-    comparison = compare(read_sides([arguments.reference, *arguments.others]), arguments.until)
-    print_comparison(comparison)
-    folder = arguments.out or comparison.sides[0].folder.parent / "compare"
-    for path in write_comparison(comparison, folder):
-        print(path)
-
+from fedseg.commands.compare import main
 
 if __name__ == "__main__":
     cli.run(main)

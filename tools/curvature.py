@@ -1,65 +1,7 @@
-"""Curvature of checkpoints: python tools/curvature.py RUN|CHECKPOINT... (see --help)."""
-
-import argparse
+"""``fedseg curvature``: python tools/curvature.py (see --help)."""
 
 from fedseg import cli
-from fedseg.curvature.settings import Settings, add_options, read_options, read_source
-
-DETAILS = """\
-Quantities: loss, top (largest eigenvalues, lambda_max / lambda_5), spectrum (the 50 largest), trace
-(and Frobenius norm), density, sharpness (SAM's and ASAM's), clients (lambda_max on each client's
-data), fedalign (H_N and H_D), participants (lambda_max of the models that the next round's
-participants train, on their own and on all data), features (norms of the last features by class and
-client). docs/flatness.md says what each of them means.
-
-Each finished quantity is written to curvature.json in RUN/curvature/<checkpoint>; the same command
-again goes on where it was stopped.
-
-examples:
-  python tools/curvature.py work_dirs/cifar10_a005_fedavg work_dirs/cifar10_a005_fedasam
-  python tools/curvature.py work_dirs/camvid_fedavg --data unseen_0001TP --quantities loss top
-"""
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="Hessian eigenvalues, trace, density, sharpness and clients' curvature of a "
-        "checkpoint, or of the newest one of a run.",
-        epilog=DETAILS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    add_options(parser, Settings)
-    names = {"metavar": "NAME", "default": ["loss", "top", "trace", "sharpness"]}
-    parser.add_argument(
-        "--quantities", nargs="+", help="default: loss top trace sharpness", **names
-    )
-    parser.add_argument("--out", type=cli.folder, help="default: curvature/<checkpoint> in the run")
-    arguments = parser.parse_args()
-    if arguments.out is not None and len(arguments.paths) > 1:
-        parser.error("--out: name one checkpoint only")
-    return arguments
-
-
-def main() -> None:
-    arguments = parse_arguments()
-    settings = read_options(Settings, arguments)
-    from fedseg.curvature.checkpoint import find_checkpoints, opened
-    from fedseg.curvature.measure import Measurement
-    from fedseg.report.curvature_tables import print_curvature
-    from fedseg.report.landscapes import write_spectra
-
-    cli.say_trust(arguments.trust)
-    found = {}
-    for path in arguments.paths:
-        source = read_source(arguments, [path])
-        with opened(source) as run:
-            measurement = Measurement(run, find_checkpoints(source)[0], settings, arguments.out)
-            found[path] = measurement.measure(arguments.quantities)
-            folder = measurement.folder
-    print_curvature(found)
-    for file in write_spectra(found, folder):
-        print(file)
-
+from fedseg.commands.curvature import main
 
 if __name__ == "__main__":
     cli.run(main)

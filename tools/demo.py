@@ -20,7 +20,7 @@ IMAGE_SIZE = (464, 256)  # width, height, as in the config
 
 def main() -> int:
     argparse.ArgumentParser(description=__doc__.split(".", 1)[1].strip()).parse_args()
-    from data_prep.demo_streets import prepare_demo_streets
+    from fedseg.data_prep.demo_streets import prepare_demo_streets
     from fedseg.report.summary import print_summary
     from fedseg.runner.experiment import load_config, train, unfinished
 

@@ -27,8 +27,8 @@ CORRUPTED_IMAGES = 200  # of the test set, each 19 corruptions x 5 severities
 
 def prepare_data(given: Path | None, synthetic: bool) -> Path:
     """The prepared folder: of CIFAR-10 if it is there, else of synthetic shapes."""
-    from data_prep.cifar import KINDS
-    from data_prep.classification import ImageOptions, prepare
+    from fedseg.data_prep.cifar import KINDS
+    from fedseg.data_prep.classification import ImageOptions, prepare
     from fedseg.datasets.arrays import INDEX
 
     kind = KINDS["cifar10"]
@@ -71,7 +71,7 @@ def main() -> int:
         "--work-dir", type=cli.folder, default=WORK_DIR, help="default: %(default)s"
     )
     arguments = parser.parse_args()
-    from data_prep.corrupted_sets import make_corrupted
+    from fedseg.data_prep.corrupted_sets import make_corrupted
     from fedseg.report.summary import print_summary
     from fedseg.runner.experiment import load_config, train, unfinished
 

@@ -24,7 +24,7 @@ IMAGE_SIZE = (232, 128)  # width, height, as in the configs
 
 def main() -> int:
     argparse.ArgumentParser(description=__doc__.split(".", 1)[1].strip()).parse_args()
-    from data_prep.demo_streets import prepare_demo_streets
+    from fedseg.data_prep.demo_streets import prepare_demo_streets
     from fedseg.leaderboard.board import build_board
     from fedseg.leaderboard.collect import read_runs
     from fedseg.leaderboard.export import write_board

@@ -1,73 +1,7 @@
-"""Loss landscapes: python tools/landscape.py KIND RUN|CHECKPOINT... (see --help)."""
-
-import argparse
-import os
+"""``fedseg landscape``: python tools/landscape.py (see --help)."""
 
 from fedseg import cli
-from fedseg.curvature.settings import KINDS, Spec, add_options, read_options, read_source
-
-DETAILS = """\
-kinds:
-  line          between successive models, beyond both ends: loss, metrics, height of the barrier
-  plane         through three models, which are marked, with the rounds of their runs
-  random        a surface around each model along two random, filter-normalized directions, which
-                are the same draws for all models
-  eigenvectors  the same along the two top eigenvectors of the Hessian
-
-Points are computed in processes of their own; the same command again goes on where it was stopped.
-docs/flatness.md says what the pictures mean.
-
-examples:
-  python tools/landscape.py line work_dirs/fedavg work_dirs/fedasam --data train test
-  python tools/landscape.py plane work_dirs/fedavg work_dirs/fedasam work_dirs/swa --data test
-  python tools/landscape.py random work_dirs/fedavg work_dirs/fedasam --samples 5000
-  python tools/landscape.py random work_dirs/fedavg --client 17
-"""
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="The loss between, around and across models: PNG, SVG and an interactive page.",
-        epilog=DETAILS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("kind", choices=KINDS)
-    add_options(parser, Spec)
-    parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: all cores)")
-    parser.add_argument(
-        "--out", type=cli.folder, help="default: curvature/landscape_<kind> in the first run"
-    )
-    arguments = parser.parse_args()
-    if arguments.jobs is not None and arguments.jobs < 1:
-        parser.error(f"--jobs: must be at least 1, not {arguments.jobs}")
-    return arguments
-
-
-def main() -> None:
-    arguments = parse_arguments()
-    spec = read_options(Spec, arguments, source=read_source(arguments, arguments.paths))
-    from rich.progress import MofNCompleteColumn, Progress
-
-    from fedseg.curvature.checkpoint import find_checkpoints
-    from fedseg.curvature.landscape import landscape
-    from fedseg.report.landscapes import write_landscape
-    from fedseg.runner.checkpoint import run_folder
-    from fedseg.runs.from_json import own_path
-
-    cli.say_trust(arguments.trust)
-    run = run_folder(find_checkpoints(spec.source)[0])
-    folder = arguments.out or own_path(run, f"curvature/landscape_{spec.kind}")
-    with Progress(*Progress.get_default_columns(), MofNCompleteColumn()) as bars:
-        task = bars.add_task("points")
-        content = landscape(
-            spec,
-            folder,
-            arguments.jobs or os.cpu_count() or 1,
-            lambda done, total: bars.update(task, completed=done, total=total),
-        )
-    for path in write_landscape(content, folder):
-        print(path)
-
+from fedseg.commands.landscape import main
 
 if __name__ == "__main__":
     cli.run(main)

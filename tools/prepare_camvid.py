@@ -1,29 +1,7 @@
-"""Verify CamVid and write its federated split."""
+"""``fedseg prepare camvid``: python tools/prepare_camvid.py (see --help)."""
 
-from pathlib import Path
-
-from data_prep.arguments import parser
-from data_prep.segmentation import prepare_camvid, show_summary
-from fedseg.cli import run
-
-EPILOG = """\
-CamVid is expected as the SegNet tutorial ships it: train, val and test with images, and trainannot,
-valannot and testannot with label ids.
-
-example:
-  python tools/prepare_camvid.py --source path/to/CamVid
-
-The split goes to ROOT/splits/{train,test}; split.json next to them says how it was made."""
-
-
-def main() -> None:
-    arguments = parser(__doc__, EPILOG, "data/camvid")
-    arguments.add_argument(
-        "--source", type=Path, metavar="DIR", help="copy CamVid from DIR to the root first"
-    )
-    args = arguments.parse_args()
-    show_summary(prepare_camvid(args.root, args.source, args.overwrite), args.root)
-
+from fedseg import cli
+from fedseg.commands.prepare_camvid import main
 
 if __name__ == "__main__":
-    run(main)
+    cli.run(main)

@@ -1,33 +1,7 @@
-"""Verify MNIST, convert it once, and write federated splits."""
+"""``fedseg prepare mnist``: python tools/prepare_mnist.py (see --help)."""
 
-from data_prep.arguments import add_images, add_splits, options, parser, splits
-from data_prep.classification import ImageOptions, prepare_and_split
-from data_prep.mnist import PUBLISHED
-from fedseg.cli import run
-from fedseg.report.partition_charts import show_partition
-
-EPILOG = """\
-The four idx files ({train,t10k}-{images-idx3,labels-idx1}-ubyte, with or without .gz) are expected
-in data/mnist or in --source.
-
-examples:
-  python tools/prepare_mnist.py --source path/to/MNIST/raw
-  python tools/prepare_mnist.py --download --partition dirichlet-class --alpha 0.1 --num-clients 5
-
-The images become memory-mapped arrays in ROOT, with a checksum: run again, the tool verifies them.
-Splits go to ROOT/splits/<name>.json, with a chart and a note of how they were made."""
-
-ALPHAS = dict.fromkeys(("dirichlet", "dirichlet-class"), (0.1, 0.5, 1, 1.5, 2))
-
-
-def main() -> None:
-    arguments = parser(__doc__, EPILOG, "data/mnist")
-    add_images(arguments, "a folder with MNIST's idx files")
-    add_splits(arguments, "dirichlet-class", 5)
-    args = arguments.parse_args()
-    asked = splits(args, ALPHAS)
-    prepare_and_split(PUBLISHED, options(ImageOptions, args), asked, show_partition)
-
+from fedseg import cli
+from fedseg.commands.prepare_mnist import main
 
 if __name__ == "__main__":
-    run(main)
+    cli.run(main)

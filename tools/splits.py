@@ -1,65 +1,7 @@
-"""Look at splits: python tools/splits.py CONFIG_OR_FILE... (--help lists the options)."""
-
-import argparse
-from pathlib import Path
+"""``fedseg splits``: python tools/splits.py (see --help)."""
 
 from fedseg import cli
-
-EXAMPLES = """\
-Each argument is a config, a split file (.json) or a folder of split files. Nothing is trained.
-
-examples:
-  python tools/splits.py configs/settings/cifar10_a0.py configs/settings/cifar10_a005.py
-  python tools/splits.py data/cifar10/splits/*.json
-  python tools/splits.py configs/settings/idda_rainy.py configs/settings/idda_bus.py --pixels
-"""
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Tables and pictures of which client holds what: classes or domains, sizes, "
-        "and what the test sets have.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
-    parser.add_argument("splits", type=Path, nargs="+", metavar="CONFIG_OR_FILE")
-    parser.add_argument(
-        "--out",
-        type=Path,
-        default=Path("work_dirs/splits"),
-        help="where the pictures go (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--pixels",
-        action="store_true",
-        help="segmentation: also the pixels of each class per client, from every label map",
-    )
-    parser.add_argument(
-        "--with",
-        dest="methods",
-        nargs="+",
-        default=[],
-        metavar="METHOD",
-        help="methods to merge over each config (configs/README.md)",
-    )
-    parser.add_argument(
-        "--cfg-options",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override config fields, for example train_dataloader.partition.alpha=0.1",
-    )
-    arguments = parser.parse_args()
-    from fedseg.report.partition_charts import write_pictures
-    from fedseg.report.split_tables import print_views
-    from fedseg.report.split_views import pixel_counts, read_views
-
-    views = read_views(arguments.splits, arguments.cfg_options, arguments.pixels, arguments.methods)
-    pixels = {view.name: pixel_counts(view) for view in views} if arguments.pixels else None
-    print_views(views)
-    for path in write_pictures(views, arguments.out, pixels):
-        print(path)
-
+from fedseg.commands.splits import main
 
 if __name__ == "__main__":
     cli.run(main)

@@ -1,72 +1,7 @@
-"""Run a federated experiment: python tools/train.py CONFIG [--with METHOD ...] (see --help)."""
-
-import argparse
-from pathlib import Path
+"""``fedseg train``: python tools/train.py (see --help)."""
 
 from fedseg import cli
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="Run a federated experiment. A config is a program: it runs with your rights."
-    )
-    parser.add_argument("config", type=Path, help="a setting or experiment: configs/demo.py")
-    parser.add_argument(
-        "--with",
-        dest="methods",
-        nargs="+",
-        default=[],
-        metavar="METHOD",
-        help="methods to merge over the config, for example fedasam swa (configs/README.md)",
-    )
-    parser.add_argument(
-        "--work-dir", type=cli.folder, help="default: work_dirs/<experiment's name>"
-    )
-    parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
-    parser.add_argument("--seed", type=int, help="the run's seed (default: the config's, else 0)")
-    parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
-    parser.add_argument(
-        "--workers",
-        type=lambda text: int(text) if text.isdecimal() else text,
-        metavar="N",
-        help="train clients on N workers in parallel, or 'auto' (needs the extra 'ray')",
-    )
-    parser.add_argument(
-        "--cfg-options",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override config fields, for example train_cfg.max_rounds=10",
-    )
-    parser.add_argument(
-        "--dry-run", action="store_true", help="check everything and print the plan; train nothing"
-    )
-    parser.add_argument(
-        "--quiet", action="store_true", help="no progress, no warnings: errors and the final table"
-    )
-    return parser.parse_args()
-
-
-def main() -> int:
-    arguments = parse_arguments()
-    from fedseg.report.summary import print_summary
-    from fedseg.runner.experiment import load_config, train
-
-    config = load_config(
-        arguments.config,
-        methods=arguments.methods,
-        work_dir=arguments.work_dir,
-        options=arguments.cfg_options,
-        seed=arguments.seed,
-        amp=arguments.amp,
-        resume=arguments.resume,
-        workers=arguments.workers,
-    )
-    code = train(config, dry_run=arguments.dry_run, quiet=arguments.quiet)
-    if code == 0 and not arguments.dry_run:
-        print_summary(config.work_dir, arguments.config)
-    return code
-
+from fedseg.commands.train import main
 
 if __name__ == "__main__":
     cli.run(main)

@@ -5,9 +5,7 @@ which values are published. A test compares the page with this output.
 """
 
 import functools
-import json
 import sys
-from importlib import resources
 from itertools import groupby
 from pathlib import Path
 
@@ -15,6 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from fedseg.errors import ConfigError  # noqa: E402
+from fedseg.leaderboard import hyperparameters  # noqa: E402
 from fedseg.runner import compose  # noqa: E402
 
 PAGE = ROOT / "configs" / "README.md"
@@ -34,24 +33,13 @@ GROUPS = (
 )
 
 
-@functools.cache
-def published() -> tuple[dict, ...]:
-    """The records of published hyper-parameters."""
-    file = resources.files("fedseg.leaderboard.reference") / "hyperparameters.json"
-    return tuple(json.loads(file.read_text(encoding="utf-8"))["records"])
-
-
 def source(setting: str, methods: list[str]) -> str:
     """Where the values of a setting with methods come from."""
     try:
         compose.compose(compose.setting_file(setting), methods)
     except ConfigError:
         return "nothing"
-    wanted = [] if methods == ["fedavg"] else methods
-    fitting = [r for r in published() if setting in r["settings"] and r["methods"] == wanted]
-    if any("grid" in record for record in fitting):
-        return "grid"
-    return "published" if fitting else "ours"
+    return hyperparameters.source(setting, methods)
 
 
 def method_names(settings: list[str]) -> list[str]:

@@ -18,8 +18,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedseg.batchnorm import batch_statistics
 from fedseg.core.arithmetic import accumulate
-from fedseg.core.batchnorm import batch_statistics
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, prepare_batch, total_loss
 from fedseg.core.server import accumulation_dtype

@@ -98,7 +98,7 @@ class PreparedFolder(ImageArrays):
         shape, num_classes: what the data set must have; None: anything.
     """
 
-    tool = "tools/prepare_cifar.py"
+    tool = "fedseg prepare cifar"
     shape: tuple[int, int, int] | None = None
     num_classes: int | None = None
 
@@ -126,7 +126,7 @@ class StoredImages(PreparedFolder):
     """Images of a prepared folder, memory-mapped.
 
     Args:
-        data_root: the folder; a tool ``tools/prepare_*.py`` writes it.
+        data_root: the folder; a tool ``fedseg prepare`` writes it.
         split: ``"train"`` or ``"test"``.
 
     Raises:
@@ -188,7 +188,7 @@ class CIFAR100Dataset(StoredImages):
 class MNISTDataset(StoredImages):
     """MNIST (LeCun 1998) from a prepared folder: 28x28 gray, 10 classes."""
 
-    tool = "tools/prepare_mnist.py"
+    tool = "fedseg prepare mnist"
     shape, num_classes = (28, 28, 1), 10
 
 

@@ -14,38 +14,15 @@ import numpy as np
 from fedseg.datasets.arrays import PreparedFolder, load_array
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.files import read_json
-from fedseg.registry import DATASETS, did_you_mean
-
-CORRUPTIONS = (
-    "gaussian_noise",
-    "shot_noise",
-    "impulse_noise",
-    "defocus_blur",
-    "glass_blur",
-    "motion_blur",
-    "zoom_blur",
-    "snow",
-    "frost",
-    "fog",
-    "brightness",
-    "contrast",
-    "elastic_transform",
-    "pixelate",
-    "jpeg_compression",
-    "speckle_noise",
-    "gaussian_blur",
-    "spatter",
-    "saturate",
-)
-"""The official names in the official order; the last four are the extra ones."""
+from fedseg.names import CORRUPTIONS, FOLDER, did_you_mean
+from fedseg.registry import DATASETS
 
 SEVERITIES = (1, 2, 3, 4, 5)
-FOLDER = "corrupted"
 LABELS = "labels.npy"
 RECORD = "made.json"
 """Lists the files that were generated here rather than downloaded, and their source images."""
 
-TOOL = "tools/prepare_cifar_c.py"
+TOOL = "fedseg prepare cifar_c"
 
 
 class CorruptedImages(PreparedFolder):

@@ -23,7 +23,7 @@ from fedseg.registry import DATASETS
 
 SPLITS = ("train", "test")
 SUFFIX = ".jpg"
-TOOL = "tools/prepare_landmarks.py"
+TOOL = "fedseg prepare landmarks"
 # An id becomes a file name and three folder names, so nothing but these characters may be in it.
 IMAGE_ID = re.compile(r"[0-9A-Za-z_-]{3,64}")
 

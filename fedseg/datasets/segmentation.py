@@ -59,7 +59,7 @@ class SegmentationDataset(Dataset):
     # ``ignore_unlisted``.
     label_ids: ClassVar[Mapping[int, int]]
     ignore_unlisted: ClassVar[bool] = False
-    prepare_tool: ClassVar[str] = "tools/prepare_*.py"
+    prepare_tool: ClassVar[str] = "fedseg prepare"
 
     def __init__(
         self,

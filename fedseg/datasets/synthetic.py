@@ -44,5 +44,5 @@ class SyntheticShapesDataset(StoredImages):
     :class:`fedseg.datasets.arrays.StoredImages`.
     """
 
-    tool = "tools/prepare_cifar.py --synthetic"
+    tool = "fedseg prepare cifar --synthetic"
     shape, num_classes = (32, 32, 3), 10

@@ -82,7 +82,7 @@ class FederatedValLoop(BaseLoop):
 
 @LOOPS.register_module()
 class FederatedTestLoop(FederatedValLoop):
-    """As :class:`FederatedValLoop`, for ``tools/test.py``: every set, whatever the round."""
+    """As :class:`FederatedValLoop`, for ``fedseg test``: every set, whatever the round."""
 
     kind = "test"
 

@@ -58,6 +58,6 @@ def _find(path: Path, messages: list[str]) -> Iterator[Path]:
             yield Path(folder) / FILE_NAME
         elif "history.jsonl" in names:
             messages.append(
-                f"{folder}: the run is not finished, it has no {FILE_NAME}; tools/train.py CONFIG "
+                f"{folder}: the run is not finished, it has no {FILE_NAME}; fedseg train CONFIG "
                 "--work-dir DIR --resume continues it"
             )

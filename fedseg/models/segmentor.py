@@ -6,12 +6,12 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from mmseg.models.segmentors import EncoderDecoder
 from torch import Tensor, nn
 
 from fedseg.checks import check_float, check_int
 from fedseg.errors import ConfigError
 from fedseg.models.losses import compute_dtype
+from fedseg.models.mmsegmentation import EncoderDecoder
 from fedseg.models.weights import InitializedModel
 from fedseg.registry import MODELS, build
 

@@ -20,7 +20,7 @@ def released_file(alpha: float) -> str:
 
 @PARTITIONS.register_module()
 class ReleasedPartition:
-    """The released clients, from the files that ``tools/prepare_cifar.py --from`` writes.
+    """The released clients, from the files that ``fedseg prepare cifar --from`` writes.
 
     They were drawn as :class:`fedseg.partition.DirichletPartition` describes, by a draw that is not
     published.
@@ -42,7 +42,7 @@ class ReleasedPartition:
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, in the order of the released file."""
         folder = Path(getattr(dataset, "data_root", None) or "") / FOLDER
-        file, fix = folder / released_file(self.alpha), "tools/prepare_cifar.py --from DIR"
+        file, fix = folder / released_file(self.alpha), "fedseg prepare cifar --from DIR"
         if not file.is_file():
             raise DataError(
                 f"{file}: is missing: write it from the released split files with {fix}"

@@ -135,12 +135,10 @@ def split_paths(folder: str | Path) -> list[Path]:
     """
     folder = Path(folder)
     if not folder.is_dir():
-        raise DataError(
-            f"{folder}: the split folder does not exist: write it with tools/prepare_*.py"
-        )
+        raise DataError(f"{folder}: the split folder does not exist: write it with fedseg prepare")
     files = sorted(folder.glob("*.json"), key=_natural)
     if not files:
-        raise DataError(f"{folder}: no *.json split file in it: write one with tools/prepare_*.py")
+        raise DataError(f"{folder}: no *.json split file in it: write one with fedseg prepare")
     return files
 
 

@@ -17,7 +17,7 @@ from fedseg.runs.results import NOT_IDENTITY
 from fedseg.runs.run_files import RunFiles
 
 NOT_CONDITIONS = ("steps", "style", "partition", "batch_size")  # of the data; the config has them
-# The seed has a column of its own; no metric of a run depends on what tools/test.py does.
+# The seed has a column of its own; no metric of a run depends on what fedseg test does.
 LEFT_OUT = (*NOT_IDENTITY, "randomness.seed", "test_cfg", "test_dataloader", "test_evaluator")
 MISSING = "—"  # in place of a value, where a config has no such key
 TIMES = ("wall", "train", "aggregate", "evaluate")

@@ -37,7 +37,7 @@ def corruption_table(
         if len(found[name]) != len(severities):
             raise DataError(
                 f"corruptions.{name}: has {len(found[name])} accuracies for {len(severities)} "
-                "severities; evaluate again with tools/test.py"
+                "severities; evaluate again with fedseg test"
             )
         row = dict(zip(severities, found[name], strict=True))
         table[name] = {**row, "mean": _mean(row.values())}

@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from fedseg.cli import python
+from fedseg.cli import program
 from fedseg.report.corruptions import corruption_table
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runs.metric_names import domain_label, evaluated_set, is_number, main_metric
@@ -175,7 +175,7 @@ def _next_steps(
 ) -> list[str]:
     steps = []
     for _, newest in checkpoints(folder / "checkpoints")[-1:]:
-        command = f"{python()} tools/test.py {_test_config(results, folder, config)} {newest}"
+        command = f"{program()} test {_test_config(results, folder, config)} {newest}"
         steps.append(f"\n[dim]test the model[/dim]\n  {escape(command)}")
     if results.train.synthetic:
         name = results.train.dataset.removesuffix("Dataset")
@@ -184,10 +184,10 @@ def _next_steps(
             name, data, tool = "CIFAR-10", "cifar10", "cifar"
         steps.append(
             "\n[dim]the data are synthetic: these are not results of the published benchmark; with "
-            f"the real {name} in data/{data}[/dim]\n  {python()} tools/prepare_{tool}.py"
+            f"the real {name} in data/{data}[/dim]\n  {program()} prepare {tool}"
         )
         if real_config is not None:
-            steps.append(f"  {python()} tools/train.py {escape(str(real_config))}")
+            steps.append(f"  {program()} train {escape(str(real_config))}")
     return steps
 
 

@@ -65,8 +65,6 @@ DEFAULT_HOOKS = {
 # schedules that reach their last value one round before their end: without an ``end`` of its own
 # that is the round after the run, and the last round still has a learning rate
 ENDING = (ConstantParamScheduler, LinearParamScheduler, PolyParamScheduler)
-# keys of train_cfg that describe the local training; the others are the loop's
-LOCAL_KEYS = ("amp", "cuda_graph", "hook_interval", "local_epochs", "local_steps")
 
 EVALUATION_PARTS = ("runner", "dataloader", "evaluator")  # what the loop of a test is given
 

@@ -13,6 +13,9 @@ A *method* is a config that is merged over the setting. Besides what it sets it 
 A file named by several methods (``fedsam+resnet18.py``) is merged after them where all of them are
 chosen: values that these methods have together.
 
+Settings and methods are found by their names, whatever their case. A config anywhere inherits one
+with ``_base_ = "fedseg::settings/idda_rainy.py"``.
+
 A config that inherits a setting names its methods as ``methods = ["fedasam", "swa"]``; what it sets
 itself is merged last. Without ``_base_`` the list is a record of what the config was made of: that
 is the copy in a work dir.
@@ -34,8 +37,10 @@ from mmengine.utils import import_modules_from_strings
 import fedseg
 from fedseg.checks import check_type
 from fedseg.errors import ConfigError
+from fedseg.names import by_case, did_you_mean
 
-CONFIGS = Path(fedseg.__file__).resolve().parents[1] / "configs"
+CONFIGS = (Path(fedseg.__file__).parent / "configs").resolve()
+OURS = "fedseg::"  # before a path in CONFIGS, as a _base_ of a config that may lie anywhere
 # what a method can decide, in the order of an experiment's name
 SLOTS = ("batchnorm", "algorithm", "local_optimizer", "regularizer")
 SAYS_FEDAVG = frozenset(SLOTS)  # the name says fedavg where no method decides any of these
@@ -97,7 +102,7 @@ class Composition:
         folders = dict.fromkeys((*path.resolve().parents[:2], CONFIGS))
         self.roots = [folder / "methods" for folder in folders]
         named = _as_list(config.get("methods"))
-        self.record = named if not _bases(path) else []
+        self.record = named if not bases(path) else []
         if self.record and (methods or not self.setting or "lookup" in config):
             raise ConfigError(f"{path}: methods: need a _base_ to be merged over: name a setting")
         self.own = [] if self.record else self._parts(named)
@@ -152,8 +157,8 @@ class Composition:
                     make_importable(path.resolve().parent)
                     return path.resolve()
             raise ConfigError(f"methods: {method}: no such file")
-        name = SYNONYMS.get(method, method)
-        if name not in self.known:
+        name = by_case(SYNONYMS.get(method.lower(), method), self.known)
+        if name is None:
             raise unknown(f"methods: {self.title}", method, self.known)
         return self.known[name]
 
@@ -224,21 +229,25 @@ class Composition:
 
     def _merged(self, path: Path) -> Config:
         """The methods merged over the setting, below what configs that name methods set."""
-        config, bases = self.read(path), _bases(path)
-        if "methods" not in config or not bases:
+        config, below_it = self.read(path), bases(path)
+        if "methods" not in config or not below_it:
             return self._over(config)
-        above = [base for base in bases if "methods" in self.read(base)]
+        above = [base for base in below_it if "methods" in self.read(base)]
         below: dict[str, Any] = {}
-        for base in bases:
+        for base in below_it:
             below |= (self._merged(base) if base in above else self.read(base)).to_dict()
         return _on_base(path, below if above else self._over(Config(below)).to_dict())
 
-    def _over(self, config: Config) -> Config:
-        config = copy.deepcopy(config)
+    def layers(self) -> list[Part]:
+        """What is merged over the setting, in this order: methods, and what several share."""
         chosen = {part.name for part in self.parts}
         together = [n for n in self.files if "+" in n and chosen.issuperset(n.split("+"))]
         together.sort(key=lambda name: name.count("+"))
-        for part in (*self.parts, *(self.part(self.files[name]) for name in together)):
+        return [*self.parts, *(self.part(self.files[name]) for name in together)]
+
+    def _over(self, config: Config) -> Config:
+        config = copy.deepcopy(config)
+        for part in self.layers():
             imports = _get(config, "custom_imports.imports") or []
             try:
                 config.merge_from_dict(copy.deepcopy(part.values))
@@ -283,20 +292,32 @@ def experiment_name(setting: str | Path, methods: Sequence[str] = ()) -> str:
     """The one name of a setting with methods, in whatever order they are given.
 
     Args:
-        setting: the name of a setting of ``configs/settings``, or the path of a config.
+        setting: a name or the path of a config, as :func:`setting_file` takes it.
         methods: names or files.
     """
     return Composition(setting_file(setting), methods).name
 
 
 def setting_file(setting: str | Path) -> Path:
-    """The file of a setting of ``configs/settings``; a path is returned as it is."""
-    if isinstance(setting, Path) or setting.endswith(".py"):
+    """The file of a config: a path of one, or the name of an experiment or setting of the suite.
+
+    Raises:
+        ConfigError: there is neither such a file nor such a name.
+    """
+    if Path(setting).is_file():
         return Path(setting)
-    known = {path.stem: path for path in sorted((CONFIGS / "settings").glob("*.py"))}
-    if setting not in known:
-        raise unknown("setting", setting, known)
-    return known[setting]
+    known = known_configs()
+    name = by_case(str(setting), known)
+    if name is None:
+        hint = did_you_mean(Path(setting).stem, known)
+        raise ConfigError(f"{setting}: no such config file or name{hint}; fedseg list shows names")
+    return known[name]
+
+
+def known_configs() -> dict[str, Path]:
+    """The suite's experiments and settings by name."""
+    found = (path for place in ("settings", ".") for path in (CONFIGS / place).glob("*.py"))
+    return {path.stem: path for path in sorted(found)}
 
 
 def make_importable(folder: Path) -> None:
@@ -329,21 +350,33 @@ def read_config(path: Path) -> Config:
 
 def unknown(field: str, name: str, known: Iterable[str]) -> ConfigError:
     """The error of a name that is none of the known ones."""
-    from fedseg.registry import did_you_mean  # which imports torch
-
     hint = did_you_mean(name, known)
     return ConfigError(f"{field}: unknown {name!r}{hint}; known: {', '.join(known)}")
+
+
+_mmengine_path = Config._get_cfg_path
+
+
+def _base_path(name: str, file: str) -> tuple[str, str | None]:
+    """Where a base of a config is; MMEngine itself has a fixed list of packages before ``::``."""
+    if name.startswith(OURS):
+        return str(CONFIGS / name.removeprefix(OURS)), None
+    return _mmengine_path(name, file)
+
+
+Config._get_cfg_path = staticmethod(_base_path)
 
 
 def _check_python(path: Path) -> None:
     """Raise ConfigError for a config, or a base of it, in YAML: reading that can run anything."""
     if path.suffix != ".py":
         raise ConfigError(f"{path}: is no config: configs and their bases are Python files")
-    for base in _bases(path):
+    for base in bases(path):
         _check_python(base)
 
 
-def _bases(path: Path) -> list[Path]:
+def bases(path: Path) -> list[Path]:
+    """The files that a config inherits."""
     names = Config._get_base_files(str(path))
     return [Path(Config._get_cfg_path(name, str(path.absolute()))[0]) for name in names]
 

@@ -6,23 +6,27 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-import torch
 from mmengine.config import Config
-from mmengine.runner import set_random_seed
 from mmengine.utils import import_modules_from_strings
 
 from fedseg.checks import check_bool, check_int, check_type, shown
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, Mistakes
+from fedseg.names import did_you_mean
 from fedseg.registry import (
+    ALGORITHMS,
+    HOOKS,
+    LOCAL_LOSSES,
     LOG_PROCESSORS,
     MODELS,
     PARAM_SCHEDULERS,
+    SAMPLERS,
+    build,
     check_arguments,
     check_component,
-    did_you_mean,
 )
 
 Component = Mapping | None
+Device = type("device", (), {})  # torch's, which is not imported for this
 # every key that something reads, and its type
 KEYS: Mapping[str, Any] = {
     "algorithm": Component,
@@ -36,7 +40,7 @@ KEYS: Mapping[str, Any] = {
     "data_root": str | Path | None,
     "default_hooks": Mapping[str, Component] | None,
     "default_scope": str | None,
-    "device": str | torch.device | None,
+    "device": str | Device | None,
     "dtype": Literal["float32", "float64"] | None,
     "env_cfg": Mapping,
     "executor": Component,
@@ -72,6 +76,9 @@ ENVIRONMENT = {  # MMEngine's
     "resource_limit": int,
 }
 LONGEST_NAME = 230  # bytes of an experiment's; a file's has 255, with what is appended
+RANDOMNESS = {"seed": Any, "deterministic": bool, "diff_rank_seed": bool}  # MMEngine's
+# keys of train_cfg that describe the local training; the others are the loop's
+LOCAL_KEYS = ("amp", "cuda_graph", "hook_interval", "local_epochs", "local_steps")
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
 
 
@@ -82,26 +89,12 @@ def complete_config(config: Config) -> Config:
     unless they look like a misspelt key or describe a component that nobody would build.
 
     Raises:
-        ConfigError: a missing or misspelt key, or a contradiction that needs no model to see.
+        ConfigError: missing or misspelt keys, or a contradiction that needs no model to see.
     """
     config = copy.deepcopy(config)
-    where = config.filename or "the config"
-    for key in config:
-        if key in KEYS:
-            continue
-        hint = did_you_mean(key, KEYS)
-        if hint or (isinstance(config[key], Mapping) and "type" in config[key]):
-            raise ConfigError(f"{where}: unknown key {key!r}{hint}; nothing would read it")
-    for key in REQUIRED_KEYS:
-        if config.get(key) is None:
-            raise ConfigError(f"{where}: {key} is missing")
-
     if isinstance(config.get("log_level"), str):
         config.log_level = config.log_level.upper()
-    for key in config.keys() & KEYS.keys():
-        check_type(key, config[key], KEYS[key])
-        if config[key] == "":
-            raise ConfigError(f"{key}: is empty: leave it out or give it a value")
+    _check_keys(config)
     _check_names(config)
     _apply_data_root(config)
     train = config.train_cfg
@@ -117,7 +110,6 @@ def complete_config(config: Config) -> Config:
     _default(config, "randomness", {"seed": 0})
     if config.randomness.get("seed") is None:
         config.randomness["seed"] = 0
-    check_arguments(set_random_seed, config.randomness, "randomness")
     seed = config.randomness["seed"]
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise ConfigError(
@@ -139,27 +131,72 @@ def complete_config(config: Config) -> Config:
     return config
 
 
+def _check_keys(config: Config) -> None:
+    """Raise ConfigError with everything that is wrong with the keys at the top."""
+    mistakes, where = Mistakes(), config.filename or "the config"
+    for key in config:
+        hint = did_you_mean(key, KEYS)
+        component = isinstance(config[key], Mapping) and "type" in config[key]
+        with mistakes:
+            if key not in KEYS and (hint or component):
+                raise ConfigError(f"{where}: unknown key {key!r}{hint}; nothing would read it")
+    for key in REQUIRED_KEYS:
+        with mistakes:
+            if config.get(key) is None:
+                raise ConfigError(f"{where}: {key} is missing")
+    for key in [key for key in KEYS if key in config]:
+        with mistakes:
+            check_type(key, config[key], KEYS[key])
+            if config[key] == "":
+                raise ConfigError(f"{key}: is empty: leave it out or give it a value")
+    for section, known in (("env_cfg", ENVIRONMENT), ("randomness", RANDOMNESS)):
+        values = config.get(section)
+        for key, value in values.items() if isinstance(values, Mapping) else ():
+            with mistakes:
+                if key not in known:
+                    raise ConfigError(f"{section}.{key}: unknown{did_you_mean(key, known)}")
+                check_type(f"{section}.{key}", value, known[key])
+    mistakes.tell()
+
+
 def check_config(config: Config) -> None:
-    """Check what MMEngine builds of a complete config; types are looked up, nothing is built.
+    """Check what is built of a complete config whatever its model and data are.
 
     Raises:
-        ConfigError: as :func:`complete_config`.
+        ConfigError: with all mistakes.
     """
+    from fedseg.core.algorithm import Algorithm
+    from fedseg.core.local_loss import LocalLoss
+    from fedseg.hooks import BatchNormPolicy, ModelAverage
+
+    mistakes = Mistakes()
+    for field, registry, base in (
+        ("algorithm", ALGORITHMS, Algorithm),
+        ("averaging", HOOKS, ModelAverage),
+        ("batchnorm", HOOKS, BatchNormPolicy),
+        ("client_sampler", SAMPLERS, object),
+        ("local_loss", LOCAL_LOSSES, LocalLoss),
+    ):
+        component = config.get(field)
+        with mistakes:
+            if isinstance(component, Mapping):
+                options = {k: v for k, v in component.items() if k != "priority"}
+                build(registry, options, field, base=base)
     if config.get("custom_imports"):
-        check_arguments(import_modules_from_strings, config.custom_imports, "custom_imports")
-    for key, value in config.get("env_cfg", {}).items():
-        if key not in ENVIRONMENT:
-            raise ConfigError(f"env_cfg.{key}: unknown{did_you_mean(key, ENVIRONMENT)}")
-        check_type(f"env_cfg.{key}", value, ENVIRONMENT[key])
-    check_component(
-        LOG_PROCESSORS,
-        {"type": "LogProcessor", **(config.get("log_processor") or {})},
-        "log_processor",
-    )
+        with mistakes:
+            check_arguments(import_modules_from_strings, config.custom_imports, "custom_imports")
+    with mistakes:
+        check_component(
+            LOG_PROCESSORS,
+            {"type": "LogProcessor", **(config.get("log_processor") or {})},
+            "log_processor",
+        )
     given = config.get("param_scheduler") or []
     for number, schedule in enumerate([given] if isinstance(given, Mapping) else given):
         field = f"param_scheduler[{number}]"
-        check_component(PARAM_SCHEDULERS, schedule, field, defaults=("optimizer",))
+        with mistakes:
+            check_component(PARAM_SCHEDULERS, schedule, field, defaults=("optimizer",))
+    mistakes.tell()
     if config.default_scope not in (known := _scopes()):
         raise ConfigError(
             f"default_scope: unknown {config.default_scope!r}; known: {', '.join(sorted(known))}"

@@ -10,20 +10,17 @@ from typing import Any
 from mmengine.config import Config, DictAction
 
 from fedseg.checks import check_type
-from fedseg.errors import ConfigError, DataError
-from fedseg.runner.checkpoint import checkpoints, load_checkpoint
-from fedseg.runner.compose import compose, make_importable
+from fedseg.errors import ConfigError, DataError, Mistakes
+from fedseg.runner.compose import compose, make_importable, setting_file
 from fedseg.runner.config import complete_config
-from fedseg.runner.plan import make_plan, print_plan
-from fedseg.runner.runner import FederatedRunner
-from fedseg.runs.results import config_digest
+from fedseg.runner.static_check import check_names
 
 
 def load_config(
-    path: Path,
+    path: str | Path,
     methods: Sequence[str] = (),
-    work_dir: Path | None = None,
-    options: Sequence[str] = (),
+    work_dir: str | Path | None = None,
+    options: Mapping[str, Any] | Sequence[str] = (),
     seed: int | None = None,
     amp: bool = False,
     resume: bool = False,
@@ -35,11 +32,12 @@ def load_config(
     and so is the folder of a method that is named by its path.
 
     Args:
-        path: the config file: a setting, or a config that inherits one.
+        path: the config file, a setting or a config that inherits one; or the name of one of the
+            suite's, such as ``idda_rainy``.
         methods: names or files of methods to merge over it, in this order; see
             :mod:`fedseg.runner.compose`.
         work_dir: where the run writes; default ``work_dirs/<experiment's name>``.
-        options: ``KEY=VALUE`` overrides of existing or new fields.
+        options: ``KEY=VALUE`` overrides of existing or new fields, or a dict of them.
         seed: replaces ``randomness.seed``.
         amp: sets ``train_cfg.amp``.
         resume: sets ``resume``: go on from the newest checkpoint of the work dir.
@@ -49,24 +47,23 @@ def load_config(
         ConfigError: the file is missing, is no config, methods contradict each other, or an
             override is malformed.
     """
-    if not path.is_file():
-        raise ConfigError(f"{path}: no such config file")
+    path = setting_file(path)
     make_importable(path.resolve().parent)
     return override(compose(path, methods), work_dir, options, seed, amp, resume, workers)
 
 
 def override(
     config: Config,
-    work_dir: Path | None = None,
-    options: Sequence[str] = (),
+    work_dir: str | Path | None = None,
+    options: Mapping[str, Any] | Sequence[str] = (),
     seed: int | None = None,
     amp: bool = False,
     resume: bool = False,
     workers: int | str | None = None,
 ) -> Config:
     """Apply what a command line changes, in place; arguments and errors as :func:`load_config`."""
-    overrides = {}
-    for option in options:
+    overrides = dict(options) if isinstance(options, Mapping) else {}
+    for option in () if overrides else options:
         key, separator, value = option.partition("=")
         if not separator or not key:
             raise ConfigError(f"--cfg-options: {option!r} is not of the form KEY=VALUE")
@@ -117,13 +114,18 @@ def naming(config: Config) -> Iterator[None]:
         yield
     except ConfigError as error:
         file = config.filename
-        if file is None or str(error).startswith((str(file), "--")):
+        if file is None:
             raise
-        raise type(error)(f"{file}: {error}") from error
+        begins = str(file), "--"
+        lines = (a if a.startswith(begins) else f"{file}: {a}" for a in str(error).split("\n"))
+        raise type(error)("\n".join(lines)) from error
 
 
 def unfinished(config: Config) -> bool:
     """Whether the work dir holds a run of this very config that was stopped and can be resumed."""
+    from fedseg.runner.checkpoint import checkpoints, load_checkpoint
+    from fedseg.runs.results import config_digest
+
     work_dir = Path(config.work_dir)
     if (work_dir / "results.json").exists():
         return False
@@ -137,6 +139,17 @@ def unfinished(config: Config) -> bool:
     return False
 
 
+def check(config: Config) -> None:
+    """Raise ConfigError with all mistakes of a config that are seen without importing torch."""
+    mistakes = Mistakes()
+    with naming(config):
+        with mistakes:
+            complete_config(config)
+        with mistakes:
+            check_names(dict(config.items()))
+        mistakes.tell()
+
+
 def train(config: Config, dry_run: bool = False, quiet: bool = False) -> int:
     """Run a config; returns the process's exit code. Ctrl-C raises ``Interrupted``.
 
@@ -145,8 +158,13 @@ def train(config: Config, dry_run: bool = False, quiet: bool = False) -> int:
         dry_run: check everything and print the plan; train nothing.
         quiet: show no progress and no warnings, which are in the log file all the same.
     """
+    check(config)
     with naming(config):
+        from fedseg.runner.runner import FederatedRunner  # imports torch, which takes seconds
+
         if dry_run:
+            from fedseg.runner.plan import make_plan, print_plan
+
             with tempfile.TemporaryDirectory() as folder:  # nothing is written to the run's own
                 config = copy.deepcopy(config)
                 config.work_dir = folder

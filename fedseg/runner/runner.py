@@ -31,7 +31,6 @@ from fedseg.registry import (
 from fedseg.runner import logs, run_state
 from fedseg.runner.build import (
     EVALUATION_PARTS,
-    LOCAL_KEYS,
     assemble_trainer,
     bind_hooks,
     build_hooks,
@@ -48,7 +47,7 @@ from fedseg.runner.checkpoint import (
     remove_leftovers,
     save_checkpoint,
 )
-from fedseg.runner.config import check_config, complete_config
+from fedseg.runner.config import LOCAL_KEYS, check_config, complete_config
 from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.sampler import ClientSampler
 from fedseg.runner.state_store import StateStore

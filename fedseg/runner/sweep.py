@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import subprocess
 import sys
 import time
@@ -11,10 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.errors import ConfigError, DataError, UserError
-from fedseg.runner.experiment import load_config, naming, unfinished
-from fedseg.runs.results import config_digest
+from fedseg.runner.experiment import check, load_config, naming, unfinished
 
-TRAIN = Path(__file__).parents[2] / "tools" / "train.py"
+TRAIN = ("-m", "fedseg", "train")
 POLL_SECONDS = 0.5
 
 
@@ -43,7 +43,7 @@ class Job:
     @property
     def command(self) -> list[str]:
         """What trains it."""
-        command = [sys.executable, str(TRAIN), str(self.config)]
+        command = [sys.executable, *TRAIN, str(self.config)]
         command += ["--with", *self.methods] if self.methods else []
         command += ["--work-dir", str(self.work_dir), "--seed", str(self.seed), "--quiet"]
         command += ["--amp"] if self.amp else []
@@ -107,6 +107,7 @@ def _plan_run(
     config = load_config(path, methods, options=options, seed=seed, amp=amp)
     name = ",".join([config.experiment_name, *(value.replace("/", "_") for value in values)])
     config.work_dir = str(root / name / f"seed{seed}")
+    check(config)
     with naming(config):
         state = _state(config)
         rounds = config.get("train_cfg", {}).get("max_rounds")
@@ -124,6 +125,7 @@ def _state(config: Any) -> str:
     except (ValueError, KeyError, TypeError) as error:
         raise DataError(f"{results}: is damaged ({error}); remove it to run it again") from error
     from fedseg.runner.config import complete_config
+    from fedseg.runs.results import config_digest
 
     if made != config_digest(complete_config(config)):
         raise ConfigError(
@@ -171,7 +173,11 @@ def _start(job: Job) -> subprocess.Popen:
     job.work_dir.mkdir(parents=True, exist_ok=True)
     with open(_output(job), "ab") as file:  # of a run under way elsewhere, too
         return subprocess.Popen(
-            job.command, stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT
+            job.command,
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONSAFEPATH": "1"},  # nothing is imported from this folder
         )
 
 

@@ -197,11 +197,10 @@ def _saved(cfg: Config) -> str:
 
 def resume_command(cfg: Config) -> str:
     """The command that goes on with a run: this process's own with ``--resume``, if it trains."""
-    arguments = [a for a in sys.argv if a != "--resume"]
-    if Path(arguments[0]).name == "train.py":
-        return shlex.join([cli.python(), *arguments, "--resume"])
-    config = cfg.filename or "CONFIG"
-    return f"python tools/train.py {config} --work-dir {cfg.work_dir} --resume"
+    name, *arguments = [a for a in sys.argv if a != "--resume"]
+    if Path(name).name not in ("train.py", "fedseg train"):
+        arguments = [str(cfg.filename or "CONFIG"), "--work-dir", str(cfg.work_dir)]
+    return f"{cli.program()} train {shlex.join([*arguments, '--resume'])}"
 
 
 def set_aside_later(cfg: Config, round_: int) -> Path | None:

@@ -11,7 +11,7 @@ from typing import Any, get_args, get_origin, get_type_hints
 from fedseg import cli
 from fedseg.errors import DataError
 
-REWRITE = "tools/train.py CONFIG --work-dir DIR --resume writes the file again"
+REWRITE = "fedseg train CONFIG --work-dir DIR --resume writes the file again"
 NAMES = {
     **{int: "an integer", float: "a number", str: "text", bool: "true or false"},
     **{NoneType: "null", tuple: "a list"},

@@ -16,7 +16,7 @@ from fedseg.runs.from_json import REWRITE, digest, from_plain, printable
 from fedseg.runs.history import plain
 
 RESULTS_SCHEMA_VERSION = 4  # of results.json
-TEST_SCHEMA_VERSION = 1  # of test_results.json, which tools/test.py writes
+TEST_SCHEMA_VERSION = 1  # of test_results.json, which fedseg test writes
 FILE_NAME = "results.json"
 OWN_DIGEST = "results_sha256"
 EDITED = "was changed after the run wrote it: its numbers are not the run's"
@@ -271,7 +271,7 @@ def _check_run(results: Results, path: Path) -> None:
     if results.completed_rounds < results.rounds:
         raise DataError(
             f"{path}: completed_rounds: the run is not finished, it has "
-            f"{results.completed_rounds} of {results.rounds} rounds; tools/train.py CONFIG "
+            f"{results.completed_rounds} of {results.rounds} rounds; fedseg train CONFIG "
             "--work-dir DIR --resume continues it"
         )
     if results.final_round != results.completed_rounds:

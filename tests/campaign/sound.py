@@ -18,7 +18,7 @@ import toyseg
 from command_line import run
 from mmengine.config import Config
 
-from data_prep.cifar import KINDS
+from fedseg.data_prep.cifar import KINDS
 from fedseg.datasets.arrays import write_images
 from fedseg.runner.compose import CONFIGS, compose
 from tests.conftest import CONFIG, NETWORK, write_streets

@@ -20,8 +20,8 @@ import torch
 import toycls
 import toyseg
 
-from data_prep import idda
-from data_prep.segmentation import Options, prepare
+from fedseg.data_prep import idda
+from fedseg.data_prep.segmentation import Options, prepare
 from fedseg.runner.compose import CONFIGS, compose
 from tests.campaign.sound import QUIET
 

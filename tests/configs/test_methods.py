@@ -185,7 +185,7 @@ def test_nothing_else_is_at_the_top_and_every_file_is_used(slots):
         used |= set(composition.files.values())
     files = {path.resolve() for path in (compose.CONFIGS / "methods").rglob("*.py")}
     for path in files:
-        used |= {(path.parent / base).resolve() for base in compose._bases(path)}
+        used |= {(path.parent / base).resolve() for base in compose.bases(path)}
     assert files == used
 
 

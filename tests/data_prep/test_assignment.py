@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from data_prep.assignment import cut, fit_groups, rarest_class, spread_groups
 from fedseg.core.seeds import generator_for
+from fedseg.data_prep.assignment import cut, fit_groups, rarest_class, spread_groups
 
 
 def test_rarest_class():

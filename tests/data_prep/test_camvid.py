@@ -4,7 +4,7 @@ from pathlib import Path
 
 from prepare_tools import failure, snapshot, tool, write_pair
 
-from data_prep import camvid
+from fedseg.data_prep import camvid
 from fedseg.datasets import CamVidDataset
 from fedseg.partition import read_split
 

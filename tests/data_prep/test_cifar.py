@@ -12,9 +12,9 @@ from image_files import (
     write_npz,
 )
 
-from data_prep import cifar
-from data_prep.cifar import KINDS
-from data_prep.labeled import check
+from fedseg.data_prep import cifar
+from fedseg.data_prep.cifar import KINDS
+from fedseg.data_prep.labeled import check
 from fedseg.errors import DataError
 
 CIFAR10, CIFAR100 = KINDS["cifar10"], KINDS["cifar100"]

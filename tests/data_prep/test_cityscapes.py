@@ -4,8 +4,8 @@ from statistics import median
 
 import numpy as np
 
-from data_prep import cityscapes
 from fedseg.core.seeds import generator_for
+from fedseg.data_prep import cityscapes
 from fedseg.datasets import CityscapesDataset
 
 # Clients, images, images per client (min, median, max), cities per client (min, max).

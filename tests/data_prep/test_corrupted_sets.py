@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_prep import corrupted_sets
-from data_prep.corrupted_sets import make_corrupted
-from data_prep.corruptions import corrupt
-from data_prep.synthetic_shapes import CLASSES, labels_of, render_images
+from fedseg.data_prep import corrupted_sets
+from fedseg.data_prep.corrupted_sets import make_corrupted
+from fedseg.data_prep.corruptions import corrupt
+from fedseg.data_prep.synthetic_shapes import CLASSES, labels_of, render_images
 from fedseg.datasets import CIFAR10CDataset
 from fedseg.datasets.arrays import write_images
 from fedseg.datasets.corrupted import CORRUPTIONS, SEVERITIES

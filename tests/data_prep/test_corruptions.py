@@ -10,10 +10,10 @@ import torch
 from PIL import Image
 from torch import nn
 
-from data_prep import frost
-from data_prep.corruption_parts import Draws, plasma
-from data_prep.corruptions import corrupt
-from data_prep.synthetic_shapes import labels_of, render_images
+from fedseg.data_prep import frost
+from fedseg.data_prep.corruption_parts import Draws, plasma
+from fedseg.data_prep.corruptions import corrupt
+from fedseg.data_prep.synthetic_shapes import labels_of, render_images
 from fedseg.datasets.corrupted import CORRUPTIONS, SEVERITIES
 
 NOT_RANDOM = {

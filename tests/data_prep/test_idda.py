@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from prepare_tools import write_pair
 
-from data_prep import idda
 from fedseg.core.seeds import generator_for
+from fedseg.data_prep import idda
 from fedseg.datasets import IDDADataset
 from fedseg.errors import DataError
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from image_files import image_set
 
-from data_prep.image_partitions import named_partitions, read_users, save_split
+from fedseg.data_prep.image_partitions import named_partitions, read_users, save_split
 from fedseg.datasets import ImageArrays
 from fedseg.errors import ConfigError, DataError
 from fedseg.partition import FixedPartition

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from image_files import image_set, noise, published_as, write_batches, write_folders, write_npz
 
-from data_prep.cifar import KINDS
-from data_prep.labeled import check, resolve_overlap
+from fedseg.data_prep.cifar import KINDS
+from fedseg.data_prep.labeled import check, resolve_overlap
 from fedseg.errors import DataError
 
 CIFAR10 = KINDS["cifar10"]

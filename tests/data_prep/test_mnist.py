@@ -10,9 +10,9 @@ from image_files import idx_bytes, image_set, noise, write_mnist
 from torchvision.datasets import mnist as torchvision_mnist
 from torchvision.datasets.utils import calculate_md5
 
-from data_prep import mnist
-from data_prep.labeled import check
-from data_prep.mnist import PUBLISHED
+from fedseg.data_prep import mnist
+from fedseg.data_prep.labeled import check
+from fedseg.data_prep.mnist import PUBLISHED
 from fedseg.errors import DataError
 
 

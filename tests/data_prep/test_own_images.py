@@ -18,9 +18,9 @@ from image_files import (
     write_npz,
 )
 
-from data_prep import own_images
-from data_prep.cifar import KINDS
-from data_prep.own_images import unpickle_batch
+from fedseg.data_prep import own_images
+from fedseg.data_prep.cifar import KINDS
+from fedseg.data_prep.own_images import unpickle_batch
 from fedseg.errors import DataError
 
 CIFAR10, CIFAR100 = KINDS["cifar10"], KINDS["cifar100"]

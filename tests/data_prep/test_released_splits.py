@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from prepare_tools import failure, good, snapshot
 
-from data_prep import cifar
+from fedseg.data_prep import cifar
 from fedseg.datasets import CIFAR10Dataset, CIFAR100Dataset
 from fedseg.errors import ConfigError, DataError
 from fedseg.partition import ReleasedPartition

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from prepare_tools import TOOLS, failure, good, snapshot, tool, write_pair
 
-from data_prep import cityscapes, idda, synthetic_streets
 from fedseg.cli import run
+from fedseg.data_prep import cityscapes, idda, synthetic_streets
 from fedseg.datasets import IDDADataset
 from fedseg.partition import Split, read_split, write_split
 
@@ -44,8 +44,8 @@ def test_synthetic_idda_writes_every_split_and_the_same_bytes_again(
         arguments = ("--root", tmp_path / root, flag)
         shown = good(capsys, "prepare_idda.py", *arguments, "--setting", "rainy")
         assert "class_imbalance/rainy" in shown and "synthetic" in shown
-        config = re.search(r"tools/train.py (\S+)", shown)[1]
-        assert config == "configs/settings/idda_rainy.py"
+        config = re.search(r"fedseg train (\S+)", shown)[1]
+        assert config == "idda_rainy"
     first, second = (snapshot(tmp_path / root / "splits") for root in ("one", "two"))
     assert first == second and len(first) == 3 * 3
     for distribution in idda.DISTRIBUTIONS:

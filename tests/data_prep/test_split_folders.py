@@ -1,7 +1,7 @@
 """Split folders: limits keep every client, and the data set reads what was written."""
 
-from data_prep import idda
-from data_prep.split_folders import limit
+from fedseg.data_prep import idda
+from fedseg.data_prep.split_folders import limit
 from fedseg.datasets import IDDADataset
 from fedseg.partition import NaturalPartition, write_split
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from data_prep.streets import (
+from fedseg.data_prep.streets import (
     TO_CITYSCAPES,
     TO_IDDA,
     TOWNS,

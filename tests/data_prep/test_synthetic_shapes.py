@@ -7,8 +7,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from data_prep import synthetic_shapes
-from data_prep.synthetic_shapes import CLASSES, labels_of, render_images, write_shapes
+from fedseg.data_prep import synthetic_shapes
+from fedseg.data_prep.synthetic_shapes import CLASSES, labels_of, render_images, write_shapes
 from fedseg.datasets import ImageArrays, SyntheticShapesDataset
 from fedseg.datasets.arrays import images_checksum, shared_images
 from fedseg.models import CNN

@@ -6,8 +6,8 @@ import cv2
 import numpy as np
 import pytest
 
-from data_prep import cityscapes, idda
-from data_prep.synthetic_streets import write_cityscapes, write_idda
+from fedseg.data_prep import cityscapes, idda
+from fedseg.data_prep.synthetic_streets import write_cityscapes, write_idda
 from fedseg.errors import DataError
 
 SIZE = (96, 64)

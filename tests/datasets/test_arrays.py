@@ -253,7 +253,7 @@ def test_a_missing_file(prepared, tmp_path):
     for name in (INDEX, "train_images.npy", "train_labels.npy"):
         root = shutil.copytree(prepared, tmp_path / name)
         (root / name).unlink()
-        with pytest.raises(MissingDataError, match=rf"{name}: is missing.*tools/prepare_"):
+        with pytest.raises(MissingDataError, match=rf"{name}: is missing.*fedseg prepare"):
             StoredImages(root)
         if name != INDEX:
             assert len(StoredImages(root, "test")) == TEST
@@ -264,7 +264,7 @@ def test_a_missing_folder(tmp_path):
         (tmp_path / "file").touch()
         with pytest.raises(MissingDataError, match=r"dataset\.json.*data_root"):
             CIFAR10Dataset(place)
-    with pytest.raises(MissingDataError, match=r"tools/prepare_mnist\.py"):
+    with pytest.raises(MissingDataError, match=r"fedseg prepare mnist"):
         MNISTDataset(tmp_path / "nowhere")
     assert issubclass(MissingDataError, DataError)
 

@@ -150,7 +150,7 @@ def test_a_file_of_another_length_shape_or_dtype(root):
         np.save(path, images)
         with pytest.raises(DataError, match=r"fog\.npy: .*\[30, 32, 32, 3\]") as error:
             CIFAR10CDataset(root)
-        assert str(path) in str(error.value) and "tools/prepare_cifar_c.py" in str(error.value)
+        assert str(path) in str(error.value) and "fedseg prepare cifar_c" in str(error.value)
     assert len(CIFAR10CDataset(root, corruptions=["snow"])) == ROWS
 
 

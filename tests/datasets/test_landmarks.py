@@ -188,7 +188,7 @@ def test_missing_images(root):
     for index in (3, 8):
         (root / "images" / dataset.files[index][0]).unlink()
     found = fault(root)
-    assert f"2 of 12 images of {root / TRAIN}" in found and "tools/prepare_landmarks.py" in found
+    assert f"2 of 12 images of {root / TRAIN}" in found and "fedseg prepare landmarks" in found
     assert image_id(3) in found and image_id(8) in found
 
 

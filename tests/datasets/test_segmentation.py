@@ -114,9 +114,9 @@ def test_users_filter(idda: Path) -> None:
 
 
 def test_missing_root_and_split(idda: Path) -> None:
-    with pytest.raises(DataError, match=r"nowhere: .*tools/prepare_idda\.py"):
+    with pytest.raises(DataError, match=r"nowhere: .*fedseg prepare idda"):
         IDDADataset(str(idda / "nowhere"), "train")
-    with pytest.raises(DataError, match=r"test: .*tools/prepare_idda\.py"):
+    with pytest.raises(DataError, match=r"test: .*fedseg prepare idda"):
         IDDADataset(str(idda), "test")
 
 
@@ -127,7 +127,7 @@ def test_missing_files_are_counted_and_named(idda: Path) -> None:
     for path in gone:
         Path(path).unlink()
     Path(files[8][1]).parent.rmdir()
-    with pytest.raises(DataError, match=r"6 of 24 files .*tools/prepare_idda\.py") as caught:
+    with pytest.raises(DataError, match=r"6 of 24 files .*fedseg prepare idda") as caught:
         IDDADataset(str(idda), "train")
     assert sum(path in str(caught.value) for path in gone) == 5
     assert "and 1 more" in str(caught.value)

@@ -21,6 +21,7 @@ from fedseg.runner import compose
 
 LOOP = re.compile(r"for (\w+) in ([\w ]+); do")
 TOOL = re.compile(r"(?:^|\s)(?:\S*python\s+)?(?:\.\./fedseg/)?(tools/\w+\.py)((?:\s.*)?)$")
+COMMAND = re.compile(r"^(?:\S*bin/)?fedseg (.*)$")
 MODULE = re.compile(r"python -m (fedseg[\w.]*)")
 
 
@@ -49,6 +50,17 @@ def parse(tool: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> a
     with pytest.raises(Parsed):
         module.main()
     return seen[0]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_of_fedseg_take_the_options(page, monkeypatch, capsys):
+    for block in blocks(page):
+        for match in filter(None, map(COMMAND.search, unrolled(block))):
+            try:
+                with monkeypatch.context() as patch:
+                    parse("fedseg/commands/main.py", words(match[1]), patch)
+            except SystemExit:
+                pytest.fail(f"{page.name}: {match[0]}\n{capsys.readouterr().err}")
 
 
 def unrolled(block: Block) -> list[str]:
@@ -138,7 +150,8 @@ def test_targets_of_make_and_modules_exist():
 
 
 def test_every_command_is_of_a_known_kind():
-    known = r"(\S*python\d?(\.\d+)? |make|export |for |done|git |cd |pip |\S*pip |OPTIONS=|OMP_)"
+    known = r"((\S*bin/)?fedseg |\S*python\d?(\.\d+)? |make|export |for |done|git |cd |pip |\S*pip "
+    known += r"|OPTIONS=|OMP_)"
     for block, line in found():
         if not re.match(known, line):
             assert block.language == "" and not block.text.startswith("python"), (

@@ -9,8 +9,8 @@ import torch
 import toycls
 import toyseg
 
-from data_prep.corrupted_sets import make_corrupted
-from data_prep.corruptions import corrupt
+from fedseg.data_prep.corrupted_sets import make_corrupted
+from fedseg.data_prep.corruptions import corrupt
 from fedseg.datasets import CIFAR10CDataset
 from fedseg.datasets.arrays import write_images
 from fedseg.errors import ConfigError, DataError, MissingDataError

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from command_line import run as tool
 
-from data_prep import idda
+from fedseg.data_prep import idda
 from fedseg.partition import write_split
 from fedseg.partition.split_files import Split
 

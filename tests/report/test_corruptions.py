@@ -6,8 +6,8 @@ import cv2
 import numpy as np
 import pytest
 
-from data_prep.corrupted_sets import make_corrupted
-from data_prep.synthetic_shapes import CLASSES, labels_of, render_images
+from fedseg.data_prep.corrupted_sets import make_corrupted
+from fedseg.data_prep.synthetic_shapes import CLASSES, labels_of, render_images
 from fedseg.datasets import CIFAR10CDataset
 from fedseg.datasets.arrays import write_images
 from fedseg.datasets.corrupted import CORRUPTIONS

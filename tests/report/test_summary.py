@@ -48,22 +48,22 @@ def test_summary_names_metrics_files_and_the_next_command(small_run, small_confi
         assert name in text
     assert "pictures/curves.png" in text
     checkpoint = small_run / "checkpoints" / "round_000006.pth"
-    assert f"python tools/test.py {small_config} {checkpoint}\n" in text  # one line, though long
-    assert "prepare_" not in text  # real data
+    assert f"fedseg test {small_config} {checkpoint}\n" in text  # one line, though long
+    assert "fedseg prepare" not in text  # real data
 
 
 def test_synthetic_data_are_marked(run_copy):
     change(run_copy, data__train__synthetic=True)
     text = printed(run_copy, real_config="configs/real.py")
     assert "synthetic" in text
-    assert "python tools/prepare_idda.py" in text
-    assert "python tools/train.py configs/real.py" in text
+    assert "fedseg prepare idda" in text
+    assert "fedseg train configs/real.py" in text
 
 
 def test_the_copy_of_the_config_is_named_where_it_works_alone(run_copy):
-    assert f"test.py conf.py {run_copy}" in printed(run_copy, "conf.py")  # imports its network
+    assert f"fedseg test conf.py {run_copy}" in printed(run_copy, "conf.py")  # imports its network
     (run_copy / "small.py").write_text("model = dict(type='X')")
-    assert f"test.py {run_copy / 'small.py'} {run_copy}" in printed(run_copy, "conf.py")
+    assert f"fedseg test {run_copy / 'small.py'} {run_copy}" in printed(run_copy, "conf.py")
 
 
 def test_classification_and_missing_metrics(run_copy):
@@ -92,7 +92,7 @@ def test_synthetic_images_stand_in_for_cifar(run_copy):
     change(run_copy, data__train__synthetic=True, data__train__dataset=kind)
     text = printed(run_copy, real_config="configs/real.py")
     assert "CIFAR-10 in data/cifar10" in text
-    assert "python tools/prepare_cifar.py\n" in text
+    assert "fedseg prepare cifar\n" in text
 
 
 def test_a_run_that_evaluated_nothing(run_copy):

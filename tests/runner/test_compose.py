@@ -198,7 +198,7 @@ def test_wrong_names_are_said_with_what_there_is(mine, write):
         with pytest.raises(ConfigError) as caught:
             compose(mine, methods)
         assert all(word in str(caught.value) for word in expected), caught.value
-    with pytest.raises(ConfigError, match=r"setting.*'cifar10_a01'.*'cifar10_a0"):
+    with pytest.raises(ConfigError, match=r"cifar10_a01: .*'cifar10_a0"):
         experiment_name("cifar10_a01")
     path = write("lonely.py", SETTING + 'methods = ["swa"]\n')
     with pytest.raises(ConfigError, match=r"methods: .*_base_"):
@@ -273,3 +273,16 @@ def test_keys_of_a_composition_have_their_types(tmp_path, key, value):
     path.write_text(f"{key} = {value!r}\n")
     with pytest.raises(ConfigError, match=rf"mine\.py: {key}"):
         compose(path)
+
+
+def test_names_are_matched_whatever_their_case_and_bases_found_from_anywhere(tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text('_base_ = "fedseg::settings/idda_rainy.py"\nmethods = ["FedASAM", "SWA"]\n')
+    given = compose(setting_file("IDDA_Rainy"), ["fedasam", "swa"])
+    assert compose(own).to_dict() == {**given.to_dict(), "experiment_name": "own"}
+    assert setting_file("DEMO") == CONFIGS / "demo.py"
+    with pytest.raises(ConfigError, match=r"idda_rany.*'idda_rainy'"):
+        setting_file("idda_rany")
+    own.write_text('_base_ = "fedseg::settings/nowhere.py"\n')
+    with pytest.raises(ConfigError, match=r"own\.py.*nowhere"):
+        compose(own)

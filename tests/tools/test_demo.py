@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from data_prep import demo_streets
+from fedseg.data_prep import demo_streets
 from fedseg.runner.experiment import load_config, unfinished
 
 ROOT = Path(__file__).parents[2]
@@ -30,7 +30,7 @@ def test_the_config_reads_what_the_demo_renders(demo):
 
 
 def test_the_demo_renders_the_published_number_of_clients(demo, tmp_path, monkeypatch):
-    from data_prep import synthetic_streets
+    from fedseg.data_prep import synthetic_streets
 
     asked = {}
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from command_line import ForkedJob
 
-from data_prep import demo_streets
+from fedseg.data_prep import demo_streets
 from fedseg.runner.experiment import load_config
 
 ROOT = Path(__file__).parents[2]
@@ -33,7 +33,7 @@ def test_the_configs_read_what_the_demo_renders(demo):
 
 
 def test_the_demo_renders_few_small_images(demo, tmp_path, monkeypatch):
-    from data_prep import synthetic_streets
+    from fedseg.data_prep import synthetic_streets
 
     asked = {}
 

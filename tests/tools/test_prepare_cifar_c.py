@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from data_prep.synthetic_shapes import CLASSES, labels_of, render_images
+from fedseg.data_prep.synthetic_shapes import CLASSES, labels_of, render_images
 from fedseg.datasets.arrays import write_images
 
 TOOL = Path(__file__).parents[2] / "tools" / "prepare_cifar_c.py"

@@ -17,7 +17,7 @@ from prepare_tools import failure as fails
 from prepare_tools import good as succeeds
 from prepare_tools import snapshot
 
-from data_prep import cifar, classification
+from fedseg.data_prep import cifar, classification
 from fedseg.datasets import CIFAR10Dataset, CIFAR100Dataset, MNISTDataset
 from fedseg.partition import FixedPartition, NaturalPartition
 

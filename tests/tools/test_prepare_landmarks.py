@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from landmark_files import TEST, TRAIN, image_id, rows, write_annotations, write_landmarks
 
-from data_prep import landmarks
+from fedseg.data_prep import landmarks
 
 TOOL = Path(__file__).parents[2] / "tools" / "prepare_landmarks.py"
 

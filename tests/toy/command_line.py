@@ -25,9 +25,9 @@ TIMEOUT = 300  # seconds; only a process that hangs takes so long
 _FORKS = multiprocessing.get_context("forkserver")
 _FORKS.set_forkserver_preload(
     [
-        "data_prep.classification",
-        "data_prep.corrupted_sets",
-        "data_prep.segmentation",
+        "fedseg.data_prep.classification",
+        "fedseg.data_prep.corrupted_sets",
+        "fedseg.data_prep.segmentation",
         "fedseg.leaderboard.page",
         "fedseg.models",
         "fedseg.report.pictures",
@@ -119,7 +119,7 @@ class ForkedJob:
     def __init__(self, job: Any) -> None:
         job.work_dir.mkdir(parents=True, exist_ok=True)
         self._output = job.work_dir / "output.txt"
-        self._line = CommandLine("train.py", *job.command[2:])
+        self._line = CommandLine("train.py", *job.command[4:])
         self.terminate, self.wait = self._line._process.terminate, self._line.wait
 
     @property

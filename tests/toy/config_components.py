@@ -31,7 +31,7 @@ from fedseg.registry import (
     TRANSFORMS,
     build,
 )
-from fedseg.runner.build import LOCAL_KEYS
+from fedseg.runner.config import LOCAL_KEYS
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = sorted(path.stem for path in (ROOT / "configs" / "settings").glob("*.py"))

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from data_prep import cifar
+from fedseg.data_prep import cifar
 
 SPLITS = ("train", "test")
 

@@ -1,0 +1,231 @@
+"""The suite from Python: what the commands do, with objects instead of exit codes.
+
+    from fedseg import evaluate, prepare, train
+
+    prepare("cifar10", root="data/shapes", synthetic=True)
+    run = train("demo_shapes", methods=["fedavgm"], options={"data_root": "data/shapes"})
+    print(run.metrics, evaluate(run).metrics)
+
+A user's mistake is a :class:`fedseg.errors.UserError`.
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, fields
+from importlib import import_module
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+
+from fedseg.errors import ConfigError, DataError
+from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS, by_case, did_you_mean
+from fedseg.runner import experiment
+from fedseg.runner.experiment import load_config, naming
+from fedseg.runs.schema import FILE_NAME, Results, read_results
+
+Options = Mapping[str, Any] | Sequence[str]
+
+
+def _flat(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """``{"unseen": {"mIoU": x}}`` as ``{"unseen/mIoU": x}``, without what is no number."""
+    return {
+        f"{domain}/{name}": value
+        for domain, entry in domains.items()
+        for name, value in entry.items()
+        if isinstance(value, float)
+    }
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run.
+
+    Attributes:
+        folder: its work dir.
+        results: what ``results.json`` says.
+        history: a record of each round, as in ``history.jsonl``.
+    """
+
+    folder: Path
+    results: Results
+    history: tuple[dict[str, Any], ...]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """``<domain>/<metric>`` of the last evaluation, in percent."""
+        return _flat(self.results.final)
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """A checkpoint on every test domain.
+
+    Attributes:
+        folder: where its files are.
+        results: what ``test_results.json`` says.
+        files: those that were written.
+    """
+
+    folder: Path
+    results: Mapping[str, Any]
+    files: tuple[Path, ...]
+
+    @property
+    def metrics(self) -> dict[str, float]:
+        """``<domain>/<metric>``, in percent."""
+        return _flat(self.results["domains"])
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A data set on disk: its root, and the folders of the splits that were written."""
+
+    root: Path
+    splits: tuple[Path, ...]
+
+
+def train(
+    config: Config | str | Path,
+    methods: Sequence[str] = (),
+    *,
+    work_dir: str | Path | None = None,
+    options: Options = (),
+    seed: int | None = None,
+    amp: bool = False,
+    resume: bool = False,
+    quiet: bool = True,
+) -> Run:
+    """Train; arguments are those of :func:`load_config`, which a config of it has already had.
+
+    Args:
+        config: a name, a path, or what :func:`load_config` gave.
+        quiet: show no progress and no warnings.
+
+    Raises:
+        UserError: the config, the data or the machine is at fault.
+    """
+    if not isinstance(config, Config):
+        config = load_config(config, methods, work_dir, options, seed, amp, resume)
+    elif methods or work_dir or options or seed is not None or amp or resume:
+        raise ConfigError("train: a loaded config has its methods and options: give a name instead")
+    experiment.train(config, quiet=quiet)
+    return read_run(config.work_dir)
+
+
+def read_run(folder: str | Path) -> Run:
+    """A finished run from its work dir; raises DataError if it is not finished or damaged."""
+    from fedseg.runs.history import History
+
+    folder = Path(folder)
+    results = read_results(folder / FILE_NAME)
+    return Run(folder, results, tuple(History(folder / "history.jsonl").read()))
+
+
+def evaluate(
+    run: Run | Config | str | Path,
+    checkpoint: str | Path | None = None,
+    methods: Sequence[str] = (),
+    *,
+    out: str | Path | None = None,
+    options: Options = (),
+    amp: bool = False,
+    trust: Sequence[str] = (),
+    pictures: int = 0,
+) -> Evaluation:
+    """Evaluate a checkpoint on every domain; the training data are not needed.
+
+    Args:
+        run: a run or its work dir, whose recorded config is read as data; or a config, and then a
+            checkpoint.
+        checkpoint: its file; default: the newest of the run.
+        methods, amp: of the config.
+        out: where files go; default: ``test/<checkpoint's name>`` in the work dir of its run.
+        options: overrides of config fields.
+        trust: modules whose classes the recorded config may name.
+        pictures: images per domain that are drawn.
+
+    Raises:
+        UserError: there is no such checkpoint, or config and data do not fit it.
+    """
+    run = run.folder if isinstance(run, Run) else run
+    folder = Path(run) if not isinstance(run, Config) and Path(run).is_dir() else None
+    if checkpoint is None and folder is None:
+        raise ConfigError("checkpoint: is missing; only a run's folder has a newest one")
+    if checkpoint is not None and not Path(checkpoint).is_file():
+        raise DataError(f"{checkpoint}: no such checkpoint")
+    if folder is None:
+        config = run if isinstance(run, Config) else load_config(run, methods, options=options)
+        experiment.check(config)
+    from fedseg.report.pictures import write_test_pictures
+    from fedseg.runner.recorded import newest_checkpoint, recorded
+    from fedseg.runner.testing import default_folder, evaluate_checkpoint, write_test_results
+    from fedseg.runner.work_dir import hold
+    from fedseg.runs.from_json import own_path
+
+    chosen = Path(checkpoint) if checkpoint is not None else newest_checkpoint(folder)[1]
+    if folder is None:
+        place = Path(out or default_folder(chosen))
+        reading = nullcontext((experiment.override(config, place, amp=amp), None))
+    else:
+        place = Path(out or own_path(folder, f"test/{chosen.stem}"))
+        reading = recorded(folder, folder.name, place, options, trust)
+    with reading as (config, whole), naming(config), hold(place):
+        runner, results = evaluate_checkpoint(config, chosen, whole)
+        files = write_test_results(results, place)
+        if pictures > 0:
+            files += write_test_pictures(
+                runner.test_loop, results["domains"], place / "pictures", pictures
+            )
+    return Evaluation(place, results, tuple(files))
+
+
+def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Prepared:
+    """Verify or render a data set and write the splits that its configs read from files.
+
+    Args:
+        data_set: cityscapes, idda, camvid, cifar10, cifar100 or mnist.
+        root: where it is; default: ``data/<data_set>``.
+        options: of Cityscapes and IDDA ``distribution`` and ``setting`` (lists; default: all) and
+            those of :class:`fedseg.data_prep.segmentation.Options`; of CIFAR and MNIST those of
+            :class:`fedseg.data_prep.classification.ImageOptions`; of CamVid ``source`` and
+            ``overwrite``.
+
+    Raises:
+        UserError: the name or an option is unknown, or the data are missing or damaged.
+    """
+    known = ("cityscapes", "idda", "camvid", "cifar10", "cifar100", "mnist")
+    name = by_case(data_set, known)
+    if name is None:
+        hint = did_you_mean(data_set, known)
+        raise ConfigError(f"prepare: unknown {data_set!r}{hint}; known: {', '.join(known)}")
+    root = Path("data") / name if root is None else Path(root)
+    if name in ("cifar10", "cifar100", "mnist"):
+        from fedseg.data_prep import cifar, classification, mnist
+
+        kind = cifar.KINDS.get(name, mnist.PUBLISHED)
+        wanted = _options(classification.ImageOptions, name, root=root, **options)
+        classification.prepare(kind, wanted)
+        return Prepared(root, ())
+    from fedseg.data_prep import segmentation
+
+    if name == "camvid":
+        made = segmentation.prepare_camvid(root, **options)
+    else:
+        places = [options.pop("distribution", DISTRIBUTIONS)]
+        places += [options.pop("setting", IDDA_SETTINGS)] if name == "idda" else []
+        wanted = _options(
+            segmentation.Options, name, root=root, places=list(product(*places)), **options
+        )
+        made = segmentation.prepare(import_module(f"fedseg.data_prep.{name}"), wanted)
+    return Prepared(root, tuple(root.joinpath("splits", *one.place) for one in made))
+
+
+def _options(kind: type, name: str, **options: Any) -> Any:
+    known = [field.name for field in fields(kind)]
+    for option in options:
+        if option not in known:
+            hint = did_you_mean(option, known)
+            raise ConfigError(f"prepare: {name} has no option {option!r}{hint}")
+    return kind(**options)

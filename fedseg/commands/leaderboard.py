@@ -1,0 +1,111 @@
+"""Leaderboard of finished runs: fedseg leaderboard RUNS... (see --help)."""
+
+import argparse
+import sys
+from pathlib import Path
+
+from fedseg import cli
+
+EXAMPLES = """examples:
+    fedseg leaderboard work_dirs
+    fedseg leaderboard work_dirs --out board
+    fedseg leaderboard work_dirs --all --further
+    fedseg leaderboard verify work_dirs/camvid_fedavg
+"""
+MOST = 50  # differences that are printed
+
+
+def board_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Compare finished runs with published numbers: read every results.json below "
+        "the folders, group seeds, rank within each benchmark. 'verify RUN' recomputes the metrics "
+        "of a run instead (see 'verify --help').",
+        epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders, at any depth")
+    parser.add_argument(
+        "--out",
+        type=Path,
+        help="also write a page (index.html), Markdown, CSV and JSON to this folder",
+    )
+    parser.add_argument(
+        "--all", action="store_true", help="also show the published numbers without a run"
+    )
+    parser.add_argument(
+        "--further",
+        action="store_true",
+        help="also show what is not ranked: Hessian, operations, parameters, time; centralized "
+        "training and variants",
+    )
+    return parser.parse_args()
+
+
+def verify_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog=f"{Path(sys.argv[0]).name} verify",
+        description="Recompute the metrics of a run from its newest checkpoint and its history. "
+        "Exits with code 1 and names the metrics that differ from results.json. On the machine of "
+        "the run they must be equal to the last bit, elsewhere within 0.05 percentage points. The "
+        "run may come from anyone: nothing that it holds is executed, and of its recorded config "
+        "only classes of the suite are built.",
+    )
+    parser.add_argument("run", type=Path, metavar="RUN", help="work dir of the run")
+    parser.add_argument(
+        "--config",
+        type=Path,
+        help="a config of your own, a program (default: what the run recorded, as data)",
+    )
+    cli.add_trust(parser)
+    parser.add_argument(
+        "--cfg-options",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override config fields, for example data_root=data/idda",
+    )
+    return parser.parse_args(sys.argv[2:])
+
+
+def show_board(arguments: argparse.Namespace) -> int:
+    if not arguments.all and not any(path.exists() for path in arguments.runs):
+        cli.check_there(arguments.runs)
+    from fedseg.leaderboard.board import build_board
+    from fedseg.leaderboard.collect import read_runs
+    from fedseg.leaderboard.text import print_board
+
+    board = build_board(*read_runs(arguments.runs))
+    print_board(board, everything=arguments.all, further=arguments.further)
+    if arguments.out is not None:
+        from fedseg.leaderboard.export import write_board
+
+        print(*write_board(board, arguments.out, arguments.all, arguments.further), sep="\n")
+    return 0 if board.runs else 2
+
+
+def verify_run(arguments: argparse.Namespace) -> int:
+    cli.check_there([arguments.run])
+    from fedseg.leaderboard.verify import verify
+
+    cli.say_trust(arguments.trust)
+    found = verify(arguments.run, arguments.config, arguments.cfg_options, arguments.trust)
+    tolerance = "to the last bit"
+    if found.tolerance:
+        tolerance = f"within {found.tolerance:g} percentage points ({found.elsewhere})"
+    if found.passed:
+        print(f"{found.folder}: all {found.compared} values are as recorded, {tolerance}")
+        return 0
+    for difference in found.differences[:MOST]:
+        print(cli.printable(f"{found.folder}: {difference}"), file=sys.stderr)
+    print(
+        f"{found.folder}: {len(found.differences)} of {found.compared} values are not as "
+        f"recorded, {tolerance}",
+        file=sys.stderr,
+    )
+    return 1
+
+
+def main() -> int:
+    if sys.argv[1:2] == ["verify"]:
+        return verify_run(verify_arguments())
+    return show_board(board_arguments())

@@ -1,0 +1,117 @@
+"""What there is: fedseg list [KIND] (--help lists the options)."""
+
+import argparse
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedseg.runner.compose import Composition
+
+Row = tuple[str, str, str]
+
+KINDS = ("settings", "experiments", "methods", "algorithms", "datasets", "models")
+MARKS = {"published": "published", "grid": "from a published grid", "ours": "ours"}
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="List settings, experiments, methods, algorithms, data sets or models, a line "
+        "each; of a setting, its methods and where their values come from.",
+        epilog="examples:\n  fedseg list\n  fedseg list methods\n  fedseg list idda_rainy\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "kind",
+        nargs="?",
+        metavar="KIND",
+        help=f"{', '.join(KINDS)}, or the name of a setting (default: all kinds)",
+    )
+    return parser.parse_args()
+
+
+def main() -> None:
+    kind = parse_arguments().kind
+    from fedseg.names import by_case
+    from fedseg.runner.compose import Composition, setting_file
+
+    chosen = by_case(kind, KINDS) if kind else None
+    if kind and chosen is None:
+        show(f"methods of {kind}", setting_rows(Composition(setting_file(kind))))
+        return
+    rows = {"settings": settings, "experiments": experiments, "methods": methods}
+    for name in KINDS if chosen is None else [chosen]:
+        show(name, rows[name]() if name in rows else classes(name))
+
+
+def show(title: str, rows: Iterator[Row]) -> None:
+    """Print rows in columns."""
+    rows = list(rows)
+    first, second = (max((len(row[i]) for row in rows), default=0) for i in (0, 1))
+    print(f"\n{title}")
+    for name, what, more in rows:
+        print(f"  {name:<{first}}  {what:<{second}}  {more}".rstrip())
+
+
+def settings() -> Iterator[Row]:
+    """Each setting: data, network and rounds; which of its methods have published values."""
+    from fedseg.leaderboard.hyperparameters import published
+    from fedseg.runner.compose import CONFIGS, compose
+
+    records = published()
+    for path in sorted((CONFIGS / "settings").glob("*.py")):
+        config = compose(path)
+        data = config.train_dataloader.dataset.type.removesuffix("Dataset")
+        network = config.model.get("network", config.model).type
+        rounds = f"{config.train_cfg.max_rounds:,} rounds"
+        known = {"+".join(r["methods"]) for r in records if path.stem in r["settings"]}
+        told = f"published: {', '.join(sorted(known - {''}))}" if known - {""} else ""
+        yield path.stem, f"{data}, {network}, {rounds}", told
+
+
+def experiments() -> Iterator[Row]:
+    """Each named experiment, with its setting."""
+    from fedseg.runner.compose import CONFIGS, Composition
+
+    for path in sorted(CONFIGS.glob("*.py")):
+        composition = Composition(path)
+        yield path.stem, composition.title, " ".join(composition.methods)
+
+
+def methods() -> Iterator[Row]:
+    """Each method: what it decides, and for which settings its values are published."""
+    from fedseg.leaderboard.hyperparameters import published
+    from fedseg.runner.compose import CONFIGS, Composition
+
+    composition = Composition(CONFIGS / "settings" / "idda_rainy.py")
+    known = {path.stem: path for path in (CONFIGS / "methods").rglob("*.py")}
+    for name in sorted(known):
+        if "+" in name:
+            continue
+        slots = composition.part(composition.files.get(name, known[name])).slots
+        told = {s for r in published() if r["methods"] == [name] for s in r["settings"]}
+        published_for = f"published for {len(told)} settings" if told else ""
+        yield name, ", ".join(slot.replace("_", " ") for slot in slots), published_for
+
+
+def setting_rows(composition: "Composition") -> Iterator[Row]:
+    """Each method that has a meaning in a setting, and where its values come from."""
+    from fedseg.errors import ConfigError
+    from fedseg.leaderboard.hyperparameters import source
+    from fedseg.runner.compose import compose
+
+    for name, path in composition.known.items():
+        try:
+            compose(composition.path, [name])
+        except ConfigError:
+            continue
+        slots = ", ".join(slot.replace("_", " ") for slot in composition.part(path).slots)
+        yield name, slots, MARKS[source(composition.title, [name])]
+
+
+def classes(kind: str) -> Iterator[Row]:
+    """Each registered class with the first line of its documentation."""
+    from fedseg.registry import ALGORITHMS, DATASETS, MODELS
+
+    registry = {"algorithms": ALGORITHMS, "datasets": DATASETS, "models": MODELS}[kind]
+    for name, source in sorted(registry.sources().items()):
+        yield name, source.line, ""

@@ -1,0 +1,44 @@
+"""A composed config: fedseg show CONFIG [--with METHOD ...] (--help lists the options)."""
+
+import argparse
+from pathlib import Path
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Show the config that a setting and methods make: every value, and the file "
+        "that it comes from.",
+        epilog="example:\n  fedseg show idda_rainy --with fedasam swa --only averaging\n",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "config", type=Path, help="a name (fedseg list) or the path of a setting or experiment"
+    )
+    parser.add_argument(
+        "--with",
+        dest="methods",
+        nargs="+",
+        default=[],
+        metavar="METHOD",
+        help="methods to merge over the config",
+    )
+    parser.add_argument("--only", metavar="KEY", default="", help="what is below a key")
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    from fedseg.runner.compose import Composition, setting_file
+    from fedseg.runner.origins import origins
+
+    composition = Composition(setting_file(arguments.config), arguments.methods)
+    config = composition.compose().to_dict()
+    rows = [
+        (f"{key} = {value!r}", file)
+        for key, value, file in origins(composition, config)
+        if f"{key}.".startswith(arguments.only and f"{arguments.only}.")
+    ]
+    width = min(60, max((len(row[0]) for row in rows), default=0))
+    print(f"# {composition.name}")
+    for said, file in rows:
+        print(f"{said:<{width}}  # {file}")

@@ -1,0 +1,84 @@
+"""Test: fedseg test RUN, or CONFIG CHECKPOINT [--with METHOD ...] (see --help)."""
+
+import argparse
+from pathlib import Path
+
+from fedseg import cli
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description="Evaluate a checkpoint on every domain: a table, test_results.json, "
+        "iou_by_class.csv and pictures. The training data are not needed. A config is a program "
+        "that is run; what a run recorded of it is read as data."
+    )
+    parser.add_argument(
+        "config",
+        type=Path,
+        metavar="RUN|CONFIG",
+        help="work dir of a run, or the config that the checkpoint was trained with",
+    )
+    parser.add_argument(
+        "checkpoint",
+        type=Path,
+        nargs="?",
+        help="for example .../checkpoints/round_000030.pth (default: the newest of the run)",
+    )
+    cli.add_trust(parser)
+    parser.add_argument(
+        "--with",
+        dest="methods",
+        nargs="+",
+        default=[],
+        metavar="METHOD",
+        help="the methods that it was trained with, for example fedasam swa",
+    )
+    parser.add_argument(
+        "--out",
+        "--work-dir",
+        dest="out",
+        type=cli.folder,
+        help="default: test/<checkpoint's name> in the work dir of its run",
+    )
+    parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
+    parser.add_argument(
+        "--cfg-options",
+        nargs="+",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override config fields, for example test_dataloader.seen.batch_size=4",
+    )
+    parser.add_argument(
+        "--pictures", type=int, default=3, metavar="N", help="images per domain (default: 3)"
+    )
+    arguments = parser.parse_args()
+    is_run = arguments.config.is_dir()
+    if arguments.checkpoint is None and not is_run:
+        parser.error("CHECKPOINT: is missing; only a run's folder has a newest one")
+    if is_run and (arguments.methods or arguments.amp):
+        parser.error("--with, --amp: change a config, not a run; name the config instead")
+    if arguments.trust and not is_run:
+        parser.error("--trust: is for a run's folder; a config imports what it needs itself")
+    return arguments
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    from fedseg.api import evaluate
+
+    cli.say_trust(arguments.trust)
+    done = evaluate(
+        arguments.config,
+        arguments.checkpoint,
+        arguments.methods,
+        out=arguments.out,
+        options=arguments.cfg_options,
+        amp=arguments.amp,
+        trust=arguments.trust,
+        pictures=arguments.pictures,
+    )
+    from fedseg.report.summary import print_test
+
+    shown = (done.folder, done.folder / "pictures")  # of single images the folder
+    paths = dict.fromkeys(path if path.parent in shown else path.parent for path in done.files)
+    print_test(done.results, list(paths))

@@ -1,0 +1,61 @@
+"""Names that command lines offer, in a module that costs nothing to import, and how they match."""
+
+import difflib
+from collections.abc import Iterable
+
+CORRUPTIONS = (
+    "gaussian_noise",
+    "shot_noise",
+    "impulse_noise",
+    "defocus_blur",
+    "glass_blur",
+    "motion_blur",
+    "zoom_blur",
+    "snow",
+    "frost",
+    "fog",
+    "brightness",
+    "contrast",
+    "elastic_transform",
+    "pixelate",
+    "jpeg_compression",
+    "speckle_noise",
+    "gaussian_blur",
+    "spatter",
+    "saturate",
+)
+"""The official names in the official order; the last four are the extra ones."""
+
+FOLDER = "corrupted"  # for them, in the folder of the test set
+# how a split of labeled images is drawn, as prepare tools call it
+PARTITIONS = ("dirichlet", "dirichlet-class", "pachinko", "homogeneous", "natural")
+OVERLAP = ("refuse", "keep", "drop")  # images that are in train and in test
+DISTRIBUTIONS = ("uniform", "heterogeneous", "class_imbalance")  # FedDrive's
+# FedDrive's settings of IDDA: which part of a domain's name is unseen where it has which value
+IDDA_SETTINGS = {"country": (0, "T07"), "rainy": (1, "HRN"), "bus": (2, "B")}
+
+# where its files are published
+LANDMARKS_SOURCES = (
+    "Split files: landmarks-user-160k.zip of "
+    "https://github.com/google-research/google-research/tree/master/federated_vision_datasets; "
+    "images: train set of https://github.com/cvdfoundation/google-landmark"
+)
+
+
+def by_case(name: str, known: Iterable[str]) -> str | None:
+    """The known name that a name is, whatever its case; None if there is none, or several."""
+    known = list(known)
+    if name in known:
+        return name
+    same = [own for own in known if own.casefold() == name.casefold()]
+    return same[0] if len(same) == 1 else None
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint with the closest known names, whatever their case, or nothing."""
+    by_case: dict[str, list[str]] = {}
+    for own in known:
+        by_case.setdefault(own.casefold(), []).append(own)
+    matches = difflib.get_close_matches(name.casefold(), by_case, n=3)
+    close = [own for match in matches for own in by_case[match]]
+    return f" (did you mean {' or '.join(map(repr, close))}?)" if close else ""

@@ -1,0 +1,54 @@
+"""From which file each value of a composed config comes."""
+
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from fedseg.runner.compose import CONFIGS, Composition, bases
+
+MISSING = object()
+
+
+def origins(composition: Composition, config: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+    """(key, value, file) of every value that is no dict, keys with dots; the files are short.
+
+    Args:
+        composition: what the config was made of.
+        config: composed; values that none of its files has are ``composed``.
+    """
+    layers = [(part.path, part.values) for part in composition.layers()][::-1]
+    for key, value in _leaves(config):
+        for path, values in (*layers, (composition.path, composition.read(composition.path))):
+            if _get(values, key) == value:
+                yield key, value, _short(_first(composition, path, key, value))
+                break
+        else:
+            added = [part.path.stem for part in composition.parts if key in part.append]
+            yield key, value, f"with what {', '.join(added)} adds" if added else "composed"
+
+
+def _first(composition: Composition, path: Path, key: str, value: Any) -> Path:
+    """The deepest base of a file that has the value already, or the file."""
+    for base in bases(path):
+        if _get(composition.read(base), key) == value:
+            return _first(composition, base, key, value)
+    return path
+
+
+def _leaves(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, Mapping) and value:
+            yield from _leaves(value, f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
+
+
+def _get(values: Any, key: str) -> Any:
+    for name in key.split("."):
+        values = values.get(name, MISSING) if hasattr(values, "get") else MISSING
+    return values
+
+
+def _short(path: Path) -> str:
+    path = path.resolve()
+    return str(path.relative_to(CONFIGS) if path.is_relative_to(CONFIGS) else path)

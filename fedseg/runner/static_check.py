@@ -1,0 +1,169 @@
+"""Mistakes in what a config calls its components and their arguments, told in a second.
+
+Importing torch and the data sets' libraries takes seconds. Names can be looked up in the sources
+instead, of the suite and of the packages that its registries inherit from. What is registered by a
+module of the user's own is imported by then, and what cannot be told from sources is left to
+:func:`fedseg.registry.check_component`, which knows the types of arguments as well.
+"""
+
+import functools
+import re
+from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import fedseg.registry
+from fedseg.errors import Mistakes
+from fedseg.registry import LateRegistry, unknown_argument, unknown_type
+from fedseg.runner.config import LOCAL_KEYS
+from fedseg.sources import ClassSource, classes, read_classes
+
+HOOK, SCHEDULE = ("priority",), ("convert_to_iter_based",)
+TEST_SETS = ("val_dataloader.*", "test_dataloader.*")
+# field ("*": of each entry) -> variable of its registry, keys besides arguments, type by default
+PLACES: dict[str, tuple[str, tuple[str, ...], str | None]] = {
+    "algorithm": ("ALGORITHMS", (), None),
+    "algorithm.server_optim": ("SERVER_OPTIMIZERS", (), None),
+    "averaging": ("HOOKS", HOOK, None),
+    "batchnorm": ("HOOKS", HOOK, None),
+    "client_sampler": ("SAMPLERS", (), None),
+    "custom_hooks.*": ("HOOKS", HOOK, None),
+    "default_hooks.*": ("HOOKS", HOOK, None),
+    "executor": ("EXECUTORS", (), None),
+    "local_loss": ("LOCAL_LOSSES", (), None),
+    "model": ("MODELS", (), None),
+    "model.loss": ("MODELS", (), None),
+    "model.network": ("MODELS", ("num_classes",), None),
+    "optim_wrapper": ("OPTIM_WRAPPERS", ("constructor", "paramwise_cfg"), "OptimWrapper"),
+    "optim_wrapper.optimizer": ("OPTIMIZERS", (), None),
+    "param_scheduler": ("PARAM_SCHEDULERS", SCHEDULE, None),
+    "param_scheduler.*": ("PARAM_SCHEDULERS", SCHEDULE, None),
+    "train_cfg": ("LOOPS", LOCAL_KEYS, "FederatedTrainLoop"),
+    "train_dataloader": ("CLIENT_DATA", (), "StreamingData"),
+    "train_dataloader.partition": ("PARTITIONS", (), None),
+    **dict.fromkeys(TEST_SETS, ("EVALUATION_SETS", ("optional",), "StreamingData")),
+    **dict.fromkeys(("val_evaluator", "test_evaluator"), ("METRICS", (), None)),
+    **dict.fromkeys(("val_evaluator.*", "test_evaluator.*"), ("METRICS", (), None)),
+}
+for _loader in ("train_dataloader", *TEST_SETS):
+    PLACES[f"{_loader}.dataset"] = "DATASETS", (), None
+    PLACES[f"{_loader}.dataset.pipeline.*"] = "TRANSFORMS", (), None
+    PLACES[f"{_loader}.dataset.style"] = "TRANSFORMS", (), None
+    PLACES[f"{_loader}.transforms.*"] = "BATCH_TRANSFORMS", (), None
+# where the other names of a registry come from
+FOREIGN = {
+    "DATASETS": ("mmseg/datasets", "mmengine/dataset"),
+    "HOOKS": ("mmengine/hooks", "mmseg/engine"),
+    "LOOPS": ("mmengine/runner",),
+    "METRICS": ("mmengine/evaluator", "mmseg/evaluation"),
+    "MODELS": ("mmseg/models", "mmengine/model", "mmcv/cnn", "torch/nn/modules"),
+    "OPTIM_WRAPPERS": ("mmengine/optim/optimizer",),
+    "OPTIMIZERS": ("torch/optim", "mmengine/optim/optimizer"),
+    "PARAM_SCHEDULERS": ("mmengine/optim/scheduler",),
+    "TRANSFORMS": ("albumentations", "mmseg/datasets", "mmcv/transforms"),
+}
+OWN = (
+    *("core", "engine", "algorithms", "optim", "hooks", "loaders", "evaluation", "partition"),
+    *("datasets", "models", "runner.sampler"),
+)
+NO_BASES = frozenset({"ABC", "object"})
+
+
+def check_names(config: Mapping[str, Any]) -> None:
+    """Raise ConfigError for every type and argument of a config that nothing has; no torch.
+
+    Args:
+        config: composed; it need not be complete.
+    """
+    mistakes = Mistakes()
+    for pattern, place in PLACES.items():
+        for field, component in _find(config, pattern):
+            with mistakes:
+                _check(field, component, *place)
+    mistakes.tell()
+
+
+def _find(config: Any, pattern: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(field, component) of what a config has at a place."""
+    found = [("", config)]
+    for part in pattern.split("."):
+        inner = []
+        for field, value in found:
+            if part == "*" and isinstance(value, list | tuple):
+                inner += [(f"{field}[{number}]", item) for number, item in enumerate(value)]
+            elif part == "*" and isinstance(value, Mapping) and "type" not in value:
+                inner += [(f"{field}.{name}", item) for name, item in value.items()]
+            elif isinstance(value, Mapping) and part in value:
+                inner.append((f"{field}.{part}".lstrip("."), value[part]))
+        found = inner
+    yield from ((field, value) for field, value in found if isinstance(value, Mapping))
+
+
+def _check(
+    field: str,
+    component: Mapping[str, Any],
+    variable: str,
+    besides: tuple[str, ...],
+    default: str | None,
+) -> None:
+    registry: LateRegistry = getattr(fedseg.registry, variable)
+    kind, sources = component.get("type", default), registry.sources()
+    if not isinstance(kind, str) or "." in kind:
+        return  # told later
+    if kind in registry.module_dict and kind not in sources:
+        return  # the user's own
+    foreign = _index(FOREIGN.get(variable, ()))
+    if kind not in sources and kind not in foreign:
+        if registry.parent is None or foreign:
+            raise unknown_type(registry, kind, field, {*sources, *registry.module_dict})
+        return
+    source = sources.get(kind) or read_classes(foreign[kind], "")[kind]
+    known, takes_any = _arguments(source, foreign)
+    mistakes = Mistakes()
+    for name in component:
+        if not takes_any and name not in known and name not in ("type", "_scope_", *besides):
+            with mistakes:
+                raise unknown_argument(name, kind, field, known)
+    mistakes.tell()
+
+
+def _arguments(source: ClassSource, foreign: Mapping[str, Path]) -> tuple[set[str], bool]:
+    """The arguments of a class and of those to which it passes them on; whether it takes any."""
+    known: set[str] = set()
+    met, waiting = [], [source]
+    while waiting:
+        source = waiting.pop(0)
+        met.append(source)
+        known.update(source.arguments or ())
+        if source.arguments is not None and not source.passes_on:
+            return known, False
+        for base in source.bases:
+            above = _own().get(base)
+            if (above is None or above in met) and base in foreign:
+                above = read_classes(foreign[base], "")[base]
+            if above is None and base not in NO_BASES:
+                return known, True
+            if above is not None and above not in met:
+                waiting.append(above)
+    return known, source.passes_on
+
+
+@functools.cache
+def _own() -> dict[str, ClassSource]:
+    return {name: source for part in OWN for name, source in classes(f"fedseg.{part}").items()}
+
+
+@functools.cache
+def _index(places: tuple[str, ...]) -> dict[str, Path]:
+    """Where each class of installed packages is; they are not imported."""
+    found: dict[str, Path] = {}
+    for place in places:
+        package, _, inner = place.partition("/")
+        spec = find_spec(package)
+        for folder in (spec.submodule_search_locations or ()) if spec else ():
+            for path in sorted(Path(folder, inner).rglob("*.py")):
+                text = path.read_text(encoding="utf-8", errors="replace")
+                for name in re.findall(r"^class (\w+)", text, re.MULTILINE):
+                    found.setdefault(name, path)
+    return found

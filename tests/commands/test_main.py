@@ -1,0 +1,88 @@
+"""The command ``fedseg``: it finds its sub-commands, and --help of none imports anything slow."""
+
+import subprocess
+import sys
+
+import pytest
+from command_line import ROOT
+
+from fedseg.commands import main as command
+from fedseg.errors import ConfigError
+
+SLOW = ("mmengine", "numpy", "torch")
+WORDS = [[name] for name in command.COMMANDS if name != "prepare"]
+WORDS += [["prepare", name] for name in command.DATA_SETS]
+
+
+@pytest.fixture
+def fedseg(monkeypatch, capsys):
+    """Runs ``fedseg WORDS`` in this process: standard output."""
+
+    def run(*words: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["fedseg", *words])
+        command.main()
+        return capsys.readouterr().out
+
+    return run
+
+
+def test_help_of_every_command_imports_nothing_slow():
+    code = f"""
+import sys
+from fedseg.commands.main import main
+for words in {WORDS!r}:
+    sys.argv = ["fedseg", *words, "--help"]
+    try:
+        main()
+    except SystemExit as end:
+        assert end.code == 0, words
+    assert not sys.modules.keys() & set({SLOW!r}), words
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    for words in WORDS:
+        assert f"usage: fedseg {' '.join(words)} " in done.stdout
+
+
+def test_every_tool_of_the_repository_is_a_command():
+    tools = {path.stem for path in (ROOT / "tools").glob("*.py")}
+    assert tools >= {"_".join(words) for words in WORDS} - {"list", "show"}
+
+
+def test_an_unknown_command_is_told_with_the_nearest(fedseg):
+    with pytest.raises(ConfigError, match=r"'trian'.*'train'"):
+        fedseg("trian")
+    with pytest.raises(ConfigError, match=r"'citiscapes'.*'cityscapes'"):
+        fedseg("prepare", "citiscapes")
+
+
+def test_names_are_matched_whatever_their_case(fedseg, capsys):
+    with pytest.raises(SystemExit):
+        fedseg("Prepare", "CIFAR-C", "--help")
+    assert "fedseg prepare cifar_c" in capsys.readouterr().out
+
+
+def test_list_says_what_there_is_and_what_is_published(fedseg):
+    algorithms = fedseg("list", "algorithms").splitlines()
+    assert any(line.split()[0] == "SCAFFOLD" for line in algorithms if line.strip())
+    rows = {line.split()[0]: line for line in fedseg("list", "IDDA_rainy").splitlines()[2:]}
+    assert rows["fedasam"].endswith("published") and rows["wima"].endswith("ours")
+    assert "released_split" not in rows  # of CIFAR
+
+
+def test_show_names_the_file_of_each_value(fedseg):
+    lines = fedseg("show", "idda_rainy", "--with", "FedASAM", "swa").splitlines()
+    assert lines[0] == "# idda_rainy_fedasam_swa"
+    files = {line.split(" = ")[0]: line.split("  # ")[1].strip() for line in lines[1:]}
+    assert files["optim_wrapper.rho"] == "methods/idda/fedasam.py"
+    assert files["train_dataloader.dataset.split"] == "settings/idda_rainy.py"
+    assert files["algorithm.type"] == "_base_/runtime.py"
+
+
+def test_show_tells_values_of_a_users_own_file(fedseg, tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text('_base_ = "fedseg::idda_rainy_fedasam_swa.py"\noptim_wrapper = dict(rho=0.1)\n')
+    lines = fedseg("show", str(own), "--only", "optim_wrapper").splitlines()[1:]
+    files = {line.split(" = ")[0]: line.split("  # ")[1].strip() for line in lines}
+    assert files["optim_wrapper.rho"] == str(own)
+    assert files["optim_wrapper.eta"] == "methods/idda/fedasam.py"

@@ -1,0 +1,77 @@
+"""The suite from Python: what it returns, what it refuses, and the notebook that shows it."""
+
+import json
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+import fedseg
+from fedseg.data_prep import classification
+from fedseg.data_prep.synthetic_shapes import write_shapes
+from fedseg.errors import ConfigError, DataError
+
+NOTEBOOK = Path(__file__).parents[1] / "docs" / "first_run.ipynb"
+
+
+def test_importing_fedseg_imports_nothing_slow():
+    code = "import fedseg, sys; print(*{'torch', 'numpy', 'mmengine'} & sys.modules.keys())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == ""
+    assert all(callable(getattr(fedseg, name)) for name in fedseg.__all__)
+
+
+def test_a_run_is_read_and_evaluated_as_it_was(small_run, small_config, tmp_path):
+    run = fedseg.read_run(small_run)
+    assert run.results.completed_rounds == 6 and len(run.history) == 6
+    assert run.metrics == {k: v for k, v in run.history[-1]["metrics"].items() if k in run.metrics}
+    assert {"seen/mIoU", "unseen/mIoU"} <= set(run.metrics)
+    checkpoint = small_run / "checkpoints" / "round_000006.pth"
+    config = fedseg.load_config(small_config)
+    done = fedseg.evaluate(config, checkpoint, out=tmp_path / "test")
+    assert done.folder == tmp_path / "test" and all(path.is_file() for path in done.files)
+    for name, value in done.metrics.items():
+        assert value == run.metrics[name]
+
+
+def test_training_returns_its_run(small_config, tmp_path):
+    options = {"train_cfg.max_rounds": 1, "averaging": None}
+    run = fedseg.train(small_config, work_dir=tmp_path / "run", options=options, seed=3)
+    assert (run.folder, run.results.seed, len(run.history)) == (tmp_path / "run", 3, 1)
+    with pytest.raises(ConfigError, match="loaded"):
+        fedseg.train(fedseg.load_config(small_config), seed=3)
+
+
+def test_mistakes_are_user_errors(tmp_path):
+    with pytest.raises(ConfigError, match=r"idda_rany.*'idda_rainy'"):
+        fedseg.train("idda_rany")
+    with pytest.raises(ConfigError, match=r"optim_wrapper\.roh"):
+        fedseg.train("idda_rainy", ["fedasam"], options={"optim_wrapper.roh": 1})
+    with pytest.raises(ConfigError, match="checkpoint"):
+        fedseg.evaluate("idda_rainy")
+    with pytest.raises(DataError, match=r"nowhere\.pth"):
+        fedseg.evaluate("idda_rainy", tmp_path / "nowhere.pth")
+    with pytest.raises(ConfigError, match=r"'cifar11'.*'cifar10'"):
+        fedseg.prepare("cifar11")
+    with pytest.raises(ConfigError, match=r"idda.*'limit_pre_user'.*'limit_per_user'"):
+        fedseg.prepare("IDDA", tmp_path, limit_pre_user=3)
+
+
+def test_the_notebook_runs(tmp_path, monkeypatch):
+    cells = json.loads(NOTEBOOK.read_text(encoding="utf-8"))["cells"]
+    code = "\n".join("".join(cell["source"]) for cell in cells if cell["cell_type"] == "code")
+    assert "ROUNDS = 40\n" in code
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(plt, "show", lambda: plt.savefig("curves.png"))
+    few = partial(write_shapes, train=600, test=100)
+    monkeypatch.setattr(classification, "write_shapes", few)
+    names: dict = {}
+    exec(compile(code.replace("ROUNDS = 40", "ROUNDS = 2"), str(NOTEBOOK), "exec"), names)
+    plt.close("all")
+    assert (tmp_path / "curves.png").is_file()
+    for run in names["runs"].values():
+        assert np.isfinite(run.metrics["test/accuracy"]) and run.results.completed_rounds == 2
