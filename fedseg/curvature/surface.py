@@ -138,7 +138,7 @@ class LossSurface:
                 loss = total_loss(forward(self.flat.model, x["batch"], "loss"))
                 self.flat.backward(loss)
                 share = x["weight"] / self.total
-                accumulate(total, self.flat.grad, share)
+                accumulate(total, [(self.flat.grad, share)])
                 mean += float(loss.detach()) * share
         return total, mean
 

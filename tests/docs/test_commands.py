@@ -76,6 +76,7 @@ def unrolled(block: Block) -> list[str]:
 
 def words(line: str) -> list[str]:
     """The arguments as a shell splits them; only bash knows about braces."""
+    line = line.removesuffix(" &")
     if "{" not in line:
         return shlex.split(line)
     script = f"set -f; printf '%s\\n' {line}"
