@@ -76,6 +76,17 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
 
 
+def add_methods(parser: argparse.ArgumentParser, text: str) -> None:
+    """The option ``--with``."""
+    add = parser.add_argument
+    add("--with", dest="methods", nargs="+", default=[], metavar="METHOD", help=text)
+
+
+def add_cfg_options(parser: argparse.ArgumentParser, text: str) -> None:
+    """The option ``--cfg-options``."""
+    parser.add_argument("--cfg-options", nargs="+", default=[], metavar="KEY=VALUE", help=text)
+
+
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """The option ``--trust`` of what reads a run that may come from anyone."""
     parser.add_argument(

@@ -57,13 +57,7 @@ def verify_arguments() -> argparse.Namespace:
         help="a config of your own, a program (default: what the run recorded, as data)",
     )
     cli.add_trust(parser)
-    parser.add_argument(
-        "--cfg-options",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override config fields, for example data_root=data/idda",
-    )
+    cli.add_cfg_options(parser, "override config fields, for example data_root=data/idda")
     return parser.parse_args(sys.argv[2:])
 
 

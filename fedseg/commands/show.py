@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from fedseg import cli
+
 
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
@@ -14,14 +16,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "config", type=Path, help="a name (fedseg list) or the path of a setting or experiment"
     )
-    parser.add_argument(
-        "--with",
-        dest="methods",
-        nargs="+",
-        default=[],
-        metavar="METHOD",
-        help="methods to merge over the config",
-    )
+    cli.add_methods(parser, "methods to merge over the config")
     parser.add_argument("--only", metavar="KEY", default="", help="what is below a key")
     return parser.parse_args()
 

@@ -3,6 +3,8 @@
 import argparse
 from pathlib import Path
 
+from fedseg import cli
+
 EXAMPLES = """\
 Each argument is a config, a split file (.json) or a folder of split files. Nothing is trained.
 
@@ -32,21 +34,8 @@ def main() -> None:
         action="store_true",
         help="segmentation: also the pixels of each class per client, from every label map",
     )
-    parser.add_argument(
-        "--with",
-        dest="methods",
-        nargs="+",
-        default=[],
-        metavar="METHOD",
-        help="methods to merge over each config (configs/README.md)",
-    )
-    parser.add_argument(
-        "--cfg-options",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override config fields, for example train_dataloader.partition.alpha=0.1",
-    )
+    cli.add_methods(parser, "methods to merge over each config (configs/README.md)")
+    cli.add_cfg_options(parser, "override fields, for example train_dataloader.partition.alpha=0.1")
     arguments = parser.parse_args()
     from fedseg.runner.compose import setting_file
     from fedseg.runner.experiment import check, load_config

@@ -51,13 +51,7 @@ def parse_arguments() -> argparse.Namespace:
         metavar="KEY=VALUE",
         help="values of one axis; repeat for more axes, all combinations are run",
     )
-    parser.add_argument(
-        "--cfg-options",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override config fields in all runs",
-    )
+    cli.add_cfg_options(parser, "override config fields in all runs")
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
     parser.add_argument(
         "--jobs", type=int, default=1, metavar="N", help="runs at a time (default: 1)"

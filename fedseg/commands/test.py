@@ -25,14 +25,7 @@ def parse_arguments() -> argparse.Namespace:
         help="for example .../checkpoints/round_000030.pth (default: the newest of the run)",
     )
     cli.add_trust(parser)
-    parser.add_argument(
-        "--with",
-        dest="methods",
-        nargs="+",
-        default=[],
-        metavar="METHOD",
-        help="the methods that it was trained with, for example fedasam swa",
-    )
+    cli.add_methods(parser, "the methods that it was trained with, for example fedasam swa")
     parser.add_argument(
         "--out",
         "--work-dir",
@@ -41,12 +34,8 @@ def parse_arguments() -> argparse.Namespace:
         help="default: test/<checkpoint's name> in the work dir of its run",
     )
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
-    parser.add_argument(
-        "--cfg-options",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override config fields, for example test_dataloader.seen.batch_size=4",
+    cli.add_cfg_options(
+        parser, "override fields, for example test_dataloader.seen.batch_size=4"
     )
     parser.add_argument(
         "--pictures", type=int, default=3, metavar="N", help="images per domain (default: 3)"

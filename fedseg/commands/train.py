@@ -13,14 +13,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "config", type=Path, help="a setting or experiment: its name (fedseg list) or its path"
     )
-    parser.add_argument(
-        "--with",
-        dest="methods",
-        nargs="+",
-        default=[],
-        metavar="METHOD",
-        help="methods to merge over the config, for example fedasam swa (configs/README.md)",
-    )
+    cli.add_methods(parser, "methods to merge over it, for example fedasam swa (configs/README.md)")
     parser.add_argument(
         "--work-dir", type=cli.folder, help="default: work_dirs/<experiment's name>"
     )
@@ -33,13 +26,7 @@ def parse_arguments() -> argparse.Namespace:
         metavar="N",
         help="train clients on N workers in parallel, or 'auto' (needs the extra 'ray')",
     )
-    parser.add_argument(
-        "--cfg-options",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="override config fields, for example train_cfg.max_rounds=10",
-    )
+    cli.add_cfg_options(parser, "override config fields, for example train_cfg.max_rounds=10")
     parser.add_argument(
         "--dry-run", action="store_true", help="check everything and print the plan; train nothing"
     )

@@ -6,7 +6,7 @@ from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
 from fedseg.checks import check_float, check_int
-from fedseg.cli import add_trust
+from fedseg.cli import add_cfg_options, add_trust
 from fedseg.errors import ConfigError
 
 TRAIN = "train"  # the training data of all clients
@@ -153,7 +153,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
             )
         parser.add_argument(_flag(one), dest=one.name, default=default, help=text, **keyword)
     parser.add_argument("--config", help="a config of yours in place of the recorded one: it runs")
-    parser.add_argument("--cfg-options", nargs="+", default=[], metavar="KEY=VALUE")
+    add_cfg_options(parser, "override config fields, for example data_root=data/camvid")
     add_trust(parser)
 
 
