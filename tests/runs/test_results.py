@@ -6,7 +6,7 @@ import numpy as np
 from mmengine.config import Config
 
 from fedseg.datasets.arrays import ImageArrays, content_checksum
-from fedseg.runs.results import _dataset_entry, _recipe, curves, experiment_digest
+from fedseg.runs.results import _dataset_entry, curves, experiment_digest, recipe_of
 
 
 def config(**changes) -> Config:
@@ -79,7 +79,7 @@ def test_what_is_known_of_a_data_set():
 
 def test_a_partition_is_recorded_as_its_recipe():
     recipe = {"type": "DirichletPartition", "alpha": 0.05, "num_clients": 100}
-    assert _recipe(recipe) == recipe
+    assert recipe_of(recipe) == recipe
     listed = {"type": "FixedPartition", "clients": {"a": [0, 1]}}
-    assert _recipe(listed) == {"type": "FixedPartition"}
-    assert _recipe(print) == {"type": "builtin_function_or_method"}
+    assert recipe_of(listed) == {"type": "FixedPartition"}
+    assert recipe_of(print) == {"type": "builtin_function_or_method"}
