@@ -170,6 +170,18 @@ def verify(
         Difference(f"data.test:{name}", name in results.tests, name in names, "config")
         for name in sorted(names | results.tests.keys())
     ]
+    accuracy = results.extras.get("client_accuracy")  # of ClientAccuracyHook
+    if accuracy is not None and "client_sizes" in saved:
+        lines = [record for record in history if record.get("client_accuracy")]
+        computed = {
+            "clients": list(saved["client_sizes"]),
+            "rounds": [record["round"] for record in lines],
+            "accuracy": [record["client_accuracy"] for record in lines],
+        }
+        accuracy = accuracy if isinstance(accuracy, Mapping) else {}
+        for name, values in computed.items():
+            pairs = _pairs(accuracy.get(name), values, f"client_accuracy.{name}", True)
+            compared += [Difference(*pair, HISTORY) for pair in pairs]
     pairs = compared_rounds(history, rounds, complete)
     compared += [Difference(*pair, "config", HISTORY) for pair in pairs]
     known = saved.get("history")  # checksums of its lines, which older checkpoints do not have

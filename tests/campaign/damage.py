@@ -300,10 +300,10 @@ def config_values(config: Mapping[str, Any]) -> Damages:
         return f"{_dotted(path)} is misspelt", _keys(path), new
 
     paths = [path for path, _ in nodes(config) if isinstance(path[-1], str)]
+    types = missing_key(config, tuple({path[-1] for path in paths} - {"type"}))
     # any name of a test set is one
     paths = [p for p in paths if len(p) != 2 or p[0] not in ("val_dataloader", "test_dataloader")]
     keys = st.sampled_from([path for path in paths if len(path[-1]) > 4]).map(misspelt)
-    types = missing_key(config, tuple({path[-1] for path in paths} - {"type"}))
     value = odd_value(config, ODD_IN_CONFIGS)
     return st.one_of(value, value, value, keys, types).map(damage)
 

@@ -68,6 +68,15 @@ def test_data_entries_must_be_those_of_the_config(run, small_config):
     assert {f"data.{first}", "data.test:other", "data.train.partition.type"} <= found
 
 
+def test_accuracies_of_clients_must_be_those_of_the_history(run, small_config):
+    file = run / "results.json"
+    content = json.loads(file.read_text())
+    content["client_accuracy"] = {"clients": ["a", 0.5], "rounds": [2], "accuracy": [[50.0, 1.0]]}
+    sign_results(file, content)
+    found = {one.field for one in verify(run, small_config).differences}
+    assert {"client_accuracy.clients[1]", "client_accuracy.rounds[0]"} <= found
+
+
 def test_changed_values_are_named(run, small_config):
     changed = {
         "final.unseen.mIoU": (("final", "unseen", "mIoU"), "checkpoint"),
