@@ -67,9 +67,8 @@ def batch_files(source: Path, names: Sequence[str]) -> dict[str, bytes]:
                 if not member.isfile() or name not in names:
                     continue
                 found[name] = archive.extractfile(member).read()
-            while archive.fileobj.read(
-                2**20
-            ):  # to the end, where a compressed file has its checksum
+            # to the end, where a compressed file has its checksum
+            while archive.fileobj.read(2**20):
                 pass
     except (tarfile.TarError, zlib.error, lzma.LZMAError, EOFError, OSError) as error:
         raise DataError(f"{source}: is corrupt or cut short ({error}): get it again") from error

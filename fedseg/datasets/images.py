@@ -28,7 +28,7 @@ JPEG_SEQUENTIAL = (0xC0, 0xC1)  # frames whose pixels come in order, each once
 MORE_PIXELS = b"".join(bytes(range(1, 128)) + bytes([0xFF, 0xD0 + i % 8]) for i in range(64))
 SMALL = 2**14  # bytes of a JPEG whose last block of pixels is a good part of it
 GRAY = 128  # of pixels without data
-_whole: set[str] = set()  # progressive JPEGs that this process has checked
+_whole: set[int] = set()  # hashes of JPEGs that this process has checked
 
 
 def read_image(path: str) -> np.ndarray:
@@ -128,7 +128,7 @@ def _decode(path: str, data: bytes, flags: int) -> np.ndarray:
         image = None
     if image is None:
         raise DataError(f"{path}: cannot be decoded as an image: copy or extract the file again")
-    if data.startswith(JPEG) and _ends_early(path, data, image):
+    if data.startswith(JPEG) and _ends_early(data, image):
         raise DataError(f"{path}: the file is truncated, pixels are missing: extract it again")
     return image
 
@@ -162,15 +162,17 @@ def _jpeg_parts(data: bytes) -> tuple[int, int | None]:
     return frame, None
 
 
-def _ends_early(path: str, data: bytes, image: np.ndarray) -> bool:
+def _ends_early(data: bytes, image: np.ndarray) -> bool:
     """Whether a JPEG that was decoded has less pixels than it should, in spite of an end marker.
 
     Decoders only warn, where nobody can see it. But of a JPEG that is whole, data after the last
     pixel change nothing. To find out costs two more decodings, so it is done only where the last
-    pixel is as one without data, in small files, and once with a progressive one.
+    pixel is as one without data, in small files and progressive ones, and once for each.
     """
     sequential = _jpeg_parts(data)[0] in JPEG_SEQUENTIAL
-    if path in _whole or (sequential and len(data) > SMALL and (image[-1, -1] != GRAY).any()):
+    if sequential and len(data) > SMALL and (image[-1, -1] != GRAY).any():
+        return False
+    if hash(data) in _whole:
         return False
     end = data.rfind(JPEG_END)
     longer = data[:end].rstrip(b"\xff") + MORE_PIXELS + data[end:]
@@ -178,6 +180,6 @@ def _ends_early(path: str, data: bytes, image: np.ndarray) -> bool:
         before, after = (Image.open(io.BytesIO(one)).tobytes() for one in (data, longer))
     except OSError:
         return True
-    if before == after and not sequential:
-        _whole.add(path)
+    if before == after:
+        _whole.add(hash(data))
     return before != after

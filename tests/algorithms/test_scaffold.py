@@ -198,7 +198,7 @@ def test_counting_without_momentum_changes_no_bit(tmp_path):
 
 @pytest.mark.parametrize("eta_g", [0.0, -1.0, float("nan"), float("inf"), "fast", None])
 def test_wrong_eta_g(eta_g):
-    with pytest.raises(ConfigError, match=r"algorithm\.eta_g: must be"):
+    with pytest.raises(ConfigError, match=r"algorithm\.eta_g: must be a finite number( > 0|, not)"):
         build(ALGORITHMS, {**NAME, "eta_g": eta_g}, "algorithm")
 
 

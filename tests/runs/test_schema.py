@@ -84,7 +84,7 @@ def test_files_that_are_no_results(tmp_path, content):
     cut = json.dumps(content)[:-20].encode()
     for damaged in (cut, b"\xff\xfe\x00", b"[" * 100_000, b"9" * 5000):
         path.write_bytes(damaged)
-        with pytest.raises(DataError, match=r"results\.json: "):
+        with pytest.raises(DataError, match=r"results\.json: is not readable"):
             read_results(path)
     for foreign in ([], "text", {}, {"accuracy": 91.0}):
         path.write_text(json.dumps(foreign))

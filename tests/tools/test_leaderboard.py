@@ -35,13 +35,13 @@ def test_a_folder_of_runs_becomes_a_board(tool, runs, tmp_path):
     code, out, err = tool(runs, "--out", tmp_path / "board")
     assert code == 0 and err == ""
     assert "50.50 ± 0.71" in out and "FedDrive published mIoU" in out
-    assert "broken/results.json: " in out
+    assert "broken/results.json: is not readable" in out
     names = ("leaderboard.md", "leaderboard.csv", "not_comparable.csv", "leaderboard.json")
     for name in (*names, "index.html"):
         assert str(tmp_path / "board" / name) in out
         assert (tmp_path / "board" / name).stat().st_size > 100
     page = (tmp_path / "board" / "index.html").read_text()
-    assert "50.50" in page and "broken/results.json: " in page
+    assert "50.50" in page and "broken/results.json: is not readable" in page
 
 
 def test_a_real_run_of_other_clients_is_apart(tool, small_run):

@@ -82,7 +82,7 @@ def _write_broken(root: Path) -> None:
 
 
 BROKEN = {
-    "damaged": "results.json: ",
+    "damaged": "is not readable",
     "foreign": "is not a results.json of fedseg",
     "newer": "schema_version: is 99",
     "second": "is a second run",
