@@ -83,13 +83,12 @@ def registered(registry: str, modules: Iterable[str]) -> dict[str, ClassSource]:
 def lazy_exports(package: str, file: str) -> Callable[[str], Any]:
     """A ``__getattr__`` of a package that imports what the file names under ``TYPE_CHECKING``."""
     tree = ast.parse(Path(file).read_text(encoding="utf-8"))
-    imports = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    imports = [node for block in tree.body if isinstance(block, ast.If) for node in block.body]
     homes = {alias.name: node.module for node in imports for alias in node.names}
 
     def __getattr__(name: str) -> Any:
-        home = homes.get(name, "")
-        if not home.startswith(f"{package}."):
+        if name not in homes:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        return getattr(importlib.import_module(home), name)
+        return getattr(importlib.import_module(homes[name]), name)
 
     return __getattr__
