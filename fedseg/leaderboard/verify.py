@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
 from mmengine.config import Config
 
 from fedseg.errors import DataError
@@ -41,6 +40,7 @@ from fedseg.runs.schema import (
     own_digest,
     read_results,
 )
+from fedseg.threads import threads
 
 TOLERANCE = 0.05
 """Percentage points by which a metric may differ on another machine.
@@ -119,22 +119,17 @@ def verify(
     history = read_history(own_path(folder, HISTORY), finished=True)
     if not history:
         raise DataError(f"{folder / HISTORY}: is missing or damaged, verify needs it")
-    before = torch.get_num_threads()
-    torch.set_num_threads(results.threads)
-    try:
-        with tempfile.TemporaryDirectory() as name:
-            scratch = Path(name)
-            if config is None:
-                reading = recorded(folder, results.name, scratch, options, trusted)
-            else:
-                reading = _own(Path(config), scratch, options, results)
-            with reading as (used, complete), naming(used):
-                runner, final, elsewhere = _evaluate(used, checkpoint, results, scratch)
-                saved = load_checkpoint(checkpoint)
-                rounds = expected_rounds(runner.cfg, runner, saved.get("client_sizes", {}))
-                configuration, loop = plain(configured(complete)), train_loop(complete)
-    finally:
-        torch.set_num_threads(before)
+    with threads(results.threads), tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        if config is None:
+            reading = recorded(folder, results.name, scratch, options, trusted)
+        else:
+            reading = _own(Path(config), scratch, options, results)
+        with reading as (used, complete), naming(used):
+            runner, final, elsewhere = _evaluate(used, checkpoint, results, scratch)
+            saved = load_checkpoint(checkpoint)
+            rounds = expected_rounds(runner.cfg, runner, saved.get("client_sizes", {}))
+            configuration, loop = plain(configured(complete)), train_loop(complete)
     fields = asdict(results)
     summary = {
         **plain(summarized(history, loop.max_rounds, loop.val_last_rounds)),

@@ -6,12 +6,15 @@ import signal
 import subprocess
 import tempfile
 import warnings
-from functools import partial
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial, wraps
 from typing import Any
+from unittest import mock
 
 import torch
 
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, ResourceError
 from fedseg.loaders.workers import SIGNALS
 
 # read by Ray's processes when they start; what a user has set holds
@@ -36,14 +39,14 @@ class Cluster:
 
     def __init__(self, address: str | None, cpus: int, gpus: float) -> None:
         self.address, self.cpus, self.gpus = address, cpus, gpus
-        self._connected = False
-        self._folder: str | None = None
+        self._undo = ExitStack()
 
     def start(self) -> Any:
         """Connect; gives the module ``ray``.
 
         Raises:
             ConfigError: Ray is not installed, or there is no cluster at the address.
+            ResourceError: Ray cannot be started on this machine.
         """
         try:
             import ray
@@ -53,62 +56,74 @@ class Cluster:
                 "'ray' (pip install -c constraints.txt -e '.[ray]'), or leave executor out"
             ) from error
         if not ray.is_initialized():
-            handlers = {number: signal.getsignal(number) for number in SIGNALS}
-            try:
-                self._connect(ray)
-            finally:
-                for number, handler in handlers.items():
-                    signal.signal(number, handler)  # Ray has its own for SIGTERM
-            self._connected = True
+            with ExitStack() as undo:
+                self._connect(ray, undo)
+                self._undo = undo.pop_all()
         serialize_tensors(ray)
         return ray
 
-    def _connect(self, ray: Any) -> None:
-        for name, value in QUIET.items():
-            os.environ.setdefault(name, value)
-        # a thread of Ray prints what the pool says better, and no option of Ray turns it off
-        ray._private.worker.print_to_stdstream = lambda *_, **__: None
-        # a signal to all processes of a terminal or a job is for the run: it ends its workers
-        popen = partial(subprocess.Popen, start_new_session=True)
-        ray._private.services.ConsolePopen = popen
+    def _connect(self, ray: Any, undo: ExitStack) -> None:
         options = {"log_to_driver": False, "logging_level": logging.ERROR}
         if self.address is not None:
-            try:
-                ray.init(address=self.address, **options)
-            except (ConnectionError, ValueError) as error:
+            options["address"] = self.address
+        else:
+            folder = undo.enter_context(_ray_folder())
+            options |= {"include_dashboard": False, "_temp_dir": folder}
+            options |= {"num_cpus": self.cpus, "num_gpus": self.gpus or None}
+        # a thread of Ray prints what the pool says better, and no option of Ray turns it off
+        silence = mock.patch.object(ray._private.worker, "print_to_stdstream", lambda *_, **__: 0)
+        undo.enter_context(silence)
+        undo.callback(_with_own_signals(ray.shutdown))
+        # a signal to all processes of a terminal or a job is for the run: it ends its workers
+        popen = partial(subprocess.Popen, start_new_session=True)
+        try:
+            with (
+                mock.patch.object(ray._private.services, "ConsolePopen", popen),
+                mock.patch.dict(os.environ, {**QUIET, **os.environ}),
+                warnings.catch_warnings(),
+            ):
+                warnings.simplefilter("ignore", FutureWarning)
+                _with_own_signals(ray.init)(**options)
+        except Exception as error:
+            if self.address is not None:
                 raise ConfigError(
                     f"executor.address: no Ray cluster at {self.address!r}: {error}"
                 ) from error
-            return
-        # the paths of Ray's sockets may have 107 characters, too few for many a TMPDIR
-        folder = "/tmp" if os.access("/tmp", os.W_OK) else None
-        self._folder = tempfile.mkdtemp(prefix="fedseg-ray-", dir=folder)
-        self._cleaner = subprocess.Popen(
-            ["/bin/sh", "-c", CLEANER, self._folder],
-            stdin=subprocess.PIPE,
-            start_new_session=True,
-            cwd="/",
-        )
-        options |= {"include_dashboard": False, "_temp_dir": self._folder}
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)
-            ray.init(num_cpus=self.cpus, num_gpus=self.gpus or None, **options)
+            raise ResourceError(
+                f"executor: Ray has not started on this machine ({error}): end other programs, or "
+                "leave executor out"
+            ) from error
 
     def stop(self) -> None:
         """Disconnect; a Ray of our own ends."""
-        if not self._connected:
-            return
-        import ray
+        self._undo.close()
 
-        self._connected = False
-        handler = signal.getsignal(signal.SIGTERM)
-        ray.shutdown()
-        signal.signal(signal.SIGTERM, handler)
-        if self._folder is None:
-            return
-        self._cleaner.stdin.close()
-        self._cleaner.wait()
-        self._folder = None
+
+@contextmanager
+def _ray_folder() -> Iterator[str]:
+    """A folder that is deleted even if this process is killed."""
+    # the paths of Ray's sockets may have 107 characters, too few for many a TMPDIR
+    place = "/tmp" if os.access("/tmp", os.W_OK) else None
+    folder = tempfile.mkdtemp(prefix="fedseg-ray-", dir=place)
+    command = ["/bin/sh", "-c", CLEANER, folder]
+    cleaner = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd="/")
+    yield folder
+    cleaner.communicate()
+
+
+def _with_own_signals(call: Callable) -> Callable:
+    """The function, after which signals are handled as before: Ray has a handler for SIGTERM."""
+
+    @wraps(call)
+    def called(**options: Any) -> None:
+        handlers = {number: signal.getsignal(number) for number in SIGNALS}
+        try:
+            call(**options)
+        finally:
+            for number, handler in handlers.items():
+                signal.signal(number, handler)
+
+    return called
 
 
 def serialize_tensors(ray: Any) -> None:

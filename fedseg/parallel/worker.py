@@ -21,7 +21,7 @@ from torch import Tensor
 from fedseg.core.forward import map_tensors
 from fedseg.core.messages import ClientResult, Message, Outcome, Task
 from fedseg.engine.executor import block_size, train_block
-from fedseg.errors import DataError, resource_error
+from fedseg.errors import DataError, ResourceError, resource_error
 from fedseg.evaluation.domains import Part
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.loaders.workers import SIGNALS
@@ -30,7 +30,7 @@ from fedseg.parallel.shares import WorkerJobs, assign, cut
 from fedseg.registry import LOOPS, SAMPLERS, build
 from fedseg.runner.build import build_trainer
 from fedseg.runner.state_store import stage_file
-from fedseg.units import peak_memory
+from fedseg.units import format_bytes, peak_memory
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,10 @@ def _with_causes(method: Callable) -> Callable:
             told = resource_error(error)
             if told is None:
                 raise
-            raise told from error
+            used = format_bytes(peak_memory() or 0)
+            raise ResourceError(
+                f"a worker on {platform.node()}, which has used up to {used}: {told}"
+            ) from error
 
     return call
 

@@ -16,6 +16,7 @@ from fedseg.core.messages import Task
 from fedseg.core.server import Aggregate, Server
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.runner.runner import FederatedRunner
+from fedseg.threads import threads
 from fedseg.units import format_bytes, format_duration, peak_memory
 
 TIMED_STEPS = 3
@@ -29,6 +30,7 @@ BYTES = (
 )
 
 
+@threads()  # an executor may set their number
 def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     """Build the federation, rehearse a round with one client, time test batches, count the rest.
 

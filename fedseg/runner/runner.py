@@ -62,6 +62,7 @@ from fedseg.runner.work_dir import (
 from fedseg.runs.config_copy import config_text
 from fedseg.runs.history import History
 from fedseg.runs.results import write_results
+from fedseg.threads import threads
 
 
 @RUNNERS.register_module()
@@ -230,7 +231,7 @@ class FederatedRunner(Runner):
 
     def train(self) -> nn.Module:
         """Train to the last round; the model then holds the global (or averaged) weights."""
-        with hold(self.work_dir), advised(self.cfg):
+        with hold(self.work_dir), advised(self.cfg), threads():
             self.build_federation()
             self.begin = time.perf_counter()
             with self.interrupt:

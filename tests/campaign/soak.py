@@ -1,7 +1,8 @@
 """A long run on Ray whose workers are killed at random: ``python -m tests.campaign.soak --help``.
 
-Fails if the run ends, if a process's memory, its open files or shared memory grow, or if anything
-is left when it is stopped.
+Fails if the run ends, if a process's memory, its open files, shared memory or the files of the run
+grow, or if a process, Ray's folder or a segment of shared memory that was theirs is left when it is
+stopped.
 """
 
 import argparse
@@ -22,9 +23,9 @@ WARM_UP = 30.0  # seconds
 ROUNDS = 10**6
 
 
-def measured(pid: int) -> dict[str, float]:
+def measured(pid: int, started: dict[int, str], folder: Path) -> dict[str, float]:
     """What must not grow: bytes of memory of the driver and of a worker, counts of other things."""
-    started, workers = ray_processes.started_by(pid), ray_processes.workers_of(pid)
+    workers = ray_processes.workers_of(pid)
     return {
         "memory of the driver": resident(pid),
         "memory of a worker": max((resident(worker) for worker in workers), default=0),
@@ -32,6 +33,8 @@ def measured(pid: int) -> dict[str, float]:
         "processes": len(started),
         "open files of the driver": len(os.listdir(f"/proc/{pid}/fd")),
         "shared memory": resident(pid, "RssShmem:"),
+        "segments of shared memory": len(ray_processes.segments_of([pid, *started])),
+        "files of the run": sum(1 for _ in folder.rglob("*")),
     }
 
 
@@ -52,26 +55,37 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=0, help="of the kills")
     asked = parser.parse_args()
     rng, kills, seen = random.Random(asked.seed), 0, []
+    started: dict[int, str] = {}
+    segments: set[Path] = set()
     with tempfile.TemporaryDirectory() as scratch:
-        changes = {"train_cfg": {"max_rounds": ROUNDS, "local_epochs": 5, "val_interval": 20}}
-        config = toyseg.settings(Path(scratch), **toyseg.PLAIN, **changes)
+        changes = {
+            "train_cfg": {"max_rounds": ROUNDS, "local_epochs": 5, "val_interval": 20},
+            "train_dataloader": {"num_workers": 1},
+            "algorithm": {"type": "FedDyn", "beta": 10.0},
+            "state_store": {"keep": "disk"},
+        }
+        config = toyseg.settings(Path(scratch), **toyseg.merge(toyseg.PLAIN, changes))
         path = toyseg.write_config(Path(scratch) / "toy.py", config)
         process = toyseg.start_cli(path, "--workers", str(asked.workers), "--quiet")
         begin = time.monotonic()
         while process.poll() is None and time.monotonic() - begin < 60 * asked.minutes:
             time.sleep(rng.uniform(0.5, 1.5) * asked.seconds)
-            workers = ray_processes.workers_of(process.pid)
+            now = ray_processes.started_by(process.pid)
+            started |= now
+            segments |= ray_processes.segments_of(now)
             if time.monotonic() - begin > WARM_UP and process.poll() is None:
-                seen.append(measured(process.pid))
+                seen.append(measured(process.pid, now, Path(scratch)))
+            workers = ray_processes.workers_of(process.pid)
             if workers:
                 os.kill(rng.choice(workers), signal.SIGKILL)
                 kills += 1
         faults = []
         if process.poll() is None:
-            started = ray_processes.started_by(process.pid)
+            started |= ray_processes.started_by(process.pid)
             os.killpg(process.pid, signal.SIGINT)
             process.wait(120)
-            faults = [f"left: {what}" for what in ray_processes.left_behind(started, 60)]
+            left = ray_processes.left_behind(started, 60, segments)
+            faults = [f"left: {what}" for what in left]
         if process.returncode != 130:
             faults.append(f"ended with {process.returncode}: {process.communicate()[1][-2000:]}")
         history = toyseg.history(config)

@@ -22,6 +22,7 @@ import toyseg
 
 from fedseg.data_prep import idda
 from fedseg.data_prep.segmentation import Options, prepare
+from fedseg.parallel.cluster import Cluster
 from fedseg.runner.compose import CONFIGS, compose
 from tests.campaign.sound import QUIET
 
@@ -95,6 +96,8 @@ def main() -> int:
     asked = parser.parse_args()
     torch.set_num_threads(1)  # as a worker has
     wrong = 0
+    ray = Cluster(None, cpus=max(2, *asked.workers), gpus=0)  # one for all runs
+    ray.start()
     with tempfile.TemporaryDirectory() as scratch:
         for name, config in configs(Path(scratch), asked.only).items():
             rounds, done = {"train_cfg": {"max_rounds": asked.rounds}}, []
@@ -113,6 +116,7 @@ def main() -> int:
                 how = f"{number} workers, {killer.killed} killed" if number else "in process"
                 said = found[:3] or "same bits"
                 print(f"{name}, {how}: {said}, {time.monotonic() - start:.0f} s", flush=True)
+    ray.stop()
     print("FAILED" if wrong else "passed")
     return bool(wrong)
 

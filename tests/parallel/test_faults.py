@@ -2,15 +2,18 @@
 
 import os
 import signal
+import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import forkray
 import pytest
+import torch
 import toyseg
 from mmengine.hooks import Hook
 
-from fedseg.errors import ConfigError, DataError, TrainingError, WorkersLost
+from fedseg.errors import ConfigError, DataError, ResourceError, TrainingError, WorkersLost
 from fedseg.hooks import FederatedHook
 from fedseg.loaders.partitioned import PartitionedData
 from fedseg.parallel import pool as pools
@@ -34,20 +37,23 @@ def settings(folder, workers=0, **changes):
             "num_workers": workers,
             "cpus_per_worker": 1,
             "restart_timeout": changes.pop("restart_timeout", 60.0),
+            **changes.pop("executor", {}),
         }
     return toyseg.settings(folder, **toyseg.merge(SMALL, changes))
 
 
 @HOOKS.register_module()
 class DeadlyClient(FederatedHook):
-    """A client that kills whoever trains it."""
+    """A client that kills whoever trains it, or asks for more memory than there is."""
 
-    def __init__(self, client, round_):
-        self.client, self.deadly_round = client, round_
+    def __init__(self, client, round_, numbers=0):
+        self.client, self.deadly_round, self.numbers = client, round_, numbers
 
     def before_client(self, runner, client):
         if client.id == self.client and runner.round == self.deadly_round:
-            os.kill(os.getpid(), signal.SIGKILL)
+            if not self.numbers:
+                os.kill(os.getpid(), signal.SIGKILL)
+            torch.empty(self.numbers)
 
 
 @HOOKS.register_module()
@@ -72,10 +78,41 @@ def test_a_client_that_kills_three_workers_stops_the_run_at_the_last_round(tmp_p
     hooks = [{"type": "DeadlyClient", "client": "c", "round_": 2}]
     every = {"client_sampler": {"clients_per_round": "all"}, "custom_hooks": hooks}
     config = settings(tmp_path, 2, **every, default_hooks={"checkpoint": {"interval": 100}})
-    with pytest.raises(WorkersLost, match=r"client 'c' of round 2 has killed 3 workers.*1 to 1 "):
+    said = (
+        r"client 'c' of round 2 has killed 3 workers.*: killed; workers have used up to [1-9].*iB"
+    )
+    with pytest.raises(WorkersLost, match=said + r".*fewer workers \(--workers\).*1 to 1 "):
         toyseg.train(config)
     assert [line["round"] for line in toyseg.history(config)] == [1]
     assert toyseg.checkpoint(config, 1)["round"] == 1
+
+
+def test_a_worker_without_memory_says_how_much_it_had_and_what_to_set(tmp_path):
+    hooks = [{"type": "DeadlyClient", "client": "c", "round_": 2, "numbers": 10**15}]
+    every = {"client_sampler": {"clients_per_round": "all"}, "custom_hooks": hooks}
+    said = (
+        r"a worker on .* used up to [1-9].*iB: memory ran out .*--workers.*rounds 1 to 1 are saved"
+    )
+    with pytest.raises(ResourceError, match=said):
+        toyseg.train(settings(tmp_path, 2, **every))
+
+
+def test_ray_that_does_not_start(tmp_path, monkeypatch):
+    ray = sys.modules["ray"]
+    ray.is_initialized, ray.shutdown = (lambda: False), lambda: None
+    private = SimpleNamespace(print_to_stdstream=print, ConsolePopen=print)
+    ray._private = SimpleNamespace(worker=private, services=private)
+
+    def init(**_):
+        os.environ["RAY_SOMETHING"] = "1"
+        raise Exception("the node timed out")
+
+    ray.init, threads = init, torch.get_num_threads()
+    with pytest.raises(ResourceError, match=r"Ray has not started .*the node timed out.*end other"):
+        toyseg.train(settings(tmp_path, 2, executor={"cpus_per_worker": 3}))
+    assert torch.get_num_threads() == threads
+    assert not [name for name in os.environ if name.startswith("RAY_")]
+    assert private.print_to_stdstream is private.ConsolePopen is print
 
 
 @pytest.mark.parametrize(
@@ -224,7 +261,10 @@ def test_the_plan_says_what_workers_bring(tmp_path):
     from fedseg.runner.plan import make_plan
 
     every = {"client_sampler": {"clients_per_round": "all"}, "train_cfg": {"local_epochs": 20}}
-    plan = make_plan(toyseg.runner(settings(tmp_path, 2, **every)))
+    before = torch.get_num_threads()
+    threads = {"executor": {"cpus_per_worker": 3}}
+    plan = make_plan(toyseg.runner(settings(tmp_path, 2, **every, **threads)))
+    assert plan["threads of a worker"] == 3 and torch.get_num_threads() == before
     assert plan["workers"] == 2 and plan["memory of a worker"] > 0
     assert 1.7 < plan["expected speed-up"] <= 2
 

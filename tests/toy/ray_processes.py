@@ -3,18 +3,25 @@
 import re
 import subprocess
 import time
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+
+
+def all_processes() -> dict[int, tuple[int, str]]:
+    """Parent and command line of every process."""
+    options = {"capture_output": True, "text": True, "check": True}
+    listed = subprocess.run(["ps", "-eww", "-o", "pid=,ppid=,args="], **options).stdout
+    lines = (line.split(maxsplit=2) for line in listed.splitlines())
+    return {int(own): (int(parent), " ".join(args)) for own, parent, *args in lines}
 
 
 def started_by(pid: int) -> dict[int, str]:
     """Processes below one, from what it started on, and their command lines."""
-    options = {"capture_output": True, "text": True, "check": True}
-    listed = subprocess.run(["ps", "-eww", "-o", "pid=,ppid=,args="], **options).stdout
-    lines = [line.split(maxsplit=2) for line in listed.splitlines()]
-    found, above = {}, {str(pid)}
+    everything, found, above = all_processes(), {}, {pid}
     while above:
-        below = {own: args for own, parent, *args in lines if parent in above}
-        found |= {int(own): " ".join(args) for own, args in below.items()}
+        below = {own: args for own, (parent, args) in everything.items() if parent in above}
+        found |= below
         above = set(below)
     return found
 
@@ -29,12 +36,26 @@ def folders_of(processes: dict[int, str]) -> set[Path]:
     return {Path(name) for name in re.findall(r"/tmp/fedseg-ray-\w+", " ".join(processes.values()))}
 
 
-def left_behind(processes: dict[int, str], seconds: float) -> list[str]:
-    """Those that are still there, and their folders, after so many seconds at most."""
-    folders, deadline = folders_of(processes), time.monotonic() + seconds
+def segments_of(pids: Iterable[int]) -> set[Path]:
+    """Segments of shared memory that these processes have mapped, and that have a name."""
+    found = set()
+    for pid in pids:
+        with suppress(OSError):  # it has just ended
+            names = re.findall(r" (/dev/shm/.+)", Path(f"/proc/{pid}/maps").read_text())
+            found |= {Path(name) for name in names if not name.endswith("(deleted)")}
+    return found
+
+
+def left_behind(
+    processes: dict[int, str], seconds: float, segments: Iterable[Path] = ()
+) -> list[str]:
+    """Those that are still there, their folders and segments, after so many seconds at most."""
+    files, deadline = folders_of(processes) | set(segments), time.monotonic() + seconds
     while True:
-        left = [args for pid, args in processes.items() if Path(f"/proc/{pid}").exists()]
-        left += [str(folder) for folder in folders if folder.exists()]
+        now = {pid: args[:5] for pid, (_, args) in all_processes().items()}
+        # by now another program may have the number; Ray's workers have titles that change
+        left = [args for pid, args in processes.items() if now.get(pid) == args[:5]]
+        left += [str(file) for file in files if file.exists()]
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.1)
