@@ -34,9 +34,7 @@ def parse_arguments() -> argparse.Namespace:
         help="default: test/<checkpoint's name> in the work dir of its run",
     )
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
-    cli.add_cfg_options(
-        parser, "override fields, for example test_dataloader.seen.batch_size=4"
-    )
+    cli.add_cfg_options(parser, "override fields, for example test_dataloader.seen.batch_size=4")
     parser.add_argument(
         "--pictures", type=int, default=3, metavar="N", help="images per domain (default: 3)"
     )
