@@ -6,6 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from fedseg.cli import check_there
 from fedseg.names import OVERLAP, PARTITIONS
 
 if TYPE_CHECKING:
@@ -37,6 +38,17 @@ def parser(
             "--overwrite", action="store_true", help="replace existing files that differ"
         )
     return made
+
+
+def parse(made: argparse.ArgumentParser) -> argparse.Namespace:
+    """The arguments; a data set that is not there is told before anything slow is imported."""
+    args = made.parse_args()
+    given = vars(args)
+    args.root = args.root or Path("data", given["dataset"])
+    if not any(given.get(way) for way in ("source", "synthetic", "download")):
+        fix = "put the data set there as --help says, or name another --root"
+        check_there([args.root], fix)
+    return args
 
 
 def options(kind: type[T], args: argparse.Namespace, **more: Any) -> T:

@@ -23,6 +23,7 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS, by_case, did_you_mean
 from fedseg.runner import experiment
 from fedseg.runner.experiment import load_config, naming
+from fedseg.runner.static_check import TEST
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 
 Options = Mapping[str, Any] | Sequence[str]
@@ -157,7 +158,7 @@ def evaluate(
         raise DataError(f"{checkpoint}: no such checkpoint")
     if folder is None:
         config = run if isinstance(run, Config) else load_config(run, methods, options=options)
-        experiment.check(config)
+        experiment.check(config, TEST)
     from fedseg.report.pictures import write_test_pictures
     from fedseg.runner.recorded import newest_checkpoint, recorded
     from fedseg.runner.testing import default_folder, evaluate_checkpoint, write_test_results

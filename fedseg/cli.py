@@ -64,11 +64,13 @@ def _short(line: str) -> str:
     return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"
 
 
-def check_there(runs: Iterable[Path]) -> None:
-    """Raise DataError for a run that is not there, before what reads it is imported."""
-    for path in runs:
-        if not path.exists():
-            raise DataError(f"{path}: does not exist: name a run's work dir or its results.json")
+def check_there(
+    paths: Iterable[str | Path], fix: str = "name a run's work dir or its results.json"
+) -> None:
+    """Raise DataError for what is not there, before what reads it is imported."""
+    for path in paths:
+        if not os.path.exists(path):
+            raise DataError(f"{path}: does not exist: {fix}")
 
 
 def printable(text: str) -> str:

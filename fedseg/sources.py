@@ -22,6 +22,7 @@ class ClassSource:
         arguments: of ``__init__`` besides ``self``; None if the class has none of its own.
         passes_on: whether ``__init__`` takes arguments of any name.
         line: of its docstring, the first.
+        tool: of a data set, the command that makes it; empty: its base says so.
     """
 
     module: str
@@ -30,6 +31,7 @@ class ClassSource:
     arguments: tuple[str, ...] | None
     passes_on: bool
     line: str
+    tool: str
 
 
 @functools.cache
@@ -61,7 +63,9 @@ def _read_class(node: ast.ClassDef, module: str, meant: dict[str | None, str]) -
     line = (ast.get_docstring(node) or "").partition("\n")[0]
     said = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
     bases = tuple(meant.get(base, base) for base in said)
-    return ClassSource(module, names, bases, arguments, passes_on, line)
+    values = [n for n in node.body if isinstance(n, ast.Assign)]
+    tool = [ast.literal_eval(n.value) for n in values if ast.unparse(n.targets[0]) == "tool"]
+    return ClassSource(module, names, bases, arguments, passes_on, line, *tool or [""])
 
 
 @functools.cache

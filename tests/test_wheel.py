@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import sysconfig
 import zipfile
 from pathlib import Path
 
@@ -15,6 +16,7 @@ ROOT = Path(__file__).parents[1]
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of the source distribution: it has what the clone has."""
     folder = tmp_path_factory.mktemp("wheel")
     source = folder / "source"  # building writes beside the sources
     source.mkdir()
@@ -22,8 +24,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     copy += f" | tar -x -C '{source}'"
     if not (ROOT / ".git").exists() or subprocess.run(["bash", "-c", copy], cwd=ROOT).returncode:
         pytest.skip("needs git, its checkout and tar")
+    build = "from setuptools import build_meta; build_meta.build_sdist('..')"
+    subprocess.run([sys.executable, "-c", build], cwd=source, check=True, capture_output=True)
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--no-build-isolation"]
-    subprocess.run([*command, "--wheel-dir", str(folder), str(source)], check=True)
+    sdist = next(folder.glob("fedseg-*.tar.gz"))
+    subprocess.run([*command, "--wheel-dir", str(folder), str(sdist)], check=True)
     return next(folder.glob("fedseg-*.whl"))
 
 
@@ -42,27 +47,19 @@ def test_the_wheel_is_complete_and_claims_one_name(wheel):
     assert any(name.startswith("fedseg/leaderboard/page_assets/") for name in names)
 
 
-def test_what_is_installed_trains_outside_the_clone(wheel, tmp_path):
-    """The whole way is in tests/new_user.sh; here a config is found, checked and trained."""
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(tmp_path / "installed")
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed"), "COLUMNS": "100"}
-
-    def fedseg(*words: object) -> str:
-        command = [sys.executable, "-m", "fedseg", *map(str, words)]
-        done = subprocess.run(
-            command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=300
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stdout
-
-    fedseg("prepare", "CIFAR", "--synthetic", "--root", "shapes", "--partition", "none")
-    own = tmp_path / "own.py"
-    own.write_text('_base_ = "fedseg::settings/demo_shapes.py"\nmethods = ["fedavgm"]\n')
-    options = ["data_root=shapes", "train_cfg.max_rounds=1", "client_sampler.clients_per_round=1"]
-    options += [f"{kind}_dataloader.corrupted=None" for kind in ("val", "test")]
-    assert "accuracy" in fedseg("train", own, "--quiet", "--cfg-options", *options)
-    assert (tmp_path / "work_dirs" / "own" / "results.json").is_file()
+def test_a_new_user_gets_from_the_wheel_to_a_leaderboard(wheel):
+    site = sysconfig.get_path("purelib")
+    settings = {"WHEEL": str(wheel), "SITE": site, "PYTHON": sys.executable, "COLUMNS": "100"}
+    done = subprocess.run(
+        [ROOT / "tests" / "new_user.sh"],
+        env={**os.environ, **settings},
+        capture_output=True,
+        text=True,
+        timeout=540,
+    )
+    assert done.returncode == 0, done.stdout[-2000:] + done.stderr
+    assert "accuracy" in done.stdout and "index.html" in done.stdout
+    assert str(ROOT) not in done.stdout
 
 
 @pytest.mark.parametrize("fault", ["raise ImportError('libGL.so.1 is missing')", ""])

@@ -42,6 +42,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse_arguments()
+    cli.check_there(arguments.paths, "name a run's work dir or a checkpoint")
     settings = read_options(Settings, arguments)
     from fedseg.curvature.checkpoint import find_checkpoints, opened
     from fedseg.curvature.measure import Measurement

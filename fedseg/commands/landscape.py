@@ -45,6 +45,7 @@ def parse_arguments() -> argparse.Namespace:
 
 def main() -> None:
     arguments = parse_arguments()
+    cli.check_there(arguments.paths, "name a run's work dir or a checkpoint")
     spec = read_options(Spec, arguments, source=read_source(arguments, arguments.paths))
     from rich.progress import MofNCompleteColumn, Progress
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedseg.data_prep.arguments import parser
+from fedseg.data_prep.arguments import parse, parser
 
 EPILOG = """\
 CamVid is expected as the SegNet tutorial ships it: train, val and test with images, and trainannot,
@@ -19,7 +19,7 @@ def main() -> None:
     arguments.add_argument(
         "--source", type=Path, metavar="DIR", help="copy CamVid from DIR to the root first"
     )
-    args = arguments.parse_args()
+    args = parse(arguments)
     from fedseg.data_prep.segmentation import prepare_camvid, show_summary
 
     show_summary(prepare_camvid(args.root, args.source, args.overwrite), args.root)

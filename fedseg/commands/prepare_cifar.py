@@ -7,6 +7,7 @@ from fedseg.data_prep.arguments import (
     add_splits,
     add_synthetic,
     options,
+    parse,
     parser,
     splits,
 )
@@ -58,14 +59,14 @@ def main() -> None:
         help="instead of drawing splits, write those of the released split files in DIR to "
         "ROOT/splits/released, checked against the archive's images",
     )
-    args = arguments.parse_args()
+    args = parse(arguments)
     from fedseg.data_prep.cifar import KINDS
     from fedseg.data_prep.classification import ImageOptions, prepare_and_split, print_next
     from fedseg.data_prep.released_splits import prepare_released
     from fedseg.report.partition_charts import show_partition
 
     asked = splits(args, ALPHAS[args.dataset])
-    chosen = options(ImageOptions, args, root=args.root or Path("data") / args.dataset)
+    chosen = options(ImageOptions, args)
     kind = KINDS[args.dataset]
     if args.released is None:
         prepare_and_split(kind, chosen, asked, show_partition)

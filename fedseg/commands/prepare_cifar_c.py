@@ -3,6 +3,7 @@
 import argparse
 from pathlib import Path
 
+from fedseg.cli import check_there
 from fedseg.names import CORRUPTIONS, FOLDER
 
 EPILOG = """\
@@ -54,6 +55,7 @@ def main() -> None:
         "--workers", type=int, metavar="N", help="processes (default: all cores)"
     )
     args = arguments.parse_args()
+    check_there([args.root], "make it with fedseg prepare cifar")
     from fedseg.data_prep.corrupted_sets import make_corrupted
     from fedseg.datasets.corrupted import CorruptedImages
 

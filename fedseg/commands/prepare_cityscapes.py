@@ -1,6 +1,6 @@
 """Verify or render Cityscapes and write its federated splits."""
 
-from fedseg.data_prep.arguments import add_benchmark, options, parser
+from fedseg.data_prep.arguments import add_benchmark, options, parse, parser
 from fedseg.names import DISTRIBUTIONS
 
 EPILOG = """\
@@ -20,7 +20,7 @@ made."""
 def main() -> None:
     arguments = parser(__doc__, EPILOG, "data/cityscapes")
     add_benchmark(arguments, DISTRIBUTIONS, "512x256")
-    args = arguments.parse_args()
+    args = parse(arguments)
     from fedseg.data_prep import cityscapes
     from fedseg.data_prep.segmentation import Options, prepare, show_summary
 

@@ -2,7 +2,7 @@
 
 from itertools import product
 
-from fedseg.data_prep.arguments import add_benchmark, options, parser
+from fedseg.data_prep.arguments import add_benchmark, options, parse, parser
 from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS
 
 EPILOG = """\
@@ -29,7 +29,7 @@ def main() -> None:
         "be repeated (default: all)",
     )
     add_benchmark(arguments, DISTRIBUTIONS, "464x256")
-    args = arguments.parse_args()
+    args = parse(arguments)
     from fedseg.data_prep import idda
     from fedseg.data_prep.segmentation import Options, prepare, show_summary
 

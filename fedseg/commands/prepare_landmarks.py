@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from fedseg.data_prep.arguments import parser
+from fedseg.data_prep.arguments import parse, parser
 from fedseg.names import LANDMARKS_SOURCES
 
 EPILOG = f"""\
@@ -32,7 +32,7 @@ def main() -> None:
     arguments.add_argument(
         "--missing", type=Path, metavar="FILE", help="write the names of missing images to FILE"
     )
-    args = arguments.parse_args()
+    args = parse(arguments)
     from fedseg.cli import program
     from fedseg.data_prep.landmarks import verify
     from fedseg.datasets.landmarks import LandmarksDataset

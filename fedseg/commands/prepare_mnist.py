@@ -1,6 +1,6 @@
 """Verify MNIST, convert it once, and write federated splits."""
 
-from fedseg.data_prep.arguments import add_images, add_splits, options, parser, splits
+from fedseg.data_prep.arguments import add_images, add_splits, options, parse, parser, splits
 
 EPILOG = """\
 The four idx files ({train,t10k}-{images-idx3,labels-idx1}-ubyte, with or without .gz) are expected
@@ -20,7 +20,7 @@ def main() -> None:
     arguments = parser(__doc__, EPILOG, "data/mnist")
     add_images(arguments, "a folder with MNIST's idx files")
     add_splits(arguments, "dirichlet-class", 5)
-    args = arguments.parse_args()
+    args = parse(arguments)
     from fedseg.data_prep.classification import ImageOptions, prepare_and_split
     from fedseg.data_prep.mnist import PUBLISHED
     from fedseg.report.partition_charts import show_partition

@@ -34,7 +34,7 @@ class CamVidDataset(SegmentationDataset):
     classes = tuple(_LIKE)
     palette = [COLORS[name] for name in _LIKE.values()]
     label_ids = {**{i: i for i in range(11)}, 11: IGNORE}
-    prepare_tool = "fedseg prepare camvid"
+    tool = "fedseg prepare camvid"
 
     def label_of(self, image: str) -> str:
         folder, name = image.split("/", 1)

@@ -27,7 +27,7 @@ class CityscapesDataset(SegmentationDataset):
     image_root = "leftImg8bit"
     label_root = "gtFine"
     label_ids = _LABEL_IDS
-    prepare_tool = "fedseg prepare cityscapes"
+    tool = "fedseg prepare cityscapes"
 
     def label_of(self, image: str) -> str:
         return image.removesuffix("_leftImg8bit.png") + "_gtFine_labelIds.png"

@@ -24,7 +24,7 @@ class IDDADataset(SegmentationDataset):
     image_root = label_root = "IDDAsmall"
     label_ids = dict.fromkeys(range(256), IGNORE) | dict(enumerate(_TRAIN_IDS))
     ignore_unlisted = True
-    prepare_tool = "fedseg prepare idda"
+    tool = "fedseg prepare idda"
 
     def label_of(self, image: str) -> str:
         domain, _, name = image.rsplit("/", 2)

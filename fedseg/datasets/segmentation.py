@@ -59,7 +59,7 @@ class SegmentationDataset(Dataset):
     # ``ignore_unlisted``.
     label_ids: ClassVar[Mapping[int, int]]
     ignore_unlisted: ClassVar[bool] = False
-    prepare_tool: ClassVar[str] = "fedseg prepare"
+    tool = "fedseg prepare"
 
     def __init__(
         self,
@@ -152,8 +152,7 @@ class SegmentationDataset(Dataset):
         for field, folder in (("data_root", self.data_root), ("split", self.split)):
             if not os.path.isdir(folder):
                 raise DataError(
-                    f"{folder}: does not exist: make it with {self.prepare_tool}, or set "
-                    f"dataset.{field}"
+                    f"{folder}: does not exist: make it with {self.tool}, or set dataset.{field}"
                 )
         split = read_split(self.split)
         self.split_checksum = split.checksum
@@ -176,13 +175,13 @@ class SegmentationDataset(Dataset):
         except (IndexError, ValueError) as error:
             raise DataError(
                 f"{self.split}: its image paths are not of {type(self).__name__}'s layout: write "
-                f"the split again with {self.prepare_tool}"
+                f"the split again with {self.tool}"
             ) from error
         for (user, x, y), label in zip(samples, labels, strict=True):
             if y != label:
                 raise DataError(
                     f"{self.split}: user {user!r}: the label of {x} is {label}, not {y}: write the "
-                    f"split again with {self.prepare_tool}"
+                    f"split again with {self.tool}"
                 )
         image_root = os.path.join(self.data_root, self.image_root)
         label_root = os.path.join(self.data_root, self.label_root)
@@ -198,7 +197,7 @@ class SegmentationDataset(Dataset):
             more = f"\n  and {len(missing) - 5} more" if len(missing) > 5 else ""
             raise DataError(
                 f"{self.data_root}: {len(missing)} of {len(files)} files of {self.split} are "
-                f"missing, check the data set with {self.prepare_tool}:\n  "
+                f"missing, check the data set with {self.tool}:\n  "
                 + "\n  ".join(missing[:5])
                 + more
             )

@@ -13,7 +13,7 @@ from fedseg.checks import check_type
 from fedseg.errors import ConfigError, DataError, Mistakes
 from fedseg.runner.compose import compose, make_importable, setting_file
 from fedseg.runner.config import complete_config
-from fedseg.runner.static_check import check_names
+from fedseg.runner.static_check import VAL, check_names, check_roots
 
 
 def load_config(
@@ -139,15 +139,25 @@ def unfinished(config: Config) -> bool:
     return False
 
 
-def check(config: Config) -> None:
-    """Raise ConfigError with all mistakes of a config that are seen without importing torch."""
-    mistakes = Mistakes()
+def check(config: Config, *loaders: str) -> None:
+    """Raise an error for what is wrong as far as that is seen without importing torch.
+
+    Args:
+        config: as :func:`load_config` gives it.
+        loaders: those whose data sets must be there, as in ``static_check.PLACES``.
+
+    Raises:
+        ConfigError: with all mistakes of the config.
+        DataError: the folder of a data set is missing.
+    """
+    mistakes, complete = Mistakes(), config
     with naming(config):
         with mistakes:
-            complete_config(config)
+            complete = complete_config(config)
         with mistakes:
             check_names(dict(config.items()))
         mistakes.tell()
+        check_roots(dict(complete.items()), *loaders)
 
 
 def train(config: Config, dry_run: bool = False, quiet: bool = False) -> int:
@@ -158,7 +168,7 @@ def train(config: Config, dry_run: bool = False, quiet: bool = False) -> int:
         dry_run: check everything and print the plan; train nothing.
         quiet: show no progress and no warnings, which are in the log file all the same.
     """
-    check(config)
+    check(config, "train_dataloader", VAL)
     with naming(config):
         from fedseg.runner.runner import FederatedRunner  # imports torch, which takes seconds
 

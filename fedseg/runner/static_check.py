@@ -7,6 +7,7 @@ module of the user's own is imported by then, and what cannot be told from sourc
 """
 
 import functools
+import os
 import re
 from collections.abc import Iterator, Mapping
 from importlib.util import find_spec
@@ -14,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import fedseg.registry
-from fedseg.errors import Mistakes
-from fedseg.registry import LateRegistry, unknown_argument, unknown_type
+from fedseg.errors import DataError, Mistakes
+from fedseg.registry import DATASETS, LateRegistry, unknown_argument, unknown_type
 from fedseg.runner.config import LOCAL_KEYS
 from fedseg.sources import ClassSource, classes, read_classes
 
 HOOK, SCHEDULE = ("priority",), ("convert_to_iter_based",)
-TEST_SETS = ("val_dataloader.*", "test_dataloader.*")
+VAL, TEST = TEST_SETS = "val_dataloader.*", "test_dataloader.*"
 # field ("*": of each entry) -> variable of its registry, keys besides arguments, type by default
 PLACES: dict[str, tuple[str, tuple[str, ...], str | None]] = {
     "algorithm": ("ALGORITHMS", (), None),
@@ -82,6 +83,26 @@ def check_names(config: Mapping[str, Any]) -> None:
             with mistakes:
                 _check(field, component, *place)
     mistakes.tell()
+
+
+def check_roots(config: Mapping[str, Any], *loaders: str) -> None:
+    """Raise DataError for a data set of the suite whose folder is not there; no torch.
+
+    Args:
+        config: complete. loaders: where the data sets are, as in :data:`PLACES`.
+    """
+    sources = DATASETS.sources()
+    for _, loader in (one for pattern in loaders for one in _find(config, pattern)):
+        dataset = loader.get("dataset")
+        given = dataset if isinstance(dataset, Mapping) else {}
+        root, kind = given.get("data_root"), given.get("type")
+        source = sources.get(kind) if isinstance(root, str) and isinstance(kind, str) else None
+        if source is None or loader.get("optional") or os.path.exists(root):
+            continue
+        while not source.tool and source.bases[0] in _own():
+            source = _own()[source.bases[0]]
+        fix = f"make it with {source.tool}" if source.tool else "put the data set there"
+        raise DataError(f"{root}: does not exist: {fix}, or set data_root")
 
 
 def _find(config: Any, pattern: str) -> Iterator[tuple[str, Mapping[str, Any]]]:

@@ -7,9 +7,6 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
-
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
 
@@ -20,7 +17,7 @@ def plain(value: Any) -> Any:
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple):
         return [plain(v) for v in value]
-    if isinstance(value, torch.Tensor | np.ndarray | np.generic):
+    if hasattr(value, "tolist"):
         return plain(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None

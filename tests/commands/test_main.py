@@ -1,5 +1,6 @@
 """The command ``fedseg``: it finds its sub-commands, and --help of none imports anything slow."""
 
+import os
 import subprocess
 import sys
 
@@ -42,6 +43,34 @@ for words in {WORDS!r}:
     assert done.returncode == 0, done.stderr
     for words in WORDS:
         assert f"usage: fedseg {' '.join(words)} " in done.stdout
+
+
+def test_what_is_not_there_is_told_before_anything_slow_is_imported(tmp_path):
+    lines = [["prepare", name] for name in command.DATA_SETS]
+    lines += [["train", "idda_rainy"], ["test", "idda_rainy", "no.pth"], ["compare", "a", "b"]]
+    lines += [["curvature", "no"], ["landscape", "line", "no", "no"], ["leaderboard", "no"]]
+    code = f"""
+import sys
+from fedseg.commands.main import main
+from fedseg.errors import DataError
+for words in {lines!r}:
+    sys.argv = ["fedseg", *words]
+    try:
+        main()
+    except DataError as error:
+        assert str(error).count("does not exist") or str(error).count("no such checkpoint")
+        assert "torch" not in sys.modules, words
+    else:
+        raise AssertionError(words)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_every_tool_of_the_repository_is_a_command():

@@ -7,11 +7,11 @@ import pytest
 import toyseg
 from mmengine.config import Config
 
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, DataError
 from fedseg.runner.compose import Composition, known_configs, setting_file
 from fedseg.runner.config import check_config, complete_config
 from fedseg.runner.experiment import check, load_config
-from fedseg.runner.static_check import check_names
+from fedseg.runner.static_check import TEST, VAL, check_names
 
 WRONG = {
     "algorithm.type": "FedAvgg",
@@ -72,3 +72,31 @@ def test_values_of_several_components_are_told_at_once(tmp_path):
     config = complete_config(Config(toyseg.settings(tmp_path, **wrong)))
     with pytest.raises(ConfigError, match=r"(?s)averaging\.start.*\n.*clients_per_round"):
         check_config(config)
+
+
+@pytest.mark.parametrize(
+    ("setting", "fix"),
+    [
+        ("idda_rainy", "make it with fedseg prepare idda, or set data_root"),
+        ("cifar10_a005", "make it with fedseg prepare cifar, or"),  # its base class says so
+        ("landmarks", "put the data set there, or set data_root"),
+    ],
+)
+def test_a_data_set_that_is_not_there_is_told_without_importing_it(setting, fix, tmp_path):
+    root = tmp_path / "nowhere"
+    config = load_config(setting, options={"data_root": str(root)})
+    for loader in ("train_dataloader", VAL, TEST):
+        with pytest.raises(DataError, match=f"{root}: does not exist: {fix}"):
+            check(config, loader)
+    check(config)  # a sweep's plan and a comparison of configs need no data
+    root.mkdir()
+    check(config, "train_dataloader", VAL)
+
+
+def test_optional_test_sets_and_data_sets_of_a_users_own_need_no_folder(tmp_path):
+    config = load_config("cifar10_a005", options={"data_root": str(tmp_path / "nowhere")})
+    for loader in config.val_dataloader.values():
+        loader["optional"] = True
+    check(config, VAL)
+    config.train_dataloader.dataset["type"] = "toyseg.SomeData"
+    check(config, "train_dataloader")
