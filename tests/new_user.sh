@@ -45,4 +45,4 @@ step fedseg train own.py --quiet --cfg-options "${small[@]}"
 step fedseg test work_dirs/demo_shapes_fedavgm --pictures 0
 step fedseg compare work_dirs/demo_shapes_fedavgm work_dirs/own
 step fedseg leaderboard work_dirs --out board
-step python -c 'import fedseg; print(fedseg.read_run("work_dirs/own").metrics)'
+step python -c 'import fedseg; print(fedseg.read_run("work_dirs/own/seed0").metrics)'

@@ -62,7 +62,7 @@ def test_what_is_installed_trains_outside_the_clone(wheel, tmp_path):
     options = ["data_root=shapes", "train_cfg.max_rounds=1", "client_sampler.clients_per_round=1"]
     options += [f"{kind}_dataloader.corrupted=None" for kind in ("val", "test")]
     assert "accuracy" in fedseg("train", own, "--quiet", "--cfg-options", *options)
-    assert (tmp_path / "work_dirs" / "own" / "results.json").is_file()
+    assert (tmp_path / "work_dirs" / "own" / "seed0" / "results.json").is_file()
 
 
 @pytest.mark.parametrize("fault", ["raise ImportError('libGL.so.1 is missing')", ""])

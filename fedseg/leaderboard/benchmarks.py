@@ -92,6 +92,7 @@ class Setting:
     note: str = ""  # for the reader
     released_split: bool = False  # whether the papers' clients were released
     command: str = ""  # what trains FedAvg in it, after "fedseg train"
+    parameters: int | None = None  # trainable ones of the network
 
 
 @dataclass(frozen=True, eq=False)
@@ -220,6 +221,7 @@ def _setting(facts: dict[str, Any]) -> Setting:
         "note": note,
         "test_steps": tuple(data["test_steps"]) if "test_steps" in data else None,
         "protocol": of_protocol and _protocol(facts, of_protocol),
+        "parameters": data["parameters"][facts["model"]],
     }
     names = {field.name for field in fields(Setting)}
     return Setting(**{name: value for name, value in facts.items() if name in names} | made)

@@ -55,11 +55,10 @@ def own_benchmark(runs: Sequence[FoundRun]) -> Benchmark:
         test_steps=None,
         protocol=None,
         window=first.last_rounds.rounds,
+        parameters=first.model.parameters,
     )
     columns = own_columns(runs)
-    return Benchmark(
-        setting.id, setting.title, GROUP, setting, columns, FURTHER_COLUMNS, note=NOTE
-    )
+    return Benchmark(setting.id, setting.title, GROUP, setting, columns, FURTHER_COLUMNS, note=NOTE)
 
 
 def own_columns(runs: Sequence[FoundRun]) -> tuple[Column, ...]:

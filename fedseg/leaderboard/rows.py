@@ -147,8 +147,9 @@ def published_rows(benchmark: Benchmark) -> tuple[tuple[Row, ...], tuple[Row, ..
     """A row for each method of each paper, in the order of the tables: ranked ones, and others.
 
     The others are centralized training, variants that a paper tries besides its method, methods
-    with further metrics alone, and rows that are lost in the text that was read. Where tables of one paper share a cell, the one without a doubt
-    counts, then the one with a deviation, then the first.
+    with further metrics alone, and rows that are lost in the text that was read. Where tables of
+    one paper share a cell, the one without a doubt counts, then the one with a deviation, then the
+    first.
     """
     rows: dict[tuple[str, Method], dict[str, list[Published]]] = {}
     of_ranked = set()
