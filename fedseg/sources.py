@@ -88,7 +88,7 @@ def lazy_exports(package: str, file: str) -> Callable[[str], Any]:
 
     def __getattr__(name: str) -> Any:
         home = homes.get(name, "")
-        if not home.startswith(f"{package}."):
+        if not home.startswith("fedseg."):
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         return getattr(importlib.import_module(home), name)
 
