@@ -59,6 +59,12 @@ def folder(text: str) -> Path:
     return Path(text)
 
 
+def run_path(text: str) -> Path:
+    """The type of an option that names a run: the folder of an experiment's only seed is that."""
+    seeds = [file.parent for file in Path(text).glob("seed*/history.jsonl")]
+    return seeds[0] if len(seeds) == 1 else Path(text)
+
+
 def _short(line: str) -> str:
     """A line, without its middle if a damaged file has made it very long."""
     return line if len(line) <= LONGEST else f"{line[: LONGEST // 2]} ... {line[-LONGEST // 2 :]}"

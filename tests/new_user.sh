@@ -42,10 +42,10 @@ step fedseg train demo_shapes --with FedAvgM --dry-run --cfg-options "${small[@]
 step fedseg train demo_shapes --with FedAvgM --quiet --cfg-options "${small[@]}"
 printf '_base_ = "fedseg::settings/demo_shapes.py"\nmethods = ["swa"]\n' > own.py
 step fedseg train own.py --quiet --cfg-options "${small[@]}"
-step fedseg test work_dirs/demo_shapes_fedavgm --pictures 0
-step fedseg compare work_dirs/demo_shapes_fedavgm work_dirs/own
+step fedseg test work_dirs/demo_shapes_fedavgm/seed0 --pictures 0
+step fedseg compare work_dirs/demo_shapes_fedavgm/seed0 work_dirs/own/seed0
 step fedseg leaderboard work_dirs --out board
 step fedseg prepare idda --synthetic --setting rainy --distribution heterogeneous \
   --limit-per-user 2 --limit-test 1 --size 64x48
 step fedseg splits idda_rainy
-step python -c 'import fedseg; print(fedseg.read_run("work_dirs/own").metrics)'
+step python -c 'import fedseg; print(fedseg.read_run("work_dirs/own/seed0").metrics)'

@@ -48,7 +48,7 @@ class FedDyn(Algorithm):
     def add_drift(self, server: Server, updates: Aggregate) -> torch.Tensor:
         """``sigma <- sigma - 1/(beta K) sum_S (w_k - w)``; returns the new sigma."""
         scale = 1 / (self.beta * server.num_clients)
-        return server.state["sigma"].add_(updates.uniform_sum("delta"), alpha=scale)
+        return server.state["sigma"].add_(updates.weighted_sum("delta", "uniform"), alpha=scale)
 
     def step(self, server: Server, updates: Aggregate) -> None:
         """``w <- mean_S w_k - beta sigma``, with the new sigma."""

@@ -92,6 +92,6 @@ class FedSpeed(OwnPerturbation):
         step = updates.uniform_mean("delta")
         if self.all_corrections:
             scale = 1 / (self.lam * server.num_clients)
-            ghat = server.state["ghat"].add_(updates.uniform_sum("delta"), alpha=scale)
+            ghat = server.state["ghat"].add_(updates.weighted_sum("delta", "uniform"), alpha=scale)
             step = step + self.lam * ghat
         descend(server.w, step)

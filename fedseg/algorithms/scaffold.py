@@ -71,5 +71,5 @@ class SCAFFOLD(Algorithm):
         """``w <- w - eta_g mean_S(w - w_k)``, ``c <- c + 1/K sum_S (c_k+ - c_k)`` (equation 5)."""
         delta = updates.uniform_mean("delta")
         descend(server.w, delta if self.eta_g == 1 else delta * self.eta_g)
-        change = updates.uniform_sum("control")
+        change = updates.weighted_sum("control", "uniform")
         server.state["control"].add_(change, alpha=1 / server.num_clients)

@@ -50,7 +50,7 @@ def verify_arguments() -> argparse.Namespace:
         "run may come from anyone: nothing that it holds is executed, and of its recorded config "
         "only classes of the suite are built.",
     )
-    parser.add_argument("run", type=Path, metavar="RUN", help="work dir of the run")
+    parser.add_argument("run", type=cli.run_path, metavar="RUN", help="work dir of the run")
     parser.add_argument(
         "--config",
         type=Path,

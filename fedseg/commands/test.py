@@ -14,7 +14,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument(
         "config",
-        type=Path,
+        type=cli.run_path,
         metavar="RUN|CONFIG",
         help="work dir of a run, or the config that the checkpoint was trained with",
     )

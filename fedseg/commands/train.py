@@ -1,6 +1,7 @@
 """Run a federated experiment: fedseg train CONFIG [--with METHOD ...] (see --help)."""
 
 import argparse
+import sys
 from pathlib import Path
 
 from fedseg import cli
@@ -15,7 +16,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     cli.add_methods(parser, "methods to merge over it, for example fedasam swa (configs/README.md)")
     parser.add_argument(
-        "--work-dir", type=cli.folder, help="default: work_dirs/<experiment's name>"
+        "--work-dir", type=cli.folder, help="default: work_dirs/<experiment>/seed<seed>"
     )
     parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
     parser.add_argument("--seed", type=int, help="the run's seed (default: the config's, else 0)")
@@ -50,6 +51,9 @@ def main() -> int:
         resume=arguments.resume,
         workers=arguments.workers,
     )
+    if not arguments.quiet:  # before the imports that take seconds
+        what = "is checked" if arguments.dry_run else f"goes to {config.work_dir}"
+        print(f"{config.experiment_name} {what}", file=sys.stderr, flush=True)
     code = train(config, dry_run=arguments.dry_run, quiet=arguments.quiet)
     if code == 0 and not arguments.dry_run:
         from fedseg.report.summary import print_summary

@@ -46,10 +46,12 @@ class Update:
         weights: what the vectors weigh in sums of the algorithm's own, by the name of the
             weighting (:class:`fedseg.core.algorithm.Algorithm`); a number each, which is no
             traffic to speak of.
+        num_bytes: what the vectors take on the wire, if they are sent in another form than theirs.
     """
 
     vectors: dict[str, Tensor]
     weights: Mapping[str, float] = field(default_factory=dict)
+    num_bytes: int | None = None
 
 
 @dataclass(frozen=True)
@@ -94,7 +96,7 @@ class Outcome:
     """What the server learns of a task.
 
     Attributes:
-        num_vectors: vectors like ``w`` in the update. norms: of what is sent, by name.
+        num_vectors, num_bytes: of the update. norms: of what is sent, by name.
         reason: why the update is rejected, or None.
         sums: what the server adds up now, in order: results of single clients
             (:class:`ClientResult`) or sums of blocks of them (``Aggregate``).
@@ -104,6 +106,7 @@ class Outcome:
     state: Mapping[str, Tensor]
     loss: float
     num_vectors: int
+    num_bytes: int | None
     norms: Mapping[str, float]
     reason: str | None
     sums: list[Any]

@@ -89,10 +89,6 @@ class Aggregate:
         total = self.weighted_sum(name, weighting)
         return torch.div(total, by, out=empty_like(total, total.dtype))
 
-    def uniform_sum(self, name: str = "delta") -> Tensor:
-        """``sum_S v_k``, float64 (do not change in place)."""
-        return self.weighted_sum(name, "uniform")
-
     def counters(self) -> dict[str, Tensor]:
         """Integer buffers averaged by N_k and rounded."""
         return {n: (c / self.weights["samples"]).round().long() for n, c in self._counters.items()}
@@ -132,8 +128,7 @@ class Server:
         self._local_counters: frozenset[str] = frozenset()
         self._num_parameters = flat.num_parameters
         self._num_buffers = flat.num_buffers
-        self.round = 0
-        self.exchange = 0
+        self.round = self.exchange = 0
 
     def message(
         self, w: Tensor, extras: Mapping[str, Tensor] | None = None, known: bool = False
@@ -157,18 +152,19 @@ class Server:
         self._num_buffers -= int(buffers.sum())
         self._num_parameters -= int(parameters.sum())
 
-    def traffic(self, num_vectors: int, buffers: bool = True) -> int:
+    def traffic(self, num_vectors: int, buffers: bool = True, num_bytes: int | None = None) -> int:
         """Bytes of a message or update.
 
         Args:
-            num_vectors: its vectors like ``w``.
+            num_vectors: its vectors like ``w``, unless ``num_bytes`` says what they take.
             buffers: whether the float and integer buffers travel with them.
         """
+        size = self.w.element_size()
+        sent = num_vectors * self._num_parameters * size if num_bytes is None else num_bytes
         if not buffers:
-            return num_vectors * self._num_parameters * self.w.element_size()
+            return sent
         shared = [c for n, c in self.counters.items() if n not in self._local_counters]
-        floats = num_vectors * self._num_parameters + self._num_buffers
-        return floats * self.w.element_size() + sum(c.numel() * c.element_size() for c in shared)
+        return sent + self._num_buffers * size + sum(c.numel() * c.element_size() for c in shared)
 
     def take_buffers(self, updates: Aggregate) -> None:
         """The global buffers become the average of the participants', but for those kept local."""

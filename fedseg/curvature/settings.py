@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import Field, dataclass, field, fields
 from typing import Any
 
+from fedseg import cli
 from fedseg.checks import check_float, check_int
 from fedseg.cli import add_cfg_options, add_trust
 from fedseg.errors import ConfigError
@@ -132,7 +133,8 @@ def _count(text: str) -> int | None:
 
 def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
     """Every option of a kind, and where the models come from."""
-    parser.add_argument("paths", nargs="+", metavar="RUN|CHECKPOINT")
+    path = {"type": lambda text: str(cli.run_path(text)), "metavar": "RUN|CHECKPOINT"}
+    parser.add_argument("paths", nargs="+", **path)
     for one in fields(kind):
         details, default = one.metadata, one.default
         if not details.get("help"):

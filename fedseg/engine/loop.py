@@ -166,7 +166,8 @@ class FederatedTrainLoop(BaseLoop):
         run, task, reason = self.runner, outcome.task, outcome.reason
         trained = run.algorithm.trains(task.exchange)
         record.line["bytes_down"] += down
-        record.line["bytes_up"] += run.server.traffic(outcome.num_vectors, trained)
+        sent = outcome.num_vectors, trained, outcome.num_bytes
+        record.line["bytes_up"] += run.server.traffic(*sent)
         updates.add(*outcome.sums)
         if reason is None:
             for name, norm in outcome.norms.items():

@@ -9,9 +9,10 @@ import json
 import logging
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from uuid import uuid4
 
@@ -27,6 +28,11 @@ from mmengine.visualization.vis_backend import force_init_env
 
 from fedseg.files import write_text
 from fedseg.registry import VISBACKENDS
+
+HYPERPARAMETERS = (
+    *("setting", "methods", "algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm"),
+    *("client_sampler", "train_cfg", "randomness"),
+)
 
 
 class Tracker(BaseVisBackend):
@@ -58,12 +64,17 @@ class Tracker(BaseVisBackend):
 class TensorBoardTracker(Tracker, TensorboardVisBackend):
     """Event files in ``tensorboard``, rewritten when a run is resumed.
 
+    Besides scalars: the config as text, its plain values as hyper-parameters with the metrics that
+    were evaluated, and predictions as images.
+
     Args:
         save_dir: another folder. Other runs may share one outside the work dir, so earlier files
             stay there, and TensorBoard itself drops their points of the same rounds.
     """
 
     package = folder = "tensorboard"
+    hyperparameters: Mapping[str, Any] = MappingProxyType({})
+    metrics: frozenset[str] = frozenset()
 
     def _init_env(self) -> None:
         from torch.utils.tensorboard import SummaryWriter
@@ -77,14 +88,39 @@ class TensorBoardTracker(Tracker, TensorboardVisBackend):
 
     @force_init_env
     def add_config(self, config: Config, **kwargs: Any) -> None:
-        """Nothing: the config is a file of the work dir."""
+        """The config as text; its values are the hyper-parameters that :meth:`close` writes."""
+        content = _plain(config)
+        lines = json.dumps(content, indent=1).splitlines()
+        self._tensorboard.add_text("config", "".join(f"    {line}\n" for line in lines))  # as code
+        chosen = {key: content[key] for key in HYPERPARAMETERS if content.get(key)}
+        self.hyperparameters = _flat(chosen)
 
     def add_scalars(self, scalars: Any, step: int = 0, *_: Any, wall_time: Any = None) -> None:
         """All scalars of a round as one event, which is many times cheaper than one each."""
         from torch.utils.tensorboard.summary import Summary
 
+        groups = ("train/", "seconds/", "norm/", "traffic/")
+        self.metrics |= {name for name in scalars if not name.startswith(groups)}
         values = [Summary.Value(tag=n, simple_value=v) for n, v in scalars.items()]
         self._tensorboard.file_writer.add_summary(Summary(value=values), step, wall_time)
+
+    def close(self) -> None:
+        if hasattr(self, "_tensorboard") and self.hyperparameters:
+            from torch.utils.tensorboard.summary import hparams
+
+            for part in hparams(dict(self.hyperparameters), dict.fromkeys(self.metrics, 0.0)):
+                self._tensorboard.file_writer.add_summary(part)
+        super().close()
+
+    def add_pictures(self, paths: Iterable[Path], step: int) -> None:
+        """Predictions, ``<domain>/<image>.png``, of a run that has ended and closed its tracker."""
+        from PIL import Image
+        from torch.utils.tensorboard import SummaryWriter
+
+        with SummaryWriter(str(Path(self._save_dir).absolute())) as writer:
+            for path in paths:
+                pixels = np.asarray(Image.open(path).convert("RGB"))
+                writer.add_image(f"{path.parent.name}/{path.stem}", pixels, step, dataformats="HWC")
 
 
 @VISBACKENDS.register_module(name="WandbVisBackend")
@@ -230,6 +266,14 @@ def _environment(**defaults: str | Path) -> Iterator[None]:
     finally:
         for name in own:
             os.environ.pop(name, None)
+
+
+def _flat(value: Any, name: str = "") -> dict[str, Any]:
+    """Numbers and text by dotted key; lists as text."""
+    if isinstance(value, Mapping):
+        return {k: v for key, one in value.items() for k, v in _flat(one, f"{name}.{key}").items()}
+    plain = isinstance(value, bool | int | float | str)
+    return {} if value is None else {name.lstrip("."): value if plain else str(value)}
 
 
 def _plain(config: Config) -> dict[str, Any]:

@@ -91,6 +91,8 @@ class Setting:
     evaluations: int = 20  # required number in the window
     note: str = ""  # for the reader
     released_split: bool = False  # whether the papers' clients were released
+    command: str = ""  # what trains FedAvg in it, after "fedseg train"
+    parameters: int | None = None  # trainable ones of the network
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,7 +195,10 @@ def _setting(facts: dict[str, Any]) -> Setting:
     if of_protocol:
         words |= {"protocol_title": of_protocol["title"], "suffix": of_protocol["suffix"]}
         facts["rounds"] = of_protocol["rounds"]
-    for name in ("id", "title", "place", "data"):
+    if "alpha" in facts:
+        words["a"] = str(facts["alpha"]).replace(".", "")  # as the configs are named
+    words["of_kind"] = {"heterogeneous": ""}.get(facts["kind"], f"_{facts['kind']}")
+    for name in ("id", "title", "place", "data", "command"):
         facts[name] = facts.get(name, "").format(**words)
     facts["id"] = facts["id"].replace(".", "")
     known = known_data().get(facts["data"] or facts["dataset"], {})
@@ -216,6 +221,7 @@ def _setting(facts: dict[str, Any]) -> Setting:
         "note": note,
         "test_steps": tuple(data["test_steps"]) if "test_steps" in data else None,
         "protocol": of_protocol and _protocol(facts, of_protocol),
+        "parameters": data["parameters"][facts["model"]],
     }
     names = {field.name for field in fields(Setting)}
     return Setting(**{name: value for name, value in facts.items() if name in names} | made)
@@ -234,7 +240,7 @@ def _protocol(facts: Mapping[str, Any], of_protocol: Mapping[str, Any]) -> Proto
 def _tables(setting: Setting) -> Iterable[Benchmark]:
     """The benchmarks of a setting, the main one first."""
     data = DATASETS[setting.dataset]
-    title, metric = data["title"], data["metric"]
+    title, metric = data.get("group", data["title"]), data["metric"]
     statistic = "final" if setting.window is None else "window"
     columns = tuple(
         Column(key, label, f"{key}/{metric}", statistic, (key, metric.lower()))

@@ -14,6 +14,7 @@ from fedseg.leaderboard.benchmarks import (
 )
 from fedseg.leaderboard.collect import FoundRun
 from fedseg.leaderboard.comparable import distance, reasons_against, reasons_of_no_split, same_split
+from fedseg.leaderboard.own_data import own_benchmark, own_columns, own_key
 from fedseg.leaderboard.rows import (
     Row,
     filled,
@@ -25,7 +26,6 @@ from fedseg.leaderboard.rows import (
     run_row,
     value_of,
 )
-from fedseg.runs.metric_names import main_metric, split_name
 from fedseg.runs.schema import FILE_NAME, Results, experiment_key
 
 
@@ -95,15 +95,20 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
     places = {run.id: _readable_places(run, messages) for run in runs}
     runs = _one_per_seed([run for run in runs if places[run.id]], messages)
     inside: dict[str, list[FoundRun]] = {}
+    own: dict[str, list[FoundRun]] = {}  # by what they share
     left = []
     for run in runs:
         for benchmark, reasons in places[run.id]:
             if reasons:
                 left.append(_Left(run, benchmark, reasons))
+            elif benchmark is None:
+                own.setdefault(own_key(run.results), []).append(run)
             else:
                 inside.setdefault(benchmark.id, []).append(run)
+    of_own = {own_benchmark(found): found for found in own.values()}
+    inside |= {benchmark.id: found for benchmark, found in of_own.items()}
     rankings = []
-    for benchmark in benchmarks():
+    for benchmark in (*benchmarks(), *of_own):
         groups, columns = grouped(inside.get(benchmark.id, [])), benchmark.columns
         rows = [run_row(group, (*columns, *benchmark.further), benchmark) for group in groups]
         published, others = published_rows(benchmark)
@@ -159,7 +164,8 @@ def _places(results: Results) -> Iterator[tuple[Benchmark | None, tuple[str, ...
     """The benchmarks that a run belongs to, the closest first, with what keeps it out of each."""
     candidates = [s for s in settings() if DATASETS[s.dataset]["class"] == results.train.dataset]
     if not candidates:
-        yield None, (f"there is no benchmark of the data set {results.train.dataset}",)
+        lacking = f"there is no benchmark of {results.train.dataset}, and the run has no metrics"
+        yield None, () if results.last_rounds.mean else (lacking,)
         return
     setting = min(
         candidates, key=lambda s: (bool(reasons_against(results, s)), distance(results, s))
@@ -205,7 +211,7 @@ def _apart_table(left: Sequence[_Left]) -> Table:
     benchmark, first = left[0].benchmark, left[0].run.results
     runs = [one.run for one in left]
     reasons = {one.run.id: one.reasons for one in left}
-    columns = (benchmark and _present_columns(benchmark, runs)) or _own_columns(runs)
+    columns = (benchmark and _present_columns(benchmark, runs)) or own_columns(runs)
     all_columns = (*columns, *FURTHER_COLUMNS)
     rows = []
     for group in grouped(runs):
@@ -236,14 +242,4 @@ def _present_columns(benchmark: Benchmark, runs: Sequence[FoundRun]) -> tuple[Co
         for table in tables
         for column in table.columns
         if any(value_of(run.results, column, table) is not None for run in runs)
-    )
-
-
-def _own_columns(runs: Sequence[FoundRun]) -> tuple[Column, ...]:
-    """Columns of a data set without a benchmark: its domains' mIoU, or accuracy, or the first."""
-    names = dict.fromkeys(name for run in runs for name in run.results.last_rounds.mean)
-    main = main_metric(names)
-    domains = {name: split_name(name)[0] for name in names if split_name(name)[1] == main}
-    return tuple(
-        Column(domain, domain, name, "window", (domain, main)) for name, domain in domains.items()
     )

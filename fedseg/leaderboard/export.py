@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.files import csv_cell
-from fedseg.leaderboard.benchmarks import Benchmark, Column, benchmarks
+from fedseg.leaderboard.benchmarks import Benchmark, Column
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.collect import FoundRun
 from fedseg.leaderboard.page import write_lossy, write_page
@@ -20,11 +20,12 @@ from fedseg.leaderboard.text import to_markdown
 BOARD_SCHEMA_VERSION = 3  # of leaderboard.json
 CSV_FIELDS = (
     *("benchmark", "title", "kind", "method", "experiment", "paper", "table", "column", "metric"),
-    *("value", "std", "seeds", "rank", "doubt", "status", "bytes", "seconds"),
+    *("value", "std", "seeds", "rank", "doubt", "status", "bytes", "seconds", "year", "url"),
 )
+FROM_ROW = ("kind", "paper", "table", "bytes", "seconds", "year", "url")
 SETTING_FIELDS = (
     *("id", "dataset", "split", "model", "n_clients", "clients_per_round", "rounds"),
-    *("local_epochs", "window"),
+    *("local_epochs", "window", "command"),
 )
 
 
@@ -67,7 +68,7 @@ def to_csv(tables: Iterable[Table], *more: str) -> str:
 def _csv_lines(row: Row, table: Table, columns: Iterable[Column]) -> Iterator[dict[str, Any]]:
     for column in columns:
         line = {
-            **{name: getattr(row, name) for name in ("kind", "paper", "table", "bytes", "seconds")},
+            **{name: getattr(row, name) for name in FROM_ROW},
             **asdict(row.cells[column.key]),
             "benchmark": table.benchmark.id if table.benchmark else "",
             "title": table.title,
@@ -94,7 +95,7 @@ def to_json(board: Board) -> dict[str, Any]:
     """
     return {
         "version": BOARD_SCHEMA_VERSION,
-        "groups": list(dict.fromkeys(benchmark.group for benchmark in benchmarks())),
+        "groups": list(dict.fromkeys(table.benchmark.group for table in board.rankings)),
         "papers": {record.paper: record.title for record in read_published()},
         "benchmarks": [_benchmark(table.benchmark) | _table(table) for table in board.rankings],
         "apart": [

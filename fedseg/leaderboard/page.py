@@ -19,7 +19,7 @@ from fedseg.files import write_text
 from fedseg.leaderboard.benchmarks import MODELS, Benchmark, Column
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.methods import method_of_record, name_of
-from fedseg.leaderboard.page_runs import remove_unused_pictures, run_data
+from fedseg.leaderboard.page_runs import remove_unused, run_data
 from fedseg.leaderboard.reference import read_published
 from fedseg.leaderboard.rows import Row, fedavg_bytes
 from fedseg.leaderboard.text import header, number, traffic, value_text
@@ -33,7 +33,7 @@ MODEL_NAMES = {name: cls.removesuffix("Segmentor") for cls, name in MODELS.items
 STATISTICS = {"window": "mean over the last {} rounds", "final": "last evaluation"}
 TIMES = "\u00d7"
 GAP = {
-    **{"key": "gap", "metric": "", "unit": "", "digits": 2},
+    **{"key": "gap", "metric": "", "unit": "", "digits": 2, "higher": False},
     **{"name": "seen - unseen", "label": "seen - unseen (points)"},
 }
 
@@ -44,11 +44,9 @@ def write_page(board: Board, folder: str | Path, everything: bool = False) -> Pa
     ``everything``: benchmarks without a run too. Returns the path of ``index.html``.
     """
     folder = Path(folder)
-    pictures = folder / "page" / "pictures"
-    pictures.mkdir(parents=True, exist_ok=True)
     messages = list(board.messages)
-    runs = {id_: run_data(run, pictures, messages) for id_, run in board.runs.items()}
-    remove_unused_pictures(pictures, runs.values())
+    runs = {id_: run_data(run, folder / "page", messages) for id_, run in board.runs.items()}
+    remove_unused(folder, runs.values())
     for name in COPIED:
         asset = resources.files("fedseg.leaderboard").joinpath(ASSETS, name)
         write_lossy(folder / "page" / name, asset.read_text(encoding="utf-8"))
@@ -69,13 +67,12 @@ def render(
     everything: bool = False,
 ) -> str:
     """The text of ``index.html``; ``runs``: by id, what charts need of each run."""
-    tables = [_table(table, board) for table in (*board.shown(everything), *board.apart)]
+    tables = [_table(table, board, runs) for table in (*board.shown(everything), *board.apart)]
     _make_unique(tables, "id")
     groups: dict[str, list[dict[str, Any]]] = {}
     for table in tables:
         groups.setdefault(table["group"], []).append(table)
     rows = [row for table in tables for row in (*table["rows"], *table["further_rows"])]
-    cited = {row["paper"] for row in rows}
     environment = Environment(
         loader=PackageLoader("fedseg.leaderboard", ASSETS),
         autoescape=True,
@@ -89,7 +86,7 @@ def render(
             {"name": name, "id": f"group-{n}", "tables": found}
             for n, (name, found) in enumerate(groups.items())
         ],
-        papers={r.paper: r.title for r in read_published() if r.paper in cited},
+        papers={row["paper"]: row for row in rows if row["paper"]},
         messages=messages,
         run_count=len(board.runs),
         published_count=sum(row["kind"] == "published" for row in rows),
@@ -104,13 +101,13 @@ def render(
     return "\n".join(filter(None, lines)) + "\n"
 
 
-def _table(table: Table, board: Board) -> dict[str, Any]:
+def _table(table: Table, board: Board, runs: Mapping[str, Any]) -> dict[str, Any]:
     """A table for the template."""
     benchmark = table.benchmark
     costs = _published_costs(benchmark) if table.ranked else {}
     shared = set.intersection(*(set(row.reasons) for row in table.rows))
     rows, further = (
-        [_row(row, table, board, costs, shared) for row in found]
+        [_row(row, table, board, runs, costs, shared) for row in found]
         for found in (table.rows, table.further_rows)
     )
     _make_unique([*rows, *further], "key")
@@ -131,6 +128,7 @@ def _table(table: Table, board: Board) -> dict[str, Any]:
         "title": table.title[0].upper() + table.title[1:],
         "note": _note(table) if table.ranked else "",
         "facts": _facts(benchmark) if table.ranked else [],
+        "command": benchmark.setting.command if table.ranked else "",
         "reasons": [reason for reason in table.rows[0].reasons if reason in shared],
         "target": benchmark.target if table.ranked else None,
         "trafficUnit": "share" if table.ranked else "bytes",
@@ -150,7 +148,12 @@ def _table(table: Table, board: Board) -> dict[str, Any]:
 
 
 def _row(
-    row: Row, table: Table, board: Board, costs: Mapping[tuple[str, str], int], shared: set[str]
+    row: Row,
+    table: Table,
+    board: Board,
+    runs: Mapping[str, Any],
+    costs: Mapping[tuple[str, str], int],
+    shared: set[str],
 ) -> dict[str, Any]:
     """A row for the template; traffic is relative to FedAvg's in a benchmark's table."""
     method, sent, text = row.method, row.bytes, traffic(row)
@@ -164,7 +167,11 @@ def _row(
         "kind": row.kind,
         "label": method.label,
         "source": f"{row.paper}, {', '.join((row.table, *row.also))}" if row.paper else row.name,
+        "configs": [(runs[id_]["seed"], runs[id_]["config"]) for id_ in row.runs if runs.get(id_)],
         "paper": row.paper,
+        "title": row.title,
+        "year": row.year,
+        "url": row.url,
         "seeds": row.seeds,
         "runs": row.runs,
         "reasons": [reason for reason in row.reasons if reason not in shared],
@@ -184,18 +191,21 @@ def _row(
 def _facts(benchmark: Benchmark) -> list[str]:
     setting = benchmark.setting
     statistic = STATISTICS.get(benchmark.columns[0].statistic, "").format(setting.window)
+    epochs, model = setting.local_epochs, MODEL_NAMES.get(setting.model, setting.model)
     facts = [
         f"{setting.n_clients:,} clients",
         f"{setting.clients_per_round} a round",
         f"{setting.rounds:,} rounds",
-        f"{setting.local_epochs} local epoch{'s' if setting.local_epochs > 1 else ''}",
-        MODEL_NAMES.get(setting.model, setting.model),
+        f"{epochs} local epoch{'s' if epochs > 1 else ''}" if epochs else "",
+        f"{model}, {setting.parameters / 1e6:.3g} M parameters",
+        statistic,
     ]
-    return [*facts, statistic] if statistic else facts
+    return [fact for fact in facts if fact]
 
 
 def _note(table: Table) -> str:
-    lost = any(cell.status == "lost" for row in table.rows for cell in row.cells.values())
+    rows = (*table.rows, *table.further_rows)
+    lost = any(cell.status == "lost" for row in rows for cell in row.cells.values())
     words = "lost: the number could not be read in the source's text" if lost else ""
     return "; ".join(filter(None, (table.benchmark.note, words)))
 
@@ -225,7 +235,7 @@ def _make_unique(entries: Iterable[dict[str, Any]], name: str) -> None:
 
 def _chart_data(table: Mapping[str, Any]) -> dict[str, Any]:
     """What charts need of a table."""
-    kept = ("key", "kind", "label", "source", "mark", "runs", "traffic")
+    kept = ("key", "kind", "label", "source", "mark", "runs", "traffic", "year")
     rows = []
     for row in table["rows"]:
         cells = {key: cell for key, cell in row["cells"].items() if cell.doubt is None}
@@ -236,14 +246,14 @@ def _chart_data(table: Mapping[str, Any]) -> dict[str, Any]:
     for row in rows if sharpness else ():
         _add_gap(row["values"])
     has = {key for row in rows for key in row["values"]}
-    shared = {name: table[name] for name in ("target", "trafficUnit")}
+    shared = {name: table[name] for name in ("target", "trafficUnit", "ranked")}
     chosen = [column for column in further if column["key"] in has]
     return {**shared, "columns": _columns(table["columns"]), "further": chosen, "rows": rows}
 
 
 def _columns(columns: Iterable[Column]) -> list[dict[str, Any]]:
     return [
-        {name: getattr(column, name) for name in ("key", "metric", "unit", "digits")}
+        {name: getattr(column, name) for name in ("key", "metric", "unit", "digits", "higher")}
         | {"name": column.label, "label": header(column)}
         for column in columns
     ]

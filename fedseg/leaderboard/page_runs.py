@@ -12,8 +12,15 @@ from typing import Any
 
 from PIL import Image
 
-from fedseg.files import atomic_writer
+from fedseg.errors import DataError
+from fedseg.files import atomic_writer, write_text
 from fedseg.leaderboard.collect import FoundRun
+from fedseg.runs.config_copy import (
+    CONFIG_FILE,
+    config_json,
+    find_config_copy,
+    read_config_copy,
+)
 from fedseg.runs.curvature_files import eigenvalues, over_rounds
 from fedseg.runs.metric_names import is_number
 from fedseg.runs.schema import FILE_NAME, Results
@@ -25,8 +32,8 @@ PICTURE_WIDTH = 1100  # pixels; larger pictures are scaled down
 LARGEST_PICTURE = 40_000_000  # pixels; larger ones are not decoded
 
 
-def run_data(run: FoundRun, pictures: Path, messages: list[str]) -> dict[str, Any]:
-    """What charts need of a run; copies its predictions to ``pictures``, adds to ``messages``."""
+def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]:
+    """What charts need of a run; copies its predictions and config to ``folder``, adds messages."""
     results, curves = run.results, run.results.curves
     return {
         "name": results.name,
@@ -51,7 +58,8 @@ def run_data(run: FoundRun, pictures: Path, messages: list[str]) -> dict[str, An
         "corruptions": _corruptions(results.final),
         "spectrum": eigenvalues(results, MOST_EIGENVALUES),
         "clients": _clients(run, messages),
-        "pictures": _pictures(run, pictures, messages),
+        "pictures": _pictures(run, folder / "pictures", messages),
+        "config": _config(run, folder / "configs", messages),
     }
 
 
@@ -119,7 +127,20 @@ def _clients(run: FoundRun, messages: list[str]) -> dict[str, Any] | None:
     }
 
 
-# ---------------------------------------------------------------- pictures
+# ---------------------------------------------------------------- config and pictures
+
+
+def _config(run: FoundRun, folder: Path, messages: list[str]) -> str | None:
+    """Write what a run recorded as its config anew, as data; None if it recorded none."""
+    try:
+        text = config_json(read_config_copy(find_config_copy(run.folder, run.results.name)))
+    except DataError as error:
+        if (run.folder / CONFIG_FILE).exists():
+            messages.append(f"{error}: the page has no link to it")
+        return None
+    name = f"{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:20]}.json"
+    write_text(folder / name, text.encode(errors="replace").decode())
+    return f"page/configs/{name}"
 
 
 def _pictures(run: FoundRun, folder: Path, messages: list[str]) -> list[dict[str, Any]]:
@@ -164,10 +185,13 @@ def _copy(path: Path, folder: Path) -> tuple[str, int, int]:
     return name, picture.width, picture.height
 
 
-def remove_unused_pictures(folder: Path, runs: Iterable[Mapping[str, Any]]) -> None:
-    """Remove the copies that an earlier page left and none of the runs uses."""
+def remove_unused(folder: Path, runs: Iterable[Mapping[str, Any]]) -> None:
+    """Remove the copies in a page's folder that an earlier one left and none of the runs uses."""
+    runs = list(runs)
     used = {picture["src"] for run in runs for picture in run["pictures"]}
-    for path in folder.iterdir():
-        copied = re.fullmatch(r"[0-9a-f]{20}\.jpg", path.name)
-        if copied and f"page/pictures/{path.name}" not in used:
-            path.unlink()
+    used |= {run["config"] for run in runs}
+    for kind, suffix in (("pictures", "jpg"), ("configs", "json")):
+        for path in folder.glob(f"page/{kind}/*.{suffix}"):
+            copied = re.fullmatch(r"[0-9a-f]{20}", path.stem)
+            if copied and f"page/{kind}/{path.name}" not in used:
+                path.unlink()

@@ -3,6 +3,7 @@
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import cache
 
 from fedseg.leaderboard.benchmarks import Benchmark, Column
@@ -42,6 +43,8 @@ class Row:
     bytes: float | None = None  # traffic of a run, both ways, mean over the runs
     seconds: float | None = None  # wall time of a run, mean over the runs
     reasons: tuple[str, ...] = ()  # why it is not comparable; empty in a benchmark's table
+    year: int | None = None  # of the paper, or in which the newest run was finished
+    url: str = ""  # of the paper
 
     @property
     def kind(self) -> str:
@@ -81,6 +84,7 @@ def run_row(
         runs=tuple(run.id for run in group),
         bytes=statistics.fmean(traffic),
         seconds=statistics.fmean(seconds) if seconds else None,
+        year=date.fromtimestamp(max(run.changed for run in group)).year,
     )
 
 
@@ -142,9 +146,10 @@ def reach(results: Results, metric: str, target: float) -> tuple[int, int] | Non
 def published_rows(benchmark: Benchmark) -> tuple[tuple[Row, ...], tuple[Row, ...]]:
     """A row for each method of each paper, in the order of the tables: ranked ones, and others.
 
-    The others are centralized training, variants that a paper tries besides its method, and methods
-    with further metrics alone. Where tables of one paper share a cell, the one without a doubt
-    counts, then the one with a deviation, then the first.
+    The others are centralized training, variants that a paper tries besides its method, methods
+    with further metrics alone, and rows that are lost in the text that was read. Where tables of
+    one paper share a cell, the one without a doubt counts, then the one with a deviation, then the
+    first.
     """
     rows: dict[tuple[str, Method], dict[str, list[Published]]] = {}
     of_ranked = set()
@@ -158,8 +163,15 @@ def published_rows(benchmark: Benchmark) -> tuple[tuple[Row, ...], tuple[Row, ..
         if column is not None:
             rows.setdefault(key, {}).setdefault(column.key, []).append(record)
     made = {key: _published_row(key[1], cells, benchmark) for key, cells in rows.items()}
+    of_ranked = {key for key in of_ranked if not _is_lost(made[key], benchmark)}
     others = tuple(row for key, row in made.items() if key not in of_ranked)
     return tuple(made[key] for key in made if key in of_ranked), others
+
+
+def _is_lost(row: Row, benchmark: Benchmark) -> bool:
+    """Whether none of a row's ranked numbers could be read."""
+    found = [row.cells[c.key] for c in benchmark.columns if c.key in row.cells]
+    return all(cell.status == "lost" for cell in found)
 
 
 def _published_row(
@@ -179,6 +191,8 @@ def _published_row(
         table=first.table,
         title=first.title,
         also=tuple(table for table in tables if table != first.table),
+        year=first.year,
+        url=first.url or "",
     )
 
 

@@ -110,7 +110,8 @@ class WeightsFile:
         values = content.values() if isinstance(content, dict) else [None]
         if not all(isinstance(value, Tensor) for value in values):
             raise ConfigError(f"model.weights: {self.path} has no state dict: torch.save one")
-        return content
+        whole = all(name.startswith("network.") for name in content)  # a Segmentor's checkpoint
+        return {n.removeprefix("network.") if whole else n: t for n, t in content.items()}
 
 
 class InitializedModel(BaseModel):

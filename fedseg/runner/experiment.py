@@ -36,7 +36,7 @@ def load_config(
             suite's, such as ``idda_rainy``.
         methods: names or files of methods to merge over it, in this order; see
             :mod:`fedseg.runner.compose`.
-        work_dir: where the run writes; default ``work_dirs/<experiment's name>``.
+        work_dir: where the run writes; default ``work_dirs/<experiment>/seed<seed>``.
         options: ``KEY=VALUE`` overrides of existing or new fields, or a dict of them.
         seed: replaces ``randomness.seed``.
         amp: sets ``train_cfg.amp``.
@@ -77,15 +77,17 @@ def override(
         except (TypeError, KeyError, IndexError) as error:
             raise ConfigError(f"--cfg-options: {error}") from error
     check_type(f"{config.filename}: experiment_name", config.get("experiment_name", "run"), str)
-    if work_dir is not None:
-        config.work_dir = str(work_dir)
-    elif config.get("work_dir") is None:
-        config.work_dir = str(Path("work_dirs") / config.experiment_name)
     for section, key, value in (("randomness", "seed", seed), ("train_cfg", "amp", amp or None)):
         if value is not None:
             check_type(f"{config.filename}: {section}", config.get(section, {}), Mapping)
             config.setdefault(section, {})
             config[section][key] = value
+    if work_dir is not None:
+        config.work_dir = str(work_dir)
+    elif config.get("work_dir") is None:
+        check_type(f"{config.filename}: randomness", config.get("randomness", {}), Mapping)
+        own_seed = config.get("randomness", {}).get("seed") or 0
+        config.work_dir = str(Path("work_dirs") / config.experiment_name / seed_folder(own_seed))
     if workers is not None:
         check_type(f"{config.filename}: executor", config.get("executor"), Mapping | None)
         own = config.get("executor") or {}
@@ -94,6 +96,11 @@ def override(
     if resume:
         config["resume"] = True
     return config
+
+
+def seed_folder(seed: int) -> str:
+    """The name of a run's folder among the seeds of its experiment."""
+    return f"seed{seed}"
 
 
 def _option_value(text: str) -> Any:

@@ -164,7 +164,8 @@ def rehearse(trainer: ClientTrainer, server: Server, client: int) -> Rehearsal:
             message = algorithm.broadcast(server)
             result = trainer.train(task, message)
             down += server.traffic(message.num_vectors, buffers=not message.known)
-            up += server.traffic(len(result.update.vectors), algorithm.trains(exchange))
+            sent = result.update
+            up += server.traffic(len(sent.vectors), algorithm.trains(exchange), sent.num_bytes)
             if exchange < algorithm.exchanges - 1:  # the last one would change the server
                 updates = Aggregate(algorithm.weightings)
                 updates.add(result)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.errors import ConfigError, DataError, UserError
-from fedseg.runner.experiment import check, load_config, naming, unfinished
+from fedseg.runner.experiment import check, load_config, naming, seed_folder, unfinished
 
 TRAIN = ("-m", "fedseg", "train")
 POLL_SECONDS = 0.5
@@ -106,7 +106,7 @@ def _plan_run(
     options = (*options, *values)
     config = load_config(path, methods, options=options, seed=seed, amp=amp)
     name = ",".join([config.experiment_name, *(value.replace("/", "_") for value in values)])
-    config.work_dir = str(root / name / f"seed{seed}")
+    config.work_dir = str(root / name / seed_folder(seed))
     check(config)
     with naming(config):
         state = _state(config)

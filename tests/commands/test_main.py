@@ -7,6 +7,7 @@ import sys
 import pytest
 from command_line import ROOT
 
+from fedseg import cli
 from fedseg.commands import main as command
 from fedseg.errors import ConfigError
 
@@ -76,6 +77,16 @@ for words in {lines!r}:
 def test_every_tool_of_the_repository_is_a_command():
     tools = {path.stem for path in (ROOT / "tools").glob("*.py")}
     assert tools >= {"_".join(words) for words in WORDS} - {"list", "show"}
+
+
+def test_the_folder_of_an_experiments_only_seed_is_its_run(tmp_path):
+    for number in (0, 1):
+        folder = tmp_path / "experiment" / f"seed{number}"
+        folder.mkdir(parents=True)
+        (folder / "history.jsonl").touch()
+        only = folder if number == 0 else folder.parent  # of two seeds one must be named
+        assert cli.run_path(str(folder.parent)) == only
+        assert cli.run_path(str(folder)) == folder
 
 
 def test_an_unknown_command_is_told_with_the_nearest(fedseg):

@@ -25,7 +25,7 @@ def test_weighted_and_uniform_sums():
     exact = deltas.astype(np.float64)
     np.testing.assert_allclose(updates.mean(), np.average(exact, 0, samples), rtol=1e-14)
     np.testing.assert_allclose(updates.uniform_mean(), exact.mean(0), rtol=1e-14)
-    np.testing.assert_allclose(updates.uniform_sum(), exact.sum(0), rtol=1e-14)
+    np.testing.assert_allclose(updates.weighted_sum("delta", "uniform"), exact.sum(0), rtol=1e-14)
     assert updates.num_clients == 5 and updates.weights["samples"] == 59
 
 
@@ -113,6 +113,8 @@ def test_local_buffers_are_left_alone_and_cost_nothing():
     # fc 9 and norm 6 parameters; mean 3, var 3, shift 2 floats; one counter of 8 bytes
     assert server.traffic(1) == 4 * (15 + 8) + 8
     assert server.traffic(2) == 4 * (2 * 15 + 8) + 8
+    assert server.traffic(2, num_bytes=7) == 7 + 4 * 8 + 8
+    assert server.traffic(2, buffers=False, num_bytes=7) == 7
     mask = torch.zeros_like(flat.buffers, dtype=torch.bool)
     for slot in flat.buffer_slots:
         if slot.name.startswith("norm"):

@@ -189,9 +189,15 @@ def test_an_algorithm_is_one_short_file_and_one_config(own, cifar, tmp_path):
     options = ["--cfg-options", f"data_root={cifar}", *options]
     done = command_line.run("train.py", *arguments, *options, cwd=own.parent)
     assert done.returncode == 0, done.stderr
+    assert done.stderr.startswith(f"cifar10_topk goes to {tmp_path}\n")
     results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert results["algorithm"]["type"] == "TopK" and results["algorithm"]["keep"] == 0.1
     assert results["completed_rounds"] == 2
+    parameters = results["model"]["parameters"]
+    assert results["communication"] == {  # two rounds of two clients
+        "bytes_down": 2 * 2 * 4 * parameters,
+        "bytes_up": pytest.approx(2 * 2 * 8 * parameters / 10, rel=1e-4),
+    }
 
 
 def test_a_method_is_one_short_file_named_by_its_path(own, cifar, tmp_path):

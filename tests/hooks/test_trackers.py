@@ -86,6 +86,8 @@ def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
     for file in sorted(folder.glob("events.out.tfevents.*")):
         for event in LegacyEventFileLoader(str(file)).Load():
             for value in event.summary.value:
+                if value.WhichOneof("value") != "simple_value":
+                    continue  # text, hyper-parameters, images
                 points.setdefault(value.tag, []).append((event.step, value.simple_value))
     return points
 
@@ -116,6 +118,29 @@ def test_tensorboard_is_the_default(tmp_path, monkeypatch):
     assert found == expected(config)
     assert [step for step, _ in found["train/loss"]] == [1, 2, 3, 4]
     assert [step for step, _ in found["unseen/accuracy"]] == [2, 4]
+
+
+def test_tensorboard_has_config_hyperparameters_and_predictions(tmp_path):
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.plugins.hparams.plugin_data_pb2 import HParamsPluginData
+
+    config = toyseg.settings(tmp_path, train_cfg=FEW)
+    config["default_hooks"] = {**config.get("default_hooks", {}), "pictures": {"images": 1}}
+    config["default_hooks"]["pictures"]["type"] = "PicturesHook"
+    toyseg.train(config)
+    read = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
+    read.Reload()
+    images = {tag.split("/")[0] for tag in read.Tags()["images"]}
+    assert images == {"seen", "seen_by_domain", "unseen"}
+    (text,) = read.Tensors("config/text_summary")
+    assert "FederatedTrainLoop" in text.tensor_proto.string_val[0].decode()
+    plugin = read.summary_metadata["_hparams_/session_start_info"].plugin_data.content
+    found = HParamsPluginData.FromString(plugin).session_start_info.hparams
+    assert found["algorithm.type"].string_value == config["algorithm"]["type"]
+    assert found["train_cfg.max_rounds"].number_value == 4
+    plugin = read.summary_metadata["_hparams_/experiment"].plugin_data.content
+    metrics = HParamsPluginData.FromString(plugin).experiment.metric_infos
+    assert "unseen/accuracy" in {metric.name.tag for metric in metrics}
 
 
 def test_a_resumed_run_has_every_point_once(tmp_path):

@@ -1,14 +1,20 @@
 """The list of benchmarks, and that the configs of the repository train them."""
 
+import ast
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
+import torch
 import toyresults
 
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, benchmarks, settings
 from fedseg.leaderboard.comparable import other_fields
 from fedseg.leaderboard.reference import read_published
+from fedseg.registry import MODELS as NETWORKS
+from fedseg.registry import build
 from fedseg.runner.compose import compose, setting_file
 from fedseg.runner.config import complete_config
 from fedseg.runs.protocol import protocol_of
@@ -78,9 +84,10 @@ def test_a_target_is_what_fedavg_reaches_in_the_same_paper():
     assert targets["landmarks_c50_r1300_traffic"] == 56.3
 
 
-def of_config(name: str, *methods: str) -> tuple:
+def of_config(name: str, *methods: str, options: Mapping = MappingProxyType({})) -> tuple:
     """What an experiment has of a benchmark's setting."""
     config = compose(setting_file(name), methods)
+    config.merge_from_dict(dict(options))
     train = config.train_dataloader
     split = (train.dataset.get("split") or "").removesuffix("train").strip("/")
     recipe = {k: v for k, v in train.partition.items() if k not in ("num_clients", "key", "seed")}
@@ -130,6 +137,7 @@ def test_the_configs_are_those_of_benchmarks():
         "demo_leaderboard",
         "demo_shapes",
         "demo_streets",
+        "demo_towns",
         "mnist_a0",
         "cifar100_a1000_resnet20",
         "cifar10_a100_resnet20",
@@ -176,6 +184,41 @@ def test_rows_of_the_paper_have_its_protocol_by_default(methods):
             config = compose(setting_file(setting), protocol.split())
             wanted = {"paper": 1500, "released": 1600}[expected]
             assert protocol_of(complete_config(config))["rounds"] == wanted
+
+
+def test_a_benchmarks_command_trains_its_setting():
+    for setting in settings():
+        name, *words = setting.command.split()
+        kind, *words = words or [""]
+        options = {k: literal(v) for k, v in (w.split("=") for w in words if "=" in w)}
+        methods = words if kind == "--with" else ()
+        assert kind in ("", "--with", "--cfg-options")
+        assert of_config(name, *methods, options=options) == of_setting(setting), setting.id
+        protocol = methods[0] if setting.protocol else None
+        assert protocol == (setting.protocol and setting.protocol.name)
+
+
+def literal(text: str):
+    try:
+        return ast.literal_eval(text)
+    except ValueError:
+        return text
+
+
+def test_the_sizes_of_networks_are_those_of_the_configs():
+    sizes = {}
+    for setting in settings():
+        dataset = (setting.dataset, setting.model)
+        name, *words = setting.command.split()
+        methods = words[1:] if words[:1] == ["--with"] else []
+        if dataset in sizes:
+            continue
+        model = complete_config(compose(setting_file(name), methods)).model
+        with torch.device("meta"):
+            network = build(NETWORKS, model, "model")
+        sizes[dataset] = sum(p.numel() for p in network.parameters() if p.requires_grad)
+    stated = {(d, m): n for d, f in DATASETS.items() for m, n in f["parameters"].items()}
+    assert sizes == stated
 
 
 def style_of(config) -> dict | None:

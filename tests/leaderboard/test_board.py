@@ -113,8 +113,8 @@ def test_ties_share_a_rank_at_the_printed_digits(board):
 
 
 def test_a_row_without_the_first_value_comes_last_and_keeps_its_other_ranks(board):
-    last = ranking(board(), f"{RAINY}_paper").rows[-1]
-    assert last.cells["unseen"].value is None and last.cells["unseen"].rank is None
+    last = ranking(board(), f"{CIFAR}_traffic").rows[-1]
+    assert last.cells["rounds"].value is None and last.cells["rounds"].rank is None
     found = ranking(board(), RAINY)
     fedavg = next(r for r in found.rows if r.method.label == "FedAvg" and r.paper == "FedDrive")
     assert fedavg.cells["seen_by_domain"].rank is None
@@ -128,13 +128,44 @@ def test_nothing_is_ranked_against_a_number_in_doubt(board):
     found = ranking(board(run), "cityscapes_uniform_paper")
     ranked = [(r.cells["test"].rank, r.cells["test"].value) for r in found.rows]
     assert ranked[:3] == [(1, 45.80), (2, 45.69), (3, 43.61)]
-    doubtful = [r.cells["test"] for r in found.rows if r.cells["test"].doubt]
+    cells = [r.cells["test"] for r in (*found.rows, *found.further_rows)]
+    doubtful = [cell for cell in cells if cell.doubt]
     assert {cell.value for cell in doubtful} == {45.86, 44.58, None}
     assert all(cell.rank is None for cell in doubtful)
     for one in board().rankings:
         for row in one.rows:
             for cell in row.cells.values():
                 assert cell.rank is None or (cell.doubt is None and cell.value is not None)
+
+
+def test_a_row_that_is_lost_in_the_text_is_not_among_the_ranked(board):
+    found = ranking(board(), f"{RAINY}_paper")
+    lost = [r for r in found.further_rows if r.cells["unseen"].status == "lost"]
+    assert lost and all(row.cells["seen"].value is None for row in lost)
+    for one in board().rankings:
+        for row in one.rows:
+            assert any(row.cells[c.key].status != "lost" for c in one.columns)
+
+
+def test_data_of_ones_own_are_ranked_in_boards_of_their_own(board):
+    blobs = [cifar(70.0 + seed, seed=seed, data__train__dataset="Blobs") for seed in (0, 1)]
+    better = cifar(75.0, data__train__dataset="Blobs", **OTHER)
+    split = cifar(90.0, data__train__dataset="Blobs", data__train__partition_sha256="9" * 64)
+    rendered = toyresults.synthetic(cifar(80.0, data__train__dataset="Blobs"))
+    found = board(*blobs, better, split, rendered)
+    assert not found.apart and not found.messages
+    own = [table for table in found.rankings if table.benchmark.group == "Own data"]
+    assert [table.title for table in own] == [
+        "Blobs, cnn, 5 of 100 clients, 10,000 rounds",
+        "Blobs, cnn, 5 of 100 clients, 10,000 rounds",
+        "rendered images, Blobs, cnn, 5 of 100 clients, 10,000 rounds",
+    ]
+    assert len({table.benchmark.id for table in own}) == 3
+    ranks = [(r.cells["test"].rank, r.cells["test"].value, r.seeds) for r in own[0].rows]
+    assert ranks == [(1, 75.0, (0,)), (2, 70.5, (0, 1))]
+    assert found.shown() == own and "Blobs, cnn" in to_markdown(found)
+    assert to_json(found)["groups"][-1] == "Own data"
+    assert "Blobs, cnn" in render(found, {id_: None for id_ in found.runs})
 
 
 def test_tables_of_a_paper_that_share_a_cell_are_one_row(board):
@@ -288,7 +319,7 @@ def test_a_seed_without_the_last_rounds_is_apart_and_the_others_are_not(board):
 def test_what_keeps_a_run_apart(board, tmp_path):
     short = cifar(rounds=500, completed_rounds=500, final_round=500)
     alone = cifar(data__train__partition={"type": "SinglePartition"})
-    blobs = cifar(data__train__dataset="Blobs")
+    blobs = cifar(data__train__dataset="Blobs", last_rounds__mean={})
     elsewhere = toyresults.results(RAINY, {"elsewhere/mIoU": 10.0})
     old = toyresults.changed(cifar(), schema_version=1, curves=..., experiment_sha256=...)
     for name in ("partition", "content_sha256", "generated", "steps"):
@@ -297,7 +328,7 @@ def test_what_keeps_a_run_apart(board, tmp_path):
         (
             (short, CIFAR, "like CIFAR-10, alpha 0, ", "fewer rounds: ", {"test": 70.0}),
             (alone, None, "like CIFAR-10 (100 clients, ", "centralized", {"test": 70.0}),
-            (blobs, None, "Blobs (100 clients, 10000 rounds)", "there is no bench", {"test": 70.0}),
+            (blobs, None, "Blobs (100 clients, 10000 rounds)", "there is no bench", {}),
             (elsewhere, RAINY, "like IDDA rainy, ", "the metric unseen/mIoU", {"elsewhere": 10.0}),
             (old, None, "like CIFAR-10 (", "other split: how clients", {"test": 70.0}),
         )

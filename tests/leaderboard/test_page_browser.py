@@ -1,5 +1,7 @@
 """The page in a browser: opened from its folder, used by mouse, keyboard and on a phone."""
 
+import csv
+import json
 import re
 import subprocess
 import sys
@@ -190,6 +192,115 @@ def test_curves_and_scatters_are_drawn(show):
     page.locator("#scatter-y").select_option("seen")
     assert scatter.get_attribute("aria-label").startswith("seen standard against seen standard")
     assert "unseen against traffic" in page.locator("#traffic .plot").get_attribute("aria-label")
+
+
+PLACES = """() => [...document.querySelectorAll('.plot')].filter((one) => one.offsetParent)
+.map((one) => {
+    const b = (place) => place.getBoundingClientRect();
+    const box = (place) => [b(place).left, b(place).top, b(place).right, b(place).bottom];
+    const labels = (axis) => one.querySelectorAll(`.${axis}tick text`).length;
+    return [box(one), box(one.querySelector('.main-svg')), labels('x'), labels('y')];
+})"""
+
+
+def test_charts_stay_in_their_places_after_switching_tabs(browser, tmp_path):
+    board = build_board(*read_runs([toypage.write_runs(tmp_path / "runs")]))
+    index = write_page(board, tmp_path / "board", everything=True)
+    page = browser.new_page(viewport={"width": 1280, "height": 900})
+    page.set_default_timeout(TIMEOUT)
+    page.goto(index.as_uri())
+    seen = 0
+    for name in ("IDDA", "CIFAR-10", "Communication", "Not comparable", "CIFAR-10", "IDDA"):
+        page.get_by_role("tab", name=re.compile(f"^{name} ")).click()
+        assert page.evaluate("document.documentElement.scrollWidth") <= 1280
+        charts = page.evaluate(PLACES)
+        for (left, top, right, _), drawn, x_labels, y_labels in charts:
+            assert drawn[:3] == pytest.approx([left, top, right], abs=1), name
+            assert x_labels >= 2 and y_labels >= 2, name
+        boxes = [drawn for _, drawn, *_ in charts]
+        for number, (left, top, right, bottom) in enumerate(boxes):
+            for other in boxes[number + 1 :]:
+                apart = right <= other[0] + 1 or other[2] <= left + 1
+                assert apart or bottom <= other[1] + 1 or other[3] <= top + 1, name
+        seen += len(charts)
+    page.close()
+    assert seen >= 15
+
+
+def test_the_best_over_the_years(show):
+    page = show(f"#table={CIFAR}")
+    years = page.locator("#years .plot")
+    assert years.get_attribute("aria-label").startswith("accuracy over the years: ")
+    assert {"2022", "2023", "2024", "2025"} <= set(years.locator(".xtick").all_text_contents())
+    line = years.locator(".scatterlayer .trace").first.locator("path.js-line")
+    assert line.count() == 1  # of the best published values
+    assert "best published" in years.text_content()
+
+
+def test_the_address_has_filters_order_and_axes(show):
+    page = show()
+    board = page.locator(f"#board-{RAINY}")
+    board.locator("input[type=search]").fill("silobn")
+    board.locator("select[name=algorithm]").select_option("FedAvg")
+    board.locator("thead th", has_text="seen standard").locator("button").click()
+    page.locator("#scatter-y").select_option("seen")
+    rows = board.locator("tbody tr:visible .name").all_text_contents()
+    other = show("#" + page.url.partition("#")[2])
+    board = other.locator(f"#board-{RAINY}")
+    assert board.locator("input[type=search]").input_value() == "silobn"
+    assert board.locator("select[name=algorithm]").input_value() == "FedAvg"
+    assert board.locator("tbody tr:visible .name").all_text_contents() == rows != []
+    assert other.locator("#scatter-y").input_value() == "seen"
+    other.goto(
+        f"{other.url.partition('#')[0]}#table={RAINY}&algorithm=nonsense&sort=x.y&scatter-x=z"
+    )
+    assert board.locator("select[name=algorithm]").input_value() == ""
+    assert other.locator("#scatter-x").input_value() == "seen"
+
+
+def test_the_shown_rows_as_csv(show):
+    page = show()
+    board = page.locator(f"#board-{RAINY}")
+    board.locator("input[type=search]").fill("prox")
+    with page.expect_download() as download:
+        board.get_by_role("button", name="CSV").click()
+    assert download.value.suggested_filename == f"{RAINY}.csv"
+    head, line = csv.reader(download.value.path().read_text().splitlines())
+    found = dict(zip(head, line, strict=True))
+    assert found["Method"] == "FedProx" and found["Source"] == "prox"
+    values = {name: value for name, value in found.items() if name.startswith("unseen")}
+    assert list(values.values()) == ["48.0", ""]
+
+
+def test_papers_and_configs_are_linked(show):
+    page = show()
+    links = page.locator(f"#board-{RAINY} tbody tr.published .source a")
+    assert links.first.get_attribute("href") == "https://arxiv.org/abs/2202.13670"
+    years = page.locator(f"#board-{RAINY} tbody tr.published").first.locator("td")
+    assert "2022" in years.all_text_contents()
+    own = page.locator(f"#board-{RAINY} tr.run a.config")
+    assert own.get_attribute("aria-label") == "config of FedProx, seed 0"
+    own.click()
+    assert page.url.startswith("file:") and "page/configs/" in page.url
+    assert json.loads(page.locator("body").inner_text()) == {"setting": HOSTILE}
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_accessibility(show, scheme):
+    """No serious finding of axe-core on any tab."""
+    axe = pytest.importorskip("axe_playwright_python", reason="axe-core is not installed")
+    page = show(color_scheme=scheme)
+    page.evaluate((Path(axe.__file__).parent / "axe.min.js").read_text(encoding="utf-8"))
+    for tab in page.get_by_role("tab").all():
+        tab.click()
+        found = page.evaluate("axe.run({ preload: false }).then((found) => found.violations)")
+        serious = {
+            (one["id"], node["html"][:200])
+            for one in found
+            if one["impact"] in ("serious", "critical")
+            for node in one["nodes"]
+        }
+        assert not serious, tab.text_content()
 
 
 def test_a_target_is_a_line(show):

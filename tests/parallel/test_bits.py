@@ -8,8 +8,10 @@ import pytest
 import toycls
 import toyseg
 
+from fedseg.algorithms import FedAvg
 from fedseg.engine import executor
 from fedseg.errors import Interrupted
+from fedseg.registry import ALGORITHMS
 
 SGD = {
     "_delete_": True,
@@ -47,6 +49,16 @@ def ray(monkeypatch):
     forkray.install(monkeypatch)
 
 
+@ALGORITHMS.register_module()
+class FewBytes(FedAvg):
+    """Says of an update that it takes as many bytes as the code of the client's letter."""
+
+    def finish(self, client):
+        update = super().finish(client)
+        update.num_bytes = ord(client.id)
+        return update
+
+
 def parallel(workers, **options):
     return {"type": "RayExecutor", "num_workers": workers, "cpus_per_worker": 1, **options}
 
@@ -68,6 +80,24 @@ def test_workers(tmp_path, monkeypatch, name, numbers):
         assert "restarts" not in toyseg.history(shared)[-1]
         assert toyseg.history(shared)[-1]["seconds"]["busy"] > 0
     assert forkray.Actor.alive == []
+
+
+def test_bytes_that_an_update_names(tmp_path):
+    few = {"_delete_": True, "type": "FewBytes"}
+    counted = []
+    for number, executor_ in enumerate((None, parallel(2))):
+        changes = {**SMALL, "algorithm": few, "batchnorm": None, "optim_wrapper": SGD}
+        changes |= {"executor": executor_} if executor_ else {}
+        config = toyseg.settings(tmp_path / str(number), **changes)
+        toyseg.train(config)
+        lines = toyseg.history(config)
+        buffers = set()
+        for line in lines:
+            sent = line["bytes_up"] - sum(ord(one["client"]) for one in line["participants"])
+            buffers.add(sent / len(line["participants"]))
+        assert len(buffers) == 1 and 0 <= buffers.pop() < 1000
+        counted.append([line["bytes_up"] for line in lines])
+    assert counted[0] == counted[1]
 
 
 def test_moon_on_resident_images_with_corrupted_test_images(tmp_path):

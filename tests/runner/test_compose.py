@@ -50,7 +50,7 @@ def test_the_headline_experiment_in_every_way_that_it_can_be_said(tmp_path):
     given = load_config(setting_file("idda_rainy"), ["swa", "fedasam"])
     partly = load_config(CONFIGS / "idda_rainy_fedasam.py", ["swa"])
     for config in (file, given, partly):
-        assert config.experiment_name == name and config.work_dir == f"work_dirs/{name}"
+        assert config.experiment_name == name and config.work_dir == f"work_dirs/{name}/seed0"
         assert (config.setting, config.methods) == ("idda_rainy", ["fedasam", "swa"])
         assert config.to_dict() == file.to_dict()
     assert file.optim_wrapper.type == "ASAMOptimWrapper" and file.averaging.type == "SWA"
@@ -86,7 +86,7 @@ def test_a_users_file_keeps_its_name_and_its_values_win(write):
         "folder = '{{ fileBasenameNoExtension }}'\n",
     )
     config = load_config(path, work_dir=None)
-    assert config.work_dir == "work_dirs/tuned" and config.filename == str(path)
+    assert config.work_dir == "work_dirs/tuned/seed0" and config.filename == str(path)
     assert config.optim_wrapper.rho == 0.3 and config.optim_wrapper.eta == 0.2
     assert config.averaging is None
     assert (config.clients, config.folder) == (5, "tuned")
@@ -103,7 +103,10 @@ def test_a_config_without_a_setting_is_as_it_was(write):
     path = write("plain.py", SETTING.replace('setting = "mine"\nlookup = ["cifar10", "cifar"]', ""))
     config = load_config(path)
     assert not config.keys() & {"setting", "methods"}
-    assert (config.experiment_name, config.work_dir) == ("plain", "work_dirs/plain")
+    assert (config.experiment_name, config.work_dir) == ("plain", "work_dirs/plain/seed0")
+    assert load_config(path, seed=7).work_dir == "work_dirs/plain/seed7"
+    assert load_config(path, options=["randomness.seed=5"]).work_dir == "work_dirs/plain/seed5"
+    assert load_config(path, options=["randomness.seed=None"]).work_dir == "work_dirs/plain/seed0"
     config = load_config(path, ["fedprox"])
     assert config.algorithm == dict(type="FedProx", mu=0.1)
     assert config.experiment_name == "plain_fedprox"

@@ -42,6 +42,7 @@ def write_runs(root: Path) -> Path:
     write_pictures(root / "synthetic_0" / "pictures")
     other = {"name": "prox", "experiment_sha256": "a" * 64, "algorithm": {"type": "FedProx"}}
     toyresults.write(root / "fedprox", toyresults.results(RAINY, metrics(48.0), **other))
+    (root / "fedprox" / "config.json").write_text(json.dumps({"setting": HOSTILE}))
     toyresults.write(root / "cifar", toyresults.results(CIFAR, {"test/accuracy": 64.0}))
 
     content = toyresults.synthetic(toyresults.results(RAINY, metrics(10.0), name=HOSTILE))

@@ -69,6 +69,9 @@ window.Charts = (() => {
     place.style.height = `${height}px`;
     place.setAttribute("role", "img");
     place.setAttribute("aria-label", label);
+    // Plotly keeps the width of the first drawing, which may have had another place
+    const drawn = place.querySelector(".main-svg");
+    if (drawn && Math.abs(drawn.clientWidth - place.clientWidth) > 1) Plotly.purge(place);
     Plotly.react(place, traces, shape, CONFIG);
   }
 
@@ -143,7 +146,7 @@ window.Charts = (() => {
 
   // ------------------------------------------------------------ points
 
-  function points(figure, rows, x, y, words, more) {
+  function points(figure, rows, x, y, words, more, first = []) {
     const groups = [];
     const published = rows.filter((row) => row.kind === "published");
     if (published.length) groups.push({ name: "published", rows: published, symbol: "circle-open", size: 9, shade: css("--muted") });
@@ -163,7 +166,7 @@ window.Charts = (() => {
     }));
     const own = rows.filter((row) => row.kind === "run").map((row) => `${row.label} at ${x.text(row)}, ${y.text(row)}`);
     const others = published.length ? `${published.length} published rows and ` : "";
-    draw(figure, traces, layout(x.title, y.title, { height: 380, ...more }), `${words}: ${others}${own.length} runs. ${own.join("; ")}`);
+    draw(figure, [...first, ...traces], layout(x.title, y.title, { height: 380, ...more }), `${words}: ${others}${own.length} runs. ${own.join("; ")}`);
   }
 
   function columnAxis(column) {
@@ -208,6 +211,23 @@ window.Charts = (() => {
       title: unit === "bytes" ? `traffic (${scale.name})` : "traffic, relative to FedAvg's",
     };
     points(figure, found, x, columnAxis(up), `${up.name} against traffic`, { xaxis: { rangemode: "tozero" } });
+  }
+
+  // ------------------------------------------------------------ years
+
+  const dated = (rows, column) => rows.filter((row) => row.year && row.values[column.key]);
+  const yearsOf = (rows, column) => [...new Set(dated(rows, column).map((row) => row.year))].sort();
+
+  function years(figure, rows, column) {
+    const found = dated(rows, column);
+    const published = found.filter((row) => row.kind === "published");
+    const value = (row) => row.values[column.key][0];
+    const better = column.higher ? Math.max : Math.min;
+    const all = yearsOf(found, column);
+    const best = all.map((year) => published.filter((row) => row.year <= year).map(value)).map((until) => (until.length ? better(...until) : null));
+    const line = { x: all, y: best, mode: "lines", type: "scatter", name: "best published", hoverinfo: "skip", line: { shape: "hv", color: css("--muted"), width: 2 } };
+    const x = { value: (row) => row.year, std: () => null, text: (row) => String(row.year), name: "year", title: "year" };
+    points(figure, found, x, columnAxis(column), `${column.name} over the years`, { xaxis: { dtick: 1, tickformat: "d" } }, [line]);
   }
 
   // ------------------------------------------------------------ maps
@@ -271,7 +291,8 @@ window.Charts = (() => {
   function clients(figure, found) {
     const rounds = found.rounds.map(String);
     const steps = SCALE.map((shade, i) => [i / (SCALE.length - 1), shade]);
-    const few = found.names.length <= 30;
+    const every = Math.ceil(found.names.length / 30); // the client whose name stands at the axis
+    const places = found.names.map((_, i) => i).filter((i) => i % every === 0);
     draw(
       figure,
       [{
@@ -289,7 +310,7 @@ window.Charts = (() => {
       layout("round", "client", {
         height: Math.max(300, Math.min(720, 90 + 18 * found.names.length)),
         xaxis: { type: "category", nticks: 12, showgrid: false },
-        yaxis: { autorange: "reversed", showgrid: false, showticklabels: few, ...(few ? { tickvals: found.names.map((_, i) => i), ticktext: found.names.map(plain) } : {}) },
+        yaxis: { autorange: "reversed", showgrid: false, tickvals: places, ticktext: places.map((i) => plain(found.names[i])) },
       }),
       `Accuracy of ${found.names.length} clients over ${rounds.length} rounds; minimum, mean and maximum are in the table below.`,
     );
@@ -301,5 +322,5 @@ window.Charts = (() => {
     }));
   }
 
-  return { curves, scatter, spectra, traffic, clients, heat, clear };
+  return { curves, scatter, spectra, years, yearsOf, traffic, clients, heat, clear };
 })();

@@ -1,4 +1,4 @@
-// Interaction: tabs, sorting, filters, selection; the state of the page is in the URL's hash.
+// Interaction: tabs, sorting, filters, selection; all of it is in the URL's hash.
 "use strict";
 (() => {
   const DATA = JSON.parse(document.getElementById("data").textContent);
@@ -8,8 +8,11 @@
 
   const tabs = all('[role="tab"]');
   const boards = all(".board");
-  // what is shown: a table, its selected rows, a metric over the rounds, one run
+  // what is shown: a table, its selected rows, a metric over the rounds, one run; the filters and
+  // the order of rows are where their controls are
   const state = { table: null, rows: [], metric: null, against: "rounds", run: null };
+  const AXES = ["scatter-x", "scatter-y", "traffic-y", "years-y"]; // of the table's charts
+  let axes = {};
 
   // ------------------------------------------------------------ state in the URL
 
@@ -26,13 +29,36 @@
       against: wanted.get("against") === "bytes" ? "bytes" : "rounds",
       run: wanted.get("run"),
     });
+    axes = Object.fromEntries(AXES.map((id) => [id, wanted.get(id)]));
+    const board = boardOf(known);
+    for (const field of one(".filters", board).elements) {
+      const value = wanted.get(field.name) ?? "";
+      if (field.type === "checkbox") field.checked = value === "1";
+      else if (field.type === "search" || [...(field.options ?? [])].some((one) => one.value === value)) field.value = value;
+      else if (field.options) field.value = "";
+    }
+    filter(board);
+    const [place, direction] = (wanted.get("sort") ?? "0.ascending").split(".");
+    const head = all("thead th", board)[place];
+    if (head && (wanted.has("sort") || DATA.tables[known].ranked)) order(board, head, direction === "descending" ? direction : "ascending");
   }
+
+  const boardOf = (id) => one(`#board-${CSS.escape(id)}`);
 
   function writeHash() {
     const shown = new URLSearchParams({ table: state.table, rows: state.rows.join(",") });
     if (state.metric) shown.set("metric", state.metric);
     if (state.against !== "rounds") shown.set("against", state.against);
     if (state.run) shown.set("run", state.run);
+    for (const [id, value] of Object.entries(axes)) if (value) shown.set(id, value);
+    const board = boardOf(state.table);
+    for (const field of one(".filters", board).elements) {
+      const value = field.type === "checkbox" ? (field.checked ? "1" : "") : field.value;
+      if (field.name && value) shown.set(field.name, value);
+    }
+    const head = one("thead th[aria-sort]", board);
+    const at = head && `${head.cellIndex}.${head.getAttribute("aria-sort")}`;
+    if (at && at !== "0.ascending") shown.set("sort", at);
     history.replaceState(null, "", `#${shown}`);
   }
 
@@ -50,7 +76,7 @@
 
   function showTable(id) {
     for (const board of boards) board.hidden = board.dataset.table !== id;
-    const group = one(`#board-${CSS.escape(id)}`).closest(".group");
+    const group = boardOf(id).closest(".group");
     for (const other of all(".group")) other.hidden = other !== group;
     for (const tab of tabs) {
       const chosen = tab.getAttribute("aria-controls") === group.id;
@@ -64,6 +90,7 @@
 
   function openTable(id) {
     Object.assign(state, { table: id, rows: firstRows(id), metric: null, run: null });
+    axes = {};
     update();
   }
 
@@ -88,9 +115,13 @@
   // ------------------------------------------------------------ sorting and filters
 
   function sort(board, head) {
-    const column = head.cellIndex;
     const before = head.getAttribute("aria-sort");
-    const direction = before ? (before === "ascending" ? "descending" : "ascending") : head.dataset.first;
+    order(board, head, before ? (before === "ascending" ? "descending" : "ascending") : head.dataset.first);
+    writeHash();
+  }
+
+  function order(board, head, direction) {
+    const column = head.cellIndex;
     const sign = direction === "ascending" ? 1 : -1;
     const body = one("tbody", board);
     const value = (row) => row.cells[column].dataset.value;
@@ -123,10 +154,41 @@
     one(".none", board).hidden = count > 0;
   }
 
+  // The rows and columns that are shown, values in full precision; text that a spreadsheet would
+  // compute is marked as text.
+  function csv(board) {
+    const kept = all("thead th", board).filter((head) => head.offsetParent);
+    const cell = (text) => {
+      const safe = /^[=+\-@\t\r]/.test(text) && !Number.isFinite(Number(text)) ? `'${text}` : text;
+      return /[",\n\r]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    };
+    const std = (place) => one(".std", place)?.textContent.replace(/[^\d.]/g, "") ?? "";
+    const metric = (head) => head.classList.contains("metric");
+    const head = kept.flatMap((th) => (metric(th) ? [th.innerText, `${th.innerText} std`] : [th.innerText]).map((text) => text.trim()));
+    const rows = all("tbody tr", board).filter((row) => row.offsetParent).map((row) =>
+      [...kept.flatMap((th) => {
+        const place = row.cells[th.cellIndex];
+        return metric(th) ? [place.dataset.value, std(place)] : [place.dataset.value];
+      }), one(".source", row).textContent.trim()]);
+    return [[...head, "Source"], ...rows].map((line) => line.map(cell).join(",")).join("\n") + "\n";
+  }
+
+  function download(board) {
+    const link = document.createElement("a");
+    link.href = URL.createObjectURL(new Blob([csv(board)], { type: "text/csv" }));
+    link.download = `${board.dataset.table}.csv`;
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 10000);
+  }
+
   for (const board of boards) {
+    one(".csv", board).addEventListener("click", () => download(board));
     for (const head of all("thead th", board)) one("button", head).addEventListener("click", () => sort(board, head));
     const form = one(".filters", board);
-    form.addEventListener("input", () => filter(board));
+    form.addEventListener("input", () => {
+      filter(board);
+      writeHash();
+    });
     form.addEventListener("submit", (event) => event.preventDefault());
     board.addEventListener("change", (event) => {
       if (event.target.name !== "row") return;
@@ -156,23 +218,27 @@
   function showTableCharts() {
     const table = DATA.tables[state.table];
     const columns = percent(table).filter((column) => has(table, column.key));
-    const axes = [...columns, ...table.further];
-    const [across, up, height] = ["scatter-x", "scatter-y", "traffic-y"].map((id) => document.getElementById(id));
-    const pairs = axes.some((a) => axes.some((b) => a !== b && has(table, a.key, b.key)));
+    const named = (found) => found.map((c) => [c.key, c.name]);
+    const both = [...columns, ...table.further];
+    const pairs = both.some((a) => both.some((b) => a !== b && has(table, a.key, b.key)));
     const known = columns.filter((c) => table.rows.some((row) => row.values[c.key] && row.traffic !== null));
+    const dated = table.columns.filter((c) => Charts.yearsOf(table.rows, c).length > 1);
     // both are there before the first is drawn, which takes its width from the place that it has
-    for (const [id, wanted] of [["#scatter", pairs], ["#traffic", known.length > 0]]) {
+    for (const [id, wanted] of [["#scatter", pairs], ["#traffic", known.length > 0], ["#years", dated.length > 0]]) {
       if (wanted) one(id).hidden = false;
       else Charts.clear(one(id));
     }
     if (pairs) {
-      const [x, y] = firstPair(axes);
-      for (const [place, key] of [[across, x], [up, y]]) options(place, axes.map((c) => [c.key, c.name]), key);
+      firstPair(both).forEach((key, i) => options(one(`#${AXES[i]}`), named(both), has(table, axes[AXES[i]]) ? axes[AXES[i]] : key));
       drawScatter();
     }
     if (known.length) {
-      options(height, known.map((c) => [c.key, c.name]), known[0].key);
+      options(one("#traffic-y"), named(known), axes["traffic-y"]);
       drawTraffic();
+    }
+    if (dated.length) {
+      options(one("#years-y"), named(dated), axes["years-y"]);
+      drawYears();
     }
   }
 
@@ -189,6 +255,10 @@
     const up = column(document.getElementById("traffic-y").value);
     one("#traffic h3").textContent = `${up.name[0].toUpperCase()}${up.name.slice(1)} against traffic`;
     Charts.traffic(one("#traffic"), table.rows, up, table.trafficUnit);
+  }
+
+  function drawYears() {
+    Charts.years(one("#years"), DATA.tables[state.table].rows, column(document.getElementById("years-y").value));
   }
 
   function showCurves(rows) {
@@ -267,11 +337,11 @@
 
   function update() {
     showTable(state.table);
-    const board = one(`#board-${CSS.escape(state.table)}`);
+    const board = boardOf(state.table);
     for (const box of all('input[name="row"]', board)) box.checked = state.rows.includes(box.value);
     one("#charts").hidden = one("#runs").hidden = false;
     showTableCharts();
-    one("#charts").hidden = one("#scatter").hidden && one("#traffic").hidden;
+    one("#charts").hidden = all("#charts figure").every((figure) => figure.hidden);
     one("#runs").hidden = !DATA.tables[state.table].rows.some((row) => row.kind === "run");
     if (!one("#runs").hidden) showSelection();
     writeHash();
@@ -300,8 +370,13 @@
   showTheme();
 
   if (!boards.length) return;
-  for (const id of ["scatter-x", "scatter-y"]) document.getElementById(id).addEventListener("change", drawScatter);
-  document.getElementById("traffic-y").addEventListener("change", drawTraffic);
+  [drawScatter, drawScatter, drawTraffic, drawYears].forEach((draw, i) => {
+    one(`#${AXES[i]}`).addEventListener("change", (event) => {
+      axes[AXES[i]] = event.target.value;
+      draw();
+      writeHash();
+    });
+  });
   const follow = (id, field) => document.getElementById(id).addEventListener("change", (event) => {
     state[field] = event.target.value;
     showSelection();

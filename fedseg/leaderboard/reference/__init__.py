@@ -44,6 +44,8 @@ class Published:
     conflict: bool = False  # whether the source contradicts itself elsewhere
     comm_cost: int | None = None  # bits a round relative to FedAvg
     note: str | None = None  # of the transcription
+    year: int | None = None  # of the paper, as is url
+    url: str | None = None
 
     @property
     def doubt(self) -> str | None:
@@ -61,8 +63,12 @@ class Published:
 def read_published() -> tuple[Published, ...]:
     """Every published number, paper by paper, in the order of their tables."""
     unknown = {"split": None, "value": None}
+    names = {"key": "paper", "paper": "title", "year": "year", "url": "url"}
     return tuple(
-        Published(paper=content["key"], title=content["paper"], **{**unknown, **record})
+        Published(
+            **{new: content[old] for old, new in names.items() if old in content},
+            **{**unknown, **record},
+        )
         for content in (read_json(f"{name}.json") for name in PAPERS)
         for record in content["records"]
     )
