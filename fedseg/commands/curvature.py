@@ -21,7 +21,7 @@ examples:
 """
 
 
-def parse_arguments() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(
         description="Hessian eigenvalues, trace, density, sharpness and clients' curvature of a "
         "checkpoint, or of the newest one of a run.",
@@ -29,19 +29,13 @@ def parse_arguments() -> argparse.Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add_options(parser, Settings)
-    names = {"metavar": "NAME", "default": ["loss", "top", "trace", "sharpness"]}
-    parser.add_argument(
-        "--quantities", nargs="+", help="default: loss top trace sharpness", **names
-    )
+    usual = ["loss", "top", "trace", "sharpness"]
+    text = f"default: {' '.join(usual)}"
+    parser.add_argument("--quantities", nargs="+", metavar="NAME", default=usual, help=text)
     parser.add_argument("--out", type=cli.folder, help="default: curvature/<checkpoint> in the run")
     arguments = parser.parse_args()
     if arguments.out is not None and len(arguments.paths) > 1:
         parser.error("--out: name one checkpoint only")
-    return arguments
-
-
-def main() -> None:
-    arguments = parse_arguments()
     cli.check_there(arguments.paths, "name a run's work dir or a checkpoint")
     settings = read_options(Settings, arguments)
     from fedseg.curvature.checkpoint import find_checkpoints, opened
@@ -56,7 +50,6 @@ def main() -> None:
         with opened(source) as run:
             measurement = Measurement(run, find_checkpoints(source)[0], settings, arguments.out)
             found[path] = measurement.measure(arguments.quantities)
-            folder = measurement.folder
     print_curvature(found)
-    for file in write_spectra(found, folder):
+    for file in write_spectra(found, measurement.folder):
         print(file)

@@ -4,6 +4,7 @@ import argparse
 import os
 
 from fedseg import cli
+from fedseg.checks import check_int
 from fedseg.curvature.settings import KINDS, Spec, add_options, read_options, read_source
 
 DETAILS = """\
@@ -25,7 +26,7 @@ examples:
 """
 
 
-def parse_arguments() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(
         description="The loss between, around and across models: PNG, SVG and an interactive page.",
         epilog=DETAILS,
@@ -33,18 +34,12 @@ def parse_arguments() -> argparse.Namespace:
     )
     parser.add_argument("kind", choices=KINDS)
     add_options(parser, Spec)
-    parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: all cores)")
-    parser.add_argument(
-        "--out", type=cli.folder, help="default: curvature/landscape_<kind> in the first run"
-    )
+    jobs, text = os.cpu_count() or 1, "processes (default: all cores)"
+    parser.add_argument("--jobs", type=int, metavar="N", default=jobs, help=text)
+    text = "default: curvature/landscape_<kind> in the first run"
+    parser.add_argument("--out", type=cli.folder, help=text)
     arguments = parser.parse_args()
-    if arguments.jobs is not None and arguments.jobs < 1:
-        parser.error(f"--jobs: must be at least 1, not {arguments.jobs}")
-    return arguments
-
-
-def main() -> None:
-    arguments = parse_arguments()
+    check_int("--jobs", arguments.jobs)
     cli.check_there(arguments.paths, "name a run's work dir or a checkpoint")
     spec = read_options(Spec, arguments, source=read_source(arguments, arguments.paths))
     from rich.progress import MofNCompleteColumn, Progress
@@ -60,11 +55,7 @@ def main() -> None:
     folder = arguments.out or own_path(run, f"curvature/landscape_{spec.kind}")
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn()) as bars:
         task = bars.add_task("points")
-        content = landscape(
-            spec,
-            folder,
-            arguments.jobs or os.cpu_count() or 1,
-            lambda done, total: bars.update(task, completed=done, total=total),
-        )
+        advance = lambda done, total: bars.update(task, completed=done, total=total)  # noqa: E731
+        content = landscape(spec, folder, arguments.jobs, advance)
     for path in write_landscape(content, folder):
         print(path)

@@ -3,7 +3,6 @@
 import copy
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import chain
 from pathlib import Path
@@ -18,13 +17,14 @@ from torch import Tensor
 from fedseg.core.flat import FlatModel
 from fedseg.core.seeds import generator_for
 from fedseg.curvature.settings import TRAIN, Source
-from fedseg.curvature.surface import Part, Samples
+from fedseg.curvature.surface import Part, Point, Samples
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
-from fedseg.evaluation.sets import EvaluationSet, build_evaluation_set
+from fedseg.evaluation.sets import EvaluationSet, StreamedSet, build_evaluation_set
 from fedseg.files import sha256
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.loaders.partitioned import PartitionedData, balanced_batches
+from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import HOOKS, SAMPLERS, build
 from fedseg.runner.build import build_trainer, load_weights
 from fedseg.runner.checkpoint import load_checkpoint, run_folder
@@ -35,15 +35,6 @@ from fedseg.runner.recorded import newest_checkpoint, recorded
 from fedseg.runner.sampler import ClientSampler
 
 OF_TEST = ("pipeline", "test_mode", "style")  # how a data set's samples are prepared
-
-
-@dataclass(frozen=True)
-class Point:
-    """A model: parameters and float buffers, flat."""
-
-    name: str
-    w: Tensor
-    buffers: Tensor
 
 
 class RunData:
@@ -97,8 +88,11 @@ class RunData:
         return self._images[name]
 
     def _build(self, name: str) -> EvaluationSet:
-        tests = self.config.get("val_dataloader") or {}
-        tests = {n: {**test, "optional": False} for n, test in tests.items() if test is not None}
+        tests = (self.config.get("val_dataloader") or {}).items()
+        tests = {n: {**test, "optional": False} for n, test in tests if test is not None}
+        for test in tests.values():
+            if "num_workers" in test:
+                test["num_workers"] = 0  # every product would start them anew
         if name == TRAIN:
             own = self.config.train_dataloader["dataset"]
             like = [test for test in tests.values() if test["dataset"]["type"] == own["type"]]
@@ -123,6 +117,7 @@ class RunData:
         batch_size: int | None = None,
         augment: bool = False,
         personal: bool = True,
+        evaluated: bool = False,
     ) -> Samples:
         """Data D.
 
@@ -133,11 +128,20 @@ class RunData:
         Args:
             name: ``train`` or a test domain. client: only its training images.
             count: a seeded subset of at most so many.
-            batch_size: images at a time; None: those of the evaluation.
+            batch_size: images at a time; None: as many as in the evaluation, but one if they come
+                from disk: a Hessian product keeps the graph of all in a batch.
             augment: the training images in their augmentation, drawn once.
+            evaluated: as many as in the evaluation, for batch statistics, or where products are not
+                taken.
+
+        Raises:
+            ConfigError: there is no such client or test domain.
+            DataError: no client has the statistics that its images need.
         """
         policy = self.policy if personal and name == TRAIN else None
         test = None if name == TRAIN and augment else self.images(name)
+        if client is not None and client not in self.data.indices:
+            raise ConfigError(f"--client: the run has none of the name {client!r}")
         groups = {c: self.data.indices[c] for c in ([client] if client else self.data.clients)}
         if name != TRAIN:
             groups = {"": np.arange(len(test.dataset))}
@@ -150,6 +154,9 @@ class RunData:
             chosen = generator_for(self.seed, "curvature samples").choice(chosen, count, False)
         if policy is None:
             groups = {"": chosen}
+        streams = isinstance(test or self.data, StreamedSet | StreamingData)
+        if batch_size is None and streams and not evaluated:
+            batch_size = 1
         size = batch_size or (self.data.batch_size if test is None else test.batch_size)
         size = len(chosen) if size == "full" else size
         found = [(c, np.intersect1d(group, chosen)) for c, group in groups.items()]

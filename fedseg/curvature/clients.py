@@ -8,9 +8,11 @@ import numpy as np
 
 from fedseg.core.client_data import JobStream
 from fedseg.core.messages import Task
-from fedseg.core.server import Aggregate, Server
-from fedseg.curvature.checkpoint import Point, RunData
+from fedseg.core.server import Server
+from fedseg.curvature.checkpoint import RunData
 from fedseg.curvature.spectrum import Estimate
+from fedseg.curvature.surface import Point
+from fedseg.engine.executor import InProcessExecutor
 from fedseg.errors import ConfigError
 from fedseg.runner.build import build_schedulers
 from fedseg.runner.checkpoint import check_like, load_checkpoint, run_folder
@@ -94,34 +96,33 @@ def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
             f"custom_hooks: {', '.join(map(str, run.hooks))} may change how clients train, and "
             "hooks are left out here: the participants' models cannot be had"
         )
-    payload, trainer, flat = load_checkpoint(checkpoint), run.trainer, run.flat
-    algorithm, data, local = trainer.algorithm, trainer.data, trainer.local
-    check_like(
-        payload, {"round": 0, "server_state": {}, "stores": {"clients": {}}}, str(checkpoint)
-    )
-    number, server = payload["round"] + 1, Server(flat, len(data.clients), algorithm.server_vectors)
+    payload, flat = load_checkpoint(checkpoint), run.flat
+    algorithm, data, local = run.trainer.algorithm, run.data, run.trainer.local
+    expected = {"round": 0, "server_state": {}, "stores": {"clients": {}}}
+    check_like(payload, expected, str(checkpoint))
+    server = Server(flat, len(data.clients), algorithm.server_vectors)
     restore_model(SimpleNamespace(flat=flat, server=server), payload["state_dict"])
     server.state = to_device(payload["server_state"], server.w.device)
     store = StateStore(run_folder(checkpoint) / "state" / "clients", "disk")
     store.load(payload["stores"]["clients"])
     if build_schedulers(run.config, local):
-        groups = local.optimizer.param_groups
-        for group, saved in zip(groups, payload["param_groups"], strict=True):
+        for group, saved in zip(local.optimizer.param_groups, payload["param_groups"], strict=True):
             group.update(saved)
-    server.round = number
+    number = server.round = payload["round"] + 1
     local.start_round(number)
     chosen, trained = run.sampler.participants(number), []
-    data.start(JobStream(lambda _: chosen, number, number, algorithm.passes()))
+    executor = InProcessExecutor()
+    executor.bind(run)
+    executor.start(JobStream(lambda _: chosen, number, number, algorithm.passes()))
     for server.exchange in range(algorithm.exchanges):
-        message, updates = algorithm.broadcast(server), Aggregate(algorithm.weightings)
-        trains = algorithm.trains(server.exchange)
-        trained = [] if trains else trained
-        for client in chosen:
-            name, size = data.clients[client], data.sizes[client]
-            job = server.round, server.exchange, client, name, size, data.num_steps(client)
-            updates.add(trainer.train(Task(*job, store.look_up(name)), message))
-            if trains:
-                trained.append(Point(name, flat.w.clone(), flat.buffers.clone()))
+        message, updates = algorithm.broadcast(server), algorithm.aggregate(algorithm.weightings)
+        named = [(c, data.clients[c], data.sizes[c], data.num_steps(c)) for c in chosen]
+        tasks = [Task(number, server.exchange, *own, store.look_up(own[1])) for own in named]
+        models = []
+        for outcome in executor.run(tasks, message):
+            models.append(Point(outcome.task.name, flat.w.clone(), flat.buffers.clone()))
+            updates.add(*outcome.sums)
+        trained = models if algorithm.trains(server.exchange) else trained
         if server.exchange < algorithm.exchanges - 1:
             algorithm.step(server, updates)
     data.close()

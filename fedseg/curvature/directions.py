@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from fedseg.core.flat import FlatModel
-from fedseg.curvature.checkpoint import Point
+from fedseg.curvature.surface import Point
 from fedseg.errors import DataError
 
 

@@ -13,8 +13,8 @@ from fedseg.core.client import Client
 from fedseg.core.hook import FederatedHook, Run
 from fedseg.core.messages import Update
 from fedseg.core.seeds import generator_for
-from fedseg.curvature.checkpoint import Point, RunData
-from fedseg.curvature.surface import LossSurface
+from fedseg.curvature.checkpoint import RunData
+from fedseg.curvature.surface import LossSurface, Point
 from fedseg.engine.executor import InProcessExecutor
 from fedseg.errors import ConfigError
 from fedseg.registry import HOOKS
@@ -95,19 +95,16 @@ class CurvatureHook(FederatedHook):
 
     def results(self, runner: Run, history: list[dict[str, Any]]) -> dict[str, Any]:
         lines = [line for line in history if "curvature" in (line.get("seconds") or {})]
-        found = {name: [line.get(name) for line in lines] for name in self.quantities}
-        rounds = [line["round"] for line in lines]
-        return {CURVATURE: {"rounds": rounds, **found}} if lines else {}
+        found = {n: [line.get(n) for line in lines] for n in ("round", *self.quantities)}
+        return {CURVATURE: {"rounds": found.pop("round"), **found}} if lines else {}
 
     def seconds_in_all(self, runner: Any) -> float:
         """What all measurements will take, from one product over the data; for ``--dry-run``."""
-        from fedseg.curvature.products import Products
-
         self.before_train(runner)
         data = self._run.samples(count=self.samples, personal=False)
-        surface = LossSurface(runner.flat, data, runner.server.w, runner.server.buffers)
+        products = LossSurface(runner.flat, data, _global(runner)).products()
         begin = time.perf_counter()
-        Products(surface)(np.ones(runner.flat.num_parameters))
+        products(np.ones(products.n))
         each = (time.perf_counter() - begin) / len(data)
         images = len(data) * ("lambda_max" in self.quantities)
         if "client_lambda_max" in self.quantities:
@@ -117,28 +114,26 @@ class CurvatureHook(FederatedHook):
 
     # ---------------------------------------------------------------- quantities
 
-    def _global(self, runner: Run) -> LossSurface:
-        server, data = runner.server, self._run.samples(count=self.samples)
-        return LossSurface(runner.flat, data, server.w, server.buffers)
+    def _surface(self, runner: Run) -> LossSurface:
+        return LossSurface(runner.flat, self._run.samples(count=self.samples), _global(runner))
 
     def _largest(self, surface: LossSurface) -> float:
-        from fedseg.curvature.products import Products
         from fedseg.curvature.spectrum import largest
 
         rng = generator_for(self._run.seed, "curvature top")
-        return float(largest(Products(surface), 1, rng, self.tolerance).values[0])
+        return float(largest(surface.products(), 1, rng, self.tolerance).values[0])
 
     def _lambda_max(self, runner: Run) -> float:
-        return self._largest(self._global(runner))
+        return self._largest(self._surface(runner))
 
     def _gradient_norm(self, runner: Run) -> float:
-        return float(self._global(runner).gradient()[0].norm())
+        return float(self._surface(runner).gradient()[0].norm())
 
     def _client_lambda_max(self, runner: Run) -> float:
         found = []
         for point, _ in self._trained:
             data = self._run.samples(client=point.name, count=self.samples, personal=False)
-            found.append(self._largest(LossSurface(runner.flat, data, point.w, point.buffers)))
+            found.append(self._largest(LossSurface(runner.flat, data, point)))
         return float(np.mean(found))
 
     def _client_drift(self, runner: Run) -> float:
@@ -151,3 +146,7 @@ class CurvatureHook(FederatedHook):
         unit = torch.nn.functional.normalize(updates, dim=1)
         one, other = torch.triu_indices(len(unit), len(unit), 1)
         return float((unit @ unit.T)[one, other].mean())
+
+
+def _global(runner: Run) -> Point:
+    return Point("global model", runner.server.w, runner.server.buffers)

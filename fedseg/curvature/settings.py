@@ -13,11 +13,20 @@ from fedseg.errors import ConfigError
 TRAIN = "train"  # the training data of all clients
 RUNNING, BATCH, REESTIMATE = STATISTICS = "running", "batch", "reestimate"
 KINDS = ("line", "plane", "random", "eigenvectors")
+BOUNDS = ("least", "above")
 
 
-def option(default: Any, text: str, **details: Any) -> Any:
-    """A field that is an option ``--<name>``: its type, metavar, choices, and bounds ``least``."""
-    return field(default=default, metadata={"help": text, **details})
+def option(default: Any, text: str, **keywords: Any) -> Any:
+    """A field that is an option: keywords of ``add_argument``, its ``flag``, and its bound."""
+    if isinstance(default, bool):
+        keywords["action"] = "store_false" if default else "store_true"
+    elif isinstance(default, float):
+        keywords["type"] = float
+    elif "least" in keywords:
+        keywords |= {"type": lambda text: None if text == "all" else int(text), "metavar": "N"}
+    if isinstance(default, int | float | str) and not isinstance(default, bool):
+        text += " (default: %(default)s)"
+    return field(default=default, metadata={"help": text, **keywords})
 
 
 @dataclass(frozen=True)
@@ -47,14 +56,12 @@ class Options:
 
     def __post_init__(self) -> None:
         for one in fields(self):
-            value, details, name = getattr(self, one.name), one.metadata, _flag(one)
-            bounds = {k: details[k] for k in ("least", "above") if k in details}
+            bounds = {k: v for k, v in one.metadata.items() if k in BOUNDS}
+            value, check = getattr(self, one.name), check_int
             if isinstance(one.default, float):
-                check_float(name, value, **bounds)
-            elif bounds and value is not None:
-                check_int(name, value, **bounds)
-            if "choices" in details and value not in details["choices"]:
-                raise ConfigError(f"{name}: must be one of {', '.join(details['choices'])}")
+                check = check_float
+            if bounds and value is not None:
+                check(_flag(one), value, **bounds)
 
 
 @dataclass(frozen=True)
@@ -62,13 +69,12 @@ class Settings(Options):
     """What is measured of a checkpoint, and how well."""
 
     data: str = option(TRAIN, "train, or a test domain")
+    client: str | None = option(None, "in place of --data: the training images of this client")
     augment: bool = option(False, "training images in their augmentation, drawn once")
-    matrix: str = option(
-        "hessian",
-        "ggn: the Gauss-Newton matrix",
-        choices=("hessian", "ggn"),
+    matrix: str = option("hessian", "ggn: the Gauss-Newton matrix", choices=("hessian", "ggn"))
+    batch_size: int | None = option(
+        None, "images at a time; default: 1 if they come from disk, else the evaluation's", least=1
     )
-    batch_size: int | None = option(None, "images at a time; default: the evaluation's", least=1)
     top: int = option(5, "largest eigenvalues", least=1)
     tolerance: float = option(0.01, "of residuals, relative to the eigenvalue", above=0)
     probes: int = option(90, "random vectors of a trace or a diagonal", least=6)
@@ -84,9 +90,9 @@ class Settings(Options):
 class Spec(Options):
     """A landscape, in plain values: any process can compute any of its points."""
 
-    kind: str = option("line", "", choices=KINDS)
+    kind: str = "line"
     source: Source = Source(())
-    data: tuple[str, ...] = option((TRAIN,), "train (default), test domains")
+    data: tuple[str, ...] = option((TRAIN,), "train (default), test domains", nargs="+")
     client: str | None = option(
         None,
         "the model that this participant of the next round trains, on its own and on all data; "
@@ -97,7 +103,7 @@ class Spec(Options):
         None,
         "of the axes (line: -1 2; around a model: -1 1); of a plane the second is the margin "
         "around the models, as a share of their extent (0.25)",
-        metavar=("LOW", "HIGH"),
+        **{"metavar": ("LOW", "HIGH"), "nargs": 2, "type": float},
     )
     statistics: str = option(
         RUNNING, "BatchNorm's, re-estimated at every point", choices=STATISTICS
@@ -127,33 +133,13 @@ def _flag(one: Field) -> str:
     return one.metadata.get("flag") or f"--{one.name.replace('_', '-')}"
 
 
-def _count(text: str) -> int | None:
-    return None if text == "all" else int(text)
-
-
 def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
     """Every option of a kind, and where the models come from."""
     path = {"type": lambda text: str(cli.run_path(text)), "metavar": "RUN|CHECKPOINT"}
     parser.add_argument("paths", nargs="+", **path)
-    for one in fields(kind):
-        details, default = one.metadata, one.default
-        if not details.get("help"):
-            continue
-        text = details["help"]
-        if isinstance(default, bool):
-            keyword = {"action": "store_false" if default else "store_true"}
-        else:
-            keyword = {k: details[k] for k in ("choices", "metavar") if k in details}
-            if isinstance(default, float) or one.name == "ends":
-                keyword["type"] = float
-            elif "least" in details:
-                keyword |= {"type": _count, "metavar": "N"}
-            if one.name in ("ends", "data") and kind is Spec:
-                keyword["nargs"] = 2 if one.name == "ends" else "+"
-            text += (
-                "" if default is None or isinstance(default, tuple) else " (default: %(default)s)"
-            )
-        parser.add_argument(_flag(one), dest=one.name, default=default, help=text, **keyword)
+    for one in (one for one in fields(kind) if one.metadata):
+        keywords = {k: v for k, v in one.metadata.items() if k not in (*BOUNDS, "flag")}
+        parser.add_argument(_flag(one), dest=one.name, default=one.default, **keywords)
     parser.add_argument("--config", help="a config of yours in place of the recorded one: it runs")
     add_cfg_options(parser, "override config fields, for example data_root=data/camvid")
     add_trust(parser)
@@ -161,11 +147,8 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
 
 def read_options(kind: type[Options], arguments: argparse.Namespace, **given: Any) -> Any:
     """The options of a kind that a command line gives."""
-    values = {
-        f.name: getattr(arguments, f.name) for f in fields(kind) if hasattr(arguments, f.name)
-    }
-    plain = {name: tuple(v) if isinstance(v, list) else v for name, v in values.items()}
-    return kind(**plain | given)
+    values = {k: v for k, v in vars(arguments).items() if k in kind.__dataclass_fields__}
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()} | given)
 
 
 def read_source(arguments: argparse.Namespace, paths: Sequence[str]) -> Source:

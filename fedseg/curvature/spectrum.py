@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from scipy.linalg import eigh_tridiagonal
+from scipy.linalg import eigh_tridiagonal, qr
 from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
 
 from fedseg.errors import ConfigError, TrainingError
@@ -89,7 +89,10 @@ def trace_and_norm(products: Any, budget: int, rng: np.random.Generator) -> dict
     count = budget // 3
     if count < 2 or count >= products.n:
         raise ConfigError(f"--probes: must be from 6 to {3 * products.n - 3}, not {budget}")
-    q = np.linalg.qr(np.stack([products(signs(products.n, rng)) for _ in range(count)], 1))[0]
+    q = np.empty((products.n, count), order="F")
+    for column in q.T:
+        column[:] = products(signs(products.n, rng))
+    q = qr(q, overwrite_a=True, mode="economic", check_finite=False)[0]  # in the same memory
     inside, square = 0.0, 0.0
     for column in q.T:
         product = products(column)

@@ -27,7 +27,15 @@ from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
 
 Personal = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
-STATISTICS = ("running", "batch")
+
+
+@dataclass(frozen=True)
+class Point:
+    """A model: parameters and float buffers, flat."""
+
+    name: str
+    w: Tensor
+    buffers: Tensor
 
 
 @dataclass(frozen=True)
@@ -70,26 +78,21 @@ class LossSurface:
     Args:
         flat: the model; what it holds is overwritten.
         data: D.
-        w, buffers: the point, flat.
+        point: w and its float buffers.
         statistics: what BatchNorm normalizes by, ``"running"`` or ``"batch"``.
     """
 
     def __init__(
-        self,
-        flat: FlatModel,
-        data: Samples,
-        w: Tensor,
-        buffers: Tensor,
-        statistics: str = "running",
+        self, flat: FlatModel, data: Samples, point: Point, statistics: str = "running"
     ) -> None:
-        self.flat, self.data, self.w, self.buffers = flat, data, w, buffers
-        self.statistics = statistics
+        self.flat, self.data, self.statistics = flat, data, statistics
+        self.w, self.buffers = point.w, point.buffers
         self._weigh = getattr(getattr(flat.model, "criterion", None), "weight", None)
 
-    def at(self, w: Tensor, buffers: Tensor | None = None) -> "LossSurface":
-        """The same loss around another point."""
-        other = copy.copy(self)
-        other.w, other.buffers = w, self.buffers if buffers is None else buffers
+    def at(self, w: Tensor) -> "LossSurface":
+        """The same loss around other parameters."""
+        other = copy.copy(self)  # with the weight of the data
+        other.w = w
         return other
 
     def __iter__(self) -> Iterator[tuple[dict[str, Any], Tensor]]:
@@ -141,6 +144,21 @@ class LossSurface:
                 accumulate(total, [(self.flat.grad, share)])
                 mean += float(loss.detach()) * share
         return total, mean
+
+    def products(self, kind: str = "hessian", tick: Callable[[], None] = lambda: None) -> Any:
+        """The :class:`fedseg.curvature.products.Products` of this surface.
+
+        Raises:
+            ConfigError: curvlinops is not installed; the model has no Gauss-Newton matrix.
+        """
+        try:
+            from fedseg.curvature.products import Products
+        except ImportError as error:
+            raise ConfigError(
+                f"{error.name}: is not installed, which Hessian products need: install the extra "
+                "'curvature'"
+            ) from error
+        return Products(self, kind, tick)
 
     def feature_norms(self) -> dict[int, float]:
         """The mean norm of a classifier's last features by class (ECCV 2022, figure 7).

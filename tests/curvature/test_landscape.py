@@ -11,11 +11,11 @@ import toyseg
 from torch import nn
 
 from fedseg.core.flat import FlatModel
-from fedseg.curvature.checkpoint import Point, opened
+from fedseg.curvature.checkpoint import opened
 from fedseg.curvature.directions import along, barrier, line, plane, random_directions
 from fedseg.curvature.landscape import FILE_NAME, POINTS, Landscape, landscape
 from fedseg.curvature.settings import Source, Spec
-from fedseg.curvature.surface import LossSurface
+from fedseg.curvature.surface import LossSurface, Point
 from fedseg.errors import ConfigError, DataError
 from fedseg.report.landscapes import write_landscape
 
@@ -138,7 +138,7 @@ def test_processes_give_the_same_bits(run, tmp_path):
     with opened(spec.source) as data:
         here = Landscape(spec, data)
         for place, point in zip(ends, here.points, strict=True):
-            at = LossSurface(data.flat, here.samples(0), point.w, point.buffers)
+            at = LossSurface(data.flat, here.samples(0), point)
             assert one["series"][0]["loss"][place] == pytest.approx(at.loss()[0])
     assert set(one["series"][0]["metrics"]) == {"accuracy"}
 

@@ -10,7 +10,7 @@ from fedseg.core.forward import forward, total_loss
 from fedseg.curvature import spectrum
 from fedseg.curvature.products import Products
 from fedseg.curvature.sharpness import rise
-from fedseg.curvature.surface import LossSurface, Part, Samples, compact, expand
+from fedseg.curvature.surface import LossSurface, Part, Point, Samples, compact, expand
 from fedseg.models import Segmentor
 from fedseg.models.classifier import Classifier
 from fedseg.models.losses import CrossEntropy, OHEMCrossEntropy
@@ -60,7 +60,8 @@ def surface(model: nn.Module, statistics: str = "running") -> LossSurface:
     for slot in flat.buffer_slots:  # statistics that are not those of a new layer
         slot.view(flat.buffers).copy_(torch.rand(slot.shape) + 0.5)
     data = Samples("six", [Part(PLAN[:2]), Part(PLAN[2:])], batches(model))
-    return LossSurface(flat, data, flat.w.clone(), flat.buffers.clone(), statistics)
+    point = Point("random", flat.w.clone(), flat.buffers.clone())
+    return LossSurface(flat, data, point, statistics)
 
 
 def dense(of: LossSurface) -> np.ndarray:
@@ -154,9 +155,8 @@ def test_two_thousand_parameters_and_batches_that_do_not_matter():
         trace = spectrum.trace_and_norm(known, 30, np.random.default_rng(seed))["trace"]
         assert abs(trace.value - np.trace(hessian)) < 3 * trace.standard_error
     assert_moments(spectrum.density(known, 20, 10, np.random.default_rng(0)), values)
-    one = LossSurface(
-        of.flat, Samples("six", [Part([[*range(6)]])], of.data.load), of.w, of.buffers
-    )
+    whole = Samples("six", [Part([[*range(6)]])], of.data.load)
+    one = LossSurface(of.flat, whole, Point("the same", of.w, of.buffers))
     v = np.random.default_rng(0).standard_normal(2010)
     np.testing.assert_allclose(Products(one)(v), products(v), atol=1e-12)
     assert one.loss()[0] == pytest.approx(of.loss()[0])
@@ -298,7 +298,8 @@ def test_rise_on_a_quadratic_is_the_closed_form():
     flat = FlatModel(Quadratic().double())
     data = torch.from_numpy(np.stack([curvature - 0.5, curvature + 0.5]))
     load = lambda plan: ((i, {"inputs": data[i]}) for i in plan)  # noqa: E731
-    of = LossSurface(flat, Samples("two", [Part([[0], [1]])], load), flat.w.clone(), flat.buffers)
+    point = Point("start", flat.w.clone(), flat.buffers)
+    of = LossSurface(flat, Samples("two", [Part([[0], [1]])], load), point)
     w, rho = np.array([3.0, 0.5]), 0.1
     gradient = curvature * w
     eps = rho * gradient / np.linalg.norm(gradient)

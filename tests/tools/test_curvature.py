@@ -13,7 +13,7 @@ import toyseg
 from fedseg.curvature.checkpoint import opened
 from fedseg.curvature.clients import participants_models
 from fedseg.curvature.settings import Source
-from fedseg.curvature.surface import LossSurface
+from fedseg.curvature.surface import LossSurface, Point
 from fedseg.files import sha256
 from fedseg.runner.work_dir import hold
 
@@ -102,7 +102,7 @@ def test_clients_are_seen_with_statistics_of_their_own(tool, silo):
         for client, state in payload["client_statistics"].items():
             data = run.samples(client=client, personal=False)
             w, buffers = run.policy.personal(point.w, point.buffers, [(1, state)])
-            total += len(data) * LossSurface(run.flat, data, w, buffers).loss()[0]
+            total += len(data) * LossSurface(run.flat, data, Point("", w, buffers)).loss()[0]
             images += len(data)
     assert found["loss"]["loss"] == pytest.approx(total / images)
     assert len(found["participants"]["lambda_max_local"]) == 3

@@ -10,9 +10,8 @@ from benchmarks.timing import alternate, clocked, median_ratio, medians
 from torch import Tensor
 
 from fedseg.core.flat import FlatModel
-from fedseg.curvature.products import Products
 from fedseg.curvature.spectrum import largest
-from fedseg.curvature.surface import LossSurface, Part, Samples
+from fedseg.curvature.surface import LossSurface, Part, Point, Samples
 from fedseg.errors import DataError
 from fedseg.models.cnn import CNN
 from fedseg.units import peak_memory
@@ -33,13 +32,13 @@ def curvature(images: int, eigenvalue_images: int, repeats: int) -> dict[str, An
     torch.manual_seed(0)
     flat = FlatModel(CNN(10))
     few = _surface(flat, images)
-    products = Products(few)
+    products = few.products()
     vector = np.random.default_rng(0).standard_normal(products.n)
     if not np.allclose(products(vector), _by_hand(few, vector), rtol=1e-3, atol=1e-4):
         raise DataError("curvature: the products of the two ways differ")
     sides = {"product": lambda: products(vector), "by hand": lambda: _by_hand(few, vector)}
     seconds, before = alternate(sides, repeats), peak_memory() or 0
-    many = Products(_surface(flat, eigenvalue_images))
+    many = _surface(flat, eigenvalue_images).products()
     many(vector)
     grown = (peak_memory() or 0) - before
     taken = clocked(lambda: largest(many, 5, np.random.default_rng(0)))
@@ -68,7 +67,8 @@ def _surface(flat: FlatModel, images: int) -> LossSurface:
             yield batch, {"inputs": inputs, "data_samples": labels}
 
     plan = [[*range(n, min(n + BATCH, images))] for n in range(0, images, BATCH)]
-    return LossSurface(flat, Samples("random", [Part(plan)], load), flat.w.clone(), flat.buffers)
+    point = Point("drawn", flat.w.clone(), flat.buffers)
+    return LossSurface(flat, Samples("random", [Part(plan)], load), point)
 
 
 def _by_hand(surface: LossSurface, vector: np.ndarray) -> np.ndarray:
