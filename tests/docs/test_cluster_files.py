@@ -8,9 +8,9 @@ import subprocess
 import pytest
 import yaml
 from doc_pages import ROOT, blocks
-from tests.docs.test_commands import parse
 
 from fedseg.checks import check_int
+from tests.docs.test_commands import parse
 
 BLOCKS = blocks(ROOT / "docs" / "parallel.md")
 STUB = '#!/bin/sh\necho "$(basename "$0") $*" >>"$CALLS"\n'

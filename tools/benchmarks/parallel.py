@@ -1,7 +1,10 @@
 """What clients in parallel cost and gain: rounds without training, memory, images a second."""
 
+import json
 import multiprocessing
+import os
 import statistics
+import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -70,6 +73,27 @@ def overhead(
         measured = measure(config, clients, repeats)
         for what in ("seconds of a round", "slowest round", "CPU seconds of the main process"):
             found[f"{name}, {what}"] = measured[what]
+    return found
+
+
+def peers(
+    python: str, parameters: int, clients: int, workers: Sequence[int], repeats: int
+) -> dict[str, Any]:
+    """The same rounds in other simulations; the reason where there is no such thing.
+
+    Args:
+        python: an interpreter that has them.
+    """
+    found: dict[str, Any] = {}
+    environment = {name: v for name, v in os.environ.items() if name != "PYTHONPATH"}
+    for peer, numbers in (("flower", workers), ("pfl", [1])):
+        for number in numbers:
+            shape = map(str, (parameters, clients, number, repeats))
+            command = [python, str(Path(__file__).with_name("peers.py")), peer, *shape]
+            done = subprocess.run(command, capture_output=True, text=True, env=environment)
+            said = (done.stderr if done.returncode else done.stdout).splitlines() or [""]
+            median = said[-1] if done.returncode else statistics.median(json.loads(said[-1]))
+            found[f"{peer}, {number} workers, seconds of a round"] = median
     return found
 
 
