@@ -6,6 +6,7 @@ from benchmarks.parallel import overhead, peers
 def test_a_round_in_process(tmp_path):
     found = overhead(tmp_path, 1000, 3, [], 2)
     assert 0 < found["in process, seconds of a round"] <= found["in process, slowest round"]
+    assert found["passes over memory alone, seconds of a round"] > 0
 
 
 def test_peers_are_run_by_their_own_interpreter_where_there_are_any(tmp_path):

@@ -16,6 +16,7 @@ from benchmarks.scaling import Costs, simulate
 from benchmarks.timing import clocked, in_own_process
 from mmengine.config import Config
 
+from fedseg.core.arithmetic import accumulate, finite_norm
 from fedseg.core.client_data import JobStream
 from fedseg.units import peak_memory
 
@@ -66,7 +67,7 @@ def overhead(
     folder: Path, parameters: int, clients: int, workers: Sequence[int], repeats: int
 ) -> dict[str, Any]:
     """Rounds of clients that train nothing, in this process and on workers."""
-    found = {}
+    found = {"passes over memory alone, seconds of a round": clients * memory_passes(parameters)}
     for number in (0, *workers):
         name = f"{number} workers" if number else "in process"
         config = idle.config(parameters, clients, str(folder / name), executor=executor(number))
@@ -74,6 +75,19 @@ def overhead(
         for what in ("seconds of a round", "slowest round", "CPU seconds of the main process"):
             found[f"{name}, {what}"] = measured[what]
     return found
+
+
+def memory_passes(parameters: int) -> float:
+    """Seconds of what every client costs: load the model, subtract, check, add in float64."""
+    start, w, delta = (torch.zeros(parameters) for _ in range(3))
+    total = torch.zeros(parameters, dtype=torch.float64)
+
+    def client() -> None:
+        w.copy_(start)
+        finite_norm(torch.sub(start, w, out=delta))
+        accumulate(total, [(delta, 3.0)])
+
+    return min(clocked(client) for _ in range(10))
 
 
 def peers(
