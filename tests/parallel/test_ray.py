@@ -48,7 +48,7 @@ def surroundings():
 
 def train_on_a_cluster(config):
     """In a process of its own, because what Ray leaves in one is not to be forked later."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     import ray
     from ray.cluster_utils import Cluster
 
@@ -75,6 +75,7 @@ def test_a_machine_of_a_cluster_is_lost(tmp_path, alone):
     process = context.Process(target=train_on_a_cluster, args=(config,))
     process.start()
     process.join(DEADLINE)
+    process.kill()  # if it hangs
     assert process.exitcode == 0
     assert toyseg.run_differences(alone, config) == []
     assert sum(len(line.get("restarts", [])) for line in toyseg.history(config)) >= 1
