@@ -18,10 +18,11 @@ from fedseg.errors import ConfigError, ResourceError
 from fedseg.loaders.workers import SIGNALS
 
 # read by Ray's processes when they start; what a user has set holds
-QUIET = {
+SETTINGS = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
     "RAY_DEDUP_LOGS": "0",
+    "RAY_worker_niceness": "0",  # or whatever else runs on the machine goes before the workers
 }
 # deletes Ray's folder when this process closes its end or ends, however that comes; Ray's last
 # processes may still write logs
@@ -79,7 +80,7 @@ class Cluster:
         try:
             with (
                 mock.patch.object(ray._private.services, "ConsolePopen", popen),
-                mock.patch.dict(os.environ, {**QUIET, **os.environ}),
+                mock.patch.dict(os.environ, {**SETTINGS, **os.environ}),
                 warnings.catch_warnings(),
             ):
                 warnings.simplefilter("ignore", FutureWarning)

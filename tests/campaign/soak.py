@@ -19,7 +19,7 @@ import ray_processes
 import toyseg
 
 GROWTH = 1.1  # of the last third over the first
-WARM_UP = 30.0  # seconds
+WARM_UP = 30.0  # seconds after the first round
 ROUNDS = 10**6
 
 
@@ -67,6 +67,9 @@ def main() -> int:
         config = toyseg.settings(Path(scratch), **toyseg.merge(toyseg.PLAIN, changes))
         path = toyseg.write_config(Path(scratch) / "toy.py", config)
         process = toyseg.start_cli(path, "--workers", str(asked.workers), "--quiet")
+        lines = Path(config["work_dir"]) / "history.jsonl"
+        while process.poll() is None and not lines.exists():  # until there is a round
+            time.sleep(1)
         begin = time.monotonic()
         while process.poll() is None and time.monotonic() - begin < 60 * asked.minutes:
             time.sleep(rng.uniform(0.5, 1.5) * asked.seconds)
@@ -88,7 +91,7 @@ def main() -> int:
             faults = [f"left: {what}" for what in left]
         if process.returncode != 130:
             faults.append(f"ended with {process.returncode}: {process.communicate()[1][-2000:]}")
-        history = toyseg.history(config)
+        history = toyseg.history(config) if lines.exists() else []
     restarts = sum(len(line.get("restarts", [])) for line in history)
     print(f"{len(history)} rounds, {kills} kills, {restarts} restarts")
     third = len(seen) // 3

@@ -41,9 +41,19 @@ RUNS: dict[str, tuple[list[str], dict[str, Any]]] = {  # methods, and what is ch
 def streets(folder: Path, methods: list[str], changes: Mapping[str, Any]) -> dict[str, Any]:
     """A small round on the streets in ``folder / "streets"``."""
     config = compose(CONFIGS / "settings" / "demo_streets.py", methods).to_dict()
+    size = {"crop_size": (64, 128), "base_size": (72, 128)}
     small = {
         "data_root": str(folder / "streets"),
-        "train_dataloader": {"batch_size": 2, "num_workers": 0},
+        "train_dataloader": {
+            "batch_size": 2,
+            "num_workers": 0,
+            "dataset": {
+                "pipeline": [
+                    {"type": "RandomScaleCrop", "scale": (0.5, 2.0), **size},
+                    {"type": "HorizontalFlip", "p": 0.5},
+                ]
+            },
+        },
         "client_sampler": {"clients_per_round": 4},
         "train_cfg": {"amp": False, "local_epochs": 1, "val_interval": 3},
         "default_hooks": {"checkpoint": {"interval": 1}, **QUIET},

@@ -20,7 +20,7 @@ from fedseg.errors import ConfigError
 from fedseg.runner import compose
 
 LOOP = re.compile(r"for (\w+) in ([\w ]+); do")
-TOOL = re.compile(r"(?:^|\s)(?:\S*python\s+)?(?:\.\./fedseg/)?(tools/\w+\.py)((?:\s.*)?)$")
+TOOL = re.compile(r"(?:^|\s)(?:\S*python\s+)?(?:\.\./fedseg/)?(tools/[\w/]+\.py)((?:\s.*)?)$")
 COMMAND = re.compile(r"^(?:\S*bin/)?fedseg (.*)$")
 MODULE = re.compile(r"python -m (fedseg[\w.]*)")
 

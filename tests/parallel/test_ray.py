@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 import ray_processes
+import torch
 import toyseg
 
 from fedseg.errors import Interrupted
@@ -39,9 +40,15 @@ class LoseANode:
             self.node = self.cluster.add_node(num_cpus=1) and None
 
 
+def surroundings():
+    """What of this process Ray might change: environment, handlers of signals."""
+    handlers = [signal.getsignal(one) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1)]
+    return {name: value for name, value in os.environ.items() if "RAY" in name}, handlers
+
+
 def train_on_a_cluster(config):
     """In a process of its own, because what Ray leaves in one is not to be forked later."""
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+    os.environ |= {"RAY_USAGE_STATS_ENABLED": "0", "RAY_worker_niceness": "0"}
     import ray
     from ray.cluster_utils import Cluster
 
@@ -52,7 +59,10 @@ def train_on_a_cluster(config):
     try:
         runner = toyseg.runner({**config, "executor": executor})
         runner._hooks.append(LoseANode(cluster, node))
+        before = surroundings()
+        torch.set_num_threads(2)  # another number than a worker's
         runner.train()
+        assert torch.get_num_threads() == 2 and surroundings() == before
         assert runner.executor.num_workers == 2
     finally:
         ray.shutdown()
@@ -65,6 +75,7 @@ def test_a_machine_of_a_cluster_is_lost(tmp_path, alone):
     process = context.Process(target=train_on_a_cluster, args=(config,))
     process.start()
     process.join(DEADLINE)
+    process.kill()  # if it hangs
     assert process.exitcode == 0
     assert toyseg.run_differences(alone, config) == []
     assert sum(len(line.get("restarts", [])) for line in toyseg.history(config)) >= 1

@@ -1,7 +1,10 @@
 """What clients in parallel cost and gain: rounds without training, memory, images a second."""
 
+import json
 import multiprocessing
+import os
 import statistics
+import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,6 +16,7 @@ from benchmarks.scaling import Costs, simulate
 from benchmarks.timing import clocked, in_own_process
 from mmengine.config import Config
 
+from fedseg.core.arithmetic import accumulate, finite_norm
 from fedseg.core.client_data import JobStream
 from fedseg.units import peak_memory
 
@@ -63,13 +67,47 @@ def overhead(
     folder: Path, parameters: int, clients: int, workers: Sequence[int], repeats: int
 ) -> dict[str, Any]:
     """Rounds of clients that train nothing, in this process and on workers."""
-    found = {}
+    found = {"passes over memory alone, seconds of a round": clients * memory_passes(parameters)}
     for number in (0, *workers):
         name = f"{number} workers" if number else "in process"
         config = idle.config(parameters, clients, str(folder / name), executor=executor(number))
         measured = measure(config, clients, repeats)
         for what in ("seconds of a round", "slowest round", "CPU seconds of the main process"):
             found[f"{name}, {what}"] = measured[what]
+    return found
+
+
+def memory_passes(parameters: int) -> float:
+    """Seconds of what every client costs: load the model, subtract, check, add in float64."""
+    start, w, delta = (torch.zeros(parameters) for _ in range(3))
+    total = torch.zeros(parameters, dtype=torch.float64)
+
+    def client() -> None:
+        w.copy_(start)
+        finite_norm(torch.sub(start, w, out=delta))
+        accumulate(total, [(delta, 3.0)])
+
+    return min(clocked(client) for _ in range(10))
+
+
+def peers(
+    python: str, parameters: int, clients: int, workers: Sequence[int], repeats: int
+) -> dict[str, Any]:
+    """The same rounds in other simulations; the reason where there is no such thing.
+
+    Args:
+        python: an interpreter that has them.
+    """
+    found: dict[str, Any] = {}
+    environment = {name: v for name, v in os.environ.items() if name != "PYTHONPATH"}
+    for peer, numbers in (("flower", workers), ("pfl", [1])):
+        for number in numbers:
+            shape = map(str, (parameters, clients, number, repeats))
+            command = [python, str(Path(__file__).with_name("peers.py")), peer, *shape]
+            done = subprocess.run(command, capture_output=True, text=True, env=environment)
+            said = (done.stderr if done.returncode else done.stdout).splitlines() or [""]
+            median = said[-1] if done.returncode else statistics.median(json.loads(said[-1]))
+            found[f"{peer}, {number} workers, seconds of a round"] = median
     return found
 
 

@@ -67,6 +67,8 @@ def parse_arguments() -> argparse.Namespace:
     one.add_argument("--clients", type=positive, default=10, help="per round (default: 10)")
     one.add_argument("--workers", type=positive, nargs="+", default=[2], help="default: 2")
     one.add_argument("--repeats", type=positive, default=20, help="rounds (default: 20)")
+    peers = "also in the simulations of Flower and pfl-research that this interpreter has"
+    one.add_argument("--peers", metavar="PYTHON", help=peers)
 
     one = commands.add_parser(
         "memory", parents=[everywhere], help="peaks of rounds of clients that train nothing"
@@ -150,10 +152,11 @@ def state(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def overhead(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Rounds of clients that train nothing."""
-    from benchmarks.parallel import overhead
+    from benchmarks.parallel import overhead, peers
 
     shape = (arguments.parameters, arguments.clients, arguments.workers, arguments.repeats)
-    return overhead(folder, *shape)
+    found = overhead(folder, *shape)
+    return found if arguments.peers is None else {**found, **peers(arguments.peers, *shape)}
 
 
 def memory(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:

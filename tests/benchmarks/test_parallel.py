@@ -1,0 +1,26 @@
+"""Rounds of clients that train nothing, ours and others'."""
+
+from benchmarks.parallel import overhead, peers
+
+
+def test_a_round_in_process(tmp_path):
+    found = overhead(tmp_path, 1000, 3, [], 2)
+    assert 0 < found["in process, seconds of a round"] <= found["in process, slowest round"]
+    assert found["passes over memory alone, seconds of a round"] > 0
+
+
+def test_peers_are_run_by_their_own_interpreter_where_there_are_any(tmp_path):
+    python = tmp_path / "python"
+    python.write_text(
+        """#!/bin/sh
+case "$2 $3 $4 $5 $6" in
+"flower 1000 3 2 4") echo "starting"; echo "[0.5, 0.25, 4.0]" ;;
+*) echo "ModuleNotFoundError: No module named '$2'" >&2; exit 1 ;;
+esac
+"""
+    )
+    python.chmod(0o755)
+    assert peers(str(python), 1000, 3, [2], 4) == {
+        "flower, 2 workers, seconds of a round": 0.5,
+        "pfl, 1 workers, seconds of a round": "ModuleNotFoundError: No module named 'pfl'",
+    }
