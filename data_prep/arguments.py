@@ -40,14 +40,19 @@ def parser(
     return made
 
 
-def parse(made: argparse.ArgumentParser) -> argparse.Namespace:
-    """The arguments; a data set that is not there is told before anything slow is imported."""
+def parse(made: argparse.ArgumentParser, needed: str) -> argparse.Namespace:
+    """The arguments; a root that is not there is told before anything slow is imported.
+
+    Args:
+        made: the parser.
+        needed: what the root must hold where no option says otherwise.
+    """
     args = made.parse_args()
-    given = vars(args)
-    args.root = args.root or Path("data", given["dataset"])
-    if not any(given.get(way) for way in ("source", "synthetic", "download")):
-        fix = "put the data set there as --help says, or name another --root"
-        check_there([args.root], fix)
+    args.root = args.root or Path("data", vars(args)["dataset"])
+    if not any(vars(args).get(way) for way in ("source", "synthetic", "download")):
+        usage = made.format_usage()
+        ways = ["--root", *(w for w in ("--source", "--download", "--synthetic") if w in usage)]
+        check_there([args.root], f"put {needed} there, or give {' or '.join(ways)}")
     return args
 
 

@@ -29,7 +29,7 @@ def main() -> None:
         "be repeated (default: all)",
     )
     add_benchmark(arguments, DISTRIBUTIONS, "464x256")
-    args = parse(arguments)
+    args = parse(arguments, "IDDA (IDDAsmall/<domain>/{RGB,Semantic})")
     from fedseg.data_prep import idda
     from fedseg.data_prep.segmentation import Options, prepare, show_summary
 
