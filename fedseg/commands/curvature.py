@@ -22,11 +22,10 @@ examples:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="Hessian eigenvalues, trace, density, sharpness and clients' curvature of a "
+    parser = cli.parser(
+        "Hessian eigenvalues, trace, density, sharpness and clients' curvature of a "
         "checkpoint, or of the newest one of a run.",
-        epilog=DETAILS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        DETAILS,
     )
     add_options(parser, Settings)
     names = {"metavar": "NAME", "default": ["loss", "top", "trace", "sharpness"]}

@@ -26,12 +26,10 @@ examples:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="The loss between, around and across models: PNG, SVG and an interactive page.",
-        epilog=DETAILS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = cli.parser(
+        "The loss between, around and across models: PNG, SVG and an interactive page.", DETAILS
     )
-    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("kind", type=str.lower, choices=KINDS)
     add_options(parser, Spec)
     parser.add_argument("--jobs", type=int, metavar="N", help="processes (default: all cores)")
     parser.add_argument(

@@ -24,6 +24,7 @@ def main() -> None:
     arguments.add_argument(
         "--setting",
         action="append",
+        type=str.lower,
         choices=list(IDDA_SETTINGS),
         help="which domains are unseen: T07 (country), hard rain (rainy), viewpoint B (bus); can "
         "be repeated (default: all)",
