@@ -6,7 +6,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fedseg.cli import check_there
+from fedseg import cli
 from fedseg.names import OVERLAP, PARTITIONS
 
 if TYPE_CHECKING:
@@ -22,11 +22,7 @@ def parser(
     description: str, epilog: str, root: str | None = None, overwrite: bool = True
 ) -> argparse.ArgumentParser:
     """A parser with ``--root`` and ``--overwrite``; without ``root`` it is ``data/DATASET``."""
-    made = argparse.ArgumentParser(
-        description=description,
-        epilog=epilog,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    made = cli.parser(description, epilog)
     made.add_argument(
         "--root",
         type=Path,
@@ -40,14 +36,19 @@ def parser(
     return made
 
 
-def parse(made: argparse.ArgumentParser) -> argparse.Namespace:
-    """The arguments; a data set that is not there is told before anything slow is imported."""
+def parse(made: argparse.ArgumentParser, needed: str) -> argparse.Namespace:
+    """The arguments; a root that is not there is told before anything slow is imported.
+
+    Args:
+        made: the parser.
+        needed: what the root must hold where no option says otherwise.
+    """
     args = made.parse_args()
-    given = vars(args)
-    args.root = args.root or Path("data", given["dataset"])
-    if not any(given.get(way) for way in ("source", "synthetic", "download")):
-        fix = "put the data set there as --help says, or name another --root"
-        check_there([args.root], fix)
+    args.root = args.root or Path("data", vars(args)["dataset"])
+    if not any(vars(args).get(way) for way in ("source", "synthetic", "download")):
+        usage = made.format_usage()
+        ways = ["--root", *(w for w in ("--source", "--download", "--synthetic") if w in usage)]
+        cli.check_there([args.root], f"put {needed} there, or give {' or '.join(ways)}")
     return args
 
 
@@ -68,6 +69,7 @@ def add_benchmark(made: argparse.ArgumentParser, distributions: Sequence[str], s
     made.add_argument(
         "--distribution",
         action="append",
+        type=str.lower,
         choices=distributions,
         help="how clients differ; can be repeated (default: all)",
     )
@@ -114,6 +116,7 @@ def add_images(made: argparse.ArgumentParser, source: str) -> None:
     made.add_argument(
         "--shared",
         dest="overlap",
+        type=str.lower,
         choices=OVERLAP,
         default=OVERLAP[0],
         help="what to do with images that are in train and in test: refuse them (unless the "
@@ -126,6 +129,7 @@ def add_splits(made: argparse.ArgumentParser, partition: str, clients: int) -> N
     group = made.add_argument_group("splits, written to ROOT/splits")
     group.add_argument(
         "--partition",
+        type=str.lower,
         choices=[*PARTITIONS, NO_SPLIT],
         default=partition,
         help="dirichlet: clients of equal size, each with a class mix drawn from Dir(alpha/classes "

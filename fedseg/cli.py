@@ -52,6 +52,12 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     sys.exit(code or 0)
 
 
+def parser(description: str, epilog: str) -> argparse.ArgumentParser:
+    """A parser whose help keeps the lines of its texts."""
+    kind = argparse.RawDescriptionHelpFormatter
+    return argparse.ArgumentParser(description=description, epilog=epilog, formatter_class=kind)
+
+
 def folder(text: str) -> Path:
     """The type of an option that names a folder: ``Path("")`` would be the current one."""
     if not text.strip():

@@ -31,7 +31,7 @@ fi
 mkdir "$folder/elsewhere"
 cd "$folder/elsewhere"
 step() { echo "\$ $*"; "$@"; }
-small=(train_cfg.max_rounds=2 train_cfg.val_interval=2 train_dataloader.partition.num_clients=4
+small=(train_cfg.max_rounds=2 train_cfg.val_interval=2 train_dataloader.partition.num_clients=40
        client_sampler.clients_per_round=2 val_dataloader.corrupted=None test_dataloader.corrupted=None)
 step fedseg --help
 step python -m fedseg --version

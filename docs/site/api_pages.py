@@ -42,7 +42,7 @@ def index() -> str:
     """The first page in Markdown: the packages, and single modules."""
     rows = [f"| [fedseg.{name}]({name}.md) | {words} |" for name, words in packages().items()]
     table = ["| package | what |", "|---|---|", *rows]
-    alone = ["::: fedseg.registry", "::: fedseg.errors", "::: fedseg.checks"]
+    alone = [f"::: fedseg.{name}" for name in ("api", "registry", "errors", "checks")]
     return "\n\n".join(["# Reference", "\n".join(table), *alone]) + "\n"
 
 

@@ -20,11 +20,10 @@ examples:
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="Compare runs side by side: what differs in their configs, final metrics with "
+    parser = cli.parser(
+        "Compare runs side by side: what differs in their configs, final metrics with "
         "differences, traffic, time, and the curves in one picture.",
-        epilog=DETAILS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        DETAILS,
     )
     parser.add_argument("reference", type=Path, metavar="RUN_A", help="the reference")
     parser.add_argument("others", type=Path, nargs="+", metavar="RUN_B", help="one or more others")

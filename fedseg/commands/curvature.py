@@ -1,7 +1,5 @@
 """Curvature of checkpoints: fedseg curvature RUN|CHECKPOINT... (see --help)."""
 
-import argparse
-
 from fedseg import cli
 from fedseg.curvature.settings import Settings, add_options, read_options, read_source
 
@@ -22,11 +20,10 @@ examples:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Hessian eigenvalues, trace, density, sharpness and clients' curvature of a "
+    parser = cli.parser(
+        "Hessian eigenvalues, trace, density, sharpness and clients' curvature of a "
         "checkpoint, or of the newest one of a run.",
-        epilog=DETAILS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        DETAILS,
     )
     add_options(parser, Settings)
     usual = ["loss", "top", "trace", "sharpness"]

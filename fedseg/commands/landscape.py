@@ -1,6 +1,5 @@
 """Loss landscapes: fedseg landscape KIND RUN|CHECKPOINT... (see --help)."""
 
-import argparse
 import os
 
 from fedseg import cli
@@ -27,12 +26,10 @@ examples:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="The loss between, around and across models: PNG, SVG and an interactive page.",
-        epilog=DETAILS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = cli.parser(
+        "The loss between, around and across models: PNG, SVG and an interactive page.", DETAILS
     )
-    parser.add_argument("kind", choices=KINDS)
+    parser.add_argument("kind", type=str.lower, choices=KINDS)
     add_options(parser, Spec)
     jobs, text = os.cpu_count() or 1, "processes (default: all cores)"
     parser.add_argument("--jobs", type=int, metavar="N", default=jobs, help=text)

@@ -16,12 +16,11 @@ MOST = 50  # differences that are printed
 
 
 def board_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="Compare finished runs with published numbers: read every results.json below "
+    parser = cli.parser(
+        "Compare finished runs with published numbers: read every results.json below "
         "the folders, group seeds, rank within each benchmark. 'verify RUN' recomputes the metrics "
         "of a run instead (see 'verify --help').",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        EXAMPLES,
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders, at any depth")
     parser.add_argument(

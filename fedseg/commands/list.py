@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from fedseg import cli
+
 if TYPE_CHECKING:
     from fedseg.runner.compose import Composition
 
@@ -14,11 +16,10 @@ MARKS = {"published": "published", "grid": "from a published grid", "ours": "our
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="List settings, experiments, methods, algorithms, data sets or models, a line "
+    parser = cli.parser(
+        "List settings, experiments, methods, algorithms, data sets or models, a line "
         "each; of a setting, its methods and where their values come from.",
-        epilog="examples:\n  fedseg list\n  fedseg list methods\n  fedseg list idda_rainy\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "examples:\n  fedseg list\n  fedseg list methods\n  fedseg list idda_rainy\n",
     )
     parser.add_argument(
         "kind",

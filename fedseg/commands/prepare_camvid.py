@@ -19,7 +19,7 @@ def main() -> None:
     arguments.add_argument(
         "--source", type=Path, metavar="DIR", help="copy CamVid from DIR to the root first"
     )
-    args = parse(arguments)
+    args = parse(arguments, "CamVid (train, trainannot, val, ...)")
     from fedseg.data_prep.segmentation import prepare_camvid, show_summary
 
     show_summary(prepare_camvid(args.root, args.source, args.overwrite), args.root)

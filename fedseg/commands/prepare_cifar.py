@@ -59,7 +59,9 @@ def main() -> None:
         help="instead of drawing splits, write those of the released split files in DIR to "
         "ROOT/splits/released, checked against the archive's images",
     )
-    args = parse(arguments)
+    args = parse(
+        arguments, "cifar-10-python.tar.gz (cifar-100-python.tar.gz), folders or .npz files"
+    )
     from fedseg.data_prep.cifar import KINDS
     from fedseg.data_prep.classification import ImageOptions, prepare_and_split, print_next
     from fedseg.data_prep.released_splits import prepare_released

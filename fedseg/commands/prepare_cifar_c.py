@@ -1,9 +1,8 @@
 """Make or verify CIFAR-10-C or CIFAR-100-C next to a prepared test set."""
 
-import argparse
 from pathlib import Path
 
-from fedseg.cli import check_there
+from fedseg import cli
 from fedseg.names import CORRUPTIONS, FOLDER
 
 EPILOG = """\
@@ -21,11 +20,7 @@ image under each of them."""
 
 
 def main() -> None:
-    arguments = argparse.ArgumentParser(
-        description=__doc__,
-        epilog=EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
-    )
+    arguments = cli.parser(__doc__, EPILOG)
     arguments.add_argument(
         "root",
         type=Path,
@@ -40,6 +35,7 @@ def main() -> None:
     arguments.add_argument(
         "--corruptions",
         nargs="+",
+        type=str.lower,
         choices=CORRUPTIONS,
         metavar="NAME",
         help=f"which: {', '.join(CORRUPTIONS)} (default: all)",
@@ -55,7 +51,7 @@ def main() -> None:
         "--workers", type=int, metavar="N", help="processes (default: all cores)"
     )
     args = arguments.parse_args()
-    check_there([args.root], "make it with fedseg prepare cifar")
+    cli.check_there([args.root], "make it with fedseg prepare cifar")
     from fedseg.data_prep.corrupted_sets import make_corrupted
     from fedseg.datasets.corrupted import CorruptedImages
 

@@ -20,7 +20,7 @@ made."""
 def main() -> None:
     arguments = parser(__doc__, EPILOG, "data/cityscapes")
     add_benchmark(arguments, DISTRIBUTIONS, "512x256")
-    args = parse(arguments)
+    args = parse(arguments, "leftImg8bit_trainvaltest.zip and gtFine_trainvaltest.zip, unpacked,")
     from fedseg.data_prep import cityscapes
     from fedseg.data_prep.segmentation import Options, prepare, show_summary
 

@@ -24,12 +24,13 @@ def main() -> None:
     arguments.add_argument(
         "--setting",
         action="append",
+        type=str.lower,
         choices=list(IDDA_SETTINGS),
         help="which domains are unseen: T07 (country), hard rain (rainy), viewpoint B (bus); can "
         "be repeated (default: all)",
     )
     add_benchmark(arguments, DISTRIBUTIONS, "464x256")
-    args = parse(arguments)
+    args = parse(arguments, "IDDA (IDDAsmall/<domain>/{RGB,Semantic})")
     from fedseg.data_prep import idda
     from fedseg.data_prep.segmentation import Options, prepare, show_summary
 

@@ -32,7 +32,7 @@ def main() -> None:
     arguments.add_argument(
         "--missing", type=Path, metavar="FILE", help="write the names of missing images to FILE"
     )
-    args = parse(arguments)
+    args = parse(arguments, "its split files and images")
     from fedseg.cli import program
     from fedseg.data_prep.landmarks import verify
     from fedseg.datasets.landmarks import LandmarksDataset

@@ -20,7 +20,7 @@ def main() -> None:
     arguments = parser(__doc__, EPILOG, "data/mnist")
     add_images(arguments, "a folder with MNIST's idx files")
     add_splits(arguments, "dirichlet-class", 5)
-    args = parse(arguments)
+    args = parse(arguments, "its four idx files")
     from fedseg.data_prep.classification import ImageOptions, prepare_and_split
     from fedseg.data_prep.mnist import PUBLISHED
     from fedseg.report.partition_charts import show_partition

@@ -7,11 +7,10 @@ from fedseg import cli
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="Show the config that a setting and methods make: every value, and the file "
+    parser = cli.parser(
+        "Show the config that a setting and methods make: every value, and the file "
         "that it comes from.",
-        epilog="example:\n  fedseg show idda_rainy --with fedasam swa --only averaging\n",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        "example:\n  fedseg show idda_rainy --with fedasam swa --only averaging\n",
     )
     parser.add_argument(
         "config", type=Path, help="a name (fedseg list) or the path of a setting or experiment"

@@ -1,6 +1,5 @@
 """Look at splits: fedseg splits CONFIG_OR_FILE... (--help lists the options)."""
 
-import argparse
 from pathlib import Path
 
 from fedseg import cli
@@ -16,11 +15,10 @@ examples:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description="Tables and pictures of which client holds what: classes or domains, sizes, "
+    parser = cli.parser(
+        "Tables and pictures of which client holds what: classes or domains, sizes, "
         "and what the test sets have.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        EXAMPLES,
     )
     parser.add_argument("splits", type=Path, nargs="+", metavar="CONFIG_OR_FILE")
     parser.add_argument(
@@ -43,7 +41,10 @@ def main() -> None:
     for number, given in enumerate(arguments.splits):
         if not given.exists() or given.suffix == ".py":
             arguments.splits[number] = setting_file(given)
-            check(load_config(given, arguments.methods, options=arguments.cfg_options))
+            check(
+                load_config(given, arguments.methods, options=arguments.cfg_options),
+                "train_dataloader",
+            )
     from fedseg.report.partition_charts import write_pictures
     from fedseg.report.split_tables import print_views
     from fedseg.report.split_views import pixel_counts, read_views

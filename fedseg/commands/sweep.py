@@ -21,10 +21,8 @@ output.txt. --amp and --cfg-options apply to all runs and are not part of the na
 
 
 def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description="Train settings x lists of methods x seeds; ends with the leaderboard.",
-        epilog=EXAMPLES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = cli.parser(
+        "Train settings x lists of methods x seeds; ends with the leaderboard.", EXAMPLES
     )
     parser.add_argument(
         "configs",

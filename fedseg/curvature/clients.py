@@ -24,7 +24,7 @@ def gram_matrix(diagonals: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
     """Inner products of all estimates of all clients' diagonals.
 
     Args:
-        diagonals: [clients][groups], arrays [n]; may be memory-mapped.
+        diagonals: of each client its groups, arrays [n]; may be memory-mapped.
 
     Returns:
         float64 [clients, groups, clients, groups].

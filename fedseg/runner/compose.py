@@ -36,7 +36,7 @@ from mmengine.utils import import_modules_from_strings
 
 import fedseg
 from fedseg.checks import check_type
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, Mistakes
 from fedseg.names import by_case, did_you_mean
 
 CONFIGS = (Path(fedseg.__file__).parent / "configs").resolve()
@@ -112,25 +112,36 @@ class Composition:
 
     def _parts(self, methods: Iterable[str]) -> list[Part]:
         """The methods in the given order, each once."""
-        parts = [self.part(path) for path in dict.fromkeys(map(self.find, methods))]
+        mistakes, found = Mistakes(), {}
+        for method in methods:
+            with mistakes:
+                path = self.find(method)
+                found[path] = self.part(path)
+        mistakes.tell()
+        parts = list(found.values())
         protocol = self._protocol(parts)
         if protocol and not any("protocol" in part.slots for part in parts):
             parts.append(self.part(self.find(protocol)))
         parts.sort(key=lambda part: "protocol" not in part.slots)
         for number, part in enumerate(parts):
             for slot in part.slots:
-                decided = slot.replace("_", " ")
-                if slot in self.without:
-                    raise ConfigError(
-                        f"methods: {part.name} has no meaning in {self.title}: no {decided} there"
-                    )
-                for other in parts[:number]:
-                    if slot in other.slots and slot not in SHARED:
-                        raise ConfigError(
-                            f"methods: {other.name} and {part.name} contradict each other: both "
-                            f"decide the {decided}; choose one"
-                        )
+                with mistakes:
+                    self._check_slot(slot, part, parts[:number])
+        mistakes.tell()
         return parts
+
+    def _check_slot(self, slot: str, part: Part, before: Iterable[Part]) -> None:
+        decided = slot.replace("_", " ")
+        if slot in self.without:
+            raise ConfigError(
+                f"methods: {part.name} has no meaning in {self.title}: no {decided} there"
+            )
+        for other in before:
+            if slot in other.slots and slot not in SHARED:
+                raise ConfigError(
+                    f"methods: {other.name} and {part.name} contradict each other: both decide the "
+                    f"{decided}; choose one"
+                )
 
     def _protocol(self, parts: Iterable[Part]) -> str | None:
         """Whose protocol the published row of these methods follows."""

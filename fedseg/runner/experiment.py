@@ -63,14 +63,17 @@ def override(
 ) -> Config:
     """Apply what a command line changes, in place; arguments and errors as :func:`load_config`."""
     overrides = dict(options) if isinstance(options, Mapping) else {}
+    mistakes = Mistakes()
     for option in () if overrides else options:
         key, separator, value = option.partition("=")
-        if not separator or not key:
-            raise ConfigError(f"--cfg-options: {option!r} is not of the form KEY=VALUE")
-        try:
-            overrides[key] = _option_value(value)
-        except AssertionError as error:
-            raise ConfigError(f"--cfg-options: {option!r} has unbalanced brackets") from error
+        with mistakes:
+            if not separator or not key:
+                raise ConfigError(f"--cfg-options: {option!r} is not of the form KEY=VALUE")
+            try:
+                overrides[key] = _option_value(value)
+            except AssertionError as error:
+                raise ConfigError(f"--cfg-options: {option!r} has unbalanced brackets") from error
+    mistakes.tell()
     if overrides:
         try:
             config.merge_from_dict(overrides)

@@ -9,7 +9,7 @@ from command_line import ROOT
 
 from fedseg import cli
 from fedseg.commands import main as command
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, DataError
 
 SLOW = ("mmengine", "numpy", "torch")
 WORDS = [[name] for name in command.COMMANDS if name != "prepare"]
@@ -100,6 +100,8 @@ def test_names_are_matched_whatever_their_case(fedseg, capsys):
     with pytest.raises(SystemExit):
         fedseg("Prepare", "CIFAR-C", "--help")
     assert "fedseg prepare cifar_c" in capsys.readouterr().out
+    with pytest.raises(DataError, match="IDDAsmall"):
+        fedseg("prepare", "IDDA", "--setting", "Rainy", "--distribution", "Uniform", "--root", "no")
 
 
 def test_list_says_what_there_is_and_what_is_published(fedseg):

@@ -35,6 +35,8 @@ def test_pages_are_built(site):
 def test_reference_has_public_names_and_no_private_ones(site):
     text = (site / "api" / "algorithms.html").read_text(encoding="utf-8")
     assert 'id="fedseg.algorithms.scaffold.SCAFFOLD.step"' in text
+    interface = (site / "api" / "index.html").read_text(encoding="utf-8")
+    assert 'id="fedseg.api.Run.metrics"' in interface
     pages = "".join(p.read_text(encoding="utf-8") for p in (site / "api").glob("*.html"))
     assert not re.search(r'id="fedseg\.[\w.]*\._\w', pages)
     assert not re.search(r":(?:class|func|mod|meth|data):<code>", pages)

@@ -107,11 +107,11 @@ def test_ray_that_does_not_start(tmp_path, monkeypatch):
         os.environ["RAY_SOMETHING"] = "1"
         raise Exception("the node timed out")
 
-    ray.init, threads = init, torch.get_num_threads()
+    ray.init, threads, before = init, torch.get_num_threads(), dict(os.environ)
     with pytest.raises(ResourceError, match=r"Ray has not started .*the node timed out.*end other"):
         toyseg.train(settings(tmp_path, 2, executor={"cpus_per_worker": 3}))
     assert torch.get_num_threads() == threads
-    assert not [name for name in os.environ if name.startswith("RAY_")]
+    assert dict(os.environ) == before
     assert private.print_to_stdstream is private.ConsolePopen is print
 
 

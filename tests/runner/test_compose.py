@@ -289,3 +289,12 @@ def test_names_are_matched_whatever_their_case_and_bases_found_from_anywhere(tmp
     own.write_text('_base_ = "fedseg::settings/nowhere.py"\n')
     with pytest.raises(ConfigError, match=r"own\.py.*nowhere"):
         compose(own)
+
+
+def test_all_mistakes_in_methods_and_options_are_told_at_once():
+    with pytest.raises(ConfigError, match=r"(?s)'fedasan'.*'fedasam'.*\n.*'swaa'.*'swa'"):
+        load_config("idda_rainy", ["fedasan", "swaa"])
+    with pytest.raises(ConfigError, match=r"swa and wima contradict.*\n.*fedsam and fedasam"):
+        load_config("cifar10_a0", ["swa", "wima", "fedsam", "fedasam"])
+    with pytest.raises(ConfigError, match=r"(?s)'seed'.*KEY=VALUE\n.*'crop=\(1,'.*brackets"):
+        load_config("idda_rainy", options=["seed", "crop=(1,"])
