@@ -54,7 +54,7 @@ def main() -> None:
         options = ["data_root=shapes", *(f"{k}_dataloader.corrupted=None" for k in ("val", "test"))]
         plan = ["train", "demo_shapes", "--dry-run", "--cfg-options", *options]
         rows["--dry-run, small images"] = seconds(plan, folder, repeats)
-        prepare_demo_streets(folder / "data" / "demo_leaderboard", (232, 128))
+        prepare_demo_streets(folder / "data" / "demo_weather")
         plan = ["train", "demo_leaderboard", "--dry-run"]
         rows["--dry-run, street scenes"] = seconds(plan, folder, repeats)
     for what, time in rows.items():
