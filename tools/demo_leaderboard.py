@@ -12,19 +12,16 @@ from pathlib import Path
 from fedseg import cli
 
 ROOT = Path(__file__).resolve().parents[1]
-METHODS = ("fedavg", "scaffold", "silobn_fedasam_swa")
-CONFIGS = tuple(Path(f"configs/demo_leaderboard_{method}.py") for method in METHODS)
+SETTING = Path("configs/settings/demo_leaderboard.py")
+METHODS = (("fedavg",), ("scaffold",), ("silobn", "fedasam", "swa"))
 SEEDS = (0, 1)
 WORK_DIR = Path("work_dirs/demo_leaderboard")
 BOARD = WORK_DIR / "board"
-DATA = Path("data/demo_leaderboard")
-
-IMAGE_SIZE = (232, 128)  # width, height, as in the configs
 
 
 def main() -> int:
     argparse.ArgumentParser(description=__doc__.split(".", 1)[1].strip()).parse_args()
-    from fedseg.data_prep.demo_streets import prepare_demo_streets
+    from fedseg.data_prep.demo_streets import FOLDER, START, prepare_demo_streets
     from fedseg.leaderboard.board import build_board
     from fedseg.leaderboard.collect import read_runs
     from fedseg.leaderboard.export import write_board
@@ -32,9 +29,11 @@ def main() -> int:
     from fedseg.runner.sweep import plan_sweep
 
     os.chdir(ROOT)  # the configs' data root is relative to it
-    print(f"street scenes in {DATA}", file=sys.stderr, flush=True)
-    prepare_demo_streets(DATA, IMAGE_SIZE)
-    if code := show_sweep(plan_sweep(CONFIGS, [], SEEDS, root=WORK_DIR), 1):
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # two runs at a time have a core each
+    print(f"street scenes in {FOLDER}", file=sys.stderr, flush=True)
+    prepare_demo_streets()
+    jobs = plan_sweep([SETTING], METHODS, SEEDS, options=START, root=WORK_DIR)
+    if code := show_sweep(jobs, 2):
         return code
     board = build_board(*read_runs([WORK_DIR]))
     page = write_board(board, BOARD)[-1]

@@ -1,6 +1,5 @@
 # Rendered streets with the clients and domains of the rainy experiment, small enough for minutes on
-# two CPU cores. The data is what tools/demo.py renders; everything not named here is the published
-# setting.
+# two CPU cores, at 256 x 464 pixels; the rest is as published. docs/data_sets.md renders the data.
 _base_ = "idda_rainy.py"
 
 __root = "data/demo"

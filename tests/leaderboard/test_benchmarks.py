@@ -137,7 +137,7 @@ def test_the_configs_are_those_of_benchmarks():
         "demo_leaderboard",
         "demo_shapes",
         "demo_streets",
-        "demo_towns",
+        "demo_weather",
         "mnist_a0",
         "cifar100_a1000_resnet20",
         "cifar10_a100_resnet20",

@@ -1,11 +1,17 @@
-"""tools/demo.py: its data and its config belong together; a stopped demo goes on."""
+"""tools/demo.py: data, start and config belong together; a stopped demo goes on."""
 
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
+import torch
+from command_line import ForkedJob
+from PIL import Image
 
 from fedseg.data_prep import demo_streets
+from fedseg.registry import MODELS, build
+from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, unfinished
 
 ROOT = Path(__file__).parents[2]
@@ -17,7 +23,8 @@ def demo(load_tool):
 
 
 def test_the_config_reads_what_the_demo_renders(demo):
-    config = load_config(ROOT / demo.CONFIG)
+    config = load_config(ROOT / demo.SETTING, demo.METHODS[1], options=demo_streets.START)
+    assert config.to_dict()["model"]["weights"]["module"] == "backbone"
     train = config.train_dataloader.dataset
     place = f"splits/{demo_streets.DISTRIBUTION}/{demo_streets.SETTING}"
     assert train.type == "IDDADataset"
@@ -25,7 +32,7 @@ def test_the_config_reads_what_the_demo_renders(demo):
     for loader in config.val_dataloader.values():
         assert loader.dataset.data_root == train.data_root
         assert loader.dataset.split == f"{place}/test"
-    assert not Path(train.data_root).is_absolute()
+    assert train.data_root == str(demo_streets.FOLDER)
     assert (ROOT / demo.REAL_CONFIG).is_file()
 
 
@@ -38,13 +45,49 @@ def test_the_demo_renders_the_published_number_of_clients(demo, tmp_path, monkey
         asked.update(root=root, files=list(files), size=size)
 
     monkeypatch.setattr(synthetic_streets, "write_idda", remember)
-    demo_streets.prepare_demo_streets(tmp_path, demo.IMAGE_SIZE)
-    demo_streets.prepare_demo_streets(tmp_path, demo.IMAGE_SIZE)  # a second time changes nothing
-    assert asked["size"] == demo.IMAGE_SIZE
+    demo_streets.prepare_demo_streets(tmp_path)
+    demo_streets.prepare_demo_streets(tmp_path)  # a second time changes nothing
+    assert asked["size"] == demo_streets.IMAGE_SIZE
     trained = 69 * demo_streets.IMAGES_PER_CLIENT
     assert len(asked["files"]) == trained + (69 + 35) * demo_streets.TEST_IMAGES_PER_DOMAIN
     split = tmp_path / "splits" / demo_streets.DISTRIBUTION / demo_streets.SETTING
     assert len(list((split / "train").glob("*.json"))) >= 1
+
+
+def test_the_start_fits_the_network(demo, monkeypatch):
+    """The file in the repository, read as data, has every tensor of the backbone."""
+    monkeypatch.chdir(ROOT)
+    config = complete_config(load_config(demo.SETTING, options=demo_streets.START))
+    start, other = (
+        build(MODELS, dict(config.model, weights=w), "model") for w in (config.model.weights, None)
+    )
+    for network in (start, other):
+        network.init_weights()
+    found = torch.load(config.model.weights.path, weights_only=True)
+    for name, tensor in start.network.backbone.state_dict().items():
+        assert torch.equal(tensor, found[f"network.backbone.{name}"]), name
+    name = "detail.detail_branch.0.0.conv.weight"
+    assert not torch.equal(
+        other.network.backbone.state_dict()[name], found[f"network.backbone.{name}"]
+    )
+
+
+def test_two_runs_become_a_table_and_a_picture(demo, small_config, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("fedseg.runner.sweep._start", ForkedJob)
+    monkeypatch.setattr(demo, "ROOT", tmp_path)
+    monkeypatch.setattr(demo, "SETTING", small_config)
+    monkeypatch.setattr(demo, "METHODS", ([], ["fedprox"]))
+    monkeypatch.setattr(demo_streets, "prepare_demo_streets", lambda: None)
+    monkeypatch.setattr(demo_streets, "START", ())
+    monkeypatch.setattr(sys, "argv", ["demo.py"])
+    monkeypatch.chdir(tmp_path)
+    assert demo.main() == 0
+    out = capsys.readouterr().out
+    assert out.count("points") == 2 and "FedProx" in out
+    runs = sorted((tmp_path / demo.WORK_DIR).glob("*/seed0"))
+    sizes = [Image.open(next(run.glob("pictures/seen/*.png"))).size for run in runs]
+    with Image.open(tmp_path / demo.WORK_DIR / "predictions.png") as sheet:
+        assert sheet.width == 2 * max(width for width, _ in sizes)
 
 
 def test_only_a_stopped_run_of_the_same_config_goes_on(small_config, small_run, tmp_path):

@@ -20,31 +20,15 @@ def demo(load_tool):
 def test_the_configs_read_what_the_demo_renders(demo):
     place = f"splits/{demo_streets.DISTRIBUTION}/{demo_streets.SETTING}"
     methods = set()
-    for path in demo.CONFIGS:
-        config = load_config(ROOT / path)
+    for names in demo.METHODS:
+        config = load_config(ROOT / demo.SETTING, names, options=demo_streets.START)
         train = config.train_dataloader.dataset
-        assert train.data_root == str(demo.DATA) and train.split == f"{place}/train"
+        assert train.data_root == str(demo_streets.FOLDER) and train.split == f"{place}/train"
         for loader in config.val_dataloader.values():
-            assert loader.dataset.data_root == str(demo.DATA)
+            assert loader.dataset.data_root == str(demo_streets.FOLDER)
             assert loader.dataset.split == f"{place}/test"
-            assert tuple(loader.dataset.pipeline[-1].size[::-1]) == demo.IMAGE_SIZE
         methods.add((config.algorithm.type, config.optim_wrapper.get("type")))
-    assert len(methods) == len(demo.CONFIGS) == 3 and len(demo.SEEDS) == 2
-
-
-def test_the_demo_renders_few_small_images(demo, tmp_path, monkeypatch):
-    from fedseg.data_prep import synthetic_streets
-
-    asked = {}
-
-    def remember(root, files, size):
-        asked.update(files=list(files), size=size)
-
-    monkeypatch.setattr(synthetic_streets, "write_idda", remember)
-    demo_streets.prepare_demo_streets(tmp_path, demo.IMAGE_SIZE)
-    trained = 69 * demo_streets.IMAGES_PER_CLIENT
-    assert asked["size"] == demo.IMAGE_SIZE
-    assert len(asked["files"]) == trained + (69 + 35) * demo_streets.TEST_IMAGES_PER_DOMAIN
+    assert len(methods) == len(demo.METHODS) == 3 and len(demo.SEEDS) == 2
 
 
 def test_runs_become_a_page_and_are_not_made_twice(
@@ -52,8 +36,10 @@ def test_runs_become_a_page_and_are_not_made_twice(
 ):
     monkeypatch.setattr("fedseg.runner.sweep._start", ForkedJob)
     monkeypatch.setattr(demo, "ROOT", tmp_path)
-    monkeypatch.setattr(demo, "CONFIGS", (small_config,))
-    monkeypatch.setattr(demo_streets, "prepare_demo_streets", lambda root, size: None)
+    monkeypatch.setattr(demo, "SETTING", small_config)
+    monkeypatch.setattr(demo, "METHODS", ([],))
+    monkeypatch.setattr(demo_streets, "prepare_demo_streets", lambda: None)
+    monkeypatch.setattr(demo_streets, "START", ())
     monkeypatch.setattr(sys, "argv", ["demo_leaderboard.py"])
     monkeypatch.chdir(tmp_path)
     assert demo.main() == 0

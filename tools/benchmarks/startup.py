@@ -78,7 +78,7 @@ def main() -> None:
             rows[what] = seconds(command(words, clone), folder, arguments.repeats, 2)
         shapes = ["prepare", "cifar", "--synthetic", "--root", "shapes", "--partition", "none"]
         seconds(command(shapes, clone), folder, 1, 0)
-        prepare_demo_streets(folder / "data" / "demo_leaderboard", (232, 128))
+        prepare_demo_streets(folder / "data" / "demo_weather")
         options = ["--cfg-options", "data_root=shapes", *WITHOUT]
         for what, words in {"small images": [SHAPES, *options], "street scenes": [STREETS]}.items():
             line = command(["train", *words[:1], "--dry-run", *words[1:]], clone)

@@ -1,2 +1,0 @@
-_base_ = "settings/demo_leaderboard.py"
-methods = ["silobn", "fedasam", "swa"]
