@@ -101,6 +101,7 @@ def test_clients_are_seen_with_statistics_of_their_own(tool, silo):
         point = run.load(silo / "checkpoints" / "round_000002.pth", averaged=False)
         for client, state in payload["client_statistics"].items():
             data = run.samples(client=client, personal=False)
+            assert {len(batch) for part in data.parts for batch in part.plan} == {1}  # from disk
             w, buffers = run.policy.personal(point.w, point.buffers, [(1, state)])
             total += len(data) * LossSurface(run.flat, data, Point("", w, buffers)).loss()[0]
             images += len(data)
@@ -165,6 +166,7 @@ def test_a_strangers_run_is_data(tool, silo, tmp_path):
 def test_wrong_arguments_are_named(tool, silo, tmp_path):
     for arguments, word in [
         ((silo, "--data", "sideways"), "--data"),
+        ((silo, "--client", "nobody"), "--client"),
         ((silo, "--quantities", "trase"), "--quantities"),
         ((silo, "--rho", 0), "--rho"),
         ((tmp_path,), str(tmp_path)),
