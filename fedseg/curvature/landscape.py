@@ -134,10 +134,14 @@ class Landscape:
             self.run.statistics = series.statistics
             name = series.data if spec.client is None else TRAIN
             personal = spec.statistics == RUNNING and bool(series.statistics)
-            kinds = {"personal": personal, "evaluated": True}
+            kinds = {"personal": personal, "evaluated": self._statistics(name) == BATCH}
             found = self.run.samples(name, series.client, spec.samples, **kinds)
             self._samples[number] = found
         return self._samples[number]
+
+    def _statistics(self, name: str) -> str:
+        given, foreign = self.spec.statistics, self.run.policy is not None and name != TRAIN
+        return BATCH if given == RUNNING and foreign else given  # no client has any for it
 
     def tasks(self) -> list[tuple[int, ...]]:
         """(series, place on the first axis, place on the second) of every point."""
@@ -145,7 +149,8 @@ class Landscape:
 
     def compute(self, task: tuple[int, ...]) -> dict[str, Any]:
         """Loss and metrics of a point; None where one is not finite."""
-        run, statistics, samples = self.run, self.spec.statistics, self.samples(task[0])
+        run, samples = self.run, self.samples(task[0])
+        statistics = self._statistics(samples.name)
         coordinates = [axis[place] for axis, place in zip(self.axes, task[1:], strict=True)]
         w, buffers = self.series[task[0]].directions.at(coordinates)
         if statistics == REESTIMATE:
@@ -154,8 +159,6 @@ class Landscape:
             runner = SimpleNamespace(**parts, autocast=nullcontext, interrupt=check)
             buffers = reestimate_statistics(runner, w, buffers, min(ESTIMATED, sum(run.data.sizes)))
             statistics = RUNNING
-        elif run.policy is not None and samples.name != TRAIN:
-            statistics = BATCH  # no client has any for it
         surface = LossSurface(run.flat, samples, Point("", w, buffers), statistics)
         loss, metrics = surface.loss(self.spec.metrics)
         return plain({"task": task, "loss": loss, "metrics": metrics})

@@ -89,9 +89,9 @@ def _values(nested: Any) -> np.ndarray:
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
-    """Checkpoints' names without the folders that all of them share."""
+    """Checkpoints' names without the folders that all of them share; a single one's last part."""
     parts = {name: Path(name).parts for name in names}
-    shared = 0
+    shared = -1 if len(parts) == 1 else 0
     while len(parts) > 1 and len({p[shared : shared + 1] for p in parts.values()}) == 1:
         shared += 1
     return {name: str(Path(*p[shared:])) for name, p in parts.items()}
@@ -134,8 +134,8 @@ def _curves(panels: Sequence[Panel], marks: Sequence[float] = ()) -> tuple[Any, 
         for curve in panel.curves:
             labels = [*named] if curve.label in named else [*named, curve.label]
             color, y = COLORS[labels.index(curve.label) % len(COLORS)], _values(curve.y)
-            style = ("--" if curve.dash else "-") + "." * (len(y) <= DOTS)
-            (drawn,) = axes.plot(curve.x, y, style, color=color)
+            style = {"linestyle": "--" if curve.dash else "-", "color": color}
+            (drawn,) = axes.plot(curve.x, y, marker="." * (len(y) <= DOTS), **style)
             line = {"color": color, "dash": "dash" if curve.dash else "solid"}
             legend = {"legendgroup": curve.label, "showlegend": curve.label not in named}
             mode = "lines+markers" if len(y) <= DOTS else "lines"
@@ -211,8 +211,8 @@ def _surfaces(
     content: Mapping[str, Any], low: float, high: float, logarithmic: bool
 ) -> tuple[Any, go.Figure]:
     """The first as a solid, the others as nets."""
-    figure, page = new_figure(7.5, 6, layout=None), go.Figure()
-    axes = figure.add_subplot(projection="3d")
+    figure, page = new_figure(6, 5, layout=None), go.Figure()
+    axes = figure.add_axes((0, 0.02, 0.92, 0.98), projection="3d")
     x, y = np.meshgrid(*content["axes"], indexing="ij")
     change, title = _scaled(logarithmic)
     for number, (label, one) in enumerate(zip(_labels(content), content["series"], strict=True)):
@@ -225,6 +225,7 @@ def _surfaces(
         look = {"opacity": 0.9 if solid else 0.5, "colorscale": [[0, color], [1, color]]}
         page.add_surface(x=x, y=y, z=z, name=label, showlegend=True, showscale=False, **look)
     axes.set_zlabel(title)
+    axes.locator_params(nbins=5)
     axes.legend(fontsize=8)
     page.update_scenes(zaxis_title=title)
     return figure, page

@@ -2,7 +2,9 @@
 
 import json
 import shutil
+from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,8 +14,11 @@ import toyseg
 
 from fedseg.curvature.checkpoint import opened
 from fedseg.curvature.clients import participants_models
-from fedseg.curvature.settings import Source
+from fedseg.curvature.landscape import landscape
+from fedseg.curvature.settings import Source, Spec
 from fedseg.curvature.surface import LossSurface, Point
+from fedseg.errors import ConfigError
+from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.files import sha256
 from fedseg.runner.work_dir import hold
 
@@ -101,11 +106,34 @@ def test_clients_are_seen_with_statistics_of_their_own(tool, silo):
         point = run.load(silo / "checkpoints" / "round_000002.pth", averaged=False)
         for client, state in payload["client_statistics"].items():
             data = run.samples(client=client, personal=False)
+            assert {len(batch) for part in data.parts for batch in part.plan} == {1}  # from disk
             w, buffers = run.policy.personal(point.w, point.buffers, [(1, state)])
             total += len(data) * LossSurface(run.flat, data, Point("", w, buffers)).loss()[0]
             images += len(data)
     assert found["loss"]["loss"] == pytest.approx(total / images)
     assert len(found["participants"]["lambda_max_local"]) == 3
+
+
+def test_statistics_between_models_are_taken_anew_at_every_point(silo, tmp_path):
+    paths = tuple(str(silo / "checkpoints" / f"round_00000{n}.pth") for n in (1, 2))
+    source = Source(paths, trusted=("toyseg",))
+    with pytest.raises(ConfigError, match="--statistics"):
+        landscape(Spec(source=source), tmp_path)
+    options = {"source": source, "points": 3, "ends": (0, 1), "statistics": "reestimate"}
+    (series,) = landscape(Spec(averaged=False, **options), tmp_path)["series"]
+    with opened(source) as run:
+        check = SimpleNamespace(check=lambda: None)
+        parts = {"data": run.data, "model": run.flat.model, "flat": run.flat, "interrupt": check}
+        b, a = (run.load(Path(path), averaged=False) for path in paths)
+        w = (a.w.double() / 2 + b.w.double() / 2).float()
+        middle = (a.buffers.double() / 2 + b.buffers.double() / 2).float()
+        number = sum(run.data.sizes)
+        anew = SimpleNamespace(**parts, autocast=nullcontext)
+        buffers = reestimate_statistics(anew, w, middle, number)
+        data = run.samples(personal=False)
+        losses = [LossSurface(run.flat, data, Point("", w, b)).loss()[0] for b in (buffers, middle)]
+    assert series["loss"][1] == pytest.approx(losses[0], rel=1e-5)
+    assert abs(losses[1] - losses[0]) > 1e-3
 
 
 def test_participants_are_trained_as_the_run_trains_them(silo, tmp_path):
@@ -165,6 +193,7 @@ def test_a_strangers_run_is_data(tool, silo, tmp_path):
 def test_wrong_arguments_are_named(tool, silo, tmp_path):
     for arguments, word in [
         ((silo, "--data", "sideways"), "--data"),
+        ((silo, "--client", "nobody"), "--client"),
         ((silo, "--quantities", "trase"), "--quantities"),
         ((silo, "--rho", 0), "--rho"),
         ((tmp_path,), str(tmp_path)),
