@@ -218,7 +218,7 @@ def check_arguments(
         given: arguments that are not the config's to set. defaults: that it need not set.
     """
     kind, given = getattr(function, "__name__", function), set(given)
-    parameters, takes_any = _parameters(function)
+    parameters, takes_any = parameters_of(function)
     for name, value in options.items():
         if name in given:
             raise ConfigError(f"{field}.{name}: is set by the run itself; remove it")
@@ -257,7 +257,7 @@ def _signature(function: Any) -> Mapping[str, inspect.Parameter] | None:
         return None
 
 
-def _parameters(kind: Any) -> tuple[dict[str, list[tuple[inspect.Parameter, Any]]], bool]:
+def parameters_of(kind: Any) -> tuple[dict[str, list[tuple[inspect.Parameter, Any]]], bool]:
     """The arguments of a function, or of a class and of those to which it passes on **kwargs.
 
     Returns:

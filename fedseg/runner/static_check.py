@@ -16,7 +16,13 @@ from typing import Any
 
 import fedseg.registry
 from fedseg.errors import DataError, Mistakes
-from fedseg.registry import DATASETS, LateRegistry, unknown_argument, unknown_type
+from fedseg.registry import (
+    DATASETS,
+    LateRegistry,
+    parameters_of,
+    unknown_argument,
+    unknown_type,
+)
 from fedseg.runner.config import LOCAL_KEYS
 from fedseg.sources import ClassSource, classes, read_classes
 
@@ -132,15 +138,16 @@ def _check(
     kind, sources = component.get("type", default), registry.sources()
     if not isinstance(kind, str) or "." in kind:
         return  # told later
-    if kind in registry.module_dict and kind not in sources:
-        return  # the user's own
     foreign = _index(FOREIGN.get(variable, ()))
-    if kind not in sources and kind not in foreign:
+    if kind in registry.module_dict and kind not in sources:  # the user's own, imported by now
+        known, takes_any = parameters_of(registry.module_dict[kind])
+    elif kind not in sources and kind not in foreign:
         if registry.parent is None or foreign:
             raise unknown_type(registry, kind, field, {*sources, *registry.module_dict})
         return
-    source = sources.get(kind) or read_classes(foreign[kind], "")[kind]
-    known, takes_any = _arguments(source, foreign)
+    else:
+        source = sources.get(kind) or read_classes(foreign[kind], "")[kind]
+        known, takes_any = _arguments(source, foreign)
     mistakes = Mistakes()
     for name in component:
         if not takes_any and name not in known and name not in ("type", "_scope_", *besides):

@@ -8,6 +8,7 @@ import toyseg
 from mmengine.config import Config
 
 from fedseg.errors import ConfigError, DataError
+from fedseg.registry import MODELS
 from fedseg.runner.compose import Composition, known_configs, setting_file
 from fedseg.runner.config import check_config, complete_config
 from fedseg.runner.experiment import check, load_config
@@ -65,6 +66,15 @@ def test_classes_of_a_users_own_are_left_to_the_registry(tmp_path):
     check_names(dict(config.items()))  # registered by the module that is imported here
     config.model["type"] = "toyseg.SomeNetwork"
     check_names(dict(config.items()))
+
+
+def test_arguments_of_an_imported_class_are_checked_with_all_others(tmp_path):
+    config = Config(toyseg.settings(tmp_path))
+    kind = config.model["type"]
+    assert kind not in MODELS.sources()
+    config.model["widht"] = config.optim_wrapper["roh"] = 1
+    with pytest.raises(ConfigError, match=rf"(?s)model\.widht: .*{kind}.*\n.*wrapper\.roh"):
+        check_names(dict(config.items()))
 
 
 def test_values_of_several_components_are_told_at_once(tmp_path):
