@@ -11,7 +11,6 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from fedseg.core.forward import forward, total_loss
-from fedseg.curvature.surface import LossSurface
 from fedseg.errors import ConfigError
 from fedseg.models.losses import PixelLoss
 
@@ -22,7 +21,7 @@ class Products:
     The product is computed in the model's precision.
 
     Args:
-        surface: L_D and the point.
+        surface: L_D and the point, a :class:`fedseg.curvature.surface.LossSurface`.
         kind: ``"hessian"``, or ``"ggn"`` for the Gauss-Newton matrix.
         tick: called after every product.
 
@@ -32,7 +31,7 @@ class Products:
 
     def __init__(
         self,
-        surface: LossSurface,
+        surface: Any,
         kind: str = "hessian",
         tick: Callable[[], None] = lambda: None,
     ) -> None:
