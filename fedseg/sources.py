@@ -36,15 +36,18 @@ class ClassSource:
 
 @functools.cache
 def read_classes(path: Path, module: str) -> dict[str, ClassSource]:
-    """The classes at the top of a file, by name."""
+    """The classes at the top of a file, by name, and functions that build what is registered."""
     tree = ast.parse(path.read_text(encoding="utf-8"))
     imports = [node for node in tree.body if isinstance(node, ast.ImportFrom)]
     meant = {alias.asname: alias.name for node in imports for alias in node.names}
-    nodes = [node for node in tree.body if isinstance(node, ast.ClassDef)]
+    builders = [n for n in tree.body if isinstance(n, ast.FunctionDef) and n.decorator_list]
+    nodes = [*(node for node in tree.body if isinstance(node, ast.ClassDef)), *builders]
     return {node.name: _read_class(node, module, meant) for node in nodes}
 
 
-def _read_class(node: ast.ClassDef, module: str, meant: dict[str | None, str]) -> ClassSource:
+def _read_class(
+    node: ast.ClassDef | ast.FunctionDef, module: str, meant: dict[str | None, str]
+) -> ClassSource:
     names: dict[str, tuple[str, ...]] = {}
     for call in node.decorator_list:
         function = getattr(call, "func", None)
@@ -52,16 +55,17 @@ def _read_class(node: ast.ClassDef, module: str, meant: dict[str | None, str]) -
             given = [*call.args, *(k.value for k in call.keywords if k.arg == "name")]
             said = ast.literal_eval(given[0]) if given else node.name
             names[ast.unparse(function.value)] = (said,) if isinstance(said, str) else tuple(said)
-    made = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
+    whole = isinstance(node, ast.FunctionDef)
+    inner = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"]
     arguments: tuple[str, ...] | None = None
     passes_on = False
-    for function in made:
+    for function in [node] if whole else inner:
         own = function.args
-        plain = [a.arg for a in (*own.posonlyargs, *own.args)][1:]
+        plain = [a.arg for a in (*own.posonlyargs, *own.args)][not whole :]
         arguments = (*plain, *(a.arg for a in own.kwonlyargs))
         passes_on = own.kwarg is not None
     line = (ast.get_docstring(node) or "").partition("\n")[0]
-    said = [ast.unparse(base).rpartition(".")[2] for base in node.bases]
+    said = [ast.unparse(base).rpartition(".")[2] for base in getattr(node, "bases", ())]
     bases = tuple(meant.get(base, base) for base in said)
     values = [n for n in node.body if isinstance(n, ast.Assign)]
     tool = [ast.literal_eval(n.value) for n in values if ast.unparse(n.targets[0]) == "tool"]

@@ -130,7 +130,7 @@ def test_ctrl_c_saves_and_tells_how_to_resume(tmp_path, reference, number):
     assert "rounds 1 to 3 are saved" in err
     command = shlex.split(err.split("Go on with: ")[1])
     assert command[-2:] == [str(path), "--resume"]
-    advised = toyseg.start_cli(*command[2:])
+    advised = toyseg.start_cli(*command[command.index("train") + 1 :])
     assert advised.wait() == 0, advised.communicate()[1]
     assert toyseg.run_differences(reference, config) == []
 
