@@ -55,9 +55,11 @@ def test_only_sweeps_and_workers_start_programs_and_nothing_runs_files():
             names += [getattr(called, "id", None), None if attribute == "eval" else attribute]
             names += [node.module] if isinstance(node, ast.ImportFrom) else []
             found |= {(str(place), name) for name in starters.intersection(names)}
-    # of runs; Ray's processes, and what deletes their folder when the run is killed; of commands
-    own = ("fedseg/runner/sweep.py", "fedseg/parallel/cluster.py", "tools/benchmarks/startup.py")
-    assert found == {(place, "subprocess") for place in own}
+    # of runs; Ray's processes, and what deletes their folder when the run is killed; of commands;
+    # of other simulations, with the interpreter that --peers names
+    own = ("fedseg/runner/sweep.py", "fedseg/parallel/cluster.py")
+    benchmarks = ("tools/benchmarks/startup.py", "tools/benchmarks/parallel.py")
+    assert found == {(place, "subprocess") for place in (*own, *benchmarks)}
 
 
 def test_nothing_that_is_generated_is_tracked():

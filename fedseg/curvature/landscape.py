@@ -176,7 +176,7 @@ class Landscape:
         return found
 
     def collected(self, number: int, found: Mapping[tuple, Mapping]) -> dict[str, Any]:
-        """A series as arrays [points on the first axis][points on the second]."""
+        """A series as arrays, a row for each point on the first axis."""
         series, shape = self.series[number], [len(axis) for axis in self.axes]
         results = [found[(number, *place)] for place in np.ndindex(*shape)]
         losses, names = [one["loss"] for one in results], results[0]["metrics"]

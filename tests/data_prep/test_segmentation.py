@@ -221,7 +221,7 @@ def test_a_tool_prints_a_mistake_without_traceback(tmp_path):
         timeout=300,
     )
     assert done.returncode == 2
-    assert done.stderr.startswith("error: none/train: ")
+    assert done.stderr.startswith("error: none: does not exist: put CamVid ")
     assert "Traceback" not in done.stderr and not done.stdout
 
 

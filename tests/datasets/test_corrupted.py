@@ -173,7 +173,7 @@ def test_missing_files(root):
     assert len(CIFAR10CDataset(root, corruptions=["snow"])) == ROWS
     for path in place.glob("*.npy"):
         path.unlink()
-    with pytest.raises(MissingDataError, match=r"corrupted: .*prepare_cifar_c\.py"):
+    with pytest.raises(MissingDataError, match=r"corrupted: .*fedseg prepare cifar_c "):
         CIFAR10CDataset(root)
 
 

@@ -144,11 +144,11 @@ def test_a_worker_dies_in_every_round(tmp_path, name):
 
 
 class SendSignals:
-    """As a hook of the driver: it is told to save in the second round, to stop in the third."""
+    """As a hook of the driver: told to save as the second round begins, to stop as the third."""
 
     priority = 50
 
-    def after_result(self, runner, result):
+    def before_round(self, runner):
         number = {2: signal.SIGUSR1, 3: signal.SIGTERM}.get(runner.round)
         if number is not None:
             os.kill(os.getpid(), number)

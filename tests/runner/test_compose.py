@@ -286,9 +286,10 @@ def test_names_are_matched_whatever_their_case_and_bases_found_from_anywhere(tmp
     assert setting_file("DEMO") == CONFIGS / "demo.py"
     with pytest.raises(ConfigError, match=r"idda_rany.*'idda_rainy'"):
         setting_file("idda_rany")
-    own.write_text('_base_ = "fedseg::settings/nowhere.py"\n')
-    with pytest.raises(ConfigError, match=r"own\.py.*nowhere"):
-        compose(own)
+    lost = tmp_path / "lost.py"
+    lost.write_text('_base_ = "fedseg::settings/nowhere.py"\n')
+    with pytest.raises(ConfigError, match=r"lost\.py.*nowhere"):
+        compose(lost)
 
 
 def test_all_mistakes_in_methods_and_options_are_told_at_once():
