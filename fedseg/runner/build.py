@@ -48,6 +48,7 @@ from fedseg.registry import (
     MODELS,
     PARAM_SCHEDULERS,
     build,
+    check_arguments,
     check_component,
     did_you_mean,
 )
@@ -82,9 +83,10 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
         ConfigError: the config names something unknown, or asks for what has no meaning.
     """
     cfg = complete_config(config if isinstance(config, Config) else Config(dict(config)))
-    check_config(cfg)
-    if cfg.get("custom_imports"):
+    if cfg.get("custom_imports"):  # a worker has not read the file that names them
+        check_arguments(import_modules_from_strings, cfg.custom_imports, "custom_imports")
         import_modules_from_strings(**cfg.custom_imports)
+    check_config(cfg)
     init_default_scope(cfg.default_scope)
     set_random_seed(**cfg.randomness)
     flat = build_vectors(move_model(build_model(cfg), cfg), cfg)

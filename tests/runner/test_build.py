@@ -95,6 +95,17 @@ def test_nothing_is_written(tmp_path):
     assert not (tmp_path / "work").exists()
 
 
+def test_modules_that_the_config_names_are_imported_first(tmp_path, monkeypatch):
+    """A worker has not read the user's file, and so has not imported them."""
+    rule = "from fedseg.algorithms import FedAvg\nfrom fedseg.registry import ALGORITHMS\n"
+    rule += "@ALGORITHMS.register_module()\nclass RuleOfAWorker(FedAvg):\n    pass\n"
+    (tmp_path / "rule_of_a_worker.py").write_text(rule)
+    monkeypatch.syspath_prepend(tmp_path)
+    config = toyseg.settings(tmp_path, algorithm={"type": "RuleOfAWorker"})
+    config["custom_imports"]["imports"] = ["toyseg", "rule_of_a_worker"]
+    assert type(build_trainer(config).algorithm).__name__ == "RuleOfAWorker"
+
+
 def test_another_process_builds_the_same_model(tmp_path):
     config = settings(tmp_path)
     own = build_trainer(config)
