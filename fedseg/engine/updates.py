@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 
+from fedseg.checks import check_int
 from fedseg.core.arithmetic import finite_norm
 from fedseg.core.messages import ClientResult, Message
 
@@ -34,6 +35,7 @@ def validate_update(result: ClientResult, message: Message, trained: bool) -> st
         message: what it received: expected shapes and dtypes, and largest norms.
         trained: whether the client did local steps: it must send ``delta`` then.
     """
+    check_int("Update.num_bytes", result.update.num_bytes or 0, least=0)
     if trained and "delta" not in result.update.vectors:
         return "delta is missing"
     sent = {**result.update.vectors, "buffers": result.buffers}
@@ -43,8 +45,7 @@ def validate_update(result: ClientResult, message: Message, trained: bool) -> st
             return f"{name} has shape {tuple(vector.shape)}, expected {tuple(expected.shape)}"
         if vector.dtype != expected.dtype:
             return f"{name} has dtype {vector.dtype}, expected {expected.dtype}"
-        norm = finite_norm(vector)
-        if norm is None:
+        if (norm := finite_norm(vector)) is None:
             return f"{name} is not finite"
         if name in sent:
             result.norms[name] = norm

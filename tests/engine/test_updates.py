@@ -11,6 +11,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.messages import ClientResult, Task, Update
 from fedseg.core.server import Server
 from fedseg.engine.updates import longest_norms, validate_update
+from fedseg.errors import ConfigError
 
 NAN, INF = float("nan"), float("inf")
 # change of a sound update -> what it is rejected for
@@ -62,6 +63,14 @@ def test_a_client_that_did_no_local_steps_needs_no_delta(server):
     sent = result({"gradient": torch.ones(6)}, torch.ones(4))
     assert validate_update(sent, server, trained=False) is None
     assert validate_update(sent, server, trained=True) == "delta is missing"
+
+
+@pytest.mark.parametrize("size", [-1, 2.5, True])
+def test_a_size_on_the_wire_is_a_number_of_bytes(server, size):
+    sent = result({"delta": torch.ones(6)}, torch.ones(4))
+    sent.update.num_bytes = size
+    with pytest.raises(ConfigError, match=r"Update\.num_bytes"):
+        validate_update(sent, server, trained=True)
 
 
 def test_a_model_without_buffers_passes():

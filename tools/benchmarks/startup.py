@@ -78,10 +78,13 @@ def main() -> None:
             rows[what] = seconds(command(words, clone), folder, arguments.repeats, 2)
         shapes = ["prepare", "cifar", "--synthetic", "--root", "shapes", "--partition", "none"]
         seconds(command(shapes, clone), folder, 1, 0)
-        prepare_demo_streets(folder / "data" / "demo_weather")
-        options = ["--cfg-options", "data_root=shapes", *WITHOUT]
-        for what, words in {"small images": [SHAPES, *options], "street scenes": [STREETS]}.items():
-            line = command(["train", *words[:1], "--dry-run", *words[1:]], clone)
+        prepare_demo_streets(folder / "streets")
+        plans = {
+            "small images": [SHAPES, "--cfg-options", "data_root=shapes", *WITHOUT],
+            "street scenes": [STREETS, "--cfg-options", "data_root=streets"],
+        }
+        for what, words in plans.items():
+            line = command(["train", "--dry-run", *words], clone)
             rows[f"--dry-run, {what}"] = seconds(line, folder, arguments.repeats, 0)
     for what, time in rows.items():
         print(f"| {what} | {time:.2f} |")
