@@ -7,6 +7,8 @@ import statistics
 import subprocess
 import time
 from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -147,8 +149,9 @@ def parallel(
         mine = measure(config.copy(), clients, repeats)
         config.executor = executor(0)
         folders = [f"{config.work_dir}/{number} alone {i}" for i in range(number)]
-        with multiprocessing.get_context("spawn").Pool(number) as pool:
-            told = pool.starmap(_alone, [(config, f, clients, repeats) for f in folders], 1)
+        # not multiprocessing's pool: its processes may have no children, which load images
+        with ProcessPoolExecutor(number, multiprocessing.get_context("spawn")) as pool:
+            told = list(pool.map(partial(_alone, config, clients, repeats), folders))
         alone = {what: statistics.mean(one[what] for one in told) for what in told[0]}
         both, most = mine["images a second"], number * alone["images a second"]
         found[f"{number} workers, images a second"] = both
@@ -162,7 +165,7 @@ def parallel(
     return found
 
 
-def _alone(config: Config, folder: str, clients: int, repeats: int) -> dict[str, float]:
+def _alone(config: Config, clients: int, repeats: int, folder: str) -> dict[str, float]:
     torch.set_num_threads(1)
     config.work_dir = folder
     measured = measure(config, clients, repeats)
