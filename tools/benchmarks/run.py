@@ -97,6 +97,7 @@ def parse_arguments() -> argparse.Namespace:
     add("--machine", type=positive, default=8, help="workers of a machine (default: 8)")
     add("--participants", type=positive, nargs="+", default=[10, 100, 1000, 10_000])
     add("--workers", type=positive, nargs="+", default=[1, 2, 8, 64, 512])
+    add("--picture", type=Path, help="draw rounds an hour by the number of workers into this file")
     one = commands.add_parser("curvature", parents=[everywhere], help="Hessian products")
     add = one.add_argument
     add("--images", type=positive, default=1000, help="of a product (default: 1000)")
@@ -182,7 +183,7 @@ def parallel(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
 
 def scaling(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """A model of many workers."""
-    from benchmarks.scaling import Costs, limits, table
+    from benchmarks.scaling import Costs, draw, limits, table
 
     costs = Costs(
         *(arguments.step, arguments.client, arguments.add, arguments.fixed),
@@ -191,6 +192,8 @@ def scaling(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
         machine=arguments.machine,
     )
     most = max(arguments.participants)
+    if arguments.picture is not None:
+        draw(costs, arguments.steps, arguments.participants, arguments.picture)
     found = table(costs, arguments.steps, arguments.participants, arguments.workers)
     title = f"{most:,} participants, half of each worker used up to"
     return {**found, title: limits(costs, arguments.steps, most)}

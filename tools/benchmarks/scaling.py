@@ -9,9 +9,11 @@ import heapq
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 from fedseg.parallel.shares import assign
+from fedseg.report.drawing import COLORS, new_figure, plain_axes, save_figure
 
 
 @dataclass(frozen=True)
@@ -138,3 +140,22 @@ def limits(costs: Costs, steps: int, participants: int) -> dict[str, str]:
         why = "the server" if round_.server_bound else "the number of blocks"
         found[name] = f"{workers // 2} workers; then {why}"
     return found
+
+
+def draw(costs: Costs, steps: int, participants: Sequence[int], path: Path) -> Path:
+    """Rounds an hour by the number of workers, for each number of participants; where the server is
+    what a round waits for, points are hollow. A PNG or SVG."""
+    figure = new_figure(7, 4)
+    axes = figure.subplots()
+    workers = [2**i for i in range(13)]
+    for people, color in zip(participants, COLORS, strict=False):
+        rounds = [simulate([steps] * people, number, costs) for number in workers]
+        speeds = [3600 / one.seconds for one in rounds]
+        axes.plot(workers, speeds, color=color, label=f"{people:,} participants")
+        faces = ["white" if one.server_bound else color for one in rounds]
+        axes.scatter(workers, speeds, c=faces, edgecolors=color, zorder=3)
+    axes.set(xscale="log", yscale="log", xlabel="workers", ylabel="rounds an hour, predicted")
+    axes.set_xticks(workers, [f"{number:,}" for number in workers])
+    plain_axes(axes)
+    axes.legend(frameon=False)
+    return save_figure(figure, path)
