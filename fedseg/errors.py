@@ -61,6 +61,10 @@ class LoadingError(DataError):
         self.details = details
 
 
+class LoaderKilled(LoadingError):
+    """A process that loads samples was killed, as when memory runs out; its worker is replaced."""
+
+
 class MissingDataError(DataError):
     """A file or folder of a data set is not there."""
 

@@ -20,7 +20,7 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 from fedseg.checks import check_float, check_int
 from fedseg.core.client_data import Job, JobStream
 from fedseg.core.seeds import seed_for
-from fedseg.errors import ConfigError, LoadingError, UserError, lacks_memory
+from fedseg.errors import ConfigError, LoaderKilled, LoadingError, UserError, lacks_memory
 from fedseg.loaders.partitioned import PartitionedData
 from fedseg.loaders.workers import (
     IDLE,
@@ -211,7 +211,8 @@ class BatchLoader:
         except WorkerError as error:
             samples = [self._describe(index) for index in error.samples if index != IDLE]
             where = f" at {', '.join(samples)}" if samples else ""
-            raise LoadingError(f"{self.field}: {error}{where}") from error
+            kind = LoaderKilled if error.killed else LoadingError
+            raise kind(f"{self.field}: {error}{where}") from error
         except SampleError as error:
             name = f"{SampleError.__module__}.{SampleError.__qualname__}: "
             told = json.loads(str(error).rpartition(name)[2])

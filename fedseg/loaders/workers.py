@@ -27,12 +27,12 @@ class WorkerError(Exception):
     """Loader processes died, or gave no batch in time.
 
     Args:
-        reason: what happened. samples: at which they were.
+        reason: what happened. samples: at which they were. killed: by SIGKILL.
     """
 
-    def __init__(self, reason: str, samples: list[int]) -> None:
+    def __init__(self, reason: str, samples: list[int], killed: bool = False) -> None:
         super().__init__(reason)
-        self.samples = samples
+        self.samples, self.killed = samples, killed
 
 
 class Places:
@@ -118,7 +118,8 @@ def watched(batches: Iterator[Any], places: Places, timeout: float | None) -> It
                 if not ended:
                     raise
                 causes = ", ".join(_cause(workers[n].pid, workers[n].exitcode) for n in ended)
-                raise WorkerError(causes, [places[n] for n in ended]) from error
+                killed = any(workers[n].exitcode == -signal.SIGKILL for n in ended)
+                raise WorkerError(causes, [places[n] for n in ended], killed) from error
             finally:
                 watch.since = None
             yield batch

@@ -71,9 +71,10 @@ class Cluster:
             folder = undo.enter_context(_ray_folder())
             options |= {"include_dashboard": False, "_temp_dir": folder}
             options |= {"num_cpus": self.cpus, "num_gpus": self.gpus or None}
-        # a thread of Ray prints what the pool says better, and no option of Ray turns it off
-        silence = mock.patch.object(ray._private.worker, "print_to_stdstream", lambda *_, **__: 0)
-        undo.enter_context(silence)
+        # what Ray prints from a thread the pool says better; errors of work that a run which is
+        # being stopped no longer waits for are of no interest; no option turns these off
+        for name in ("print_to_stdstream", "_unhandled_error_handler"):
+            undo.enter_context(mock.patch.object(ray._private.worker, name, lambda *_, **__: None))
         undo.callback(_with_own_signals(ray.shutdown))
         # a signal to all processes of a terminal or a job is for the run: it ends its workers
         popen = partial(subprocess.Popen, start_new_session=True)

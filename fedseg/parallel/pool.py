@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from logging import Logger
 from typing import Any
 
-from fedseg.errors import UserError, WorkersLost
+from fedseg.errors import LoaderKilled, UserError, WorkersLost
 from fedseg.parallel.worker import Report, Worker
 from fedseg.units import format_bytes
 
@@ -198,6 +198,9 @@ class Pool:
                 found = self.ray.get(ref)
             except self.ray.exceptions.RayTaskError as error:
                 cause = getattr(error, "cause", None)
+                if isinstance(cause, LoaderKilled):
+                    self._replace(number, work, cause)
+                    continue
                 found = cause if isinstance(cause, UserError) else error
                 if work is None:
                     raise found from None
@@ -239,7 +242,8 @@ class Pool:
     # ---------------------------------------------------------------- workers that died
 
     def _replace(self, number: int, work: Work | None, error: Exception) -> None:
-        """Start another worker in the place of one that died; its work is to be done again."""
+        """Start another worker in the place of one that died, or whose loader process was killed;
+        its work is to be done again."""
         time.sleep(POLL)  # a signal to the whole group may be why
         self.check()
         slot, reason = self._slots[number], describe(error)

@@ -1,4 +1,4 @@
-"""A long run on Ray whose workers are killed at random: ``python -m tests.campaign.soak --help``.
+"""A long run on Ray, workers and their loader processes killed at random: ``python -m tests.campaign.soak --help``.
 
 Fails if the run ends, if a process's memory, its open files, shared memory or the files of the run
 grow, or if a process, Ray's folder or a segment of shared memory that was theirs is left when it is
@@ -13,6 +13,7 @@ import statistics
 import sys
 import tempfile
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import ray_processes
@@ -78,10 +79,11 @@ def main() -> int:
             segments |= ray_processes.segments_of(now)
             if time.monotonic() - begin > WARM_UP and process.poll() is None:
                 seen.append(measured(process.pid, now, Path(scratch)))
-            workers = ray_processes.workers_of(process.pid)
-            if workers:
-                os.kill(rng.choice(workers), signal.SIGKILL)
-                kills += 1
+            victims = ray_processes.workers_of(process.pid, loaders=True)
+            if victims:
+                with suppress(ProcessLookupError):  # it has just ended by itself
+                    os.kill(rng.choice(sorted(victims)), signal.SIGKILL)
+                    kills += 1
         faults = []
         if process.poll() is None:
             started |= ray_processes.started_by(process.pid)

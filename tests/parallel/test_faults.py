@@ -1,6 +1,7 @@
 """What goes wrong in a worker reads as in one process; what kills workers stops a run in time."""
 
 import os
+import re
 import signal
 import sys
 import time
@@ -12,6 +13,7 @@ import pytest
 import torch
 import toyseg
 from mmengine.hooks import Hook
+from torch.utils.data import get_worker_info
 
 from fedseg.errors import ConfigError, DataError, ResourceError, TrainingError, WorkersLost
 from fedseg.hooks import FederatedHook
@@ -87,6 +89,33 @@ def test_a_client_that_kills_three_workers_stops_the_run_at_the_last_round(tmp_p
     assert toyseg.checkpoint(config, 1)["round"] == 1
 
 
+@pytest.mark.parametrize("times", [1, 99])
+def test_a_loader_process_is_killed(tmp_path, monkeypatch, times):
+    whole = toyseg.ToyScenes.__getitem__
+
+    def deadly(scenes, key):
+        deaths = len(list(tmp_path.glob("death *")))
+        if key[0] == 10 and not scenes.test_mode and deaths < times and get_worker_info():
+            (tmp_path / f"death {deaths}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return whole(scenes, key)
+
+    every = {"client_sampler": {"clients_per_round": "all"}}
+    alone = settings(tmp_path / "alone", **every)
+    toyseg.train(alone)
+    monkeypatch.setattr(toyseg.ToyScenes, "__getitem__", deadly)
+    shared = settings(tmp_path / "shared", 2, **every, train_dataloader={"num_workers": 1})
+    said = r"train_dataloader: loader process \d+ was killed by SIGKILL .*sample 10 of client"
+    if times == 99:
+        with pytest.raises(WorkersLost, match=rf"has killed 3 workers, the last one so: {said}"):
+            toyseg.train(shared)
+        return
+    toyseg.train(shared)
+    assert toyseg.run_differences(alone, shared) == []
+    (reason,) = toyseg.history(shared)[0]["restarts"]
+    assert re.match(said, reason)
+
+
 def test_a_worker_without_memory_says_how_much_it_had_and_what_to_set(tmp_path):
     hooks = [{"type": "DeadlyClient", "client": "c", "round_": 2, "numbers": 10**15}]
     every = {"client_sampler": {"clients_per_round": "all"}, "custom_hooks": hooks}
@@ -100,13 +129,16 @@ def test_a_worker_without_memory_says_how_much_it_had_and_what_to_set(tmp_path):
 def test_ray_that_does_not_start(tmp_path, monkeypatch):
     ray = sys.modules["ray"]
     ray.is_initialized, ray.shutdown = (lambda: False), lambda: None
-    private = SimpleNamespace(print_to_stdstream=print, ConsolePopen=print)
+    private = SimpleNamespace(
+        print_to_stdstream=print, _unhandled_error_handler=print, ConsolePopen=print
+    )
     ray._private = SimpleNamespace(worker=private, services=private)
 
     def init(**_):
         os.environ["RAY_SOMETHING"] = "1"
         raise Exception("the node timed out")
 
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path))  # torch sets it if nobody has
     ray.init, threads, before = init, torch.get_num_threads(), dict(os.environ)
     with pytest.raises(ResourceError, match=r"Ray has not started .*the node timed out.*end other"):
         toyseg.train(settings(tmp_path, 2, executor={"cpus_per_worker": 3}))

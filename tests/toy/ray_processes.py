@@ -26,9 +26,11 @@ def started_by(pid: int) -> dict[int, str]:
     return found
 
 
-def workers_of(pid: int) -> list[int]:
-    """The workers of a run that have begun to work."""
-    return [own for own, args in started_by(pid).items() if args.startswith("ray::Worker")]
+def workers_of(pid: int, loaders: bool = False) -> list[int]:
+    """The workers of a run that have begun to work; with their loader processes or without."""
+    everything = all_processes()
+    titled = {own for own, args in started_by(pid).items() if args.startswith("ray::Worker")}
+    return [own for own in titled if loaders or everything.get(own, (own,))[0] not in titled]
 
 
 def folders_of(processes: dict[int, str]) -> set[Path]:
