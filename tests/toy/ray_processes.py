@@ -29,7 +29,11 @@ def started_by(pid: int) -> dict[int, str]:
 def workers_of(pid: int, loaders: bool = False) -> list[int]:
     """The workers of a run that have begun to work; with their loader processes or without."""
     everything = all_processes()
-    titled = {own for own, args in started_by(pid).items() if args.startswith("ray::Worker")}
+    titled = {
+        own
+        for own, args in started_by(pid).items()
+        if args.startswith("ray::Worker") and not args.startswith("ray::Worker.build")
+    }
     return [own for own in titled if loaders or everything.get(own, (own,))[0] not in titled]
 
 
