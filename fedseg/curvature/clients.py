@@ -47,13 +47,12 @@ def hessian_differences(gram: np.ndarray) -> dict[str, Estimate]:
     gives (it can be a multiple of the norm), and leaving one out at a time gives standard errors.
 
     Args:
-        gram: as of :func:`gram_matrix`, at least two clients; one group: exact diagonals.
+        gram: as of :func:`gram_matrix`, at least two clients; one group of exact diagonals, or at
+            least three of estimates.
     """
     groups = gram.shape[1]
-    values = _differences(gram)
-    if groups < 3:
-        errors = np.full(2, 0.0 if groups == 1 else np.nan)
-    else:
+    values, errors = _differences(gram), np.zeros(2)
+    if groups > 1:
         kept = [np.delete(np.arange(groups), g) for g in range(groups)]
         without = np.array([_differences(gram[:, k][:, :, :, k]) for k in kept])
         errors = np.sqrt((groups - 1) / groups * ((without - without.mean(0)) ** 2).sum(0))

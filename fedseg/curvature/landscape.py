@@ -65,7 +65,7 @@ class Landscape:
     """
 
     def __init__(self, spec: Spec, run: RunData, *parts: Any) -> None:
-        self.spec, self.run, self._samples = spec, run, {}
+        self.spec, self.run = spec, run
         if parts:
             self.series, self.axes = parts
             return
@@ -129,14 +129,11 @@ class Landscape:
     def samples(self, number: int) -> Samples:
         """The data of a series."""
         series, spec = self.series[number], self.spec
-        if number not in self._samples:
-            self.run.statistics = series.statistics
-            name = series.data if spec.client is None else TRAIN
-            personal = spec.statistics == RUNNING and bool(series.statistics)
-            kinds = {"personal": personal, "evaluated": self._statistics(name) == BATCH}
-            found = self.run.samples(name, series.client, spec.samples, **kinds)
-            self._samples[number] = found
-        return self._samples[number]
+        self.run.statistics = series.statistics
+        name = series.data if spec.client is None else TRAIN
+        personal = spec.statistics == RUNNING and bool(series.statistics)
+        kinds = {"personal": personal, "evaluated": self._statistics(name) == BATCH}
+        return self.run.samples(name, series.client, spec.samples, **kinds)
 
     def _statistics(self, name: str) -> str:
         given, foreign = self.spec.statistics, self.run.policy is not None and name != TRAIN

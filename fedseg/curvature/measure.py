@@ -22,6 +22,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -224,18 +225,15 @@ class Measurement:
             raise ConfigError("fedalign: compares clients, and there is only one")
         exact = n <= EXACT_DIAGONAL
         groups, each = (1, n) if exact else (3, self.settings.probes // 3)
-        path = self.folder / "diagonals.npy"  # on disk: there may be many clients
         kind = np.float64 if exact else np.float32
-        diagonals = np.lib.format.open_memmap(path, "w+", kind, (len(clients), groups, n))
-        try:
+        with TemporaryFile(dir=self.folder) as file:  # on disk: there may be many clients
+            diagonals = np.memmap(file, kind, "w+", shape=(len(clients), groups, n))
             for number, (client, data) in enumerate(self._clients_measured("clients")):
                 with self._products(f"client {client}", groups * each, data=data) as products:
                     for group in range(groups):
                         rng = None if exact else self._rng("diagonal", number, group)
                         diagonals[number, group] = spectrum.diagonal(products, each, rng)
             found = hessian_differences(gram_matrix(diagonals))
-        finally:
-            path.unlink(missing_ok=True)
         entry = {name: asdict(estimate) for name, estimate in found.items()}
         return {**entry, "clients": clients, "probes": None if exact else groups * each}
 

@@ -29,12 +29,7 @@ class Products:
         n: length of a vector. count: products so far.
     """
 
-    def __init__(
-        self,
-        surface: Any,
-        kind: str = "hessian",
-        tick: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, surface: Any, kind: str, tick: Callable[[], None]) -> None:
         flat = surface.flat
         self._surface, self._tick, self.n, self.count = surface, tick, flat.num_parameters, 0
         if kind == "ggn" and not hasattr(flat.model, "losses"):
