@@ -25,7 +25,7 @@ from fedseg.files import sha256
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.loaders.partitioned import PartitionedData, balanced_batches
 from fedseg.loaders.streaming import StreamingData
-from fedseg.registry import HOOKS, SAMPLERS, build
+from fedseg.registry import SAMPLERS, build
 from fedseg.runner.build import build_trainer, load_weights
 from fedseg.runner.checkpoint import load_checkpoint, run_folder
 from fedseg.runner.config import complete_config
@@ -52,7 +52,7 @@ class RunData:
     """
 
     def __init__(
-        self, config: Config, trainer: ClientTrainer, policy: BatchNormPolicy | None
+        self, config: Config, trainer: ClientTrainer, policy: BatchNormPolicy | None = None
     ) -> None:
         self.config, self.trainer, self.policy = config, trainer, policy
         self.flat: FlatModel = trainer.flat
@@ -83,11 +83,8 @@ class RunData:
         Raises:
             ConfigError: the run has none of this name.
         """
-        if name not in self._images:
-            self._images[name] = self._build(name)
-        return self._images[name]
-
-    def _build(self, name: str) -> EvaluationSet:
+        if name in self._images:
+            return self._images[name]
         tests = (self.config.get("val_dataloader") or {}).items()
         tests = {n: {**test, "optional": False} for n, test in tests if test is not None}
         for test in tests.values():
@@ -106,8 +103,8 @@ class RunData:
             tests[TRAIN] = {**like[0], "dataset": dataset, "final_only": False}
         if name not in tests:
             raise ConfigError(f"--data: {name!r} is none of {', '.join((TRAIN, *tests))}")
-        evaluator = self.config.val_evaluator
-        return build_evaluation_set(name, tests[name], evaluator, "val", self.flat.w)
+        given = self.config.val_evaluator, "val", self.flat.w
+        return self._images.setdefault(name, build_evaluation_set(name, tests[name], *given))
 
     def samples(
         self,
@@ -142,33 +139,26 @@ class RunData:
         test = None if name == TRAIN and augment else self.images(name)
         if client is not None and client not in self.data.indices:
             raise ConfigError(f"--client: the run has none of the name {client!r}")
-        groups = {c: self.data.indices[c] for c in ([client] if client else self.data.clients)}
-        if name != TRAIN:
-            groups = {"": np.arange(len(test.dataset))}
-        elif policy is not None:
-            groups = {c: group for c, group in groups.items() if c in self.statistics}
-            if not groups:
-                raise DataError(f"{name}: the checkpoint has no client's BatchNorm statistics")
-        chosen = np.concatenate(list(groups.values()))
+        names = [client] if client else self.data.clients
+        own = {c: self.data.indices[c] for c in names if policy is None or c in self.statistics}
+        if not own:
+            raise DataError(f"{name}: the checkpoint has no client's BatchNorm statistics")
+        train = name == TRAIN
+        chosen = np.concatenate(list(own.values())) if train else np.arange(len(test.dataset))
         if count is not None and count < len(chosen):
             chosen = generator_for(self.seed, "curvature samples").choice(chosen, count, False)
-        if policy is None:
-            groups = {"": chosen}
-        streams = isinstance(test or self.data, StreamedSet | StreamingData)
-        if batch_size is None and streams and not evaluated:
-            batch_size = 1
-        size = batch_size or (self.data.batch_size if test is None else test.batch_size)
+        source = test or self.data
+        streams = isinstance(source, StreamedSet | StreamingData)
+        size = batch_size or (1 if streams and not evaluated else source.batch_size)
         size = len(chosen) if size == "full" else size
-        found = [(c, np.intersect1d(group, chosen)) for c, group in groups.items()]
-        parts = [Part(balanced_batches(g, size), self._personal(c)) for c, g in found if len(g)]
+        parts = [Part(balanced_batches(np.unique(chosen), size))]
+        if policy is not None:
+            plans = {c: balanced_batches(np.intersect1d(own[c], chosen), size) for c in own}
+            personal = {c: partial(policy.personal, states=[(1, self.statistics[c])]) for c in own}
+            parts = [Part(plan, personal[c]) for c, plan in plans.items() if plan]
         if test is None:
             return Samples(name, parts, lambda p: zip(p, self.data.sample_batches(p), strict=True))
         return Samples(name, parts, partial(test.batches, pin_memory=self.flat.w.is_cuda), test)
-
-    def _personal(self, client: str) -> Any:
-        if not client:
-            return lambda w, buffers: (w, buffers)
-        return lambda w, buffers: self.policy.personal(w, buffers, [(1, self.statistics[client])])
 
     def checksum(self, name: str) -> str:
         """SHA-256 of the data: clients and their samples, or a test set's images."""
@@ -222,20 +212,16 @@ def opened(source: Source) -> Iterator[RunData]:
     """The model and its data; errors as of :func:`fedseg.runner.recorded.recorded`."""
     folder = run_folder(find_checkpoints(source)[0])
     if source.config is None:
-        options = source.options, source.trusted, True
-        reading = recorded(folder, folder.name, folder, *options)
+        reading = recorded(folder, folder.name, folder, source.options, source.trusted, True)
     else:
         given = load_config(Path(source.config), (), folder, source.options)
         reading = nullcontext((copy.deepcopy(given), given))
     quiet_console(MMLogger.get_current_instance(), "WARNING")
     with reading as (config, whole), naming(config):
         config["load_from"], config["custom_hooks"] = None, None
-        config, policy = complete_config(config), None
+        config = complete_config(config)
         trainer = build_trainer(config)
-        if config.get("batchnorm") is not None:
-            policy = build(HOOKS, config.batchnorm, "batchnorm")
-            policy.bind(trainer.flat)
-        run = RunData(config, trainer, policy)
+        run = RunData(config, trainer, *trainer.hooks)  # the BatchNorm policy, if there is one
         hooks = (hook.get("type") for hook in whole.get("custom_hooks") or ())
         run.hooks = [name for name in hooks if name != "CurvatureHook"]
         run.executor = str((whole.get("executor") or {}).get("type"))

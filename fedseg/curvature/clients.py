@@ -47,13 +47,12 @@ def hessian_differences(gram: np.ndarray) -> dict[str, Estimate]:
     gives (it can be a multiple of the norm), and leaving one out at a time gives standard errors.
 
     Args:
-        gram: as of :func:`gram_matrix`, at least two clients; one group: exact diagonals.
+        gram: as of :func:`gram_matrix`, at least two clients; one group of exact diagonals, or at
+            least three of estimates.
     """
     groups = gram.shape[1]
-    values = _differences(gram)
-    if groups < 3:
-        errors = np.full(2, 0.0 if groups == 1 else np.nan)
-    else:
+    values, errors = _differences(gram), np.zeros(2)
+    if groups > 1:
         kept = [np.delete(np.arange(groups), g) for g in range(groups)]
         without = np.array([_differences(gram[:, k][:, :, :, k]) for k in kept])
         errors = np.sqrt((groups - 1) / groups * ((without - without.mean(0)) ** 2).sum(0))
@@ -96,8 +95,8 @@ def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
             f"custom_hooks: {', '.join(map(str, run.hooks))} may change how clients train, and "
             "hooks are left out here: the participants' models cannot be had"
         )
-    payload, flat = load_checkpoint(checkpoint), run.flat
-    algorithm, data, local = run.trainer.algorithm, run.data, run.trainer.local
+    payload, flat, data = load_checkpoint(checkpoint), run.flat, run.data
+    algorithm, local = run.trainer.algorithm, run.trainer.local
     expected = {"round": 0, "server_state": {}, "stores": {"clients": {}}}
     check_like(payload, expected, str(checkpoint))
     server = Server(flat, len(data.clients), algorithm.server_vectors)
@@ -110,7 +109,7 @@ def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
             group.update(saved)
     number = server.round = payload["round"] + 1
     local.start_round(number)
-    chosen, trained = run.sampler.participants(number), []
+    chosen, trained = run.sampler.participants(number), {}
     executor = InProcessExecutor()
     executor.bind(run)
     executor.start(JobStream(lambda _: chosen, number, number, algorithm.passes()))
@@ -118,12 +117,12 @@ def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
         message, updates = algorithm.broadcast(server), algorithm.aggregate(algorithm.weightings)
         named = [(c, data.clients[c], data.sizes[c], data.num_steps(c)) for c in chosen]
         tasks = [Task(number, server.exchange, *own, store.look_up(own[1])) for own in named]
-        models = []
         for outcome in executor.run(tasks, message):
-            models.append(Point(outcome.task.name, flat.w.clone(), flat.buffers.clone()))
+            if algorithm.trains(server.exchange):
+                name = outcome.task.name
+                trained[name] = Point(name, flat.w.clone(), flat.buffers.clone())
             updates.add(*outcome.sums)
-        trained = models if algorithm.trains(server.exchange) else trained
         if server.exchange < algorithm.exchanges - 1:
             algorithm.step(server, updates)
     data.close()
-    return trained
+    return list(trained.values())

@@ -19,19 +19,20 @@ class Directions:
 
     Attributes:
         origin: the point with coordinates 0.
-        axes: vectors like ``w``. buffer_axes: what the float buffers change by, one for each axis.
+        axes: vectors like ``w``.
+        buffer_axes: what the float buffers change by, one for each axis; none: they stay.
     """
 
     origin: Point
     axes: Sequence[Tensor]
-    buffer_axes: Sequence[Tensor]
+    buffer_axes: Sequence[Tensor] = ()
 
     def at(self, coordinates: Sequence[float]) -> tuple[Tensor, Tensor]:
         """Parameters and float buffers, added in double precision."""
         vectors = []
         for start, axes in ((self.origin.w, self.axes), (self.origin.buffers, self.buffer_axes)):
             moved = start.double()
-            for c, axis in zip(coordinates, axes, strict=True):
+            for c, axis in zip(coordinates, axes, strict=False):
                 moved = moved + c * axis.double()
             vectors.append(moved.to(start.dtype))
         return vectors[0], vectors[1]
@@ -89,16 +90,12 @@ def random_directions(flat: FlatModel, point: Point, count: int, rng: Any) -> Di
                 lengths = weight.flatten(1).norm(dim=1) / draw.flatten(1).norm(dim=1)
                 slot.view(axis).copy_(draw * lengths.view(rows))
         axes.append(axis)
-    return _still(point, axes)
+    return Directions(point, axes)
 
 
 def along(point: Point, axes: Sequence[Tensor]) -> Directions:
     """Along given vectors, each made of length 1: eigenvectors of the Hessian."""
-    return _still(point, [axis.double() / axis.double().norm() for axis in axes])
-
-
-def _still(point: Point, axes: Sequence[Tensor]) -> Directions:
-    return Directions(point, axes, [torch.zeros_like(point.buffers)] * len(axes))
+    return Directions(point, [axis.double() / axis.double().norm() for axis in axes])
 
 
 def barrier(gammas: Sequence[float], losses: Sequence[float]) -> float:

@@ -59,13 +59,11 @@ class CurvatureHook(FederatedHook):
             )
         self.interval, self.samples, self.tolerance = interval, samples, tolerance
         self.quantities = tuple(quantities)
-        self._run: RunData | None = None
+        self._of_participants = not set(quantities).isdisjoint(OF_PARTICIPANTS)
         self._trained: list[tuple[Point, Tensor]] = []  # model and update of every participant
 
     def before_train(self, runner: Any) -> None:
-        if set(self.quantities) & set(OF_PARTICIPANTS) and not isinstance(
-            runner.executor, InProcessExecutor
-        ):
+        if self._of_participants and not isinstance(runner.executor, InProcessExecutor):
             raise ConfigError(
                 f"CurvatureHook.quantities: {', '.join(OF_PARTICIPANTS)} need all models "
                 "in this process: leave them out, or set executor.type='InProcessExecutor'"
@@ -77,8 +75,7 @@ class CurvatureHook(FederatedHook):
         self._trained = []
 
     def after_client(self, runner: Run, client: Client, update: Update) -> None:
-        due = self._run is not None and client.round % self.interval == 0
-        if due and client.step and set(self.quantities) & set(OF_PARTICIPANTS):
+        if self._of_participants and client.step and client.round % self.interval == 0:
             point = Point(client.id, client.w.clone(), client.buffers.clone())
             self._trained.append((point, client.start - client.w))
 
@@ -101,12 +98,12 @@ class CurvatureHook(FederatedHook):
     def seconds_in_all(self, runner: Any) -> float:
         """What all measurements will take, from one product over the data; for ``--dry-run``."""
         self.before_train(runner)
-        data = self._run.samples(count=self.samples, personal=False)
-        products = LossSurface(runner.flat, data, _global(runner)).products()
+        surface = self._surface(runner, personal=False)
+        products = surface.products()
         begin = time.perf_counter()
         products(np.ones(products.n))
-        each = (time.perf_counter() - begin) / len(data)
-        images = len(data) * ("lambda_max" in self.quantities)
+        each = (time.perf_counter() - begin) / len(surface.data)
+        images = len(surface.data) * ("lambda_max" in self.quantities)
         if "client_lambda_max" in self.quantities:
             sizes = [runner.data.sizes[c] for c in runner.client_sampler.participants(1)]
             images += sum(min(size, self.samples) for size in sizes)
@@ -114,8 +111,10 @@ class CurvatureHook(FederatedHook):
 
     # ---------------------------------------------------------------- quantities
 
-    def _surface(self, runner: Run) -> LossSurface:
-        return LossSurface(runner.flat, self._run.samples(count=self.samples), _global(runner))
+    def _surface(self, runner: Run, personal: bool = True) -> LossSurface:
+        point = Point("global model", runner.server.w, runner.server.buffers)
+        data = self._run.samples(count=self.samples, personal=personal)
+        return LossSurface(runner.flat, data, point)
 
     def _largest(self, surface: LossSurface) -> float:
         from fedseg.curvature.spectrum import largest
@@ -146,7 +145,3 @@ class CurvatureHook(FederatedHook):
         unit = torch.nn.functional.normalize(updates, dim=1)
         one, other = torch.triu_indices(len(unit), len(unit), 1)
         return float((unit @ unit.T)[one, other].mean())
-
-
-def _global(runner: Run) -> Point:
-    return Point("global model", runner.server.w, runner.server.buffers)

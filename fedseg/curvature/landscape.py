@@ -9,7 +9,7 @@ import json
 import multiprocessing
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +22,7 @@ from fedseg.curvature.checkpoint import RunData, find_checkpoints, opened
 from fedseg.curvature.clients import participants_models
 from fedseg.curvature.directions import Directions, along, barrier, line, plane, random_directions
 from fedseg.curvature.settings import BATCH, REESTIMATE, RUNNING, TRAIN, Spec
+from fedseg.curvature.spectrum import largest
 from fedseg.curvature.surface import LossSurface, Point, Samples, expand
 from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import reestimate_statistics
@@ -56,16 +57,16 @@ class Landscape:
     """The grid of a :class:`Spec`.
 
     Args:
-        run: data and model. parts: series and axes of another process; None: found here.
+        run: data and model. parts: series and axes of another process; none: found here.
 
     Attributes:
         series: what is computed on the grid. axes: coordinates on each axis.
         marks: coordinates of a plane's models, by name.
     """
 
-    def __init__(self, spec: Spec, run: RunData, parts: tuple[Any, ...] | None = None) -> None:
-        self.spec, self.run, self._samples = spec, run, {}
-        if parts is not None:
+    def __init__(self, spec: Spec, run: RunData, *parts: Any) -> None:
+        self.spec, self.run = spec, run
+        if parts:
             self.series, self.axes = parts
             return
         between = spec.kind in ("line", "plane")
@@ -78,7 +79,7 @@ class Landscape:
         self.points, self.series = [], []
         for path, file in zip(spec.source.paths, self.files, strict=True):
             point = run.load(file, spec.averaged)
-            self.points.append(Point(path, point.w, point.buffers))
+            self.points.append(replace(point, name=path))
             if spec.client is None and not between:
                 self._add((path,), self._around(self.points[-1]), run.statistics)
         if spec.client is not None:
@@ -109,8 +110,6 @@ class Landscape:
         rng = generator_for(run.seed, f"landscape {spec.kind}")
         if spec.kind == "random":
             return random_directions(run.flat, point, 2, rng)
-        from fedseg.curvature.spectrum import largest
-
         kinds = {"personal": spec.client is None, "evaluated": spec.statistics == BATCH}
         data = run.samples(TRAIN, spec.client, spec.samples, **kinds)
         statistics = RUNNING if spec.statistics == REESTIMATE else spec.statistics
@@ -130,25 +129,22 @@ class Landscape:
     def samples(self, number: int) -> Samples:
         """The data of a series."""
         series, spec = self.series[number], self.spec
-        if number not in self._samples:
-            self.run.statistics = series.statistics
-            name = series.data if spec.client is None else TRAIN
-            personal = spec.statistics == RUNNING and bool(series.statistics)
-            kinds = {"personal": personal, "evaluated": self._statistics(name) == BATCH}
-            found = self.run.samples(name, series.client, spec.samples, **kinds)
-            self._samples[number] = found
-        return self._samples[number]
+        self.run.statistics = series.statistics
+        name = series.data if spec.client is None else TRAIN
+        personal = spec.statistics == RUNNING and bool(series.statistics)
+        kinds = {"personal": personal, "evaluated": self._statistics(name) == BATCH}
+        return self.run.samples(name, series.client, spec.samples, **kinds)
 
     def _statistics(self, name: str) -> str:
         given, foreign = self.spec.statistics, self.run.policy is not None and name != TRAIN
         return BATCH if given == RUNNING and foreign else given  # no client has any for it
 
-    def tasks(self) -> list[tuple[int, ...]]:
-        """(series, place on the first axis, place on the second) of every point."""
-        return list(np.ndindex(len(self.series), *map(len, self.axes)))
-
     def compute(self, task: tuple[int, ...]) -> dict[str, Any]:
-        """Loss and metrics of a point; None where one is not finite."""
+        """Loss and metrics of a point, None where one is not finite.
+
+        Args:
+            task: number of the series, place on each axis.
+        """
         run, samples = self.run, self.samples(task[0])
         statistics = self._statistics(samples.name)
         coordinates = [axis[place] for axis, place in zip(self.axes, task[1:], strict=True)]
@@ -165,34 +161,30 @@ class Landscape:
 
     def trajectory(self) -> dict[str, list[dict[str, Any]]]:
         """The kept checkpoints of each model's run, projected on the plane."""
-        found: dict[str, list[dict[str, Any]]] = {}
-        for name, file in zip(self.marks, self.files, strict=False):
-            found[name] = []
+        found: dict[str, list[dict[str, Any]]] = {name: [] for name in self.marks}
+        for steps, file in zip(found.values(), self.files, strict=False):
             for round_, path in checkpoints(run_folder(file) / "checkpoints"):
                 w = self.run.load(path, averaged=False).w
                 place, distance = self.series[0].directions.project(w)
-                entry = {"round": round_, "coordinates": place, "distance": distance}
-                found[name].append(entry)
+                steps.append({"round": round_, "coordinates": place, "distance": distance})
         return found
 
     def collected(self, number: int, found: Mapping[tuple, Mapping]) -> dict[str, Any]:
         """A series as arrays, a row for each point on the first axis."""
         series, shape = self.series[number], [len(axis) for axis in self.axes]
         results = [found[(number, *place)] for place in np.ndindex(*shape)]
-        losses, names = [one["loss"] for one in results], results[0]["metrics"]
-        metrics = {name: [one["metrics"].get(name) for one in results] for name in names}
-        grids = {n: np.array(values, object).reshape(shape) for n, values in metrics.items()}
-        height = {}
-        if self.spec.kind == "line" and None not in losses:
-            height = {"barrier": barrier(self.axes[0], losses)}
-        return {
+        losses = [one["loss"] for one in results]
+        columns = {n: [one["metrics"].get(n) for one in results] for n in results[0]["metrics"]}
+        entry = {
             "models": series.models,
             "data": series.data,
             "num_samples": len(self.samples(number)),
             "loss": np.array(losses, object).reshape(shape),
-            "metrics": grids,
-            **height,
+            "metrics": {n: np.array(v, object).reshape(shape) for n, v in columns.items()},
         }
+        if self.spec.kind == "line" and None not in losses:
+            entry["barrier"] = barrier(self.axes[0], losses)
+        return entry
 
 
 def landscape(
@@ -212,33 +204,29 @@ def landscape(
     """
     # one thread as in the other processes, or bits would depend on their number
     with threads(1), hold(folder), opened(spec.source) as run:
-        return _completed(Landscape(spec, run), folder, jobs, advance)
-
-
-def _completed(
-    here: Landscape, folder: Path, jobs: int, advance: Callable[[int, int], None]
-) -> dict[str, Any]:
-    about = {
-        "schema_version": SCHEMA_VERSION,
-        "spec": asdict(here.spec),
-        "checkpoints": [here.run.identity(file) for file in here.files],
-        "data_sha256": {name: here.run.checksum(name) for name in here.spec.data},
-        "axes": plain(here.axes),
-        "marks": here.marks,
-    }
-    digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
-    tasks, found = here.tasks(), _finished(folder / POINTS, digest)
-    advance(len(found), len(tasks))
-    with open(folder / POINTS, "a" if found else "w", encoding="utf-8") as file:
-        for result in _results(here, [task for task in tasks if task not in found], jobs):
-            file.write("\n" * bool(found) + json.dumps({"landscape": digest, **result}))
-            file.flush()
-            found[tuple(result["task"])] = result
-            advance(len(found), len(tasks))
-    series = [here.collected(number, found) for number in range(len(here.series))]
-    content = plain({**about, "trajectory": here.trajectory(), "series": series})
-    write_text(folder / FILE_NAME, json.dumps(content, indent=1, allow_nan=False) + "\n")
-    return content
+        here = Landscape(spec, run)
+        about = {
+            "schema_version": SCHEMA_VERSION,
+            "spec": asdict(spec),
+            "checkpoints": [run.identity(file) for file in here.files],
+            "data_sha256": {name: run.checksum(name) for name in spec.data},
+            "axes": plain(here.axes),
+            "marks": here.marks,
+        }
+        digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        tasks = list(np.ndindex(len(here.series), *map(len, here.axes)))
+        found = _finished(folder / POINTS, digest)
+        advance(len(found), len(tasks))
+        with open(folder / POINTS, "a" if found else "w", encoding="utf-8") as file:
+            for result in _results(here, [task for task in tasks if task not in found], jobs):
+                file.write("\n" * bool(found) + json.dumps({"landscape": digest, **result}))
+                file.flush()
+                found[tuple(result["task"])] = result
+                advance(len(found), len(tasks))
+        series = [here.collected(number, found) for number in range(len(here.series))]
+        content = plain({**about, "trajectory": here.trajectory(), "series": series})
+        write_text(folder / FILE_NAME, json.dumps(content, indent=1, allow_nan=False) + "\n")
+        return content
 
 
 def _finished(path: Path, digest: str) -> dict[tuple[int, ...], dict[str, Any]]:
@@ -264,16 +252,15 @@ def _results(here: Landscape, tasks: list[tuple[int, ...]], jobs: int) -> Iterat
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload([__name__])  # imported once for all of them
         Pool = context.Pool
-    start = here.spec, (here.series, here.axes)
-    with Pool(jobs, initializer=_start, initargs=start) as pool:
+    with Pool(jobs, _start, (here.spec, here.series, here.axes)) as pool:
         yield from pool.imap_unordered(_compute, tasks)
 
 
-def _start(spec: Spec, parts: tuple[Any, ...]) -> None:
+def _start(spec: Spec, *parts: Any) -> None:
     global _landscape, _open
     torch.set_num_threads(1)
     _open = ExitStack()  # as long as the process lives
-    _landscape = Landscape(spec, _open.enter_context(opened(spec.source)), parts)
+    _landscape = Landscape(spec, _open.enter_context(opened(spec.source)), *parts)
 
 
 def _compute(task: tuple[int, ...]) -> dict[str, Any]:

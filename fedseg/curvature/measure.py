@@ -18,10 +18,11 @@ Definitions, for the mean loss L_D over data D and its Hessian H:
 
 import json
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import numpy as np
@@ -45,7 +46,7 @@ from fedseg.runs.from_json import own_path
 from fedseg.runs.history import plain
 
 SCHEMA_VERSION = 1
-VECTORS = "eigenvectors.npy"  # float32 [2, n], as fedseg.curvature.surface.compact lays them out
+VECTORS = "eigenvectors.npy"  # float32 [2, n], the parameters one after the other, without gaps
 EXACT_DIAGONAL = 2000  # parameters up to which a diagonal is computed by unit vectors
 SPECTRUM, DENSITY_PROBES = 50, 10
 SAME = ("checkpoint_sha256", "data", "data_sha256", "parameters", "dtype")
@@ -145,30 +146,18 @@ class Measurement:
         return generator_for(self.run.seed, f"curvature {name}", *counters)
 
     @contextmanager
-    def _bar(self, text: str, total: int, more: int = 0) -> Iterator[Callable[[], None]]:
-        """What counts; with ``more``, what is certain is ``total``, and grows by so many."""
-        number = self._bars.add_task(escape(text + ", at least" * bool(more)), total=total)
-        (bar,) = (task for task in self._bars.tasks if task.id == number)
+    def _products(self, text: str, total: int, more: int = 0, **where: Any) -> Iterator[Any]:
+        """Products that a bar counts; ``more``: ``total`` is what is certain, and grows by it."""
+        text = escape(f"{text}: products" + ", at least" * bool(more))
+        number = self._bars.add_task(text, total=total)
+        bar = self._bars.tasks[-1]
 
-        def advance() -> None:
-            more_than_known = more if bar.completed >= bar.total else 0
-            self._bars.update(number, advance=1, total=bar.total + more_than_known)
+        def tick() -> None:
+            grown = more if bar.completed >= bar.total else 0
+            self._bars.update(number, advance=1, total=bar.total + grown)
 
-        yield advance
+        yield self._surface(**where).products(self.settings.matrix, tick)
         self._bars.remove_task(number)
-
-    def _each(self, text: str, items: Iterable[Any]) -> Iterator[Any]:
-        """The items, with a bar of its own."""
-        items = list(items)
-        with self._bar(text, len(items)) as advance:
-            for item in items:
-                yield item
-                advance()
-
-    @contextmanager
-    def _products(self, name: str, total: int, more: int = 0, **where: Any) -> Iterator[Any]:
-        with self._bar(f"{name}: products", total, more) as advance:
-            yield self._surface(**where).products(self.settings.matrix, advance)
 
     def _largest(self, name: str, k: int = 1, **where: Any) -> tuple[spectrum.Spectrum, int]:
         basis = spectrum.basis_size(self.run.flat.num_parameters, k)
@@ -177,7 +166,8 @@ class Measurement:
             return found, products.count
 
     def _clients_measured(self, text: str) -> Iterator[tuple[str, Any]]:
-        for client in self._each(text, self.run.first_clients(self.settings.clients)):
+        clients = self.run.first_clients(self.settings.clients)
+        for client in self._bars.track(clients, description=text):
             yield client, self._samples(client)
 
     # ---------------------------------------------------------------- quantities
@@ -235,18 +225,15 @@ class Measurement:
             raise ConfigError("fedalign: compares clients, and there is only one")
         exact = n <= EXACT_DIAGONAL
         groups, each = (1, n) if exact else (3, self.settings.probes // 3)
-        path = self.folder / "diagonals.npy"  # on disk: there may be many clients
         kind = np.float64 if exact else np.float32
-        diagonals = np.lib.format.open_memmap(path, "w+", kind, (len(clients), groups, n))
-        try:
+        with TemporaryFile(dir=self.folder) as file:  # on disk: there may be many clients
+            diagonals = np.memmap(file, kind, "w+", shape=(len(clients), groups, n))
             for number, (client, data) in enumerate(self._clients_measured("clients")):
                 with self._products(f"client {client}", groups * each, data=data) as products:
                     for group in range(groups):
                         rng = None if exact else self._rng("diagonal", number, group)
                         diagonals[number, group] = spectrum.diagonal(products, each, rng)
             found = hessian_differences(gram_matrix(diagonals))
-        finally:
-            path.unlink(missing_ok=True)
         entry = {name: asdict(estimate) for name, estimate in found.items()}
         return {**entry, "clients": clients, "probes": None if exact else groups * each}
 
@@ -254,7 +241,7 @@ class Measurement:
         found: dict[str, dict[str, float]] = {"lambda_max_local": {}, "lambda_max_global": {}}
         everything = self._samples(personal=False)
         models = participants_models(self.run, self.checkpoint)
-        for point in self._each("participants", models):
+        for point in self._bars.track(models, description="participants"):
             own = self._samples(point.name, personal=False)
             for values, data in zip(found.values(), (own, everything), strict=True):
                 text = f"client {point.name}, {'own' if data is own else 'all'} data"

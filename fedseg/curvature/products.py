@@ -29,26 +29,20 @@ class Products:
         n: length of a vector. count: products so far.
     """
 
-    def __init__(
-        self,
-        surface: Any,
-        kind: str = "hessian",
-        tick: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, surface: Any, kind: str, tick: Callable[[], None]) -> None:
         flat = surface.flat
         self._surface, self._tick, self.n, self.count = surface, tick, flat.num_parameters, 0
+        if kind == "ggn" and not hasattr(flat.model, "losses"):
+            raise ConfigError(
+                f"model: {type(flat.model).__name__} does not tell outputs from losses, which "
+                "Gauss-Newton products need"
+            )
+        outputs = _Outputs(flat.model)
         parameters = dict(flat.model.named_parameters())
-        parts = _WholeLoss(flat.model), _AsGiven()
-        if kind == "ggn":
-            if not hasattr(flat.model, "losses"):
-                raise ConfigError(
-                    f"model: {type(flat.model).__name__} does not tell outputs from losses, which "
-                    "Gauss-Newton products need"
-                )
-            parts = (outputs := _Outputs(flat.model)), _LossOfOutputs(outputs)
         operator = GGNLinearOperator if kind == "ggn" else _Hessian
         self._operator = operator(
-            *parts,
+            outputs,
+            _LossOfOutputs(outputs),
             [parameters[slot.name] for slot in flat.slots],
             surface,
             check_deterministic=False,
@@ -57,8 +51,7 @@ class Products:
         )
 
     def __call__(self, v: np.ndarray) -> np.ndarray:
-        w = self._surface.w
-        vector = torch.from_numpy(np.asarray(v).reshape(-1)).to(w)
+        vector = torch.from_numpy(np.asarray(v).reshape(-1)).to(self._surface.w)
         with twice_differentiable(self._surface.flat.model), self._surface.evaluating():
             product = self._operator @ vector
         self.count += 1
@@ -91,14 +84,14 @@ def twice_differentiable(model: nn.Module) -> Iterator[None]:
 
 
 class _Hessian(HessianLinearOperator):
-    """By a backward pass through the gradient.
+    """Of any loss that a model gives, by a backward pass through the gradient.
 
     curvlinops differentiates the gradient forward; PyTorch cannot do that for GroupNorm and others.
     """
 
     def _matmat_batch(self, X: Any, y: Tensor, M: list[Tensor]) -> list[Tensor]:
         with torch.enable_grad():
-            loss = self._loss_func(self._model_func(X), y)
+            loss = total_loss(forward(self._model_func.model, X["batch"], "loss"))
             options = {"allow_unused": True, "materialize_grads": True}
             first = torch.autograd.grad(loss, self._params, create_graph=True, **options)
             curved = [n for n, gradient in enumerate(first) if gradient.requires_grad]
@@ -107,24 +100,6 @@ class _Hessian(HessianLinearOperator):
             chosen = [first[n] for n in curved], [M[n][..., 0] for n in curved]  # M is one vector
             second = torch.autograd.grad(chosen[0], self._params, chosen[1], **options)
         return [part.unsqueeze(-1) for part in second]
-
-
-class _WholeLoss(nn.Module):
-    """Model and loss as one "model", so that any loss has a Hessian."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-
-    def forward(self, x: Mapping[str, Any]) -> Tensor:
-        return total_loss(forward(self.model, x["batch"], "loss"))
-
-
-class _AsGiven(nn.Module):
-    reduction = "mean"
-
-    def forward(self, loss: Tensor, labels: Tensor) -> Tensor:
-        return loss
 
 
 class _Outputs(nn.Module):

@@ -57,10 +57,8 @@ class Options:
     def __post_init__(self) -> None:
         for one in fields(self):
             bounds = {k: v for k, v in one.metadata.items() if k in BOUNDS}
-            value, check = getattr(self, one.name), check_int
-            if isinstance(one.default, float):
-                check = check_float
-            if bounds and value is not None:
+            if bounds and (value := getattr(self, one.name)) is not None:
+                check = check_float if isinstance(one.default, float) else check_int
                 check(_flag(one), value, **bounds)
 
 
@@ -117,9 +115,8 @@ class Spec(Options):
         ends = tuple(map(float, self.ends or usual))
         check_float("--ends", ends[0])
         check_float("--ends", ends[1], above=0 if plane else ends[0])
-        given = {"ends": ends, "points": self.points or (31 if line else 21)}
-        for name, value in {**given, "metrics": self.metrics or line}.items():
-            object.__setattr__(self, name, value)
+        points = self.points or (31 if line else 21)
+        vars(self).update(ends=ends, points=points, metrics=self.metrics or line)
         count, words = len(self.source.paths), {"line": "at least two", "plane": "three"}
         fits = count == 3 if plane else count > line
         if self.client is not None:

@@ -17,12 +17,7 @@ def rise(
     sphere; the largest loss met counts. With ``eta`` it is ASAM's scale-invariant measure (Kwon et
     al., ICML 2021, equation 3): ``||eps / T|| <= rho`` with ``T = |w| + eta``, 1 for biases. OHEM
     selects its pixels anew at every point. Gradients are of all data.
-
-    Raises:
-        ValueError: rho is not above 0.
     """
-    if rho <= 0:
-        raise ValueError(f"rho must be above 0, not {rho}")
     w = surface.w.double()
     scale = torch.ones_like(w)
     if eta is not None:

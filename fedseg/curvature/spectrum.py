@@ -135,17 +135,15 @@ class Density:
 def density(products: Any, steps: int, probes: int, rng: np.random.Generator) -> Density:
     """Stochastic Lanczos quadrature (Ghorbani et al., ICML 2019, algorithm 1)."""
     steps = min(steps, products.n)
-    nodes, weights = np.zeros((probes, steps)), np.zeros((probes, steps))
+    found = np.zeros((2, probes, steps))
     for probe in range(probes):
-        values, masses = _quadrature(products, steps, rng)
-        nodes[probe, : len(values)] = values
-        weights[probe, : len(values)] = masses
-    return Density(nodes, weights)
+        values = _quadrature(products, steps, rng)
+        found[:, probe, : values.shape[1]] = values
+    return Density(*found)
 
 
-def _quadrature(
-    products: Any, steps: int, rng: np.random.Generator
-) -> tuple[np.ndarray, np.ndarray]:
+def _quadrature(products: Any, steps: int, rng: np.random.Generator) -> np.ndarray:
+    """Nodes and weights of one probe, [2, at most steps]."""
     basis = np.zeros((steps, products.n))
     basis[0] = signs(products.n, rng) / np.sqrt(products.n)
     diagonal, beside = [], []
@@ -160,7 +158,7 @@ def _quadrature(
         beside.append(length)
         basis[step + 1] = v / length
     values, vectors = eigh_tridiagonal(diagonal, beside)
-    return values, vectors[0] ** 2
+    return np.stack([values, vectors[0] ** 2])
 
 
 def diagonal(products: Any, probes: int, rng: np.random.Generator | None) -> np.ndarray:
@@ -169,13 +167,10 @@ def diagonal(products: Any, probes: int, rng: np.random.Generator | None) -> np.
     Args:
         rng: None: exact, by n unit vectors.
     """
+    if rng is None:
+        return np.array([products(unit)[i] for i, unit in enumerate(np.eye(products.n))])
     found = np.zeros(products.n)
-    for number in range(probes if rng is not None else products.n):
-        if rng is not None:
-            z = signs(products.n, rng)
-            found += z * products(z) / probes
-        else:
-            unit = np.zeros(products.n)
-            unit[number] = 1
-            found[number] = products(unit)[number]
+    for _ in range(probes):
+        z = signs(products.n, rng)
+        found += z * products(z) / probes
     return found

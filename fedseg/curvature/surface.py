@@ -8,6 +8,7 @@ OHEM is the one with the pixels selected at the point itself.
 """
 
 import copy
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -25,8 +26,6 @@ from fedseg.core.forward import forward, prepare_batch, total_loss
 from fedseg.core.server import accumulation_dtype
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
-
-Personal = Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]
 
 
 @dataclass(frozen=True)
@@ -48,7 +47,7 @@ class Part:
     """
 
     plan: list[list[int]]
-    personal: Personal = lambda w, buffers: (w, buffers)
+    personal: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = lambda *point: point
 
 
 @dataclass(frozen=True)
@@ -106,8 +105,8 @@ class LossSurface:
                 batch = prepare_batch(flat.model, raw, flat.w.dtype, training=False)
                 labels = batch.get("data_samples") if isinstance(batch, Mapping) else None
                 weight = len(indices) if self._weigh is None else self._weigh(labels)
-                labels = torch.zeros(0) if labels is None else labels
-                yield {"batch": batch, "indices": indices, "weight": weight}, labels
+                given = {"batch": batch, "indices": indices, "weight": weight}
+                yield given, torch.zeros(0) if labels is None else labels
 
     @cached_property
     def total(self) -> int:
@@ -146,11 +145,7 @@ class LossSurface:
         return total, mean
 
     def products(self, kind: str = "hessian", tick: Callable[[], None] = lambda: None) -> Any:
-        """The :class:`fedseg.curvature.products.Products` of this surface.
-
-        Raises:
-            ConfigError: curvlinops is not installed; the model has no Gauss-Newton matrix.
-        """
+        """A :class:`fedseg.curvature.products.Products`; ConfigError if it cannot be had."""
         try:
             from fedseg.curvature.products import Products
         except ImportError as error:
@@ -171,26 +166,19 @@ class LossSurface:
                 f"features: {type(self.flat.model).__name__} is no classifier of images, whose "
                 "features have a norm"
             )
-        found: dict[int, list[float]] = {}
+        found = defaultdict(list)
         with torch.no_grad(), self.evaluating():
             for x, labels in self:
                 norms = self.flat.model.features(x["batch"]["inputs"]).norm(dim=1)
                 for label, norm in zip(labels.tolist(), norms.tolist(), strict=True):
-                    found.setdefault(label, []).append(norm)
-        return {label: sum(found[label]) / len(found[label]) for label in sorted(found)}
-
-
-def compact(flat: FlatModel, vector: Tensor) -> np.ndarray:
-    """A vector like ``flat.w`` as float64 [n], parameter by parameter, without gaps."""
-    parts = [slot.view(vector).reshape(-1) for slot in flat.slots]
-    return torch.cat(parts).double().cpu().numpy()
+                    found[label].append(norm)
+        return {label: sum(norms) / len(norms) for label, norms in sorted(found.items())}
 
 
 def expand(flat: FlatModel, array: np.ndarray) -> Tensor:
-    """The inverse of :func:`compact`: a vector like ``flat.w``, in its precision."""
-    vector, start = torch.zeros_like(flat.w), 0
+    """A vector like ``flat.w``, in its precision, from float64 [n] without its gaps."""
+    vector = torch.zeros_like(flat.w)
     values = torch.from_numpy(np.ascontiguousarray(array)).to(flat.w)
-    for slot in flat.slots:
-        slot.view(vector).copy_(values[start : start + slot.numel].view(slot.shape))
-        start += slot.numel
+    for slot, part in zip(flat.slots, values.split([s.numel for s in flat.slots]), strict=True):
+        slot.view(vector).copy_(part.view(slot.shape))
     return vector

@@ -37,24 +37,16 @@ def print_curvature(found: Mapping[str, Mapping[str, Any]], console: Console | N
     console, quantities = console or Console(), [r["quantities"] for r in found.values()]
     widen_console(console)
     head = ("", *(f"{name} ({result['checkpoint']})" for name, result in found.items()))
-    rows = [("data", *(result["data"] for result in found.values()))]
-    rows += [(n, *(_text(q.get(part, {}).get(key)) for q in quantities))
-             for n, (part, key) in ROWS.items()]  # fmt: skip
-    _print("curvature", head, rows, console)
-    features = [q.get("features", {}) for q in quantities]
-    classes = {f"class {c}": c for f in features for c in f.get("norm_by_class", {})}
-    clients = {f"client {c}": c for f in features for c in f.get("of_clients", {})}
-    rows = [(n, *(_text(f.get("norm_by_class", {}).get(c)) for f in features))
-            for n, c in classes.items()]  # fmt: skip
-    rows += [(n, *(_text(f.get("of_clients", {}).get(c)) for f in features))
-             for n, c in clients.items()]  # fmt: skip
-    _print("norm of the last features, means", head, rows, console)
-
-
-def _print(title: str, head: tuple[str, ...], rows: list[Any], console: Console) -> None:
-    kept = tuple(row for row in rows if set(row[1:]) != {NONE})
-    if kept:
-        console.print(TextTable(title, head, kept).to_rich())
+    rows = {"data": [result["data"] for result in found.values()]}
+    rows |= {n: [_text(q.get(p, {}).get(key)) for q in quantities] for n, (p, key) in ROWS.items()}
+    features, norms = [q.get("features", {}) for q in quantities], {}
+    for kind, part in (("class", "norm_by_class"), ("client", "of_clients")):
+        for key in dict.fromkeys(key for f in features for key in f.get(part, {})):
+            norms[f"{kind} {key}"] = [_text(f.get(part, {}).get(key)) for f in features]
+    for title, table in (("curvature", rows), ("norm of the last features, means", norms)):
+        kept = tuple((name, *cells) for name, cells in table.items() if set(cells) != {NONE})
+        if kept:
+            console.print(TextTable(title, head, kept).to_rich())
 
 
 def _text(value: Any) -> str:

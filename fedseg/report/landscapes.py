@@ -1,9 +1,8 @@
 """Pictures of landscapes and spectra, each as PNG, SVG and an interactive page."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import plotly.graph_objects as go
@@ -99,25 +98,23 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 def _labels(content: Mapping[str, Any]) -> list[str]:
     """Models and data of every series."""
-    short = short_names({name for one in content["series"] for name in one["models"]})
-    named = [" to ".join(short[name] for name in one["models"]) for one in content["series"]]
-    parts = zip(named, content["series"], strict=True)
-    return [", ".join(filter(None, (name, one["data"]))) for name, one in parts]
+    series = content["series"]
+    short = short_names({name for one in series for name in one["models"]})
+    named = [" to ".join(short[name] for name in one["models"]) for one in series]
+    return [", ".join(filter(None, (n, s["data"]))) for n, s in zip(named, series, strict=True)]
 
 
 # ---------------------------------------------------------------- curves
 
 
-@dataclass(frozen=True)
-class Curve:
+class Curve(NamedTuple):
     label: str
     x: Sequence[float]
     y: Sequence[float]
     dash: bool = False
 
 
-@dataclass(frozen=True)
-class Panel:
+class Panel(NamedTuple):
     across: str
     up: str
     curves: list[Curve]
@@ -126,27 +123,25 @@ class Panel:
 def _curves(panels: Sequence[Panel], marks: Sequence[float] = ()) -> tuple[Any, go.Figure]:
     """Panels beside each other, those logarithmic whose values differ by a factor of 10 or more."""
     figure, page = new_figure(5.2 * len(panels), 4), make_subplots(1, len(panels))
+    labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
     named: dict[str, Any] = {}
     for column, panel in enumerate(panels, start=1):
-        axes = figure.add_subplot(1, len(panels), column)
+        axes, place = figure.add_subplot(1, len(panels), column), {"row": 1, "col": column}
         values = np.concatenate([_values(curve.y) for curve in panel.curves])
         scale = "log" if 0 < 10 * np.nanmin(values) < np.nanmax(values) else "linear"
-        for curve in panel.curves:
-            labels = [*named] if curve.label in named else [*named, curve.label]
-            color, y = COLORS[labels.index(curve.label) % len(COLORS)], _values(curve.y)
-            style = {"linestyle": "--" if curve.dash else "-", "color": color}
-            (drawn,) = axes.plot(curve.x, y, marker="." * (len(y) <= DOTS), **style)
-            line = {"color": color, "dash": "dash" if curve.dash else "solid"}
-            legend = {"legendgroup": curve.label, "showlegend": curve.label not in named}
-            mode = "lines+markers" if len(y) <= DOTS else "lines"
-            place = {"row": 1, "col": column, "mode": mode, **legend}
-            named[curve.label] = drawn
-            page.add_scatter(x=list(curve.x), y=y, name=curve.label, line=line, **place)
+        for label, x, y, dash in panel.curves:
+            color, y, dots = COLORS[labels.index(label) % len(COLORS)], _values(y), len(y) <= DOTS
+            style = {"linestyle": "--" if dash else "-", "color": color, "marker": "." * dots}
+            legend = {"name": label, "legendgroup": label, "showlegend": label not in named}
+            line = {"color": color, "dash": "dash" if dash else "solid"}
+            mode = "lines+markers" if dots else "lines"
+            page.add_scatter(x=list(x), y=y, line=line, mode=mode, **legend, **place)
+            (named[label],) = axes.plot(x, y, **style)
         for mark in marks:
             axes.axvline(mark, color="0.6", linewidth=0.8)
         axes.set(xlabel=panel.across, ylabel=panel.up, yscale=scale)
-        page.update_yaxes(type=scale, title=panel.up, row=1, col=column)
-        page.update_xaxes(title=panel.across, row=1, col=column)
+        page.update_yaxes(type=scale, title=panel.up, **place)
+        page.update_xaxes(title=panel.across, **place)
         plain_axes(axes)
     style = {"loc": "outside upper left", "fontsize": 8, "frameon": False}
     figure.legend(named.values(), named.keys(), **style)
@@ -194,10 +189,8 @@ def _maps(
             axes.plot(*along.T, ".-", color=color, linewidth=0.8, markersize=3)
             style = {"color": color, "markersize": 10, "markeredgecolor": "white"}
             axes.plot(*spot, MARKERS[number], label=short[name], linestyle="", **style)
-            look = {"marker": {"size": 11, "color": color}, "showlegend": column == 1}
-            page.add_scatter(
-                x=spot[:1], y=spot[1:], mode="markers", name=short[name], **look, **place
-            )
+            look = {"marker": {"size": 11, "color": color}, "showlegend": column == 1, **place}
+            page.add_scatter(x=spot[:1], y=spot[1:], mode="markers", name=short[name], **look)
         axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
         axes.set_title(titles[column - 1], fontsize=11)
     if content["marks"]:

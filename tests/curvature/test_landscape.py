@@ -144,8 +144,8 @@ def test_processes_give_the_same_bits(run, tmp_path):
 
 
 def test_pictures_are_written(run, tmp_path):
-    for kind, count in (("line", 2), ("plane", 3), ("random", 2)):
-        spec = spec_of(kind, checkpoints(run)[:count], points=3)
+    for kind, count in (("plane", 3), ("eigenvectors", 1), ("random", 2)):
+        spec = spec_of(kind, checkpoints(run)[:count], points=2, samples=8)
         content = landscape(spec, tmp_path / kind)
         assert json.loads((tmp_path / kind / FILE_NAME).read_text()) == json.loads(
             json.dumps(content)

@@ -8,9 +8,8 @@ from torch import nn
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, total_loss
 from fedseg.curvature import spectrum
-from fedseg.curvature.products import Products
 from fedseg.curvature.sharpness import rise
-from fedseg.curvature.surface import LossSurface, Part, Point, Samples, compact, expand
+from fedseg.curvature.surface import LossSurface, Part, Point, Samples, expand
 from fedseg.models import Segmentor
 from fedseg.models.classifier import Classifier
 from fedseg.models.losses import CrossEntropy, OHEMCrossEntropy
@@ -95,7 +94,7 @@ def dense(of: LossSurface) -> np.ndarray:
 )
 def test_hessian_is_the_dense_one(loss, norm, statistics):
     of = surface(Segmentor(Network(norm), loss), statistics)
-    products, hessian = Products(of), dense(of)
+    products, hessian = of.products(), dense(of)
     buffers = of.flat.buffers.clone()
     vectors = np.random.default_rng(0).standard_normal((3, products.n))
     for v in vectors:
@@ -113,7 +112,7 @@ def test_hessian_is_the_dense_one(loss, norm, statistics):
 @pytest.mark.parametrize("loss", [CrossEntropy(), OHEMCrossEntropy(0.5)], ids=["ce", "ohem"])
 def test_gauss_newton_is_the_jacobian_around_the_loss(loss):
     of = surface(Segmentor(Network(nn.GroupNorm(2, 4)), loss))
-    products, model = Products(of, "ggn"), of.flat.model
+    products, model = of.products("ggn"), of.flat.model
     parameters = [dict(model.named_parameters())[slot.name] for slot in of.flat.slots]
     expected, weights = 0, 0
     for _, batch in of.data.load(PLAN):
@@ -146,7 +145,7 @@ def test_gauss_newton_is_the_jacobian_around_the_loss(loss):
 def test_two_thousand_parameters_and_batches_that_do_not_matter():
     of = surface(Perceptron(118))
     assert of.flat.num_parameters == 2010
-    hessian, products = dense(of), Products(of)
+    hessian, products = dense(of), of.products()
     found = spectrum.largest(products, 5, np.random.default_rng(3), 1e-10)
     values = np.linalg.eigvalsh(hessian)
     np.testing.assert_allclose(found.values, values[::-1][:5], atol=1e-8)
@@ -158,7 +157,7 @@ def test_two_thousand_parameters_and_batches_that_do_not_matter():
     whole = Samples("six", [Part([[*range(6)]])], of.data.load)
     one = LossSurface(of.flat, whole, Point("the same", of.w, of.buffers))
     v = np.random.default_rng(0).standard_normal(2010)
-    np.testing.assert_allclose(Products(one)(v), products(v), atol=1e-12)
+    np.testing.assert_allclose(one.products()(v), products(v), atol=1e-12)
     assert one.loss()[0] == pytest.approx(of.loss()[0])
 
 
@@ -183,18 +182,18 @@ def test_logistic_regression_has_its_closed_form():
     product = np.einsum("iajb,jb->ia", expected, v)
     flat = np.r_[v[:, :12].ravel(), v[:, 12]]
     for kind in ("hessian", "ggn"):
-        result = Products(of, kind)(flat)
+        result = of.products(kind)(flat)
         np.testing.assert_allclose(
             result, np.r_[product[:, :12].ravel(), product[:, 12]], atol=1e-12
         )
 
 
-def test_compact_vectors_leave_out_the_gaps():
+def test_products_vectors_leave_out_the_gaps():
     flat = surface(Segmentor(Network(nn.BatchNorm2d(4)), CrossEntropy())).flat
     assert flat.w.numel() > flat.num_parameters
-    assert torch.equal(expand(flat, compact(flat, flat.w)), flat.w)
-    first = dict(flat.model.named_parameters())[flat.slots[0].name]
-    np.testing.assert_array_equal(compact(flat, flat.w)[: first.numel()], first.detach().flatten())
+    parameters = dict(flat.model.named_parameters())
+    dense = torch.cat([parameters[slot.name].detach().flatten() for slot in flat.slots])
+    assert torch.equal(expand(flat, dense.numpy()), flat.w)
 
 
 def test_gradient_is_that_of_the_mean_loss():

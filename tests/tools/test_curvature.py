@@ -81,24 +81,25 @@ def test_quadratic_has_the_curvature_that_it_has(tool, quadratic):
 
 
 def test_goes_on_where_it_was_stopped(tool, silo):
-    _, _, err = tool(silo, "--quantities", "loss")
+    _, _, err = tool(silo, "--samples", 8, "--quantities", "loss")
     assert "loss: measured before" not in err
     first = result(silo, "round_000002")
-    code, _, err = tool(silo, "--quantities", "loss", "top", "--top", 3)
+    code, _, err = tool(silo, "--samples", 8, "--quantities", "loss", "top", "--top", 3)
     assert code == 0, err
     assert "loss: measured before" in err
     both = result(silo, "round_000002")
     assert both["quantities"]["loss"] == first["quantities"]["loss"]
     assert len(both["quantities"]["top"]["residuals"]) == 3
-    tool(silo, "--quantities", "top", "--top", 3, "--samples", 10)  # another top, the same loss
+    tool(silo, "--quantities", "top", "--top", 3, "--samples", 4)  # another top, the same loss
     other = result(silo, "round_000002")["quantities"]
-    assert other["top"]["num_samples"] == 10
+    assert other["top"]["num_samples"] == 4
     assert other["loss"] == first["quantities"]["loss"]
     assert (silo / "curvature" / "round_000002" / "spectra.svg").stat().st_size > 1000
 
 
 def test_clients_are_seen_with_statistics_of_their_own(tool, silo):
-    tool(silo, "--quantities", "loss", "participants", "--global", "--tolerance", 0.5)
+    tool(silo, "--quantities", "loss", "--global")
+    tool(silo, "--quantities", "participants", "--global", "--tolerance", 0.5, "--samples", 4)
     found = result(silo, "round_000002-global")["quantities"]
     payload = torch.load(silo / "checkpoints" / "round_000002.pth", weights_only=True)
     total, images = 0.0, 0

@@ -22,11 +22,9 @@ def test_line_between_two_rounds_and_wrong_arguments(run_tool, run, tmp_path):
     options = ("--points", 3, "--jobs", 1, "--out", tmp_path / "line", "--trust", "toycls")
     code, out, err = run_tool("landscape", "line", first, run, "--data", "train", "test", *options)
     assert code == 0, err
-    assert {Path(line).suffix for line in out.split() if "landscape." in line} == {
-        ".png",
-        ".svg",
-        ".html",
-    }
+    files = [Path(line) for line in out.split() if "landscape." in line]
+    assert {file.suffix for file in files} == {".png", ".svg", ".html"}
+    assert all(file.stat().st_size > 1000 for file in files)
     content = json.loads((tmp_path / "line" / "landscape.json").read_text())
     assert content["axes"] == [[-1, 0, 0.5, 1, 2]]
     assert [series["data"] for series in content["series"]] == ["train", "test"]
