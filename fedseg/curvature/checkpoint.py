@@ -160,9 +160,11 @@ class RunData:
             return Samples(name, parts, lambda p: zip(p, self.data.sample_batches(p), strict=True))
         return Samples(name, parts, partial(test.batches, pin_memory=self.flat.w.is_cuda), test)
 
-    def checksum(self, name: str) -> str:
-        """SHA-256 of the data: clients and their samples, or a test set's images."""
-        return self.data.checksum() if name == TRAIN else self.images(name).dataset.split_checksum
+    def checksum(self, name: str) -> str | None:
+        """SHA-256 of the data: clients and their samples, or a test set's images if it has any."""
+        if name == TRAIN:
+            return self.data.checksum()
+        return getattr(self.images(name).dataset, "split_checksum", None)
 
     # ---------------------------------------------------------------- clients
 

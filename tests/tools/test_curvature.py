@@ -97,6 +97,13 @@ def test_goes_on_where_it_was_stopped(tool, silo):
     assert (silo / "curvature" / "round_000002" / "spectra.svg").stat().st_size > 1000
 
 
+def test_a_test_set_without_a_checksum(tool, silo):
+    code, _, err = tool(silo, "--data", "seen", "--samples", 4, "--quantities", "loss")
+    assert code == 0, err
+    (found,) = (json.loads(f.read_text()) for f in silo.glob("curvature/*seen*/curvature.json"))
+    assert found["data_sha256"] is None and found["quantities"]["loss"]["num_samples"] == 4
+
+
 def test_clients_are_seen_with_statistics_of_their_own(tool, silo):
     tool(silo, "--quantities", "loss", "--global")
     tool(silo, "--quantities", "participants", "--global", "--tolerance", 0.5, "--samples", 4)
