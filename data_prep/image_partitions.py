@@ -80,11 +80,7 @@ def named_partitions(
 ) -> list[NamedPartition]:
     """The splits of one command, one for each alpha, checked before the images are read.
 
-    Args:
-        partition: one of PARTITIONERS.
-        alphas: ignored by partitions that have none.
-        users: a CSV file for ``natural``.
-        options: ``num_clients``, ``beta``, ``seed``, ``key``: each partition takes what it has.
+    A partition takes of alphas, ``num_clients``, ``beta``, ``seed`` and ``key`` what it has.
 
     Raises:
         ConfigError: a value makes no sense, or ``users`` is not for this partition.

@@ -80,12 +80,7 @@ class ImageSet(ABC):
 
 
 def check(data: Labeled, published: ImageSet, where: str | Path, unofficial: bool) -> None:
-    """Compare a data set with what is published.
-
-    Args:
-        data, published: the data set, and what it must be.
-        where: what messages call it.
-        unofficial: accept other numbers of images (a subset, a cleaned version).
+    """Compare a data set with what is published; ``unofficial`` accepts other numbers of images.
 
     Raises:
         DataError: another shape or dtype, a label out of range, another number of images.
@@ -119,10 +114,8 @@ def resolve_overlap(data: Labeled, choice: str, where: str | Path) -> tuple[Labe
     comparable, and their pairs are counted; anywhere else such a pair is a mistake.
 
     Args:
-        data: the data set.
         choice: one of OVERLAP. ``"refuse"``: an error unless the files are the published ones;
             ``"keep"``: leave them; ``"drop"``: remove them from the training images.
-        where: what messages call it.
 
     Returns:
         The data set, and how many test images are still training images too.

@@ -155,12 +155,6 @@ def assign(
 ) -> tuple[Clients, list[str]]:
     """Indices of each client's images, and the names of images that no client holds.
 
-    Args:
-        file: for messages.
-        users: as of :func:`read_released`.
-        places: where the images of the split are.
-        known, split: what the file may leave out.
-
     Raises:
         DataError: a name is unknown, has another label or is held twice; or more images than in
             the released file are nobody's.

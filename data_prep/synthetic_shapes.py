@@ -127,15 +127,9 @@ def labels_of(indices: Sequence[int] | Array) -> Array:
 def write_shapes(
     root: str | Path, train: int = 10_000, test: int = 2_000, seed: int = 0
 ) -> dict[str, Any]:
-    """Write a prepared folder (see :mod:`fedseg.datasets.arrays`), in seconds.
+    """Write a prepared folder (see :mod:`fedseg.datasets.arrays`); what it holds is replaced.
 
-    Args:
-        root: the folder; what it holds is replaced.
-        train, test: numbers of images.
-        seed: another seed gives other images.
-
-    Returns:
-        The content of ``dataset.json``.
+    ``train`` and ``test`` are numbers of images. Returns the content of ``dataset.json``.
     """
     parts = [
         (render_images(range(count), split, seed), labels_of(range(count)))

@@ -140,8 +140,8 @@ def _fits(value: Any, hint: Any) -> bool:
             _fits(v, h) for v in value.values() for h in inner[1:]
         )
     if kind in (Sequence, Collection, Iterable, list, tuple, set):
-        sized = isinstance(value, list | tuple) and _sized(inner, len(value))
-        return sized and all(map(_fits, value, _items(inner, len(value))))
+        items = _items(inner, len(value)) if isinstance(value, list | tuple) else None
+        return items is not None and len(items) == len(value) and all(map(_fits, value, items))
     return isinstance(value, kind)
 
 
@@ -150,10 +150,6 @@ def _items(inner: tuple[Any, ...], length: int) -> tuple[Any, ...]:
     if len(inner) > 1 and inner[-1] is not ...:
         return inner
     return (inner or (Any,))[:1] * length
-
-
-def _sized(inner: tuple[Any, ...], length: int) -> bool:
-    return len(_items(inner, length)) == length
 
 
 def _described(hint: Any) -> str:

@@ -116,8 +116,8 @@ def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
                 f"default_hooks.{name}: unknown{did_you_mean(name, DEFAULT_HOOKS)}; known: "
                 f"{', '.join(DEFAULT_HOOKS)}. Hooks of your own go into custom_hooks"
             )
-    fields = {f"default_hooks.{name}": (hook, Hook) for name, hook in DEFAULT_HOOKS.items()}
-    fields |= {f"default_hooks.{name}": (hook, Hook) for name, hook in default.items()}
+    hooks = {**DEFAULT_HOOKS, **default}
+    fields = {f"default_hooks.{name}": (hook, Hook) for name, hook in hooks.items()}
     fields["averaging"] = cfg.get("averaging"), ModelAverage
     fields["batchnorm"] = cfg.get("batchnorm"), BatchNormPolicy
     for number, hook in enumerate(cfg.get("custom_hooks") or []):
@@ -125,13 +125,10 @@ def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
     for field, (config, kind) in fields.items():
         if config is None:
             continue
-        own = {k: v for k, v in config.items() if k != "priority"} if _is_dict(config) else config
-        hook = build(HOOKS, own, field, base=kind)
-        yield field, config if _is_dict(config) else {}, hook
-
-
-def _is_dict(config: Any) -> bool:
-    return isinstance(config, Mapping)
+        own, told = config, {}
+        if isinstance(config, Mapping):
+            own, told = {k: v for k, v in config.items() if k != "priority"}, config
+        yield field, told, build(HOOKS, own, field, base=kind)
 
 
 def bind_hooks(hooks: list[Any], flat: FlatModel) -> None:

@@ -171,12 +171,9 @@ def check(config: Config, *loaders: str) -> None:
 
 
 def train(config: Config, dry_run: bool = False, quiet: bool = False) -> int:
-    """Run a config; returns the process's exit code. Ctrl-C raises ``Interrupted``.
+    """Run a config, or print its plan; returns the exit code. Ctrl-C raises ``Interrupted``.
 
-    Args:
-        config: as :func:`load_config` gives it.
-        dry_run: check everything and print the plan; train nothing.
-        quiet: show no progress and no warnings, which are in the log file all the same.
+    ``quiet`` shows no progress and no warnings, which are in the log file all the same.
     """
     check(config, "train_dataloader", VAL)
     with naming(config):

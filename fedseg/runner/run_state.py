@@ -19,11 +19,7 @@ BATCH_KEYS = ("type", "batch_size", "shuffle", "drop_last", "transforms")
 
 
 def collect(run: Any) -> dict[str, Any]:
-    """Everything that the run's future depends on, as tensors and plain values.
-
-    Args:
-        run: a :class:`fedseg.runner.runner.FederatedRunner` whose federation is built.
-    """
+    """Everything that a built run's future depends on, as tensors and plain values."""
     server = run.server
     payload = {
         "state_dict": _state_dict(run, server.w, server.buffers),
@@ -64,11 +60,7 @@ def collect(run: Any) -> dict[str, Any]:
 def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
     """Bring a run, built from its config, to where a checkpoint was made; writes nothing.
 
-    After a DataError the run may be restored from another checkpoint.
-
-    Args:
-        run: as in :func:`collect`; its hooks have opened their stores.
-        path, payload: the checkpoint's file and content.
+    Its hooks have opened their stores. After a DataError it may be restored from another one.
 
     Raises:
         ConfigError: the checkpoint is of another run.

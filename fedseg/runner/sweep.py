@@ -84,36 +84,22 @@ def plan_sweep(
         ConfigError: a config is wrong, or two runs are the same.
     """
     jobs: dict[Path, Job] = {}
-    for path, methods in itertools.product(configs, method_lists or [[]]):
-        for values in itertools.product(*grid):
-            for seed in seeds:
-                job = _plan_run(path, tuple(methods), values, tuple(options), seed, amp, root)
-                if job.work_dir in jobs:
-                    raise ConfigError(f"sweep: {job.work_dir} is asked for twice; name it once")
-                jobs[job.work_dir] = job
+    axes = itertools.product(*grid)
+    for path, methods, values, seed in itertools.product(
+        configs, method_lists or [[]], axes, seeds
+    ):
+        own = (*options, *values)
+        config = load_config(path, methods, options=own, seed=seed, amp=amp)
+        name = ",".join([config.experiment_name, *(value.replace("/", "_") for value in values)])
+        folder = root / name / seed_folder(seed)
+        config.work_dir = str(folder)
+        check(config)
+        with naming(config):
+            state, rounds = _state(config), config.train_cfg.max_rounds
+        if folder in jobs:
+            raise ConfigError(f"sweep: {folder} is asked for twice; name it once")
+        jobs[folder] = Job(path, tuple(methods), own, seed, amp, folder, state, rounds)
     return list(jobs.values())
-
-
-def _plan_run(
-    path: Path,
-    methods: tuple[str, ...],
-    values: tuple[str, ...],
-    options: tuple[str, ...],
-    seed: int,
-    amp: bool,
-    root: Path,
-) -> Job:
-    options = (*options, *values)
-    config = load_config(path, methods, options=options, seed=seed, amp=amp)
-    name = ",".join([config.experiment_name, *(value.replace("/", "_") for value in values)])
-    config.work_dir = str(root / name / seed_folder(seed))
-    check(config)
-    with naming(config):
-        state = _state(config)
-        rounds = config.get("train_cfg", {}).get("max_rounds")
-        if not isinstance(rounds, int):
-            raise ConfigError(f"train_cfg.max_rounds: must be a positive integer, not {rounds!r}")
-    return Job(path, methods, options, seed, amp, Path(config.work_dir), state, rounds)
 
 
 def _state(config: Any) -> str:
@@ -137,11 +123,9 @@ def _state(config: Any) -> str:
 def run_sweep(
     jobs: Sequence[Job], at_once: int, on_change: Callable[[Sequence[Job]], None]
 ) -> Iterator[tuple[Job, float, str | None]]:
-    """Run what is not finished; a run that fails does not stop the others.
+    """Run what is not finished, so many at once; a run that fails does not stop the others.
 
     Args:
-        jobs: as :func:`plan_sweep` gives them.
-        at_once: processes at a time.
         on_change: called with the runs under way, twice a second.
 
     Yields:

@@ -34,8 +34,6 @@ def evaluate_checkpoint(
     Args:
         config: as :func:`fedseg.runner.experiment.load_config` gives it; ``work_dir`` is where
             logs go, which should not be a run's own work dir.
-        checkpoint: its file, where training wrote it: the clients' BatchNorm statistics are found
-            from there.
         recorded: all of a run's config, of which ``config`` is a part.
 
     Returns:

@@ -218,5 +218,5 @@ def set_aside_later(cfg: Config, round_: int) -> Path | None:
     if (root / "history.jsonl").is_file():
         shutil.copy2(root / "history.jsonl", aside)
     for path in later:
-        shutil.move(str(path), str(aside / path.name))
+        _move(path, aside / path.name)
     return aside
