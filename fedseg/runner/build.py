@@ -269,13 +269,17 @@ def assemble_trainer(
             )
     algorithm.check(local, flat)
     algorithm.bind(flat)
+    local_loss = LocalLoss()
+    if cfg.get("local_loss") is not None:
+        local_loss = build(LOCAL_LOSSES, cfg.local_loss, "local_loss", base=LocalLoss)
+    local_loss.check(flat)
     return ClientTrainer(
         flat,
         algorithm,
         local,
         data,
         seed=cfg.randomness.seed,
-        local_loss=_build_local_loss(cfg, flat),
+        local_loss=local_loss,
         amp=train.get("amp", False),
         call_hook=call_hook,
         check=check,
@@ -310,15 +314,6 @@ def build_client_data(
             "sample out of every local epoch, which BatchNorm cannot train on"
         )
     return data
-
-
-def _build_local_loss(cfg: Config, flat: FlatModel) -> LocalLoss:
-    config = cfg.get("local_loss")
-    if config is None:
-        return LocalLoss()
-    loss = build(LOCAL_LOSSES, config, "local_loss", base=LocalLoss)
-    loss.check(flat)
-    return loss
 
 
 def check_what_comes_last(cfg: Config, parts: Iterable[Any]) -> None:

@@ -44,7 +44,10 @@ def collect(run: Any) -> dict[str, Any]:
             "config": run.config_text,
             "config_sha256": config_digest(run.cfg),
             "identity": _identity(run),
-            "dataset_meta": _plain(getattr(run.data.dataset, "metainfo", None)),
+            # class names and colors as plain lists
+            "dataset_meta": json.loads(
+                json.dumps(getattr(run.data.dataset, "metainfo", None), default=list)
+            ),
         },
     }
     if run.batchnorm is not None:  # small, and an old checkpoint's state files are deleted
@@ -224,11 +227,6 @@ def _identity(run: Any) -> dict[str, Any]:
         "batchnorm": type(run.batchnorm).__name__,
         "param_scheduler": [type(s).__name__ for s in run.param_schedulers],
     }
-
-
-def _plain(meta: Any) -> Any:
-    """Class names and colors as plain lists."""
-    return json.loads(json.dumps(meta, default=list)) if meta is not None else None
 
 
 def to_device(value: Any, device: torch.device) -> Any:

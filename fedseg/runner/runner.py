@@ -316,8 +316,8 @@ class FederatedRunner(Runner):
         return True
 
     def _resume_or_start(self) -> None:
+        self.call_hook("register_stores")
         if self._resume:
-            self.call_hook("register_stores")  # before they are verified
             remove_leftovers(self.checkpoint_folder)
             with logs.logged_warnings(self.logger):
                 found = latest_checkpoint(self.checkpoint_folder, partial(run_state.restore, self))
