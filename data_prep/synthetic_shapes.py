@@ -140,12 +140,7 @@ def write_shapes(
 
 
 def render_images(indices: Sequence[int] | Array, split: str = "train", seed: int = 0) -> Array:
-    """Draw images.
-
-    Args:
-        indices: which ones, from 0 on.
-        split: ``"train"`` or ``"test"``: two sets that share no draw.
-        seed: another seed gives other images.
+    """Draw images of these indices; ``"train"`` and ``"test"`` share no draw.
 
     Returns:
         RGB, uint8 [n, 32, 32, 3]; the classes are :func:`labels_of` the same indices.

@@ -123,25 +123,21 @@ class Composition:
         if protocol and not any("protocol" in part.slots for part in parts):
             parts.append(self.part(self.find(protocol)))
         parts.sort(key=lambda part: "protocol" not in part.slots)
-        for number, part in enumerate(parts):
-            for slot in part.slots:
-                with mistakes:
-                    self._check_slot(slot, part, parts[:number])
+        deciding: dict[str, Part] = {}
+        for part, slot in [(one, slot) for one in parts for slot in one.slots]:
+            decided, other = slot.replace("_", " "), deciding.setdefault(slot, part)
+            with mistakes:
+                if slot in self.without:
+                    raise ConfigError(
+                        f"methods: {part.name} has no meaning in {self.title}: no {decided} there"
+                    )
+                if other is not part and slot not in SHARED:
+                    raise ConfigError(
+                        f"methods: {other.name} and {part.name} contradict each other: both decide "
+                        f"the {decided}; choose one"
+                    )
         mistakes.tell()
         return parts
-
-    def _check_slot(self, slot: str, part: Part, before: Iterable[Part]) -> None:
-        decided = slot.replace("_", " ")
-        if slot in self.without:
-            raise ConfigError(
-                f"methods: {part.name} has no meaning in {self.title}: no {decided} there"
-            )
-        for other in before:
-            if slot in other.slots and slot not in SHARED:
-                raise ConfigError(
-                    f"methods: {other.name} and {part.name} contradict each other: both decide the "
-                    f"{decided}; choose one"
-                )
 
     def _protocol(self, parts: Iterable[Part]) -> str | None:
         """Whose protocol the published row of these methods follows."""
@@ -289,10 +285,7 @@ class Composition:
 
 
 def compose(path: Path, methods: Sequence[str] = ()) -> Config:
-    """A config with its methods merged and its name as ``experiment_name``.
-
-    Arguments and errors are those of :class:`Composition`.
-    """
+    """A config with its methods merged and its name; errors are those of :class:`Composition`."""
     composition = Composition(path, methods)
     config = composition.compose()
     config.setdefault("experiment_name", composition.name)

@@ -72,12 +72,9 @@ def plan_sweep(
     """Every run of a sweep, and how far it is.
 
     Args:
-        configs: files of settings or experiments.
         method_lists: each combined with every config; none is the same as one empty list.
-        seeds: of every experiment.
         grid: axes, each ``[KEY=VALUE, ...]``; every combination of values is run.
         options: ``KEY=VALUE`` overrides of all runs.
-        amp: bfloat16.
         root: runs go to ``<root>/<experiment>[,KEY=VALUE...]/seed<seed>``.
 
     Raises:
