@@ -90,7 +90,7 @@ def override(
     elif config.get("work_dir") is None:
         check_type(f"{config.filename}: randomness", config.get("randomness", {}), Mapping)
         own_seed = config.get("randomness", {}).get("seed") or 0
-        config.work_dir = str(Path("work_dirs") / config.experiment_name / seed_folder(own_seed))
+        config.work_dir = str(Path("work_dirs") / config.experiment_name / f"seed{own_seed}")
     if workers is not None:
         check_type(f"{config.filename}: executor", config.get("executor"), Mapping | None)
         own = config.get("executor") or {}
@@ -99,11 +99,6 @@ def override(
     if resume:
         config["resume"] = True
     return config
-
-
-def seed_folder(seed: int) -> str:
-    """The name of a run's folder among the seeds of its experiment."""
-    return f"seed{seed}"
 
 
 def _option_value(text: str) -> Any:

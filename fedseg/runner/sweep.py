@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.errors import ConfigError, DataError, UserError
-from fedseg.runner.experiment import check, load_config, naming, seed_folder, unfinished
+from fedseg.runner.experiment import check, load_config, naming, unfinished
 
 TRAIN = ("-m", "fedseg", "train")
+OUTPUT = "output.txt"
 POLL_SECONDS = 0.5
 
 
@@ -88,7 +89,7 @@ def plan_sweep(
         own = (*options, *values)
         config = load_config(path, methods, options=own, seed=seed, amp=amp)
         name = ",".join([config.experiment_name, *(value.replace("/", "_") for value in values)])
-        folder = root / name / seed_folder(seed)
+        folder = root / name / f"seed{seed}"
         config.work_dir = str(folder)
         check(config)
         with naming(config):
@@ -152,7 +153,7 @@ def run_sweep(
 
 def _start(job: Job) -> subprocess.Popen:
     job.work_dir.mkdir(parents=True, exist_ok=True)
-    with open(_output(job), "ab") as file:  # of a run under way elsewhere, too
+    with open(job.work_dir / OUTPUT, "ab") as file:  # of a run under way elsewhere, too
         return subprocess.Popen(
             job.command,
             stdin=subprocess.DEVNULL,
@@ -162,12 +163,8 @@ def _start(job: Job) -> subprocess.Popen:
         )
 
 
-def _output(job: Job) -> Path:
-    return job.work_dir / "output.txt"
-
-
 def _last_line(job: Job) -> str:
-    lines = _output(job).read_text(encoding="utf-8", errors="replace").split("\n")
+    lines = (job.work_dir / OUTPUT).read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line for line in reversed(lines) if line.strip()), "it ended without output")
 
 
