@@ -40,9 +40,7 @@ def parser(
 def parse(made: argparse.ArgumentParser, needed: str) -> argparse.Namespace:
     """The arguments; a root that is not there is told before anything slow is imported.
 
-    Args:
-        made: the parser.
-        needed: what the root must hold where no option says otherwise.
+    ``needed`` is what the root must hold where no option says otherwise.
     """
     args = made.parse_args()
     args.root = args.root or Path("data", vars(args)["dataset"])

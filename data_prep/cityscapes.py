@@ -77,10 +77,7 @@ def names() -> Images:
 
 
 def verify(root: Path) -> Images:
-    """Check that ``root`` holds all 2975 training and 500 validation images, paired and readable.
-
-    Returns:
-        city -> samples in order of name.
+    """All 2975 + 500 images, paired and readable: city -> samples in order of name.
 
     Raises:
         DataError: everything that is missing, unpaired, truncated or of unequal size, counted.

@@ -39,10 +39,7 @@ class ImageOptions:
 
 
 def prepare(kind: ImageSet, options: ImageOptions) -> StoredImages:
-    """Make the prepared folder, or verify the one that is there.
-
-    Returns:
-        Its training images.
+    """Make the prepared folder, or verify the one that is there; returns its training images.
 
     Raises:
         ConfigError: options that contradict one another.

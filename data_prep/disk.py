@@ -18,9 +18,7 @@ Sample = tuple[str, str]  # image and label map, relative to their roots
 class Findings:
     """Everything wrong with a data set, collected so that one error reports it all.
 
-    Args:
-        subject: what was checked, the first words of the message.
-        fix: what the user should do, the last sentence.
+    Its message begins with ``subject``, what was checked, and ends with ``fix``, what to do.
     """
 
     def __init__(self, subject: str, fix: str) -> None:

@@ -76,10 +76,7 @@ def names() -> Images:
 
 
 def verify(root: Path) -> Images:
-    """Check that ``root/IDDAsmall`` holds every domain, completely and readably.
-
-    Returns:
-        domain -> samples in order of name.
+    """Every domain of ``root/IDDAsmall``, complete and readable: domain -> samples by name.
 
     Raises:
         DataError: everything that is missing, unpaired, truncated or of unequal size, counted.
@@ -107,14 +104,11 @@ def verify(root: Path) -> Images:
 def build(
     images: Images, setting: str, distribution: str, seed: int, presence: Presence | None = None
 ) -> tuple[Split, Split]:
-    """Train and test split of one setting and distribution.
+    """Train (clients) and test (:data:`TEST_USERS`) of one setting and distribution.
 
     Args:
         images: domain -> samples; of equal number.
         presence: only for class imbalance, samples -> bool [samples, classes].
-
-    Returns:
-        train (clients) and test (:data:`TEST_USERS`).
     """
     pool: Images = {}
     held_out: list[Sample] = []

@@ -103,10 +103,7 @@ def save_split(
     clients: Mapping[str, np.ndarray],
     overwrite: bool = False,
 ) -> tuple[Path, bool]:
-    """Write a split and its note; the same split gives the same bytes.
-
-    Returns:
-        The JSON file below ``root``, and whether it existed.
+    """Write a split and its note; returns the JSON file, and whether it was there, the same.
 
     Raises:
         DataError: another split of that name exists and ``overwrite`` is not given.

@@ -44,13 +44,10 @@ class Options:
 
 
 def prepare(benchmark: ModuleType, options: Options) -> list[PreparedSplit]:
-    """Everything for a data set with FedDrive's splits, which are on disk afterwards.
+    """Everything for a data set with FedDrive's splits (its module), on disk afterwards.
 
     Without ``synthetic`` the images on disk are verified; files that published splits name but the
     disk lacks are reported after the splits have been copied.
-
-    Args:
-        benchmark: :mod:`fedseg.data_prep.idda` or :mod:`fedseg.data_prep.cityscapes`.
 
     Raises:
         ConfigError: an option makes no sense here.

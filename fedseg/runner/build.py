@@ -76,7 +76,6 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
     The BatchNorm policy and custom hooks act on the clients as in a run.
 
     Args:
-        config: of the run, composed.
         run: what the hooks see as ``runner``, and keeps them as ``hooks``; None: the trainer.
 
     Raises:
@@ -238,8 +237,6 @@ def assemble_trainer(
     """The trainer around a model.
 
     Args:
-        cfg: complete.
-        flat: the model.
         call_hook: called as ``call_hook(stage, **arguments)``.
         check: called before every local step; raises to stop early.
         warn: called with a message for the user.
@@ -319,8 +316,7 @@ def build_client_data(
 def check_what_comes_last(cfg: Config, parts: Iterable[Any]) -> None:
     """Raise an error for what the test and the results need: after training is too late.
 
-    Args:
-        cfg: complete. parts: training data and evaluation sets; their data sets may have a root.
+    ``parts`` are training data and evaluation sets; their data sets may have a root.
     """
     for part in parts:
         root = getattr(getattr(part, "dataset", None), "data_root", None)

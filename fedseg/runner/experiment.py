@@ -147,9 +147,7 @@ def unfinished(config: Config) -> bool:
 def check(config: Config, *loaders: str) -> None:
     """Raise an error for what is wrong as far as that is seen without importing torch.
 
-    Args:
-        config: as :func:`load_config` gives it.
-        loaders: those whose data sets must be there, as in ``static_check.PLACES``.
+    ``loaders`` are those whose data sets must be there, as in ``static_check.PLACES``.
 
     Raises:
         ConfigError: with all mistakes of the config.

@@ -14,10 +14,8 @@ from fedseg.loaders.workers import SIGNALS
 class InterruptGuard:
     """While active, SIGINT and SIGTERM ask the run to stop, SIGUSR1 to save and go on.
 
-    A second SIGINT stops at once. Call :meth:`check` where the run may stop or save.
-
-    Args:
-        save: saves the finished rounds.
+    A second SIGINT stops at once. Call :meth:`check` where the run may stop, or ``save`` its
+    finished rounds.
     """
 
     def __init__(self, save: Callable[[], None] = lambda: None) -> None:

@@ -12,9 +12,7 @@ MISSING = object()
 def origins(composition: Composition, config: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
     """(key, value, file) of every value that is no dict, keys with dots; the files are short.
 
-    Args:
-        composition: what the config was made of.
-        config: composed; values that none of its files has are ``composed``.
+    Values of the composed config that none of its files has are ``composed``.
     """
     layers = [(part.path, part.values) for part in composition.layers()][::-1]
     for key, value in _leaves(config):

@@ -60,7 +60,6 @@ def recorded(
 
     Args:
         folder, name, options: see :func:`read_recorded`.
-        work_dir: where the evaluation writes.
         trained: clients are to be trained, or their data read.
         trusted: modules of the user's own or installed ones; they are imported, and the config may
             name the classes that they register.

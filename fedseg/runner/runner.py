@@ -258,9 +258,7 @@ class FederatedRunner(Runner):
     def test(self, checkpoint: str | Path, on_prediction: Any = None) -> dict[str, float]:
         """Evaluate a checkpoint on every test domain.
 
-        Args:
-            checkpoint: its file.
-            on_prediction: see :class:`fedseg.evaluation.domains.DomainEvaluator`.
+        ``on_prediction``: see :class:`fedseg.evaluation.domains.DomainEvaluator`.
         """
         self._build_model_state()
         payload = load_weights(self.flat, str(checkpoint))

@@ -78,11 +78,7 @@ NO_BASES = frozenset({"ABC", "object"})
 
 
 def check_names(config: Mapping[str, Any]) -> None:
-    """Raise ConfigError for every type and argument of a config that nothing has; no torch.
-
-    Args:
-        config: composed; it need not be complete.
-    """
+    """Raise ConfigError for types and arguments that nothing has; a config may lack others."""
     mistakes = Mistakes()
     for pattern, place in PLACES.items():
         for field, component in find(config, pattern):
@@ -92,10 +88,9 @@ def check_names(config: Mapping[str, Any]) -> None:
 
 
 def check_roots(config: Mapping[str, Any], *loaders: str) -> None:
-    """Raise DataError for a data set of the suite whose folder is not there; no torch.
+    """Raise DataError for a data set of a complete config whose folder is not there.
 
-    Args:
-        config: complete. loaders: where the data sets are, as in :data:`PLACES`.
+    ``loaders`` are where the data sets are, as in :data:`PLACES`.
     """
     sources = DATASETS.sources()
     for _, loader in (one for pattern in loaders for one in find(config, pattern)):

@@ -24,10 +24,7 @@ class Job:
     """One run of a sweep.
 
     Attributes:
-        config: file of the setting or experiment. methods: merged over it.
         options: ``KEY=VALUE`` overrides, those of the grid included.
-        seed, amp: as in ``train.py``.
-        work_dir: where it writes.
         state: ``"finished"``, ``"stopped"`` (it is resumed) or ``"new"``.
         rounds: of the whole run.
     """

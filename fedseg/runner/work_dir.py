@@ -201,8 +201,7 @@ def resume_command(cfg: Config) -> str:
 def set_aside_later(cfg: Config, round_: int) -> Path | None:
     """Move checkpoints after a round, and copy the history, before the run goes back to it.
 
-    Returns:
-        Where they are, below the work dir; None if there was no such checkpoint.
+    Returns where they are, below the work dir; None if there was no such checkpoint.
     """
     root = Path(cfg.work_dir)
     later = [path for number, path in checkpoints(root / "checkpoints") if number > round_]
