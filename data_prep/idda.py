@@ -97,7 +97,6 @@ def verify(root: Path) -> Images:
         pairs = find_pairs((base, base), folders, (".jpg", ".png"), findings, IMAGES_PER_DOMAIN)
         images[domain] = sorted(pairs)
     check_headers([s for samples in images.values() for s in samples], base, base, findings)
-    findings.raise_any()
     return images
 
 

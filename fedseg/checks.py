@@ -30,7 +30,6 @@ def check_float(
 
     Args:
         field: its name in the config, for example ``"algorithm.mu"``.
-        value: what the config says.
         least, most: bounds that it may reach. above, below: bounds that it may not reach.
         single: whether vectors of a model in single precision are computed with it.
     """
@@ -70,7 +69,6 @@ def check_type(field: str, value: Any, hint: Any) -> None:
 
     Args:
         field: its name in the config; of a list or dict, the message names the item.
-        value: what the config says.
         hint: a type, a union or ``Literal``, with types of items; what it does not know fits.
     """
     if _fits(value, hint):

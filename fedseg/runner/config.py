@@ -107,9 +107,8 @@ def complete_config(config: Config) -> Config:
     _default(config, "work_dir", "work_dirs/run")
     _default(config, "algorithm", {"type": "FedAvg"})
     _default(config, "executor", {"type": "InProcessExecutor"})
-    _default(config, "randomness", {"seed": 0})
-    if config.randomness.get("seed") is None:
-        config.randomness["seed"] = 0
+    _default(config, "randomness", {})
+    _default(config.randomness, "seed", 0)
     seed = config.randomness["seed"]
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise ConfigError(
@@ -255,7 +254,7 @@ def find(config: Any, pattern: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     yield from ((field, value) for field, value in found if isinstance(value, Mapping))
 
 
-def _default(config: Config, key: str, value: Any) -> None:
+def _default(config: Any, key: str, value: Any) -> None:
     if config.get(key) is None:
         config[key] = value
 
