@@ -10,7 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from fedseg.datasets.arrays import INDEX, SPLITS, StoredImages, read_index, write_images
+from fedseg.datasets.arrays import (
+    INDEX,
+    SPLITS,
+    StoredImages,
+    images_checksum,
+    read_index,
+    write_images,
+)
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
@@ -149,11 +156,10 @@ def find_source(kind: ImageSet, options: ImageOptions) -> Path:
 
 def _holds(root: Path, data: Labeled) -> bool:
     index = read_index(root / INDEX)
-    return (
-        not is_synthetic(root)
-        and tuple(index["classes"]) == data.classes
-        and all(index["splits"][split]["sha256"] == data.parts[split].checksum for split in SPLITS)
-    )
+    if is_synthetic(root) or tuple(index["classes"]) != data.classes:
+        return False
+    found = {split: images_checksum(part.images, part.labels) for split, part in data.parts.items()}
+    return all(index["splits"][split]["sha256"] == found[split] for split in SPLITS)
 
 
 def _render(kind: ImageSet, options: ImageOptions) -> str:

@@ -7,13 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedseg.datasets.arrays import (
-    SPLITS,
-    StoredImages,
-    check_images,
-    images_checksum,
-    shared_images,
-)
+from fedseg.datasets.arrays import SPLITS, StoredImages, check_images, shared_images
 from fedseg.errors import DataError
 
 SHOWN = 5
@@ -27,11 +21,6 @@ class Part:
     labels: np.ndarray  # int64 [N]
     name: Callable[[int], str]  # what messages call image i, for example its file
     users: Sequence[str] | None = None  # the client of each image, if the source says
-
-    @property
-    def checksum(self) -> str:
-        """SHA-256 of images and labels, as a prepared folder's index has it."""
-        return images_checksum(self.images, self.labels)
 
 
 @dataclass(frozen=True)
