@@ -1,6 +1,7 @@
 """Command line options of the prepare tools, and what they ask for."""
 
 import argparse
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -39,9 +40,7 @@ def parser(
 def parse(made: argparse.ArgumentParser, needed: str) -> argparse.Namespace:
     """The arguments; a root that is not there is told before anything slow is imported.
 
-    Args:
-        made: the parser.
-        needed: what the root must hold where no option says otherwise.
+    ``needed`` is what the root must hold where no option says otherwise.
     """
     args = made.parse_args()
     args.root = args.root or Path("data", vars(args)["dataset"])
@@ -170,14 +169,9 @@ def add_splits(made: argparse.ArgumentParser, partition: str, clients: int) -> N
 def splits(
     args: argparse.Namespace, alphas: Mapping[str, Sequence[float]]
 ) -> "list[NamedPartition]":
-    """The parsed arguments that concern splits of labeled images.
+    """The splits of labeled images that are asked for; ConfigError: a value makes no sense.
 
-    Args:
-        args: the parsed arguments.
-        alphas: the default of each partition that has one, except Pachinko.
-
-    Raises:
-        ConfigError: a value makes no sense.
+    ``alphas`` has the default of each partition that has one, except Pachinko.
     """
     if args.partition == NO_SPLIT:
         return []
@@ -193,6 +187,14 @@ def splits(
         seed=args.seed,
         key="users",
     )
+
+
+def print_next(experiment: str, data_set: str, root: Path) -> None:
+    """Print the command that trains on what was prepared."""
+    command = f"{cli.program()} train {experiment} --dry-run"
+    if root != Path("data") / data_set:
+        command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
+    print(f"Next: {command}")
 
 
 def _size(text: str) -> tuple[int, int]:

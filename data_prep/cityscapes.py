@@ -18,6 +18,7 @@ from fedseg.partition import Split
 from .assignment import class_order, cut, fit_groups, rarest_class
 from .disk import Findings, Sample, check_headers, find_pairs
 from .label_classes import Presence
+from .streets import draws, key
 
 Images = dict[str, list[Sample]]  # city -> samples
 
@@ -27,6 +28,7 @@ TEST_USERS = ("test_user",)
 IMAGE_ROOT = "leftImg8bit"
 LABEL_ROOT = "gtFine"
 SUFFIXES = ("_leftImg8bit.png", "_gtFine_labelIds.png")
+SIZE = (512, 256)  # of rendered images: width and height in pixels
 
 # City -> images, 2975 and 500 in all.
 CITIES = {
@@ -75,10 +77,7 @@ def names() -> Images:
 
 
 def verify(root: Path) -> Images:
-    """Check that ``root`` holds all 2975 training and 500 validation images, paired and readable.
-
-    Returns:
-        city -> samples in order of name.
+    """All 2975 + 500 images, paired and readable: city -> samples in order of name.
 
     Raises:
         DataError: everything that is missing, unpaired, truncated or of unequal size, counted.
@@ -101,7 +100,6 @@ def verify(root: Path) -> Images:
             images[city] = find_pairs(roots, [f"{part}/{city}"] * 2, SUFFIXES, findings, count)
     samples = [s for group in images.values() for s in group]
     check_headers(samples, *roots, findings)
-    findings.raise_any()
     return images
 
 
@@ -141,3 +139,20 @@ def build(
 def domain_of(image: str) -> str:
     """The city of an image path; cities are the domains."""
     return image.rsplit("/", 2)[-2]
+
+
+def scene(image: str, seed: int) -> tuple[int, str, str, int]:
+    """Town, weather, viewpoint and variant of a rendered image.
+
+    Every city is a town of its own: one of the renderer's seven with its own materials and habits.
+    One image in five shows the evening, the others noon; none shows rain.
+
+    Raises:
+        DataError: it is not ``<split>/<city>/<name>``.
+    """
+    if image.count("/") != 2:
+        raise DataError(f"{image}: expected <split>/<city>/<name>_leftImg8bit.png")
+    known, city = [city for cities in CITIES.values() for city in cities], domain_of(image)
+    number = known.index(city) if city in known else key("city", city) % 1_000_000
+    weather = "CS" if draws("evening", seed, image).random() < 0.2 else "CN"
+    return (2, 1, 6, 4, 3, 2, 5)[number % 7], weather, "A", number + 1

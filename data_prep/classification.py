@@ -4,20 +4,26 @@ A prepared folder has its own checksums. Running a tool again compares them with
 without one with what was written, and changes nothing.
 """
 
-import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from fedseg.cli import program
-from fedseg.datasets.arrays import INDEX, SPLITS, StoredImages, read_index, write_images
+from fedseg.datasets.arrays import (
+    INDEX,
+    SPLITS,
+    StoredImages,
+    images_checksum,
+    read_index,
+    write_images,
+)
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
 from fedseg.names import OVERLAP
 
+from .arguments import print_next
 from .image_partitions import NamedPartition, save_split
 from .labeled import ImageSet, Labeled, check, resolve_overlap
 from .synthetic_shapes import write_shapes
@@ -40,10 +46,7 @@ class ImageOptions:
 
 
 def prepare(kind: ImageSet, options: ImageOptions) -> StoredImages:
-    """Make the prepared folder, or verify the one that is there.
-
-    Returns:
-        Its training images.
+    """Make the prepared folder, or verify the one that is there; returns its training images.
 
     Raises:
         ConfigError: options that contradict one another.
@@ -75,14 +78,8 @@ def prepare_and_split(
 ) -> None:
     """Prepare the images, write the splits asked for, and print the command to run next.
 
-    Args:
-        kind, options: see :func:`prepare`.
-        asked: the splits.
-        draw: shows clients, given labels and class names, and writes a chart to the path.
-
-    Raises:
-        ConfigError: a split cannot be made of these images.
-        DataError: as :func:`prepare`; or another split is there and would be replaced.
+    ``draw`` shows clients, given labels and class names, and writes a chart to the path. Errors are
+    those of :func:`prepare` and of the splits; one that is there is not replaced unasked.
     """
     root, dataset, file = options.root, prepare(kind, options), None
     for one in asked:
@@ -91,20 +88,12 @@ def prepare_and_split(
         print(f"{written}: {'is there already, the same' if existed else 'written'}")
         draw(clients, dataset.labels, dataset.classes, written.with_suffix(".png"))
         file = file or written
-    print_next(kind, root)
+    print_next(kind.setting, kind.name.lower(), root)
     if file is not None:
         print(
             "Configs make their own split from the images, the same for the same options and "
             f"seed. To use a file: partition=dict(type='FixedPartition', file='{file}')"
         )
-
-
-def print_next(kind: ImageSet, root: Path, more: str = "") -> None:
-    """Print the command that trains on a prepared folder; ``more`` are options of it."""
-    command = f"{program()} train {kind.setting} {more}--dry-run"
-    if root != Path("data") / kind.name.lower():
-        command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
-    print(f"Next: {command}")
 
 
 def _convert(kind: ImageSet, options: ImageOptions) -> str:
@@ -167,11 +156,10 @@ def find_source(kind: ImageSet, options: ImageOptions) -> Path:
 
 def _holds(root: Path, data: Labeled) -> bool:
     index = read_index(root / INDEX)
-    return (
-        not is_synthetic(root)
-        and tuple(index["classes"]) == data.classes
-        and all(index["splits"][split]["sha256"] == data.parts[split].checksum for split in SPLITS)
-    )
+    if is_synthetic(root) or tuple(index["classes"]) != data.classes:
+        return False
+    found = {split: images_checksum(part.images, part.labels) for split, part in data.parts.items()}
+    return all(index["splits"][split]["sha256"] == found[split] for split in SPLITS)
 
 
 def _render(kind: ImageSet, options: ImageOptions) -> str:

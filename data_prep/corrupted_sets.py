@@ -70,9 +70,7 @@ def make_corrupted(
         root: the prepared folder; its test images must be 32x32 RGB.
         folder: for the files, in ``root``.
         corruptions: which; None for all 19.
-        limit: corrupt only so many test images, of each class its share; for a quick look, not
-            for published results. None for all.
-        seed: of everything random.
+        limit: corrupt only so many test images, of each class its share. None for all.
         workers: processes; below 2 everything runs in this one. None: one per core, at most 8.
 
     Raises:

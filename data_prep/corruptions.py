@@ -55,10 +55,8 @@ def corrupt(
 
     Args:
         images: uint8 [n, 32, 32, 3] RGB.
-        name: of the corruption.
         severity: 1 to 5.
         indices: of the images in the test set; 0 to n - 1 by default.
-        seed: another seed draws other noise.
 
     Returns:
         uint8 [n, 32, 32, 3], a new array.

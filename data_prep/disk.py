@@ -18,9 +18,7 @@ Sample = tuple[str, str]  # image and label map, relative to their roots
 class Findings:
     """Everything wrong with a data set, collected so that one error reports it all.
 
-    Args:
-        subject: what was checked, the first words of the message.
-        fix: what the user should do, the last sentence.
+    Its message begins with ``subject``, what was checked, and ends with ``fix``, what to do.
     """
 
     def __init__(self, subject: str, fix: str) -> None:
@@ -78,7 +76,7 @@ def find_pairs(
 def check_headers(
     samples: Sequence[Sample], image_root: Path, label_root: Path, findings: Findings
 ) -> None:
-    """Note pairs whose headers cannot be read, whose sizes differ, or whose files are cut short."""
+    """Note pairs that are unreadable, cut short or of two sizes; DataError if anything is noted."""
 
     def fault(sample: Sample) -> tuple[str, str] | None:
         sizes = []
@@ -94,6 +92,7 @@ def check_headers(
     for found in in_threads(fault, samples, "checking files"):
         if found is not None:
             findings.add(found[0], [found[1]])
+    findings.raise_any()
 
 
 def read_header(path: str | Path) -> tuple[tuple[int, int], str | None]:

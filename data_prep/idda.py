@@ -8,6 +8,7 @@ depend on the seed alone, so a setting's three distributions share them.
 :data:`RULES` say who holds what; that of ``class_imbalance`` is ours, the published is unknown.
 """
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -29,6 +30,7 @@ NAME = "idda"
 DATASET = IDDADataset
 IMAGE_ROOT = LABEL_ROOT = "IDDAsmall"
 TEST_USERS = ("test_user_diff_domain", "test_user_same_domain")
+SIZE = (464, 256)  # of rendered images: width and height in pixels
 IMAGES_PER_DOMAIN = 60
 DOMAINS: tuple[str, ...] = tuple(
     f"T{town:02d}_{weather}_{viewpoint}"
@@ -38,6 +40,7 @@ DOMAINS: tuple[str, ...] = tuple(
     if (town, weather, viewpoint) != (7, "CN", "M")
 )
 """The 104 domains; town 7 has no clear noon seen from M."""
+_DOMAIN = re.compile(r"T0([1-7])_(CN|CS|HRN)_([ABJMV])")
 # How a client's name calls a class; the last word is for -1, images without any.
 WORDS = [*(name.removeprefix("traffic ") for name in IDDADataset.classes), "void"]
 RULES = {
@@ -73,10 +76,7 @@ def names() -> Images:
 
 
 def verify(root: Path) -> Images:
-    """Check that ``root/IDDAsmall`` holds every domain, completely and readably.
-
-    Returns:
-        domain -> samples in order of name.
+    """Every domain of ``root/IDDAsmall``, complete and readable: domain -> samples by name.
 
     Raises:
         DataError: everything that is missing, unpaired, truncated or of unequal size, counted.
@@ -97,21 +97,17 @@ def verify(root: Path) -> Images:
         pairs = find_pairs((base, base), folders, (".jpg", ".png"), findings, IMAGES_PER_DOMAIN)
         images[domain] = sorted(pairs)
     check_headers([s for samples in images.values() for s in samples], base, base, findings)
-    findings.raise_any()
     return images
 
 
 def build(
     images: Images, setting: str, distribution: str, seed: int, presence: Presence | None = None
 ) -> tuple[Split, Split]:
-    """Train and test split of one setting and distribution.
+    """Train (clients) and test (:data:`TEST_USERS`) of one setting and distribution.
 
     Args:
         images: domain -> samples; of equal number.
         presence: only for class imbalance, samples -> bool [samples, classes].
-
-    Returns:
-        train (clients) and test (:data:`TEST_USERS`).
     """
     pool: Images = {}
     held_out: list[Sample] = []
@@ -140,6 +136,17 @@ def build(
 def domain_of(image: str) -> str:
     """The domain of an image path."""
     return image.split("/", 1)[0]
+
+
+def scene(image: str, seed: int) -> tuple[int, str, str, int]:
+    """Town, weather, viewpoint and variant of a rendered image; DataError: it names no domain."""
+    match = _DOMAIN.fullmatch(domain_of(image))
+    if not match:
+        raise DataError(
+            f"{image}: the first folder must be a domain such as T01_CN_A"
+            " (T01 to T07, CN, CS or HRN, A, B, J, M or V)"
+        )
+    return int(match[1]), match[2], match[3], 0
 
 
 def _by_class(pool: Images, presence: Presence, rng: np.random.Generator) -> Images:

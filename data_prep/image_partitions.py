@@ -55,10 +55,6 @@ class NamedPartition:
             parts.append(self.options["key"] if self.users is None else self.users.stem)
         return "_".join([self.partition, *parts])
 
-    def partitioner(self) -> Any:
-        """The partition itself; ConfigError if its options make no sense."""
-        return PARTITIONERS[self.partition](**self.options)
-
     def clients(self, dataset: ImageArrays) -> dict[str, np.ndarray]:
         """Client id -> indices of ``dataset``.
 
@@ -69,7 +65,8 @@ class NamedPartition:
         if self.users is not None:
             users = read_users(self.users, dataset.labels)
             dataset = ImageArrays(dataset.images, dataset.labels, dataset.classes, users=users)
-        return check_clients(self.partitioner()(dataset), len(dataset))
+        divide = PARTITIONERS[self.partition](**self.options)
+        return check_clients(divide(dataset), len(dataset))
 
 
 def named_partitions(
@@ -80,11 +77,7 @@ def named_partitions(
 ) -> list[NamedPartition]:
     """The splits of one command, one for each alpha, checked before the images are read.
 
-    Args:
-        partition: one of PARTITIONERS.
-        alphas: ignored by partitions that have none.
-        users: a CSV file for ``natural``.
-        options: ``num_clients``, ``beta``, ``seed``, ``key``: each partition takes what it has.
+    A partition takes of alphas, ``num_clients``, ``beta``, ``seed`` and ``key`` what it has.
 
     Raises:
         ConfigError: a value makes no sense, or ``users`` is not for this partition.
@@ -94,10 +87,9 @@ def named_partitions(
     names = signature(PARTITIONERS[partition]).parameters
     known = {name: options[name] for name in names if name in options}
     each = [{"alpha": alpha} for alpha in dict.fromkeys(alphas)] if "alpha" in names else [{}]
-    asked = [NamedPartition(partition, {**known, **alpha}, users) for alpha in each]
-    for one in asked:
-        one.partitioner()
-    return asked
+    for alpha in each:
+        PARTITIONERS[partition](**known, **alpha)
+    return [NamedPartition(partition, {**known, **alpha}, users) for alpha in each]
 
 
 def save_split(
@@ -107,10 +99,7 @@ def save_split(
     clients: Mapping[str, np.ndarray],
     overwrite: bool = False,
 ) -> tuple[Path, bool]:
-    """Write a split and its note; the same split gives the same bytes.
-
-    Returns:
-        The JSON file below ``root``, and whether it existed.
+    """Write a split and its note; returns the JSON file, and whether it was there, the same.
 
     Raises:
         DataError: another split of that name exists and ``overwrite`` is not given.

@@ -16,12 +16,8 @@ Presence = Callable[[Sequence[Sample]], np.ndarray]  # samples -> bool [samples,
 def presence(label_root: Path, label_ids: Mapping[int, int]) -> Presence:
     """Whether a class has at least one pixel in a sample's label map; each map is read once.
 
-    Args:
-        label_root: the folder that label paths are relative to.
-        label_ids: raw id -> train id, 255 = ignore.
-
-    Returns:
-        A function; it raises DataError if a label map cannot be read.
+    ``label_ids``: raw id -> train id, 255 = ignore. The function that is returned raises DataError
+    if a label map cannot be read.
     """
     classes = max(train for train in label_ids.values() if train != 255) + 1
     table = np.full(256, 255)

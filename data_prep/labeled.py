@@ -7,13 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fedseg.datasets.arrays import (
-    SPLITS,
-    StoredImages,
-    check_images,
-    images_checksum,
-    shared_images,
-)
+from fedseg.datasets.arrays import SPLITS, StoredImages, check_images, shared_images
 from fedseg.errors import DataError
 
 SHOWN = 5
@@ -27,11 +21,6 @@ class Part:
     labels: np.ndarray  # int64 [N]
     name: Callable[[int], str]  # what messages call image i, for example its file
     users: Sequence[str] | None = None  # the client of each image, if the source says
-
-    @property
-    def checksum(self) -> str:
-        """SHA-256 of images and labels, as a prepared folder's index has it."""
-        return images_checksum(self.images, self.labels)
 
 
 @dataclass(frozen=True)
@@ -80,12 +69,7 @@ class ImageSet(ABC):
 
 
 def check(data: Labeled, published: ImageSet, where: str | Path, unofficial: bool) -> None:
-    """Compare a data set with what is published.
-
-    Args:
-        data, published: the data set, and what it must be.
-        where: what messages call it.
-        unofficial: accept other numbers of images (a subset, a cleaned version).
+    """Compare a data set with what is published; ``unofficial`` accepts other numbers of images.
 
     Raises:
         DataError: another shape or dtype, a label out of range, another number of images.
@@ -119,10 +103,8 @@ def resolve_overlap(data: Labeled, choice: str, where: str | Path) -> tuple[Labe
     comparable, and their pairs are counted; anywhere else such a pair is a mistake.
 
     Args:
-        data: the data set.
         choice: one of OVERLAP. ``"refuse"``: an error unless the files are the published ones;
             ``"keep"``: leave them; ``"drop"``: remove them from the training images.
-        where: what messages call it.
 
     Returns:
         The data set, and how many test images are still training images too.

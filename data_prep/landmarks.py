@@ -60,18 +60,14 @@ def verify(
     decode: bool = False,
     listing: Path | None = None,
 ) -> dict[str, list[Photo]]:
-    """Check annotations and images of a root.
+    """The rows of each split of a root, whose annotations and images are checked.
 
     Args:
-        root: the data root.
         image_root: the folder with the images, below the root or absolute.
         unofficial: accept other numbers of users, images and classes.
         decode: decode each image. Otherwise its header and its end are looked at, which finds
             files that are no images or were cut short.
         listing: a file for the names of all images that are missing, one a line.
-
-    Returns:
-        The rows of each split.
 
     Raises:
         DataError: everything that is wrong, counted, and what to do.

@@ -82,10 +82,6 @@ def batch_files(source: Path, names: Sequence[str]) -> dict[str, bytes]:
 def unpickle_batch(data: bytes, where: str) -> dict[str, Any]:
     """The dictionary of a pickled batch; keys and texts as str, arrays as NumPy arrays.
 
-    Args:
-        data: the bytes of the file.
-        where: what messages call the file.
-
     Raises:
         DataError: the pickle is damaged, asks for anything but arrays of uint8, or holds no
             dictionary.

@@ -57,10 +57,8 @@ RELEASED = {
 def prepare_released(kind: Cifar, options: ImageOptions, folder: Path) -> None:
     """Prepare the images and write every released split for them, below ``splits/released``.
 
-    Args:
-        kind, options: as of :func:`fedseg.data_prep.classification.prepare`.
-        folder: with the released files, or with a folder named after the data set that has them;
-            they may lie deeper, as in the papers' repositories.
+    ``folder`` has the released files, or a folder named after the data set that has them; they may
+    lie deeper, as in the papers' repositories.
 
     Raises:
         DataError: as ``prepare``; or the images are not in the order of the archive, a released
@@ -154,12 +152,6 @@ def assign(
     file: Path, users: Mapping[str, Sequence[Sample]], places: Places, known: Released, split: str
 ) -> tuple[Clients, list[str]]:
     """Indices of each client's images, and the names of images that no client holds.
-
-    Args:
-        file: for messages.
-        users: as of :func:`read_released`.
-        places: where the images of the split are.
-        known, split: what the file may leave out.
 
     Raises:
         DataError: a name is unknown, has another label or is held twice; or more images than in

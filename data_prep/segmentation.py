@@ -1,20 +1,19 @@
 """What the segmentation tools do: verify or render, build or copy the splits, save them."""
 
-import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from fedseg.checks import check_int
-from fedseg.cli import program
 from fedseg.datasets.images import existing_files
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.errors import ConfigError
 from fedseg.partition import Split
 
 from . import camvid, synthetic_streets
+from .arguments import print_next
 from .disk import Findings, Sample
 from .label_classes import presence
 from .split_folders import (
@@ -45,14 +44,10 @@ class Options:
 
 
 def prepare(benchmark: ModuleType, options: Options) -> list[PreparedSplit]:
-    """Everything for a data set with FedDrive's splits, which are on disk afterwards.
+    """Everything for a data set with FedDrive's splits (its module), on disk afterwards.
 
     Without ``synthetic`` the images on disk are verified; files that published splits name but the
     disk lacks are reported after the splits have been copied.
-
-    Args:
-        benchmark: :mod:`fedseg.data_prep.idda` or :mod:`fedseg.data_prep.cityscapes`.
-        options: what the user asked for.
 
     Raises:
         ConfigError: an option makes no sense here.
@@ -66,13 +61,11 @@ def prepare(benchmark: ModuleType, options: Options) -> list[PreparedSplit]:
             check_int(field, value)
     if options.size is not None and not options.synthetic:
         raise ConfigError("--size: is the size of rendered images, it needs --synthetic")
-    if options.source is None:
-        made = _own_splits(benchmark, options)
-    else:
-        made = _published_splits(benchmark, options)
+    make = _own_splits if options.source is None else _published_splits
+    made = [_prepared(benchmark, options, *one) for one in make(benchmark, options)]
     check_free(options.root, made, options.overwrite)
     if options.synthetic:
-        _render(benchmark, options, _samples(made))
+        synthetic_streets.write_streets(benchmark, options.root, _samples(made), options.size)
     for one in made:
         save(options.root, one)
     if options.source is not None:
@@ -109,44 +102,35 @@ def show_summary(made: Sequence[PreparedSplit], root: Path) -> None:
         print("The data are synthetic: results are not comparable with published ones.")
     elif any(one.about.get("limit") for one in made):
         print("The splits are limited: results are not comparable with published ones.")
-    command = f"{program()} train {_setting(made)} --dry-run"
-    if root != Path("data") / made[0].about["dataset"]:
-        command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
-    print(f"Next: {command}")
-
-
-def _setting(made: Sequence[PreparedSplit]) -> str:
-    """The setting of one of the splits: heterogeneous if there is one, the plain case."""
+    # the setting of one of the splits: heterogeneous if there is one, the plain case
     one = next((m for m in made if "heterogeneous" in m.place), made[0])
     parts = [one.about["dataset"], one.about.get("setting"), one.about.get("distribution")]
     if parts[0] == "idda" and parts[2] == "heterogeneous":
         parts.pop()
-    return "_".join(part for part in parts if part)
+    print_next("_".join(filter(None, parts)), one.about["dataset"], root)
 
 
-def _own_splits(benchmark: ModuleType, options: Options) -> list[PreparedSplit]:
+def _own_splits(benchmark: ModuleType, options: Options) -> Iterator[tuple[Place, Split, Split]]:
     """Splits by our own rules, of the images on disk or of those that will be rendered."""
     if options.synthetic:
         images = benchmark.names()
         # The class-imbalance rule reads label maps, so those must be there first.
         if any("class_imbalance" in place for place in options.places):
-            _render(benchmark, options, [s for group in images.values() for s in group])
+            every = [sample for group in images.values() for sample in group]
+            synthetic_streets.write_streets(benchmark, options.root, every, options.size)
     else:
         images = benchmark.verify(options.root)
     classes = presence(options.root / benchmark.LABEL_ROOT, benchmark.DATASET.label_ids)
-    made = []
     for place in options.places:
-        split = benchmark.build(images, *reversed(place), options.seed, classes)
-        made.append(_prepared(benchmark, options, place, *split))
-    return made
+        yield place, *benchmark.build(images, *reversed(place), options.seed, classes)
 
 
-def _published_splits(benchmark: ModuleType, options: Options) -> list[PreparedSplit]:
-    made = []
+def _published_splits(
+    benchmark: ModuleType, options: Options
+) -> Iterator[tuple[Place, Split, Split, Path]]:
     for place, folder in find_published(options.source, options.places).items():
-        split = read_published(folder, _roots(benchmark, options.root), benchmark.TEST_USERS)
-        made.append(_prepared(benchmark, options, place, *split, folder))
-    return made
+        roots = _roots(benchmark, options.root)
+        yield place, *read_published(folder, roots, benchmark.TEST_USERS), folder
 
 
 def _prepared(
@@ -171,11 +155,6 @@ def _prepared(
         return PreparedSplit(place, train, test, about, source)
     train, test = limit(train, test, *limits.values(), benchmark.domain_of)
     return PreparedSplit(place, train, test, {**about, "limit": limits})
-
-
-def _render(benchmark: ModuleType, options: Options, files: Sequence[Sample]) -> None:
-    write = getattr(synthetic_streets, f"write_{benchmark.NAME}")
-    write(options.root, files, **({} if options.size is None else {"size": options.size}))
 
 
 def _samples(made: Sequence[PreparedSplit]) -> list[Sample]:

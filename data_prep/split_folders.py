@@ -46,10 +46,8 @@ def limit(
     """A split cut down for quick trials: its first images.
 
     Args:
-        train, test: the split.
         per_user: images of each training client; None: all.
         per_domain: images of each domain for each test user; None: all.
-        domain_of: the domain of an image path.
     """
     kept = {user: samples[:per_user] for user, samples in train.users.items()}
     tests: dict[str, list[Sample]] = {}
@@ -137,12 +135,7 @@ def find_published(source: Path, places: Sequence[Place]) -> dict[Place, Path]:
 def read_published(
     source: Path, root: tuple[Path, Path], test_users: tuple[str, ...]
 ) -> tuple[Split, Split]:
-    """Read and check one published split.
-
-    Args:
-        source: the folder with ``train`` and ``test``.
-        root: image root and label root.
-        test_users: who must be in the test split.
+    """Read and check one published split, ``train`` and ``test``; ``root``: of images and labels.
 
     Raises:
         DataError: a file breaks the format, a test user is missing, or an image is in both.

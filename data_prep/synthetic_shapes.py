@@ -127,15 +127,9 @@ def labels_of(indices: Sequence[int] | Array) -> Array:
 def write_shapes(
     root: str | Path, train: int = 10_000, test: int = 2_000, seed: int = 0
 ) -> dict[str, Any]:
-    """Write a prepared folder (see :mod:`fedseg.datasets.arrays`), in seconds.
+    """Write a prepared folder (see :mod:`fedseg.datasets.arrays`); what it holds is replaced.
 
-    Args:
-        root: the folder; what it holds is replaced.
-        train, test: numbers of images.
-        seed: another seed gives other images.
-
-    Returns:
-        The content of ``dataset.json``.
+    ``train`` and ``test`` are numbers of images. Returns the content of ``dataset.json``.
     """
     parts = [
         (render_images(range(count), split, seed), labels_of(range(count)))
@@ -146,12 +140,7 @@ def write_shapes(
 
 
 def render_images(indices: Sequence[int] | Array, split: str = "train", seed: int = 0) -> Array:
-    """Draw images.
-
-    Args:
-        indices: which ones, from 0 on.
-        split: ``"train"`` or ``"test"``: two sets that share no draw.
-        seed: another seed gives other images.
+    """Draw images of these indices; ``"train"`` and ``"test"`` share no draw.
 
     Returns:
         RGB, uint8 [n, 32, 32, 3]; the classes are :func:`labels_of` the same indices.

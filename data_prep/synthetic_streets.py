@@ -5,10 +5,10 @@ and with any number of workers, has the same bytes.
 """
 
 import json
-import re
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from types import ModuleType
 
 import cv2
 import numpy as np
@@ -18,32 +18,32 @@ from fedseg.errors import DataError
 from fedseg.files import atomic_writer, write_text
 from fedseg.partition.split_files import check_path
 
-from . import cityscapes, idda
 from .disk import Sample
 from .parallel import in_processes, track
-from .streets import RENDERER_VERSION, TO_CITYSCAPES, TO_IDDA, draws, key, render
+from .streets import RENDERER_VERSION, TO_CITYSCAPES, TO_IDDA, key, render
 
-_DOMAIN = re.compile(r"T0([1-7])_(CN|CS|HRN)_([ABJMV])")
+TABLES = {"idda": TO_IDDA, "cityscapes": TO_CITYSCAPES}  # renderer's classes -> raw ids
 _JPEG_QUALITY = 93
 _CHUNK = 8
 # One image to write: its file, its label map's file and table of ids, and what renders it.
 _Job = tuple[Path, Path, np.ndarray, Callable[[], tuple[np.ndarray, np.ndarray]]]
 
 
-def write_idda(
-    root: str | Path,
+def write_streets(
+    benchmark: ModuleType,
+    root: Path,
     files: Iterable[Sample],
-    size: tuple[int, int] = (464, 256),
+    size: Sequence[int] | None = None,
     seed: int = 0,
     workers: int = 2,
 ) -> list[Sample]:
-    """Render IDDA's layout under ``root/IDDAsmall``; labels hold IDDA's raw ids.
+    """Render a data set's layout under ``root``; labels hold its raw ids.
 
     Args:
+        benchmark: :mod:`fedseg.data_prep.idda` or :mod:`fedseg.data_prep.cityscapes`.
         root: folder of the data set; ``root/dataset.json`` says that it is synthetic.
-        files: (image, label) paths relative to ``IDDAsmall/``, for example those of a split; the
-            first folder is the domain.
-        size: width and height in pixels.
+        files: (image, label) paths relative to the data set's two roots, for example of a split.
+        size: width and height in pixels; None: the data set's ``SIZE``.
         seed: another seed gives other streets under the same names.
         workers: processes; below 2 everything runs in this one.
 
@@ -52,64 +52,10 @@ def write_idda(
 
     Raises:
         DataError: a path is absolute, leaves the root or names no domain; or ``root`` holds real
-            data, or data rendered with other settings.
+            data, or data rendered with other settings. Everything is checked first.
     """
-
-    def scene(image: str) -> tuple[int, str, str, int]:
-        match = _DOMAIN.fullmatch(image.split("/")[0])
-        if not match:
-            raise DataError(
-                f"{image}: the first folder must be a domain such as T01_CN_A"
-                " (T01 to T07, CN, CS or HRN, A, B, J, M or V)"
-            )
-        return int(match[1]), match[2], match[3], 0
-
-    roots = (idda.IMAGE_ROOT, idda.LABEL_ROOT)
-    return _write(Path(root), "idda", roots, files, scene, TO_IDDA, size, seed, workers)
-
-
-def write_cityscapes(
-    root: str | Path,
-    files: Iterable[Sample],
-    size: tuple[int, int] = (512, 256),
-    seed: int = 0,
-    workers: int = 2,
-) -> list[Sample]:
-    """Render Cityscapes' layout under ``root``; labels hold Cityscapes' labelIds.
-
-    Every city is a town of its own: one of the renderer's seven with its own materials and habits.
-    One image in five shows the evening, the others noon; none shows rain.
-
-    ``files`` are relative to ``leftImg8bit/`` and ``gtFine/``, as ``<split>/<city>/<name>``; the
-    other arguments, result and errors are those of :func:`write_idda`.
-    """
-    known = [city for cities in cityscapes.CITIES.values() for city in cities]
-
-    def scene(image: str) -> tuple[int, str, str, int]:
-        parts = image.split("/")
-        if len(parts) != 3:
-            raise DataError(f"{image}: expected <split>/<city>/<name>_leftImg8bit.png")
-        city = parts[1]
-        number = known.index(city) if city in known else key("city", city) % 1_000_000
-        weather = "CS" if draws("evening", seed, image).random() < 0.2 else "CN"
-        return (2, 1, 6, 4, 3, 2, 5)[number % 7], weather, "A", number + 1
-
-    roots, table = (cityscapes.IMAGE_ROOT, cityscapes.LABEL_ROOT), TO_CITYSCAPES
-    return _write(Path(root), "cityscapes", roots, files, scene, table, size, seed, workers)
-
-
-def _write(
-    root: Path,
-    dataset: str,
-    roots: tuple[str, str],
-    files: Iterable[Sample],
-    scene_of: Callable[[str], tuple[int, str, str, int]],  # town, weather, viewpoint, variant
-    label_table: np.ndarray,
-    size: Sequence[int],
-    seed: int,
-    workers: int,
-) -> list[Sample]:
-    """Write what is missing; everything is checked first."""
+    size, roots = tuple(size or benchmark.SIZE), (benchmark.IMAGE_ROOT, benchmark.LABEL_ROOT)
+    table = TABLES[benchmark.NAME]
     pairs = sorted(set(files))
     jobs = []
     for pair in pairs:
@@ -119,16 +65,16 @@ def _write(
                     f"{path}: must be a .jpg or .png (labels: .png) inside the data set"
                 )
         image, label = (root / base / path for base, path in zip(roots, pair, strict=True))
-        *scene, variant = scene_of(pair[0])
+        *scene, variant = benchmark.scene(pair[0], seed)
         if not (image.exists() and label.exists()):
             number = key("scene", seed, pair[0])
-            shown = partial(render, number, *scene, tuple(size), variant=variant)
-            jobs.append((image, label, label_table, shown))
-    _declare(root, dataset, roots, seed, size)
+            shown = partial(render, number, *scene, size, variant=variant)
+            jobs.append((image, label, table, shown))
+    _declare(root, benchmark.NAME, roots, seed, size)
     # Neighbors share a town, whose textures a worker makes once.
     chunks = [jobs[i : i + _CHUNK] for i in range(0, len(jobs), _CHUNK)]
     written = in_processes(_write_chunk, chunks, min(workers, len(chunks)))
-    for _ in track(written, len(chunks), f"rendering {dataset}", bool(jobs)):
+    for _ in track(written, len(chunks), f"rendering {benchmark.NAME}", bool(jobs)):
         pass
     return pairs
 

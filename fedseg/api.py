@@ -160,14 +160,15 @@ def evaluate(
         config = run if isinstance(run, Config) else load_config(run, methods, options=options)
         experiment.check(config, TEST)
     from fedseg.report.pictures import write_test_pictures
+    from fedseg.runner.checkpoint import run_folder
     from fedseg.runner.recorded import newest_checkpoint, recorded
-    from fedseg.runner.testing import default_folder, evaluate_checkpoint, write_test_results
+    from fedseg.runner.testing import evaluate_checkpoint, write_test_results
     from fedseg.runner.work_dir import hold
     from fedseg.runs.from_json import own_path
 
     chosen = Path(checkpoint) if checkpoint is not None else newest_checkpoint(folder)[1]
     if folder is None:
-        place = Path(out or default_folder(chosen))
+        place = Path(out or run_folder(chosen) / "test" / chosen.stem)
         reading = nullcontext((experiment.override(config, place, amp=amp), None))
     else:
         place = Path(out or own_path(folder, f"test/{chosen.stem}"))

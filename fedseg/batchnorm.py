@@ -1,7 +1,7 @@
 """BatchNorm layers of a model, and which statistics they use."""
 
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
@@ -12,8 +12,7 @@ def batchnorm_layers(model: nn.Module) -> dict[str, _BatchNorm]:
     return {name: m for name, m in model.named_modules() if isinstance(m, _BatchNorm)}
 
 
-@contextmanager
-def batch_statistics(model: nn.Module | Iterable[nn.Module]) -> Iterator[None]:
+def batch_statistics(model: nn.Module | Iterable[nn.Module]) -> AbstractContextManager[None]:
     """Normalize by the statistics of the current batch, without the running ones.
 
     Running statistics are neither read nor changed, and the rest of the model keeps its mode. A
@@ -23,19 +22,17 @@ def batch_statistics(model: nn.Module | Iterable[nn.Module]) -> Iterator[None]:
     Args:
         model: a model, or its layers (``batchnorm_layers(model).values()``) to save the search.
     """
-    with _layers_set(model, training=True, track_running_stats=False):
-        yield
+    return _layers_set(model, training=True, track_running_stats=False)
 
 
-@contextmanager
-def frozen_running_statistics(model: nn.Module | Iterable[nn.Module]) -> Iterator[None]:
+def frozen_running_statistics(
+    model: nn.Module | Iterable[nn.Module],
+) -> AbstractContextManager[None]:
     """Keep running statistics from being changed; each layer normalizes as its mode says.
 
-    Args:
-        model: a model, or its layers.
+    The model may be its layers, as in :func:`batch_statistics`.
     """
-    with _layers_set(model, track_running_stats=False):
-        yield
+    return _layers_set(model, track_running_stats=False)
 
 
 @contextmanager

@@ -30,7 +30,6 @@ def check_float(
 
     Args:
         field: its name in the config, for example ``"algorithm.mu"``.
-        value: what the config says.
         least, most: bounds that it may reach. above, below: bounds that it may not reach.
         single: whether vectors of a model in single precision are computed with it.
     """
@@ -70,7 +69,6 @@ def check_type(field: str, value: Any, hint: Any) -> None:
 
     Args:
         field: its name in the config; of a list or dict, the message names the item.
-        value: what the config says.
         hint: a type, a union or ``Literal``, with types of items; what it does not know fits.
     """
     if _fits(value, hint):
@@ -140,8 +138,8 @@ def _fits(value: Any, hint: Any) -> bool:
             _fits(v, h) for v in value.values() for h in inner[1:]
         )
     if kind in (Sequence, Collection, Iterable, list, tuple, set):
-        sized = isinstance(value, list | tuple) and _sized(inner, len(value))
-        return sized and all(map(_fits, value, _items(inner, len(value))))
+        items = _items(inner, len(value)) if isinstance(value, list | tuple) else None
+        return items is not None and len(items) == len(value) and all(map(_fits, value, items))
     return isinstance(value, kind)
 
 
@@ -150,10 +148,6 @@ def _items(inner: tuple[Any, ...], length: int) -> tuple[Any, ...]:
     if len(inner) > 1 and inner[-1] is not ...:
         return inner
     return (inner or (Any,))[:1] * length
-
-
-def _sized(inner: tuple[Any, ...], length: int) -> bool:
-    return len(_items(inner, length)) == length
 
 
 def _described(hint: Any) -> str:

@@ -119,20 +119,13 @@ def say_trust(modules: list[str]) -> None:
         print(f"trusted: {', '.join(modules)} and the classes registered there")
 
 
-def python() -> str:
-    """How to call this interpreter from the current folder, for commands shown to the user."""
-    executable = Path(sys.executable)
-    try:
-        return str(executable.relative_to(Path.cwd()))
-    except ValueError:
-        return str(executable)
-
-
 def program() -> str:
     """How to call ``fedseg`` from the current folder, for commands shown to the user."""
-    installed = shutil.which("fedseg")
-    ours = installed and Path(installed).parent == Path(sys.executable).parent
-    return "fedseg" if ours else f"{python()} -m fedseg"
+    installed, python = shutil.which("fedseg"), Path(sys.executable)
+    if installed and Path(installed).parent == python.parent:
+        return "fedseg"
+    here = Path.cwd()
+    return f"{python.relative_to(here) if python.is_relative_to(here) else python} -m fedseg"
 
 
 def widen_console(console: "Console") -> None:

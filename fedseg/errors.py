@@ -51,9 +51,7 @@ class DataError(UserError):
 class LoadingError(DataError):
     """A sample cannot be loaded; the run stops where its finished rounds can be saved.
 
-    Args:
-        message: as always.
-        details: the traceback, where a class of the user's own may be at fault.
+    ``details`` is the traceback, where a class of the user's own may be at fault.
     """
 
     def __init__(self, message: str, details: str = "") -> None:

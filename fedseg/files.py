@@ -88,7 +88,6 @@ def read_json(
     """The content of a JSON file in which no key occurs twice in one object.
 
     Args:
-        path: the file.
         fix: what to do about a bad one, for the message.
         strict: also refuse NaN, infinity and text with half a character, which cannot be written;
             without it, they are the caller's to name.

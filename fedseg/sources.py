@@ -16,9 +16,7 @@ class ClassSource:
     """A class at the top of a module.
 
     Attributes:
-        module: where it is.
         names: what it is registered as, by the name of the registry's variable.
-        bases: their names.
         arguments: of ``__init__`` besides ``self``; None if the class has none of its own.
         passes_on: whether ``__init__`` takes arguments of any name.
         line: of its docstring, the first.

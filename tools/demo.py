@@ -63,10 +63,8 @@ def draw_both(runs: Sequence[Path]) -> Path:
     for domain in ("seen", "unseen"):
         files = [sorted((run / "pictures" / domain).glob("*.png"))[0] for run in runs]
         cells.append([Image.open(file).convert("RGB") for file in files])
-    width, *heights = (
-        max(cell.width for row in cells for cell in row),
-        *(max(cell.height for cell in row) for row in cells),
-    )
+    width = max(cell.width for row in cells for cell in row)
+    heights = [max(cell.height for cell in row) for row in cells]
     sheet = Image.new("RGB", (width * len(runs), sum(heights)), "white")
     for number, row in enumerate(cells):
         for column, cell in enumerate(row):

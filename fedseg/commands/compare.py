@@ -1,6 +1,5 @@
 """Compare runs: fedseg compare RUN_A RUN_B ... (--help lists the options)."""
 
-import argparse
 import math
 from pathlib import Path
 
@@ -19,7 +18,7 @@ examples:
 """
 
 
-def parse_arguments() -> argparse.Namespace:
+def main() -> None:
     parser = cli.parser(
         "Compare runs side by side: what differs in their configs, final metrics with "
         "differences, traffic, time, and the curves in one picture.",
@@ -42,11 +41,6 @@ def parse_arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     if arguments.until is not None and not math.isfinite(arguments.until):
         parser.error(f"--until: must be a number, not {arguments.until}")
-    return arguments
-
-
-def main() -> None:
-    arguments = parse_arguments()
     cli.check_there([arguments.reference, *arguments.others])
     from fedseg.report.compare import compare
     from fedseg.report.compare_output import print_comparison, write_comparison

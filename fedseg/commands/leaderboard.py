@@ -15,7 +15,7 @@ EXAMPLES = """examples:
 MOST = 50  # differences that are printed
 
 
-def board_arguments() -> argparse.Namespace:
+def show_board() -> int:
     parser = cli.parser(
         "Compare finished runs with published numbers: read every results.json below "
         "the folders, group seeds, rank within each benchmark. 'verify RUN' recomputes the metrics "
@@ -37,10 +37,23 @@ def board_arguments() -> argparse.Namespace:
         help="also show what is not ranked: Hessian, operations, parameters, time; centralized "
         "training and variants",
     )
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    if not arguments.all and not any(path.exists() for path in arguments.runs):
+        cli.check_there(arguments.runs)
+    from fedseg.leaderboard.board import build_board
+    from fedseg.leaderboard.collect import read_runs
+    from fedseg.leaderboard.text import print_board
+
+    board = build_board(*read_runs(arguments.runs))
+    print_board(board, everything=arguments.all, further=arguments.further)
+    if arguments.out is not None:
+        from fedseg.leaderboard.export import write_board
+
+        print(*write_board(board, arguments.out, arguments.all, arguments.further), sep="\n")
+    return 0 if board.runs else 2
 
 
-def verify_arguments() -> argparse.Namespace:
+def verify_run() -> int:
     parser = argparse.ArgumentParser(
         prog=f"{Path(sys.argv[0]).name} verify",
         description="Recompute the metrics of a run from its newest checkpoint and its history. "
@@ -57,26 +70,7 @@ def verify_arguments() -> argparse.Namespace:
     )
     cli.add_trust(parser)
     cli.add_cfg_options(parser, "override config fields, for example data_root=data/idda")
-    return parser.parse_args(sys.argv[2:])
-
-
-def show_board(arguments: argparse.Namespace) -> int:
-    if not arguments.all and not any(path.exists() for path in arguments.runs):
-        cli.check_there(arguments.runs)
-    from fedseg.leaderboard.board import build_board
-    from fedseg.leaderboard.collect import read_runs
-    from fedseg.leaderboard.text import print_board
-
-    board = build_board(*read_runs(arguments.runs))
-    print_board(board, everything=arguments.all, further=arguments.further)
-    if arguments.out is not None:
-        from fedseg.leaderboard.export import write_board
-
-        print(*write_board(board, arguments.out, arguments.all, arguments.further), sep="\n")
-    return 0 if board.runs else 2
-
-
-def verify_run(arguments: argparse.Namespace) -> int:
+    arguments = parser.parse_args(sys.argv[2:])
     cli.check_there([arguments.run])
     from fedseg.leaderboard.verify import verify
 
@@ -99,6 +93,4 @@ def verify_run(arguments: argparse.Namespace) -> int:
 
 
 def main() -> int:
-    if sys.argv[1:2] == ["verify"]:
-        return verify_run(verify_arguments())
-    return show_board(board_arguments())
+    return verify_run() if sys.argv[1:2] == ["verify"] else show_board()

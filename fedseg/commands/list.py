@@ -1,6 +1,5 @@
 """What there is: fedseg list [KIND] (--help lists the options)."""
 
-import argparse
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ KINDS = ("settings", "experiments", "methods", "algorithms", "datasets", "models
 MARKS = {"published": "published", "grid": "from a published grid", "ours": "ours"}
 
 
-def parse_arguments() -> argparse.Namespace:
+def main() -> None:
     parser = cli.parser(
         "List settings, experiments, methods, algorithms, data sets or models, a line "
         "each; of a setting, its methods and where their values come from.",
@@ -27,11 +26,7 @@ def parse_arguments() -> argparse.Namespace:
         metavar="KIND",
         help=f"{', '.join(KINDS)}, or the name of a setting (default: all kinds)",
     )
-    return parser.parse_args()
-
-
-def main() -> None:
-    kind = parse_arguments().kind
+    kind = parser.parse_args().kind
     from fedseg.names import by_case
     from fedseg.runner.compose import Composition, setting_file
 

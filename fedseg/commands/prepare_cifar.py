@@ -9,6 +9,7 @@ from fedseg.data_prep.arguments import (
     options,
     parse,
     parser,
+    print_next,
     splits,
 )
 
@@ -63,7 +64,7 @@ def main() -> None:
         arguments, "cifar-10-python.tar.gz (cifar-100-python.tar.gz), folders or .npz files"
     )
     from fedseg.data_prep.cifar import KINDS
-    from fedseg.data_prep.classification import ImageOptions, prepare_and_split, print_next
+    from fedseg.data_prep.classification import ImageOptions, prepare_and_split
     from fedseg.data_prep.released_splits import prepare_released
     from fedseg.report.partition_charts import show_partition
 
@@ -74,4 +75,4 @@ def main() -> None:
         prepare_and_split(kind, chosen, asked, show_partition)
     else:
         prepare_released(kind, chosen, args.released)
-        print_next(kind, chosen.root, "--with released_split ")
+        print_next(f"{kind.setting} --with released_split", args.dataset, args.root)

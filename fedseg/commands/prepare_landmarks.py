@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from fedseg import cli
 from fedseg.data_prep.arguments import parse, parser
 from fedseg.names import LANDMARKS_SOURCES
 
@@ -33,7 +34,6 @@ def main() -> None:
         "--missing", type=Path, metavar="FILE", help="write the names of missing images to FILE"
     )
     args = parse(arguments, "its split files and images")
-    from fedseg.cli import program
     from fedseg.data_prep.landmarks import verify
     from fedseg.datasets.landmarks import LandmarksDataset
     from fedseg.partition import NaturalPartition
@@ -49,4 +49,4 @@ def main() -> None:
     )
     names = dataset.metainfo["classes"]
     show_partition(clients, dataset.labels, names, args.root / "splits" / "natural_users.png")
-    print(f"Next: {program()} train landmarks --dry-run")
+    print(f"Next: {cli.program()} train landmarks --dry-run")

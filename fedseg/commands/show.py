@@ -1,12 +1,11 @@
 """A composed config: fedseg show CONFIG [--with METHOD ...] (--help lists the options)."""
 
-import argparse
 from pathlib import Path
 
 from fedseg import cli
 
 
-def parse_arguments() -> argparse.Namespace:
+def main() -> None:
     parser = cli.parser(
         "Show the config that a setting and methods make: every value, and the file "
         "that it comes from.",
@@ -17,11 +16,7 @@ def parse_arguments() -> argparse.Namespace:
     )
     cli.add_methods(parser, "methods to merge over the config")
     parser.add_argument("--only", metavar="KEY", default="", help="what is below a key")
-    return parser.parse_args()
-
-
-def main() -> None:
-    arguments = parse_arguments()
+    arguments = parser.parse_args()
     from fedseg.runner.compose import Composition, setting_file
     from fedseg.runner.origins import origins
 

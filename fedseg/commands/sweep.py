@@ -1,6 +1,5 @@
 """Run many experiments: fedseg sweep CONFIG... --with METHOD... (see --help)."""
 
-import argparse
 from pathlib import Path
 
 from fedseg import cli
@@ -20,7 +19,7 @@ output.txt. --amp and --cfg-options apply to all runs and are not part of the na
 """
 
 
-def parse_arguments() -> argparse.Namespace:
+def main() -> int:
     parser = cli.parser(
         "Train settings x lists of methods x seeds; ends with the leaderboard.", EXAMPLES
     )
@@ -65,11 +64,7 @@ def parse_arguments() -> argparse.Namespace:
         action="store_true",
         help="print the runs and their hours; train nothing",
     )
-    return parser.parse_args()
-
-
-def main() -> int:
-    arguments = parse_arguments()
+    arguments = parser.parse_args()
     from fedseg.checks import check_int
     from fedseg.runner.sweep import plan_sweep
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from fedseg import cli
 
 
-def parse_arguments() -> argparse.Namespace:
+def main() -> None:
     parser = argparse.ArgumentParser(
         description="Evaluate a checkpoint on every domain: a table, test_results.json, "
         "iou_by_class.csv and pictures. The training data are not needed. A config is a program "
@@ -46,11 +46,6 @@ def parse_arguments() -> argparse.Namespace:
         parser.error("--with, --amp: change a config, not a run; name the config instead")
     if arguments.trust and not is_run:
         parser.error("--trust: is for a run's folder; a config imports what it needs itself")
-    return arguments
-
-
-def main() -> None:
-    arguments = parse_arguments()
     from fedseg.api import evaluate
 
     cli.say_trust(arguments.trust)

@@ -7,7 +7,7 @@ from pathlib import Path
 from fedseg import cli
 
 
-def parse_arguments() -> argparse.Namespace:
+def main() -> int:
     parser = argparse.ArgumentParser(
         description="Run a federated experiment. A config is a program: it runs with your rights."
     )
@@ -34,11 +34,7 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument(
         "--quiet", action="store_true", help="no progress, no warnings: errors and the final table"
     )
-    return parser.parse_args()
-
-
-def main() -> int:
-    arguments = parse_arguments()
+    arguments = parser.parse_args()
     from fedseg.runner.experiment import load_config, train
 
     config = load_config(

@@ -197,13 +197,10 @@ class WIMA(ModelAverage):
         check_int("averaging.window", window)
         self.window = window
         self.memory_limit = memory_limit
-        self.store: Any = None
         self._sums: dict[str, Tensor] = {}
         self._rounds: list[int] = []
 
     def register_stores(self, runner: Run) -> None:
-        if self.store is not None:
-            return
         server = runner.server
         size = sum(v.numel() * v.element_size() for v in (server.w, server.buffers)) * self.window
         keep = "memory" if size <= self.memory_limit else "disk"
@@ -213,9 +210,6 @@ class WIMA(ModelAverage):
             "w": torch.zeros_like(server.w, dtype=dtype),
             "buffers": torch.zeros_like(server.buffers, dtype=dtype),
         }
-
-    def before_train(self, runner: Run) -> None:
-        self.register_stores(runner)
 
     def after_round(self, runner: Run, record: dict[str, Any]) -> None:
         newest = {"w": runner.server.w, "buffers": runner.server.buffers}

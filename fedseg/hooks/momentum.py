@@ -39,8 +39,6 @@ class KeptMomentum(FederatedHook):
                 "custom_hooks: KeptMomentum keeps the momentum of SGD, and optim_wrapper.optimizer "
                 "has none: set its momentum, or leave the hook out"
             )
-        if not hasattr(self, "_store"):
-            self.register_stores(runner)
 
     def before_client(self, runner: Run, client: Client) -> None:
         kept = self._store.get(_position(runner, client))

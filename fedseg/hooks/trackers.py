@@ -45,23 +45,13 @@ def scalars(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 def build_visualizer(config: Any, name: str) -> Visualizer:
-    """The visualizer of a config, without its backends: they start with training.
-
-    Args:
-        config: the config's ``visualizer``.
-        name: unique in this process.
-    """
+    """The visualizer of a config, without its backends: they start with training."""
     options = {"type": "Visualizer", **_options(config), "name": name, "vis_backends": []}
     return build(VISUALIZERS, options, "visualizer")
 
 
 def build_trackers(config: Any, work_dir: str | Path, name: str) -> dict[str, BaseVisBackend]:
-    """The backends of a config's ``visualizer``, by config field; none is started.
-
-    Args:
-        config: the config's ``visualizer``; None: TensorBoard.
-        work_dir, name: of the run.
-    """
+    """The backends of a config's ``visualizer``, by config field; none is started."""
     given = _options(config).get("vis_backends") or []
     given = [given] if isinstance(given, Mapping) else given
     check_type("visualizer.vis_backends", given, Sequence[Mapping])

@@ -76,7 +76,6 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
     The BatchNorm policy and custom hooks act on the clients as in a run.
 
     Args:
-        config: of the run, composed.
         run: what the hooks see as ``runner``, and keeps them as ``hooks``; None: the trainer.
 
     Raises:
@@ -116,8 +115,8 @@ def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
                 f"default_hooks.{name}: unknown{did_you_mean(name, DEFAULT_HOOKS)}; known: "
                 f"{', '.join(DEFAULT_HOOKS)}. Hooks of your own go into custom_hooks"
             )
-    fields = {f"default_hooks.{name}": (hook, Hook) for name, hook in DEFAULT_HOOKS.items()}
-    fields |= {f"default_hooks.{name}": (hook, Hook) for name, hook in default.items()}
+    hooks = {**DEFAULT_HOOKS, **default}
+    fields = {f"default_hooks.{name}": (hook, Hook) for name, hook in hooks.items()}
     fields["averaging"] = cfg.get("averaging"), ModelAverage
     fields["batchnorm"] = cfg.get("batchnorm"), BatchNormPolicy
     for number, hook in enumerate(cfg.get("custom_hooks") or []):
@@ -125,13 +124,10 @@ def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
     for field, (config, kind) in fields.items():
         if config is None:
             continue
-        own = {k: v for k, v in config.items() if k != "priority"} if _is_dict(config) else config
-        hook = build(HOOKS, own, field, base=kind)
-        yield field, config if _is_dict(config) else {}, hook
-
-
-def _is_dict(config: Any) -> bool:
-    return isinstance(config, Mapping)
+        own, told = config, {}
+        if isinstance(config, Mapping):
+            own, told = {k: v for k, v in config.items() if k != "priority"}, config
+        yield field, told, build(HOOKS, own, field, base=kind)
 
 
 def bind_hooks(hooks: list[Any], flat: FlatModel) -> None:
@@ -241,8 +237,6 @@ def assemble_trainer(
     """The trainer around a model.
 
     Args:
-        cfg: complete.
-        flat: the model.
         call_hook: called as ``call_hook(stage, **arguments)``.
         check: called before every local step; raises to stop early.
         warn: called with a message for the user.
@@ -272,13 +266,17 @@ def assemble_trainer(
             )
     algorithm.check(local, flat)
     algorithm.bind(flat)
+    local_loss = LocalLoss()
+    if cfg.get("local_loss") is not None:
+        local_loss = build(LOCAL_LOSSES, cfg.local_loss, "local_loss", base=LocalLoss)
+    local_loss.check(flat)
     return ClientTrainer(
         flat,
         algorithm,
         local,
         data,
         seed=cfg.randomness.seed,
-        local_loss=_build_local_loss(cfg, flat),
+        local_loss=local_loss,
         amp=train.get("amp", False),
         call_hook=call_hook,
         check=check,
@@ -315,20 +313,10 @@ def build_client_data(
     return data
 
 
-def _build_local_loss(cfg: Config, flat: FlatModel) -> LocalLoss:
-    config = cfg.get("local_loss")
-    if config is None:
-        return LocalLoss()
-    loss = build(LOCAL_LOSSES, config, "local_loss", base=LocalLoss)
-    loss.check(flat)
-    return loss
-
-
 def check_what_comes_last(cfg: Config, parts: Iterable[Any]) -> None:
     """Raise an error for what the test and the results need: after training is too late.
 
-    Args:
-        cfg: complete. parts: training data and evaluation sets; their data sets may have a root.
+    ``parts`` are training data and evaluation sets; their data sets may have a root.
     """
     for part in parts:
         root = getattr(getattr(part, "dataset", None), "data_root", None)

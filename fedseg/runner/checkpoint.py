@@ -117,7 +117,6 @@ def check_like(found: Any, expected: Any, where: str) -> None:
     Args:
         found: of a checkpoint; a dict may have more names.
         expected: its like; None stands for anything, an empty dict or list for any.
-        where: the place in the file, for messages.
     """
     kinds = (Tensor, Mapping, list, Real)
     kind = next((kind for kind in kinds if isinstance(expected, kind)), object)
@@ -164,7 +163,6 @@ def latest_checkpoint(
     """The newest intact checkpoint of a folder and its content; None if there is none at all.
 
     Args:
-        folder: where the checkpoints lie.
         restore: takes path and content; raises :class:`DataError` if the content does not fit the
             run, or what it refers to is damaged.
 

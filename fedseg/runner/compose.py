@@ -123,25 +123,21 @@ class Composition:
         if protocol and not any("protocol" in part.slots for part in parts):
             parts.append(self.part(self.find(protocol)))
         parts.sort(key=lambda part: "protocol" not in part.slots)
-        for number, part in enumerate(parts):
-            for slot in part.slots:
-                with mistakes:
-                    self._check_slot(slot, part, parts[:number])
+        deciding: dict[str, Part] = {}
+        for part, slot in [(one, slot) for one in parts for slot in one.slots]:
+            decided, other = slot.replace("_", " "), deciding.setdefault(slot, part)
+            with mistakes:
+                if slot in self.without:
+                    raise ConfigError(
+                        f"methods: {part.name} has no meaning in {self.title}: no {decided} there"
+                    )
+                if other is not part and slot not in SHARED:
+                    raise ConfigError(
+                        f"methods: {other.name} and {part.name} contradict each other: both decide "
+                        f"the {decided}; choose one"
+                    )
         mistakes.tell()
         return parts
-
-    def _check_slot(self, slot: str, part: Part, before: Iterable[Part]) -> None:
-        decided = slot.replace("_", " ")
-        if slot in self.without:
-            raise ConfigError(
-                f"methods: {part.name} has no meaning in {self.title}: no {decided} there"
-            )
-        for other in before:
-            if slot in other.slots and slot not in SHARED:
-                raise ConfigError(
-                    f"methods: {other.name} and {part.name} contradict each other: both decide the "
-                    f"{decided}; choose one"
-                )
 
     def _protocol(self, parts: Iterable[Part]) -> str | None:
         """Whose protocol the published row of these methods follows."""
@@ -259,7 +255,7 @@ class Composition:
     def _over(self, config: Config) -> Config:
         config = copy.deepcopy(config)
         for part in self.layers():
-            imports = _get(config, "custom_imports.imports") or []
+            imports = get(config, "custom_imports.imports") or []
             try:
                 config.merge_from_dict(copy.deepcopy(part.values))
             except (TypeError, KeyError) as error:
@@ -268,7 +264,7 @@ class Composition:
                 config.custom_imports["imports"] = [*imports, *config.custom_imports["imports"]]
         for part in sorted(self.parts, key=lambda part: part.rank):
             for key, values in part.append.items():
-                old = _get(config, key) if "." in key else config.get(key, [])
+                old = get(config, key) if "." in key else config.get(key, [])
                 if not isinstance(old, list):
                     raise ConfigError(
                         f"methods: {part.name} has no meaning in {self.title}: there is no {key}"
@@ -279,9 +275,9 @@ class Composition:
     def _check(self, config: Config) -> None:
         for part in self.parts:
             for key, refused in part.refuses.items():
-                value = _get(config, key)
+                value = get(config, key)
                 if value in _as_list(refused):
-                    set_it = [p.name for p in self.parts if _get(p.values, key) == value]
+                    set_it = [p.name for p in self.parts if get(p.values, key) == value]
                     other = (set_it or [self.title])[-1]
                     raise ConfigError(
                         f"methods: {part.name} has no meaning with {other}: {key} is {value!r}"
@@ -289,24 +285,11 @@ class Composition:
 
 
 def compose(path: Path, methods: Sequence[str] = ()) -> Config:
-    """A config with its methods merged and its name as ``experiment_name``.
-
-    Arguments and errors are those of :class:`Composition`.
-    """
+    """A config with its methods merged and its name; errors are those of :class:`Composition`."""
     composition = Composition(path, methods)
     config = composition.compose()
     config.setdefault("experiment_name", composition.name)
     return config
-
-
-def experiment_name(setting: str | Path, methods: Sequence[str] = ()) -> str:
-    """The one name of a setting with methods, in whatever order they are given.
-
-    Args:
-        setting: a name or the path of a config, as :func:`setting_file` takes it.
-        methods: names or files.
-    """
-    return Composition(setting_file(setting), methods).name
 
 
 def setting_file(setting: str | Path) -> Path:
@@ -413,9 +396,10 @@ def _without_marks(value: Any) -> Any:
     return value
 
 
-def _get(config: Any, key: str) -> Any:
+def get(config: Any, key: str, default: Any = None) -> Any:
+    """The value of a key with dots, or the default."""
     for name in key.split("."):
-        config = config.get(name) if hasattr(config, "get") else None
+        config = config.get(name, default) if hasattr(config, "get") else default
     return config
 
 

@@ -2,7 +2,7 @@
 
 import copy
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -79,6 +79,7 @@ LONGEST_NAME = 230  # bytes of an experiment's; a file's has 255, with what is a
 RANDOMNESS = {"seed": Any, "deterministic": bool, "diff_rank_seed": bool}  # MMEngine's
 # keys of train_cfg that describe the local training; the others are the loop's
 LOCAL_KEYS = ("amp", "cuda_graph", "hook_interval", "local_epochs", "local_steps")
+LOADERS = ("train_dataloader", "val_dataloader.*", "test_dataloader.*")
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
 
 
@@ -102,14 +103,12 @@ def complete_config(config: Config) -> Config:
         raise ConfigError(
             "train_cfg: local_epochs and local_steps contradict each other; set one of them to None"
         )
-    check_bool("resume", config.get("resume", False))
     _default(config, "default_scope", "fedseg")
     _default(config, "work_dir", "work_dirs/run")
     _default(config, "algorithm", {"type": "FedAvg"})
     _default(config, "executor", {"type": "InProcessExecutor"})
-    _default(config, "randomness", {"seed": 0})
-    if config.randomness.get("seed") is None:
-        config.randomness["seed"] = 0
+    _default(config, "randomness", {})
+    _default(config.randomness, "seed", 0)
     seed = config.randomness["seed"]
     if type(seed) is not int or not 0 <= seed < 2**32:
         raise ConfigError(
@@ -234,15 +233,28 @@ def _apply_data_root(config: Config) -> None:
     root = config.get("data_root")
     if root is None:
         return
-    loaders = [config.get("train_dataloader")]
-    for kind in ("val", "test"):
-        loaders += (config.get(f"{kind}_dataloader") or {}).values()
-    for loader in loaders:
-        if isinstance(loader, Mapping) and isinstance(loader.get("dataset"), Mapping):
-            loader["dataset"]["data_root"] = str(root)
+    for loader in LOADERS:
+        for _, dataset in find(dict(config.items()), f"{loader}.dataset"):
+            dataset["data_root"] = str(root)
 
 
-def _default(config: Config, key: str, value: Any) -> None:
+def find(config: Any, pattern: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """(field, component) of what a config has at a place; ``"*"``: each entry of a list or dict."""
+    found = [("", config)]
+    for part in pattern.split("."):
+        inner = []
+        for field, value in found:
+            if part == "*" and isinstance(value, list | tuple):
+                inner += [(f"{field}[{number}]", item) for number, item in enumerate(value)]
+            elif part == "*" and isinstance(value, Mapping) and "type" not in value:
+                inner += [(f"{field}.{name}", item) for name, item in value.items()]
+            elif isinstance(value, Mapping) and part in value:
+                inner.append((f"{field}.{part}".lstrip("."), value[part]))
+        found = inner
+    yield from ((field, value) for field, value in found if isinstance(value, Mapping))
+
+
+def _default(config: Any, key: str, value: Any) -> None:
     if config.get(key) is None:
         config[key] = value
 

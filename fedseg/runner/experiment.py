@@ -90,7 +90,7 @@ def override(
     elif config.get("work_dir") is None:
         check_type(f"{config.filename}: randomness", config.get("randomness", {}), Mapping)
         own_seed = config.get("randomness", {}).get("seed") or 0
-        config.work_dir = str(Path("work_dirs") / config.experiment_name / seed_folder(own_seed))
+        config.work_dir = str(Path("work_dirs") / config.experiment_name / f"seed{own_seed}")
     if workers is not None:
         check_type(f"{config.filename}: executor", config.get("executor"), Mapping | None)
         own = config.get("executor") or {}
@@ -99,11 +99,6 @@ def override(
     if resume:
         config["resume"] = True
     return config
-
-
-def seed_folder(seed: int) -> str:
-    """The name of a run's folder among the seeds of its experiment."""
-    return f"seed{seed}"
 
 
 def _option_value(text: str) -> Any:
@@ -152,9 +147,7 @@ def unfinished(config: Config) -> bool:
 def check(config: Config, *loaders: str) -> None:
     """Raise an error for what is wrong as far as that is seen without importing torch.
 
-    Args:
-        config: as :func:`load_config` gives it.
-        loaders: those whose data sets must be there, as in ``static_check.PLACES``.
+    ``loaders`` are those whose data sets must be there, as in ``static_check.PLACES``.
 
     Raises:
         ConfigError: with all mistakes of the config.
@@ -171,12 +164,9 @@ def check(config: Config, *loaders: str) -> None:
 
 
 def train(config: Config, dry_run: bool = False, quiet: bool = False) -> int:
-    """Run a config; returns the process's exit code. Ctrl-C raises ``Interrupted``.
+    """Run a config, or print its plan; returns the exit code. Ctrl-C raises ``Interrupted``.
 
-    Args:
-        config: as :func:`load_config` gives it.
-        dry_run: check everything and print the plan; train nothing.
-        quiet: show no progress and no warnings, which are in the log file all the same.
+    ``quiet`` shows no progress and no warnings, which are in the log file all the same.
     """
     check(config, "train_dataloader", VAL)
     with naming(config):

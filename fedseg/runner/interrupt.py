@@ -5,7 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType
 
 from fedseg.errors import Interrupted
 from fedseg.loaders.workers import SIGNALS
@@ -14,10 +14,8 @@ from fedseg.loaders.workers import SIGNALS
 class InterruptGuard:
     """While active, SIGINT and SIGTERM ask the run to stop, SIGUSR1 to save and go on.
 
-    A second SIGINT stops at once. Call :meth:`check` where the run may stop or save.
-
-    Args:
-        save: saves the finished rounds.
+    A second SIGINT stops at once. Call :meth:`check` where the run may stop, or ``save`` its
+    finished rounds.
     """
 
     def __init__(self, save: Callable[[], None] = lambda: None) -> None:
@@ -31,12 +29,7 @@ class InterruptGuard:
                 self._before[number] = signal.signal(number, self._on_signal)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 

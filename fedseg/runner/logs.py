@@ -3,7 +3,7 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from logging import Logger, LogRecord
+from logging import Logger
 
 
 def quiet_console(logger: Logger, level: str) -> None:
@@ -13,11 +13,8 @@ def quiet_console(logger: Logger, level: str) -> None:
             handler.handleError = lambda record: None  # a full disk is told once, by the run
         else:
             handler.setLevel("WARNING" if level == "INFO" else level)
-            handler.addFilter(_is_news)
-
-
-def _is_news(record: LogRecord) -> bool:
-    return "The prefix is not set" not in record.getMessage()  # MMEngine, of every metric
+            # MMEngine says it of every metric
+            handler.addFilter(lambda record: "The prefix is not set" not in record.getMessage())
 
 
 @contextmanager

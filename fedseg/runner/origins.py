@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from fedseg.runner.compose import CONFIGS, Composition, bases
+from fedseg.runner.compose import CONFIGS, Composition, bases, get
 
 MISSING = object()
 
@@ -12,14 +12,12 @@ MISSING = object()
 def origins(composition: Composition, config: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
     """(key, value, file) of every value that is no dict, keys with dots; the files are short.
 
-    Args:
-        composition: what the config was made of.
-        config: composed; values that none of its files has are ``composed``.
+    Values of the composed config that none of its files has are ``composed``.
     """
     layers = [(part.path, part.values) for part in composition.layers()][::-1]
     for key, value in _leaves(config):
         for path, values in (*layers, (composition.path, composition.read(composition.path))):
-            if _get(values, key) == value:
+            if get(values, key, MISSING) == value:
                 yield key, value, _short(_first(composition, path, key, value))
                 break
         else:
@@ -30,7 +28,7 @@ def origins(composition: Composition, config: Mapping[str, Any]) -> Iterator[tup
 def _first(composition: Composition, path: Path, key: str, value: Any) -> Path:
     """The deepest base of a file that has the value already, or the file."""
     for base in bases(path):
-        if _get(composition.read(base), key) == value:
+        if get(composition.read(base), key, MISSING) == value:
             return _first(composition, base, key, value)
     return path
 
@@ -41,12 +39,6 @@ def _leaves(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, A
             yield from _leaves(value, f"{above}{key}.")
         else:
             yield f"{above}{key}", value
-
-
-def _get(values: Any, key: str) -> Any:
-    for name in key.split("."):
-        values = values.get(name, MISSING) if hasattr(values, "get") else MISSING
-    return values
 
 
 def _short(path: Path) -> str:

@@ -60,7 +60,6 @@ def recorded(
 
     Args:
         folder, name, options: see :func:`read_recorded`.
-        work_dir: where the evaluation writes.
         trained: clients are to be trained, or their data read.
         trusted: modules of the user's own or installed ones; they are imported, and the config may
             name the classes that they register.
@@ -99,9 +98,7 @@ def newest_checkpoint(folder: Path) -> tuple[int, Path]:
 def read_recorded(folder: Path, name: str, options: Sequence[str] = ()) -> Config:
     """The complete config that a run recorded, as values; nothing is built.
 
-    Args:
-        folder: work dir of the run. name: of its experiment, for runs without ``config.json``.
-        options: ``KEY=VALUE`` overrides of the user's own.
+    ``name`` is of its experiment, for runs without ``config.json``; ``options`` are overrides.
 
     Raises:
         DataError: it is missing or damaged, or leads out of the folder.
@@ -119,11 +116,9 @@ def read_recorded(folder: Path, name: str, options: Sequence[str] = ()) -> Confi
 def evaluated(
     config: Config, work_dir: Path, trusted: Collection[str] = (), besides: Collection[str] = ()
 ) -> Config:
-    """What an evaluation needs of a recorded config, once all that it names is known.
+    """What an evaluation needs of a recorded config, which stays as it is.
 
     Args:
-        config: complete. It stays as it is.
-        work_dir: where the evaluation writes.
         trusted: modules whose registered classes are allowed besides; see :func:`recorded`.
         besides: more keys that are needed.
 

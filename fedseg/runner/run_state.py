@@ -19,11 +19,7 @@ BATCH_KEYS = ("type", "batch_size", "shuffle", "drop_last", "transforms")
 
 
 def collect(run: Any) -> dict[str, Any]:
-    """Everything that the run's future depends on, as tensors and plain values.
-
-    Args:
-        run: a :class:`fedseg.runner.runner.FederatedRunner` whose federation is built.
-    """
+    """Everything that a built run's future depends on, as tensors and plain values."""
     server = run.server
     payload = {
         "state_dict": _state_dict(run, server.w, server.buffers),
@@ -48,7 +44,10 @@ def collect(run: Any) -> dict[str, Any]:
             "config": run.config_text,
             "config_sha256": config_digest(run.cfg),
             "identity": _identity(run),
-            "dataset_meta": _plain(getattr(run.data.dataset, "metainfo", None)),
+            # class names and colors as plain lists
+            "dataset_meta": json.loads(
+                json.dumps(getattr(run.data.dataset, "metainfo", None), default=list)
+            ),
         },
     }
     if run.batchnorm is not None:  # small, and an old checkpoint's state files are deleted
@@ -64,11 +63,7 @@ def collect(run: Any) -> dict[str, Any]:
 def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
     """Bring a run, built from its config, to where a checkpoint was made; writes nothing.
 
-    After a DataError the run may be restored from another checkpoint.
-
-    Args:
-        run: as in :func:`collect`; its hooks have opened their stores.
-        path, payload: the checkpoint's file and content.
+    Its hooks have opened their stores. After a DataError it may be restored from another one.
 
     Raises:
         ConfigError: the checkpoint is of another run.
@@ -232,11 +227,6 @@ def _identity(run: Any) -> dict[str, Any]:
         "batchnorm": type(run.batchnorm).__name__,
         "param_scheduler": [type(s).__name__ for s in run.param_schedulers],
     }
-
-
-def _plain(meta: Any) -> Any:
-    """Class names and colors as plain lists."""
-    return json.loads(json.dumps(meta, default=list)) if meta is not None else None
 
 
 def to_device(value: Any, device: torch.device) -> Any:

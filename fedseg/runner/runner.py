@@ -258,9 +258,7 @@ class FederatedRunner(Runner):
     def test(self, checkpoint: str | Path, on_prediction: Any = None) -> dict[str, float]:
         """Evaluate a checkpoint on every test domain.
 
-        Args:
-            checkpoint: its file.
-            on_prediction: see :class:`fedseg.evaluation.domains.DomainEvaluator`.
+        ``on_prediction``: see :class:`fedseg.evaluation.domains.DomainEvaluator`.
         """
         self._build_model_state()
         payload = load_weights(self.flat, str(checkpoint))
@@ -316,8 +314,8 @@ class FederatedRunner(Runner):
         return True
 
     def _resume_or_start(self) -> None:
+        self.call_hook("register_stores")
         if self._resume:
-            self.call_hook("register_stores")  # before they are verified
             remove_leftovers(self.checkpoint_folder)
             with logs.logged_warnings(self.logger):
                 found = latest_checkpoint(self.checkpoint_folder, partial(run_state.restore, self))

@@ -123,9 +123,8 @@ class StateStore:
         """The committed tensors of a key (do not change them in place); empty if there are none."""
         if key in self._memory:
             return self._memory[key]
-        if key in self._files:
-            return self._read(key)
-        return {}
+        path = self.path(key)
+        return {} if path is None else read_tensors(path)
 
     def look_up(self, key: str) -> StoredTensors:
         """As :meth:`get`, but nothing is read before it is used."""
@@ -134,9 +133,6 @@ class StateStore:
     def path(self, key: str) -> Path | None:
         """The file of a key's committed tensors, if they are on disk."""
         return self.folder / self._files[key]["file"] if key in self._files else None
-
-    def _read(self, key: str) -> Tensors:
-        return read_tensors(self.folder / self._files[key]["file"])
 
     def stage(self, key: str, tensors: Tensors | StagedFile) -> None:
         """Remember new tensors of a key (copied to the CPU) until the round succeeds or fails."""
@@ -181,15 +177,12 @@ class StateStore:
         self._files.pop(key, None)
         self._unsaved.pop(key, None)
 
-    def _write(self, key: str, tensors: Tensors, round_: int) -> None:
-        name = file_name(key, f"{round_:06d}")
-        digest = save_tensors(self.folder / name, tensors)
-        self._files[key] = {"file": name, "sha256": digest}
-
     def flush(self) -> Index:
         """Write what is only in memory; returns the index that a checkpoint keeps."""
         for key, round_ in self._unsaved.items():
-            self._write(key, self._memory[key], round_)
+            name = file_name(key, f"{round_:06d}")
+            digest = save_tensors(self.folder / name, self._memory[key])
+            self._files[key] = {"file": name, "sha256": digest}
         self._unsaved.clear()
         self._indexed |= {entry["file"] for entry in self._files.values()}
         return {key: dict(entry) for key, entry in self._files.items()}
@@ -217,7 +210,7 @@ class StateStore:
         self._indexed = {entry["file"] for entry in index.values()}
         if self.keep == "memory":
             for key in self._files:
-                self._memory[key] = {n: t.clone() for n, t in self._read(key).items()}
+                self._memory[key] = {n: t.clone() for n, t in read_tensors(self.path(key)).items()}
 
     def collect_garbage(self, indexes: list[Index]) -> None:
         """Delete files that neither the current state nor any of ``indexes`` needs."""

@@ -9,7 +9,7 @@ module of the user's own is imported by then, and what cannot be told from sourc
 import functools
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,11 @@ from fedseg.registry import (
     unknown_argument,
     unknown_type,
 )
-from fedseg.runner.config import LOCAL_KEYS
+from fedseg.runner.config import LOADERS, LOCAL_KEYS, find
 from fedseg.sources import ClassSource, classes, read_classes
 
 HOOK, SCHEDULE = ("priority",), ("convert_to_iter_based",)
-VAL, TEST = TEST_SETS = "val_dataloader.*", "test_dataloader.*"
+_, VAL, TEST = LOADERS
 # field ("*": of each entry) -> variable of its registry, keys besides arguments, type by default
 PLACES: dict[str, tuple[str, tuple[str, ...], str | None]] = {
     "algorithm": ("ALGORITHMS", (), None),
@@ -49,11 +49,11 @@ PLACES: dict[str, tuple[str, tuple[str, ...], str | None]] = {
     "train_cfg": ("LOOPS", LOCAL_KEYS, "FederatedTrainLoop"),
     "train_dataloader": ("CLIENT_DATA", (), "StreamingData"),
     "train_dataloader.partition": ("PARTITIONS", (), None),
-    **dict.fromkeys(TEST_SETS, ("EVALUATION_SETS", ("optional",), "StreamingData")),
+    **dict.fromkeys((VAL, TEST), ("EVALUATION_SETS", ("optional",), "StreamingData")),
     **dict.fromkeys(("val_evaluator", "test_evaluator"), ("METRICS", (), None)),
     **dict.fromkeys(("val_evaluator.*", "test_evaluator.*"), ("METRICS", (), None)),
 }
-for _loader in ("train_dataloader", *TEST_SETS):
+for _loader in LOADERS:
     PLACES[f"{_loader}.dataset"] = "DATASETS", (), None
     PLACES[f"{_loader}.dataset.pipeline.*"] = "TRANSFORMS", (), None
     PLACES[f"{_loader}.dataset.style"] = "TRANSFORMS", (), None
@@ -78,27 +78,22 @@ NO_BASES = frozenset({"ABC", "object"})
 
 
 def check_names(config: Mapping[str, Any]) -> None:
-    """Raise ConfigError for every type and argument of a config that nothing has; no torch.
-
-    Args:
-        config: composed; it need not be complete.
-    """
+    """Raise ConfigError for types and arguments that nothing has; a config may lack others."""
     mistakes = Mistakes()
     for pattern, place in PLACES.items():
-        for field, component in _find(config, pattern):
+        for field, component in find(config, pattern):
             with mistakes:
                 _check(field, component, *place)
     mistakes.tell()
 
 
 def check_roots(config: Mapping[str, Any], *loaders: str) -> None:
-    """Raise DataError for a data set of the suite whose folder is not there; no torch.
+    """Raise DataError for a data set of a complete config whose folder is not there.
 
-    Args:
-        config: complete. loaders: where the data sets are, as in :data:`PLACES`.
+    ``loaders`` are where the data sets are, as in :data:`PLACES`.
     """
     sources = DATASETS.sources()
-    for _, loader in (one for pattern in loaders for one in _find(config, pattern)):
+    for _, loader in (one for pattern in loaders for one in find(config, pattern)):
         dataset = loader.get("dataset")
         given = dataset if isinstance(dataset, Mapping) else {}
         root, kind = given.get("data_root"), given.get("type")
@@ -109,22 +104,6 @@ def check_roots(config: Mapping[str, Any], *loaders: str) -> None:
             source = _own()[source.bases[0]]
         fix = f"make it with {source.tool}" if source.tool else "put the data set there"
         raise DataError(f"{root}: does not exist: {fix}, or set data_root")
-
-
-def _find(config: Any, pattern: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(field, component) of what a config has at a place."""
-    found = [("", config)]
-    for part in pattern.split("."):
-        inner = []
-        for field, value in found:
-            if part == "*" and isinstance(value, list | tuple):
-                inner += [(f"{field}[{number}]", item) for number, item in enumerate(value)]
-            elif part == "*" and isinstance(value, Mapping) and "type" not in value:
-                inner += [(f"{field}.{name}", item) for name, item in value.items()]
-            elif isinstance(value, Mapping) and part in value:
-                inner.append((f"{field}.{part}".lstrip("."), value[part]))
-        found = inner
-    yield from ((field, value) for field, value in found if isinstance(value, Mapping))
 
 
 def _check(

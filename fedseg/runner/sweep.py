@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.errors import ConfigError, DataError, UserError
-from fedseg.runner.experiment import check, load_config, naming, seed_folder, unfinished
+from fedseg.runner.experiment import check, load_config, naming, unfinished
 
 TRAIN = ("-m", "fedseg", "train")
+OUTPUT = "output.txt"
 POLL_SECONDS = 0.5
 
 
@@ -23,10 +24,7 @@ class Job:
     """One run of a sweep.
 
     Attributes:
-        config: file of the setting or experiment. methods: merged over it.
         options: ``KEY=VALUE`` overrides, those of the grid included.
-        seed, amp: as in ``train.py``.
-        work_dir: where it writes.
         state: ``"finished"``, ``"stopped"`` (it is resumed) or ``"new"``.
         rounds: of the whole run.
     """
@@ -72,48 +70,31 @@ def plan_sweep(
     """Every run of a sweep, and how far it is.
 
     Args:
-        configs: files of settings or experiments.
         method_lists: each combined with every config; none is the same as one empty list.
-        seeds: of every experiment.
         grid: axes, each ``[KEY=VALUE, ...]``; every combination of values is run.
         options: ``KEY=VALUE`` overrides of all runs.
-        amp: bfloat16.
         root: runs go to ``<root>/<experiment>[,KEY=VALUE...]/seed<seed>``.
 
     Raises:
         ConfigError: a config is wrong, or two runs are the same.
     """
     jobs: dict[Path, Job] = {}
-    for path, methods in itertools.product(configs, method_lists or [[]]):
-        for values in itertools.product(*grid):
-            for seed in seeds:
-                job = _plan_run(path, tuple(methods), values, tuple(options), seed, amp, root)
-                if job.work_dir in jobs:
-                    raise ConfigError(f"sweep: {job.work_dir} is asked for twice; name it once")
-                jobs[job.work_dir] = job
+    axes = itertools.product(*grid)
+    for path, methods, values, seed in itertools.product(
+        configs, method_lists or [[]], axes, seeds
+    ):
+        own = (*options, *values)
+        config = load_config(path, methods, options=own, seed=seed, amp=amp)
+        name = ",".join([config.experiment_name, *(value.replace("/", "_") for value in values)])
+        folder = root / name / f"seed{seed}"
+        config.work_dir = str(folder)
+        check(config)
+        with naming(config):
+            state, rounds = _state(config), config.train_cfg.max_rounds
+        if folder in jobs:
+            raise ConfigError(f"sweep: {folder} is asked for twice; name it once")
+        jobs[folder] = Job(path, tuple(methods), own, seed, amp, folder, state, rounds)
     return list(jobs.values())
-
-
-def _plan_run(
-    path: Path,
-    methods: tuple[str, ...],
-    values: tuple[str, ...],
-    options: tuple[str, ...],
-    seed: int,
-    amp: bool,
-    root: Path,
-) -> Job:
-    options = (*options, *values)
-    config = load_config(path, methods, options=options, seed=seed, amp=amp)
-    name = ",".join([config.experiment_name, *(value.replace("/", "_") for value in values)])
-    config.work_dir = str(root / name / seed_folder(seed))
-    check(config)
-    with naming(config):
-        state = _state(config)
-        rounds = config.get("train_cfg", {}).get("max_rounds")
-        if not isinstance(rounds, int):
-            raise ConfigError(f"train_cfg.max_rounds: must be a positive integer, not {rounds!r}")
-    return Job(path, methods, options, seed, amp, Path(config.work_dir), state, rounds)
 
 
 def _state(config: Any) -> str:
@@ -137,11 +118,9 @@ def _state(config: Any) -> str:
 def run_sweep(
     jobs: Sequence[Job], at_once: int, on_change: Callable[[Sequence[Job]], None]
 ) -> Iterator[tuple[Job, float, str | None]]:
-    """Run what is not finished; a run that fails does not stop the others.
+    """Run what is not finished, so many at once; a run that fails does not stop the others.
 
     Args:
-        jobs: as :func:`plan_sweep` gives them.
-        at_once: processes at a time.
         on_change: called with the runs under way, twice a second.
 
     Yields:
@@ -171,7 +150,7 @@ def run_sweep(
 
 def _start(job: Job) -> subprocess.Popen:
     job.work_dir.mkdir(parents=True, exist_ok=True)
-    with open(_output(job), "ab") as file:  # of a run under way elsewhere, too
+    with open(job.work_dir / OUTPUT, "ab") as file:  # of a run under way elsewhere, too
         return subprocess.Popen(
             job.command,
             stdin=subprocess.DEVNULL,
@@ -181,12 +160,8 @@ def _start(job: Job) -> subprocess.Popen:
         )
 
 
-def _output(job: Job) -> Path:
-    return job.work_dir / "output.txt"
-
-
 def _last_line(job: Job) -> str:
-    lines = _output(job).read_text(encoding="utf-8", errors="replace").split("\n")
+    lines = (job.work_dir / OUTPUT).read_text(encoding="utf-8", errors="replace").split("\n")
     return next((line for line in reversed(lines) if line.strip()), "it ended without output")
 
 

@@ -14,16 +14,11 @@ from rich.progress import MofNCompleteColumn, Progress, TaskID
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.files import csv_cell, sha256, write_text
-from fedseg.runner.checkpoint import load_checkpoint, run_folder
+from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.history import plain
 from fedseg.runs.results import by_domain, config_digest, package_versions
 from fedseg.runs.schema import TEST_SCHEMA_VERSION
-
-
-def default_folder(checkpoint: Path) -> Path:
-    """Where the test of a checkpoint goes: ``test/<checkpoint's name>`` in its run's work dir."""
-    return run_folder(checkpoint) / "test" / checkpoint.stem
 
 
 def evaluate_checkpoint(
@@ -34,8 +29,6 @@ def evaluate_checkpoint(
     Args:
         config: as :func:`fedseg.runner.experiment.load_config` gives it; ``work_dir`` is where
             logs go, which should not be a run's own work dir.
-        checkpoint: its file, where training wrote it: the clients' BatchNorm statistics are found
-            from there.
         recorded: all of a run's config, of which ``config`` is a part.
 
     Returns:

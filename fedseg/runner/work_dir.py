@@ -174,25 +174,20 @@ def advised(cfg: Config) -> Iterator[None]:
         yield
     except TrainingError as error:  # going on as before would end in the same way
         history = History(Path(cfg.work_dir) / "history.jsonl").read()
-        raise TrainingError(f"{error}. {good_checkpoint_message(_folder(cfg), history)}") from error
+        advice = good_checkpoint_message(Path(cfg.work_dir) / "checkpoints", history)
+        raise TrainingError(f"{error}. {advice}") from error
     except Exception as error:
         told = resource_error(error) or error
         if not isinstance(told, Interrupted | LoadingError | ResourceError):
             raise
-        advice = type(told)(f"{told}; {_saved(cfg)}")
+        found = checkpoints(Path(cfg.work_dir) / "checkpoints")
+        saved = "no round is saved: the same command starts again"
+        if found:
+            goes_on = f"Go on with: {resume_command(cfg)}"
+            saved = f"rounds 1 to {found[-1][0]} are saved. {goes_on}"
+        advice = type(told)(f"{told}; {saved}")
         advice.details = told.details
         raise advice from error
-
-
-def _folder(cfg: Config) -> Path:
-    return Path(cfg.work_dir) / "checkpoints"
-
-
-def _saved(cfg: Config) -> str:
-    found = checkpoints(_folder(cfg))
-    if not found:
-        return "no round is saved: the same command starts again"
-    return f"rounds 1 to {found[-1][0]} are saved. Go on with: {resume_command(cfg)}"
 
 
 def resume_command(cfg: Config) -> str:
@@ -206,8 +201,7 @@ def resume_command(cfg: Config) -> str:
 def set_aside_later(cfg: Config, round_: int) -> Path | None:
     """Move checkpoints after a round, and copy the history, before the run goes back to it.
 
-    Returns:
-        Where they are, below the work dir; None if there was no such checkpoint.
+    Returns where they are, below the work dir; None if there was no such checkpoint.
     """
     root = Path(cfg.work_dir)
     later = [path for number, path in checkpoints(root / "checkpoints") if number > round_]
@@ -218,5 +212,5 @@ def set_aside_later(cfg: Config, round_: int) -> Path | None:
     if (root / "history.jsonl").is_file():
         shutil.copy2(root / "history.jsonl", aside)
     for path in later:
-        shutil.move(str(path), str(aside / path.name))
+        _move(path, aside / path.name)
     return aside

@@ -4,7 +4,6 @@ import json
 import re
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from prepare_tools import TOOLS, failure, good, snapshot, tool, write_pair
@@ -20,19 +19,17 @@ def rendered(monkeypatch):
     """A renderer that writes tiny pairs; yields the list of what it was asked for, call by call."""
     calls = []
 
-    def writer(image_root, label_root):
-        def write(root, files, **options):
-            calls.append((list(files), options))
-            for number, sample in enumerate(files):
-                # Every fifth label map shows a bicycle (16), the others road and sky.
-                ids = (7, 20, 16) if number % 5 == 0 else (7, 20)
-                write_pair(Path(root) / image_root, Path(root) / label_root, sample, ids)
-            (Path(root) / "dataset.json").write_text(json.dumps({"synthetic": True}))
+    roots = {idda: ("IDDAsmall", "IDDAsmall"), cityscapes: ("leftImg8bit", "gtFine")}
 
-        return write
+    def write(benchmark, root, files, size):
+        calls.append((list(files), {"size": size}))
+        for number, sample in enumerate(files):
+            # Every fifth label map shows a bicycle (16), the others road and sky.
+            ids = (7, 20, 16) if number % 5 == 0 else (7, 20)
+            write_pair(*(root / folder for folder in roots[benchmark]), sample, ids)
+        (root / "dataset.json").write_text(json.dumps({"synthetic": True}))
 
-    monkeypatch.setattr(synthetic_streets, "write_idda", writer("IDDAsmall", "IDDAsmall"))
-    monkeypatch.setattr(synthetic_streets, "write_cityscapes", writer("leftImg8bit", "gtFine"))
+    monkeypatch.setattr(synthetic_streets, "write_streets", write)
     return calls
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from fedseg.data_prep import cityscapes, idda
-from fedseg.data_prep.synthetic_streets import write_cityscapes, write_idda
+from fedseg.data_prep.synthetic_streets import write_streets
 from fedseg.errors import DataError
 
 SIZE = (96, 64)
@@ -28,7 +28,7 @@ def _bytes(folder):
 
 def test_idda_layout(tmp_path):
     asked = pairs_of("T01_CN_A", 2) + pairs_of("T07_HRN_B", 2)
-    pairs = write_idda(tmp_path, asked, **QUIET)
+    pairs = write_streets(idda, tmp_path, asked, **QUIET)
     assert pairs == sorted(asked)
     assert len(pairs) == 4
     for image, label in pairs:
@@ -50,13 +50,13 @@ def test_asked_names_resolve_and_depend_on_nothing_else(tmp_path):
         ("T05_CS_J/RGB/9_T05_CS_J.jpg", "T05_CS_J/Semantic/9_T05_CS_J.png"),
         ("T05_CS_J/RGB/10_T05_CS_J.jpg", "T05_CS_J/Semantic/10_T05_CS_J.png"),
     ]
-    write_idda(tmp_path / "all", asked, **QUIET)
-    write_idda(tmp_path / "one", asked[:1], **QUIET)
+    write_streets(idda, tmp_path / "all", asked, **QUIET)
+    write_streets(idda, tmp_path / "one", asked[:1], **QUIET)
     everything, alone = _bytes(tmp_path / "all"), _bytes(tmp_path / "one")
     assert {f"IDDAsmall/{path}" for pair in asked for path in pair} <= set(everything)
     assert all(everything[name] == data for name, data in alone.items())
     assert everything[f"IDDAsmall/{asked[1][0]}"] != everything[f"IDDAsmall/{asked[2][0]}"]
-    write_idda(tmp_path / "seed", asked[:1], seed=1, **QUIET)
+    write_streets(idda, tmp_path / "seed", asked[:1], seed=1, **QUIET)
     assert (
         _bytes(tmp_path / "seed")[f"IDDAsmall/{asked[0][0]}"] != alone[f"IDDAsmall/{asked[0][0]}"]
     )
@@ -64,20 +64,20 @@ def test_asked_names_resolve_and_depend_on_nothing_else(tmp_path):
 
 def test_workers_do_not_change_the_bytes(tmp_path):
     files = pairs_of("T03_CN_A", 10) + pairs_of("T04_HRN_J", 10)
-    write_idda(tmp_path / "one", files, **QUIET)
-    write_idda(tmp_path / "two", reversed(files), **(QUIET | {"workers": 2}))
+    write_streets(idda, tmp_path / "one", files, **QUIET)
+    write_streets(idda, tmp_path / "two", reversed(files), **(QUIET | {"workers": 2}))
     assert _bytes(tmp_path / "one") == _bytes(tmp_path / "two")
 
 
 def test_resuming_keeps_complete_pairs_and_mends_the_others(tmp_path):
-    pairs = write_idda(tmp_path, pairs_of("T06_CN_V", 3), **QUIET)
+    pairs = write_streets(idda, tmp_path, pairs_of("T06_CN_V", 3), **QUIET)
     before = _bytes(tmp_path)
     folder = tmp_path / "IDDAsmall"
     (folder / pairs[0][0]).unlink()
     (folder / pairs[1][1]).unlink()
     kept = folder / pairs[2][0]
     kept.write_bytes(b"a complete pair is not touched")
-    write_idda(tmp_path, pairs_of("T06_CN_V", 3), **QUIET)
+    write_streets(idda, tmp_path, pairs_of("T06_CN_V", 3), **QUIET)
     after = _bytes(tmp_path)
     assert kept.read_bytes() == b"a complete pair is not touched"
     changed = {name for name in before if before[name] != after[name]}
@@ -86,7 +86,9 @@ def test_resuming_keeps_complete_pairs_and_mends_the_others(tmp_path):
 
 def test_cityscapes_layout(tmp_path):
     images = cityscapes.names()
-    pairs = write_cityscapes(tmp_path, images["aachen"][:2] + images["munster"][:2], **QUIET)
+    pairs = write_streets(
+        cityscapes, tmp_path, images["aachen"][:2] + images["munster"][:2], **QUIET
+    )
     assert pairs[0] == (
         "train/aachen/aachen_000000_000019_leftImg8bit.png",
         "train/aachen/aachen_000000_000019_gtFine_labelIds.png",
@@ -106,7 +108,7 @@ def test_cityscapes_names_of_a_split(tmp_path):
             "val/frankfurt/frankfurt_000001_055387_gtFine_labelIds.png",
         )
     ]
-    assert write_cityscapes(tmp_path, asked, **QUIET) == asked
+    assert write_streets(cityscapes, tmp_path, asked, **QUIET) == asked
     assert (tmp_path / "gtFine" / asked[0][1]).is_file()
 
 
@@ -119,27 +121,29 @@ def test_bad_names_are_refused(tmp_path):
         "T01_CN_A/RGB/1.gif",
     ):
         with pytest.raises(DataError, match=image):
-            write_idda(tmp_path, [(image, label)], **QUIET)
+            write_streets(idda, tmp_path, [(image, label)], **QUIET)
     with pytest.raises(DataError, match="aachen_1"):
-        write_cityscapes(tmp_path, [("aachen/aachen_1.png", "aachen/aachen_1.png")], **QUIET)
+        write_streets(
+            cityscapes, tmp_path, [("aachen/aachen_1.png", "aachen/aachen_1.png")], **QUIET
+        )
     assert not list(tmp_path.iterdir())
 
 
 def test_nothing_is_rendered_among_real_data(tmp_path):
     (tmp_path / "IDDAsmall" / "T01_CN_A").mkdir(parents=True)
     with pytest.raises(DataError, match="IDDAsmall"):
-        write_idda(tmp_path, pairs_of("T01_CN_A", 1), **QUIET)
+        write_streets(idda, tmp_path, pairs_of("T01_CN_A", 1), **QUIET)
 
 
 def test_what_a_folder_declares(tmp_path):
-    write_idda(tmp_path, pairs_of("T01_CN_A", 1), **QUIET)
+    write_streets(idda, tmp_path, pairs_of("T01_CN_A", 1), **QUIET)
     marker = tmp_path / "dataset.json"
     with pytest.raises(DataError, match=r"dataset\.json"):
-        write_idda(tmp_path, pairs_of("T01_CN_A", 1), seed=3, **QUIET)
+        write_streets(idda, tmp_path, pairs_of("T01_CN_A", 1), seed=3, **QUIET)
     # folders of an earlier version, which said "embedded"
     declared = json.loads(marker.read_text())
     marker.write_text(json.dumps({"embedded": declared.pop("synthetic"), **declared}))
-    write_idda(tmp_path, pairs_of("T01_CN_A", 2), **QUIET)
+    write_streets(idda, tmp_path, pairs_of("T01_CN_A", 2), **QUIET)
     marker.write_text("[")
     with pytest.raises(DataError, match=r"dataset\.json"):
-        write_idda(tmp_path, pairs_of("T01_CN_A", 1), **QUIET)
+        write_streets(idda, tmp_path, pairs_of("T01_CN_A", 1), **QUIET)

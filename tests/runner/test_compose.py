@@ -8,7 +8,7 @@ import pytest
 from mmengine.config import Config
 
 from fedseg.errors import ConfigError
-from fedseg.runner.compose import CONFIGS, Composition, compose, experiment_name, setting_file
+from fedseg.runner.compose import CONFIGS, Composition, compose, setting_file
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 from fedseg.runs.results import config_digest
@@ -56,6 +56,10 @@ def test_the_headline_experiment_in_every_way_that_it_can_be_said(tmp_path):
     assert file.optim_wrapper.type == "ASAMOptimWrapper" and file.averaging.type == "SWA"
 
 
+def name_of(setting, methods):
+    return Composition(setting_file(setting), methods).name
+
+
 def test_names_do_not_depend_on_the_order():
     well_known = {
         ("idda_rainy", "swa fedasam silobn"): "idda_rainy_silobn_fedasam_swa",
@@ -71,10 +75,10 @@ def test_names_do_not_depend_on_the_order():
         ("idda_rainy_centralized", ""): "idda_rainy_centralized",
     }
     for (setting, methods), name in well_known.items():
-        assert experiment_name(setting, methods.split()) == name
-        assert experiment_name(setting, methods.split()[::-1]) == name
+        assert name_of(setting, methods.split()) == name
+        assert name_of(setting, methods.split()[::-1]) == name
         again = compose(setting_file(setting), methods.split()).methods
-        assert experiment_name(setting, again) == name
+        assert name_of(setting, again) == name
 
 
 def test_a_users_file_keeps_its_name_and_its_values_win(write):
@@ -125,7 +129,7 @@ def test_a_setting_of_ones_own_finds_methods_of_its_data_set(mine):
 def test_a_method_of_ones_own_in_ten_lines(mine, write, tmp_path, monkeypatch):
     write("methods/topk.py", 'slot = "algorithm"\nalgorithm = dict(_delete_=True, type="TopK")\n')
     assert compose(mine, ["topk", "swa"]).algorithm == dict(type="TopK")
-    assert experiment_name(mine, ["swa", "topk"]) == "mine_topk_swa"
+    assert name_of(mine, ["swa", "topk"]) == "mine_topk_swa"
     with pytest.raises(ConfigError, match="topk and scaffold"):
         compose(mine, ["topk", "scaffold"])
     # that of the setting wins over that of the folder, and a path over both
@@ -136,7 +140,7 @@ def test_a_method_of_ones_own_in_ten_lines(mine, write, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path / "elsewhere")
     other = setting_file("cifar10_a0")
     assert compose(other, ["topk.py"]).algorithm.keep == 0.2
-    assert experiment_name(other, ["topk.py"]) == "cifar10_a0_topk"
+    assert name_of(other, ["topk.py"]) == "cifar10_a0_topk"
     # in a config of one's own, found beside it
     path = write("own.py", f'_base_ = "{other}"\nmethods = ["elsewhere/topk.py", "swa"]\n')
     assert compose(path).algorithm.keep == 0.2
@@ -153,7 +157,7 @@ def test_the_later_method_wins_and_lists_grow(mine, write):
     assert config.optim_wrapper.optimizer.lr == 1.0
     assert [hook.type for hook in config.custom_hooks] == ["First", "Second"]
     assert compose(mine, ["fast", "slow"]).optim_wrapper.optimizer.lr == 0.01
-    assert experiment_name(mine, ["fast", "slow", "swa"]) == "mine_fedavg_swa_fast_slow"
+    assert name_of(mine, ["fast", "slow", "swa"]) == "mine_fedavg_swa_fast_slow"
     config = load_config(mine, ["fast", "swa"], options=["optim_wrapper.optimizer.lr=2"])
     assert config.optim_wrapper.optimizer.lr == 2  # options come after methods
 
@@ -202,7 +206,7 @@ def test_wrong_names_are_said_with_what_there_is(mine, write):
             compose(mine, methods)
         assert all(word in str(caught.value) for word in expected), caught.value
     with pytest.raises(ConfigError, match=r"cifar10_a01: .*'cifar10_a0"):
-        experiment_name("cifar10_a01")
+        name_of("cifar10_a01", [])
     path = write("lonely.py", SETTING + 'methods = ["swa"]\n')
     with pytest.raises(ConfigError, match=r"methods: .*_base_"):
         compose(path)

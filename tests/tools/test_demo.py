@@ -37,14 +37,15 @@ def test_the_config_reads_what_the_demo_renders(demo):
 
 
 def test_the_demo_renders_the_published_number_of_clients(demo, tmp_path, monkeypatch):
-    from fedseg.data_prep import synthetic_streets
+    from fedseg.data_prep import idda, synthetic_streets
 
     asked = {}
 
-    def remember(root, files, size):
+    def remember(benchmark, root, files, size):
+        assert benchmark is idda
         asked.update(root=root, files=list(files), size=size)
 
-    monkeypatch.setattr(synthetic_streets, "write_idda", remember)
+    monkeypatch.setattr(synthetic_streets, "write_streets", remember)
     demo_streets.prepare_demo_streets(tmp_path)
     demo_streets.prepare_demo_streets(tmp_path)  # a second time changes nothing
     assert asked["size"] == demo_streets.IMAGE_SIZE
