@@ -140,12 +140,9 @@ class Benchmark:
 
     def doubt(self, record: Published) -> str | None:
         """Why nothing is ranked against a published cell of this table, or None."""
-        if record.split is None:
-            return record.doubt
-        for name in ("rounds", "clients_per_round", "n_clients"):
-            if getattr(record, name) is None:
-                return record.doubt or f"the source does not state {name.replace('_', ' ')}"
-        return record.doubt
+        needed = () if record.split is None else ("rounds", "clients_per_round", "n_clients")
+        unstated = (name.replace("_", " ") for name in needed if getattr(record, name) is None)
+        return record.doubt or next((f"the source does not state {n}" for n in unstated), None)
 
 
 def same_setting(record: Published, setting: Setting) -> bool:

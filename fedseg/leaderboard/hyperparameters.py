@@ -1,17 +1,16 @@
 """Which settings and methods have published hyper-parameters; values are in ``reference``."""
 
-import functools
-import json
 from collections.abc import Sequence
-from importlib import resources
+from functools import cache
 from typing import Any
 
+from fedseg.leaderboard.reference import read_json
 
-@functools.cache
+
+@cache
 def published() -> tuple[dict[str, Any], ...]:
     """The records of published hyper-parameters."""
-    file = resources.files("fedseg.leaderboard.reference") / "hyperparameters.json"
-    return tuple(json.loads(file.read_text(encoding="utf-8"))["records"])
+    return tuple(read_json("hyperparameters.json")["records"])
 
 
 def source(setting: str, methods: Sequence[str]) -> str:

@@ -163,15 +163,12 @@ def published_rows(benchmark: Benchmark) -> tuple[tuple[Row, ...], tuple[Row, ..
         if column is not None:
             rows.setdefault(key, {}).setdefault(column.key, []).append(record)
     made = {key: _published_row(key[1], cells, benchmark) for key, cells in rows.items()}
-    of_ranked = {key for key in of_ranked if not _is_lost(made[key], benchmark)}
+    ranked_keys = {column.key for column in benchmark.columns}
+    for key in list(of_ranked):
+        if all(c.status == "lost" for k, c in made[key].cells.items() if k in ranked_keys):
+            of_ranked.remove(key)
     others = tuple(row for key, row in made.items() if key not in of_ranked)
-    return tuple(made[key] for key in made if key in of_ranked), others
-
-
-def _is_lost(row: Row, benchmark: Benchmark) -> bool:
-    """Whether none of a row's ranked numbers could be read."""
-    found = [row.cells[c.key] for c in benchmark.columns if c.key in row.cells]
-    return all(cell.status == "lost" for cell in found)
+    return tuple(row for key, row in made.items() if key in of_ranked), others
 
 
 def _published_row(

@@ -38,16 +38,17 @@ def notes(
     """
     for side in sides:
         run = side.first
-        if not run.finished:
+        if run.results is None:
             of = f" of {run.planned}" if run.planned else ""
             yield f"{side.label} is not finished ({run.rounds}{of} rounds)."
         elif not run.history:
             yield f"{side.label} has no {HISTORY}: its norms are unknown, its losses are means."
-        if run.evaluated is None:
+        if run.summary.final_round is None:
             yield f"{side.label} has no evaluation yet."
         if any(one.results is not None and one.results.edited for one in side.runs):
             yield f"{side.label}: {FILE_NAME} {EDITED}."
-    rounds = {side.label: side.first.evaluated for side in sides if side.first.evaluated}
+    last = {side.label: side.first.summary.final_round for side in sides}
+    rounds = {label: round_ for label, round_ in last.items() if round_}
     if len(set(rounds.values())) > 1:
         listed = ", ".join(f"{label} {round_}" for label, round_ in rounds.items())
         yield f"The last evaluations are of different rounds ({listed})."

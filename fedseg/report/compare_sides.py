@@ -11,15 +11,11 @@ from fedseg.runs.schema import FILE_NAME, experiment_key
 
 @dataclass(frozen=True)
 class Side:
-    """A run, or seeds of one experiment. The first side of a comparison is its reference.
+    """A run, or seeds of one experiment. The first side of a comparison is its reference."""
 
-    Attributes:
-        label: ``A``, ``B``, ... path: as the user named it. runs: at least one, ordered by seed.
-    """
-
-    label: str
-    path: Path
-    runs: tuple[RunFiles, ...]
+    label: str  # ``A``, ``B``, ...
+    path: Path  # as the user named it
+    runs: tuple[RunFiles, ...]  # at least one, ordered by seed
 
     @property
     def first(self) -> RunFiles:

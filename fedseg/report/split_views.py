@@ -46,10 +46,8 @@ def read_views(
     """Read configs (``.py``), split files (``.json``) and folders of split files.
 
     Args:
-        paths: of these.
-        options: ``KEY=VALUE`` overrides, of configs.
-        images: label maps will be read: their files must be there.
-        methods: merged over each config.
+        images: whether label maps will be read, so that their files must be there.
+        options, methods: ``KEY=VALUE`` overrides of each config, and what is merged over it.
 
     Raises:
         ConfigError: a config is wrong, or an override has no config to change.

@@ -37,10 +37,8 @@ def print_summary(
 ) -> None:
     """Print what a finished run reached, from its ``results.json``.
 
-    Args:
-        work_dir: of the run. config: the file that it was started with.
-        real_config: the config of the same experiment on real data, named if the data are rendered.
-        console: where to print; standard output by default.
+    ``config`` is the file that it was started with, ``real_config`` that of the same experiment on
+    real data, named if the data are rendered.
 
     Raises:
         DataError: the run has no ``results.json``, or a damaged one.
