@@ -119,7 +119,7 @@ def value_of(results: Results, column: Column, benchmark: Benchmark | None) -> f
         domain, _, metric = column.metric.rpartition("/")
         value = results.final.get(domain, {}).get(metric)
         return float(value) if is_number(value) else None
-    reached = reach(results, column.metric, benchmark.target)
+    reached = results.curves and results.curves.reach(column.metric, benchmark.target)
     if reached is None or column.statistic == "rounds_to_target":
         return reached and float(reached[0])
     return reached[1] / fedavg_bytes(results, benchmark)
@@ -129,14 +129,6 @@ def fedavg_bytes(results: Results, benchmark: Benchmark) -> int:
     """Traffic of FedAvg's whole run: every parameter, 4 bytes, both ways."""
     setting = benchmark.setting
     return 8 * results.model.parameters * setting.clients_per_round * setting.rounds
-
-
-def reach(results: Results, metric: str, target: float) -> tuple[int, int] | None:
-    """(round, bytes sent until then) of the first evaluation that reaches a target, or None."""
-    curves = results.curves
-    values = curves.figures.get(metric, ()) if curves else ()
-    places = (i for i, value in enumerate(values) if value is not None and value >= target)
-    return next(((curves.rounds[i], curves.bytes[i]) for i in places), None)
 
 
 # ---------------------------------------------------------------- published numbers

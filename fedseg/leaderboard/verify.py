@@ -69,7 +69,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome of a verification."""
+    """The outcome of :func:`verify`."""
 
     folder: Path  # work dir of the run
     checkpoint: Path  # the evaluated one

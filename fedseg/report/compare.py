@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedseg.report.compare_notes import ENVIRONMENT, notes, other_test_sets
-from fedseg.report.compare_sides import Side
+from fedseg.report.compare_sides import ENVIRONMENT, Side, notes, other_test_sets
 from fedseg.runs.metric_names import MAIN_METRICS, evaluated_set, is_number, main_metric, split_name
 from fedseg.runs.results import NOT_IDENTITY
 from fedseg.runs.run_files import RunFiles
@@ -77,9 +76,7 @@ class Comparison:
 def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
     """Compare sides with the first of them.
 
-    Args:
-        sides: at least one.
-        until: a value of the main metric, in percent: also find when each side first reached it.
+    ``until``: a value of the main metric, in percent; also find when each side first reached it.
     """
     runs = [side.first for side in sides]
     configs = [flat(run.config) for run in runs if run.config is not None]
@@ -225,16 +222,11 @@ def _paired_rounds(name: str, reference: RunFiles, run: RunFiles) -> Value | Non
 
 def _reached(name: str, side: Side, target: float) -> Reached | None:
     """The first evaluation of a metric that is at least ``target``, over a side's runs."""
-    rounds, sent = [], []
-    for run in side.runs:
-        values = run.series(name)
-        if not values or run.curves is None:
-            return None
-        first = next((round_ for round_, value in values.items() if value >= target), None)
-        if first is not None:
-            rounds.append(first)
-            sent.append(run.curves.bytes[run.curves.rounds.index(first)])
-    return Reached(_of_side(side, rounds), _of_side(side, sent), len(rounds))
+    if not all(run.series(name) for run in side.runs):
+        return None
+    found = [first for run in side.runs if (first := run.curves.reach(name, target))]
+    rounds, sent = [round_ for round_, _ in found], [bytes_ for _, bytes_ in found]
+    return Reached(_of_side(side, rounds), _of_side(side, sent), len(found))
 
 
 # ---------------------------------------------------------------- cost

@@ -191,20 +191,19 @@ def draw_curves(comparison: Comparison, path: Path) -> Path:
     names = [n for n in comparison.metrics if split_name(n)[1] == metric]
     names = [n for n in names if any(len(run.series(n)) > 1 for run in runs)]  # a curve, no point
     domains = [split_name(name)[0] for name in names]
-    titles = [domain_label(domain, domains) for domain in domains]
-    norms = any(run.norms for run in runs)
-    count = 1 + len(names) + norms
+    shown = [(domain_label(d, domains), metric, n) for d, n in zip(domains, names, strict=True)]
+    if any(run.norms for run in runs):
+        shown.append(("norm of the parameters", "||w||", ""))
+    count = 1 + len(shown)
     columns = 2 if count == 4 else min(COLUMNS, count)  # four are a square
     rows = -(-count // columns)
     figure = new_figure(max(5 * columns, 7), 3.7 * rows + 0.25 * len(sides))
     loss, *panels = figure.subplots(rows, columns, squeeze=False).ravel()
     rounds = max(run.rounds for run in runs)
     round_axes(loss, rounds, "training loss", "mean local loss")
-    for axes, title in zip(panels, titles, strict=False):
-        round_axes(axes, rounds, title, metric)
-    if norms:
-        round_axes(panels[len(names)], rounds, "norm of the parameters", "||w||")
-    for axes in panels[count - 1 :]:
+    for axes, (title, label, _) in zip(panels, shown, strict=False):
+        round_axes(axes, rounds, title, label)
+    for axes in panels[len(shown) :]:
         axes.set_axis_off()
     handles = []
     for number, side in enumerate(sides):
@@ -216,12 +215,10 @@ def draw_curves(comparison: Comparison, path: Path) -> Path:
         handles.append(Line2D([], [], **style, linewidth=2, label=label))
         for run in side.runs:
             draw_losses(loss, run.losses, **style)
-            for axes, name in zip(panels, names, strict=False):
-                points = run.series(name)
-                marker = "o" if len(points) == 1 else None
+            for axes, (*_, name) in zip(panels, shown, strict=False):
+                points = run.series(name) if name else run.norms
+                marker = "o" if name and len(points) == 1 else None
                 axes.plot(list(points), list(points.values()), marker=marker, **style)
-            if norms:
-                panels[len(names)].plot(list(run.norms), list(run.norms.values()), **style)
     figure.legend(handles=handles, loc="outside upper left", frameon=False, fontsize=10)
     return save_figure(figure, path)
 

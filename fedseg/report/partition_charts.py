@@ -198,11 +198,7 @@ def order_of(shares: np.ndarray) -> np.ndarray:
 def draw_cells(
     axes: Any, shares: np.ndarray, classes: Sequence[str], most: float, kind: str = "class"
 ) -> Any:
-    """A heat map of shares [classes, clients] from 0 to ``most``; what is 0 is white.
-
-    Returns:
-        What :func:`add_scale` takes.
-    """
+    """A heat map of shares [classes, clients] from 0 to ``most``, white at 0; gives its image."""
     rows, columns = shares.shape
     cells = _pool(_pool(shares, MOST_ROWS), MOST_COLUMNS, axis=1)
     image = axes.imshow(

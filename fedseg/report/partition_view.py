@@ -17,18 +17,12 @@ PLURAL = {"class": "classes", "domain": "domains"}
 
 @dataclass(frozen=True)
 class PartitionStatistics:
-    """Sizes of the clients, and how their class distributions differ.
+    """Sizes of the clients, and how their class distributions differ."""
 
-    Attributes:
-        counts: samples of each client in each class, int64 [clients, classes].
-        unused: number of samples that no client holds.
-        total_variation: mean over the clients of the total-variation distance
-            ``1/2 sum_c |p_kc - p_c|`` between the client's distribution and that of the whole data
-            set, from 0 (all alike) to nearly 1.
-    """
-
-    counts: np.ndarray
-    unused: int
+    counts: np.ndarray  # samples of each client in each class, int64 [clients, classes]
+    unused: int  # number of samples that no client holds
+    # mean over the clients of the total-variation distance 1/2 sum_c |p_kc - p_c| between the
+    # client's distribution and that of the whole data set, from 0 (all alike) to nearly 1
     total_variation: float
 
     @property
@@ -54,10 +48,8 @@ def partition_statistics(
 ) -> PartitionStatistics:
     """Count what each client has.
 
-    Args:
-        clients: client id -> indices into the data set, as a partition gives them.
-        labels: the class id of every sample of the data set, int [N].
-        num_classes: classes of the data set, also those that do not occur.
+    ``clients`` are indices into the data set, as a partition gives them, ``labels`` the class ids
+    of its samples, int [N].
 
     Raises:
         ConfigError: the clients are none, empty or share a sample, or an index is out of range.
