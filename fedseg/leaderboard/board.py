@@ -74,7 +74,7 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
     messages = list(messages)
     places = {run.id: _readable_places(run, messages) for run in runs}
     runs = _one_per_seed([run for run in runs if places[run.id]], messages)
-    inside: dict[str, list[FoundRun]] = {}
+    placed: dict[Benchmark, list[FoundRun]] = {benchmark: [] for benchmark in benchmarks()}
     own: dict[str, list[FoundRun]] = {}  # by what they share
     left = []
     for run in runs:
@@ -84,13 +84,12 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
             elif benchmark is None:
                 own.setdefault(own_key(run.results), []).append(run)
             else:
-                inside.setdefault(benchmark.id, []).append(run)
-    of_own = {own_benchmark(found): found for found in own.values()}
-    inside |= {benchmark.id: found for benchmark, found in of_own.items()}
+                placed[benchmark].append(run)
+    placed |= {own_benchmark(found): found for found in own.values()}
     rankings = []
-    for benchmark in (*benchmarks(), *of_own):
-        groups, columns = grouped(inside.get(benchmark.id, [])), benchmark.columns
-        rows = [run_row(group, (*columns, *benchmark.further), benchmark) for group in groups]
+    for benchmark, found in placed.items():
+        columns, all_columns = benchmark.columns, (*benchmark.columns, *benchmark.further)
+        rows = [run_row(group, all_columns, benchmark) for group in grouped(found)]
         published, others = published_rows(benchmark)
         rows = ranked([*rows, *published], columns)
         further = present(benchmark.further, (*rows, *others))
