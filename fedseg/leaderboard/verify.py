@@ -135,9 +135,8 @@ def verify(
         "completed_rounds": history[-1]["round"],
     }
     configuration["model"]["parameters"] = runner.flat.num_parameters
-    says = configuration
+    says, copied = configuration, own_path(folder, CONFIG_FILE)
     if config is None:
-        copied = own_path(folder, CONFIG_FILE)
         says = {"config_json_sha256": sha256(copied) if copied.is_file() else None, **says}
     elif options:  # the user's own file, and what it is evaluated with, such as a data_root
         says = {"protocol": says["protocol"]}
@@ -158,8 +157,8 @@ def verify(
     add(_pairs(metrics, final, "final"), "checkpoint", HISTORY)
     if whole or results.train.partition is not None:
         recipe = recipe_of(complete.train_dataloader.partition)
-        recorded_one = results.train.partition or {}
-        add(_pairs(recorded_one, recipe, "data.train.partition", whole), "config")
+        partition = results.train.partition or {}
+        add(_pairs(partition, recipe, "data.train.partition", whole), "config")
     tests = complete.get("val_dataloader") or {}
     names = {name for name, test in tests.items() if test is not None}
     every = sorted(names | results.tests.keys())

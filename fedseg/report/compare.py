@@ -198,11 +198,8 @@ def _length(run: RunFiles) -> int:
     return max(run.window.rounds, 1)
 
 
-Values = Mapping[int | None, float]  # by seed
-
-
-def _difference(values: Values, of: Values, over: str) -> Value | None:
-    """Seed by seed where both sides have several of the same, else of the means."""
+def _difference(values: Mapping[Any, float], of: Mapping[Any, float], over: str) -> Value | None:
+    """Of values by seed: seed by seed where both sides have several of the same, else of means."""
     shared = [seed for seed in of if seed in values]
     if len(shared) > 1:
         return _mean([values[seed] - of[seed] for seed in shared])
