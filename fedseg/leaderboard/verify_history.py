@@ -7,6 +7,7 @@ from typing import Any
 from mmengine.config import Config
 
 from fedseg.core.client import Client
+from fedseg.core.client_data import ClientData, Job
 from fedseg.core.server import Server
 from fedseg.engine.loop import FederatedTrainLoop
 from fedseg.engine.trainer import ClientTrainer
@@ -23,6 +24,25 @@ class _IdleTrainer(ClientTrainer):
 
     def _local_steps(self, client: Client) -> None:
         client.step = client.num_steps
+
+
+class _NoBatches(ClientData):
+    """The data of clients that do not train."""
+
+    def __init__(self, client_sizes: Mapping[str, int]) -> None:
+        self.clients, self.sizes = list(client_sizes), list(client_sizes.values())
+
+    def num_steps(self, client: int) -> int:
+        return 1
+
+    def full_sizes(self, client: int) -> list[int]:
+        return []
+
+    def start(self, jobs: Any) -> None:
+        pass
+
+    def batches(self, job: Job) -> Iterator[Any]:
+        return iter(())
 
 
 def train_loop(config: Config) -> FederatedTrainLoop:
@@ -46,23 +66,14 @@ def expected_rounds(
     server = Server(runner.flat, len(client_sizes), algorithm.server_vectors)
     if runner.batchnorm is not None:
         runner.batchnorm.before_train(SimpleNamespace(server=server))
-    names, samples = list(client_sizes), list(client_sizes.values())
-    data: Any = SimpleNamespace(
-        clients=names,
-        sizes=samples,
-        fits_model=False,
-        num_steps=lambda _: 1,
-        full_sizes=lambda _: [],
-        start=lambda _: None,
-        batches=lambda _: iter(()),
-    )
+    data = _NoBatches(client_sizes)
     seed = config.randomness.seed
     trainer = _IdleTrainer(
         runner.flat, algorithm, local, data, seed=seed, call_hook=lambda *_, **__: None
     )
     sent = rehearse(trainer, server, 0)
     sampler = build(SAMPLERS, config.client_sampler, "client_sampler")
-    sampler.bind(names, seed)
+    sampler.bind(data.clients, seed)
     loop = train_loop(config)
     rounds = []
     for number in range(1, loop.max_rounds + 1):
@@ -70,8 +81,8 @@ def expected_rounds(
         rounds.append(
             {
                 "round": number,
-                "participants": [names[client] for client in chosen],
-                "samples": [samples[client] for client in chosen],
+                "participants": [data.clients[client] for client in chosen],
+                "samples": [data.sizes[client] for client in chosen],
                 "bytes_down": sent.down * len(chosen),
                 "bytes_up": sent.up * len(chosen),
                 "evaluated": config.get("val_dataloader") is not None and loop.evaluates(number),
