@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from fedseg.errors import ConfigError  # noqa: E402
-from fedseg.leaderboard import hyperparameters  # noqa: E402
+from fedseg.leaderboard.reference import source_of_values  # noqa: E402
 from fedseg.runner import compose  # noqa: E402
 
 PAGE = ROOT / "configs" / "README.md"
@@ -39,7 +39,7 @@ def source(setting: str, methods: list[str]) -> str:
         compose.compose(compose.setting_file(setting), methods)
     except ConfigError:
         return "nothing"
-    return hyperparameters.source(setting, methods)
+    return source_of_values(setting, methods)
 
 
 def method_names(settings: list[str]) -> list[str]:

@@ -48,6 +48,6 @@ def main() -> None:
 
     comparison = compare(read_sides([arguments.reference, *arguments.others]), arguments.until)
     print_comparison(comparison)
-    folder = arguments.out or comparison.sides[0].folder.parent / "compare"
-    for path in write_comparison(comparison, folder):
+    run = arguments.reference if arguments.reference.is_dir() else arguments.reference.parent
+    for path in write_comparison(comparison, arguments.out or run.parent / "compare"):
         print(path)

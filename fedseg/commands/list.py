@@ -50,10 +50,10 @@ def show(title: str, rows: Iterator[Row]) -> None:
 
 def settings() -> Iterator[Row]:
     """Each setting: data, network and rounds; which of its methods have published values."""
-    from fedseg.leaderboard.hyperparameters import published
+    from fedseg.leaderboard.reference import hyperparameters
     from fedseg.runner.compose import CONFIGS, compose
 
-    records = published()
+    records = hyperparameters()
     for path in sorted((CONFIGS / "settings").glob("*.py")):
         config = compose(path)
         data = config.train_dataloader.dataset.type.removesuffix("Dataset")
@@ -75,7 +75,7 @@ def experiments() -> Iterator[Row]:
 
 def methods() -> Iterator[Row]:
     """Each method: what it decides, and for which settings its values are published."""
-    from fedseg.leaderboard.hyperparameters import published
+    from fedseg.leaderboard.reference import hyperparameters
     from fedseg.runner.compose import CONFIGS, Composition
 
     composition = Composition(CONFIGS / "settings" / "idda_rainy.py")
@@ -84,7 +84,7 @@ def methods() -> Iterator[Row]:
         if "+" in name:
             continue
         slots = composition.part(composition.files.get(name, known[name])).slots
-        told = {s for r in published() if r["methods"] == [name] for s in r["settings"]}
+        told = {s for r in hyperparameters() if r["methods"] == [name] for s in r["settings"]}
         published_for = f"published for {len(told)} settings" if told else ""
         yield name, ", ".join(slot.replace("_", " ") for slot in slots), published_for
 
@@ -92,7 +92,7 @@ def methods() -> Iterator[Row]:
 def setting_rows(composition: "Composition") -> Iterator[Row]:
     """Each method that has a meaning in a setting, and where its values come from."""
     from fedseg.errors import ConfigError
-    from fedseg.leaderboard.hyperparameters import source
+    from fedseg.leaderboard.reference import source_of_values
     from fedseg.runner.compose import compose
 
     for name, path in composition.known.items():
@@ -101,7 +101,7 @@ def setting_rows(composition: "Composition") -> Iterator[Row]:
         except ConfigError:
             continue
         slots = ", ".join(slot.replace("_", " ") for slot in composition.part(path).slots)
-        yield name, slots, MARKS[source(composition.title, [name])]
+        yield name, slots, MARKS[source_of_values(composition.title, [name])]
 
 
 def classes(kind: str) -> Iterator[Row]:

@@ -46,7 +46,7 @@ def main() -> None:
                 "train_dataloader",
             )
     from fedseg.report.partition_charts import write_pictures
-    from fedseg.report.split_tables import print_views
+    from fedseg.report.partition_view import print_views
     from fedseg.report.split_views import pixel_counts, read_views
 
     views = read_views(arguments.splits, arguments.cfg_options, arguments.pixels, arguments.methods)

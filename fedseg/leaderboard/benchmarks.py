@@ -6,7 +6,7 @@ corruptions, traffic until a target. The facts are in ``reference/benchmarks.jso
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import product
 from typing import Any
@@ -41,18 +41,15 @@ class Column:
     unit: str = "%"  # or "rounds", "of FedAvg's", "" where the label has it
 
 
-CORRUPTED_COLUMNS, TARGET_COLUMNS = (
-    tuple(Column(**{**one, "published": tuple(one["published"])}) for one in _FACTS[name])
-    for name in ("corrupted_columns", "target_columns")
-)
-FURTHER_COLUMNS = tuple(
-    Column(
-        **{"metric": one["key"], "statistic": "published", "higher": False, "unit": "", **one}
-        | {"published": tuple(one["published"])}
-    )
-    for one in _FACTS["further_columns"]
-)
-"""What a setting's first table can show besides what it ranks."""
+def _columns(facts: Iterable[dict[str, Any]], **usual: Any) -> tuple[Column, ...]:
+    every = ({"metric": one["key"], **usual, **one} for one in facts)
+    return tuple(Column(**one | {"published": tuple(one["published"])}) for one in every)
+
+
+CORRUPTED_COLUMNS = _columns(_FACTS["corrupted_columns"])
+TARGET_COLUMNS = _columns(_FACTS["target_columns"])
+# what a setting's first table can show besides what it ranks
+FURTHER_COLUMNS = _columns(_FACTS["further_columns"], statistic="published", higher=False, unit="")
 
 
 @dataclass(frozen=True)
@@ -80,13 +77,14 @@ class Setting:
     local_epochs: int  # the usual number; a row with another one says so
     domains: tuple[str, ...]  # test sets
     # partition type and options that a run must have; empty where a checksum identifies the split
-    recipe: Mapping[str, Any]
+    recipe: Mapping[str, Any] = field(default_factory=dict)
     # part of the path by which configs name the split; helps to place a run with another split
-    place: str
-    known: Mapping[str, Any]  # checksums of the data: "train", and "test" by domain
+    place: str = ""
+    # checksums of the data: "train", and "test" by domain
+    known: Mapping[str, Any] = field(default_factory=dict)
     # required transforms of test images, where they decide what is scored; None: any
-    test_steps: tuple[Mapping[str, Any], ...] | None
-    protocol: Protocol | None  # of the published numbers; None: only the checks above
+    test_steps: tuple[Mapping[str, Any], ...] | None = None
+    protocol: Protocol | None = None  # of the published numbers; None: only the checks above
     window: int | None = 100  # reported rounds at the end; None: the last evaluation is reported
     evaluations: int = 20  # required number in the window
     note: str = ""  # for the reader
@@ -140,12 +138,9 @@ class Benchmark:
 
     def doubt(self, record: Published) -> str | None:
         """Why nothing is ranked against a published cell of this table, or None."""
-        if record.split is None:
-            return record.doubt
-        for name in ("rounds", "clients_per_round", "n_clients"):
-            if getattr(record, name) is None:
-                return record.doubt or f"the source does not state {name.replace('_', ' ')}"
-        return record.doubt
+        needed = () if record.split is None else ("rounds", "clients_per_round", "n_clients")
+        unstated = (name.replace("_", " ") for name in needed if getattr(record, name) is None)
+        return record.doubt or next((f"the source does not state {n}" for n in unstated), None)
 
 
 def same_setting(record: Published, setting: Setting) -> bool:
@@ -223,7 +218,7 @@ def _setting(facts: dict[str, Any]) -> Setting:
         "protocol": of_protocol and _protocol(facts, of_protocol),
         "parameters": data["parameters"][facts["model"]],
     }
-    names = {field.name for field in fields(Setting)}
+    names = {one.name for one in fields(Setting)}
     return Setting(**{name: value for name, value in facts.items() if name in names} | made)
 
 

@@ -62,28 +62,8 @@ class Board:
         return [table for table in self.rankings if (table.rows if everything else table.runs)]
 
 
-@dataclass(frozen=True)
-class _Left:
-    """A run that is left out of a benchmark; None if its data set has none."""
-
-    run: FoundRun
-    benchmark: Benchmark | None
-    reasons: tuple[str, ...]
-
-    @property
-    def closest(self) -> Benchmark | None:
-        """The benchmark, unless it has another split."""
-        found = self.benchmark
-        return found if found and same_split(self.run.results, found.setting) else None
-
-    @property
-    def title(self) -> str:
-        """What the run resembles."""
-        if self.closest is not None:
-            return f"like {self.closest.title}"
-        if self.benchmark is not None:
-            return f"like {DATASETS[self.benchmark.setting.dataset]['title']}"
-        return self.run.results.train.dataset
+# a run that is left out of a benchmark, with the reasons; None if its data set has none
+_Left = tuple[FoundRun, Benchmark | None, tuple[str, ...]]
 
 
 def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board:
@@ -94,23 +74,22 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
     messages = list(messages)
     places = {run.id: _readable_places(run, messages) for run in runs}
     runs = _one_per_seed([run for run in runs if places[run.id]], messages)
-    inside: dict[str, list[FoundRun]] = {}
+    placed: dict[Benchmark, list[FoundRun]] = {benchmark: [] for benchmark in benchmarks()}
     own: dict[str, list[FoundRun]] = {}  # by what they share
     left = []
     for run in runs:
         for benchmark, reasons in places[run.id]:
             if reasons:
-                left.append(_Left(run, benchmark, reasons))
+                left.append((run, benchmark, reasons))
             elif benchmark is None:
                 own.setdefault(own_key(run.results), []).append(run)
             else:
-                inside.setdefault(benchmark.id, []).append(run)
-    of_own = {own_benchmark(found): found for found in own.values()}
-    inside |= {benchmark.id: found for benchmark, found in of_own.items()}
+                placed[benchmark].append(run)
+    placed |= {own_benchmark(found): found for found in own.values()}
     rankings = []
-    for benchmark in (*benchmarks(), *of_own):
-        groups, columns = grouped(inside.get(benchmark.id, [])), benchmark.columns
-        rows = [run_row(group, (*columns, *benchmark.further), benchmark) for group in groups]
+    for benchmark, found in placed.items():
+        columns, all_columns = benchmark.columns, (*benchmark.columns, *benchmark.further)
+        rows = [run_row(group, all_columns, benchmark) for group in grouped(found)]
         published, others = published_rows(benchmark)
         rows = ranked([*rows, *published], columns)
         further = present(benchmark.further, (*rows, *others))
@@ -190,13 +169,13 @@ def _places(results: Results) -> Iterator[tuple[Benchmark | None, tuple[str, ...
 
 def _apart(left: Sequence[_Left]) -> Iterator[Table]:
     """Tables of runs that are left out: those with the same data and rounds stand together."""
-    order = {benchmark.id: place for place, benchmark in enumerate(benchmarks())}
+    order = {benchmark: place for place, benchmark in enumerate((*benchmarks(), None))}
     tables: dict[tuple, list[_Left]] = {}
     for one in left:
-        results = one.run.results
+        results = one[0].results
         key = (
-            order[one.benchmark.id] if one.benchmark else len(order),
-            one.title,
+            order[one[1]],
+            _resembled(results, one[1])[1],
             results.train.dataset,
             results.synthetic,
             results.train.partition_sha256 or "",
@@ -207,25 +186,34 @@ def _apart(left: Sequence[_Left]) -> Iterator[Table]:
         yield _apart_table(tables[key])
 
 
+def _resembled(results: Results, benchmark: Benchmark | None) -> tuple[Benchmark | None, str]:
+    """The benchmark, unless it has another split, and what the run resembles in words."""
+    if benchmark is None:
+        return None, results.train.dataset
+    if same_split(results, benchmark.setting):
+        return benchmark, f"like {benchmark.title}"
+    return None, f"like {DATASETS[benchmark.setting.dataset]['title']}"
+
+
 def _apart_table(left: Sequence[_Left]) -> Table:
-    benchmark, first = left[0].benchmark, left[0].run.results
-    runs = [one.run for one in left]
-    reasons = {one.run.id: one.reasons for one in left}
+    runs, reasons = [run for run, _, _ in left], {run.id: why for run, _, why in left}
+    first, benchmark = runs[0].results, left[0][1]
+    closest, title = _resembled(first, benchmark)
     columns = (benchmark and _present_columns(benchmark, runs)) or own_columns(runs)
-    all_columns = (*columns, *FURTHER_COLUMNS)
     rows = []
     for group in grouped(runs):
         for why in dict.fromkeys(reasons[run.id] for run in group):
             some = [run for run in group if reasons[run.id] == why]
-            rows.append(replace(run_row(some, all_columns, benchmark), reasons=why))
+            row = run_row(some, (*columns, *FURTHER_COLUMNS), benchmark)
+            rows.append(replace(row, reasons=why))
     further = present(FURTHER_COLUMNS, rows)
     rows = filled(rows, (*columns, *further))
-    title = f"rendered images, {left[0].title}" if first.synthetic else left[0].title
+    title = f"rendered images, {title}" if first.synthetic else title
     return Table(
         title=f"{title} ({first.train.clients} clients, {first.rounds} rounds)",
         columns=columns,
         rows=ordered(rows, columns[0]) if columns else rows,
-        benchmark=left[0].closest,
+        benchmark=closest,
         ranked=False,
         synthetic=first.synthetic,
         further_columns=further,

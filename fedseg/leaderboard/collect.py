@@ -25,8 +25,7 @@ class FoundRun:
 def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
     """Read every ``results.json`` below some folders, or given ones, but none in ``previous/``.
 
-    Returns:
-        Runs in the order of their paths, and messages about what cannot be read or was edited.
+    Runs are in the order of their paths; messages say what cannot be read or was edited.
     """
     paths = [Path(path) for path in paths]
     messages = [f"{path}: does not exist" for path in paths if not path.exists()]

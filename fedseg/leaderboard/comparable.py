@@ -83,40 +83,27 @@ def _synthetic(results: Results, setting: Setting) -> list[str]:
 def _other_data(results: Results, setting: Setting) -> Iterator[str]:
     """Other images than the data set's."""
     data, known = DATASETS[setting.dataset], setting.known
-    mirrored = bool((results.protocol or {}).get("mirror_images"))
-    yield from _other_images(
-        "training images",
-        results.train,
-        data.get("train_samples"),
-        known.get("train", {}),
-        mirrored,
-    )
+    train = {"samples": data.get("train_samples"), **known.get("train", {})}
+    if train["samples"] is not None and (results.protocol or {}).get("mirror_images"):
+        train["samples"] *= 2  # mirrored ones count, too
+    yield from _other_images("training images", results.train, train)
     for domain in setting.domains:
         test, words = results.tests.get(domain), f"test images ({domain})"
         if test is None:
             yield f"no test set {domain!r}"
             continue
-        found = known.get("test", {}).get(domain, {})
-        yield from _other_images(words, test, data.get("test_samples"), found)
+        found = {"samples": data.get("test_samples"), **known.get("test", {}).get(domain, {})}
+        yield from _other_images(words, test, found)
         if setting.test_steps is not None and test.steps is None:
             yield f"how {words} were prepared is not recorded"
         elif setting.test_steps is not None and list(test.steps) != list(setting.test_steps):
             yield f"{words} are prepared in another way"
 
 
-def _other_images(
-    words: str,
-    entry: DataEntry,
-    samples: int | None,
-    known: Mapping[str, Any],
-    mirrored: bool = False,
-) -> list[str]:
-    """Another number of images (twice as many if mirrored ones count too), or another checksum."""
-    samples = known.get("samples", samples)
-    if mirrored and samples is not None:
-        samples *= 2
-    if samples is not None and entry.samples != samples:
-        return [f"other {words}: {entry.samples} instead of {samples}"]
+def _other_images(words: str, entry: DataEntry, known: Mapping[str, Any]) -> list[str]:
+    """Another number of images, or another checksum."""
+    if known["samples"] not in (None, entry.samples):
+        return [f"other {words}: {entry.samples} instead of {known['samples']}"]
     for name in ("content_sha256", "split_checksum"):
         if name in known and getattr(entry, name) is None:
             return [f"the checksum of {words} is not recorded"]
@@ -170,12 +157,9 @@ def _other_training(results: Results, setting: Setting) -> Iterator[str]:
     model = model_name(results)
     if model != setting.model:
         yield f"other model: {model} instead of {setting.model}"
-    least, most = results.clients_per_round.min, results.clients_per_round.max
-    if (least, most) != (setting.clients_per_round,) * 2:
-        found = str(most) if least == most else f"{least} to {most}"
-        yield (
-            f"other participation: {found} clients per round instead of {setting.clients_per_round}"
-        )
+    each, wanted = str(results.clients_per_round), str(setting.clients_per_round)
+    if each != wanted:
+        yield f"other participation: {each} clients per round instead of {wanted}"
     window = results.last_rounds
     if results.rounds != setting.rounds:  # with other rounds, the window is another anyway
         fewer = "fewer" if results.rounds < setting.rounds else "more"

@@ -49,11 +49,6 @@ def own_benchmark(runs: Sequence[FoundRun]) -> Benchmark:
         rounds=first.rounds,
         local_epochs=first.local_epochs,
         domains=tuple(first.tests),
-        recipe={},
-        place="",
-        known={},
-        test_steps=None,
-        protocol=None,
         window=first.last_rounds.rounds,
         parameters=first.model.parameters,
     )

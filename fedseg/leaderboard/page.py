@@ -82,10 +82,7 @@ def render(
     )
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False}  # the order stays as it is
     text = environment.get_template("index.html").render(
-        groups=[
-            {"name": name, "id": f"group-{n}", "tables": found}
-            for n, (name, found) in enumerate(groups.items())
-        ],
+        groups=groups,
         papers={row["paper"]: row for row in rows if row["paper"]},
         messages=messages,
         run_count=len(board.runs),
@@ -102,7 +99,7 @@ def render(
 
 
 def _table(table: Table, board: Board, runs: Mapping[str, Any]) -> dict[str, Any]:
-    """A table for the template."""
+    """A table's fields for the template, with what is derived from them."""
     benchmark = table.benchmark
     costs = _published_costs(benchmark) if table.ranked else {}
     shared = set.intersection(*(set(row.reasons) for row in table.rows))
@@ -113,31 +110,26 @@ def _table(table: Table, board: Board, runs: Mapping[str, Any]) -> dict[str, Any
     _make_unique([*rows, *further], "key")
     for place, row in enumerate(row for row in rows if row["kind"] == "run"):
         row["mark"] = place % len(MARKS)
-    choices = {
-        key: sorted(
-            {row["axes"][key] for row in (*rows, *further)},
-            key=lambda name: (name == "none", name),
-        )
-        for key, _ in AXES
-    }
+    choices = {key: {row["axes"][key] for row in (*rows, *further)} for key, _ in AXES}
     identity = f"{table.title} {benchmark.id if benchmark else None}"
     return {
+        **vars(table),
         "id": benchmark.id if table.ranked else f"apart-{_short_digest(identity)}",
-        "ranked": table.ranked,
         "group": benchmark.group if table.ranked else APART,
         "title": table.title[0].upper() + table.title[1:],
         "note": _note(table) if table.ranked else "",
         "facts": _facts(benchmark) if table.ranked else [],
-        "command": benchmark.setting.command if table.ranked else "",
         "reasons": [reason for reason in table.rows[0].reasons if reason in shared],
         "target": benchmark.target if table.ranked else None,
         "trafficUnit": "share" if table.ranked else "bytes",
-        "columns": table.columns,
         "rows": rows,
-        "further_columns": table.further_columns,
         "further_rows": further,
-        "choices": {key: found for key, found in choices.items() if len(found) > 1},
-        "kinds": sorted({row["kind"] for row in rows}),
+        "choices": {
+            key: sorted(found, key=lambda name: (name == "none", name))
+            for key, found in choices.items()
+            if len(found) > 1
+        },
+        "kinds": {row["kind"] for row in rows},
         "doubts": [
             (row["label"], row["source"], column.label, cell.doubt)
             for row in rows
@@ -163,25 +155,18 @@ def _row(
     elif table.ranked and (sent := costs.get((row.paper, method.label))) is not None:
         text = f"{sent:.3g} {TIMES}"
     return {
+        **vars(row),
         "key": _short_digest("\n".join((row.source, method.label, *row.reasons))),
         "kind": row.kind,
         "label": method.label,
         "source": f"{row.paper}, {', '.join((row.table, *row.also))}" if row.paper else row.name,
         "configs": [(runs[id_]["seed"], runs[id_]["config"]) for id_ in row.runs if runs.get(id_)],
-        "paper": row.paper,
-        "title": row.title,
-        "year": row.year,
-        "url": row.url,
-        "seeds": row.seeds,
-        "runs": row.runs,
         "reasons": [reason for reason in row.reasons if reason not in shared],
         "axes": {
             "algorithm": method.algorithm_name.split(" + ")[0],
             "averaging": name_of(method.averaging or "none"),
             "bn": name_of(method.bn or "none"),
         },
-        "cells": row.cells,
-        "rounds": table.benchmark.setting.rounds if table.ranked else None,
         "traffic": sent,
         "traffic_text": text,
         "mark": 0,

@@ -65,13 +65,11 @@ def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]
 
 def _facts(results: Results) -> list[tuple[str, str]]:
     model = results.model
-    least, most = results.clients_per_round.min, results.clients_per_round.max
-    share = str(most) if least == most else f"{least} to {most}"
     return [
         ("experiment", results.name),
         ("seed", str(results.seed)),
         ("rounds", f"{results.completed_rounds:,}"),
-        ("clients", f"{results.train.clients:,}, {share} a round"),
+        ("clients", f"{results.train.clients:,}, {results.clients_per_round} a round"),
         ("network", f"{model.network or model.type}, {model.parameters:,} parameters"),
         ("device", f"{results.device}{', bfloat16' if results.amp else ''}"),
         ("config", results.config_sha256[:12]),

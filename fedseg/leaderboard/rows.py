@@ -119,7 +119,7 @@ def value_of(results: Results, column: Column, benchmark: Benchmark | None) -> f
         domain, _, metric = column.metric.rpartition("/")
         value = results.final.get(domain, {}).get(metric)
         return float(value) if is_number(value) else None
-    reached = reach(results, column.metric, benchmark.target)
+    reached = results.curves and results.curves.reach(column.metric, benchmark.target)
     if reached is None or column.statistic == "rounds_to_target":
         return reached and float(reached[0])
     return reached[1] / fedavg_bytes(results, benchmark)
@@ -129,14 +129,6 @@ def fedavg_bytes(results: Results, benchmark: Benchmark) -> int:
     """Traffic of FedAvg's whole run: every parameter, 4 bytes, both ways."""
     setting = benchmark.setting
     return 8 * results.model.parameters * setting.clients_per_round * setting.rounds
-
-
-def reach(results: Results, metric: str, target: float) -> tuple[int, int] | None:
-    """(round, bytes sent until then) of the first evaluation that reaches a target, or None."""
-    curves = results.curves
-    values = curves.figures.get(metric, ()) if curves else ()
-    places = (i for i, value in enumerate(values) if value is not None and value >= target)
-    return next(((curves.rounds[i], curves.bytes[i]) for i in places), None)
 
 
 # ---------------------------------------------------------------- published numbers
@@ -163,15 +155,12 @@ def published_rows(benchmark: Benchmark) -> tuple[tuple[Row, ...], tuple[Row, ..
         if column is not None:
             rows.setdefault(key, {}).setdefault(column.key, []).append(record)
     made = {key: _published_row(key[1], cells, benchmark) for key, cells in rows.items()}
-    of_ranked = {key for key in of_ranked if not _is_lost(made[key], benchmark)}
+    ranked_keys = {column.key for column in benchmark.columns}
+    for key in list(of_ranked):
+        if all(c.status == "lost" for k, c in made[key].cells.items() if k in ranked_keys):
+            of_ranked.remove(key)
     others = tuple(row for key, row in made.items() if key not in of_ranked)
-    return tuple(made[key] for key in made if key in of_ranked), others
-
-
-def _is_lost(row: Row, benchmark: Benchmark) -> bool:
-    """Whether none of a row's ranked numbers could be read."""
-    found = [row.cells[c.key] for c in benchmark.columns if c.key in row.cells]
-    return all(cell.status == "lost" for cell in found)
+    return tuple(row for key, row in made.items() if key in of_ranked), others
 
 
 def _published_row(

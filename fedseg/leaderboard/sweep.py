@@ -1,7 +1,6 @@
 """What the user sees of a sweep: its plan with hours, its progress, the board at its end."""
 
 from collections.abc import Sequence
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import (
@@ -33,13 +32,8 @@ def show_plan(jobs: Sequence[Job], at_once: int) -> None:
         seconds = expected_seconds(jobs)
     table = Table("run", "state", "rounds", "h:mm:ss left")
     for job, left in seconds.items():
-        known = isinstance(left, float)
-        table.add_row(
-            label(job),
-            job.state,
-            f"{job.rounds_done:,}/{job.rounds:,}",
-            format_duration(left) if known else "[red]?[/red]",
-        )
+        told = format_duration(left) if isinstance(left, float) else "[red]?[/red]"
+        table.add_row(label(job), job.state, f"{job.rounds_done:,}/{job.rounds:,}", told)
     console.print(table)
     for reason in dict.fromkeys(left for left in seconds.values() if isinstance(left, str)):
         console.print(reason, style="red", markup=False)
@@ -53,11 +47,7 @@ def show_plan(jobs: Sequence[Job], at_once: int) -> None:
 
 
 def show_sweep(jobs: Sequence[Job], at_once: int) -> int:
-    """Run a sweep with a bar for every run under way, then print the board.
-
-    Returns:
-        The process's exit code: 1 if a run failed.
-    """
+    """Run a sweep with a bar for every run under way, then print the board; 1 if a run failed."""
     console = Console(stderr=True)
     failures: dict[Job, str] = {}
     with Progress(
@@ -90,7 +80,7 @@ def show_sweep(jobs: Sequence[Job], at_once: int) -> int:
                 failures[job] = failure
             how = "failed" if failure else "finished"
             console.print(f"{label(job)}: {how} after {format_duration(seconds)}", highlight=False)
-    folders = [Path(job.work_dir) for job in jobs if (job.work_dir / "results.json").is_file()]
+    folders = [job.work_dir for job in jobs if (job.work_dir / "results.json").is_file()]
     if folders:
         print_board(build_board(*read_runs(folders)))
     for job, failure in failures.items():

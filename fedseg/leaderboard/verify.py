@@ -2,8 +2,8 @@
 
 import copy
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -42,11 +42,8 @@ from fedseg.runs.schema import (
 )
 from fedseg.threads import threads
 
+# Percentage points by which a metric may differ on another machine; on that of the run none.
 TOLERANCE = 0.05
-"""Percentage points by which a metric may differ on another machine.
-
-On the machine of the run, metrics must be equal to the last bit.
-"""
 RELATIVE = 1e-9  # of sums over the history, which is made of printed numbers
 
 
@@ -72,7 +69,7 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verification:
-    """The outcome of a verification."""
+    """The outcome of :func:`verify`."""
 
     folder: Path  # work dir of the run
     checkpoint: Path  # the evaluated one
@@ -124,7 +121,9 @@ def verify(
         if config is None:
             reading = recorded(folder, results.name, scratch, options, trusted)
         else:
-            reading = _own(Path(config), scratch, options, results)
+            used = load_config(config, (), scratch, options, results.seed, results.amp)
+            with naming(used):
+                reading = nullcontext((used, complete_config(used)))
         with reading as (used, complete), naming(used):
             runner, final, elsewhere = _evaluate(used, checkpoint, results, scratch)
             saved = load_checkpoint(checkpoint)
@@ -136,35 +135,34 @@ def verify(
         "completed_rounds": history[-1]["round"],
     }
     configuration["model"]["parameters"] = runner.flat.num_parameters
-    says = {"config_json_sha256": _file_digest(folder), **configuration}
-    if config is not None:
-        del says["config_json_sha256"]  # the user's own file says what the run is
-        if options:  # and what it is evaluated with, for example another data_root
-            says = {"protocol": says["protocol"]}
+    says, copied = configuration, own_path(folder, CONFIG_FILE)
+    if config is None:
+        says = {"config_json_sha256": sha256(copied) if copied.is_file() else None, **says}
+    elif options:  # the user's own file, and what it is evaluated with, such as a data_root
+        says = {"protocol": says["protocol"]}
     whole = results.schema_version == RESULTS_SCHEMA_VERSION  # older ones did not record all
     if not whole:
         fields = {name: value for name, value in fields.items() if value is not None}
+    compared: list[Difference] = []
+
+    def add(pairs: Iterable[tuple[str, Any, Any]], *source: str) -> None:
+        compared.extend(Difference(*pair, *source) for pair in pairs)
+
     sources = {"config": says, "checkpoint": {"final": final}, "history": summary}
-    compared = [
-        Difference(*pair, source)
-        for source, computed in sources.items()
-        for name in computed
-        if name in fields
-        for pair in _pairs(fields[name], computed[name], name, whole)
-    ]
+    for source, found in sources.items():
+        for name, computed in found.items():
+            if name in fields:
+                add(_pairs(fields[name], computed, name, whole), source)
     metrics = by_domain(plain(history[-1].get("metrics", {})), {})
-    pairs = _pairs(metrics, final, "final")
-    compared += [Difference(*pair, "checkpoint", HISTORY) for pair in pairs]
+    add(_pairs(metrics, final, "final"), "checkpoint", HISTORY)
     if whole or results.train.partition is not None:
         recipe = recipe_of(complete.train_dataloader.partition)
-        pairs = _pairs(results.train.partition or {}, recipe, "data.train.partition", whole)
-        compared += [Difference(*pair, "config") for pair in pairs]
+        partition = results.train.partition or {}
+        add(_pairs(partition, recipe, "data.train.partition", whole), "config")
     tests = complete.get("val_dataloader") or {}
     names = {name for name, test in tests.items() if test is not None}
-    compared += [
-        Difference(f"data.test:{name}", name in results.tests, name in names, "config")
-        for name in sorted(names | results.tests.keys())
-    ]
+    every = sorted(names | results.tests.keys())
+    add(((f"data.test:{n}", n in results.tests, n in names) for n in every), "config")
     accuracy = results.extras.get("client_accuracy")  # of ClientAccuracyHook
     if accuracy is not None and "client_sizes" in saved:
         lines = [record for record in history if record.get("client_accuracy")]
@@ -175,20 +173,18 @@ def verify(
         }
         accuracy = accuracy if isinstance(accuracy, Mapping) else {}
         for name, values in computed.items():
-            pairs = _pairs(accuracy.get(name), values, f"client_accuracy.{name}", True)
-            compared += [Difference(*pair, HISTORY) for pair in pairs]
-    pairs = compared_rounds(history, rounds, complete)
-    compared += [Difference(*pair, "config", HISTORY) for pair in pairs]
+            add(_pairs(accuracy.get(name), values, f"client_accuracy.{name}", True), HISTORY)
+    add(compared_rounds(history, rounds, complete), "config", HISTORY)
     known = saved.get("history")  # checksums of its lines, which older checkpoints do not have
     if known is not None:
         line = History(own_path(folder, HISTORY)).changed(known)
-        compared.append(Difference("first changed line", line, None, "checkpoint", HISTORY))
+        add([("first changed line", line, None)], "checkpoint", HISTORY)
     if results.results_sha256 is not None:
         digest = own_digest(read_json(own_path(folder, FILE_NAME), strict=False))
-        compared.append(Difference(OWN_DIGEST, results.results_sha256, digest, "rest of the file"))
+        add([(OWN_DIGEST, results.results_sha256, digest)], "rest of the file")
     tolerance = TOLERANCE if elsewhere else 0.0
-    found = tuple(one for one in compared if not _equal(one, tolerance))
-    return Verification(folder, checkpoint, len(compared), found, tolerance, elsewhere)
+    differences = tuple(one for one in compared if not _equal(one, tolerance))
+    return Verification(folder, checkpoint, len(compared), differences, tolerance, elsewhere)
 
 
 def _newest_checkpoint(folder: Path, results: Results) -> Path:
@@ -202,16 +198,6 @@ def _newest_checkpoint(folder: Path, results: Results) -> Path:
                 "they are from different runs"
             )
     return path
-
-
-@contextmanager
-def _own(
-    path: Path, scratch: Path, options: Sequence[str], results: Results
-) -> Iterator[tuple[Config, Config]]:
-    """A config file of the user's own, as it is and complete."""
-    used = load_config(path, (), scratch, options, results.seed, results.amp)
-    with naming(used):
-        yield used, complete_config(used)
 
 
 def _evaluate(
@@ -240,11 +226,6 @@ def _evaluate(
     }
     machine = [f"other {name}" for name, (now, then) in pairs.items() if now != then]
     return runner, final, ", ".join(machine)
-
-
-def _file_digest(folder: Path) -> str | None:
-    path = own_path(folder, CONFIG_FILE)
-    return sha256(path) if path.is_file() else None
 
 
 def _pairs(

@@ -56,10 +56,8 @@ def expected_rounds(
 ) -> list[dict[str, Any]]:
     """What each round must have: round, participants, their samples, bytes, whether evaluated.
 
-    Args:
-        config: complete, and safe to build of.
-        runner: has the model, and the BatchNorm policy or None, of this config.
-        client_sizes: client -> samples, in partition order.
+    The config is complete, and safe to build of; the runner has its model and BatchNorm policy;
+    ``client_sizes`` are samples in partition order.
     """
     algorithm = build(ALGORITHMS, config.algorithm, "algorithm")
     local = build_local_optimizer(config.optim_wrapper, runner.flat)

@@ -16,7 +16,14 @@ from fedseg.report.drawing import (
     save_figure,
     write_centered,
 )
-from fedseg.runs.metric_names import BY_DOMAIN, GLOBAL, class_table, domain_label, evaluated_set
+from fedseg.runs.metric_names import (
+    BY_DOMAIN,
+    GLOBAL,
+    domain_label,
+    evaluated_set,
+    is_number,
+    main_metric,
+)
 from fedseg.runs.run_files import RunFiles
 
 
@@ -35,9 +42,9 @@ def draw_curves(run: RunFiles, path: Path) -> Path:
 
 
 def _draw_metric(axes: Any, run: RunFiles) -> None:
-    metric = run.metric
-    round_axes(axes, run.rounds, f"{metric or 'metrics'} by domain", metric)
     names = run.curves.figures if run.curves else ()
+    metric = main_metric(names)
+    round_axes(axes, run.rounds, f"{metric or 'metrics'} by domain", metric)
     series = {
         name.removesuffix(f"/{metric}"): points
         for name in names
@@ -75,19 +82,15 @@ def draw_iou_by_class(
 ) -> Path | None:
     """Heat map of the IoU of every class (rows) in every domain (columns), with the mIoU below.
 
-    Args:
-        domains: metrics by domain, ``{"unseen": {"mIoU": 30.1, "IoU": {"road": 90.2, ...}}}``.
-        path: the PNG.
-        palette: RGB colors of the classes, shown beside their names.
-
-    Returns:
-        The path, or None if there is no IoU by class.
+    A PNG; None if no domain has an IoU, as ``{"unseen": {"mIoU": 30.1, "IoU": {"road": 90.2}}}``
+    has. ``palette``: RGB colors of the classes, shown beside their names.
     """
-    table = class_table(domains)
-    if not table:
-        return None
     columns = [d for d in domains if domains[d].get("IoU")]
-    rows = {name: [values.get(d) for d in columns] for name, values in table.items()}
+    if not columns:
+        return None
+    names = dict.fromkeys(name for d in columns for name in domains[d]["IoU"])
+    found = {name: [domains[d]["IoU"].get(name) for d in columns] for name in names}
+    rows = {name: [v if is_number(v) else None for v in row] for name, row in found.items()}
     rows["mIoU"] = [domains[d].get("mIoU") for d in columns]
     labels = [domain_label(d, columns).replace(" ", "\n", 1) for d in columns]
     return draw_percentages(rows, labels, path, "IoU by class (%)", palette)

@@ -10,8 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from fedseg.report.compare_notes import ENVIRONMENT, notes, other_test_sets
-from fedseg.report.compare_sides import Side
+from fedseg.report.compare_sides import ENVIRONMENT, Side, notes, other_test_sets
 from fedseg.runs.metric_names import MAIN_METRICS, evaluated_set, is_number, main_metric, split_name
 from fedseg.runs.results import NOT_IDENTITY
 from fedseg.runs.run_files import RunFiles
@@ -20,7 +19,6 @@ NOT_CONDITIONS = ("steps", "style", "partition", "batch_size")  # of the data; t
 # The seed has a column of its own; no metric of a run depends on what fedseg test does.
 LEFT_OUT = (*NOT_IDENTITY, "randomness.seed", "test_cfg", "test_dataloader", "test_evaluator")
 MISSING = "—"  # in place of a value, where a config has no such key
-TIMES = ("wall", "train", "aggregate", "evaluate")
 CONFIGURED = (  # what ``results.json`` records of the config
     *("rounds", "model", "algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm"),
     *("amp", "clients_per_round", "local_epochs", "local_steps"),
@@ -32,8 +30,7 @@ class Value:
     """A mean over ``count`` rounds, evaluations or seeds (``over``), with its deviation.
 
     ``std`` is divided by n - 1 over seeds, by n over rounds and evaluations; None for a single one.
-    ``over`` is empty for a value as it is, ``unpaired`` for a difference of means that share no
-    seeds.
+    ``over`` is empty for a value as it is, ``unpaired`` for means that share no seeds.
     """
 
     mean: float
@@ -44,70 +41,42 @@ class Value:
 
 @dataclass(frozen=True)
 class Reached:
-    """When a metric of a side first was at least a target.
+    """When a metric of a side first was at least a target."""
 
-    Attributes:
-        round, bytes: of that evaluation, and sent until then; means over the seeds that got there,
-            None if none did.
-        seeds: how many did, of the side's.
-    """
-
-    round: Value | None
-    bytes: Value | None
-    seeds: int
+    round: Value | None  # over the seeds that got there, as are the bytes; None if none did
+    bytes: Value | None  # sent until then
+    seeds: int  # how many got there, of the side's
 
 
 @dataclass(frozen=True)
 class Cell:
-    """A metric of a side. What there is not is None.
+    """A metric of a side. What there is not is None."""
 
-    Attributes:
-        last: of the last evaluation. window: over the evaluations of the last rounds.
-        difference: of ``last`` to the reference's.
-        paired: difference over rounds that both have evaluated, or of the means of seeds that both
-            have.
-        reached: of a main metric with a curve, if there is a target.
-    """
-
-    last: Value | None
-    window: Value | None
-    difference: Value | None = None
-    paired: Value | None = None
-    reached: Reached | None = None
+    last: Value | None  # of the last evaluation
+    window: Value | None  # over the evaluations of the last rounds
+    difference: Value | None = None  # of ``last`` to the reference's
+    paired: Value | None = None  # over rounds that both evaluated, or means of seeds of both
+    reached: Reached | None = None  # of a main metric with a curve, if there is a target
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Sides and how they differ.
+    """Sides and how they differ; by name, a value for each side."""
 
-    Attributes:
-        sides: the reference first.
-        config: differing keys, a value for each side. complete: whether all of the configs are
-            compared, or only what ``results.json`` records of them.
-        conditions: differing versions, hardware and checksums, likewise.
-        metrics: ``<domain>/<metric>`` -> a cell for each side.
-        costs: what it took, and norms of the parameters and of the pseudo-gradient in the last
-            round; by name, a number for each side or None.
-        until: the target of ``Cell.reached``, or None.
-        notes: what keeps the sides from being compared, in words.
-    """
-
-    sides: tuple[Side, ...]
-    config: Mapping[str, tuple[Any, ...]]
-    complete: bool
-    conditions: Mapping[str, tuple[Any, ...]]
-    metrics: Mapping[str, tuple[Cell, ...]]
-    costs: Mapping[str, tuple[float | None, ...]]
-    until: float | None
-    notes: tuple[str, ...]
+    sides: tuple[Side, ...]  # the reference first
+    config: Mapping[str, tuple[Any, ...]]  # differing keys
+    complete: bool  # whether all of the configs are compared, or what ``results.json`` says of them
+    conditions: Mapping[str, tuple[Any, ...]]  # differing versions, hardware and checksums
+    metrics: Mapping[str, tuple[Cell, ...]]  # ``<domain>/<metric>``
+    costs: Mapping[str, tuple[float | None, ...]]  # in bytes and seconds; norms in the last round
+    until: float | None  # the target of ``Cell.reached``
+    notes: tuple[str, ...]  # what keeps the sides from being compared, in words
 
 
 def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
     """Compare sides with the first of them.
 
-    Args:
-        sides: at least one.
-        until: a value of the main metric, in percent: also find when each side first reached it.
+    ``until``: a value of the main metric, in percent; also find when each side first reached it.
     """
     runs = [side.first for side in sides]
     configs = [flat(run.config) for run in runs if run.config is not None]
@@ -188,11 +157,13 @@ def _conditions(results: Mapping[str, Any]) -> dict[str, Any]:
 def _cell(name: str, side: Side, reference: Side | None, target: float | None) -> Cell:
     difference = paired = None
     if reference is not None:
-        difference = _difference(side, reference, side.last(name), reference.last(name))
-        if len(reference.runs) == len(side.runs) == 1:
+        single = len(reference.runs) == len(side.runs) == 1
+        over = "" if single else "unpaired"
+        difference = _difference(side.last(name), reference.last(name), over)
+        if single:
             paired = _paired_rounds(name, reference.first, side.first)
         else:
-            paired = _difference(side, reference, side.mean(name), reference.mean(name))
+            paired = _difference(side.mean(name), reference.mean(name), over)
     last = _of_side(side, side.last(name).values())
     reached = None if target is None else _reached(name, side, target)
     return Cell(last, _window(name, side), difference, paired, reached)
@@ -200,21 +171,23 @@ def _cell(name: str, side: Side, reference: Side | None, target: float | None) -
 
 def _of_side(side: Side, values: Collection[float]) -> Value | None:
     """A run's own value, or the mean over the seeds."""
-    return Value(*values) if len(values) == len(side.runs) == 1 else _over_seeds(values)
+    return Value(*values) if len(values) == len(side.runs) == 1 else _mean(values)
 
 
-def _over_seeds(values: Collection[float]) -> Value | None:
+def _mean(
+    values: Collection[float], over: str = "seeds", deviation: Any = statistics.stdev
+) -> Value | None:
     if not values:
         return None
-    std = statistics.stdev(values) if len(values) > 1 else None
-    return Value(statistics.fmean(values), std, len(values), "seeds")
+    std = deviation(values) if len(values) > 1 else None
+    return Value(statistics.fmean(values), std, len(values), over)
 
 
 def _window(name: str, side: Side) -> Value | None:
     """The mean of a metric over the last rounds; of seeds, over their means."""
     run = side.first
     if len(side.runs) > 1 or name not in run.window.mean:
-        return _over_seeds(side.mean(name).values())
+        return _mean(side.mean(name).values())
     begin = run.rounds - _length(run)
     count = sum(round_ > begin for round_ in run.series(name)) or run.window.evaluations
     std = run.window.std.get(name) if count > 1 else None
@@ -225,45 +198,32 @@ def _length(run: RunFiles) -> int:
     return max(run.window.rounds, 1)
 
 
-Values = Mapping[int | None, float]  # by seed
-
-
-def _difference(side: Side, reference: Side, values: Values, of: Values) -> Value | None:
-    """Seed by seed where both sides have several of the same, else of the means."""
+def _difference(values: Mapping[Any, float], of: Mapping[Any, float], over: str) -> Value | None:
+    """Of values by seed: seed by seed where both sides have several of the same, else of means."""
     shared = [seed for seed in of if seed in values]
     if len(shared) > 1:
-        return _over_seeds([values[seed] - of[seed] for seed in shared])
+        return _mean([values[seed] - of[seed] for seed in shared])
     if not values or not of:
         return None
-    difference = statistics.fmean(values.values()) - statistics.fmean(of.values())
-    single = len(side.runs) == len(reference.runs) == 1
-    return Value(difference, over="" if single else "unpaired")
+    return Value(statistics.fmean(values.values()) - statistics.fmean(of.values()), over=over)
 
 
 def _paired_rounds(name: str, reference: RunFiles, run: RunFiles) -> Value | None:
     """Over the last of the rounds that both have evaluated."""
     of, values = reference.series(name), run.series(name)
     rounds = sorted(of.keys() & values.keys())
-    if not rounds:
-        return None
-    begin = rounds[-1] - min(_length(reference), _length(run))
+    begin = max(rounds, default=0) - min(_length(reference), _length(run))
     differences = [values[r] - of[r] for r in rounds if r > begin]
-    std = statistics.pstdev(differences) if len(differences) > 1 else None
-    return Value(statistics.fmean(differences), std, len(differences), "rounds")
+    return _mean(differences, "rounds", statistics.pstdev)
 
 
 def _reached(name: str, side: Side, target: float) -> Reached | None:
     """The first evaluation of a metric that is at least ``target``, over a side's runs."""
-    rounds, sent = [], []
-    for run in side.runs:
-        values = run.series(name)
-        if not values or run.curves is None:
-            return None
-        first = next((round_ for round_, value in values.items() if value >= target), None)
-        if first is not None:
-            rounds.append(first)
-            sent.append(run.curves.bytes[run.curves.rounds.index(first)])
-    return Reached(_of_side(side, rounds), _of_side(side, sent), len(rounds))
+    if not all(run.series(name) for run in side.runs):
+        return None
+    found = [first for run in side.runs if (first := run.curves.reach(name, target))]
+    rounds, sent = [round_ for round_, _ in found], [bytes_ for _, bytes_ in found]
+    return Reached(_of_side(side, rounds), _of_side(side, sent), len(found))
 
 
 # ---------------------------------------------------------------- cost
@@ -271,21 +231,16 @@ def _reached(name: str, side: Side, target: float) -> Reached | None:
 
 def _costs(run: RunFiles) -> dict[str, float | None]:
     """In bytes and seconds; the wall time of an unfinished run is not known."""
-    if run.results is not None:
-        sent, seconds = asdict(run.results.communication), run.results.seconds
-        rejected = run.results.rejected_updates
-    else:
-        sent = {key: sum(r[key] for r in run.history) for key in ("bytes_down", "bytes_up")}
-        rejected = sum(len(r["rejected"]) for r in run.history)
-        seconds = {k: sum(r["seconds"].get(k, 0.0) for r in run.history) for k in TIMES[1:]}
+    known = run.summary
+    sent = asdict(known.communication)
     last = run.history[-1] if run.history else {}
     norms = {name: last.get(name) for name in ("norm_w", "norm_delta")}
     return {
         "rounds": run.rounds,
         **sent,
         "bytes": sum(sent.values()),
-        **{name: seconds.get(name) for name in TIMES},
-        "rejected_updates": rejected,
+        **{name: known.seconds.get(name) for name in ("wall", "train", "aggregate", "evaluate")},
+        "rejected_updates": known.rejected_updates,
         **{name: value if is_number(value) else None for name, value in norms.items()},
     }
 

@@ -1,24 +1,27 @@
-"""A comparison of runs as tables for the terminal and as Markdown."""
+"""A comparison of runs: tables for the terminal and as Markdown, the curves in one picture."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.lines import Line2D
 from rich.console import Console
 from rich.markup import escape
 
 from fedseg.cli import widen_console
 from fedseg.errors import ConfigError
 from fedseg.files import write_text
-from fedseg.report.compare import Comparison, Reached, Value
-from fedseg.report.compare_curves import draw_curves
+from fedseg.report.compare import MISSING, Comparison, Reached, Value
 from fedseg.report.compare_sides import Side
+from fedseg.report.drawing import COLORS, draw_losses, new_figure, round_axes, save_figure
 from fedseg.report.tables import TextTable, markdown_text
-from fedseg.runs.metric_names import domain_label, split_name
+from fedseg.runs.metric_names import domain_label, main_metric, split_name
 from fedseg.units import format_bytes, format_duration
 
-NONE = "—"
 MANY = 4  # sides, from which on each has a row: columns for all would not fit
+COLUMNS = 3  # of the picture
+# A run is known by its color and its dashes.
+DASHES = ("-", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 4)))
 STD = {
     "rounds": "std over rounds that both evaluated",
     "seeds": "std over seeds, divided by n - 1",
@@ -45,8 +48,8 @@ def tables(comparison: Comparison) -> Iterator[TextTable]:
 
 def _run_row(side: Side) -> tuple[str, ...]:
     run = side.first
-    seeds = ", ".join(NONE if one.seed is None else str(one.seed) for one in side.runs)
-    of = "" if run.finished else f" of {run.planned:,}" if run.planned else " so far"
+    seeds = ", ".join(MISSING if one.seed is None else str(one.seed) for one in side.runs)
+    of = "" if run.results else f" of {run.planned:,}" if run.planned else " so far"
     return side.label, run.name, seeds, f"{run.rounds:,}{of}", str(side.path)
 
 
@@ -94,9 +97,9 @@ def _metrics(comparison: Comparison) -> TextTable:
 
 def _reached(reached: Reached | None, side: Side) -> tuple[str, str]:
     if reached is None:
-        return NONE, NONE
+        return MISSING, MISSING
     if reached.round is None or reached.bytes is None:
-        return "not reached", NONE
+        return "not reached", MISSING
     first = reached.round
     rounds = f"{first.mean:,.0f}" + ("" if first.std is None else f" ± {first.std:,.0f}")
     if reached.seeds < len(side.runs):
@@ -106,7 +109,7 @@ def _reached(reached: Reached | None, side: Side) -> tuple[str, str]:
 
 def _number(value: Value | None, sign: str = "", count: bool = False) -> str:
     if value is None:
-        return NONE
+        return MISSING
     text = f"{value.mean:{sign}.2f}"
     if value.std is not None:
         text += f" ± {value.std:.2f}"
@@ -142,10 +145,10 @@ def _measures(title: str, comparison: Comparison) -> TextTable:
         reference, *others = comparison.costs[name]
         if not any(comparison.costs[name]):
             continue
-        texts = [NONE if reference is None else form(reference)]
+        texts = [MISSING if reference is None else form(reference)]
         for value in others:
             ratio = f" ({value / reference:.2f})" if value is not None and reference else ""
-            texts.append(NONE if value is None else f"{form(value)}{ratio}")
+            texts.append(MISSING if value is None else f"{form(value)}{ratio}")
         head.append(word)
         columns.append(texts)
     right = tuple(range(1, len(head)))
@@ -174,9 +177,55 @@ def remarks(comparison: Comparison) -> list[str]:
     return found + list(comparison.notes)
 
 
-def print_comparison(comparison: Comparison, console: Console | None = None) -> None:
+# ---------------------------------------------------------------- picture, output
+
+
+def draw_curves(comparison: Comparison, path: Path) -> Path:
+    """Training loss, and the main metric of every domain, over the rounds; a PNG.
+
+    Every run has a line, in the color and dashes of its side.
+    """
+    sides = comparison.sides
+    runs = [run for side in sides for run in side.runs]
+    metric = main_metric(comparison.metrics)
+    names = [n for n in comparison.metrics if split_name(n)[1] == metric]
+    names = [n for n in names if any(len(run.series(n)) > 1 for run in runs)]  # a curve, no point
+    domains = [split_name(name)[0] for name in names]
+    shown = [(domain_label(d, domains), metric, n) for d, n in zip(domains, names, strict=True)]
+    if any(run.norms for run in runs):
+        shown.append(("norm of the parameters", "||w||", ""))
+    count = 1 + len(shown)
+    columns = 2 if count == 4 else min(COLUMNS, count)  # four are a square
+    rows = -(-count // columns)
+    figure = new_figure(max(5 * columns, 7), 3.7 * rows + 0.25 * len(sides))
+    loss, *panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    rounds = max(run.rounds for run in runs)
+    round_axes(loss, rounds, "training loss", "mean local loss")
+    for axes, (title, label, _) in zip(panels, shown, strict=False):
+        round_axes(axes, rounds, title, label)
+    for axes in panels[len(shown) :]:
+        axes.set_axis_off()
+    handles = []
+    for number, side in enumerate(sides):
+        # beyond six runs, colors meet other dashes than before
+        dashes = DASHES[(number + number // len(COLORS)) % len(DASHES)]
+        style = {"color": COLORS[number % len(COLORS)], "linestyle": dashes}
+        seeds = ", ".join(str(run.seed) for run in side.runs if run.seed is not None)
+        label = f"{side.label}  {side.first.name}" + (f", seed {seeds}" if seeds else "")
+        handles.append(Line2D([], [], **style, linewidth=2, label=label))
+        for run in side.runs:
+            draw_losses(loss, run.losses, **style)
+            for axes, (*_, name) in zip(panels, shown, strict=False):
+                points = run.series(name) if name else run.norms
+                marker = "o" if name and len(points) == 1 else None
+                axes.plot(list(points), list(points.values()), marker=marker, **style)
+    figure.legend(handles=handles, loc="outside upper left", frameon=False, fontsize=10)
+    return save_figure(figure, path)
+
+
+def print_comparison(comparison: Comparison) -> None:
     """Print tables and remarks; where standard output is no terminal, wide enough for each row."""
-    console = console or Console()
+    console = Console()
     widen_console(console)
     for table in tables(comparison):
         console.print(table.to_rich(), "")

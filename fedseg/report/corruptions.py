@@ -19,10 +19,7 @@ def corruption_table(
     """Accuracy in percent by corruption and severity, from the metrics by domain of a run or test.
 
     The last row and the last column, ``"mean"``, are means; a mean of which a value is missing is
-    None, for one over fewer would not compare.
-
-    Returns:
-        None if no corrupted set was evaluated.
+    None, for one over fewer would not compare. Without a corrupted set there is no table.
 
     Raises:
         DataError: a corruption has another number of accuracies than there are severities.
@@ -39,24 +36,22 @@ def corruption_table(
                 f"corruptions.{name}: has {len(found[name])} accuracies for {len(severities)} "
                 "severities; evaluate again with fedseg test"
             )
-        row = dict(zip(severities, found[name], strict=True))
+        known = (value if is_number(value) else None for value in found[name])
+        row = dict(zip(severities, known, strict=True))
         table[name] = {**row, "mean": _mean(row.values())}
     columns = (*severities, "mean")
     return {**table, "mean": {c: _mean([row[c] for row in table.values()]) for c in columns}}
 
 
 def _mean(values: Collection[Any]) -> float | None:
-    return fmean(values) if all(map(is_number, values)) else None
+    return None if None in values else fmean(values)
 
 
 def draw_corruptions(
     table: Mapping[str, Mapping[int | str, float | None]], path: Path, title: str = ""
 ) -> Path:
     """Heat map of a :func:`corruption_table` under a title; a PNG."""
-    rows = {
-        _words(name): [value if is_number(value) else None for value in row.values()]
-        for name, row in table.items()
-    }
+    rows = {_words(name): list(row.values()) for name, row in table.items()}
     columns = [c if c == "mean" else f"severity {c}" for c in table["mean"]]
     return draw_percentages(rows, columns, path, f"{title}\naccuracy (%)".strip())
 

@@ -21,16 +21,11 @@ LEGEND_WIDTH, LETTER = 160, 11  # of a class in the legend, of a letter in the t
 
 @dataclass(frozen=True)
 class Classes:
-    """What the ids of a class map mean.
-
-    Attributes:
-        names, palette: of each class; colors are RGB.
-        ignore_index: the id that does not count in the truth.
-    """
+    """What the ids of a class map mean."""
 
     names: Sequence[str]
-    palette: Sequence[Sequence[int]]
-    ignore_index: int = 255
+    palette: Sequence[Sequence[int]]  # RGB
+    ignore_index: int = 255  # does not count in the truth
 
     def table(self) -> np.ndarray:
         """The color of every id, uint8 [256, 3]; ids without a class are black."""
@@ -42,18 +37,12 @@ class Classes:
 
 @dataclass(frozen=True)
 class Example:
-    """A predicted image.
+    """A predicted image."""
 
-    Attributes:
-        image: uint8 [H, W, 3], RGB.
-        truth, prediction: integer [H', W'] class ids of the same size.
-        domain, file: for the title.
-    """
-
-    image: np.ndarray
-    truth: np.ndarray
-    prediction: np.ndarray
-    domain: str
+    image: np.ndarray  # uint8 [H, W, 3], RGB
+    truth: np.ndarray  # integer [H', W'] class ids
+    prediction: np.ndarray  # likewise, of the same size
+    domain: str  # for the title, as is the file
     file: str
 
 

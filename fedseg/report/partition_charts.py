@@ -27,10 +27,8 @@ def show_partition(
 ) -> None:
     """Print a partition's statistics and draw it to a PNG, both titled by the file's name.
 
-    Args:
-        clients, labels: as of :func:`fedseg.report.partition_view.partition_statistics`.
-        classes: names of the classes, in order of their ids.
-        path: the PNG.
+    Clients and labels are as of :func:`fedseg.report.partition_view.partition_statistics`,
+    ``classes`` the names in order of their ids.
     """
     found = partition_statistics(clients, labels, len(classes))
     print(
@@ -46,10 +44,8 @@ def write_pictures(
 ) -> list[Path]:
     """Write ``splits.png``, all splits side by side, and ``<name>.png`` for each that has rows.
 
-    Args:
-        views: the splits. folder: where to; it is made.
-        pixels: view's name -> pixels of every class that each client holds, for
-            ``<name>_pixels.png``.
+    ``pixels`` has those of every class that each client holds, by view, for
+    ``<name>_pixels.png``.
 
     Raises:
         ConfigError: the folder cannot be written to.
@@ -76,13 +72,8 @@ def draw_view(view: View, path: Path, pixels: np.ndarray | None = None) -> Path:
     """Heat map of the share of each class (rows) in each client (columns), and sizes; a PNG.
 
     Columns are in order of the client's largest class, which shows skew as a diagonal; a class that
-    the client does not have is white. Test sets have columns of their own, on the right.
-
-    Args:
-        view: the split. Its rows are classes or domains.
-        path: the PNG.
-        pixels: shown instead of samples: of every class that each client holds, int
-            [clients, classes].
+    the client does not have is white. Test sets have columns of their own, on the right. Pixels of
+    every class, int [clients, classes], are shown instead of samples.
     """
     kind, rows, counts = view.kind or "class", view.rows, view.statistics.counts
     subtitle, whose = view.statistics.in_words(kind), "client's samples"
@@ -149,7 +140,7 @@ def draw_view(view: View, path: Path, pixels: np.ndarray | None = None) -> Path:
 def draw_side_by_side(views: Sequence[View], path: Path) -> Path:
     """A column for each split: its clients' mixes, in one scale, sizes, numbers of classes."""
     width = 4.6 if len(views) > 1 else 8
-    names = max((len(view.rows) for view in views), default=0)
+    names = max(len(view.rows) for view in views)
     height = min(max(2.6, 0.115 * names), 12) if names <= NAMED else 6
     figure = new_figure(width * len(views) + 0.8, height + 3.9)
     grid = figure.subplots(3, len(views), squeeze=False, height_ratios=[height, 1.4, 1.4])
@@ -207,11 +198,7 @@ def order_of(shares: np.ndarray) -> np.ndarray:
 def draw_cells(
     axes: Any, shares: np.ndarray, classes: Sequence[str], most: float, kind: str = "class"
 ) -> Any:
-    """A heat map of shares [classes, clients] from 0 to ``most``; what is 0 is white.
-
-    Returns:
-        What :func:`add_scale` takes.
-    """
+    """A heat map of shares [classes, clients] from 0 to ``most``, white at 0; gives its image."""
     rows, columns = shares.shape
     cells = _pool(_pool(shares, MOST_ROWS), MOST_COLUMNS, axis=1)
     image = axes.imshow(

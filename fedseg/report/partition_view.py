@@ -1,30 +1,28 @@
-"""Which client holds what, in numbers: what tables and pictures of a split show."""
+"""Which client holds what, in numbers and as tables on the terminal."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from rich.console import Console
+from rich.markup import escape
 
+from fedseg.cli import widen_console
 from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.partition import check_clients
+from fedseg.report.tables import TextTable
 
 PLURAL = {"class": "classes", "domain": "domains"}
 
 
 @dataclass(frozen=True)
 class PartitionStatistics:
-    """Sizes of the clients, and how their class distributions differ.
+    """Sizes of the clients, and how their class distributions differ."""
 
-    Attributes:
-        counts: samples of each client in each class, int64 [clients, classes].
-        unused: number of samples that no client holds.
-        total_variation: mean over the clients of the total-variation distance
-            ``1/2 sum_c |p_kc - p_c|`` between the client's distribution and that of the whole data
-            set, from 0 (all alike) to nearly 1.
-    """
-
-    counts: np.ndarray
-    unused: int
+    counts: np.ndarray  # samples of each client in each class, int64 [clients, classes]
+    unused: int  # number of samples that no client holds
+    # mean over the clients of the total-variation distance 1/2 sum_c |p_kc - p_c| between the
+    # client's distribution and that of the whole data set, from 0 (all alike) to nearly 1
     total_variation: float
 
     @property
@@ -50,10 +48,8 @@ def partition_statistics(
 ) -> PartitionStatistics:
     """Count what each client has.
 
-    Args:
-        clients: client id -> indices into the data set, as a partition gives them.
-        labels: the class id of every sample of the data set, int [N].
-        num_classes: classes of the data set, also those that do not occur.
+    ``clients`` are indices into the data set, as a partition gives them, ``labels`` the class ids
+    of its samples, int [N].
 
     Raises:
         ConfigError: the clients are none, empty or share a sample, or an index is out of range.
@@ -74,28 +70,72 @@ def spread(values: np.ndarray) -> str:
 
 @dataclass(frozen=True)
 class View:
-    """A split to be looked at.
+    """A split to be looked at."""
 
-    Attributes:
-        name: short, for files. title: what it is, in words.
-        clients: client id -> indices of samples.
-        statistics: of rows instead of classes; of one row without a kind.
-        kind: what a sample's label is: ``"class"``, ``"domain"``, or None if only the number of
-            samples is known.
-        rows: names of the classes or domains, also those that only test sets have.
-        tests: test set -> number of its samples.
-        test_counts: test set -> its samples in each row, int [rows]; of those that have rows.
-        notes: what could not be looked at, in words.
-        dataset: of the clients, where label maps can be read from it.
-    """
+    name: str  # short, for files
+    title: str  # what it is, in words
+    clients: Mapping[str, np.ndarray]  # client id -> indices of samples
+    statistics: PartitionStatistics  # of rows instead of classes; of one row without a kind
+    kind: str | None = None  # of a sample's label: "class" or "domain"; None: it is not known
+    rows: tuple[str, ...] = ()  # names of the classes or domains, those of test sets included
+    tests: Mapping[str, int] = field(default_factory=dict)  # test set -> number of its samples
+    test_counts: Mapping[str, np.ndarray] = field(default_factory=dict)  # in each row, int [rows]
+    notes: tuple[str, ...] = ()  # what could not be looked at, in words
+    dataset: SegmentationDataset | None = None  # of the clients, where it has label maps
 
-    name: str
-    title: str
-    clients: Mapping[str, np.ndarray]
-    statistics: PartitionStatistics
-    kind: str | None = None
-    rows: tuple[str, ...] = ()
-    tests: Mapping[str, int] = field(default_factory=dict)
-    test_counts: Mapping[str, np.ndarray] = field(default_factory=dict)
-    notes: tuple[str, ...] = ()
-    dataset: SegmentationDataset | None = None
+
+# ---------------------------------------------------------------- tables
+
+
+def print_views(views: Sequence[View], console: Console | None = None) -> None:
+    """Print a column for each split, and a row for each test set."""
+    console = console or Console()
+    widen_console(console)
+    console.print(_splits_table(views).to_rich())
+    console.print(
+        "per client: least / median / most; distance: mean total-variation distance of a client's "
+        "distribution to the whole data set's, from 0 (all alike) to nearly 1",
+        style="dim",
+    )
+    if any(view.tests for view in views):
+        console.print()
+        console.print(_tests_table(views).to_rich())
+    for view in views:
+        for note in view.notes:
+            console.print(escape(note), highlight=False, soft_wrap=True)
+
+
+def _splits_table(views: Sequence[View]) -> TextTable:
+    found = [view.statistics for view in views]
+    rows = [
+        ("clients", *(f"{len(view.clients):,}" for view in views)),
+        ("samples", *(f"{one.sizes.sum():,}" for one in found)),
+        ("unused", *(f"{one.unused:,}" for one in found)),
+        ("samples per client", *(spread(one.sizes) for one in found)),
+    ]
+    for kind in dict.fromkeys(view.kind for view in views if view.kind):
+        held, each = [], []
+        for view, one in zip(views, found, strict=True):
+            own = view.kind == kind
+            held.append(f"{one.counts.any(axis=0).sum():,}" if own else "")
+            each.append(spread(one.classes_per_client) if own else "")
+        rows += [(PLURAL[kind], *held), (f"{PLURAL[kind]} per client", *each)]
+    pairs = zip(views, found, strict=True)
+    rows.append(("distance", *(f"{o.total_variation:.3f}" if v.kind else "" for v, o in pairs)))
+    head = ("", *(view.name for view in views))
+    return TextTable("splits", head, tuple(rows), right=tuple(range(1, len(head))))
+
+
+def _tests_table(views: Sequence[View]) -> TextTable:
+    rows = []
+    for view in views:
+        held = view.statistics.counts.any(axis=0)
+        for name, samples in view.tests.items():
+            of = also = ""
+            if name in view.test_counts and view.kind:
+                there = view.test_counts[name] > 0
+                of = f"{there.sum():,} {view.kind if there.sum() == 1 else PLURAL[view.kind]}"
+                also = f"{(there & held).sum():,}"
+            rows.append((view.name, name, f"{samples:,}", of, also))
+    head = ("split", "test set", "images", "of", "also held by clients")
+    return TextTable("test sets", head, tuple(rows), right=(2, 3, 4))

@@ -57,25 +57,14 @@ def write_test_pictures(
 def write_overlays(
     evaluator: "DomainEvaluator", w: Tensor, buffers: Tensor, folder: Path, count: int = 3
 ) -> list[Path]:
-    """Predict a few images of every domain and draw them.
+    """Predict ``count`` images of every test set, spread evenly over it, and draw them.
 
     For every domain, under every kind of BatchNorm statistics that it is evaluated with:
-    ``<domain>/<sample index>_<file>.png``. Test sets without label maps are left out.
-
-    Args:
-        evaluator: gives test sets and predictions.
-        w, buffers: the model, flat.
-        folder: where the pictures go.
-        count: images of every test set, spread evenly over it.
-
-    Returns:
-        The files written.
+    ``<domain>/<sample index>_<file>.png``. Test sets without label maps are left out. ``w`` and
+    ``buffers`` are the model, flat.
     """
-    chosen = {
-        test.name: spread(count, len(test.dataset))
-        for test in evaluator.sets
-        if _is_segmentation(test)
-    }
+    sets = filter(_is_segmentation, evaluator.sets)
+    chosen = {test.name: spread(count, len(test.dataset)) for test in sets}
     paths = []
     for test, domain, index, prediction in evaluator.predict_some(w, buffers, chosen):
         example = _example(test, index, prediction.cpu().numpy())

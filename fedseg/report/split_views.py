@@ -45,11 +45,8 @@ def read_views(
 ) -> list[View]:
     """Read configs (``.py``), split files (``.json``) and folders of split files.
 
-    Args:
-        paths: of these.
-        options: ``KEY=VALUE`` overrides, of configs.
-        images: label maps will be read: their files must be there.
-        methods: merged over each config.
+    Overrides ``KEY=VALUE`` and methods are for each config; ``images``: label maps will be read,
+    so that their files must be there.
 
     Raises:
         ConfigError: a config is wrong, or an override has no config to change.
@@ -223,11 +220,10 @@ def _of_split(folder: Path) -> View:
         folder = folder / "train"
     train = read_split(folder)
     beside = folder.parent / "test"
-    tests = {}
-    if folder.name == "train" and beside.is_dir() and any(beside.glob("*.json")):
-        tests = dict(read_split(beside).users)
+    listed = {}
+    if folder.name == "train" and any(beside.glob("*.json")):
+        listed = {test: Split({test: own}) for test, own in read_split(beside).users.items()}
     name = "_".join(folder.parts[-3:-1] if folder.name == "train" else folder.parts[-2:])
-    listed = {test: Split({test: samples}) for test, samples in tests.items()}
     domain_of = _layout([train, *listed.values()])
     notes = [] if domain_of else [f"{folder}: its paths are of no known data set: no domains"]
     shown, title = _Listed(train, domain_of), "/".join(folder.parts[-3:])

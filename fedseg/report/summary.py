@@ -37,10 +37,8 @@ def print_summary(
 ) -> None:
     """Print what a finished run reached, from its ``results.json``.
 
-    Args:
-        work_dir: of the run. config: the file that it was started with.
-        real_config: the config of the same experiment on real data, named if the data are rendered.
-        console: where to print; standard output by default.
+    ``config`` is the file that it was started with, ``real_config`` that of the same experiment on
+    real data, named if the data are rendered.
 
     Raises:
         DataError: the run has no ``results.json``, or a damaged one.
@@ -140,11 +138,9 @@ def _facts(results: Results, folder: Path) -> Table:
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    clients = results.clients_per_round
-    each = " to ".join(str(n) for n in dict.fromkeys((clients.min, clients.max)))
-    total = results.train.clients
     completed = f"{results.completed_rounds} of {results.rounds}"
-    table.add_row("rounds", f"{completed}, {each} of {total} clients each")
+    clients = f"{results.clients_per_round} of {results.train.clients} clients each"
+    table.add_row("rounds", f"{completed}, {clients}")
     for text in _coverage(results.final):
         table.add_row("by_domain", text)
     seconds = results.seconds

@@ -12,18 +12,13 @@ from fedseg.cli import printable
 
 @dataclass(frozen=True)
 class TextTable:
-    """Cells as text, for any medium.
-
-    Attributes:
-        title: above it. head: of the columns. rows: as many cells each.
-        right: columns of numbers. group: rows that belong together, a line between groups.
-    """
+    """Cells as text, for any medium."""
 
     title: str
     head: tuple[str, ...]
-    rows: tuple[tuple[str, ...], ...]
-    right: tuple[int, ...] = ()
-    group: int = 1
+    rows: tuple[tuple[str, ...], ...]  # as many cells each
+    right: tuple[int, ...] = ()  # columns of numbers
+    group: int = 1  # rows that belong together; a line between groups
 
     def to_rich(self) -> Table:
         """For the terminal."""

@@ -47,15 +47,10 @@ def printable(value: Any) -> Any:
 
 
 def from_plain(kind: Any, value: Any, path: str, field: str = "") -> Any:
-    """Convert a JSON value to a type.
+    """Convert a JSON value to a type; ``path`` and ``field`` are for messages.
 
-    Args:
-        kind: a dataclass, ``int``, ``float``, ``str``, ``bool``, ``Any``, ``dict[str, X]``,
-            ``tuple[X, ...]``, or a union ``X | Y`` of them. An integer is a float too; a bool is
-            not a number.
-        value: what JSON gave.
-        path: the file, for messages.
-        field: where in the file, for messages.
+    The type is a dataclass, ``int``, ``float``, ``str``, ``bool``, ``Any``, ``dict[str, X]``,
+    ``tuple[X, ...]``, or a union ``X | Y`` of them. An integer is a float too; a bool is no number.
 
     Raises:
         DataError: the value is missing, of another type, or not finite.

@@ -40,12 +40,8 @@ class History:
     A line is the file system's as soon as its round ends, so that a kill does not lose it. What a
     checkpoint builds on is on the disk before the checkpoint is: see :meth:`sync`.
 
-    Args:
-        path: the file.
-
-    Attributes:
-        checksums: the CRC-32 of all lines up to each; a checkpoint keeps them, so that a run does
-            not go on from a history that is not its own.
+    A checkpoint keeps ``checksums``, the CRC-32 of all lines up to each, so that a run does not go
+    on from a history that is not its own.
     """
 
     def __init__(self, path: Path) -> None:
@@ -81,14 +77,10 @@ class History:
         return records
 
     def verify(self, rounds: int, checksums: list[int] | None = None) -> list[int]:
-        """Raise :class:`DataError` unless the lines up to a round are those that the run wrote.
+        """The checksums of the lines up to a round, which must be those that the run wrote.
 
-        Args:
-            rounds: the round, which is also their number.
-            checksums: of them; None: unknown.
-
-        Returns:
-            The checksums.
+        Raises:
+            DataError: one is missing, or its checksum is not that of ``checksums``, if known.
         """
         lines, found = self._lines(), [0]
         complete = len(lines) - (lines[-1] == b"\n")

@@ -1,6 +1,6 @@
 """What metrics ``<domain>/<metric>`` are called in tables and pictures."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 MAIN_METRICS = ("mIoU", "accuracy")
@@ -41,12 +41,3 @@ def domain_label(domain: str, domains: Iterable[str]) -> str:
     if domain.endswith(BY_DOMAIN):
         return f"{domain.removesuffix(BY_DOMAIN)} by_domain"
     return f"{domain} standard" if f"{domain}{BY_DOMAIN}" in set(domains) else domain
-
-
-def class_table(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, float | None]]:
-    """IoU by class and domain, from ``{domain: {"IoU": {class: value}, ...}}``; may be empty."""
-    table: dict[str, dict[str, float | None]] = {}
-    for domain, metrics in domains.items():
-        for name, value in (metrics.get("IoU") or {}).items():
-            table.setdefault(name, {})[domain] = value if is_number(value) else None
-    return table

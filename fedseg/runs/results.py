@@ -232,10 +232,9 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
     cfg, data, done = runner.cfg, runner.data, runner.train_loop.round
     runner.history.verify(done, runner.history.checksums)  # it may be touched while a run runs
     history = runner.history.read()
-    evaluated = [r for r in history if "metrics" in r]
-    final = evaluated[-1]["metrics"] if evaluated else {}
-    details = runner.val_loop.details if runner.val_loop is not None else {}
-    sets = runner.val_loop.sets if runner.val_loop is not None else []
+    final = next((r["metrics"] for r in reversed(history) if "metrics" in r), {})
+    loop = runner.val_loop
+    details, sets = ({}, []) if loop is None else (loop.details, loop.sets)
     seconds = {k: sum(r["seconds"][k] for r in history) for k in ("train", "aggregate", "evaluate")}
     loader = cfg.train_dataloader
     says = configured(cfg)

@@ -1,7 +1,7 @@
 """The one reader of a run's work dir, finished or not: results, history, config copy."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,35 +10,35 @@ from typing import Any
 from fedseg.errors import DataError
 from fedseg.runs.config_copy import find_config_copy, read_config_copy
 from fedseg.runs.from_json import digest, from_plain
-from fedseg.runs.history import History, timeless
-from fedseg.runs.metric_names import is_number, main_metric
-from fedseg.runs.results import curves, window_statistics
-from fedseg.runs.schema import FILE_NAME, Curves, Results, Window, read_results
+from fedseg.runs.history import History, plain, timeless
+from fedseg.runs.metric_names import is_number
+from fedseg.runs.results import summarized
+from fedseg.runs.schema import FILE_NAME, Curves, Results, Traffic, Window, read_results
 
 HISTORY = "history.jsonl"
 WINDOW = 100  # rounds at the end, unless the config says otherwise
 
 
 @dataclass(frozen=True)
+class Summary:
+    """Those fields of ``results.json`` that an unfinished run has, too."""
+
+    final_round: int | None
+    last_rounds: Window
+    curves: Curves
+    communication: Traffic
+    rejected_updates: int
+    seconds: dict[str, float]
+
+
+@dataclass(frozen=True)
 class RunFiles:
-    """What a run left.
+    """What a run left."""
 
-    Attributes:
-        folder: its work dir.
-        results: of a finished run, else None.
-        history: a record per round, oldest first; may be empty for a finished run.
-        config: as it was written; None if there is no readable copy of it.
-    """
-
-    folder: Path
-    results: Results | None
-    history: Sequence[Mapping[str, Any]]
-    config: Mapping[str, Any] | None = None
-
-    @property
-    def finished(self) -> bool:
-        """Whether it has a ``results.json``."""
-        return self.results is not None
+    folder: Path  # its work dir
+    results: Results | None  # of a finished run
+    history: Sequence[Mapping[str, Any]]  # a record per round; may be empty for a finished run
+    config: Mapping[str, Any] | None = None  # None if there is no readable copy of it
 
     @property
     def name(self) -> str:
@@ -56,21 +56,26 @@ class RunFiles:
     @property
     def rounds(self) -> int:
         """Rounds completed so far."""
-        if self.results is not None:
-            return self.results.completed_rounds
-        return self.history[-1]["round"] if self.history else 0
+        return self.results.completed_rounds if self.results else len(self.history)
 
     @property
     def planned(self) -> int | None:
         """Rounds of the config, if that is known."""
         return self.results.rounds if self.results else self._option("train_cfg", "max_rounds")
 
+    @cached_property
+    def _of_history(self) -> Summary:
+        length = self._option("train_cfg", "val_last_rounds")
+        length = min(length if length and length > 0 else WINDOW, self.rounds)
+        found = plain(summarized(list(self.history), self.rounds, length))
+        names = ("train", "aggregate", "evaluate")
+        found["seconds"] = {k: sum(r["seconds"].get(k, 0.0) for r in self.history) for k in names}
+        return from_plain(Summary, found, str(self.folder / HISTORY))
+
     @property
-    def evaluated(self) -> int | None:
-        """The round of the last evaluation; None if there is none."""
-        if self.results is not None:
-            return self.results.final_round
-        return self._evaluations[-1]["round"] if self._evaluations else None
+    def summary(self) -> Results | Summary:
+        """Evaluations, traffic and times: as recorded, or until now."""
+        return self.results or self._of_history
 
     @cached_property
     def last(self) -> dict[str, float]:
@@ -79,71 +84,56 @@ class RunFiles:
         What ``results.final`` has besides (IoU by class, details of hooks) is left out.
         """
         if self.results is None:
-            found = self._evaluations[-1]["metrics"] if self._evaluations else {}
-            return {name: value for name, value in found.items() if is_number(value)}
-        known = {*self.window.mean, *(self.curves.figures if self.curves else ())}
-        return {
-            f"{domain}/{metric}": value
-            for domain, entry in self.results.final.items()
-            for metric, value in entry.items()
-            if f"{domain}/{metric}" in known and is_number(value)
-        }
+            evaluated = [record["metrics"] for record in self.history if record.get("metrics")]
+            found = evaluated[-1] if evaluated else {}
+        else:
+            known = {*self.window.mean, *(self.curves.figures if self.curves else ())}
+            found = {
+                f"{domain}/{metric}": value
+                for domain, entry in self.results.final.items()
+                for metric, value in entry.items()
+                if f"{domain}/{metric}" in known
+            }
+        return {name: value for name, value in found.items() if is_number(value)}
 
-    @cached_property
+    @property
     def window(self) -> Window:
         """Mean and deviation of every metric over the evaluations of the last rounds."""
-        if self.results is not None:
-            return self.results.last_rounds
-        length = self._option("train_cfg", "val_last_rounds")
-        length = min(length if length and length > 0 else WINDOW, self.rounds)
-        return Window(**window_statistics(list(self.history), self.rounds, length))
+        return self.summary.last_rounds
 
-    @cached_property
+    @property
     def curves(self) -> Curves | None:
         """Metrics, loss and bytes over the evaluated rounds; None where they are unknown."""
-        if self.results is not None and self.results.curves is not None:
-            return self.results.curves
-        if not self.history:  # of a finished run of an older fedseg
-            return None
-        found = curves(list(self.history))
-        series = {name: tuple(values) for name, values in found.pop("figures").items()}
-        return Curves(**{key: tuple(values) for key, values in found.items()}, figures=series)
+        curves = self.summary.curves  # older results have none
+        return self._of_history.curves if curves is None and self.history else curves
 
     @cached_property
     def losses(self) -> dict[int, float]:
         """Training loss by round; without a history, the mean up to each evaluation."""
-        pairs = [(record["round"], record["loss"]) for record in self.history]
-        if not pairs and self.curves is not None:
-            pairs = list(zip(self.curves.rounds, self.curves.loss, strict=True))
-        return {round_: loss for round_, loss in pairs if is_number(loss)}
+        if not self.history and self.curves is not None:
+            return _numbers(zip(self.curves.rounds, self.curves.loss, strict=True))
+        return _numbers((record["round"], record["loss"]) for record in self.history)
 
     @cached_property
     def norms(self) -> dict[int, float]:
         """Norm of the global model's parameters by round (FedGloSS, figure 8)."""
-        pairs = [(record["round"], record.get("norm_w")) for record in self.history]
-        return {round_: norm for round_, norm in pairs if is_number(norm)}
-
-    @property
-    def metric(self) -> str | None:
-        """The metric that curves show."""
-        return main_metric(self.curves.figures if self.curves else ())
+        return _numbers((record["round"], record.get("norm_w")) for record in self.history)
 
     def series(self, name: str) -> dict[int, float]:
         """The values of ``<domain>/<metric>`` by round, where there is one."""
-        if self.curves is None:
-            return {}
-        pairs = zip(self.curves.rounds, self.curves.figures.get(name, ()), strict=False)
-        return {round_: value for round_, value in pairs if is_number(value)}
-
-    @property
-    def _evaluations(self) -> list[Mapping[str, Any]]:
-        return [record for record in self.history if record.get("metrics")]
+        curves = self.curves
+        known = (curves.rounds, curves.figures.get(name, ())) if curves else ()
+        return _numbers(zip(*known, strict=False))
 
     def _option(self, part: str, key: str) -> int | None:
         """A whole number of the config copy; None if it has none there."""
         options = (self.config or {}).get(part)
         value = options.get(key) if isinstance(options, Mapping) else None
         return value if isinstance(value, int) else None
+
+
+def _numbers(pairs: Iterable[tuple[int, Any]]) -> dict[int, float]:
+    return {round_: value for round_, value in pairs if is_number(value)}
 
 
 def is_run(folder: Path) -> bool:
@@ -154,9 +144,7 @@ def is_run(folder: Path) -> bool:
 def read_run(path: str | Path, strict: bool = True) -> RunFiles:
     """Read a work dir, or the ``results.json`` of one; a file of another name is read alone.
 
-    Args:
-        path: of the folder or file.
-        strict: as of :func:`fedseg.runs.schema.read_results`.
+    ``strict`` is as of :func:`fedseg.runs.schema.read_results`.
 
     Raises:
         DataError: a file is damaged or of another program, or there is none.
@@ -208,9 +196,7 @@ class _Record:
 def read_history(path: Path, finished: bool = False) -> list[dict[str, Any]]:
     """The lines of a ``history.jsonl``, checked; none if there is no file.
 
-    Args:
-        path: the file.
-        finished: whether the run is, so that no line of it may be cut off.
+    No line of a ``finished`` run may be cut off.
 
     Raises:
         DataError: it is damaged or of another program; the message names the line.

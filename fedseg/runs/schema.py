@@ -66,6 +66,9 @@ class Participation:
     min: int
     max: int
 
+    def __str__(self) -> str:
+        return str(self.max) if self.min == self.max else f"{self.min} to {self.max}"
+
 
 @dataclass(frozen=True)
 class Window:
@@ -85,6 +88,12 @@ class Curves:
     bytes: tuple[int, ...]  # sent since the start of the run, both ways, all clients
     loss: tuple[float | None, ...]  # mean training loss since the previous evaluation
     figures: dict[str, tuple[float | None, ...]]  # <domain>/<metric> -> values, None if missing
+
+    def reach(self, metric: str, target: float) -> tuple[int, int] | None:
+        """(round, bytes sent until then) of the first evaluation that reaches a target, or None."""
+        columns = self.rounds, self.bytes, self.figures.get(metric, ())
+        places = zip(*columns, strict=False)
+        return next(((r, b) for r, b, v in places if v is not None and v >= target), None)
 
 
 @dataclass(frozen=True)
@@ -166,10 +175,8 @@ def own_digest(results: Mapping[str, Any]) -> str:
 def read_results(path: str | Path, strict: bool = True) -> Results:
     """Read and check a ``results.json``.
 
-    Args:
-        path: the file.
-        strict: also refuse what cannot be ranked or compared: a run that was not finished or never
-            evaluated, metrics without a value, curves of unequal length.
+    ``strict``: also refuse what cannot be ranked or compared: a run that was not finished or never
+    evaluated, metrics without a value, curves of unequal length.
 
     Raises:
         DataError: the file is missing, damaged, of another program or of an unreadable version; or
@@ -225,10 +232,6 @@ def _from_2(data: dict[str, Any]) -> None:
             entry["synthetic"] = entry.pop("embedded")
 
 
-def _from_3(data: dict[str, Any]) -> None:
-    """Version 4 has ``protocol``. Before it, batches of test images were not shuffled either."""
-
-
 def _entries(data: dict[str, Any]) -> list[dict[str, Any]]:
     """The entries of ``data``; what is no entry is refused later."""
     entries = data.get("data")
@@ -236,16 +239,14 @@ def _entries(data: dict[str, Any]) -> list[dict[str, Any]]:
     return [entry for entry in found if isinstance(entry, dict)]
 
 
-MIGRATIONS: dict[int, Callable[[dict[str, Any]], None]] = {1: _from_1, 2: _from_2, 3: _from_3}
-"""Version n -> what changes it into version n + 1, in place; ``schema_version`` itself stays."""
+# Version n -> what changes it into version n + 1, in place; ``schema_version`` itself stays.
+# Version 4 has ``protocol``; before it, batches of test images were not shuffled either.
+Migration = Callable[[dict[str, Any]], None]
+MIGRATIONS: dict[int, Migration] = {1: _from_1, 2: _from_2, 3: lambda data: None}
 
 
 def _migrate(data: dict[str, Any], path: Path) -> None:
-    """Change the content of a file into the present version.
-
-    Raises:
-        DataError: the version is newer than this one, or too old.
-    """
+    """Change the content of a file into the present version, unless it is newer or too old."""
     version = from_plain(int, data["schema_version"], str(path), "schema_version")
     if version > RESULTS_SCHEMA_VERSION:
         raise DataError(

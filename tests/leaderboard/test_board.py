@@ -16,7 +16,6 @@ from fedseg.leaderboard.export import to_csv, to_json
 from fedseg.leaderboard.page import render
 from fedseg.leaderboard.page_runs import run_data
 from fedseg.leaderboard.reference import read_published
-from fedseg.leaderboard.rows import reach
 from fedseg.leaderboard.text import print_board, to_markdown
 from fedseg.runs.schema import read_results
 
@@ -445,11 +444,11 @@ def test_a_target_that_is_not_reached(board):
 
 def test_the_first_evaluation_that_reaches_a_target_counts(tmp_path):
     folder = toyresults.write(tmp_path, cifar(80.0))
-    results = read_results(folder / "results.json")
-    assert reach(results, "test/accuracy", 40.0) == (5000, 8000 * 5 * 5000)
-    assert reach(results, "test/accuracy", 40.1) == (10_000, 8000 * 5 * 10_000)
-    assert reach(results, "test/accuracy", 80.1) is None
-    assert reach(results, "other", 1.0) is None
+    reach = read_results(folder / "results.json").curves.reach
+    assert reach("test/accuracy", 40.0) == (5000, 8000 * 5 * 5000)
+    assert reach("test/accuracy", 40.1) == (10_000, 8000 * 5 * 10_000)
+    assert reach("test/accuracy", 80.1) is None
+    assert reach("other", 1.0) is None
 
 
 # ---------------------------------------------------------------- runs twice

@@ -13,7 +13,7 @@ from rich.console import Console
 from fedseg.datasets.arrays import images_checksum, write_images
 from fedseg.errors import ConfigError, DataError
 from fedseg.partition import Split, write_split
-from fedseg.report.split_tables import print_views
+from fedseg.report.partition_view import print_views
 from fedseg.report.split_views import pixel_counts, read_views
 
 LABELS = np.array([0, 0, 0, 1, 1, 2])

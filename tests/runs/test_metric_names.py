@@ -1,6 +1,6 @@
 """What metrics and domains are called."""
 
-from fedseg.runs.metric_names import class_table, domain_label, evaluated_set, main_metric
+from fedseg.runs.metric_names import domain_label, evaluated_set, main_metric
 
 
 def test_labels_of_domains():
@@ -25,8 +25,3 @@ def test_main_metric():
     assert main_metric(["test/loss", "test/accuracy"]) == "accuracy"
     assert main_metric(["test/error", "test/loss"]) == "error"
     assert main_metric([]) is None
-
-
-def test_class_table_keeps_missing_values_apart():
-    domains = {"a": {"IoU": {"road": 1.0, "car": None}}, "b": {"accuracy": 3.0}}
-    assert class_table(domains) == {"road": {"a": 1.0}, "car": {"a": None}}

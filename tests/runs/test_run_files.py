@@ -17,13 +17,13 @@ def test_a_stopped_run_has_the_metrics_of_its_history(small_run, tmp_path):
     (tmp_path / "history.jsonl").write_text("".join(lines[:4]) + lines[4][:30])
     (tmp_path / "small.py").write_text((small_run / "small.py").read_text())
     run, whole = read_run(tmp_path), read_run(small_run)
-    assert (run.rounds, run.planned, run.evaluated, run.seed) == (4, 6, 4, 0)
+    assert (run.rounds, run.planned, run.summary.final_round, run.seed) == (4, 6, 4, 0)
     known = json.loads(lines[3])["metrics"]
     assert run.last == {name: value for name, value in known.items() if value is not None} != {}
     for name in run.last:
         assert run.series(name).items() <= whole.series(name).items()
     assert run.losses.items() <= whole.losses.items()
-    assert (run.finished, whole.finished, whole.rounds) == (False, True, 6)
+    assert run.results is None and whole.results is not None and whole.rounds == 6
     assert list(run.norms.values()) == [json.loads(line)["norm_w"] for line in lines[:4]]
 
 
@@ -83,7 +83,7 @@ def test_what_hooks_added_is_kept(tmp_path):
 def test_a_run_without_evaluation_is_read_where_nothing_is_compared(tmp_path):
     content = toyresults.results(RAINY, {METRIC: 50.0}, final_round=None, final={})
     folder = toyresults.write(tmp_path / "a", content)
-    assert read_run(folder, strict=False).evaluated is None
+    assert read_run(folder, strict=False).summary.final_round is None
     with pytest.raises(DataError, match="final_round"):
         read_run(folder)
 

@@ -1,11 +1,11 @@
-"""Published numbers with their sources, the benchmarks' facts, and checksums of known data.
+"""Published numbers and hyper-parameters, the benchmarks' facts, checksums of known data.
 
 The JSON files of the papers hold one record per cell of a table. Where digits could not be read
 with certainty, a record says so.
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -78,6 +78,21 @@ def read_published() -> tuple[Published, ...]:
 def known_data() -> Mapping[str, Any]:
     """Checksums of published splits and data by benchmark or data set."""
     return read_json("known_data.json")
+
+
+@cache
+def hyperparameters() -> tuple[dict[str, Any], ...]:
+    """The records of published hyper-parameters."""
+    return tuple(read_json("hyperparameters.json")["records"])
+
+
+def source_of_values(setting: str, methods: Sequence[str]) -> str:
+    """Where the values of a setting with methods come from: published, grid or ours."""
+    wanted = [] if list(methods) == ["fedavg"] else list(methods)
+    fitting = [r for r in hyperparameters() if setting in r["settings"] and r["methods"] == wanted]
+    if any("grid" in record for record in fitting):
+        return "grid"
+    return "published" if fitting else "ours"
 
 
 def read_json(name: str) -> Any:
