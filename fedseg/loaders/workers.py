@@ -110,7 +110,10 @@ def watched(batches: Iterator[Any], places: Places, timeout: float | None) -> It
                 return
             except Exception as error:
                 # torch tells of a death in many ways, some before the process has quite ended
-                wait([worker.sentinel for worker in workers], timeout=1)
+                ending = wait([worker.sentinel for worker in workers], timeout=1)
+                for worker in workers:
+                    if worker.sentinel in ending:
+                        worker.join()  # what it held is closed before there is an exit code
                 ended = [n for n, worker in enumerate(workers) if worker.exitcode]
                 if watch.late is not None:
                     reason = f"no batch came within timeout={timeout:g} s"

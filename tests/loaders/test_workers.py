@@ -1,0 +1,35 @@
+"""Loader processes that end while a batch is waited for."""
+
+import os
+import signal
+
+import pytest
+
+from fedseg.loaders.workers import Places, WorkerError, watched
+
+
+class Ending:
+    """A process whose files are closed, and that has no exit code until it is waited for."""
+
+    pid, exitcode = 7, None
+
+    def __init__(self):
+        self.sentinel, held = os.pipe()
+        os.close(held)
+
+    def join(self):
+        self.exitcode = -signal.SIGKILL
+
+
+class Batches:
+    def __init__(self, worker):
+        self._workers = [worker]
+
+    def __next__(self):
+        raise ConnectionResetError
+
+
+def test_a_process_that_has_not_quite_ended():
+    with pytest.raises(WorkerError, match="loader process 7 was killed by SIGKILL") as raised:
+        next(watched(Batches(Ending()), Places(1), None))
+    assert raised.value.killed
