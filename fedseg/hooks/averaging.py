@@ -69,6 +69,10 @@ class ModelAverage(FederatedHook):
         for slot in chosen:
             self._mask[slot.span] = True
 
+    def has_begun(self, round_: int, max_rounds: int) -> bool:
+        """Whether the average, or what it asks of training, has begun by the end of a round."""
+        return True
+
     def average(self) -> tuple[Tensor, Tensor] | None:
         """The averaged (parameters, buffers), or None while there is none."""
         raise NotImplementedError
@@ -123,10 +127,17 @@ class SWA(ModelAverage):
         self._buffers: Tensor | None = None
         self._ordinary_lrs: list[float] | None = None
 
-    def before_train(self, runner: Run) -> None:
-        self.start_round = self.start
+    def first_round(self, max_rounds: int) -> int:
+        """The first round of the phase, of a run of so many."""
         if isinstance(self.start, float):
-            self.start_round = max(1, math.ceil(round(self.start * runner.max_rounds, 6)))
+            return max(1, math.ceil(round(self.start * max_rounds, 6)))
+        return self.start
+
+    def has_begun(self, round_: int, max_rounds: int) -> bool:
+        return round_ >= self.first_round(max_rounds)
+
+    def before_train(self, runner: Run) -> None:
+        self.start_round = self.first_round(runner.max_rounds)
         first = -(-max(self.start_round, 1) // self.cycle) * self.cycle
         if first > runner.max_rounds:
             runner.logger.warning(

@@ -43,7 +43,7 @@ def collect(run: Any) -> dict[str, Any]:
             "seed": run.seed,
             "config": run.config_text,
             "config_sha256": config_digest(run.cfg),
-            "identity": _identity(run),
+            "identity": _identity(run, run.train_loop.round),
             # class names and colors as plain lists
             "dataset_meta": json.loads(
                 json.dumps(getattr(run.data.dataset, "metainfo", None), default=list)
@@ -84,8 +84,10 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
 
 def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
     check_like(payload, {"meta": {"identity": {}}}, str(path))
-    for field, value in _identity(run).items():
+    for field, value in _identity(run, payload.get("round", 0)).items():
         before = payload["meta"]["identity"].get(field, value)
+        if field == "averaging" and before == type(run.averaging).__name__:
+            continue  # the same one, whose start may have been put off
         if before != value:
             raise ConfigError(
                 f"--resume: {path} was made with another {field} ({before!r}, now {value!r}); "
@@ -208,9 +210,15 @@ def _stateful_hooks(run: Any) -> Iterator[tuple[str, Any]]:
             yield f"{name}:{number}", hook
 
 
-def _identity(run: Any) -> dict[str, Any]:
-    """What a resumed run must share with the one that it continues."""
-    cfg = run.cfg
+def _identity(run: Any, round_: int) -> dict[str, Any]:
+    """What a resumed run must share with the one that it continues after a round.
+
+    An average that has not begun by then is none yet: until SWA starts, runs with and without it
+    are the same.
+    """
+    cfg, averaging = run.cfg, run.averaging
+    if averaging is not None and not averaging.has_begun(round_, run.max_rounds):
+        averaging = None
     return {
         "seed": run.seed,
         "algorithm": json.dumps(cfg.algorithm, sort_keys=True, default=str),
@@ -223,7 +231,7 @@ def _identity(run: Any) -> dict[str, Any]:
         "dtype": str(run.flat.w.dtype),
         "amp": bool(cfg.train_cfg.get("amp", False)),
         "channels_last": bool(cfg.get("channels_last", True)),
-        "averaging": type(run.averaging).__name__,
+        "averaging": type(averaging).__name__,
         "batchnorm": type(run.batchnorm).__name__,
         "param_scheduler": [type(s).__name__ for s in run.param_schedulers],
     }

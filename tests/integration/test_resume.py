@@ -235,6 +235,27 @@ def test_another_number_of_threads_is_said(run):
     assert all("torch" in entry for entry in results["environments"])
 
 
+@pytest.mark.parametrize(("before", "after"), [("plain", "SWA"), ("SWA", "plain")])
+def test_until_swa_starts_a_run_with_it_is_one_without(tmp_path, before, after):
+    late = {"type": "SWA", "start": BEFORE + 1, "cycle": 2, "lr2": 0.01, "_delete_": True}
+    averages = {"plain": None, "SWA": late}
+    whole = {kind: settings(tmp_path / kind, averaging=averages[kind]) for kind in averages}
+    for config in whole.values():
+        toyseg.train(config)
+    shared = settings(tmp_path / "shared", averaging=averages[after])
+    shutil.copytree(whole[before]["work_dir"], shared["work_dir"])
+    checkpoint_path(Path(shared["work_dir"]) / "checkpoints", ROUNDS).unlink()
+    toyseg.train(shared, resume=True)
+    assert not toyseg.run_differences(shared, whole[after])
+    assert toyseg.history(whole["plain"]) != toyseg.history(whole["SWA"])
+
+
+@pytest.mark.parametrize("average", [None, {"type": "WIMA"}])
+def test_an_average_that_has_begun_goes_on(run, tmp_path, average):
+    with pytest.raises(ConfigError, match=r"was made with another averaging \('SWA', now"):
+        toyseg.train({**run, "averaging": average}, resume=True)
+
+
 def test_resume_in_a_config(run, tmp_path):
     path = toyseg.write_config(tmp_path / "toy.py", {**run, "resume": True})
     config = load_config(path, work_dir=Path(run["work_dir"]))
