@@ -25,7 +25,7 @@ LAYERS = {
 }
 LAYERS["runner"] = {*GROUND, *LAYERS}
 LAYERS["parallel"] = {*LAYERS["runner"], "runner"}
-LAYERS["curvature"] = {*LAYERS["runner"], "runner"}
+LAYERS["curvature"] = {*LAYERS["runner"], "runner", "parallel.cluster"}
 LAYERS["report"] = {*LAYERS["curvature"], "curvature"}
 LAYERS["leaderboard"] = {*LAYERS["report"], "report"}
 LAYERS["data_prep"] = {*GROUND, "core.seeds", "datasets", "partition"}

@@ -47,7 +47,7 @@ class RunData:
 
     Attributes:
         flat: the model. data: the clients' training data.
-        hooks: types of custom hooks that the run had and this has not. executor: the run's type.
+        hooks: types of custom hooks that the run had and this has not. executor: the run's options.
         statistics: client -> what the policy keeps with it.
     """
 
@@ -60,7 +60,7 @@ class RunData:
         self.seed: int = config.randomness.seed
         self.statistics: Mapping[str, Mapping[str, Tensor]] = {}
         self.hooks: list[Any] = []
-        self.executor = ""
+        self.executor: dict[str, Any] = {}
         self._images: dict[str, EvaluationSet] = {}
 
     def load(self, checkpoint: Path, averaged: bool = True) -> Point:
@@ -226,5 +226,5 @@ def opened(source: Source) -> Iterator[RunData]:
         run = RunData(config, trainer, *trainer.hooks)  # the BatchNorm policy, if there is one
         hooks = (hook.get("type") for hook in whole.get("custom_hooks") or ())
         run.hooks = [name for name in hooks if name != "CurvatureHook"]
-        run.executor = str((whole.get("executor") or {}).get("type"))
+        run.executor = dict(whole.get("executor") or {})
         yield run

@@ -7,9 +7,14 @@ changes a bit. Finished points are lines of ``points.jsonl``; the same landscape
 import hashlib
 import json
 import multiprocessing
+import os
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, replace
+from multiprocessing.connection import wait
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,9 +29,11 @@ from fedseg.curvature.directions import Directions, along, barrier, line, plane,
 from fedseg.curvature.settings import BATCH, REESTIMATE, RUNNING, TRAIN, Spec
 from fedseg.curvature.spectrum import largest
 from fedseg.curvature.surface import LossSurface, Point, Samples, expand
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, ResourceError
 from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.files import read_bytes, write_text
+from fedseg.loaders.workers import init_worker
+from fedseg.parallel.cluster import Cluster
 from fedseg.runner.checkpoint import checkpoints, run_folder
 from fedseg.runner.work_dir import hold
 from fedseg.runs.history import plain
@@ -246,14 +253,48 @@ def _results(here: Landscape, tasks: list[tuple[int, ...]], jobs: int) -> Iterat
     if jobs == 1 or len(tasks) < 2:
         yield from map(here.compute, tasks)
         return
-    if "Ray" in here.run.executor:
+    parts = here.spec, here.series, here.axes
+    if "Ray" in here.run.executor.get("type", ""):
+        yield from _of_ray(tasks, jobs, parts, here.run.executor.get("address"))
+        return
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])  # imported once for all of them
+    with ProcessPoolExecutor(jobs, context, _start_process, parts) as pool:
+        try:
+            for future in as_completed([pool.submit(_compute, task) for task in tasks]):
+                yield future.result()
+        except BrokenProcessPool as error:
+            raise ResourceError(
+                "--jobs: a process was killed, perhaps for want of memory: the same command with "
+                "fewer --jobs goes on"
+            ) from error
+        finally:  # stopped, it does not wait for the points that are being computed
+            for process in multiprocessing.active_children():
+                process.kill()
+
+
+def _of_ray(tasks: list, jobs: int, parts: tuple, address: str | None) -> Iterator[Mapping]:
+    cluster = Cluster(address, jobs, 0)
+    cluster.start()
+    try:
         from ray.util.multiprocessing import Pool
-    else:
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload([__name__])  # imported once for all of them
-        Pool = context.Pool
-    with Pool(jobs, _start, (here.spec, here.series, here.axes)) as pool:
-        yield from pool.imap_unordered(_compute, tasks)
+
+        with Pool(jobs, _start, parts) as pool:
+            yield from pool.imap_unordered(_compute, tasks)
+    finally:
+        cluster.stop()
+
+
+def _start_process(*parts: Any) -> None:
+    init_worker(0)  # which signals are not for
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _start(*parts)
+
+
+def _end_with_parent() -> None:
+    """A killed parent sends no work and no end; the fork server lives as long as its processes."""
+    wait([multiprocessing.parent_process().sentinel])
+    os._exit(1)
 
 
 def _start(spec: Spec, *parts: Any) -> None:

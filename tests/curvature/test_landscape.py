@@ -1,6 +1,9 @@
 """Lines, planes and directions against their definitions; grids that can be stopped."""
 
 import json
+import multiprocessing
+import os
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +19,7 @@ from fedseg.curvature.directions import along, barrier, line, plane, random_dire
 from fedseg.curvature.landscape import FILE_NAME, POINTS, Landscape, landscape
 from fedseg.curvature.settings import Source, Spec
 from fedseg.curvature.surface import LossSurface, Point
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import ConfigError, DataError, ResourceError
 from fedseg.report.landscapes import write_landscape
 
 W = torch.tensor([[1.0, 2, 0], [4, 2, 0], [2, 5, 1]]).double()
@@ -141,6 +144,35 @@ def test_processes_give_the_same_bits(run, tmp_path):
             at = LossSurface(data.flat, here.samples(0), point)
             assert one["series"][0]["loss"][place] == pytest.approx(at.loss()[0])
     assert set(one["series"][0]["metrics"]) == {"accuracy"}
+
+
+RAY = ("executor.type=RayExecutor", "executor.num_workers=2")
+
+
+def test_ray_gives_the_same_bits(run, tmp_path, monkeypatch):
+    pytest.importorskip("ray")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))  # of its processes
+    paths = checkpoints(run)[1:]
+    spec = spec_of("line", paths, points=2)
+    one = landscape(spec, tmp_path / "one")
+    source = Source(paths, trusted=("toycls",), options=RAY)
+    two = landscape(Spec(kind="line", source=source, points=2), tmp_path / "two", 2)
+    assert two["series"] == one["series"]
+
+
+def test_a_killed_process_is_told_and_the_same_command_goes_on(run, tmp_path):
+    spec = spec_of("plane", checkpoints(run), points=4)
+
+    def kill(done: int, total: int) -> None:
+        for process in multiprocessing.active_children() if done else ():
+            process.kill()
+
+    with pytest.raises(ResourceError, match="--jobs: a process was killed"):
+        landscape(spec, tmp_path / "killed", 2, kill)
+    assert not multiprocessing.active_children()
+    seen = []
+    again = landscape(spec, tmp_path / "killed", 1, lambda *n: seen.append(n))
+    assert seen[0][0] >= 1 and again == landscape(spec, tmp_path / "whole")
 
 
 def test_pictures_are_written(run, tmp_path):

@@ -1,11 +1,18 @@
 """tools/landscape.py: the command line of fedseg.curvature.landscape."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
 import toycls
 import toyseg
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -42,3 +49,42 @@ def test_line_between_two_rounds_and_wrong_arguments(run_tool, run, tmp_path):
     code, out, err = run_tool("landscape", "random", first, "--client", client, *options)
     assert code == 0, err
     assert "landscape_map.svg" in out
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGKILL, -9)])
+def test_stopped_or_killed_nothing_is_left_running(run, tmp_path, number, code):
+    points = tmp_path / "out" / "points.jsonl"
+    words = (
+        "random",
+        run,
+        "--points",
+        99,
+        "--jobs",
+        2,
+        "--out",
+        points.parent,
+        "--trust",
+        "toycls",
+    )
+    command = [sys.executable, ROOT / "tools" / "landscape.py", *map(str, words)]
+    path = os.pathsep.join(filter(None, sys.path))  # with the module to trust
+    with subprocess.Popen(
+        command,
+        start_new_session=True,
+        stderr=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        env={**os.environ, "PYTHONPATH": path},
+    ) as tool:
+        while not points.exists() or not points.stat().st_size:
+            assert tool.poll() is None
+            time.sleep(0.05)
+        tool.send_signal(number)
+    assert tool.returncode == code
+    for _ in range(600):  # the processes notice
+        try:
+            os.killpg(tool.pid, 0)
+        except ProcessLookupError:
+            break
+        time.sleep(0.05)
+    else:
+        pytest.fail("processes are left")
