@@ -30,4 +30,6 @@ val_dataloader = dict(
 )
 test_dataloader = val_dataloader
 client_sampler = dict(clients_per_round=1)
-train_cfg = dict(max_rounds=16, local_epochs=1, val_interval=8, val_last_rounds=1)
+optim_wrapper = dict(optimizer=dict(lr=0.05, momentum=0.9))
+param_scheduler = dict(type="PolyLR", power=0.9, end=60)
+train_cfg = dict(max_rounds=60, local_epochs=1, val_interval=10, val_last_rounds=1)

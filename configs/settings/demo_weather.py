@@ -1,7 +1,7 @@
 # Rendered streets with the clients and domains of the rainy experiment, small enough for minutes on
 # two CPU cores. The data is what tools/demo.py renders; images, network, batches and rates are the
-# demo's own. The network is BiSeNetV2 at a quarter of its width, with one head; in the demos its
-# backbone starts from what demo_towns_centralized.py has trained.
+# demo's own. The network is BiSeNetV2 at a quarter of its width, with one head; in the demos it
+# starts from what demo_towns_centralized.py has trained.
 _base_ = "idda_rainy.py"
 
 __root = "data/demo_weather"
@@ -51,5 +51,5 @@ val_dataloader = dict(
     unseen=dict(dataset=__test, num_workers=0), seen=dict(dataset=__test, num_workers=0)
 )
 test_dataloader = val_dataloader
-optim_wrapper = dict(optimizer=dict(lr=0.05))
+optim_wrapper = dict(optimizer=dict(lr=0.02))
 train_cfg = dict(max_rounds=40, val_interval=20, val_last_rounds=20, val_last_interval=5)

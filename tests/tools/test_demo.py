@@ -24,7 +24,6 @@ def demo(load_tool):
 
 def test_the_config_reads_what_the_demo_renders(demo):
     config = load_config(ROOT / demo.SETTING, demo.METHODS[1], options=demo_streets.START)
-    assert config.to_dict()["model"]["weights"]["module"] == "backbone"
     train = config.train_dataloader.dataset
     place = f"splits/{demo_streets.DISTRIBUTION}/{demo_streets.SETTING}"
     assert train.type == "IDDADataset"
@@ -56,7 +55,7 @@ def test_the_demo_renders_the_published_number_of_clients(demo, tmp_path, monkey
 
 
 def test_the_start_fits_the_network(demo, monkeypatch):
-    """The file in the repository, read as data, has every tensor of the backbone."""
+    """The file in the repository, read as data, has every tensor of the network."""
     monkeypatch.chdir(ROOT)
     config = complete_config(load_config(demo.SETTING, options=demo_streets.START))
     start, other = (
@@ -65,12 +64,10 @@ def test_the_start_fits_the_network(demo, monkeypatch):
     for network in (start, other):
         network.init_weights()
     found = torch.load(config.model.weights.path, weights_only=True)
-    for name, tensor in start.network.backbone.state_dict().items():
-        assert torch.equal(tensor, found[f"network.backbone.{name}"]), name
-    name = "detail.detail_branch.0.0.conv.weight"
-    assert not torch.equal(
-        other.network.backbone.state_dict()[name], found[f"network.backbone.{name}"]
-    )
+    for name, tensor in start.state_dict().items():
+        assert torch.equal(tensor, found[name]), name
+    name = "network.backbone.detail.detail_branch.0.0.conv.weight"
+    assert not torch.equal(other.state_dict()[name], found[name])
 
 
 def test_two_runs_become_a_table_and_a_picture(demo, small_config, tmp_path, monkeypatch, capsys):
