@@ -10,7 +10,7 @@ IMAGES_PER_CLIENT = 8  # of each of the 69 clients
 TEST_IMAGES_PER_DOMAIN = 1  # of each of the 69 seen and 35 unseen domains
 IMAGE_SIZE = (232, 128)  # width, height in pixels
 FOLDER = Path("data/demo_weather")
-# the network that configs/settings/demo_towns_centralized.py has trained, as an override of a config
+# what configs/settings/demo_towns_centralized.py has trained, as an override of a config
 START = ("model.weights.path=tools/demo_towns.pth",)
 
 
