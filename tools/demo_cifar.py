@@ -22,6 +22,13 @@ SHAPES = Path("data/demo_shapes")
 CIFAR = Path("data/cifar10")
 
 IMAGES_PER_CLIENT = 200
+# photos are harder than rendered shapes: clients with more of them, and smaller steps
+PHOTOS_PER_CLIENT = 400
+FOR_PHOTOS = {
+    "train_dataloader.batch_size": 32,
+    "optim_wrapper.optimizer.lr": 0.03,
+    "algorithm.server_optim.momentum": 0.5,
+}
 CORRUPTED_IMAGES = 200  # of the test set, each 19 corruptions x 5 severities
 
 
@@ -44,13 +51,16 @@ def prepare_data(given: Path | None, synthetic: bool) -> Path:
 
 
 def use_data(config: Any, root: Path) -> None:
-    """Point a config to a prepared folder, with clients of ``IMAGES_PER_CLIENT`` images."""
+    """Point a config to a prepared folder, with clients of as many images as suits its kind."""
     from fedseg.datasets.arrays import StoredImages
 
-    kind = "SyntheticShapesDataset" if root == SHAPES else "CIFAR10Dataset"
+    kind, per_client = "SyntheticShapesDataset", IMAGES_PER_CLIENT
+    if root != SHAPES:
+        kind, per_client = "CIFAR10Dataset", PHOTOS_PER_CLIENT
+        config.merge_from_dict(FOR_PHOTOS)
     train, val = config.train_dataloader, config.val_dataloader
     train.dataset.update(type=kind, data_root=str(root))
-    train.partition.num_clients = max(10, len(StoredImages(root)) // IMAGES_PER_CLIENT)
+    train.partition.num_clients = max(10, len(StoredImages(root)) // per_client)
     val.test.dataset.update(type=kind, data_root=str(root))
     val.corrupted.dataset.data_root = str(root)
     config.test_dataloader = config.val_dataloader
