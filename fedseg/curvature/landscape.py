@@ -259,6 +259,7 @@ def _results(here: Landscape, tasks: list[tuple[int, ...]], jobs: int) -> Iterat
         return
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])  # imported once for all of them
+    others = multiprocessing.active_children()
     with ProcessPoolExecutor(jobs, context, _start_process, parts) as pool:
         try:
             for future in as_completed([pool.submit(_compute, task) for task in tasks]):
@@ -270,7 +271,8 @@ def _results(here: Landscape, tasks: list[tuple[int, ...]], jobs: int) -> Iterat
             ) from error
         finally:  # stopped, it does not wait for the points that are being computed
             for process in multiprocessing.active_children():
-                process.kill()
+                if process not in others:
+                    process.kill()
 
 
 def _of_ray(tasks: list, jobs: int, parts: tuple, address: str | None) -> Iterator[Mapping]:
