@@ -126,9 +126,11 @@ def _coverage(domains: Domains) -> list[str]:
 
 
 def _method(results: Results) -> str:
-    """Algorithm, local optimizer, averaging and BatchNorm policy in a few words."""
+    """Algorithm, optimizers, averaging and BatchNorm policy in a few words."""
     local = (results.optim_wrapper.get("type") or "").removesuffix("OptimWrapper")
-    names = [results.algorithm.get("type"), local]
+    server = results.algorithm.get("server_optim") or {}
+    on_server = "momentum" if server.get("momentum") else server.get("type", "SGD")
+    names = [results.algorithm.get("type"), on_server != "SGD" and f"server {on_server}", local]
     names += [(part or {}).get("type") for part in (results.averaging, results.batchnorm)]
     return " + ".join(name for name in names if name)
 

@@ -66,6 +66,19 @@ def test_the_copy_of_the_config_is_named_where_it_works_alone(run_copy):
     assert f"fedseg test {run_copy / 'small.py'} {run_copy}" in printed(run_copy, "conf.py")
 
 
+@pytest.mark.parametrize(
+    ("server", "name"),
+    [
+        ({"type": "SGD", "lr": 1.0, "momentum": 0.9}, "FedAvg + server momentum + ASAM"),
+        ({"type": "Adam", "lr": 0.1}, "FedAvg + server Adam + ASAM"),
+        ({"type": "SGD", "lr": 1.0, "momentum": 0.0}, "FedAvg + ASAM"),
+    ],
+)
+def test_the_servers_optimizer_is_named(run_copy, server, name):
+    change(run_copy, algorithm__server_optim=server)
+    assert name in printed(run_copy)
+
+
 def test_classification_and_missing_metrics(run_copy):
     final = {"test": {"accuracy": 91.234}, "other": {"accuracy": None}}
     change(run_copy, final=final, last_rounds__evaluations=1)
