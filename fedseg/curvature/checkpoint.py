@@ -47,7 +47,8 @@ class RunData:
 
     Attributes:
         flat: the model. data: the clients' training data.
-        hooks: types of custom hooks that the run had and this has not. executor: the run's options.
+        hooks: types of custom hooks that the run had and this has not. ray: whether it had workers
+            of Ray. cluster: where, None for this machine.
         statistics: client -> what the policy keeps with it.
     """
 
@@ -60,7 +61,7 @@ class RunData:
         self.seed: int = config.randomness.seed
         self.statistics: Mapping[str, Mapping[str, Tensor]] = {}
         self.hooks: list[Any] = []
-        self.executor: dict[str, Any] = {}
+        self.ray, self.cluster = False, None
         self._images: dict[str, EvaluationSet] = {}
 
     def load(self, checkpoint: Path, averaged: bool = True) -> Point:
@@ -226,5 +227,8 @@ def opened(source: Source) -> Iterator[RunData]:
         run = RunData(config, trainer, *trainer.hooks)  # the BatchNorm policy, if there is one
         hooks = (hook.get("type") for hook in whole.get("custom_hooks") or ())
         run.hooks = [name for name in hooks if name != "CurvatureHook"]
-        run.executor = dict(whole.get("executor") or {})
+        executor = whole.get("executor")
+        if isinstance(executor, Mapping) and executor.get("type") == "RayExecutor":
+            # a record is somebody's data: it must not say with which machine this one connects
+            run.ray, run.cluster = True, "auto" if executor.get("address") == "auto" else None
         yield run

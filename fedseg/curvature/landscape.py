@@ -254,8 +254,8 @@ def _results(here: Landscape, tasks: list[tuple[int, ...]], jobs: int) -> Iterat
         yield from map(here.compute, tasks)
         return
     parts = here.spec, here.series, here.axes
-    if "Ray" in here.run.executor.get("type", ""):
-        yield from _of_ray(tasks, jobs, parts, here.run.executor.get("address"))
+    if here.run.ray:
+        yield from _of_ray(tasks, jobs, parts, here.run.cluster)
         return
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([__name__])  # imported once for all of them

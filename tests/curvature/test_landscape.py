@@ -160,8 +160,19 @@ def test_ray_gives_the_same_bits(run, tmp_path, monkeypatch):
     assert two["series"] == one["series"]
 
 
+@pytest.mark.parametrize(
+    ("address", "cluster"), [("ray://somewhere:10001", None), ("auto", "auto"), (None, None)]
+)
+def test_a_record_does_not_say_with_which_machine_to_connect(run, address, cluster):
+    options = (*RAY, f"executor.address={address}")
+    with opened(Source(checkpoints(run), trusted=("toycls",), options=options)) as data:
+        assert data.ray and data.cluster == cluster
+    with opened(Source(checkpoints(run), trusted=("toycls",))) as data:
+        assert not data.ray
+
+
 def test_a_killed_process_is_told_and_the_same_command_goes_on(run, tmp_path):
-    spec = spec_of("plane", checkpoints(run), points=4)
+    spec = spec_of("plane", checkpoints(run), points=9)
 
     def kill(done: int, total: int) -> None:
         for process in multiprocessing.active_children() if done else ():

@@ -1,2 +1,2 @@
-# The radius of Cityscapes: with IDDA's the demo's clients, at a fifth of IDDA's rate, learn less.
+# Of the two radii that are published for street scenes, the smaller one.
 _base_ = "../cityscapes/fedasam.py"
