@@ -1,5 +1,7 @@
 """Curvature of checkpoints: fedseg curvature RUN|CHECKPOINT... (see --help)."""
 
+from dataclasses import replace
+
 from fedseg import cli
 from fedseg.curvature.settings import Settings, add_options, read_options, read_source
 
@@ -33,7 +35,9 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.out is not None and len(arguments.paths) > 1:
         parser.error("--out: name one checkpoint only")
-    cli.check_there(arguments.paths, "name a run's work dir or a checkpoint")
+    sources = [read_source(arguments, [path]) for path in arguments.paths]
+    models = [source.models()[0] for source in sources]
+    cli.check_there((place for place, _ in models), "name a run's work dir or a checkpoint")
     settings = read_options(Settings, arguments)
     from fedseg.curvature.checkpoint import find_checkpoints, opened
     from fedseg.curvature.measure import Measurement
@@ -42,11 +46,11 @@ def main() -> None:
 
     cli.say_trust(arguments.trust)
     found = {}
-    for path in arguments.paths:
-        source = read_source(arguments, [path])
+    for source, (_, averaged) in zip(sources, models, strict=True):
+        own, (file,) = replace(settings, averaged=averaged), find_checkpoints(source)
         with opened(source) as run:
-            measurement = Measurement(run, find_checkpoints(source)[0], settings, arguments.out)
-            found[path] = measurement.measure(arguments.quantities)
+            measurement = Measurement(run, file, own, arguments.out)
+            found[source.paths[0]] = measurement.measure(arguments.quantities)
     print_curvature(found)
     for file in write_spectra(found, measurement.folder):
         print(file)

@@ -19,7 +19,7 @@ docs/flatness.md says what the pictures mean.
 
 examples:
   fedseg landscape line work_dirs/fedavg work_dirs/fedasam --data train test
-  fedseg landscape plane work_dirs/fedavg work_dirs/fedasam work_dirs/swa --data test
+  fedseg landscape plane work_dirs/fedavg work_dirs/swa:global work_dirs/swa --data test
   fedseg landscape random work_dirs/fedavg work_dirs/fedasam --samples 5000
   fedseg landscape random work_dirs/fedavg --client 17
 """
@@ -37,8 +37,11 @@ def main() -> None:
     parser.add_argument("--out", type=cli.folder, help=text)
     arguments = parser.parse_args()
     check_int("--jobs", arguments.jobs)
-    cli.check_there(arguments.paths, "name a run's work dir or a checkpoint")
-    spec = read_options(Spec, arguments, source=read_source(arguments, arguments.paths))
+    source = read_source(arguments, arguments.paths)
+    cli.check_there(
+        (place for place, _ in source.models()), "name a run's work dir or a checkpoint"
+    )
+    spec = read_options(Spec, arguments, source=source)
     from rich.progress import MofNCompleteColumn, Progress
 
     from fedseg.curvature.checkpoint import find_checkpoints

@@ -206,8 +206,8 @@ class RunData:
 
 def find_checkpoints(source: Source) -> list[Path]:
     """The checkpoints' files, the newest one of a run; DataError if there is none."""
-    paths = map(Path, source.paths)
-    return [path if path.is_file() else newest_checkpoint(path)[1] for path in paths]
+    places = [place for place, _ in source.models()]
+    return [place if place.is_file() else newest_checkpoint(place)[1] for place in places]
 
 
 @contextmanager

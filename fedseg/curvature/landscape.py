@@ -84,9 +84,9 @@ class Landscape:
             )
         self.files, self.marks = find_checkpoints(spec.source), {}
         self.points, self.series = [], []
-        for path, file in zip(spec.source.paths, self.files, strict=True):
-            point = run.load(file, spec.averaged)
-            self.points.append(replace(point, name=path))
+        models = spec.source.models()
+        for path, file, (_, averaged) in zip(spec.source.paths, self.files, models, strict=True):
+            self.points.append(replace(run.load(file, averaged), name=path))
             if spec.client is None and not between:
                 self._add((path,), self._around(self.points[-1]), run.statistics)
         if spec.client is not None:
@@ -167,10 +167,12 @@ class Landscape:
         return plain({"task": task, "loss": loss, "metrics": metrics})
 
     def trajectory(self) -> dict[str, list[dict[str, Any]]]:
-        """The kept checkpoints of each model's run, projected on the plane."""
+        """The kept checkpoints of each run, projected on the plane, by its first model's name."""
         found: dict[str, list[dict[str, Any]]] = {name: [] for name in self.marks}
-        for steps, file in zip(found.values(), self.files, strict=False):
-            for round_, path in checkpoints(run_folder(file) / "checkpoints"):
+        runs = [run_folder(file) for file in self.files]
+        for number, steps in enumerate(found.values()):
+            seen = runs[number] in runs[:number]
+            for round_, path in () if seen else checkpoints(runs[number] / "checkpoints"):
                 w = self.run.load(path, averaged=False).w
                 place, distance = self.series[0].directions.project(w)
                 steps.append({"round": round_, "coordinates": place, "distance": distance})

@@ -2,7 +2,8 @@
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import dataclass, field, fields
+from pathlib import Path
 from typing import Any
 
 from fedseg import cli
@@ -13,6 +14,7 @@ from fedseg.errors import ConfigError
 TRAIN = "train"  # the training data of all clients
 RUNNING, BATCH, REESTIMATE = STATISTICS = "running", "batch", "reestimate"
 KINDS = ("line", "plane", "random", "eigenvectors")
+GLOBAL = ":global"  # after a run or checkpoint: the global model, not the average
 BOUNDS = ("least", "above")
 
 
@@ -34,8 +36,8 @@ class Source:
     """Where models come from, in plain values.
 
     Attributes:
-        paths: runs (of which the newest checkpoint is taken) or checkpoints of one network; model
-            and data are those of the first.
+        paths: runs (of which the newest checkpoint is taken) or checkpoints of one network, with
+            :data:`GLOBAL` after them or without; model and data are those of the first.
         config: of the user's own, a program; None: what the run recorded, read as data.
         options: ``KEY=VALUE`` overrides. trusted: modules that a recorded config may use.
     """
@@ -45,6 +47,10 @@ class Source:
     options: tuple[str, ...] = ()
     trusted: tuple[str, ...] = ()
 
+    def models(self) -> list[tuple[Path, bool]]:
+        """Of each run or checkpoint its place, and whether its average is taken if it has one."""
+        return [(Path(p.removesuffix(GLOBAL)), not p.endswith(GLOBAL)) for p in self.paths]
+
 
 @dataclass(frozen=True)
 class Options:
@@ -52,20 +58,20 @@ class Options:
 
     samples: int | None = option(None, "a seeded subset of the data, and of each client's", least=1)
     statistics: str = option(RUNNING, "what BatchNorm normalizes by", choices=STATISTICS[:2])
-    averaged: bool = option(True, "the global model, not the average", flag="--global")
 
     def __post_init__(self) -> None:
         for one in fields(self):
             bounds = {k: v for k, v in one.metadata.items() if k in BOUNDS}
             if bounds and (value := getattr(self, one.name)) is not None:
                 check = check_float if isinstance(one.default, float) else check_int
-                check(_flag(one), value, **bounds)
+                check(_flag(one.name), value, **bounds)
 
 
 @dataclass(frozen=True)
 class Settings(Options):
     """What is measured of a checkpoint, and how well."""
 
+    averaged: bool = True  # of the model itself: GLOBAL
     data: str = option(TRAIN, "train, or a test domain")
     client: str | None = option(None, "in place of --data: the training images of this client")
     augment: bool = option(False, "training images in their augmentation, drawn once")
@@ -126,17 +132,23 @@ class Spec(Options):
             raise ConfigError(f"RUN|CHECKPOINT: {self.kind} takes {wanted}, not {count}")
 
 
-def _flag(one: Field) -> str:
-    return one.metadata.get("flag") or f"--{one.name.replace('_', '-')}"
+def _flag(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _run_path(text: str) -> str:
+    path = text.removesuffix(GLOBAL)
+    return f"{cli.run_path(path)}{text[len(path) :]}"
 
 
 def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
     """Every option of a kind, and where the models come from."""
-    path = {"type": lambda text: str(cli.run_path(text)), "metavar": "RUN|CHECKPOINT"}
-    parser.add_argument("paths", nargs="+", **path)
+    text = f"with {GLOBAL} after it, the global model where there is an average"
+    metavar = "RUN|CHECKPOINT"
+    parser.add_argument("paths", nargs="+", type=_run_path, metavar=metavar, help=text)
     for one in (one for one in fields(kind) if one.metadata):
-        keywords = {k: v for k, v in one.metadata.items() if k not in (*BOUNDS, "flag")}
-        parser.add_argument(_flag(one), dest=one.name, default=one.default, **keywords)
+        keywords = {k: v for k, v in one.metadata.items() if k not in BOUNDS}
+        parser.add_argument(_flag(one.name), dest=one.name, default=one.default, **keywords)
     parser.add_argument("--config", help="a config of yours in place of the recorded one: it runs")
     add_cfg_options(parser, "override config fields, for example data_root=data/camvid")
     add_trust(parser)

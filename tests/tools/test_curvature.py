@@ -105,8 +105,9 @@ def test_a_test_set_without_a_checksum(tool, silo):
 
 
 def test_clients_are_seen_with_statistics_of_their_own(tool, silo):
-    tool(silo, "--quantities", "loss", "--global")
-    tool(silo, "--quantities", "participants", "--global", "--tolerance", 0.5, "--samples", 4)
+    tool(f"{silo}:global", "--quantities", "loss")
+    options = "--tolerance", 0.5, "--samples", 4
+    tool(f"{silo}:global", "--quantities", "participants", *options)
     found = result(silo, "round_000002-global")["quantities"]
     payload = torch.load(silo / "checkpoints" / "round_000002.pth", weights_only=True)
     total, images = 0.0, 0
@@ -124,11 +125,11 @@ def test_clients_are_seen_with_statistics_of_their_own(tool, silo):
 
 def test_statistics_between_models_are_taken_anew_at_every_point(silo, tmp_path):
     paths = tuple(str(silo / "checkpoints" / f"round_00000{n}.pth") for n in (1, 2))
-    source = Source(paths, trusted=("toyseg",))
+    source = Source(tuple(f"{path}:global" for path in paths), trusted=("toyseg",))
     with pytest.raises(ConfigError, match="--statistics"):
         landscape(Spec(source=source), tmp_path)
     options = {"source": source, "points": 3, "ends": (0, 1), "statistics": "reestimate"}
-    (series,) = landscape(Spec(averaged=False, **options), tmp_path)["series"]
+    (series,) = landscape(Spec(**options), tmp_path)["series"]
     with opened(source) as run:
         check = SimpleNamespace(check=lambda: None)
         parts = {"data": run.data, "model": run.flat.model, "flat": run.flat, "interrupt": check}
@@ -141,6 +142,22 @@ def test_statistics_between_models_are_taken_anew_at_every_point(silo, tmp_path)
         data = run.samples(personal=False)
         losses = [LossSurface(run.flat, data, Point("", w, b)).loss()[0] for b in (buffers, middle)]
     assert series["loss"][1] == pytest.approx(losses[0], rel=1e-5)
+    assert abs(losses[1] - losses[0]) > 1e-3
+
+
+def test_a_line_from_the_average_to_the_global_model_of_one_run(silo, tmp_path):
+    source = Source((str(silo), f"{silo}:global"), trusted=("toyseg",))
+    options = {"statistics": "batch", "points": 2, "ends": (0, 1)}
+    (series,) = landscape(Spec(source=source, **options), tmp_path)["series"]
+    payload = torch.load(silo / "checkpoints" / "round_000002.pth", weights_only=True)
+    with opened(source) as run:
+        data, losses = run.samples(personal=False, evaluated=True), []
+        for weights in (payload["averaged_state_dict"], payload["state_dict"]):
+            run.flat.load_state_dict(weights)
+            point = Point("", run.flat.w.clone(), run.flat.buffers.clone())
+            losses.append(LossSurface(run.flat, data, point, "batch").loss()[0])
+    assert series["models"] == [str(silo), f"{silo}:global"]
+    assert series["loss"] == pytest.approx(losses, rel=1e-6)
     assert abs(losses[1] - losses[0]) > 1e-3
 
 
