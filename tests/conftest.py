@@ -157,6 +157,7 @@ def run_tool(load_tool, monkeypatch, capsys) -> Callable[..., tuple[int, str, st
 
     def run(name: str, *arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, arguments)])
+        monkeypatch.setattr(cli, "_leave", sys.exit)  # this process goes on
         with pytest.raises(SystemExit) as stop:
             cli.run(load_tool(name).main)
         return stop.value.code, *capsys.readouterr()

@@ -12,9 +12,11 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from mmengine.visualization import BaseVisBackend, Visualizer
+from numpy import ndarray
 
 from fedseg.checks import check_type
 from fedseg.core.hook import FederatedHook
@@ -44,9 +46,25 @@ def scalars(record: Mapping[str, Any]) -> dict[str, float]:
     return {n: v for n, v in plain.items() if isinstance(v, int | float) and math.isfinite(v)}
 
 
+@VISUALIZERS.register_module()
+class LazyVisualizer(Visualizer):
+    """MMEngine's, but its figure, for which matplotlib is imported, is made for the first image."""
+
+    def _initialize_fig(self, fig_cfg: Mapping[str, Any]) -> tuple:
+        return None, SimpleNamespace(get_dpi=lambda: None), None
+
+    def set_image(self, image: ndarray) -> None:
+        """Show an image, which all drawing starts with."""
+        if self.ax_save is None:
+            figure = super()._initialize_fig(self.fig_save_cfg)
+            self.fig_save_canvas, self.fig_save, self.ax_save = figure
+            self.dpi = self.fig_save.get_dpi()
+        super().set_image(image)
+
+
 def build_visualizer(config: Any, name: str) -> Visualizer:
     """The visualizer of a config, without its backends: they start with training."""
-    options = {"type": "Visualizer", **_options(config), "name": name, "vis_backends": []}
+    options = {"type": "LazyVisualizer", **_options(config), "name": name, "vis_backends": []}
     return build(VISUALIZERS, options, "visualizer")
 
 

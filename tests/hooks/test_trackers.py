@@ -6,14 +6,16 @@ import os
 import re
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 import toyseg
-from mmengine.visualization import BaseVisBackend
+from mmengine.visualization import BaseVisBackend, Visualizer
 
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError
 from fedseg.hooks import trackers
-from fedseg.hooks.trackers import scalars
+from fedseg.hooks.trackers import build_visualizer, scalars
 from fedseg.registry import HOOKS, VISBACKENDS
 
 FEW = {"max_rounds": 4, "val_interval": 2}
@@ -240,6 +242,17 @@ class ShowImage(FederatedHook):
 
 def toy_trackers(runner) -> list[ToyTracker]:
     return list(runner.trackers.values())
+
+
+def test_a_visualizer_draws_as_mmengines_does():
+    lazy, own = build_visualizer(None, "lazy"), Visualizer("own")
+    assert lazy.ax_save is None
+    for visualizer in (lazy, own):
+        visualizer.set_image(np.full((20, 30, 3), 99, np.uint8))
+        visualizer.draw_circles(torch.tensor([[10, 8]]), torch.tensor([5]))
+    assert (lazy.get_image() == own.get_image()).all()
+    assert len(np.unique(own.get_image())) > 1
+    assert Visualizer.get_current_instance() is lazy
 
 
 def test_a_backend_of_ones_own_gets_rounds_config_and_images(tmp_path):

@@ -1,0 +1,64 @@
+"""How a command ends: quickly, and with all that was to be written."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """\
+import atexit, sys, threading, time
+from fedseg import cli
+from fedseg.errors import DataError
+
+class Torn:
+    def __del__(self):
+        print("taken apart")
+
+torn = Torn()
+
+def slow():
+    time.sleep(0.2)
+    print("thread")
+
+def main():
+    atexit.register(lambda: print("exit handler"))
+    if sys.argv[1] == "thread":
+        threading.Thread(target=slow).start()
+    if sys.argv[1] == "fails":
+        raise DataError("file: is missing")
+    print("end", end="")
+    print("told", end="", file=sys.stderr)
+    return 3
+
+cli.run(main)
+"""
+
+
+def run(word: str, **options) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-c", PROGRAM, word]
+    return subprocess.run(command, text=True, stderr=subprocess.PIPE, **options)
+
+
+def test_exit_handlers_run_and_output_is_written():
+    done = run("", stdout=subprocess.PIPE)
+    assert (done.returncode, done.stdout, done.stderr) == (3, "endexit handler\n", "told")
+
+
+def test_a_mistake_has_its_exit_code():
+    done = run("fails", stdout=subprocess.PIPE)
+    assert done.returncode == 2 and done.stdout == "exit handler\n"
+    assert done.stderr == "error: file: is missing\n"
+
+
+def test_a_thread_that_works_is_waited_for():
+    done = run("thread", stdout=subprocess.PIPE)
+    assert done.returncode == 3
+    assert done.stdout == "endthread\nexit handler\ntaken apart\n"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
+def test_output_that_cannot_be_written_is_told():
+    with Path("/dev/full").open("w") as full:
+        done = run("", stdout=full)
+    assert done.returncode not in (0, 3) and "No space" in done.stderr
