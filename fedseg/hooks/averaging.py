@@ -27,6 +27,8 @@ class ModelAverage(FederatedHook):
     """Base of the averages.
 
     Args:
+        start: first round of the average: a fraction of all rounds (float, rounded up), or a round
+            (int).
         bn: where the averaged model's BatchNorm statistics come from: ``"average"`` them like the
             weights, or ``"reestimate"`` them on training batches before each evaluation. Under a
             BatchNorm policy that keeps statistics with the clients it has no effect.
@@ -36,7 +38,15 @@ class ModelAverage(FederatedHook):
 
     priority = "VERY_HIGH"
 
-    def __init__(self, bn: str = "average", parameters: str | None = None) -> None:
+    def __init__(
+        self, start: float | int, bn: str = "average", parameters: str | None = None
+    ) -> None:
+        check_float("averaging.start", start, least=0)
+        if isinstance(start, float) and start > 1:
+            raise ConfigError(
+                f"averaging.start: a fraction of the rounds is at most 1.0, not {start!r}; write a "
+                "round as a whole number"
+            )
         if bn not in BN_RULES:
             raise ConfigError(f"averaging.bn: must be one of {BN_RULES}, not {bn!r}")
         if parameters is not None:
@@ -46,6 +56,7 @@ class ModelAverage(FederatedHook):
                 raise ConfigError(
                     f"averaging.parameters: {parameters!r} is no regular expression: {error}"
                 ) from error
+        self.start = start
         self.bn = bn
         self.parameters = parameters
         self._mask: Tensor | None = None
@@ -69,9 +80,18 @@ class ModelAverage(FederatedHook):
         for slot in chosen:
             self._mask[slot.span] = True
 
+    def first_round(self, max_rounds: int) -> int:
+        """The first round of the average, of a run of so many."""
+        if isinstance(self.start, float):
+            return max(1, math.ceil(round(self.start * max_rounds, 6)))
+        return self.start
+
     def has_begun(self, round_: int, max_rounds: int) -> bool:
         """Whether the average, or what it asks of training, has begun by the end of a round."""
-        return True
+        return round_ >= self.first_round(max_rounds)
+
+    def before_train(self, runner: Run) -> None:
+        self.start_round = self.first_round(runner.max_rounds)
 
     def average(self) -> tuple[Tensor, Tensor] | None:
         """The averaged (parameters, buffers), or None while there is none."""
@@ -99,45 +119,28 @@ class SWA(ModelAverage):
     round.
 
     Args:
-        start: first round of the phase: a fraction of all rounds (float, rounded up), or a round
-            (int).
         cycle: length c of a cycle, rounds.
         lr2: lowest local learning rate; needed unless ``cycle`` is 1.
-        bn, parameters: as in :class:`ModelAverage`.
+        start, bn, parameters: as in :class:`ModelAverage`.
     """
 
     def __init__(
         self, start: float | int = 0.75, cycle: int = 10, lr2: float | None = None, **kwargs: Any
     ) -> None:
-        super().__init__(**kwargs)
-        check_float("averaging.start", start, least=0)
-        if isinstance(start, float) and start > 1:
-            raise ConfigError(
-                f"averaging.start: a fraction of the rounds is at most 1.0, not {start!r}; write a "
-                "round as a whole number"
-            )
+        super().__init__(start, **kwargs)
         check_int("averaging.cycle", cycle)
         if lr2 is not None:
             check_float("averaging.lr2", lr2, least=0)
         elif cycle > 1:
             raise ConfigError("averaging.lr2: is needed with a cycle of more than one round")
-        self.start, self.cycle, self.lr2 = start, cycle, lr2
+        self.cycle, self.lr2 = cycle, lr2
         self.count = 0
         self._w: Tensor | None = None
         self._buffers: Tensor | None = None
         self._ordinary_lrs: list[float] | None = None
 
-    def first_round(self, max_rounds: int) -> int:
-        """The first round of the phase, of a run of so many."""
-        if isinstance(self.start, float):
-            return max(1, math.ceil(round(self.start * max_rounds, 6)))
-        return self.start
-
-    def has_begun(self, round_: int, max_rounds: int) -> bool:
-        return round_ >= self.first_round(max_rounds)
-
     def before_train(self, runner: Run) -> None:
-        self.start_round = self.first_round(runner.max_rounds)
+        super().before_train(runner)
         first = -(-max(self.start_round, 1) // self.cycle) * self.cycle
         if first > runner.max_rounds:
             runner.logger.warning(
@@ -194,17 +197,25 @@ class SWA(ModelAverage):
 class WIMA(ModelAverage):
     """Mean of the global models of the last W rounds (of all so far, while there are fewer).
 
+    Before the start the global model is evaluated. A window that is full by the time that counts is
+    the same whenever it began, so a late start lets a run share its rounds with one without WIMA.
     The sum over the window is kept in float64; the models of the window themselves are kept only to
     leave it again, in memory, or on disk when they would need more than ``memory_limit`` bytes.
 
     Args:
         window: number W of rounds; 1 is the last model.
         memory_limit: bytes of models held in memory.
-        bn, parameters: as in :class:`ModelAverage`.
+        start, bn, parameters: as in :class:`ModelAverage`.
     """
 
-    def __init__(self, window: int = 100, memory_limit: int = 2**30, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
+    def __init__(
+        self,
+        window: int = 100,
+        memory_limit: int = 2**30,
+        start: float | int = 1,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(start, **kwargs)
         check_int("averaging.window", window)
         self.window = window
         self.memory_limit = memory_limit
@@ -223,6 +234,8 @@ class WIMA(ModelAverage):
         }
 
     def after_round(self, runner: Run, record: dict[str, Any]) -> None:
+        if runner.round < self.start_round:
+            return
         newest = {"w": runner.server.w, "buffers": runner.server.buffers}
         self.store.stage(str(runner.round), newest)
         self.store.commit(runner.round)

@@ -213,8 +213,8 @@ def _stateful_hooks(run: Any) -> Iterator[tuple[str, Any]]:
 def _identity(run: Any, round_: int) -> dict[str, Any]:
     """What a resumed run must share with the one that it continues after a round.
 
-    An average that has not begun by then is none yet: until SWA starts, runs with and without it
-    are the same.
+    An average that has not begun by then is none yet: until it starts, runs with and without it are
+    the same.
     """
     cfg, averaging = run.cfg, run.averaging
     if averaging is not None and not averaging.has_begun(round_, run.max_rounds):

@@ -152,6 +152,17 @@ def test_swa_that_never_collects_says_so(tmp_path):
     assert seen.evaluated == [None] * 8 and runner.averaging.count == 0
 
 
+def test_a_late_wima_is_an_early_one_once_its_window_is_full(tmp_path):
+    early, late = (
+        run(tmp_path / str(start), {"type": "WIMA", "window": 3, "start": start}, 7)[2]
+        for start in (1, 0.4)
+    )
+    assert late.evaluated[:2] == [None, None]  # 0.4 * 7 = 2.8: from round 3 on
+    close(late.evaluated[3], mean(late.models[2:4]))
+    for i in (4, 5, 6):
+        close(late.evaluated[i], early.evaluated[i])
+
+
 @pytest.mark.parametrize("memory_limit", [2**30, 0])
 def test_wima_is_the_mean_of_the_window(tmp_path, memory_limit):
     averaging = {"type": "WIMA", "window": 3, "memory_limit": memory_limit}

@@ -235,19 +235,24 @@ def test_another_number_of_threads_is_said(run):
     assert all("torch" in entry for entry in results["environments"])
 
 
-@pytest.mark.parametrize(("before", "after"), [("plain", "SWA"), ("SWA", "plain")])
-def test_until_swa_starts_a_run_with_it_is_one_without(tmp_path, before, after):
-    late = {"type": "SWA", "start": BEFORE + 1, "cycle": 2, "lr2": 0.01, "_delete_": True}
-    averages = {"plain": None, "SWA": late}
-    whole = {kind: settings(tmp_path / kind, averaging=averages[kind]) for kind in averages}
-    for config in whole.values():
+LATE_SWA = {"type": "SWA", "cycle": 2, "lr2": 0.01, "start": BEFORE + 1}
+LATE_WIMA = {"type": "WIMA", "window": 2, "start": BEFORE + 1}
+
+
+@pytest.mark.parametrize(
+    ("before", "after"), [(None, LATE_SWA), (LATE_SWA, None), (None, LATE_WIMA)]
+)
+def test_until_an_average_starts_a_run_with_it_is_one_without(tmp_path, before, after):
+    first = {**settings(tmp_path / "first"), "averaging": before}
+    whole = {**settings(tmp_path / "whole"), "averaging": after}
+    for config in (first, whole):
         toyseg.train(config)
-    shared = settings(tmp_path / "shared", averaging=averages[after])
-    shutil.copytree(whole[before]["work_dir"], shared["work_dir"])
+    shared = {**settings(tmp_path / "shared"), "averaging": after}
+    shutil.copytree(first["work_dir"], shared["work_dir"])
     checkpoint_path(Path(shared["work_dir"]) / "checkpoints", ROUNDS).unlink()
     toyseg.train(shared, resume=True)
-    assert not toyseg.run_differences(shared, whole[after])
-    assert toyseg.history(whole["plain"]) != toyseg.history(whole["SWA"])
+    assert not toyseg.run_differences(shared, whole)
+    assert toyseg.history(first) != toyseg.history(whole)
 
 
 @pytest.mark.parametrize("average", [None, {"type": "WIMA"}])
