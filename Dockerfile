@@ -3,6 +3,7 @@
 #   docker build -t fedseg .                        without a GPU
 #   docker build -t fedseg --build-arg BASE=nvidia/cuda:13.0.2-cudnn-runtime-ubuntu24.04 \
 #     --build-arg TORCH_WHEELS= .                   for NVIDIA's GPUs; run it with --gpus all
+#   docker build -t fedseg --build-arg EXTRAS=ray,curvature .
 #   docker run --rm -v "$PWD:/workspace" fedseg list
 ARG BASE=ubuntu:24.04
 FROM ${BASE}
@@ -19,8 +20,10 @@ RUN python3 -m venv /venv \
  && PIP_EXTRA_INDEX_URL="$TORCH_WHEELS" pip install --constraint /source/constraints.txt \
       torch torchvision
 
+# of pyproject.toml's extras, separated by commas: ray for clients in parallel
+ARG EXTRAS=
 COPY . /source
-RUN pip install --constraint /source/constraints.txt /source \
+RUN pip install --constraint /source/constraints.txt "/source[$EXTRAS]" \
  && pip install --constraint /source/constraints.txt --force-reinstall --no-deps \
       opencv-python-headless \
  && rm -r /source

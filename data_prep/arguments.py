@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fedseg import cli
-from fedseg.names import OVERLAP, PARTITIONS
+from fedseg.names import OVERLAP, PARTITIONS, SHAPES
 
 if TYPE_CHECKING:
     from .image_partitions import NamedPartition
@@ -22,13 +22,16 @@ T = TypeVar("T")
 def parser(
     description: str, epilog: str, root: str | None = None, overwrite: bool = True
 ) -> argparse.ArgumentParser:
-    """A parser with ``--root`` and ``--overwrite``; without ``root`` it is ``data/DATASET``."""
+    """A parser with ``--root`` and ``--overwrite``.
+
+    Without ``root`` it is ``data/DATASET``, and of rendered images :data:`fedseg.names.SHAPES`.
+    """
     made = cli.parser(description, epilog)
     made.add_argument(
         "--root",
         type=Path,
         default=None if root is None else Path(root),
-        help=f"the data root (default: {root or 'data/DATASET'})",
+        help=f"the data root (default: {root or f'data/DATASET, of rendered images {SHAPES}'})",
     )
     if overwrite:
         made.add_argument(
@@ -43,7 +46,8 @@ def parse(made: argparse.ArgumentParser, needed: str) -> argparse.Namespace:
     ``needed`` is what the root must hold where no option says otherwise.
     """
     args = made.parse_args()
-    args.root = args.root or Path("data", vars(args)["dataset"])
+    rendered = vars(args).get("synthetic")
+    args.root = args.root or (Path(SHAPES) if rendered else Path("data", vars(args)["dataset"]))
     if not any(vars(args).get(way) for way in ("source", "synthetic", "download")):
         usage = made.format_usage()
         ways = ["--root", *(w for w in ("--source", "--download", "--synthetic") if w in usage)]
@@ -189,10 +193,10 @@ def splits(
     )
 
 
-def print_next(experiment: str, data_set: str, root: Path) -> None:
-    """Print the command that trains on what was prepared."""
+def print_next(experiment: str, usual: Path, root: Path) -> None:
+    """Print the command that trains on what was prepared in its usual folder or another."""
     command = f"{cli.program()} train {experiment} --dry-run"
-    if root != Path("data") / data_set:
+    if root != usual:
         command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
     print(f"Next: {command}")
 

@@ -21,7 +21,7 @@ from fedseg.datasets.arrays import (
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
-from fedseg.names import OVERLAP
+from fedseg.names import OVERLAP, SHAPES
 
 from .arguments import print_next
 from .image_partitions import NamedPartition, save_split
@@ -88,7 +88,10 @@ def prepare_and_split(
         print(f"{written}: {'is there already, the same' if existed else 'written'}")
         draw(clients, dataset.labels, dataset.classes, written.with_suffix(".png"))
         file = file or written
-    print_next(kind.setting, kind.name.lower(), root)
+    setting, usual = kind.setting, Path("data", kind.name.lower())
+    if is_synthetic(root):
+        setting, usual = "demo_shapes", Path(SHAPES)
+    print_next(setting, usual, root)
     if file is not None:
         print(
             "Configs make their own split from the images, the same for the same options and "

@@ -153,6 +153,8 @@ def evaluate(
     run = run.folder if isinstance(run, Run) else run
     folder = Path(run) if not isinstance(run, Config) and Path(run).is_dir() else None
     if checkpoint is None and folder is None:
+        if not isinstance(run, Config) and not Path(run).exists():
+            raise DataError(f"{run}: does not exist: name a run's work dir")
         raise ConfigError("checkpoint: is missing; only a run's folder has a newest one")
     if checkpoint is not None and not Path(checkpoint).is_file():
         raise DataError(f"{checkpoint}: no such checkpoint")
@@ -213,6 +215,7 @@ def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Pr
     from fedseg.data_prep import segmentation
 
     if name == "camvid":
+        _check_options(("source", "overwrite"), name, options)
         made = segmentation.prepare_camvid(root, **options)
     else:
         places = [options.pop("distribution", DISTRIBUTIONS)]
@@ -225,9 +228,12 @@ def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Pr
 
 
 def _options(kind: type, name: str, **options: Any) -> Any:
-    known = [field.name for field in fields(kind)]
+    _check_options([field.name for field in fields(kind)], name, options)
+    return kind(**options)
+
+
+def _check_options(known: Sequence[str], name: str, options: Mapping[str, Any]) -> None:
     for option in options:
         if option not in known:
             hint = did_you_mean(option, known)
             raise ConfigError(f"prepare: {name} has no option {option!r}{hint}")
-    return kind(**options)

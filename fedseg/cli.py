@@ -3,6 +3,7 @@
 import argparse
 import atexit
 import os
+import select
 import shutil
 import signal
 import sys
@@ -10,7 +11,6 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 PIPED_WIDTH = 160  # columns of tables that are piped to a file or program
 LONGEST = 1000  # characters of an error's line
+CLOSED = 128 + 13  # exit code where nobody reads the output any more, as a shell shows SIGPIPE
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
@@ -40,6 +41,8 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     try:
         code = main()
     except Exception as error:
+        if isinstance(error, BrokenPipeError) and _nobody_reads():
+            _leave(CLOSED)
         told = resource_error(error) or error
         if not isinstance(told, UserError):
             raise
@@ -64,11 +67,24 @@ def _leave(code: int) -> NoReturn:
     working = [one for one in threading.enumerate() if not one.daemon]
     if working == [threading.main_thread()]:
         atexit._run_exitfuncs()
-        with suppress(OSError):
+        try:
             sys.stdout.flush()
             sys.stderr.flush()
-            os._exit(code)
+        except BrokenPipeError:
+            code = CLOSED
+        except OSError:
+            sys.exit(code)
+        os._exit(code)
     sys.exit(code)
+
+
+def _nobody_reads() -> bool:
+    """Whether the output goes to a program, such as head, that has ended."""
+    if not hasattr(select, "poll"):  # Windows
+        return False
+    output = select.poll()
+    output.register(sys.stdout, 0)
+    return any(event & select.POLLERR for _, event in output.poll(0))
 
 
 def parser(description: str, epilog: str) -> argparse.ArgumentParser:

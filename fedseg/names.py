@@ -1,7 +1,9 @@
 """Names that command lines offer, in a module that costs nothing to import, and how they match."""
 
 import difflib
+import shlex
 from collections.abc import Iterable
+from pathlib import Path
 
 CORRUPTIONS = (
     "gaussian_noise",
@@ -26,6 +28,19 @@ CORRUPTIONS = (
 )
 """The official names in the official order; the last four are the extra ones."""
 
+SHAPES = "data/demo_shapes"  # where images are rendered that stand for CIFAR-10's
+_STREETS = "--synthetic --setting rainy --distribution heterogeneous --limit-per-user 8"
+# what makes the images of a setting; of others it is the command of their data set and the root
+MADE_BY = {
+    "data/cifar10": "fedseg prepare cifar",
+    SHAPES: "fedseg prepare cifar --synthetic --partition none",
+    "data/demo": f"fedseg prepare idda --root data/demo {_STREETS} --limit-test 2",
+    "data/demo_weather": "fedseg prepare idda --root data/demo_weather --size 232x128 "
+    f"{_STREETS} --limit-test 1",
+    "data/towns": "fedseg prepare cityscapes --root data/towns --synthetic --distribution uniform "
+    "--size 256x128 --limit-per-user 8 --limit-test 100",
+}
+
 FOLDER = "corrupted"  # for them, in the folder of the test set
 # how a split of labeled images is drawn, as prepare tools call it
 PARTITIONS = ("dirichlet", "dirichlet-class", "pachinko", "homogeneous", "natural")
@@ -40,6 +55,13 @@ LANDMARKS_SOURCES = (
     "https://github.com/google-research/google-research/tree/master/federated_vision_datasets; "
     "images: train set of https://github.com/cvdfoundation/google-landmark"
 )
+
+
+def made_by(tool: str, root: str | Path) -> str:
+    """The command that makes a data set in a folder, given that of its kind."""
+    usual = f"data/{tool.rpartition(' ')[2]}"
+    given = "" if str(root) == usual else f" --root {shlex.quote(str(root))}"
+    return MADE_BY.get(str(root), f"{tool}{given}")
 
 
 def by_case(name: str, known: Iterable[str]) -> str | None:

@@ -17,6 +17,8 @@ import torch
 from fedseg import cli
 from fedseg.partition.split_files import Split, write_split
 
+cli._leave = sys.exit  # a command that a test runs in this process does not end it
+
 # Raw IDDA ids of sky, building, road and nothing, each in one color: quick to learn.
 SCENE = {20: (90, 140, 200), 1: (120, 70, 60), 7: (90, 90, 100), 0: (20, 20, 20)}
 SEEN, UNSEEN = ("T01_CN_A", "T02_CS_A"), ("T03_HRN_A",)
@@ -157,7 +159,6 @@ def run_tool(load_tool, monkeypatch, capsys) -> Callable[..., tuple[int, str, st
 
     def run(name: str, *arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, arguments)])
-        monkeypatch.setattr(cli, "_leave", sys.exit)  # this process goes on
         with pytest.raises(SystemExit) as stop:
             cli.run(load_tool(name).main)
         return stop.value.code, *capsys.readouterr()

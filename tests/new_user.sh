@@ -32,19 +32,21 @@ mkdir "$folder/elsewhere"
 cd "$folder/elsewhere"
 step() { echo "\$ $*"; "$@"; }
 small=(train_cfg.max_rounds=2 train_cfg.val_interval=2 train_dataloader.partition.num_clients=40
-       client_sampler.clients_per_round=2 val_dataloader.corrupted=None test_dataloader.corrupted=None)
+       client_sampler.clients_per_round=2)
 step fedseg --help
 step python -m fedseg --version
+# what the README's first screen says, with fewer rounds
 step fedseg list settings
+step fedseg prepare cifar --synthetic --partition none
+step fedseg train demo_shapes --with fedavgm --cfg-options "${small[@]}"
+step fedseg test work_dirs/demo_shapes_fedavgm
+step fedseg leaderboard work_dirs --out board
+# and what comes next
 step fedseg show demo_shapes --with fedavgm --only algorithm
-step fedseg prepare cifar --synthetic --root data/demo_shapes --partition none
 step fedseg train demo_shapes --with FedAvgM --dry-run --cfg-options "${small[@]}"
-step fedseg train demo_shapes --with FedAvgM --quiet --cfg-options "${small[@]}"
 printf '_base_ = "fedseg::settings/demo_shapes.py"\nmethods = ["swa"]\n' > own.py
 step fedseg train own.py --quiet --cfg-options "${small[@]}"
-step fedseg test work_dirs/demo_shapes_fedavgm/seed0 --pictures 0
 step fedseg compare work_dirs/demo_shapes_fedavgm/seed0 work_dirs/own/seed0
-step fedseg leaderboard work_dirs --out board
 step fedseg prepare idda --synthetic --setting rainy --distribution heterogeneous \
   --limit-per-user 2 --limit-test 1 --size 64x48
 step fedseg splits idda_rainy

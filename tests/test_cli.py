@@ -22,11 +22,15 @@ def slow():
     print("thread")
 
 def main():
-    atexit.register(lambda: print("exit handler"))
+    if sys.argv[1] not in ("little", "much"):
+        atexit.register(lambda: print("exit handler"))
     if sys.argv[1] == "thread":
         threading.Thread(target=slow).start()
     if sys.argv[1] == "fails":
         raise DataError("file: is missing")
+    if sys.argv[1] == "much":
+        for _ in range(100_000):
+            print("line")
     print("end", end="")
     print("told", end="", file=sys.stderr)
     return 3
@@ -62,3 +66,13 @@ def test_output_that_cannot_be_written_is_told():
     with Path("/dev/full").open("w") as full:
         done = run("", stdout=full)
     assert done.returncode not in (0, 3) and "No space" in done.stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of pipes")
+@pytest.mark.parametrize("word", ["little", "much"])
+def test_a_reader_that_has_enough_is_no_error(word):
+    command = [sys.executable, "-c", PROGRAM, word]
+    started = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    started.stdout.close()
+    assert started.stderr.read() in ("", "told")
+    assert started.wait() == 141

@@ -1,6 +1,7 @@
 """What is installed: all that a run needs, under one name, and it works outside the clone."""
 
 import os
+import re
 import subprocess
 import sys
 import sysconfig
@@ -60,6 +61,15 @@ def test_a_new_user_gets_from_the_wheel_to_a_leaderboard(wheel):
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr
     assert "accuracy" in done.stdout and "index.html" in done.stdout
     assert str(ROOT) not in done.stdout
+
+
+def test_the_new_user_does_what_the_readmes_first_screen_says():
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    script = (ROOT / "tests" / "new_user.sh").read_text(encoding="utf-8")
+    lines = re.findall(r"^fedseg .*", readme.partition("\n## ")[0], re.MULTILINE)
+    assert len(lines) >= 5
+    for line in lines:
+        assert f"step {line.partition(' --cfg-options')[0]}" in script
 
 
 @pytest.mark.parametrize("fault", ["raise ImportError('libGL.so.1 is missing')", ""])

@@ -16,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SETTING = Path("configs/settings/demo_weather.py")
 METHODS = (("fedavg",), ("silobn", "fedasam", "swa"))
 WORK_DIR = Path("work_dirs/demo")
+HEAD = 30  # pixels above the predictions, for the methods' names
 REAL_CONFIG = Path("configs/idda_rainy_silobn_fedasam_swa.py")  # the same on the real images
 
 
@@ -46,18 +47,25 @@ def main() -> int:
 
 def gap(run: Path) -> str:
     """What a run loses in rain, in words."""
-    from fedseg.leaderboard.methods import method_of_results
     from fedseg.runs.schema import FILE_NAME, read_results
 
     results = read_results(run / FILE_NAME)
     seen, unseen = (results.last_rounds.mean[f"{domain}/mIoU"] for domain in ("seen", "unseen"))
-    label = method_of_results(results, results.local_epochs).label
-    return f"{label}: mIoU {seen:.1f} to {unseen:.1f}, a loss of {seen - unseen:.1f} points"
+    return f"{label(run)}: mIoU {seen:.1f} to {unseen:.1f}, a loss of {seen - unseen:.1f} points"
+
+
+def label(run: Path) -> str:
+    """The method of a run."""
+    from fedseg.leaderboard.methods import method_of_results
+    from fedseg.runs.schema import FILE_NAME, read_results
+
+    results = read_results(run / FILE_NAME)
+    return method_of_results(results, results.local_epochs).label
 
 
 def draw_both(runs: Sequence[Path]) -> Path:
     """The runs' pictures of one clear and one rainy image, a column for each run."""
-    from PIL import Image
+    from PIL import Image, ImageDraw
 
     cells = []
     for domain in ("seen", "unseen"):
@@ -65,10 +73,12 @@ def draw_both(runs: Sequence[Path]) -> Path:
         cells.append([Image.open(file).convert("RGB") for file in files])
     width = max(cell.width for row in cells for cell in row)
     heights = [max(cell.height for cell in row) for row in cells]
-    sheet = Image.new("RGB", (width * len(runs), sum(heights)), "white")
+    sheet = Image.new("RGB", (width * len(runs), HEAD + sum(heights)), "white")
+    for column, run in enumerate(runs):
+        ImageDraw.Draw(sheet).text((column * width + 6, 6), label(run), "black", font_size=16)
     for number, row in enumerate(cells):
         for column, cell in enumerate(row):
-            sheet.paste(cell, (column * width, sum(heights[:number])))
+            sheet.paste(cell, (column * width, HEAD + sum(heights[:number])))
     path = WORK_DIR / "predictions.png"
     sheet.save(path)
     return path

@@ -13,12 +13,12 @@ from typing import Any
 
 from fedseg import cli
 from fedseg.errors import ConfigError
+from fedseg.names import SHAPES
 
 ROOT = Path(__file__).resolve().parents[1]
 CONFIG = Path("configs/demo_cifar.py")
 WORK_DIR = Path("work_dirs/demo_cifar")
 REAL_CONFIG = Path("configs/cifar10_a005_fedasam_swa.py")  # the published experiment
-SHAPES = Path("data/demo_shapes")
 CIFAR = Path("data/cifar10")
 
 IMAGES_PER_CLIENT = 200
@@ -37,17 +37,19 @@ def prepare_data(given: Path | None, synthetic: bool) -> Path:
     from fedseg.data_prep.cifar import KINDS
     from fedseg.data_prep.classification import ImageOptions, prepare
     from fedseg.datasets.arrays import INDEX
+    from fedseg.datasets.synthetic import is_synthetic
 
     kind = KINDS["cifar10"]
     if synthetic and given is not None:
         raise ConfigError("--synthetic: renders images, leave out --data")
     if given is not None and (given / INDEX).is_file():
         return given
-    if not synthetic and (given or (CIFAR / INDEX).is_file() or kind.find(CIFAR)):
+    there = (CIFAR / INDEX).is_file() and not is_synthetic(CIFAR)
+    if not synthetic and (given or there or kind.find(CIFAR)):
         prepare(kind, ImageOptions(CIFAR, source=given))
         return CIFAR
-    prepare(kind, ImageOptions(SHAPES, synthetic=True))
-    return SHAPES
+    prepare(kind, ImageOptions(Path(SHAPES), synthetic=True))
+    return Path(SHAPES)
 
 
 def use_data(config: Any, root: Path) -> None:
@@ -55,7 +57,7 @@ def use_data(config: Any, root: Path) -> None:
     from fedseg.datasets.arrays import StoredImages
 
     kind, per_client = "SyntheticShapesDataset", IMAGES_PER_CLIENT
-    if root != SHAPES:
+    if root != Path(SHAPES):
         kind, per_client = "CIFAR10Dataset", PHOTOS_PER_CLIENT
         config.merge_from_dict(FOR_PHOTOS)
     train, val = config.train_dataloader, config.val_dataloader

@@ -7,7 +7,7 @@ __root = "data/demo_shapes"
 __test = dict(
     test=dict(dataset=dict(type="SyntheticShapesDataset", data_root=__root)),
     # few of the test images, in a folder of their own
-    corrupted=dict(optional=False, dataset=dict(data_root=__root, folder="demo_corrupted")),
+    corrupted=dict(dataset=dict(data_root=__root, folder="demo_corrupted")),
 )
 
 setting = "demo_shapes"

@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from fedseg import cli
-from fedseg.curvature.settings import Settings, add_options, read_options, read_source
+from fedseg.curvature.settings import USED, Settings, add_options, read_options, read_source
 
 DETAILS = """\
 Quantities: loss, top (largest eigenvalues, lambda_max / lambda_5), spectrum (the 50 largest), trace
@@ -30,7 +30,8 @@ def main() -> None:
     add_options(parser, Settings)
     usual = ["loss", "top", "trace", "sharpness"]
     text = f"default: {' '.join(usual)}"
-    parser.add_argument("--quantities", nargs="+", metavar="NAME", default=usual, help=text)
+    names = {"choices": list(USED), "type": str.lower, "metavar": "NAME"}
+    parser.add_argument("--quantities", nargs="+", default=usual, help=text, **names)
     parser.add_argument("--out", type=cli.folder, help="default: curvature/<checkpoint> in the run")
     arguments = parser.parse_args()
     if arguments.out is not None and len(arguments.paths) > 1:

@@ -1,7 +1,8 @@
 """What there is: fedseg list [KIND] (--help lists the options)."""
 
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
 
 from fedseg import cli
 
@@ -11,6 +12,13 @@ if TYPE_CHECKING:
 Row = tuple[str, str, str]
 
 KINDS = ("settings", "experiments", "methods", "algorithms", "datasets", "models")
+COMPONENTS = {  # where a method says what it is -> variable of the registry
+    "algorithm": "ALGORITHMS",
+    "local_loss": "LOCAL_LOSSES",
+    "averaging": "HOOKS",
+    "batchnorm": "HOOKS",
+    "optim_wrapper": "OPTIM_WRAPPERS",
+}
 MARKS = {"published": "published", "grid": "from a published grid", "ours": "ours"}
 
 
@@ -49,8 +57,8 @@ def show(title: str, rows: Iterator[Row]) -> None:
 
 
 def settings() -> Iterator[Row]:
-    """Each setting: data, network and rounds; which of its methods have published values."""
-    from fedseg.leaderboard.reference import hyperparameters
+    """Each setting: data, network and rounds; for how many methods its values are published."""
+    from fedseg.leaderboard.reference import hyperparameters, source_of_values
     from fedseg.runner.compose import CONFIGS, compose
 
     records = hyperparameters()
@@ -59,9 +67,9 @@ def settings() -> Iterator[Row]:
         data = config.train_dataloader.dataset.type.removesuffix("Dataset")
         network = config.model.get("network", config.model).type
         rounds = f"{config.train_cfg.max_rounds:,} rounds"
-        known = {"+".join(r["methods"]) for r in records if path.stem in r["settings"]}
-        told = f"published: {', '.join(sorted(known - {''}))}" if known - {""} else ""
-        yield path.stem, f"{data}, {network}, {rounds}", told
+        named = {tuple(r["methods"]) for r in records if path.stem in r["settings"]}
+        told = [m for m in named if source_of_values(path.stem, m) == "published"]
+        yield path.stem, f"{data}, {network}, {rounds}", _published(len(told), "method")
 
 
 def experiments() -> Iterator[Row]:
@@ -74,8 +82,8 @@ def experiments() -> Iterator[Row]:
 
 
 def methods() -> Iterator[Row]:
-    """Each method: what it decides, and for which settings its values are published."""
-    from fedseg.leaderboard.reference import hyperparameters
+    """Each method: what it decides, what it is, for how many settings its values are published."""
+    from fedseg.leaderboard.reference import hyperparameters, source_of_values
     from fedseg.runner.compose import CONFIGS, Composition
 
     composition = Composition(CONFIGS / "settings" / "idda_rainy.py")
@@ -83,10 +91,12 @@ def methods() -> Iterator[Row]:
     for name in sorted(known):
         if "+" in name:
             continue
-        slots = composition.part(composition.files.get(name, known[name])).slots
-        told = {s for r in hyperparameters() if r["methods"] == [name] for s in r["settings"]}
-        published_for = f"published for {len(told)} settings" if told else ""
-        yield name, ", ".join(slot.replace("_", " ") for slot in slots), published_for
+        part = composition.part(composition.files.get(name, known[name]))
+        wanted = [] if name == "fedavg" else [name]
+        named = {s for r in hyperparameters() if r["methods"] == wanted for s in r["settings"]}
+        told = [s for s in named if source_of_values(s, [name]) == "published"]
+        more = "; ".join(filter(None, (_line(part.values), _published(len(told), "setting"))))
+        yield name, ", ".join(slot.replace("_", " ") for slot in part.slots), more
 
 
 def setting_rows(composition: "Composition") -> Iterator[Row]:
@@ -110,4 +120,26 @@ def classes(kind: str) -> Iterator[Row]:
 
     registry = {"algorithms": ALGORITHMS, "datasets": DATASETS, "models": MODELS}[kind]
     for name, source in sorted(registry.sources().items()):
-        yield name, source.line, ""
+        if not source.module.endswith(("losses", "preprocessor")):  # of models
+            yield name, _plain(source.line), ""
+
+
+def _line(values: Mapping[str, Any]) -> str:
+    """What a method's component is, by its documentation's first line."""
+    from fedseg import registry
+
+    for key, variable in COMPONENTS.items():
+        kind = (values.get(key) or {}).get("type")
+        source = getattr(registry, variable).sources().get(kind)
+        if source is not None:
+            return _plain(source.line).rstrip(".")
+    return ""
+
+
+def _plain(text: str) -> str:
+    """A documentation's text without marks of reStructuredText."""
+    return re.sub(r":\w+:`~?([^`]*)`|``([^`]*)``", r"\1\2", text)
+
+
+def _published(count: int, what: str) -> str:
+    return f"values published for {count} {what}{'s' * (count > 1)}" if count else ""

@@ -41,6 +41,8 @@ def main() -> int | None:
     name = _chosen("fedseg COMMAND", words, COMMANDS)
     if name == "prepare":
         words = words[1:]
+        if words[:1] and words[0].lower() in ("cifar10", "cifar100"):
+            words = ["cifar", "--dataset", *words]
         data_set = _chosen("fedseg prepare DATA_SET", words, DATA_SETS)
         name = data_set and f"prepare_{data_set}"
     if name is None:

@@ -25,7 +25,7 @@ examples:
   the clients of the split files released with the ECCV 2022 and FedGloSS papers:
     fedseg prepare cifar --from fedsam/data/cifar10
   synthetic images, no download:
-    fedseg prepare cifar --root data/shapes --synthetic
+    fedseg prepare cifar --synthetic
 
 The images become memory-mapped arrays in ROOT, with a checksum: run again, the tool verifies them.
 Splits go to ROOT/splits/<name>.json, with a chart and a note of how they were made."""
@@ -75,4 +75,5 @@ def main() -> None:
         prepare_and_split(kind, chosen, asked, show_partition)
     else:
         prepare_released(kind, chosen, args.released)
-        print_next(f"{kind.setting} --with released_split", args.dataset, args.root)
+        usual = Path("data", args.dataset)
+        print_next(f"{kind.setting} --with released_split", usual, args.root)

@@ -3,6 +3,8 @@
 from pathlib import Path
 
 from fedseg import cli
+from fedseg.errors import ConfigError
+from fedseg.names import did_you_mean
 
 
 def main() -> None:
@@ -22,11 +24,15 @@ def main() -> None:
 
     composition = Composition(setting_file(arguments.config), arguments.methods)
     config = composition.compose().to_dict()
+    values = list(origins(composition, config))
     rows = [
         (f"{key} = {value!r}", file)
-        for key, value, file in origins(composition, config)
+        for key, value, file in values
         if f"{key}.".startswith(arguments.only and f"{arguments.only}.")
     ]
+    if not rows:
+        hint = did_you_mean(arguments.only, {key.partition(".")[0] for key, _, _ in values})
+        raise ConfigError(f"--only: {composition.name} has no {arguments.only!r}{hint}")
     width = min(60, max((len(row[0]) for row in rows), default=0))
     print(f"# {composition.name}")
     for said, file in rows:

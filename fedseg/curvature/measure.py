@@ -34,7 +34,7 @@ from fedseg.core.seeds import generator_for
 from fedseg.curvature import spectrum
 from fedseg.curvature.checkpoint import RunData
 from fedseg.curvature.clients import gram_matrix, hessian_differences, participants_models
-from fedseg.curvature.settings import BATCH, TRAIN, Settings
+from fedseg.curvature.settings import BATCH, TRAIN, USED, Settings
 from fedseg.curvature.sharpness import rise
 from fedseg.curvature.surface import LossSurface, Point
 from fedseg.errors import ConfigError, DataError
@@ -51,18 +51,6 @@ EXACT_DIAGONAL = 2000  # parameters up to which a diagonal is computed by unit v
 SPECTRUM, DENSITY_PROBES = 50, 10
 SAME = ("checkpoint_sha256", "data", "data_sha256", "parameters", "dtype")
 SHARED = ("client", "samples", "augment", "statistics", "matrix", "averaged", "batch_size")
-USED = {  # the settings that a quantity depends on, besides the shared ones
-    "loss": (),
-    "top": ("top", "tolerance"),
-    "spectrum": ("tolerance",),
-    "trace": ("probes",),
-    "density": ("steps",),
-    "sharpness": ("rho", "asam_rho", "eta", "ascent"),
-    "clients": ("tolerance", "clients"),
-    "fedalign": ("probes", "clients"),
-    "participants": ("tolerance",),
-    "features": ("clients",),
-}
 
 
 class Measurement:
@@ -99,11 +87,8 @@ class Measurement:
         """Measure what is not there yet; returns the content of ``curvature.json``.
 
         Raises:
-            ConfigError: a quantity is unknown or has no meaning here; another process measures.
+            ConfigError: a quantity has no meaning here; another process measures.
         """
-        for name in quantities:
-            if name not in USED:
-                raise ConfigError(f"--quantities: unknown {name!r}; known: {', '.join(USED)}")
         with hold(self.folder), self._bars:
             found = self.result["quantities"] = self._earlier()
             for name in quantities:

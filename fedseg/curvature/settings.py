@@ -15,6 +15,18 @@ TRAIN = "train"  # the training data of all clients
 RUNNING, BATCH, REESTIMATE = STATISTICS = "running", "batch", "reestimate"
 KINDS = ("line", "plane", "random", "eigenvectors")
 GLOBAL = ":global"  # after a run or checkpoint: the global model, not the average
+USED = {  # quantity -> the settings that it depends on, besides those of all
+    "loss": (),
+    "top": ("top", "tolerance"),
+    "spectrum": ("tolerance",),
+    "trace": ("probes",),
+    "density": ("steps",),
+    "sharpness": ("rho", "asam_rho", "eta", "ascent"),
+    "clients": ("tolerance", "clients"),
+    "fedalign": ("probes", "clients"),
+    "participants": ("tolerance",),
+    "features": ("clients",),
+}
 BOUNDS = ("least", "above")
 
 

@@ -19,6 +19,7 @@ from torch.utils.data import Dataset
 from fedseg.checks import check_type
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.files import atomic_writer, leaves_folder, read_json, write_text
+from fedseg.names import made_by
 from fedseg.registry import DATASETS
 
 SPLITS = ("train", "test")
@@ -107,7 +108,7 @@ class PreparedFolder(ImageArrays):
         path = root / INDEX
         if not path.is_file():
             raise MissingDataError(
-                f"{path}: is missing: make it with {self.tool}, or set data_root"
+                f"{path}: is missing: make it with {made_by(self.tool, root)}, or set data_root"
             )
         index = read_index(path)
         found = [(split, tuple(index["splits"][split]["shape"]), self.shape) for split in SPLITS]
@@ -181,6 +182,7 @@ class CIFAR10Dataset(StoredImages):
 class CIFAR100Dataset(StoredImages):
     """CIFAR-100 (Krizhevsky 2009) from a prepared folder: 32x32 RGB, 100 classes in 20 groups."""
 
+    tool = "fedseg prepare cifar --dataset cifar100"
     shape, num_classes = (32, 32, 3), 100
 
 

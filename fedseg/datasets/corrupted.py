@@ -61,7 +61,8 @@ class CorruptedImages(PreparedFolder):
         index = self._checked_index(root)
         place = root / folder
         test = index["splits"]["test"]
-        fix = f"put the official files there, or make them with {TOOL} {root}"
+        tool = f"{TOOL} {root}" + f" --folder {folder}" * (folder != FOLDER)
+        fix = f"put the official files there, or make them with {tool}"
         missing = [name for name in names if not (place / f"{name}.npy").is_file()]
         if missing == names:  # no mistake, whereas some missing files are one
             raise MissingDataError(f"{place}: holds no corrupted images: {fix}")

@@ -78,6 +78,8 @@ class LandmarksDataset(PhotoDataset):
             image is.
     """
 
+    tool = "fedseg prepare landmarks"
+
     def __init__(
         self,
         data_root: str | Path,

@@ -13,6 +13,7 @@ from fedseg.datasets.images import existing_files, read_image, read_label
 from fedseg.datasets.style import build_style
 from fedseg.datasets.transforms import IGNORE, Pipeline
 from fedseg.errors import ConfigError, DataError
+from fedseg.names import made_by
 from fedseg.partition.split_files import read_split
 
 
@@ -151,8 +152,9 @@ class SegmentationDataset(Dataset):
     def _read_split(self, wanted: str | Sequence[str] | None) -> None:
         for field, folder in (("data_root", self.data_root), ("split", self.split)):
             if not os.path.isdir(folder):
+                how = made_by(self.tool, self.data_root)
                 raise DataError(
-                    f"{folder}: does not exist: make it with {self.tool}, or set dataset.{field}"
+                    f"{folder}: does not exist: make it with {how}, or set dataset.{field}"
                 )
         split = read_split(self.split)
         self.split_checksum = split.checksum

@@ -93,6 +93,7 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
         published, others = published_rows(benchmark)
         rows = ranked([*rows, *published], columns)
         further = present(benchmark.further, (*rows, *others))
+        columns = (columns[0], *present(columns[1:], (*rows, *others)))
         shown = (*columns, *further)
         rankings.append(
             Table(

@@ -173,7 +173,7 @@ def _next_steps(
 ) -> list[str]:
     steps = []
     for _, newest in checkpoints(folder / "checkpoints")[-1:]:
-        command = f"{program()} test {_test_config(results, folder, config)} {newest}"
+        command = f"{program()} test {_to_test(results, folder, config, newest)}"
         steps.append(f"\n[dim]test the model[/dim]\n  {escape(command)}")
     if results.train.synthetic:
         name = results.train.dataset.removesuffix("Dataset")
@@ -189,15 +189,12 @@ def _next_steps(
     return steps
 
 
-def _test_config(results: Results, folder: Path, config: str | Path | None) -> str:
-    """The config in the work dir, which holds what the command line changed.
-
-    One that imports modules from beside it works only where it was.
-    """
+def _to_test(results: Results, folder: Path, config: str | Path | None, newest: Path) -> str:
+    """The run, whose recorded config is read as data, or the config if it imports modules."""
     copy = folder / f"{results.name}.py"
     if copy.is_file() and "custom_imports" not in copy.read_text(encoding="utf-8"):
-        return str(copy)
-    return f"{config or 'CONFIG'}{' --amp' * results.amp}"
+        return str(folder)
+    return f"{config or 'CONFIG'} {newest}{' --amp' * results.amp}"
 
 
 def _number(value: Any) -> str:

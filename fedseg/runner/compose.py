@@ -338,6 +338,10 @@ def read_config(path: Path) -> Config:
     except (Exception, SystemExit) as error:  # a config is a program of the user's
         if isinstance(error, ImportError) and error.__cause__ is not None:
             error = error.__cause__  # MMEngine puts the whole search path around it
+        if isinstance(error, FileNotFoundError) and str(error.filename).endswith(".py"):
+            base = Path(error.filename)
+            hint = did_you_mean(base.name, (other.name for other in base.parent.glob("*.py")))
+            raise ConfigError(f"{path}: _base_: {base}: does not exist{hint}") from error
         kind = type(error).__name__
         raise ConfigError(f"{path}: cannot be read as a config: {kind}: {error}") from error
 

@@ -13,12 +13,12 @@ from fedseg.checks import check_type
 from fedseg.errors import ConfigError, DataError, Mistakes
 from fedseg.runner.compose import compose, make_importable, setting_file
 from fedseg.runner.config import complete_config
-from fedseg.runner.static_check import VAL, check_names, check_roots
+from fedseg.runner.static_check import VAL, check_names, check_roots, match_case
 
 
 def load_config(
     path: str | Path,
-    methods: Sequence[str] = (),
+    methods: Sequence[str] | str = (),
     work_dir: str | Path | None = None,
     options: Mapping[str, Any] | Sequence[str] = (),
     seed: int | None = None,
@@ -34,7 +34,7 @@ def load_config(
     Args:
         path: the config file, a setting or a config that inherits one; or the name of one of the
             suite's, such as ``idda_rainy``.
-        methods: names or files of methods to merge over it, in this order; see
+        methods: names or files of methods to merge over it, in this order, or a single one; see
             :mod:`fedseg.runner.compose`.
         work_dir: where the run writes; default ``work_dirs/<experiment>/seed<seed>``.
         options: ``KEY=VALUE`` overrides of existing or new fields, or a dict of them.
@@ -47,7 +47,7 @@ def load_config(
         ConfigError: the file is missing, is no config, methods contradict each other, or an
             override is malformed.
     """
-    path = setting_file(path)
+    path, methods = setting_file(path), [methods] if isinstance(methods, str) else methods
     make_importable(path.resolve().parent)
     return override(compose(path, methods), work_dir, options, seed, amp, resume, workers)
 
@@ -77,6 +77,7 @@ def override(
     if overrides:
         try:
             config.merge_from_dict(overrides)
+            vars(config)["overridden"] = tuple(overrides)  # kept by copies; no key of the config
         except (TypeError, KeyError, IndexError) as error:
             raise ConfigError(f"--cfg-options: {error}") from error
     check_type(f"{config.filename}: experiment_name", config.get("experiment_name", "run"), str)
@@ -121,8 +122,10 @@ def naming(config: Config) -> Iterator[None]:
         file = config.filename
         if file is None:
             raise
-        begins = str(file), "--"
-        lines = (a if a.startswith(begins) else f"{file}: {a}" for a in str(error).split("\n"))
+        begins, lines = (str(file), "--"), []
+        for line in str(error).split("\n"):
+            given = line.startswith(vars(config).get("overridden", ())) and "--cfg-options"
+            lines.append(line if line.startswith(begins) else f"{given or file}: {line}")
         raise type(error)("\n".join(lines)) from error
 
 
@@ -155,6 +158,7 @@ def check(config: Config, *loaders: str) -> None:
     """
     mistakes, complete = Mistakes(), config
     with naming(config):
+        match_case(dict(config.items()))
         with mistakes:
             complete = complete_config(config)
         with mistakes:

@@ -15,7 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import fedseg.registry
+from fedseg.checks import check_int
 from fedseg.errors import DataError, Mistakes
+from fedseg.names import by_case, made_by
 from fedseg.registry import (
     DATASETS,
     LateRegistry,
@@ -74,12 +76,41 @@ OWN = (
     *("core", "engine", "algorithms", "optim", "hooks", "loaders", "evaluation", "partition"),
     *("datasets", "models", "runner.sampler"),
 )
+GIVEN = {"runner", "dataloader", "params"}  # arguments that no config has
+# positive integers, and what else may stand there
+WHOLE = {
+    "train_cfg.local_epochs": None,
+    "train_cfg.local_steps": None,
+    "train_cfg.val_interval": None,
+    "train_cfg.val_last_interval": None,
+    "train_dataloader.batch_size": "full",
+}
 NO_BASES = frozenset({"ABC", "object"})
 
 
+def match_case(config: Mapping[str, Any]) -> None:
+    """Replace a type by the known one that differs from it in case only."""
+    for pattern, (variable, *_) in PLACES.items():
+        registry: LateRegistry = getattr(fedseg.registry, variable)
+        for _, component in find(config, pattern):
+            kind, known = component.get("type"), {*registry.sources(), *registry.module_dict}
+            if isinstance(kind, str) and kind not in known:
+                known.update(_index(FOREIGN.get(variable, ())))
+                component["type"] = by_case(kind, known) or kind
+
+
 def check_names(config: Mapping[str, Any]) -> None:
-    """Raise ConfigError for types and arguments that nothing has; a config may lack others."""
+    """Raise ConfigError for types and arguments that nothing has; a config may lack others.
+
+    Also for numbers that must be whole ones and are not.
+    """
     mistakes = Mistakes()
+    for field, also in WHOLE.items():
+        section, _, key = field.partition(".")
+        for _, component in find(config, section):
+            if component.get(key) is not None:
+                with mistakes:
+                    check_int(field, component[key], also=also)
     for pattern, place in PLACES.items():
         for field, component in find(config, pattern):
             with mistakes:
@@ -102,7 +133,7 @@ def check_roots(config: Mapping[str, Any], *loaders: str) -> None:
             continue
         while not source.tool and source.bases[0] in _own():
             source = _own()[source.bases[0]]
-        fix = f"make it with {source.tool}" if source.tool else "put the data set there"
+        fix = f"make it with {made_by(source.tool, root)}" if source.tool else "put it there"
         raise DataError(f"{root}: does not exist: {fix}, or set data_root")
 
 
@@ -131,7 +162,7 @@ def _check(
     for name in component:
         if not takes_any and name not in known and name not in ("type", "_scope_", *besides):
             with mistakes:
-                raise unknown_argument(name, kind, field, known)
+                raise unknown_argument(name, kind, field, {*known, *besides, "type"} - GIVEN)
     mistakes.tell()
 
 

@@ -110,6 +110,11 @@ def test_list_says_what_there_is_and_what_is_published(fedseg):
     rows = {line.split()[0]: line for line in fedseg("list", "IDDA_rainy").splitlines()[2:]}
     assert rows["fedasam"].endswith("published") and rows["wima"].endswith("ours")
     assert "released_split" not in rows  # of CIFAR
+    rows = {line.split()[0]: line for line in fedseg("list", "methods").splitlines()[2:]}
+    assert "tochastic weight averaging" in rows["swa"] and rows["fedavg"].endswith("settings")
+    whole = fedseg("list")
+    assert "`" not in whole and "published for 1 settings" not in whole
+    assert max(map(len, whole.splitlines())) < 200
 
 
 def test_show_names_the_file_of_each_value(fedseg):
@@ -119,6 +124,11 @@ def test_show_names_the_file_of_each_value(fedseg):
     assert files["optim_wrapper.rho"] == "methods/idda/fedasam.py"
     assert files["train_dataloader.dataset.split"] == "settings/idda_rainy.py"
     assert files["algorithm.type"] == "_base_/runtime.py"
+
+
+def test_show_of_a_key_that_is_not_there_is_an_error(fedseg):
+    with pytest.raises(ConfigError, match=r"--only: .* has no 'avaraging' \(did you mean 'averag"):
+        fedseg("show", "idda_rainy", "--with", "swa", "--only", "avaraging")
 
 
 def test_show_tells_values_of_a_users_own_file(fedseg, tmp_path):

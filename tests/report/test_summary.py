@@ -63,7 +63,7 @@ def test_synthetic_data_are_marked(run_copy):
 def test_the_copy_of_the_config_is_named_where_it_works_alone(run_copy):
     assert f"fedseg test conf.py {run_copy}" in printed(run_copy, "conf.py")  # imports its network
     (run_copy / "small.py").write_text("model = dict(type='X')")
-    assert f"fedseg test {run_copy / 'small.py'} {run_copy}" in printed(run_copy, "conf.py")
+    assert f"fedseg test {run_copy}\n" in printed(run_copy, "conf.py")
 
 
 @pytest.mark.parametrize(

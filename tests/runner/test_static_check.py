@@ -2,12 +2,18 @@
 
 import subprocess
 import sys
+from dataclasses import replace
+from importlib import import_module
 
 import pytest
 import toyseg
 from mmengine.config import Config
 
+from fedseg.commands.main import DATA_SETS
+from fedseg.commands.prepare_idda import main as prepare_idda
+from fedseg.data_prep import demo_streets
 from fedseg.errors import ConfigError, DataError
+from fedseg.names import MADE_BY
 from fedseg.registry import MODELS
 from fedseg.runner.compose import Composition, known_configs, setting_file
 from fedseg.runner.config import check_config, complete_config
@@ -40,9 +46,10 @@ def test_every_mistake_is_told_at_once_without_torch():
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     kind, *lines, torch = done.stdout.splitlines()
     assert (kind, torch) == ("ConfigError", "False")
-    said = [line.partition("idda_rainy.py: ")[2] for line in lines]
-    for key in (*WRONG, "'algoritm'"):
-        assert sum(key in line for line in said) == 1, key
+    said = [line.removeprefix("--cfg-options: ") for line in lines]
+    assert sum("idda_rainy.py: " in line and "'algoritm'" in line for line in said) == 1
+    for key in WRONG:
+        assert sum(line.startswith(key) for line in said) == 1, key
     assert len(said) == len(WRONG) + 1
 
 
@@ -87,16 +94,18 @@ def test_values_of_several_components_are_told_at_once(tmp_path):
 @pytest.mark.parametrize(
     ("setting", "fix"),
     [
-        ("idda_rainy", "make it with fedseg prepare idda, or set data_root"),
-        ("cifar10_a005", "make it with fedseg prepare cifar, or"),  # its base class says so
-        ("landmarks", "put the data set there, or set data_root"),
+        ("idda_rainy", "fedseg prepare idda --root {root}"),
+        ("cifar10_a005", "fedseg prepare cifar --root {root}"),  # its base class says so
+        ("cifar100_a0", "fedseg prepare cifar --dataset cifar100 --root {root}"),
+        ("landmarks", "fedseg prepare landmarks --root {root}"),
     ],
 )
 def test_a_data_set_that_is_not_there_is_told_without_importing_it(setting, fix, tmp_path):
     root = tmp_path / "nowhere"
     config = load_config(setting, options={"data_root": str(root)})
     for loader in ("train_dataloader", VAL, TEST):
-        with pytest.raises(DataError, match=f"{root}: does not exist: {fix}"):
+        told = f"{root}: does not exist: make it with {fix.format(root=root)}, or set data_root"
+        with pytest.raises(DataError, match=f"{told}$"):
             check(config, loader)
     check(config)  # a sweep's plan and a comparison of configs need no data
     root.mkdir()
@@ -110,3 +119,56 @@ def test_optional_test_sets_and_data_sets_of_a_users_own_need_no_folder(tmp_path
     check(config, VAL)
     config.train_dataloader.dataset["type"] = "toyseg.SomeData"
     check(config, "train_dataloader")
+
+
+def test_every_setting_says_what_makes_its_data(tmp_path, monkeypatch):
+    """A command of its data set for the very folder that the setting reads."""
+    monkeypatch.chdir(tmp_path)
+    for name, path in known_configs().items():
+        config = load_config(name)
+        with pytest.raises(DataError) as raised:
+            check(config, "train_dataloader")
+        root, _, rest = str(raised.value).partition(": does not exist: ")
+        assert root == config.train_dataloader.dataset.data_root, path
+        if root == "data/imagenet":  # of which there is no preparation
+            assert rest.startswith("put it there")
+            continue
+        command = rest.partition("make it with ")[2].removesuffix(", or set data_root")
+        words = command.split()
+        assert words[:2] == ["fedseg", "prepare"] and words[2] in DATA_SETS
+        usual = root if words[2] == "cifar" else f"data/{words[2]}"
+        assert root == (words[words.index("--root") + 1] if "--root" in words else usual), command
+
+
+def test_a_demos_streets_are_what_the_demo_renders(monkeypatch):
+    made = []
+    for module in ("demo_streets", "segmentation"):
+        place = import_module(f"fedseg.data_prep.{module}")
+        monkeypatch.setattr(place, "prepare", lambda _, options: made.append(options) or [])
+    monkeypatch.setattr(sys, "argv", MADE_BY["data/demo_weather"].split()[2:])
+    demo_streets.prepare_demo_streets()
+    prepare_idda()
+    assert replace(made[0], overwrite=False) == made[1]
+
+
+def test_types_in_another_case_are_replaced():
+    options = {"algorithm.type": "fedavg", "optim_wrapper.optimizer.type": "sgd"}
+    config = load_config("idda_rainy", options=options)
+    check(config)
+    assert config.algorithm.type == "FedAvg" and config.optim_wrapper.optimizer.type == "SGD"
+
+
+def test_numbers_are_told_with_names_and_where_they_were_given():
+    options = ["train_cfg.local_epochs=-1", "train_dataloader.batch_size=0", "algorithm.typ=3"]
+    config = load_config("idda_rainy", options=options)
+    config.train_cfg["max_round"] = 3
+    with pytest.raises(ConfigError) as raised:
+        check(config)
+    lines = str(raised.value).split("\n")
+    assert [line.split(": ")[:2] for line in lines[:3]] == [
+        ["--cfg-options", "train_cfg.local_epochs"],
+        ["--cfg-options", "train_dataloader.batch_size"],
+        ["--cfg-options", "algorithm.typ"],
+    ]
+    assert lines[3].startswith(f"{config.filename}: train_cfg.max_round: unknown")
+    assert "did you mean 'type'?" in lines[2] and "did you mean 'max_rounds'?" in lines[3]
