@@ -22,6 +22,7 @@ from mmengine.config import Config
 from fedseg.errors import ConfigError, DataError
 from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS, by_case, did_you_mean
 from fedseg.runner import experiment
+from fedseg.runner.compose import setting_file
 from fedseg.runner.experiment import load_config, naming
 from fedseg.runner.static_check import TEST
 from fedseg.runs.schema import FILE_NAME, Results, read_results
@@ -153,8 +154,8 @@ def evaluate(
     run = run.folder if isinstance(run, Run) else run
     folder = Path(run) if not isinstance(run, Config) and Path(run).is_dir() else None
     if checkpoint is None and folder is None:
-        if not isinstance(run, Config) and not Path(run).exists():
-            raise DataError(f"{run}: does not exist: name a run's work dir")
+        if not isinstance(run, Config):
+            setting_file(run)  # or there is no such thing at all
         raise ConfigError("checkpoint: is missing; only a run's folder has a newest one")
     if checkpoint is not None and not Path(checkpoint).is_file():
         raise DataError(f"{checkpoint}: no such checkpoint")

@@ -41,7 +41,9 @@ def main() -> None:
     arguments = parser.parse_args()
     is_run = arguments.config.is_dir()
     if arguments.checkpoint is None and not is_run:
-        cli.check_there([arguments.config], "name a run's work dir, or a config and a checkpoint")
+        from fedseg.runner.compose import setting_file
+
+        setting_file(arguments.config)  # or there is no such thing at all
         parser.error("CHECKPOINT: is missing; only a run's folder has a newest one")
     if is_run and (arguments.methods or arguments.amp):
         parser.error("--with, --amp: change a config, not a run; name the config instead")

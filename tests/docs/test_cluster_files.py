@@ -75,8 +75,9 @@ def test_the_job_of_kuberay_has_a_gpu_for_every_worker_and_one_work_dir(monkeypa
         gpus += group.get("replicas", 1) * container["resources"]["limits"].get("nvidia.com/gpu", 0)
     assert groups[0]["rayStartParams"]["num-cpus"] == "0"  # no client is trained on the head
     assert len({g["template"]["spec"]["containers"][0]["image"] for g in groups}) == 1
-    _, tool, *arguments = shlex.split(job["spec"]["entrypoint"])
-    parsed = parse(tool, arguments, monkeypatch)
+    fedseg, command, *arguments = shlex.split(job["spec"]["entrypoint"])
+    assert fedseg == "fedseg"  # the image has no clone
+    parsed = parse(f"tools/{command}.py", arguments, monkeypatch)
     check_int("workers", parsed.workers)
     assert parsed.workers == gpus and str(parsed.work_dir).startswith("/shared/")
     assert {"executor.address=auto", "data_root=/shared/IDDA"} <= set(parsed.cfg_options)

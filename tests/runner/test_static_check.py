@@ -144,7 +144,8 @@ def test_a_demos_streets_are_what_the_demo_renders(monkeypatch):
     made = []
     for module in ("demo_streets", "segmentation"):
         place = import_module(f"fedseg.data_prep.{module}")
-        monkeypatch.setattr(place, "prepare", lambda _, options: made.append(options) or [])
+        monkeypatch.setattr(place, "prepare", lambda _, options: made.append(options))
+    monkeypatch.setattr("fedseg.data_prep.segmentation.show_summary", lambda *_: None)
     monkeypatch.setattr(sys, "argv", MADE_BY["data/demo_weather"].split()[2:])
     demo_streets.prepare_demo_streets()
     prepare_idda()
