@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedseg.errors import ConfigError, DataError, UserError
+from fedseg.errors import ConfigError, DataError, Mistakes, UserError
 from fedseg.runner.experiment import check, load_config, naming, unfinished
 
 TRAIN = ("-m", "fedseg", "train")
@@ -76,24 +76,29 @@ def plan_sweep(
         root: runs go to ``<root>/<experiment>[,KEY=VALUE...]/seed<seed>``.
 
     Raises:
-        ConfigError: a config is wrong, or two runs are the same.
+        ConfigError: configs are wrong, or two runs are the same.
     """
     jobs: dict[Path, Job] = {}
+    mistakes = Mistakes()
     axes = itertools.product(*grid)
     for path, methods, values, seed in itertools.product(
         configs, method_lists or [[]], axes, seeds
     ):
-        own = (*options, *values)
-        config = load_config(path, methods, options=own, seed=seed, amp=amp)
-        name = ",".join([config.experiment_name, *(value.replace("/", "_") for value in values)])
-        folder = root / name / f"seed{seed}"
-        config.work_dir = str(folder)
-        check(config)
-        with naming(config):
-            state, rounds = _state(config), config.train_cfg.max_rounds
-        if folder in jobs:
-            raise ConfigError(f"sweep: {folder} is asked for twice; name it once")
-        jobs[folder] = Job(path, tuple(methods), own, seed, amp, folder, state, rounds)
+        with mistakes:
+            own = (*options, *values)
+            config = load_config(path, methods, options=own, seed=seed, amp=amp)
+            name = ",".join(
+                [config.experiment_name, *(value.replace("/", "_") for value in values)]
+            )
+            folder = root / name / f"seed{seed}"
+            config.work_dir = str(folder)
+            check(config)
+            with naming(config):
+                state, rounds = _state(config), config.train_cfg.max_rounds
+            if folder in jobs:
+                raise ConfigError(f"sweep: {folder} is asked for twice; name it once")
+            jobs[folder] = Job(path, tuple(methods), own, seed, amp, folder, state, rounds)
+    mistakes.tell()
     return list(jobs.values())
 
 

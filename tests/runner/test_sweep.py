@@ -8,6 +8,7 @@ from command_line import ForkedJob
 
 from fedseg.errors import ConfigError, DataError
 from fedseg.leaderboard.sweep import show_plan, show_sweep
+from fedseg.runner.compose import setting_file
 from fedseg.runner.sweep import expected_seconds, plan_sweep, run_sweep
 
 SHORT = ("train_cfg.max_rounds=2",)
@@ -37,6 +38,11 @@ def test_every_combination_has_a_folder_of_its_own(small_config, tmp_path):
 def test_the_same_run_twice_is_refused(small_config, tmp_path):
     with pytest.raises(ConfigError, match="seed0"):
         sweep(small_config, tmp_path, seeds=[0, 0])
+
+
+def test_mistakes_of_all_runs_are_told_at_once(tmp_path):
+    with pytest.raises(ConfigError, match=r"(?s)unknown 'fedasm'.*\n.*unknown 'swwa'"):
+        plan_sweep([setting_file("cifar10_a0")], [["fedasm"], ["swwa"]], [0, 1], root=tmp_path)
 
 
 def test_a_sweep_from_its_plan_to_the_board(small_config, tmp_path, capfd, monkeypatch):
