@@ -83,7 +83,7 @@ def _nobody_reads() -> bool:
     if not hasattr(select, "poll"):  # Windows
         return False
     output = select.poll()
-    output.register(sys.stdout, 0)
+    output.register(1, 0)
     return any(event & select.POLLERR for _, event in output.poll(0))
 
 

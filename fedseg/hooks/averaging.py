@@ -39,7 +39,7 @@ class ModelAverage(FederatedHook):
     priority = "VERY_HIGH"
 
     def __init__(
-        self, start: float | int, bn: str = "average", parameters: str | None = None
+        self, start: float | int = 1, bn: str = "average", parameters: str | None = None
     ) -> None:
         check_float("averaging.start", start, least=0)
         if isinstance(start, float) and start > 1:
