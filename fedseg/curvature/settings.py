@@ -14,6 +14,7 @@ from fedseg.errors import ConfigError
 TRAIN = "train"  # the training data of all clients
 RUNNING, BATCH, REESTIMATE = STATISTICS = "running", "batch", "reestimate"
 KINDS = ("line", "plane", "random", "eigenvectors")
+MOST_POINTS = 1_000_000
 GLOBAL = ":global"  # after a run or checkpoint: the global model, not the average
 USED = {  # quantity -> the settings that it depends on, besides those of all
     "loss": (),
@@ -134,6 +135,8 @@ class Spec(Options):
         check_float("--ends", ends[0])
         check_float("--ends", ends[1], above=0 if plane else ends[0])
         points = self.points or (31 if line else 21)
+        if points ** (1 if line else 2) > MOST_POINTS:
+            raise ConfigError(f"--points: a landscape has at most {MOST_POINTS:,} in all")
         vars(self).update(ends=ends, points=points, metrics=self.metrics or line)
         count, words = len(self.source.paths), {"line": "at least two", "plane": "three"}
         fits = count == 3 if plane else count > line

@@ -116,6 +116,12 @@ def checkpoints(run: Path) -> tuple[str, ...]:
     return tuple(str(run / "checkpoints" / f"round_{n:06d}.pth") for n in (1, 2, 3))
 
 
+@pytest.mark.parametrize(("kind", "points"), [("line", 1_000_001), ("random", 1001)])
+def test_more_points_than_anyone_can_wait_for(kind, points):
+    with pytest.raises(ConfigError, match="--points: .*1,000,000"):
+        spec_of(kind, ("a", "b"), points=points)
+
+
 def test_a_stopped_landscape_goes_on_to_the_same_bits(run, tmp_path):
     spec = spec_of("plane", checkpoints(run), points=3, data=("train", "test"))
     whole = landscape(spec, tmp_path / "whole")
