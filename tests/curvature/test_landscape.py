@@ -118,7 +118,7 @@ def checkpoints(run: Path) -> tuple[str, ...]:
 
 @pytest.mark.parametrize(("kind", "points"), [("line", 1_000_001), ("random", 1001)])
 def test_more_points_than_anyone_can_wait_for(kind, points):
-    with pytest.raises(ConfigError, match="--points: .*1,000,000"):
+    with pytest.raises(ConfigError, match=r"--points: .*1,000,000"):
         spec_of(kind, ("a", "b"), points=points)
 
 
