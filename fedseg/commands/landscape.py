@@ -4,7 +4,7 @@ import os
 
 from fedseg import cli
 from fedseg.checks import check_int
-from fedseg.curvature.settings import KINDS, Spec, add_options, read_options, read_source
+from fedseg.curvature.settings import KINDS, RUNNING, Spec, add_options, read_options, read_source
 
 DETAILS = """\
 kinds:
@@ -52,7 +52,9 @@ def main() -> None:
 
     cli.say_trust(arguments.trust)
     run = run_folder(find_checkpoints(spec.source)[0])
-    folder = arguments.out or own_path(run, f"curvature/landscape_{spec.kind}")
+    words = [f"landscape_{spec.kind}", *([spec.client] if spec.client else [])]
+    words += [spec.statistics] * (spec.statistics != RUNNING)
+    folder = arguments.out or own_path(run, f"curvature/{'-'.join(words)}")
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn()) as bars:
         task = bars.add_task("points")
         advance = lambda done, total: bars.update(task, completed=done, total=total)  # noqa: E731

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fedseg.core.flat import FlatModel
 from fedseg.core.seeds import generator_for
-from fedseg.curvature.settings import TRAIN, Source
+from fedseg.curvature.settings import GLOBAL, TRAIN, Source
 from fedseg.curvature.surface import Part, Point, Samples
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
@@ -48,7 +48,8 @@ class RunData:
     Attributes:
         flat: the model. data: the clients' training data.
         hooks: types of custom hooks that the run had and this has not. ray: whether it had workers
-            of Ray. cluster: where, None for this machine.
+            of Ray. cluster: where, None for this machine. changed: overrides of its config, but for
+            where data are. has_average: whether the checkpoint that was loaded last has one.
         statistics: client -> what the policy keeps with it.
     """
 
@@ -61,6 +62,8 @@ class RunData:
         self.seed: int = config.randomness.seed
         self.statistics: Mapping[str, Mapping[str, Tensor]] = {}
         self.hooks: list[Any] = []
+        self.changed: list[str] = []
+        self.has_average = False
         self.ray, self.cluster = False, None
         self._images: dict[str, EvaluationSet] = {}
 
@@ -71,7 +74,8 @@ class RunData:
             DataError: it is missing, damaged, not finite, or of another model.
         """
         payload = load_weights(self.flat, str(checkpoint))
-        if averaged and "averaged_state_dict" in payload:
+        self.has_average = "averaged_state_dict" in payload
+        if averaged and self.has_average:
             self.flat.load_state_dict(payload["averaged_state_dict"])
         self.statistics = payload.get("client_statistics", {})
         return Point(checkpoint.stem, self.flat.w.clone(), self.flat.buffers.clone())
@@ -204,6 +208,12 @@ class RunData:
         }
 
 
+def check_average(run: RunData, checkpoint: Path, averaged: bool) -> None:
+    """Raise ConfigError where the global model is asked for beside an average that is not there."""
+    if not averaged and not run.has_average:
+        raise ConfigError(f"{checkpoint}{GLOBAL}: has no average: leave {GLOBAL!r} out")
+
+
 def find_checkpoints(source: Source) -> list[Path]:
     """The checkpoints' files, the newest one of a run; DataError if there is none."""
     places = [place for place, _ in source.models()]
@@ -231,4 +241,6 @@ def opened(source: Source) -> Iterator[RunData]:
         if isinstance(executor, Mapping) and executor.get("type") == "RayExecutor":
             # a record is somebody's data: it must not say with which machine this one connects
             run.ray, run.cluster = True, "auto" if executor.get("address") == "auto" else None
+        run.changed = [o for o in source.options if not o.startswith("data_root=")]
+        run.changed += [f"--config {sha256(Path(source.config))}"] if source.config else []
         yield run

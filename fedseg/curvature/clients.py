@@ -13,7 +13,7 @@ from fedseg.curvature.checkpoint import RunData
 from fedseg.curvature.spectrum import Estimate
 from fedseg.curvature.surface import Point
 from fedseg.engine.executor import InProcessExecutor
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, TrainingError
 from fedseg.runner.build import build_schedulers
 from fedseg.runner.checkpoint import check_like, load_checkpoint, run_folder
 from fedseg.runner.run_state import restore_model, to_device
@@ -43,18 +43,28 @@ def hessian_differences(gram: np.ndarray) -> dict[str, Estimate]:
 
     H_N is the mean of ``(||d_k|| - ||d_j||)^2``, H_D that of the cosine of d_k and d_j, where d_k
     is the diagonal of client k's Hessian at the global model. With several independent estimates
-    of each diagonal, products of different ones make norms without the bias that the noise of one
-    gives (it can be a multiple of the norm), and leaving one out at a time gives standard errors.
+    of each diagonal, products of different ones make squared norms without the bias that the noise
+    of one gives (it can be a multiple of the norm). What is left of it in H_N, a difference of
+    roots, shrinks with the probes; leaving one group out at a time gives standard errors.
 
     Args:
         gram: as of :func:`gram_matrix`, at least two clients; one group of exact diagonals, or at
             least three of estimates.
+
+    Raises:
+        TrainingError: an estimate of a squared norm is not positive.
     """
     groups = gram.shape[1]
     values, errors = _differences(gram), np.zeros(2)
     if groups > 1:
         kept = [np.delete(np.arange(groups), g) for g in range(groups)]
-        without = np.array([_differences(gram[:, k][:, :, :, k]) for k in kept])
+        parts = [gram[:, k][:, :, :, k] for k in kept]
+        if not all(diagonal_norms(part).all() for part in (gram, *parts)):
+            raise TrainingError(
+                "--probes: too few for H_N and H_D: the noise of a client's diagonal is larger "
+                "than it is; ask for more"
+            )
+        without = np.array([_differences(part) for part in parts])
         errors = np.sqrt((groups - 1) / groups * ((without - without.mean(0)) ** 2).sum(0))
     names = "hessian_norm_diff", "hessian_direction_cos"
     found = zip(names, values, errors, strict=True)

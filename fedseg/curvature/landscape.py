@@ -6,14 +6,17 @@ changes a bit. Finished points are lines of ``points.jsonl``; the same landscape
 
 import hashlib
 import json
+import math
 import multiprocessing
 import os
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, nullcontext
 from dataclasses import asdict, dataclass, replace
+from itertools import compress
 from multiprocessing.connection import wait
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,13 +26,13 @@ import numpy as np
 import torch
 
 from fedseg.core.seeds import generator_for
-from fedseg.curvature.checkpoint import RunData, find_checkpoints, opened
+from fedseg.curvature.checkpoint import RunData, check_average, find_checkpoints, opened
 from fedseg.curvature.clients import participants_models
 from fedseg.curvature.directions import Directions, along, barrier, line, plane, random_directions
 from fedseg.curvature.settings import BATCH, REESTIMATE, RUNNING, TRAIN, Spec
 from fedseg.curvature.spectrum import largest
 from fedseg.curvature.surface import LossSurface, Point, Samples, expand
-from fedseg.errors import ConfigError, ResourceError
+from fedseg.errors import ConfigError, DataError, ResourceError
 from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.files import read_bytes, write_text
 from fedseg.loaders.workers import init_worker
@@ -87,6 +90,7 @@ class Landscape:
         models = spec.source.models()
         for path, file, (_, averaged) in zip(spec.source.paths, self.files, models, strict=True):
             self.points.append(replace(run.load(file, averaged), name=path))
+            check_average(run, file, averaged)
             if spec.client is None and not between:
                 self._add((path,), self._around(self.points[-1]), run.statistics)
         if spec.client is not None:
@@ -156,6 +160,9 @@ class Landscape:
         statistics = self._statistics(samples.name)
         coordinates = [axis[place] for axis, place in zip(self.axes, task[1:], strict=True)]
         w, buffers = self.series[task[0]].directions.at(coordinates)
+        for slot in run.flat.buffer_slots:
+            if slot.name.endswith("running_var"):  # which beyond the models may fall below 0
+                slot.view(buffers).clamp_(min=0)
         if statistics == REESTIMATE:
             parts = {"data": run.data, "model": run.flat.model, "flat": run.flat}
             check = SimpleNamespace(check=lambda: None)
@@ -173,7 +180,11 @@ class Landscape:
         for number, steps in enumerate(found.values()):
             seen = runs[number] in runs[:number]
             for round_, path in () if seen else checkpoints(runs[number] / "checkpoints"):
-                w = self.run.load(path, averaged=False).w
+                try:
+                    w = self.run.load(path, averaged=False).w
+                except DataError as error:
+                    warnings.warn(f"{error}: left out of the rounds", stacklevel=2)
+                    continue
                 place, distance = self.series[0].directions.project(w)
                 steps.append({"round": round_, "coordinates": place, "distance": distance})
         return found
@@ -191,8 +202,9 @@ class Landscape:
             "loss": np.array(losses, object).reshape(shape),
             "metrics": {n: np.array(v, object).reshape(shape) for n, v in columns.items()},
         }
-        if self.spec.kind == "line" and None not in losses:
-            entry["barrier"] = barrier(self.axes[0], losses)
+        between = [0 <= gamma <= 1 for gamma in self.axes[0]]
+        if self.spec.kind == "line" and None not in compress(losses, between):
+            entry["barrier"] = barrier(self.axes[0][between], list(compress(losses, between)))
         return entry
 
 
@@ -226,9 +238,9 @@ def landscape(
         tasks = list(np.ndindex(len(here.series), *map(len, here.axes)))
         found = _finished(folder / POINTS, digest)
         advance(len(found), len(tasks))
-        with open(folder / POINTS, "a" if found else "w", encoding="utf-8") as file:
+        with open(folder / POINTS, "a", encoding="utf-8") as file:
             for result in _results(here, [task for task in tasks if task not in found], jobs):
-                file.write("\n" * bool(found) + json.dumps({"landscape": digest, **result}))
+                file.write("\n" * (file.tell() > 0) + json.dumps({"landscape": digest, **result}))
                 file.flush()
                 found[tuple(result["task"])] = result
                 advance(len(found), len(tasks))
@@ -244,9 +256,11 @@ def _finished(path: Path, digest: str) -> dict[tuple[int, ...], dict[str, Any]]:
     for text in read_bytes(path).splitlines() if path.is_file() else ():
         try:
             result = json.loads(text)
-            if result["landscape"] == digest:
+            values = result["loss"], *result["metrics"].values()
+            sound = all(v is None or math.isfinite(v) for v in values)
+            if result["landscape"] == digest and sound:
                 found[tuple(result["task"])] = result
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             continue
     return found
 

@@ -29,15 +29,16 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
+from scipy.sparse.linalg import ArpackError
 
 from fedseg.core.seeds import generator_for
 from fedseg.curvature import spectrum
-from fedseg.curvature.checkpoint import RunData
+from fedseg.curvature.checkpoint import RunData, check_average
 from fedseg.curvature.clients import gram_matrix, hessian_differences, participants_models
 from fedseg.curvature.settings import BATCH, TRAIN, USED, Settings
 from fedseg.curvature.sharpness import rise
 from fedseg.curvature.surface import LossSurface, Point
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import ConfigError, DataError, TrainingError
 from fedseg.files import atomic_writer, read_json, write_text
 from fedseg.runner.checkpoint import run_folder
 from fedseg.runner.work_dir import hold
@@ -66,6 +67,7 @@ class Measurement:
     ) -> None:
         self.run, self.checkpoint = run, checkpoint
         self.point = run.load(checkpoint, settings.averaged)
+        check_average(run, checkpoint, settings.averaged)
         if settings.client is not None:
             settings = replace(settings, data=TRAIN)
         if run.policy is not None and settings.data != TRAIN:  # no client has statistics for it
@@ -81,6 +83,7 @@ class Measurement:
             **run.identity(checkpoint),
             "data": settings.data,
             "data_sha256": run.checksum(settings.data),
+            "changed": run.changed,
         }
 
     def measure(self, quantities: Sequence[str]) -> dict[str, Any]:
@@ -97,7 +100,11 @@ class Measurement:
                     self._bars.console.print(f"{name}: measured before", markup=False)
                     continue
                 begin = time.perf_counter()
-                entry = getattr(self, f"_{name}")()
+                try:
+                    entry = getattr(self, f"_{name}")()
+                except (ArithmeticError, ValueError, ArpackError) as error:
+                    about = f"{self.checkpoint}: {name}: cannot be computed: is its loss finite?"
+                    raise TrainingError(f"{about} ({error})") from error
                 seconds = time.perf_counter() - begin
                 about = {"num_samples": len(self.data), "settings": used, "seconds": seconds}
                 found[name] = plain({**entry, **about})
@@ -111,8 +118,10 @@ class Measurement:
         try:
             found = read_json(self.folder / FILE_NAME)
             same = all(found[name] == self.result[name] for name in SAME)
-            return found["quantities"] if same and isinstance(found["quantities"], dict) else {}
-        except (DataError, KeyError, TypeError):
+            same = same and found.get("changed", []) == self.result["changed"]
+            quantities = found["quantities"].items() if same else ()
+            return {name: entry for name, entry in quantities if isinstance(entry, dict)}
+        except (DataError, KeyError, TypeError, AttributeError):
             return {}
 
     # ---------------------------------------------------------------- parts of quantities
@@ -209,7 +218,8 @@ class Measurement:
         if len(clients) < 2:
             raise ConfigError("fedalign: compares clients, and there is only one")
         exact = n <= EXACT_DIAGONAL
-        groups, each = (1, n) if exact else (3, self.settings.probes // 3)
+        groups = 1 if exact else min(9, max(3, self.settings.probes // 10))
+        each = n if exact else self.settings.probes // groups
         kind = np.float64 if exact else np.float32
         with TemporaryFile(dir=self.folder) as file:  # on disk: there may be many clients
             diagonals = np.memmap(file, kind, "w+", shape=(len(clients), groups, n))
@@ -224,6 +234,8 @@ class Measurement:
 
     def _participants(self) -> dict[str, Any]:
         found: dict[str, dict[str, float]] = {"lambda_max_local": {}, "lambda_max_global": {}}
+        if self.settings.client is not None:
+            raise ConfigError("--client: participants are measured on all data, too: leave it out")
         everything = self._samples(personal=False)
         models = participants_models(self.run, self.checkpoint)
         for point in self._bars.track(models, description="participants"):

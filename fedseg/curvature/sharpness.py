@@ -1,5 +1,6 @@
 """Sharpness as sharpness-aware training sees it: how far the loss rises near a point."""
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -14,9 +15,10 @@ def rise(
 
     The first step is SAM's own, ``eps = rho g / ||g||`` (Foret et al., ICLR 2021, equation 2);
     further ones add the gradient's direction at ``w + eps``, of length rho too, and return to the
-    sphere; the largest loss met counts. With ``eta`` it is ASAM's scale-invariant measure (Kwon et
-    al., ICML 2021, equation 3): ``||eps / T|| <= rho`` with ``T = |w| + eta``, 1 for biases. OHEM
-    selects its pixels anew at every point. Gradients are of all data.
+    sphere; the largest loss met counts, and is not a number if one is not. With ``eta`` it is
+    ASAM's scale-invariant measure (Kwon et al., ICML 2021, equation 3): ``||eps / T|| <= rho`` with
+    ``T = |w| + eta``, 1 for biases. OHEM selects its pixels anew at every point. Gradients are of
+    all data.
     """
     w = surface.w.double()
     scale = torch.ones_like(w)
@@ -32,7 +34,7 @@ def rise(
             loss = there.loss()[0]
         else:
             gradient, loss = there.gradient()
-        highest = max(highest, loss)
+        highest = float(np.maximum(highest, loss))  # not a number if either is not
     return highest - start, length
 
 

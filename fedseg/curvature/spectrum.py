@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from scipy.linalg import eigh_tridiagonal, qr
-from scipy.sparse.linalg import ArpackNoConvergence, LinearOperator, eigsh
+from scipy.sparse.linalg import ArpackError, ArpackNoConvergence, LinearOperator, eigsh
 
 from fedseg.errors import ConfigError, TrainingError
 
@@ -64,8 +64,11 @@ def largest(products: Any, k: int, rng: np.random.Generator, tolerance: float = 
             f"--top: {len(error.eigenvalues)} of {k} eigenvalues converged: ask for "
             "fewer, or for a larger tolerance"
         ) from error
-    order = np.argsort(values)[::-1]
-    values, vectors = values[order], vectors[:, order]
+    except ArpackError:
+        if operator.matvec(options["v0"]).any():
+            raise
+        return Spectrum(np.zeros(k), np.eye(products.n, k), np.zeros(k))  # H is 0
+    values, vectors = values[::-1], vectors[:, ::-1]  # a view: a copy would be as large again
     away = [np.linalg.norm(products(v) - x * v) for x, v in zip(values, vectors.T, strict=True)]
     return Spectrum(values, vectors, np.array(away))
 

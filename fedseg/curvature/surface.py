@@ -111,7 +111,9 @@ class LossSurface:
     @cached_property
     def total(self) -> int:
         """What all batches weigh."""
-        return len(self.data) if self._weigh is None else sum(x["weight"] for x, _ in self)
+        if self._weigh is None:
+            return len(self.data)
+        return sum(x["weight"] for x, _ in self) or 1  # without a label the loss is 0
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
@@ -170,6 +172,7 @@ class LossSurface:
         with torch.no_grad(), self.evaluating():
             for x, labels in self:
                 norms = self.flat.model.features(x["batch"]["inputs"]).norm(dim=1)
+                labels = labels.argmax(1) if labels.dim() > 1 else labels  # soft ones: mixup
                 for label, norm in zip(labels.tolist(), norms.tolist(), strict=True):
                     found[label].append(norm)
         return {label: sum(norms) / len(norms) for label, norms in sorted(found.items())}

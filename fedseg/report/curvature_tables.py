@@ -38,19 +38,34 @@ def print_curvature(found: Mapping[str, Mapping[str, Any]], console: Console | N
     widen_console(console)
     head = ("", *(f"{name} ({result['checkpoint']})" for name, result in found.items()))
     rows = {"data": [result["data"] for result in found.values()]}
+    rows["samples"] = [_samples(q) for q in quantities]
     rows |= {n: [_text(q.get(p, {}).get(key)) for q in quantities] for n, (p, key) in ROWS.items()}
     features, norms = [q.get("features", {}) for q in quantities], {}
     for kind, part in (("class", "norm_by_class"), ("client", "of_clients")):
-        for key in dict.fromkeys(key for f in features for key in f.get(part, {})):
-            norms[f"{kind} {key}"] = [_text(f.get(part, {}).get(key)) for f in features]
+        measured = [f.get(part) if isinstance(f.get(part), Mapping) else {} for f in features]
+        for key in dict.fromkeys(key for one in measured for key in one):
+            norms[f"{kind} {key}"] = [_text(one.get(key)) for one in measured]
     for title, table in (("curvature", rows), ("norm of the last features, means", norms)):
         kept = tuple((name, *cells) for name, cells in table.items() if set(cells) != {NONE})
         if kept:
             console.print(TextTable(title, head, kept).to_rich())
 
 
+def _samples(quantities: Mapping[str, Any]) -> str:
+    """Of how many samples the quantities are."""
+    counts = {q.get("num_samples") for q in quantities.values() if isinstance(q, Mapping)}
+    return ", ".join(map(str, sorted(n for n in counts if isinstance(n, int)))) or NONE
+
+
 def _text(value: Any) -> str:
-    """A number, an estimate, quartiles, or the mean of several."""
+    """A number, an estimate, quartiles, or the mean of several; a damaged file's is none."""
+    try:
+        return _shown(value)
+    except (TypeError, ValueError, KeyError, IndexError, OverflowError):
+        return NONE
+
+
+def _shown(value: Any) -> str:
     if value is None:
         return NONE
     if isinstance(value, list):

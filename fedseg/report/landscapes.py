@@ -1,6 +1,7 @@
 """Pictures of landscapes and spectra, each as PNG, SVG and an interactive page."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -55,13 +56,15 @@ def write_spectra(found: Mapping[str, Mapping[str, Any]], folder: Path) -> list[
     names, panels = short_names(found), [[], [], []]
     for name, result in found.items():
         quantities = result["quantities"]
-        values = (quantities.get("spectrum") or quantities.get("top") or {}).get("eigenvalues")
-        clients = quantities.get("clients", {}).get("lambda_max", {}).values()
-        for panel, rows in ((panels[0], values or ()), (panels[2], sorted(clients)[::-1])):
-            if rows:
-                panel.append(Curve(names[name], range(1, 1 + len(rows)), rows))
-        if "density" in quantities:
-            panels[1].append(Curve(names[name], *_density(quantities["density"])))
+        with suppress(TypeError, ValueError, KeyError, AttributeError, OverflowError):  # damaged
+            values = (quantities.get("spectrum") or quantities.get("top") or {}).get("eigenvalues")
+            clients = quantities.get("clients", {}).get("lambda_max", {}).values()
+            for panel, rows in ((panels[0], values or ()), (panels[2], sorted(clients)[::-1])):
+                if rows:
+                    drawn = _values(rows).tolist()
+                    panel.append(Curve(names[name], range(1, 1 + len(rows)), drawn))
+            if "density" in quantities:
+                panels[1].append(Curve(names[name], *_density(quantities["density"])))
     labels = ("number", "eigenvalue"), ("eigenvalue", "density"), ("client", "largest eigenvalue")
     drawn = [Panel(*words, p) for words, p in zip(labels, panels, strict=True) if p]
     return _write(*_curves(drawn), folder, "spectra") if drawn else []

@@ -23,14 +23,12 @@ OF_PARTICIPANTS = ("client_lambda_max", "client_drift", "update_cosine")
 def with_curvature(results: Results, folder: Path, messages: list[str]) -> Results:
     """The results with the quantities of the last round's ``curvature.json`` in their extras.
 
-    Without one, the last value of the ``CurvatureHook``'s is there. A file that is damaged or of
+    Without one, the ``CurvatureHook``'s value of the last round is there, unless an average was
+    evaluated, of which it says nothing. A file that is damaged or of
     another run is named in ``messages``.
     """
-    found = results.extras.get(CURVATURE)
-    values = found.get("lambda_max") if isinstance(found, Mapping) else None
-    quantities = {
-        "top": {"lambda_max": values[-1] if isinstance(values, list) and values else None}
-    }
+    series = {} if results.averaging else over_rounds(results, [results.completed_rounds])
+    quantities = {"top": {"lambda_max": series.get("lambda_max", [None])[0]}}
     name = f"{CURVATURE}/round_{results.completed_rounds:06d}/{FILE_NAME}"
     try:
         found = read_json(own_path(folder, name)) if (folder / name).exists() else {}

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedseg.curvature.clients import diagonal_norms, gram_matrix, hessian_differences
+from fedseg.errors import TrainingError
 
 RNG = np.random.default_rng(0)
 DIAGONALS = RNG.normal(1, 1, (5, 40))
@@ -40,3 +41,9 @@ def test_noise_has_a_standard_error_and_no_bias():
     assert abs(np.mean(away)) < 0.5
     assert np.std(away) < 2
     assert np.mean(plain) > 0.3  # what the mean of the estimates would give
+
+
+def test_too_few_probes_are_told_and_give_no_number():
+    noisy = 1e-3 * DIAGONALS[:, None] + RNG.normal(0, 1, (5, 3, 40))
+    with pytest.raises(TrainingError, match="--probes: too few"):
+        hessian_differences(gram_matrix(noisy))

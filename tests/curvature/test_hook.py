@@ -33,7 +33,18 @@ def test_a_run_stays_the_same_and_has_curvature(tmp_path):
     assert all(np.isfinite(second[name]) for name in names)
     assert -1 <= second["update_cosine"] <= 1
     (run,), _ = read_runs([Path(measured["work_dir"])])
-    assert measured_value(run.results, "top/lambda_max") == second["lambda_max"]
+    assert measured_value(run.results, "top/lambda_max") is None  # of the average it says nothing
+
+
+@pytest.mark.parametrize(("rounds", "shown"), [(2, True), (3, False)])
+def test_the_board_shows_the_value_of_the_last_round_only(tmp_path, rounds, shown):
+    hook = {**HOOK, "quantities": ["lambda_max"]}
+    few = {"train_cfg": {"max_rounds": rounds}, "custom_hooks": [hook]}
+    config = {**toyseg.settings(tmp_path, **few), "averaging": None}
+    toyseg.train(config)
+    (run,), _ = read_runs([Path(config["work_dir"])])
+    value = toyseg.history(config)[1]["lambda_max"]
+    assert measured_value(run.results, "top/lambda_max") == (value if shown else None)
 
 
 def test_quantities_of_a_quadratic(tmp_path):

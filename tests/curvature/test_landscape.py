@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import shutil
 import sys
 from pathlib import Path
 
@@ -114,6 +115,43 @@ def spec_of(kind: str, paths: tuple[str, ...], **options) -> Spec:
 
 def checkpoints(run: Path) -> tuple[str, ...]:
     return tuple(str(run / "checkpoints" / f"round_{n:06d}.pth") for n in (1, 2, 3))
+
+
+@pytest.mark.parametrize("line", ['{"loss": "x"}', '{"loss": 1' + "0" * 400 + "}", "[" * 99999])
+def test_points_that_are_damaged_are_computed_again(run, tmp_path, line):
+    spec = spec_of("line", checkpoints(run)[:2], points=2)
+    whole = landscape(spec, tmp_path)
+    lines = (tmp_path / POINTS).read_text().splitlines()
+    first = json.loads(lines[0])
+    if line.startswith("{"):
+        line = json.dumps({**first, **json.loads(line)})
+    (tmp_path / POINTS).write_text("\n".join([line, *lines[1:]]))
+    assert landscape(spec, tmp_path) == whole
+
+
+def test_another_landscape_in_a_folder_leaves_the_points_of_the_first(run, tmp_path):
+    first, other = (spec_of("line", checkpoints(run)[:2], points=n) for n in (2, 3))
+    landscape(first, tmp_path)
+    landscape(other, tmp_path)
+    seen = []
+    landscape(first, tmp_path, advance=lambda *n: seen.append(n))
+    assert seen == [(4, 4)]
+
+
+def test_a_damaged_round_is_left_out_of_a_plane(run, tmp_path):
+    copied = tmp_path / "run"
+    shutil.copytree(run, copied)
+    paths = checkpoints(copied)
+    (copied / "checkpoints" / "round_000000.pth").write_bytes(Path(paths[0]).read_bytes()[:900])
+    with pytest.warns(UserWarning, match=r"round_000000\.pth.*left out of the rounds"):
+        content = landscape(spec_of("plane", paths, points=2), tmp_path / "plane")
+    assert [step["round"] for step in content["trajectory"][paths[0]]] == [1, 2, 3]
+
+
+def test_beyond_the_models_variances_stay_positive_and_the_barrier_is_told(run, tmp_path):
+    spec = spec_of("line", checkpoints(run)[::2], points=5, ends=(-400, 400))
+    (series,) = landscape(spec, tmp_path)["series"]
+    assert series["barrier"] >= 0
 
 
 @pytest.mark.parametrize(("kind", "points"), [("line", 1_000_001), ("random", 1001)])

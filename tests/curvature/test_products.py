@@ -1,5 +1,7 @@
 """Products and what is estimated from them, against dense Hessians and closed forms."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 import torch
@@ -334,3 +336,35 @@ def test_only_the_adaptive_rise_is_the_same_for_the_same_function():
     assert other.loss()[0] == pytest.approx(of.loss()[0])
     assert rise(other, 0.1, 3, eta=0)[0] == pytest.approx(rise(of, 0.1, 3, eta=0)[0])
     assert rise(other, 0.1, 3)[0] > 1.5 * rise(of, 0.1, 3)[0]
+
+
+@pytest.mark.parametrize("loss", [CrossEntropy(), OHEMCrossEntropy(0.25)], ids=["ce", "ohem"])
+def test_images_without_a_label_have_no_loss_and_no_curvature(loss):
+    of = surface(Segmentor(Network(nn.GroupNorm(2, 4)), loss, 3))
+    images = torch.zeros(6, 3, 4, 4, dtype=torch.uint8)
+    none = torch.full((6, 4, 4), 255)
+    load = lambda plan: ((i, {"inputs": images[i], "data_samples": none[i]}) for i in plan)  # noqa: E731
+    of = LossSurface(of.flat, Samples("none", [Part(PLAN)], load), Point("", of.w, of.buffers))
+    assert of.loss()[0] == 0 and not of.gradient()[0].any()
+    found = spectrum.largest(of.products(), 3, np.random.default_rng(0))
+    assert not found.values.any() and not found.residuals.any()
+
+
+def test_a_rise_to_what_is_no_number_is_none():
+    class Overflows(LossSurface):
+        """Its loss is no number anywhere but at the point."""
+
+        def at(self, w):
+            return SimpleNamespace(loss=lambda: (float("nan"), {}))
+
+    of = surface(Perceptron(3))
+    assert np.isnan(rise(Overflows(of.flat, of.data, Point("", of.w, of.buffers)), 0.05)[0])
+
+
+def test_vectors_of_the_largest_eigenvalues_are_in_their_order():
+    matrix = np.diag(np.arange(40.0))
+    products = lambda v: matrix @ v  # noqa: E731
+    products.n = 40
+    found = spectrum.largest(products, 3, np.random.default_rng(0), 1e-10)
+    np.testing.assert_allclose(found.values, [39, 38, 37])
+    np.testing.assert_allclose(abs(found.vectors), np.eye(40)[:, [39, 38, 37]], atol=1e-6)

@@ -22,6 +22,8 @@ from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.files import sha256
 from fedseg.runner.work_dir import hold
 
+CHANGED = ("--cfg-options", "val_dataloader.seen.batch_size=3")
+
 
 @pytest.fixture
 def tool(run_tool):
@@ -95,6 +97,33 @@ def test_goes_on_where_it_was_stopped(tool, silo):
     assert other["top"]["num_samples"] == 4
     assert other["loss"] == first["quantities"]["loss"]
     assert (silo / "curvature" / "round_000002" / "spectra.svg").stat().st_size > 1000
+
+
+def test_what_a_changed_config_gives_is_measured_anew(tool, silo):
+    tool(silo, "--data", "seen", "--quantities", "loss")
+    (path,) = silo.glob("curvature/*seen*/curvature.json")
+    assert json.loads(path.read_text())["changed"] == []
+    _, _, err = tool(silo, "--data", "seen", "--quantities", "loss", *CHANGED)
+    assert "measured before" not in err
+    assert json.loads(path.read_text())["changed"] == [CHANGED[1]]
+    _, _, err = tool(silo, "--data", "seen", "--quantities", "loss", *CHANGED)
+    assert "measured before" in err
+
+
+@pytest.mark.parametrize(
+    "entry", [3, {"lambda_max": "<b>", "eigenvalues": "x"}, {"quartiles": [1]}]
+)
+def test_a_damaged_file_of_results_breaks_nothing(tool, silo, entry):
+    tool(silo, "--quantities", "loss", "--samples", 3)
+    path = silo / "curvature" / "round_000002" / "curvature.json"
+    content = json.loads(path.read_text())
+    names = "top", "clients", "density", "features", "spectrum", "trace", "participants"
+    content["quantities"] |= dict.fromkeys(names, entry)
+    path.write_text(json.dumps(content))
+    code, out, err = tool(silo, "--quantities", "loss", "--samples", 3)
+    assert code == 0, err
+    assert "loss: measured before" in err and "lambda" not in out
+    path.unlink()
 
 
 def test_a_test_set_without_a_checksum(tool, silo):
@@ -220,6 +249,7 @@ def test_wrong_arguments_are_named(tool, silo, tmp_path):
         ((silo, "--data", "sideways"), "--data"),
         ((silo, "--client", "nobody"), "--client"),
         ((silo, "--quantities", "trase"), "--quantities"),
+        ((silo, "--quantities", "participants", "--client", "a"), "--client"),
         ((silo, "--rho", 0), "--rho"),
         ((tmp_path,), str(tmp_path)),
     ]:

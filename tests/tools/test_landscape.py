@@ -38,6 +38,8 @@ def test_line_between_two_rounds_and_wrong_arguments(run_tool, run, tmp_path):
     assert all(series["barrier"] >= 0 for series in content["series"])
     code, _, err = run_tool("landscape", "plane", first, run, *options)
     assert code == 2 and "CHECKPOINT" in err
+    code, _, err = run_tool("landscape", "line", first, f"{run}:global", *options)
+    assert code == 2 and "has no average" in err
     options = (*options, "--out", tmp_path / "client", "--samples", 5)
     code, _, err = run_tool("landscape", "random", run, "--client", "nobody", *options)
     assert code == 2 and "--client" in err
