@@ -76,6 +76,7 @@ class Landscape:
 
     def __init__(self, spec: Spec, run: RunData, *parts: Any) -> None:
         self.spec, self.run = spec, run
+        self._samples: dict[int, Samples] = {}
         if parts:
             self.series, self.axes = parts
             return
@@ -143,8 +144,10 @@ class Landscape:
         self.run.statistics = series.statistics
         name = series.data if spec.client is None else TRAIN
         personal = spec.statistics == RUNNING and bool(series.statistics)
-        kinds = {"personal": personal, "evaluated": self._statistics(name) == BATCH}
-        return self.run.samples(name, series.client, spec.samples, **kinds)
+        if number not in self._samples:
+            kinds = {"personal": personal, "evaluated": self._statistics(name) == BATCH}
+            self._samples[number] = self.run.samples(name, series.client, spec.samples, **kinds)
+        return self._samples[number]
 
     def _statistics(self, name: str) -> str:
         given, foreign = self.spec.statistics, self.run.policy is not None and name != TRAIN

@@ -11,7 +11,7 @@ import copy
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -58,12 +58,14 @@ class Samples:
         name: for the reader. parts: together all of D.
         load: plan -> (indices, batch) of every batch.
         test: counts the predictions; None: there are no metrics.
+        weight: what all batches weigh in a loss of pixels, once that is counted.
     """
 
     name: str
     parts: list[Part]
     load: Callable[[list[list[int]]], Iterator[tuple[list[int], Any]]]
     test: EvaluationSet | None = None
+    weight: list[int] = field(default_factory=list)
 
     def __len__(self) -> int:
         return sum(len(batch) for part in self.parts for batch in part.plan)
@@ -113,7 +115,9 @@ class LossSurface:
         """What all batches weigh."""
         if self._weigh is None:
             return len(self.data)
-        return sum(x["weight"] for x, _ in self) or 1  # without a label the loss is 0
+        if not self.data.weight:  # without a label the loss is 0
+            self.data.weight.append(sum(x["weight"] for x, _ in self) or 1)
+        return self.data.weight[0]
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
