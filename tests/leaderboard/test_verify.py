@@ -147,7 +147,7 @@ def test_the_protocol_is_derived_again_and_compared(name, small_config, tmp_path
 
 def test_a_config_that_cannot_be_evaluated_is_named(run, small_config):
     options = ["model.type=NoModel"]
-    with pytest.raises(ConfigError, match=r"small\.py: model.*NoModel"):
+    with pytest.raises(ConfigError, match=r"--cfg-options: model.*NoModel"):
         verify(run, small_config, options)
 
 
