@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import wait
 from typing import Any
 
@@ -110,11 +110,7 @@ def watched(batches: Iterator[Any], places: Places, timeout: float | None) -> It
                 return
             except Exception as error:
                 # torch tells of a death in many ways, some before the process has quite ended
-                ending = wait([worker.sentinel for worker in workers], timeout=1)
-                for worker in workers:
-                    if worker.sentinel in ending:
-                        worker.join()  # what it held is closed before there is an exit code
-                ended = [n for n, worker in enumerate(workers) if worker.exitcode]
+                ended = _ended(workers)
                 if watch.late is not None:
                     reason = f"no batch came within timeout={timeout:g} s"
                     raise WorkerError(reason, watch.late) from error
@@ -128,6 +124,18 @@ def watched(batches: Iterator[Any], places: Places, timeout: float | None) -> It
             yield batch
     finally:
         watch.closed.set()
+
+
+def _ended(workers: Sequence[Any]) -> list[int]:
+    """Which processes have died; torch tells of a death once, perhaps while this waits for it."""
+    try:
+        ending = wait([worker.sentinel for worker in workers], timeout=1)
+        for worker in workers:
+            if worker.sentinel in ending:
+                worker.join()  # what it held is closed before there is an exit code
+    except RuntimeError:
+        return _ended(workers)
+    return [n for n, worker in enumerate(workers) if worker.exitcode]
 
 
 def _cause(pid: int, code: int) -> str:

@@ -2,9 +2,11 @@
 
 import os
 import signal
+from multiprocessing.connection import wait
 
 import pytest
 
+from fedseg.loaders import workers
 from fedseg.loaders.workers import Places, WorkerError, watched
 
 
@@ -33,3 +35,17 @@ def test_a_process_that_has_not_quite_ended():
     with pytest.raises(WorkerError, match="loader process 7 was killed by SIGKILL") as raised:
         next(watched(Batches(Ending()), Places(1), None))
     assert raised.value.killed
+
+
+def test_torch_tells_of_a_death_while_it_is_waited_for(monkeypatch):
+    calls = []
+
+    def interrupted(sentinels, timeout):
+        calls.append(timeout)
+        if len(calls) == 1:  # as torch's handler of SIGCHLD
+            raise RuntimeError("DataLoader worker (pid 7) is killed by signal: Killed.")
+        return wait(sentinels, timeout)
+
+    monkeypatch.setattr(workers, "wait", interrupted)
+    test_a_process_that_has_not_quite_ended()
+    assert len(calls) == 2
