@@ -16,7 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SETTING = Path("configs/settings/demo_weather.py")
 METHODS = (("fedavg",), ("silobn", "fedasam", "swa"))
 WORK_DIR = Path("work_dirs/demo")
-HEAD = 30  # pixels above the predictions, for the methods' names
+HEAD = 48  # pixels above the predictions, for the methods' names
 REAL_CONFIG = Path("configs/idda_rainy_silobn_fedasam_swa.py")  # the same on the real images
 
 
@@ -75,7 +75,7 @@ def draw_both(runs: Sequence[Path]) -> Path:
     heights = [max(cell.height for cell in row) for row in cells]
     sheet = Image.new("RGB", (width * len(runs), HEAD + sum(heights)), "white")
     for column, run in enumerate(runs):
-        ImageDraw.Draw(sheet).text((column * width + 6, 6), label(run), "black", font_size=16)
+        ImageDraw.Draw(sheet).text((column * width + 20, 8), label(run), "black", font_size=30)
     for number, row in enumerate(cells):
         for column, cell in enumerate(row):
             sheet.paste(cell, (column * width, HEAD + sum(heights[:number])))
