@@ -33,7 +33,7 @@ def main() -> None:
     add_options(parser, Spec)
     jobs, text = os.cpu_count() or 1, "processes (default: all cores)"
     parser.add_argument("--jobs", type=int, metavar="N", default=jobs, help=text)
-    text = "default: curvature/landscape_<kind> in the first run"
+    text = "default: curvature/landscape_<kind>, with client and statistics, in the first run"
     parser.add_argument("--out", type=cli.folder, help=text)
     arguments = parser.parse_args()
     check_int("--jobs", arguments.jobs)

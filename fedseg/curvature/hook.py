@@ -16,7 +16,7 @@ from fedseg.core.seeds import generator_for
 from fedseg.curvature.checkpoint import RunData
 from fedseg.curvature.surface import LossSurface, Point
 from fedseg.engine.executor import InProcessExecutor
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, TrainingError
 from fedseg.registry import HOOKS
 from fedseg.runs.curvature_files import CURVATURE, OF_MODEL, OF_PARTICIPANTS
 
@@ -87,7 +87,11 @@ class CurvatureHook(FederatedHook):
             own = {c: runner.batchnorm.own(runner.store.get(c)) for c in runner.client_sizes}
             self._run.statistics = {c: state for c, state in own.items() if state}
         for name in self.quantities:
-            record[name] = getattr(self, f"_{name}")(runner)
+            try:
+                record[name] = getattr(self, f"_{name}")(runner)
+            except (TrainingError, ArithmeticError, ValueError) as error:  # the run goes on
+                record[name] = None
+                runner.logger.warning(f"CurvatureHook: round {runner.round}: {name}: {error}")
         record["seconds"]["curvature"] = time.perf_counter() - begin
 
     def results(self, runner: Run, history: list[dict[str, Any]]) -> dict[str, Any]:

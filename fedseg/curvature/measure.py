@@ -29,7 +29,6 @@ import numpy as np
 from rich.console import Console
 from rich.markup import escape
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
-from scipy.sparse.linalg import ArpackError
 
 from fedseg.core.seeds import generator_for
 from fedseg.curvature import spectrum
@@ -102,7 +101,7 @@ class Measurement:
                 begin = time.perf_counter()
                 try:
                     entry = getattr(self, f"_{name}")()
-                except (ArithmeticError, ValueError, ArpackError) as error:
+                except (ArithmeticError, ValueError) as error:
                     about = f"{self.checkpoint}: {name}: cannot be computed: is its loss finite?"
                     raise TrainingError(f"{about} ({error})") from error
                 seconds = time.perf_counter() - begin

@@ -51,7 +51,7 @@ def largest(products: Any, k: int, rng: np.random.Generator, tolerance: float = 
 
     Raises:
         ConfigError: k is not below n.
-        TrainingError: no convergence.
+        TrainingError: no convergence, or a product is not finite.
     """
     if not 0 < k < products.n:
         raise ConfigError(f"--top: must be from 1 to {products.n - 1}, not {k}")
@@ -64,11 +64,11 @@ def largest(products: Any, k: int, rng: np.random.Generator, tolerance: float = 
             f"--top: {len(error.eigenvalues)} of {k} eigenvalues converged: ask for "
             "fewer, or for a larger tolerance"
         ) from error
-    except ArpackError:
+    except ArpackError as error:
         if operator.matvec(options["v0"]).any():
-            raise
+            raise TrainingError(f"no eigenvalues: is the loss finite? ({error})") from error
         return Spectrum(np.zeros(k), np.eye(products.n, k), np.zeros(k))  # H is 0
-    values, vectors = values[::-1], vectors[:, ::-1]  # a view: a copy would be as large again
+    values, vectors = values[::-1], vectors[:, ::-1]  # ARPACK's are ascending
     away = [np.linalg.norm(products(v) - x * v) for x, v in zip(values, vectors.T, strict=True)]
     return Spectrum(values, vectors, np.array(away))
 

@@ -7,7 +7,7 @@ import pytest
 import toyquad
 import toyseg
 
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, TrainingError
 from fedseg.leaderboard.collect import read_runs
 from fedseg.registry import HOOKS, build
 from fedseg.runner.plan import make_plan
@@ -45,6 +45,20 @@ def test_the_board_shows_the_value_of_the_last_round_only(tmp_path, rounds, show
     (run,), _ = read_runs([Path(config["work_dir"])])
     value = toyseg.history(config)[1]["lambda_max"]
     assert measured_value(run.results, "top/lambda_max") == (value if shown else None)
+
+
+def test_what_cannot_be_computed_does_not_stop_the_run(tmp_path, monkeypatch):
+    def fails(*_):
+        raise TrainingError("no convergence")
+
+    monkeypatch.setattr("fedseg.curvature.spectrum.largest", fails)
+    config = toyseg.settings(tmp_path, train_cfg={"max_rounds": 2}, custom_hooks=[HOOK])
+    toyseg.train(config)
+    last = toyseg.history(config)[-1]
+    assert last["lambda_max"] is None and last["client_lambda_max"] is None
+    assert last["gradient_norm"] > 0
+    (log,) = Path(config["work_dir"]).glob("*/*.log")
+    assert "round 2: lambda_max: no convergence" in log.read_text()
 
 
 def test_quantities_of_a_quadratic(tmp_path):

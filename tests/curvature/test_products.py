@@ -12,6 +12,7 @@ from fedseg.core.forward import forward, total_loss
 from fedseg.curvature import spectrum
 from fedseg.curvature.sharpness import rise
 from fedseg.curvature.surface import LossSurface, Part, Point, Samples, expand
+from fedseg.errors import TrainingError
 from fedseg.models import Segmentor
 from fedseg.models.classifier import Classifier
 from fedseg.models.losses import CrossEntropy, OHEMCrossEntropy
@@ -348,6 +349,13 @@ def test_images_without_a_label_have_no_loss_and_no_curvature(loss):
     assert of.loss()[0] == 0 and not of.gradient()[0].any()
     found = spectrum.largest(of.products(), 3, np.random.default_rng(0))
     assert not found.values.any() and not found.residuals.any()
+
+
+def test_products_that_are_no_numbers_are_told():
+    products = lambda v: np.full(40, np.nan)  # noqa: E731
+    products.n = 40
+    with pytest.raises(TrainingError, match="is the loss finite"):
+        spectrum.largest(products, 3, np.random.default_rng(0))
 
 
 def test_a_rise_to_what_is_no_number_is_none():
