@@ -17,14 +17,17 @@ def main() -> None:
         "config", type=Path, help="a name (fedseg list) or the path of a setting or experiment"
     )
     cli.add_methods(parser, "methods to merge over the config")
+    cli.add_cfg_options(parser, "override config fields, as fedseg train does")
     parser.add_argument("--only", metavar="KEY", default="", help="what is below a key")
     arguments = parser.parse_args()
     from fedseg.runner.compose import Composition, setting_file
+    from fedseg.runner.experiment import override_fields
     from fedseg.runner.origins import origins
 
     composition = Composition(setting_file(arguments.config), arguments.methods)
-    config = composition.compose().to_dict()
-    values = list(origins(composition, config))
+    config = composition.compose()
+    override_fields(config, arguments.cfg_options)
+    values = list(origins(composition, config.to_dict(), vars(config).get("overridden", ())))
     rows = [
         (f"{key} = {value!r}", file)
         for key, value, file in values

@@ -62,24 +62,7 @@ def override(
     workers: int | str | None = None,
 ) -> Config:
     """Apply what a command line changes, in place; arguments and errors as :func:`load_config`."""
-    overrides = dict(options) if isinstance(options, Mapping) else {}
-    mistakes = Mistakes()
-    for option in () if overrides else options:
-        key, separator, value = option.partition("=")
-        with mistakes:
-            if not separator or not key:
-                raise ConfigError(f"--cfg-options: {option!r} is not of the form KEY=VALUE")
-            try:
-                overrides[key] = _option_value(value)
-            except AssertionError as error:
-                raise ConfigError(f"--cfg-options: {option!r} has unbalanced brackets") from error
-    mistakes.tell()
-    if overrides:
-        try:
-            config.merge_from_dict(overrides)
-            vars(config)["overridden"] = tuple(overrides)  # kept by copies; no key of the config
-        except (TypeError, KeyError, IndexError) as error:
-            raise ConfigError(f"--cfg-options: {error}") from error
+    override_fields(config, options)
     check_type(f"{config.filename}: experiment_name", config.get("experiment_name", "run"), str)
     for section, key, value in (("randomness", "seed", seed), ("train_cfg", "amp", amp or None)):
         if value is not None:
@@ -100,6 +83,28 @@ def override(
     if resume:
         config["resume"] = True
     return config
+
+
+def override_fields(config: Config, options: Mapping[str, Any] | Sequence[str]) -> None:
+    """Apply ``--cfg-options`` in place; ConfigError if one is malformed or does not fit."""
+    overrides = dict(options) if isinstance(options, Mapping) else {}
+    mistakes = Mistakes()
+    for option in () if overrides else options:
+        key, separator, value = option.partition("=")
+        with mistakes:
+            if not separator or not key:
+                raise ConfigError(f"--cfg-options: {option!r} is not of the form KEY=VALUE")
+            try:
+                overrides[key] = _option_value(value)
+            except AssertionError as error:
+                raise ConfigError(f"--cfg-options: {option!r} has unbalanced brackets") from error
+    mistakes.tell()
+    if overrides:
+        try:
+            config.merge_from_dict(overrides)
+            vars(config)["overridden"] = tuple(overrides)  # kept by copies; no key of the config
+        except (TypeError, KeyError, IndexError) as error:
+            raise ConfigError(f"--cfg-options: {error}") from error
 
 
 def _option_value(text: str) -> Any:

@@ -1,6 +1,6 @@
 """From which file each value of a composed config comes."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +9,19 @@ from fedseg.runner.compose import CONFIGS, Composition, bases, get
 MISSING = object()
 
 
-def origins(composition: Composition, config: Mapping[str, Any]) -> Iterator[tuple[str, Any, str]]:
+def origins(
+    composition: Composition, config: Mapping[str, Any], overridden: Collection[str] = ()
+) -> Iterator[tuple[str, Any, str]]:
     """(key, value, file) of every value that is no dict, keys with dots; the files are short.
 
-    Values of the composed config that none of its files has are ``composed``.
+    Values below the overridden keys are from ``--cfg-options``; those of the composed config that
+    none of its files has are ``composed``.
     """
     layers = [(part.path, part.values) for part in composition.layers()][::-1]
     for key, value in _leaves(config):
+        if any(f"{key}.".startswith(f"{o}.") or o.startswith(f"{key}.") for o in overridden):
+            yield key, value, "--cfg-options"
+            continue
         for path, values in (*layers, (composition.path, composition.read(composition.path))):
             if get(values, key, MISSING) == value:
                 yield key, value, _short(_first(composition, path, key, value))

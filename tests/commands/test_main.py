@@ -126,6 +126,17 @@ def test_show_names_the_file_of_each_value(fedseg):
     assert files["algorithm.type"] == "_base_/runtime.py"
 
 
+def test_show_tells_values_of_the_command_line(fedseg):
+    options = ["optim_wrapper.rho=0.2", "train_cfg.max_rounds=3"]
+    lines = fedseg("show", "idda_rainy", "--with", "fedasam", "--cfg-options", *options)
+    files = {line.split(" = ")[0]: line.split("  # ")[1].strip() for line in lines.splitlines()[1:]}
+    assert "optim_wrapper.rho = 0.2" in lines and "train_cfg.max_rounds = 3" in lines
+    assert files["optim_wrapper.rho"] == files["train_cfg.max_rounds"] == "--cfg-options"
+    assert files["optim_wrapper.eta"] == "methods/idda/fedasam.py"
+    with pytest.raises(ConfigError, match="--cfg-options: 'rho' is not of the form"):
+        fedseg("show", "idda_rainy", "--cfg-options", "rho")
+
+
 def test_show_of_a_key_that_is_not_there_is_an_error(fedseg):
     with pytest.raises(ConfigError, match=r"--only: .* has no 'avaraging' \(did you mean 'averag"):
         fedseg("show", "idda_rainy", "--with", "swa", "--only", "avaraging")
