@@ -114,8 +114,9 @@ def test_damage_that_only_decoding_finds(root, capsys):
     image = image_id(4)
     path = root / "images" / image[0] / image[1] / image[2] / f"{image}.jpg"
     data = path.read_bytes()
-    start = data.index(b"\xff\xc4")  # the code tables, and all that follows but the end marker
-    path.write_bytes(data[:start] + b"\0" * (len(data) - start - 2) + data[-2:])
+    start = data.index(b"\xff\xc4") + 2  # a segment of code tables: its length, then the tables
+    length = int.from_bytes(data[start : start + 2], "big")
+    path.write_bytes(data[: start + 2] + b"\0" * (length - 2) + data[start + length :])
     assert tool(capsys, "--root", root, "--unofficial")[0] == 0
     told = failure(capsys, "--root", root, "--unofficial", "--decode")
     assert "1 images unreadable or truncated" in told and image in told
