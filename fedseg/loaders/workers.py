@@ -82,7 +82,8 @@ def start_workers(loader: DataLoader) -> Iterator[Any]:
     finally:
         _mask("SIG_UNBLOCK")
         if main:  # torch's handler raises wherever the run is, where nothing can be saved
-            signal.signal(signal.SIGCHLD, before or signal.SIG_DFL)
+            own = before if not getattr(before, "__module__", "").startswith("torch.") else None
+            signal.signal(signal.SIGCHLD, own or signal.SIG_DFL)
     for worker in batches._workers:  # what ends it at the latest: it ignores SIGTERM
         worker._popen.terminate = worker._popen.kill
     return batches

@@ -5,9 +5,11 @@ import signal
 from multiprocessing.connection import wait
 
 import pytest
+from torch.utils.data import DataLoader
+from torch.utils.data._utils import signal_handling
 
 from fedseg.loaders import workers
-from fedseg.loaders.workers import Places, WorkerError, watched
+from fedseg.loaders.workers import Places, WorkerError, start_workers, watched
 
 
 class Ending:
@@ -49,3 +51,20 @@ def test_torch_tells_of_a_death_while_it_is_waited_for(monkeypatch):
     monkeypatch.setattr(workers, "wait", interrupted)
     test_a_process_that_has_not_quite_ended()
     assert len(calls) == 2
+
+
+@pytest.mark.parametrize("own", [signal.SIG_DFL, lambda number, frame: None])
+def test_torch_leaves_no_handler_that_raises_anywhere(monkeypatch, own):
+    before = signal.signal(signal.SIGCHLD, own)
+    monkeypatch.setattr(signal_handling, "_SIGCHLD_handler_set", False)
+    loader = DataLoader([0], num_workers=1)
+    try:
+        start_workers(loader)
+        assert signal.getsignal(signal.SIGCHLD) is own
+        monkeypatch.setattr(signal_handling, "_SIGCHLD_handler_set", False)
+        iter(loader)  # of somebody else in this process
+        assert signal.getsignal(signal.SIGCHLD) not in (own, signal.SIG_DFL)
+        start_workers(loader)
+        assert signal.getsignal(signal.SIGCHLD) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGCHLD, before)
