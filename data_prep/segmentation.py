@@ -107,7 +107,7 @@ def show_summary(made: Sequence[PreparedSplit], root: Path) -> None:
     parts = [one.about["dataset"], one.about.get("setting"), one.about.get("distribution")]
     if parts[0] == "idda" and parts[2] == "heterogeneous":
         parts.pop()
-    print_next("_".join(filter(None, parts)), one.about["dataset"], root)
+    print_next("_".join(filter(None, parts)), Path("data", one.about["dataset"]), root)
 
 
 def _own_splits(benchmark: ModuleType, options: Options) -> Iterator[tuple[Place, Split, Split]]:

@@ -20,7 +20,7 @@ from typing import Any
 from mmengine.config import Config
 
 from fedseg.errors import ConfigError, DataError
-from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS, by_case, did_you_mean
+from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS, SHAPES, by_case, did_you_mean
 from fedseg.runner import experiment
 from fedseg.runner.compose import setting_file
 from fedseg.runner.experiment import load_config, naming
@@ -191,7 +191,8 @@ def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Pr
 
     Args:
         data_set: cityscapes, idda, camvid, cifar10, cifar100 or mnist.
-        root: where it is; default: ``data/<data_set>``.
+        root: where it is; default: ``data/<data_set>``, of images rendered in CIFAR's place
+            ``data/demo_shapes``.
         options: of Cityscapes and IDDA ``distribution`` and ``setting`` (lists; default: all) and
             those of :class:`fedseg.data_prep.segmentation.Options`; of CIFAR and MNIST those of
             :class:`fedseg.data_prep.classification.ImageOptions`; of CamVid ``source`` and
@@ -205,7 +206,9 @@ def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Pr
     if name is None:
         hint = did_you_mean(data_set, known)
         raise ConfigError(f"prepare: unknown {data_set!r}{hint}; known: {', '.join(known)}")
-    root = Path("data") / name if root is None else Path(root)
+    rendered = options.get("synthetic") and name.startswith("cifar")
+    usual = SHAPES if rendered else f"data/{name}"
+    root = Path(usual if root is None else root)
     if name in ("cifar10", "cifar100", "mnist"):
         from fedseg.data_prep import cifar, classification, mnist
 

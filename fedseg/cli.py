@@ -11,6 +11,7 @@ import threading
 import traceback
 import warnings
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -61,21 +62,31 @@ def run(main: Callable[[], int | None]) -> NoReturn:
 def _leave(code: int) -> NoReturn:
     """Exit without Python's way of taking apart all that was imported, which takes a second.
 
-    Exit handlers run as ever. Where a thread still works or output cannot be written, Python exits
-    in its own way.
+    Exit handlers run as ever. Where a thread still works, or a profiler or debugger looks on,
+    Python exits in its own way.
     """
     working = [one for one in threading.enumerate() if not one.daemon]
-    if working == [threading.main_thread()]:
-        atexit._run_exitfuncs()
-        try:
-            sys.stdout.flush()
-            sys.stderr.flush()
-        except BrokenPipeError:
-            code = CLOSED
-        except OSError:
-            sys.exit(code)
-        os._exit(code)
-    sys.exit(code)
+    if working != [threading.main_thread()] or _looked_on():
+        sys.exit(code)
+    atexit._run_exitfuncs()
+    try:
+        for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed by the shell
+            stream.flush()
+    except BrokenPipeError:
+        code = CLOSED
+    except OSError as error:
+        code = code or UserError.exit_code
+        with suppress(OSError):
+            os.write(2, f"error: the output cannot be written: {error.strerror}\n".encode())
+    os._exit(code)
+
+
+def _looked_on() -> bool:
+    """Whether a profiler or a debugger follows this process."""
+    tools = getattr(sys, "monitoring", None)  # Python 3.12 and newer
+    return bool(
+        sys.getprofile() or sys.gettrace() or (tools and any(map(tools.get_tool, range(6))))
+    )
 
 
 def _nobody_reads() -> bool:

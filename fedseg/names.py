@@ -59,9 +59,8 @@ LANDMARKS_SOURCES = (
 
 def made_by(tool: str, root: str | Path) -> str:
     """The command that makes a data set in a folder, given that of its kind."""
-    usual = f"data/{tool.rpartition(' ')[2]}"
-    given = "" if str(root) == usual else f" --root {shlex.quote(str(root))}"
-    return MADE_BY.get(str(root), f"{tool}{given}")
+    root, usual = str(Path(root)), f"data/{tool.rpartition(' ')[2]}"
+    return MADE_BY.get(root, tool if root == usual else f"{tool} --root {shlex.quote(root)}")
 
 
 def by_case(name: str, known: Iterable[str]) -> str | None:

@@ -1,5 +1,7 @@
 """How a command ends: quickly, and with all that was to be written."""
 
+import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -62,10 +64,30 @@ def test_a_thread_that_works_is_waited_for():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
-def test_output_that_cannot_be_written_is_told():
+@pytest.mark.parametrize(("unbuffered", "code"), [("", 3), ("1", 2)])
+def test_output_that_cannot_be_written_is_told(unbuffered, code):
     with Path("/dev/full").open("w") as full:
-        done = run("", stdout=full)
-    assert done.returncode not in (0, 3) and "No space" in done.stderr
+        done = run("little", stdout=full, env={**os.environ, "PYTHONUNBUFFERED": unbuffered})
+    assert done.returncode == code
+    assert "error: " in done.stderr and "No space left" in done.stderr
+    assert "Traceback" not in done.stderr and "ignored" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", [(1,), (2,), (1, 2)])
+@pytest.mark.parametrize(("word", "code"), [("", 3), ("fails", 2)])
+def test_output_that_the_shell_has_closed(word, code, closed):
+    close = " ".join(f"{number}>&-" for number in closed)
+    command = f"exec {shlex.quote(sys.executable)} -c {shlex.quote(PROGRAM)} '{word}' {close}"
+    done = subprocess.run(command, shell=True, text=True, capture_output=True)
+    assert done.returncode == code and "Traceback" not in done.stderr
+
+
+def test_a_profile_is_written(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM)
+    command = [sys.executable, "-m", "cProfile", "-o", tmp_path / "profile", file, ""]
+    assert subprocess.run(command, capture_output=True).returncode in (0, 3)
+    assert (tmp_path / "profile").stat().st_size > 100
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of pipes")

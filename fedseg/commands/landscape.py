@@ -52,7 +52,7 @@ def main() -> None:
 
     cli.say_trust(arguments.trust)
     run = run_folder(find_checkpoints(spec.source)[0])
-    words = [f"landscape_{spec.kind}", *([spec.client] if spec.client else [])]
+    words = [f"landscape_{spec.kind}", *([spec.client.replace("/", "_")] if spec.client else [])]
     words += [spec.statistics] * (spec.statistics != RUNNING)
     folder = arguments.out or own_path(run, f"curvature/{'-'.join(words)}")
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn()) as bars:

@@ -33,7 +33,7 @@ def main() -> None:
         for key, value, file in values
         if f"{key}.".startswith(arguments.only and f"{arguments.only}.")
     ]
-    if not rows:
+    if arguments.only and not rows:
         hint = did_you_mean(arguments.only, {key.partition(".")[0] for key, _, _ in values})
         raise ConfigError(f"--only: {composition.name} has no {arguments.only!r}{hint}")
     width = min(60, max((len(row[0]) for row in rows), default=0))

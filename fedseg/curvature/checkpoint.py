@@ -28,6 +28,7 @@ from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import SAMPLERS, build
 from fedseg.runner.build import build_trainer, load_weights
 from fedseg.runner.checkpoint import load_checkpoint, run_folder
+from fedseg.runner.compose import setting_file
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, naming
 from fedseg.runner.logs import quiet_console
@@ -242,5 +243,5 @@ def opened(source: Source) -> Iterator[RunData]:
             # a record is somebody's data: it must not say with which machine this one connects
             run.ray, run.cluster = True, "auto" if executor.get("address") == "auto" else None
         run.changed = [o for o in source.options if not o.startswith("data_root=")]
-        run.changed += [f"--config {sha256(Path(source.config))}"] if source.config else []
+        run.changed += [f"--config {sha256(setting_file(source.config))}"] if source.config else []
         yield run

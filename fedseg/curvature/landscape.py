@@ -11,7 +11,8 @@ import multiprocessing
 import os
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import ExitStack, nullcontext
@@ -40,6 +41,7 @@ from fedseg.parallel.cluster import Cluster
 from fedseg.runner.checkpoint import checkpoints, run_folder
 from fedseg.runner.work_dir import hold
 from fedseg.runs.history import plain
+from fedseg.runs.metric_names import is_number
 from fedseg.threads import threads
 
 SCHEMA_VERSION = 1
@@ -227,7 +229,7 @@ def landscape(
         ConfigError: another process writes there.
     """
     # one thread as in the other processes, or bits would depend on their number
-    with threads(1), hold(folder), opened(spec.source) as run:
+    with threads(1), opened(spec.source) as run, hold(_checked(folder, spec, run)):
         here = Landscape(spec, run)
         about = {
             "schema_version": SCHEMA_VERSION,
@@ -239,7 +241,7 @@ def landscape(
         }
         digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
         tasks = list(np.ndindex(len(here.series), *map(len, here.axes)))
-        found = _finished(folder / POINTS, digest)
+        found = _finished(folder / POINTS, digest, tasks)
         advance(len(found), len(tasks))
         with open(folder / POINTS, "a", encoding="utf-8") as file:
             for result in _results(here, [task for task in tasks if task not in found], jobs):
@@ -253,19 +255,29 @@ def landscape(
         return content
 
 
-def _finished(path: Path, digest: str) -> dict[tuple[int, ...], dict[str, Any]]:
-    """The points of the same landscape that are there already; a torn last line is left out."""
-    found = {}
+def _checked(folder: Path, spec: Spec, run: RunData) -> Path:
+    """The folder; ConfigError, before it is made, if there is no such client."""
+    if spec.client is not None and spec.client not in run.data.indices:
+        raise ConfigError(f"--client: the run has none of the name {spec.client!r}")
+    return folder
+
+
+def _finished(
+    path: Path, digest: str, tasks: Collection[tuple[int, ...]]
+) -> dict[tuple[int, ...], dict[str, Any]]:
+    """The points of the same landscape that are there already; damaged lines are left out."""
+    found, known = {}, set(tasks)
     for text in read_bytes(path).splitlines() if path.is_file() else ():
         try:
             result = json.loads(text)
-            values = result["loss"], *result["metrics"].values()
-            sound = all(v is None or math.isfinite(v) for v in values)
-            if result["landscape"] == digest and sound:
-                found[tuple(result["task"])] = result
+            values, task = (result["loss"], *result["metrics"].values()), tuple(result["task"])
+            sound = all(v is None or (is_number(v) and math.isfinite(v)) for v in values)
+            if result["landscape"] == digest and sound and task in known:
+                found[task] = result
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             continue
-    return found
+    names = Counter(frozenset(result["metrics"]) for result in found.values()).most_common(1)
+    return {task: result for task, result in found.items() if {*result["metrics"]} == names[0][0]}
 
 
 def _results(here: Landscape, tasks: list[tuple[int, ...]], jobs: int) -> Iterator[Mapping]:

@@ -16,6 +16,7 @@ Definitions, for the mean loss L_D over data D and its Hessian H:
 - ``features``: the mean norm of the last features by class, on D and on each client's data.
 """
 
+import hashlib
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -71,7 +72,8 @@ class Measurement:
             settings = replace(settings, data=TRAIN)
         if run.policy is not None and settings.data != TRAIN:  # no client has statistics for it
             settings = replace(settings, statistics=BATCH)
-        self.settings, self.folder = settings, folder or default_folder(checkpoint, settings)
+        self.settings = settings
+        self.folder = folder or default_folder(checkpoint, settings, run.changed)
         columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
         console = Console(stderr=True)
         hidden = {"disable": not console.is_terminal, "transient": True}
@@ -250,11 +252,17 @@ class Measurement:
         return {"norm_by_class": self._surface().feature_norms(), "of_clients": clients}
 
 
-def default_folder(checkpoint: Path, settings: Settings) -> Path:
-    """``curvature/<checkpoint's name>`` in its run, with what differs from the usual settings."""
+def default_folder(checkpoint: Path, settings: Settings, changed: Sequence[str] = ()) -> Path:
+    """``curvature/<checkpoint's name>`` in its run, with what differs from the usual settings.
+
+    Args:
+        changed: overrides of the run's config.
+    """
     words, usual = [checkpoint.stem], Settings()
     for name in ("data", "client", "matrix", "statistics"):
         if (value := getattr(settings, name)) != getattr(usual, name):
-            words.append(value)
+            words.append(value.replace("/", "_"))
     words += ["augmented"] * settings.augment + ["global"] * (not settings.averaged)
+    if changed:
+        words.append(f"changed-{hashlib.sha256(json.dumps(changed).encode()).hexdigest()[:8]}")
     return own_path(run_folder(checkpoint), f"{CURVATURE}/{'-'.join(words)}")

@@ -31,14 +31,24 @@ USED = {  # quantity -> the settings that it depends on, besides those of all
 BOUNDS = ("least", "above")
 
 
+def count(text: str) -> int:
+    """A whole number."""
+    return int(text)
+
+
+def count_or_all(text: str) -> int | None:
+    """A whole number; None for ``all``."""
+    return None if text == "all" else int(text)
+
+
 def option(default: Any, text: str, **keywords: Any) -> Any:
-    """A field that is an option: keywords of ``add_argument``, its ``flag``, and its bound."""
+    """A field that is an option: keywords of ``add_argument``, and its bound."""
     if isinstance(default, bool):
         keywords["action"] = "store_false" if default else "store_true"
     elif isinstance(default, float):
         keywords["type"] = float
     elif "least" in keywords:
-        keywords |= {"type": lambda text: None if text == "all" else int(text), "metavar": "N"}
+        keywords = {"type": count, "metavar": "N", **keywords}
     if isinstance(default, int | float | str) and not isinstance(default, bool):
         text += " (default: %(default)s)"
     return field(default=default, metadata={"help": text, **keywords})
@@ -69,7 +79,9 @@ class Source:
 class Options:
     """Options of a tool, checked."""
 
-    samples: int | None = option(None, "a seeded subset of the data, and of each client's", least=1)
+    samples: int | None = option(
+        None, "a seeded subset of the data, and of each client's", least=1, type=count_or_all
+    )
     statistics: str = option(RUNNING, "what BatchNorm normalizes by", choices=STATISTICS[:2])
 
     def __post_init__(self) -> None:
@@ -96,7 +108,9 @@ class Settings(Options):
     tolerance: float = option(0.01, "of residuals, relative to the eigenvalue", above=0)
     probes: int = option(90, "random vectors of a trace or a diagonal", least=6)
     steps: int = option(80, "of the density's Lanczos process", least=1)
-    clients: int | None = option(10, "the first that take part, so many, or all", least=1)
+    clients: int | None = option(
+        10, "the first that take part, so many, or all", least=1, type=count_or_all
+    )
     rho: float = option(0.05, "SAM's radius", above=0)
     asam_rho: float = option(0.5, "ASAM's radius", above=0)
     eta: float = option(0.2, "ASAM's eta", least=0)

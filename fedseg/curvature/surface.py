@@ -129,10 +129,11 @@ class LossSurface:
     def loss(self, metrics: bool = False) -> tuple[float, dict[str, float]]:
         """L_D(w), and the metrics of the data if asked, which takes a second pass."""
         total, test = 0.0, self.data.test if metrics else None
+        whole = self.total  # counted before: counting passes through the data with this model
         with torch.no_grad(), self.evaluating():
             for x, _ in self:
                 loss = total_loss(forward(self.flat.model, x["batch"], "loss"))
-                total += float(loss) * x["weight"] / self.total
+                total += float(loss) * x["weight"] / whole
                 if test is not None:
                     predictions = forward(self.flat.model, x["batch"], "predict")
                     test.process(x["indices"], x["batch"], predictions)
@@ -141,11 +142,12 @@ class LossSurface:
     def gradient(self) -> tuple[Tensor, float]:
         """The gradient of L_D at w, flat, summed in double precision; and L_D(w)."""
         total, mean = torch.zeros_like(self.w, dtype=accumulation_dtype(self.w.device)), 0.0
+        whole = self.total
         with torch.enable_grad(), self.evaluating():
             for x, _ in self:
                 loss = total_loss(forward(self.flat.model, x["batch"], "loss"))
                 self.flat.backward(loss)
-                share = x["weight"] / self.total
+                share = x["weight"] / whole
                 accumulate(total, [(self.flat.grad, share)])
                 mean += float(loss.detach()) * share
         return total, mean

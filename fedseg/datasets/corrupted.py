@@ -5,6 +5,7 @@ holds the whole test set five times, uint8 [5 N, H, W, C], severity 1 first, and
 labels [5 N] of every such file.
 """
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,8 @@ class CorruptedImages(PreparedFolder):
         index = self._checked_index(root)
         place = root / folder
         test = index["splits"]["test"]
-        tool = f"{TOOL} {root}" + f" --folder {folder}" * (folder != FOLDER)
+        tool = f"{TOOL} {shlex.quote(str(root))}"
+        tool += f" --folder {shlex.quote(folder)}" * (folder != FOLDER)
         fix = f"put the official files there, or make them with {tool}"
         missing = [name for name in names if not (place / f"{name}.npy").is_file()]
         if missing == names:  # no mistake, whereas some missing files are one

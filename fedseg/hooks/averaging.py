@@ -92,6 +92,16 @@ class ModelAverage(FederatedHook):
 
     def before_train(self, runner: Run) -> None:
         self.start_round = self.first_round(runner.max_rounds)
+        first = self.first_model(self.start_round)
+        if first > runner.max_rounds:
+            runner.logger.warning(
+                f"averaging: {type(self).__name__} would collect its first model in round {first}, "
+                f"after the last ({runner.max_rounds}): the global model is what is evaluated"
+            )
+
+    def first_model(self, start_round: int) -> int:
+        """The round whose model is the first in the average."""
+        return max(start_round, 1)
 
     def average(self) -> tuple[Tensor, Tensor] | None:
         """The averaged (parameters, buffers), or None while there is none."""
@@ -139,15 +149,8 @@ class SWA(ModelAverage):
         self._buffers: Tensor | None = None
         self._ordinary_lrs: list[float] | None = None
 
-    def before_train(self, runner: Run) -> None:
-        super().before_train(runner)
-        first = -(-max(self.start_round, 1) // self.cycle) * self.cycle
-        if first > runner.max_rounds:
-            runner.logger.warning(
-                f"averaging: SWA from round {self.start_round} with a cycle of {self.cycle} would "
-                f"collect its first model in round {first}, after the last ({runner.max_rounds}): "
-                "the global model is what is evaluated"
-            )
+    def first_model(self, start_round: int) -> int:
+        return -(-max(start_round, 1) // self.cycle) * self.cycle
 
     def before_round(self, runner: Run) -> None:
         if runner.round < self.start_round or self.cycle == 1:

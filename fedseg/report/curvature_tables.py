@@ -8,6 +8,7 @@ from rich.console import Console
 
 from fedseg.cli import widen_console
 from fedseg.report.tables import TextTable
+from fedseg.runs.from_json import LARGEST_NUMBER
 
 NONE = "—"
 ROWS = {
@@ -53,8 +54,9 @@ def print_curvature(found: Mapping[str, Mapping[str, Any]], console: Console | N
 
 def _samples(quantities: Mapping[str, Any]) -> str:
     """Of how many samples the quantities are."""
-    counts = {q.get("num_samples") for q in quantities.values() if isinstance(q, Mapping)}
-    return ", ".join(map(str, sorted(n for n in counts if isinstance(n, int)))) or NONE
+    counts = [q.get("num_samples") for q in quantities.values() if isinstance(q, Mapping)]
+    sound = {n for n in counts if isinstance(n, int) and 0 <= n < LARGEST_NUMBER}
+    return ", ".join(map(str, sorted(sound))) or NONE
 
 
 def _text(value: Any) -> str:

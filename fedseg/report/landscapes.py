@@ -13,6 +13,7 @@ from plotly.subplots import make_subplots
 from fedseg.errors import DataError
 from fedseg.files import write_text
 from fedseg.report.drawing import COLORS, MARKERS, new_figure, plain_axes, save_figure
+from fedseg.runs.from_json import LARGEST_NUMBER
 
 MAP = "cividis"  # the same for every kind of color vision
 LEVELS = 14
@@ -61,7 +62,7 @@ def write_spectra(found: Mapping[str, Mapping[str, Any]], folder: Path) -> list[
             clients = quantities.get("clients", {}).get("lambda_max", {}).values()
             for panel, rows in ((panels[0], values or ()), (panels[2], sorted(clients)[::-1])):
                 if rows:
-                    drawn = _values(rows).tolist()
+                    drawn = _finite(rows).tolist()
                     panel.append(Curve(names[name], range(1, 1 + len(rows)), drawn))
             if "density" in quantities:
                 panels[1].append(Curve(names[name], *_density(quantities["density"])))
@@ -71,7 +72,7 @@ def write_spectra(found: Mapping[str, Mapping[str, Any]], folder: Path) -> list[
 
 
 def _density(density: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    nodes, weights = _values(density["nodes"]).ravel(), _values(density["weights"]).ravel()
+    nodes, weights = (_finite(np.ravel(density[key])) for key in ("nodes", "weights"))
     weights = weights / weights.sum()
     width = (np.ptp(nodes[weights > 0]) or 1) / BLUR
     x = np.linspace(nodes.min() - 4 * width, nodes.max() + 4 * width, 1000)
@@ -88,6 +89,14 @@ def _write(figure: Any, page: go.Figure, folder: Path, name: str) -> list[Path]:
 
 def _values(nested: Any) -> np.ndarray:
     return np.array(nested, dtype=float)  # None is NaN
+
+
+def _finite(values: Any) -> np.ndarray:
+    """Numbers [n]; ValueError if they are of another form or size than can be drawn."""
+    found = _values(values)
+    if found.ndim != 1 or not (abs(found) < LARGEST_NUMBER).all():
+        raise ValueError("not finite numbers in a row")
+    return found
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:

@@ -1,5 +1,6 @@
 """The summary of a run or test on the terminal: results, files, and what to do next."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -193,8 +194,9 @@ def _to_test(results: Results, folder: Path, config: str | Path | None, newest: 
     """The run, whose recorded config is read as data, or the config if it imports modules."""
     copy = folder / f"{results.name}.py"
     if copy.is_file() and "custom_imports" not in copy.read_text(encoding="utf-8"):
-        return str(folder)
-    return f"{config or 'CONFIG'} {newest}{' --amp' * results.amp}"
+        return shlex.quote(str(folder))
+    config, newest = (shlex.quote(str(path)) for path in (config or "CONFIG", newest))
+    return f"{config} {newest}{' --amp' * results.amp}"
 
 
 def _number(value: Any) -> str:

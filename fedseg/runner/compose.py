@@ -304,7 +304,7 @@ def setting_file(setting: str | Path) -> Path:
     name = by_case(str(setting), known)
     if name is None:
         hint = did_you_mean(Path(setting).stem, known)
-        raise ConfigError(f"{setting}: no such config, run or name{hint}; fedseg list shows names")
+        raise ConfigError(f"{setting}: no such config or name{hint}; fedseg list shows names")
     return known[name]
 
 

@@ -20,7 +20,7 @@ def load_config(
     path: str | Path,
     methods: Sequence[str] | str = (),
     work_dir: str | Path | None = None,
-    options: Mapping[str, Any] | Sequence[str] = (),
+    options: Mapping[str, Any] | Sequence[str] | str = (),
     seed: int | None = None,
     amp: bool = False,
     resume: bool = False,
@@ -78,7 +78,8 @@ def override(
     if workers is not None:
         check_type(f"{config.filename}: executor", config.get("executor"), Mapping | None)
         own = config.get("executor") or {}
-        own = own if own.get("type") == "RayExecutor" else {"type": "RayExecutor"}
+        ray = str(own.get("type")).casefold() == "rayexecutor"
+        own = own if ray else {"type": "RayExecutor"}
         config["executor"] = {**own, "num_workers": workers}
     if resume:
         config["resume"] = True
@@ -88,6 +89,7 @@ def override(
 def override_fields(config: Config, options: Mapping[str, Any] | Sequence[str]) -> None:
     """Apply ``--cfg-options`` in place; ConfigError if one is malformed or does not fit."""
     overrides = dict(options) if isinstance(options, Mapping) else {}
+    options = [options] if isinstance(options, str) else options
     mistakes = Mistakes()
     for option in () if overrides else options:
         key, separator, value = option.partition("=")
@@ -102,7 +104,8 @@ def override_fields(config: Config, options: Mapping[str, Any] | Sequence[str]) 
     if overrides:
         try:
             config.merge_from_dict(overrides)
-            vars(config)["overridden"] = tuple(overrides)  # kept by copies; no key of the config
+            # kept by copies, and no key of the config
+            vars(config)["overridden"] = (*vars(config).get("overridden", ()), *overrides)
         except (TypeError, KeyError, IndexError) as error:
             raise ConfigError(f"--cfg-options: {error}") from error
 
@@ -129,9 +132,17 @@ def naming(config: Config) -> Iterator[None]:
             raise
         begins, lines = (str(file), "--"), []
         for line in str(error).split("\n"):
-            given = line.startswith(vars(config).get("overridden", ())) and "--cfg-options"
-            lines.append(line if line.startswith(begins) else f"{given or file}: {line}")
+            field = line.partition(": ")[0]
+            given = any(_within(field, own) for own in vars(config).get("overridden", ()))
+            begin = "--cfg-options" if given else file
+            lines.append(line if line.startswith(begins) else f"{begin}: {line}")
         raise type(error)("\n".join(lines)) from error
+
+
+def _within(field: str, overridden: str) -> bool:
+    """Whether a field is below an overridden one, or is a part of a section that holds it."""
+    above = "." in field and overridden.startswith(f"{field}.")
+    return above or f"{field}.".startswith(f"{overridden}.")
 
 
 def unfinished(config: Config) -> bool:

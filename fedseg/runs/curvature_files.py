@@ -24,8 +24,8 @@ def with_curvature(results: Results, folder: Path, messages: list[str]) -> Resul
     """The results with the quantities of the last round's ``curvature.json`` in their extras.
 
     Without one, the ``CurvatureHook``'s value of the last round is there, unless an average was
-    evaluated, of which it says nothing. A file that is damaged or of
-    another run is named in ``messages``.
+    evaluated, of which it says nothing. A file that is damaged or of another config is named in
+    ``messages``.
     """
     series = {} if results.averaging else over_rounds(results, [results.completed_rounds])
     quantities = {"top": {"lambda_max": series.get("lambda_max", [None])[0]}}
@@ -37,6 +37,8 @@ def with_curvature(results: Results, folder: Path, messages: list[str]) -> Resul
                 raise DataError(f"{folder / name}: quantities: must be an object")
             if found.get("config_sha256") != results.config_sha256:
                 raise DataError(f"{folder / name}: config_sha256: is of another run's config")
+            if found.get("changed"):
+                raise DataError(f"{folder / name}: changed: is of a changed config")
             quantities |= found["quantities"]
     except DataError as error:
         messages.append(str(error))

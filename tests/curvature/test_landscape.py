@@ -117,7 +117,17 @@ def checkpoints(run: Path) -> tuple[str, ...]:
     return tuple(str(run / "checkpoints" / f"round_{n:06d}.pth") for n in (1, 2, 3))
 
 
-@pytest.mark.parametrize("line", ['{"loss": "x"}', '{"loss": 1' + "0" * 400 + "}", "[" * 99999])
+@pytest.mark.parametrize(
+    "line",
+    [
+        '{"loss": "x"}',
+        '{"loss": true}',
+        '{"metrics": {}}',
+        '{"task": [0, 9]}',
+        '{"loss": 1' + "0" * 400 + "}",
+        "[" * 99999,
+    ],
+)
 def test_points_that_are_damaged_are_computed_again(run, tmp_path, line):
     spec = spec_of("line", checkpoints(run)[:2], points=2)
     whole = landscape(spec, tmp_path)

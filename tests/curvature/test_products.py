@@ -89,6 +89,27 @@ def dense(of: LossSurface) -> np.ndarray:
     return torch.stack([torch.cat([r.reshape(-1) for r in row]) for row in rows]).numpy()
 
 
+def test_a_first_pass_sees_each_clients_own_statistics():
+    """Pixels are counted in a pass of their own, which must not leave another client's there."""
+    of = surface(Segmentor(Network(nn.BatchNorm2d(4)), CrossEntropy()))
+    twice = Part([[0, 3], [5]]), Part([[1], [2, 4]], lambda w, buffers: (w, 2 * buffers))
+    total, gradient, pixels = 0.0, 0, 0
+    for part in twice:
+        for plan in part.plan:  # one batch and one client at a time
+            alone = Samples("one", [Part([plan], part.personal)], of.data.load)
+            one = LossSurface(of.flat, alone, Point("", of.w, of.buffers))
+            mine, (slope, again) = one.loss()[0], one.gradient()
+            assert mine == pytest.approx(again)
+            total, gradient = total + one.total * mine, gradient + one.total * slope
+            pixels += one.total
+    for first in ("loss", "gradient"):
+        data = Samples("both", list(twice), of.data.load)
+        both = LossSurface(of.flat, data, Point("", of.w, of.buffers))
+        found = getattr(both, first)()
+        assert found[first == "gradient"] == pytest.approx(total / pixels)
+        torch.testing.assert_close(both.gradient()[0], gradient / pixels)
+
+
 @pytest.mark.parametrize("loss", [CrossEntropy(), OHEMCrossEntropy(0.25)], ids=["ce", "ohem"])
 @pytest.mark.parametrize(
     ("norm", "statistics"),

@@ -4,12 +4,15 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from prepare_tools import TOOLS, failure, good, snapshot, tool, write_pair
 
 from fedseg.cli import run
 from fedseg.data_prep import cityscapes, idda, synthetic_streets
+from fedseg.data_prep.segmentation import show_summary
+from fedseg.data_prep.split_folders import PreparedSplit
 from fedseg.datasets import IDDADataset
 from fedseg.partition import Split, read_split, write_split
 
@@ -235,3 +238,12 @@ def test_run_exit_codes(capsys):
         assert end.value.code == code
     with pytest.raises(ZeroDivisionError):
         run(broken)
+
+
+def test_the_next_command_names_a_root_that_is_not_the_usual_one(capsys):
+    train, test = idda.build(idda.names(), "rainy", "heterogeneous", 0)
+    about = {"dataset": "idda", "setting": "rainy", "distribution": "heterogeneous"}
+    made = [PreparedSplit(("rainy", "heterogeneous"), train, test, about)]
+    for root, option in (("data/idda", ""), ("a b", " --cfg-options 'data_root=a b'")):
+        show_summary(made, Path(root))
+        assert f"train idda_rainy --dry-run{option}\n" in capsys.readouterr().out

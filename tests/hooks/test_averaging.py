@@ -152,6 +152,13 @@ def test_swa_that_never_collects_says_so(tmp_path):
     assert seen.evaluated == [None] * 8 and runner.averaging.count == 0
 
 
+def test_wima_that_never_begins_says_so(tmp_path):
+    _, _, seen = run(tmp_path, {"type": "WIMA", "start": 9})
+    log = next((tmp_path / "run").glob("*/*.log")).read_text()
+    assert "WIMA would collect its first model in round 9, after the last (8)" in log
+    assert seen.evaluated == [None] * 8
+
+
 def test_a_late_wima_is_an_early_one_once_its_window_is_full(tmp_path):
     early, late = (
         run(tmp_path / str(start), {"type": "WIMA", "window": 3, "start": start}, 7)[2]

@@ -71,7 +71,7 @@ def train_on_a_cluster(config):
 
 def test_a_machine_of_a_cluster_is_lost(tmp_path, alone):
     config = toyseg.settings(tmp_path, **CONFIG)
-    context = multiprocessing.get_context("fork")
+    context = multiprocessing.get_context("spawn")  # forked, it could wait for threads of OpenMP
     process = context.Process(target=train_on_a_cluster, args=(config,))
     process.start()
     process.join(DEADLINE)

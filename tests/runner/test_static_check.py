@@ -13,11 +13,11 @@ from fedseg.commands.main import DATA_SETS
 from fedseg.commands.prepare_idda import main as prepare_idda
 from fedseg.data_prep import demo_streets
 from fedseg.errors import ConfigError, DataError
-from fedseg.names import MADE_BY
+from fedseg.names import MADE_BY, made_by
 from fedseg.registry import MODELS
 from fedseg.runner.compose import Composition, known_configs, setting_file
 from fedseg.runner.config import check_config, complete_config
-from fedseg.runner.experiment import check, load_config
+from fedseg.runner.experiment import check, load_config, override
 from fedseg.runner.static_check import TEST, VAL, check_names
 
 WRONG = {
@@ -150,6 +150,7 @@ def test_a_demos_streets_are_what_the_demo_renders(monkeypatch):
     demo_streets.prepare_demo_streets()
     prepare_idda()
     assert replace(made[0], overwrite=False) == made[1]
+    assert made_by("fedseg prepare idda", "./data/demo_weather") == MADE_BY["data/demo_weather"]
 
 
 def test_types_in_another_case_are_replaced():
@@ -157,6 +158,19 @@ def test_types_in_another_case_are_replaced():
     config = load_config("idda_rainy", options=options)
     check(config)
     assert config.algorithm.type == "FedAvg" and config.optim_wrapper.optimizer.type == "SGD"
+
+
+def test_a_mistake_is_told_where_it_was_made(tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text("_base_ = 'fedseg::settings/demo_shapes.py'\n"
+                   "averaging = dict(type='WIMA', starts=3)\n")  # fmt: skip
+    config = load_config(own, options=["averaging.start=2", "model.loss.x=1"])
+    with pytest.raises(ConfigError) as raised:
+        check(config)
+    lines = sorted(line.split(": ")[:2] for line in str(raised.value).split("\n"))
+    assert lines == [["--cfg-options", "model.loss"], [str(own), "averaging.starts"]]
+    again = override(override(config, options="train_cfg.amp=1"), options=[])
+    assert vars(again)["overridden"] == ("averaging.start", "model.loss.x", "train_cfg.amp")
 
 
 def test_numbers_are_told_with_names_and_where_they_were_given():

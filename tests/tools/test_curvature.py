@@ -101,17 +101,27 @@ def test_goes_on_where_it_was_stopped(tool, silo):
 
 def test_what_a_changed_config_gives_is_measured_anew(tool, silo):
     tool(silo, "--data", "seen", "--quantities", "loss")
-    (path,) = silo.glob("curvature/*seen*/curvature.json")
+    path = silo / "curvature" / "round_000002-seen-batch" / "curvature.json"
     assert json.loads(path.read_text())["changed"] == []
+    own = path.read_bytes()
     _, _, err = tool(silo, "--data", "seen", "--quantities", "loss", *CHANGED)
-    assert "measured before" not in err
-    assert json.loads(path.read_text())["changed"] == [CHANGED[1]]
+    assert "measured before" not in err and path.read_bytes() == own
+    (other,) = silo.glob("curvature/*seen*changed*/curvature.json")
+    assert json.loads(other.read_text())["changed"] == [CHANGED[1]]
     _, _, err = tool(silo, "--data", "seen", "--quantities", "loss", *CHANGED)
     assert "measured before" in err
 
 
 @pytest.mark.parametrize(
-    "entry", [3, {"lambda_max": "<b>", "eigenvalues": "x"}, {"quartiles": [1]}]
+    "entry",
+    [
+        3,
+        {"lambda_max": "<b>", "eigenvalues": "x"},
+        {"quartiles": [1], "num_samples": [1]},
+        {"eigenvalues": [[1, 2], [3, 4]], "num_samples": 10**400},
+        {"lambda_max": {"a": 1e308, "b": 1e308}, "eigenvalues": []},
+        {"nodes": [[1e307, 2]], "weights": [[0.5, 0.5]]},
+    ],
 )
 def test_a_damaged_file_of_results_breaks_nothing(tool, silo, entry):
     tool(silo, "--quantities", "loss", "--samples", 3)
@@ -122,14 +132,14 @@ def test_a_damaged_file_of_results_breaks_nothing(tool, silo, entry):
     path.write_text(json.dumps(content))
     code, out, err = tool(silo, "--quantities", "loss", "--samples", 3)
     assert code == 0, err
-    assert "loss: measured before" in err and "lambda" not in out
+    assert "loss: measured before" in err and "λ₁ " not in out
     path.unlink()
 
 
 def test_a_test_set_without_a_checksum(tool, silo):
     code, _, err = tool(silo, "--data", "seen", "--samples", 4, "--quantities", "loss")
     assert code == 0, err
-    (found,) = (json.loads(f.read_text()) for f in silo.glob("curvature/*seen*/curvature.json"))
+    found = result(silo, "round_000002-seen-batch")
     assert found["data_sha256"] is None and found["quantities"]["loss"]["num_samples"] == 4
 
 

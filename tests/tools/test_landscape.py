@@ -42,8 +42,11 @@ def test_line_between_two_rounds_and_wrong_arguments(run_tool, run, tmp_path):
     assert code == 2 and "has no average" in err
     options = (*options, "--out", tmp_path / "client", "--samples", 5)
     code, _, err = run_tool("landscape", "random", run, "--client", "nobody", *options)
-    assert code == 2 and "--client" in err
-    client = err.rsplit(" ", 1)[1].strip()
+    assert code == 2 and "--client" in err and "'nobody'" in err
+    assert not (tmp_path / "client").exists()
+    client = next(
+        iter(json.loads((run / "history.jsonl").read_text().splitlines()[-1])["participants"])
+    )["client"]
     code, out, err = run_tool("landscape", "line", first, "--client", client, *options)
     assert code == 0, err
     content = json.loads((tmp_path / "client" / "landscape.json").read_text())
