@@ -75,7 +75,7 @@ def _leave(code: int) -> NoReturn:
     except BrokenPipeError:
         code = CLOSED
     except OSError as error:
-        code = code or UserError.exit_code
+        code = UserError.exit_code
         with suppress(OSError):
             os.write(2, f"error: the output cannot be written: {error.strerror}\n".encode())
     os._exit(code)

@@ -64,11 +64,11 @@ def test_a_thread_that_works_is_waited_for():
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
-@pytest.mark.parametrize(("unbuffered", "code"), [("", 3), ("1", 2)])
-def test_output_that_cannot_be_written_is_told(unbuffered, code):
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_output_that_cannot_be_written_is_told(unbuffered):
     with Path("/dev/full").open("w") as full:
         done = run("little", stdout=full, env={**os.environ, "PYTHONUNBUFFERED": unbuffered})
-    assert done.returncode == code
+    assert done.returncode == 2
     assert "error: " in done.stderr and "No space left" in done.stderr
     assert "Traceback" not in done.stderr and "ignored" not in done.stderr
 

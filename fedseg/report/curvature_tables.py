@@ -1,9 +1,9 @@
 """Measured curvature as tables."""
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
 from rich.console import Console
 
 from fedseg.cli import widen_console
@@ -63,7 +63,7 @@ def _text(value: Any) -> str:
     """A number, an estimate, quartiles, or the mean of several; a damaged file's is none."""
     try:
         return _shown(value)
-    except (TypeError, ValueError, KeyError, IndexError, OverflowError):
+    except (TypeError, ValueError, KeyError, IndexError, ArithmeticError):
         return NONE
 
 
@@ -75,4 +75,6 @@ def _shown(value: Any) -> str:
     if isinstance(value, Mapping) and "value" in value:
         error = value["standard_error"]
         return f"{value['value']:.4g}" + (f" ± {error:.2g}" if error is not None else "")
-    return f"{np.mean(list(value.values())) if isinstance(value, Mapping) else value:.4g}"
+    if isinstance(value, Mapping):
+        value = math.fsum(value.values()) / len(value)  # an OverflowError, not infinity
+    return f"{value:.4g}"

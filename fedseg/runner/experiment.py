@@ -55,7 +55,7 @@ def load_config(
 def override(
     config: Config,
     work_dir: str | Path | None = None,
-    options: Mapping[str, Any] | Sequence[str] = (),
+    options: Mapping[str, Any] | Sequence[str] | str = (),
     seed: int | None = None,
     amp: bool = False,
     resume: bool = False,
@@ -86,7 +86,7 @@ def override(
     return config
 
 
-def override_fields(config: Config, options: Mapping[str, Any] | Sequence[str]) -> None:
+def override_fields(config: Config, options: Mapping[str, Any] | Sequence[str] | str) -> None:
     """Apply ``--cfg-options`` in place; ConfigError if one is malformed or does not fit."""
     overrides = dict(options) if isinstance(options, Mapping) else {}
     options = [options] if isinstance(options, str) else options
