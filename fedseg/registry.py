@@ -168,7 +168,10 @@ def check_component(
     cls = _find(registry, kind) if isinstance(kind, str) else kind
     if cls is None and (kind is not None or "type" not in config):
         registry.import_from_location()
-        found = registry.module_dict.items()
+        source = registry
+        while not source.module_dict and source.parent is not None:
+            source = source.parent  # the suite has none of its own
+        found = source.module_dict.items()
         raise unknown_type(
             registry, kind, field, [n for n, own in found if base is object or _is_a(own, base)]
         )

@@ -6,7 +6,8 @@ Minimization for Federated Learning", algorithm 1 and appendix C.
 Two things in the released code differ from the paper, which is followed here unless
 ``released_rules``. It divides the server's dual update by a further |S|. And where its schedule
 lengthens the list of the server's radii it reads the end of the clients' list, which is their full
-radius: in rounds 2 to T_s + 1 the server's radius is ``rho_client + (rho_server - rho0)/T_s``.
+radius: in rounds 2 to T_s + 1 (T_s > 1) the server's radius is ``rho_client + (rho_server -
+rho0)/T_s``.
 """
 
 from torch import Tensor

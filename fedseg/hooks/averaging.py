@@ -32,8 +32,8 @@ class ModelAverage(FederatedHook):
         bn: where the averaged model's BatchNorm statistics come from: ``"average"`` them like the
             weights, or ``"reestimate"`` them on training batches before each evaluation. Under a
             BatchNorm policy that keeps statistics with the clients it has no effect.
-        parameters: regular expression; only parameters whose name it matches (from the start) are
-            averaged, for example ``"backbone"``; the others are the global model's.
+        parameters: regular expression; only parameters and buffers whose name it matches (from the
+            start) are averaged, for example ``"backbone"``; the others are the global model's.
     """
 
     priority = "VERY_HIGH"
@@ -59,7 +59,7 @@ class ModelAverage(FederatedHook):
         self.start = start
         self.bn = bn
         self.parameters = parameters
-        self._mask: Tensor | None = None
+        self._masks: tuple[Tensor, Tensor] | None = None
 
     def bind(self, flat: FlatModel) -> None:
         """Called once, with the model's vectors.
@@ -69,16 +69,16 @@ class ModelAverage(FederatedHook):
         """
         if self.parameters is None:
             return
-        chosen = [s for s in flat.slots if re.match(self.parameters, s.name)]
-        if not chosen:
+        if not any(re.match(self.parameters, s.name) for s in flat.slots):
             names = ", ".join(sorted({s.name.partition(".")[0] for s in flat.slots}))
             raise ConfigError(
                 f"averaging.parameters: {self.parameters!r} matches no parameter; their names "
                 f"begin with: {names}"
             )
-        self._mask = torch.zeros_like(flat.w, dtype=torch.bool)
-        for slot in chosen:
-            self._mask[slot.span] = True
+        self._masks = tuple(torch.zeros_like(v, dtype=torch.bool) for v in (flat.w, flat.buffers))
+        for mask, slots in zip(self._masks, (flat.slots, flat.buffer_slots), strict=True):
+            for slot in slots:
+                mask[slot.span] = re.match(self.parameters, slot.name) is not None
 
     def first_round(self, max_rounds: int) -> int:
         """The first round of the average, of a run of so many."""
@@ -112,9 +112,11 @@ class ModelAverage(FederatedHook):
         averages = self.average()
         if averages is None:
             return None
-        w, buffers = (a.to(runner.server.w.dtype) for a in averages)
-        if self._mask is not None:
-            w = torch.where(self._mask, w, runner.server.w)
+        server = runner.server
+        w, buffers = (a.to(server.w.dtype) for a in averages)
+        if self._masks is not None:
+            w = torch.where(self._masks[0], w, server.w)
+            buffers = torch.where(self._masks[1], buffers, server.buffers)
         return w, buffers
 
 
@@ -132,6 +134,9 @@ class SWA(ModelAverage):
         cycle: length c of a cycle, rounds.
         lr2: lowest local learning rate; needed unless ``cycle`` is 1.
         start, bn, parameters: as in :class:`ModelAverage`.
+
+    Attributes:
+        ordinary_lrs: within a round of a cycle, lr1 of each of the optimizer's groups; else None.
     """
 
     def __init__(
@@ -147,7 +152,7 @@ class SWA(ModelAverage):
         self.count = 0
         self._w: Tensor | None = None
         self._buffers: Tensor | None = None
-        self._ordinary_lrs: list[float] | None = None
+        self.ordinary_lrs: list[float] | None = None
 
     def first_model(self, start_round: int) -> int:
         return -(-max(start_round, 1) // self.cycle) * self.cycle
@@ -157,7 +162,7 @@ class SWA(ModelAverage):
             return
         t = ((runner.round - 1) % self.cycle + 1) / self.cycle
         groups = runner.optim_wrapper.optimizer.param_groups
-        self._ordinary_lrs = [group["lr"] for group in groups]
+        self.ordinary_lrs = [group["lr"] for group in groups]
         for group in groups:
             group["lr"] = (1 - t) * group["lr"] + t * self.lr2
 
@@ -179,12 +184,12 @@ class SWA(ModelAverage):
 
     def restore_lr(self, runner: Run) -> None:
         """Give the optimizer back its ordinary rate (also when a round is given up)."""
-        if self._ordinary_lrs is not None:
+        if self.ordinary_lrs is not None:
             for group, lr in zip(
-                runner.optim_wrapper.optimizer.param_groups, self._ordinary_lrs, strict=True
+                runner.optim_wrapper.optimizer.param_groups, self.ordinary_lrs, strict=True
             ):
                 group["lr"] = lr
-            self._ordinary_lrs = None
+            self.ordinary_lrs = None
 
     def average(self) -> tuple[Tensor, Tensor] | None:
         return None if self._w is None else (self._w, self._buffers)

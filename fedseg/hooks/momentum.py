@@ -40,6 +40,12 @@ class KeptMomentum(FederatedHook):
                 "has none: set its momentum, or leave the hook out"
             )
 
+        if getattr(runner.algorithm, "count_momentum", False):
+            raise ConfigError(
+                "custom_hooks: KeptMomentum contradicts algorithm.count_momentum, which counts on "
+                "momentum that starts afresh with every client: leave one of them out"
+            )
+
     def before_client(self, runner: Run, client: Client) -> None:
         kept = self._store.get(_position(runner, client))
         for name, parameter in _parameters(client).items():

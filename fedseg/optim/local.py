@@ -12,13 +12,26 @@ from mmengine.optim import build_optim_wrapper
 from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
-from fedseg.checks import check_float, check_int
+from fedseg.checks import check_float, check_int, check_type
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
-from fedseg.errors import ConfigError
-from fedseg.optim.ranges import OPTIMIZER, check_numbers
-from fedseg.registry import OPTIM_WRAPPERS, OPTIMIZERS, build, check_arguments, check_component
+from fedseg.errors import DEBUG, ConfigError
+from fedseg.names import did_you_mean
+from fedseg.optim.ranges import check_optimizer
+from fedseg.registry import (
+    MISTAKES,
+    OPTIM_WRAPPERS,
+    OPTIMIZERS,
+    build,
+    check_arguments,
+    check_component,
+)
 
+# the options of MMEngine's DefaultOptimWrapperConstructor
+PARAMWISE = (
+    *("custom_keys", "bias_lr_mult", "bias_decay_mult", "norm_decay_mult", "flat_decay_mult"),
+    *("dwconv_decay_mult", "dcn_offset_lr_mult", "bypass_duplicate"),
+)
 MADE = ("optimizer", "constructor", "paramwise_cfg")  # keys that are built before the wrapper
 
 
@@ -40,6 +53,8 @@ class OptimWrapper(MMEngineOptimWrapper):
     def __init__(self, *args: Any, clip_grad: Mapping | None = None, **kwargs: Any) -> None:
         _check_clipping(clip_grad)
         super().__init__(*args, clip_grad=clip_grad, **kwargs)
+        # Adagrad begins with a state
+        self._fresh = {p: copy.deepcopy(state) for p, state in self.optimizer.state.items()}
         if self._accumulative_counts != 1:
             raise ConfigError(
                 "optim_wrapper.accumulative_counts: must be 1: every local step takes one batch; "
@@ -60,6 +75,7 @@ class OptimWrapper(MMEngineOptimWrapper):
         )
         if not plain_sgd:
             optimizer.state.clear()
+            optimizer.state.update({p: copy.deepcopy(state) for p, state in self._fresh.items()})
             return
         for state in optimizer.state.values():  # zeros are SGD's fresh buffer, without a new one
             if state.get("momentum_buffer") is not None:
@@ -114,7 +130,7 @@ def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
         raise ConfigError(
             "optim_wrapper.optimizer: must be a dict such as dict(type='SGD', lr=0.1)"
         )
-    check_numbers(OPTIMIZER, config["optimizer"], "optim_wrapper.optimizer")
+    check_optimizer(config["optimizer"], "optim_wrapper.optimizer")
     checked = {k: v for k, v in config.items() if k not in MADE}
     check_component(OPTIM_WRAPPERS, checked, "optim_wrapper", defaults=MADE)
     kind = config["type"]
@@ -125,7 +141,13 @@ def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
             "OptimWrapper, SAMOptimWrapper or ASAMOptimWrapper (bfloat16 is train_cfg.amp)"
         )
     if kind is not None and ("constructor" in config or "paramwise_cfg" in config):
-        wrapper = build_optim_wrapper(flat.model, {**config, "type": kind})
+        _check_paramwise(config, flat)
+        try:
+            wrapper = build_optim_wrapper(flat.model, {**config, "type": kind})
+        except MISTAKES as error:
+            raise ConfigError(
+                f"optim_wrapper: paramwise_cfg or constructor: {error!r} ({DEBUG}=1 shows where)"
+            ) from error
     else:
         parameter = nn.Parameter(flat.w)
         parameter.grad = flat.grad
@@ -139,10 +161,25 @@ def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
             OPTIMIZERS, options, "optim_wrapper.optimizer", {"params": [parameter]}
         )
         wrapper = build(OPTIM_WRAPPERS, config, "optim_wrapper")
-    if any(group.get("maximize") for group in wrapper.optimizer.param_groups):
-        raise ConfigError("optim_wrapper.optimizer.maximize: federated training minimizes")
+    for group in wrapper.optimizer.param_groups:  # which custom_keys may give options of their own
+        check_optimizer(group, "optim_wrapper.paramwise_cfg")
     wrapper.bind(flat)
     return wrapper
+
+
+def _check_paramwise(config: Mapping, flat: FlatModel) -> None:
+    """Raise ConfigError for a key of ``paramwise_cfg`` that MMEngine would not read."""
+    field, own = "optim_wrapper.paramwise_cfg", config.get("paramwise_cfg")
+    if "constructor" in config or own is None:
+        return
+    check_type(field, own, Mapping)
+    for key in own:
+        if key not in PARAMWISE:
+            raise ConfigError(f"{field}.{key}: unknown{did_you_mean(key, PARAMWISE)}")
+    check_type(f"{field}.custom_keys", own.get("custom_keys", {}), Mapping)
+    for key in own.get("custom_keys", {}):
+        if not any(key in slot.name for slot in flat.slots):
+            raise ConfigError(f"{field}.custom_keys: {key!r} is in no parameter's name")
 
 
 def check_warmup(field: str, start: float | None, rounds: int) -> None:

@@ -31,6 +31,24 @@ SCHEDULE: Mapping[str, Check] = {
 }
 
 
+# PyTorch's that a local or a server step cannot run
+UNUSABLE = {
+    "LBFGS": "takes several losses per step, and a step here has one",
+    "SparseAdam": "takes sparse gradients, and a model's vector has dense ones",
+}
+
+
+def check_optimizer(options: Mapping[str, Any], field: str) -> None:
+    """Raise ConfigError unless the config of a torch optimizer is one that can train here."""
+    check_numbers(OPTIMIZER, options, field)
+    kind = options.get("type")
+    kind = getattr(kind, "__name__", kind)
+    if isinstance(kind, str) and kind in UNUSABLE:
+        raise ConfigError(f"{field}.type: {kind} {UNUSABLE[kind]}; take another, such as SGD")
+    if options.get("maximize"):
+        raise ConfigError(f"{field}.maximize: federated training minimizes")
+
+
 def check_numbers(ranges: Mapping[str, Check], options: Mapping[str, Any], field: str) -> None:
     """Raise ConfigError unless the numbers of a config, those of its lists too, are in range.
 

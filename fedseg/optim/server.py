@@ -13,7 +13,7 @@ from torch import Tensor
 from fedseg.checks import check_float
 from fedseg.core.arithmetic import descend
 from fedseg.core.server import Server
-from fedseg.optim.ranges import OPTIMIZER, check_numbers
+from fedseg.optim.ranges import check_optimizer
 from fedseg.registry import OPTIMIZERS, SERVER_OPTIMIZERS, build
 
 
@@ -142,7 +142,10 @@ class Torch(ServerOptimizer):
     """
 
     def __init__(self, optimizer: Mapping) -> None:
-        check_numbers(OPTIMIZER, optimizer, "algorithm.server_optim.optimizer")
+        field = "algorithm.server_optim.optimizer"
+        check_optimizer(optimizer, field)
+        if "lr" in optimizer:
+            check_float(f"{field}.lr", optimizer["lr"], above=0)
         self.config = optimizer
         self._build([torch.zeros(1)])
 

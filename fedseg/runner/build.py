@@ -16,8 +16,12 @@ from mmengine.hooks import Hook
 from mmengine.model import revert_sync_batchnorm
 from mmengine.optim.scheduler.param_scheduler import (
     ConstantParamScheduler,
+    ExponentialParamScheduler,
     LinearParamScheduler,
+    MultiStepParamScheduler,
     PolyParamScheduler,
+    ReduceOnPlateauParamScheduler,
+    StepParamScheduler,
 )
 from mmengine.registry import init_default_scope
 from mmengine.runner import set_random_seed
@@ -66,6 +70,8 @@ DEFAULT_HOOKS = {
 # schedules that reach their last value one round before their end: without an ``end`` of its own
 # that is the round after the run, and the last round still has a learning rate
 ENDING = (ConstantParamScheduler, LinearParamScheduler, PolyParamScheduler)
+# schedules without a last value: how long the run is means nothing to them
+ENDLESS = (ExponentialParamScheduler, MultiStepParamScheduler, StepParamScheduler)
 
 EVALUATION_PARTS = ("runner", "dataloader", "evaluator")  # what the loop of a test is given
 
@@ -127,7 +133,11 @@ def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
         own, told = config, {}
         if isinstance(config, Mapping):
             own, told = {k: v for k, v in config.items() if k != "priority"}, config
-        yield field, told, build(HOOKS, own, field, base=kind)
+        hook = build(HOOKS, own, field, base=kind)
+        if kind is Hook and isinstance(hook, ModelAverage | BatchNormPolicy):
+            own_field = "averaging" if isinstance(hook, ModelAverage) else "batchnorm"
+            raise ConfigError(f"{field}: {type(hook).__name__} goes into {own_field}")
+        yield field, told, hook
 
 
 def bind_hooks(hooks: list[Any], flat: FlatModel) -> None:
@@ -151,8 +161,14 @@ def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
             )
         kind = config.get("type")
         kind = PARAM_SCHEDULERS.get(kind) if isinstance(kind, str) else kind
-        counts_end = inspect.isclass(kind) and issubclass(kind, ENDING)
-        options = {"end": cfg.train_cfg.max_rounds + counts_end, **config}
+        kind = kind if inspect.isclass(kind) else object
+        if issubclass(kind, ReduceOnPlateauParamScheduler):
+            raise ConfigError(
+                f"{field}.type: a round's rate must not depend on evaluations, which not every "
+                "round has; use a schedule of rounds such as MultiStepLR"
+            )
+        end = {"end": cfg.train_cfg.max_rounds + issubclass(kind, ENDING)}
+        options = config if issubclass(kind, ENDLESS) else {**end, **config}
         schedulers.append(build(PARAM_SCHEDULERS, options, field, optimizer=local))
     return schedulers
 

@@ -16,6 +16,10 @@ from fedseg.runner.checkpoint import check_like, check_weights
 from fedseg.runs.results import config_digest, environment
 
 BATCH_KEYS = ("type", "batch_size", "shuffle", "drop_last", "transforms")
+# of an average, what does not decide which models are in it; ``start`` is compared as a round
+FREE_OF_AVERAGES = ("type", "start", "bn", "parameters", "memory_limit", "priority")
+# of a schedule's state, how far it has got; ``end`` only says when it stops
+PROGRESS = ("last_step", "_global_step", "_last_value", "end")
 
 
 def collect(run: Any) -> dict[str, Any]:
@@ -29,10 +33,7 @@ def collect(run: Any) -> dict[str, Any]:
         "norms": server.norms,
         "hooks": {key: hook.state_dict() for key, hook in _stateful_hooks(run)},
         "schedulers": [scheduler.state_dict() for scheduler in run.param_schedulers],
-        "param_groups": [
-            {key: value for key, value in group.items() if key != "params"}
-            for group in run.optim_wrapper.optimizer.param_groups
-        ],
+        "param_groups": _param_groups(run),
         "stores": {name: store.flush() for name, store in run.stores.items()},
         "history": list(run.history.checksums),
         "environments": run.environments,
@@ -86,8 +87,8 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
     check_like(payload, {"meta": {"identity": {}}}, str(path))
     for field, value in _identity(run, payload.get("round", 0)).items():
         before = payload["meta"]["identity"].get(field, value)
-        if field == "averaging" and before == type(run.averaging).__name__:
-            continue  # the same one, whose start may have been put off
+        if field == "averaging" and before == value.partition(" ")[0]:
+            continue  # an older checkpoint names no more than the class
         if before != value:
             raise ConfigError(
                 f"--resume: {path} was made with another {field} ({before!r}, now {value!r}); "
@@ -126,6 +127,16 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
         run.stores[name].verify(index)
 
 
+def _param_groups(run: Any) -> list[dict[str, Any]]:
+    """The local optimizer's options between two rounds, also while one is under way."""
+    groups = run.optim_wrapper.optimizer.param_groups
+    rates = getattr(run.averaging, "ordinary_lrs", None) or [group["lr"] for group in groups]
+    return [
+        {**{key: value for key, value in group.items() if key != "params"}, "lr": rate}
+        for group, rate in zip(groups, rates, strict=True)
+    ]
+
+
 def _kind(value: Any) -> Any:
     """What :func:`check_like` takes for all values of a kind; a hook's tensors and lists grow."""
     return type(value)() if isinstance(value, dict | list | float | int) else None
@@ -138,7 +149,7 @@ def _apply(run: Any, payload: dict[str, Any]) -> None:
     server.norms = payload.get("norms", {})  # there were none before they limited updates
     hooks = to_device(payload["hooks"], device)
     for scheduler, state in zip(run.param_schedulers, payload["schedulers"], strict=True):
-        scheduler.load_state_dict(state)
+        scheduler.load_state_dict({**state, "end": scheduler.end})
     if run.param_schedulers:  # a schedule goes on from its last rate; else the config's holds
         groups = run.optim_wrapper.optimizer.param_groups
         for group, saved in zip(groups, payload["param_groups"], strict=True):
@@ -216,13 +227,26 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
     An average that has not begun by then is none yet: until it starts, runs with and without it are
     the same.
     """
-    cfg, averaging = run.cfg, run.averaging
-    if averaging is not None and not averaging.has_begun(round_, run.max_rounds):
-        averaging = None
+    cfg, averaging = run.cfg, "NoneType"
+    if run.averaging is not None and run.averaging.has_begun(round_, run.max_rounds):
+        own = {k: v for k, v in cfg.averaging.items() if k not in FREE_OF_AVERAGES}
+        first = run.averaging.first_round(run.max_rounds)
+        averaging = f"{type(run.averaging).__name__} from round {first}" + "".join(
+            f", {key}={value!r}" for key, value in sorted(own.items())
+        )
+    local, dataset = cfg.optim_wrapper, cfg.train_dataloader.get("dataset")
+    dataset = dataset if isinstance(dataset, Mapping) else {}
+    optimizer = {k: v for k, v in local.optimizer.items() if k != "lr"}
+    # a list of participants has to grow with the rounds
+    sampler = {k: v for k, v in cfg.client_sampler.items() if k not in ("participants", "file")}
+    schedules = [
+        {k: v for k, v in scheduler.state_dict().items() if k not in PROGRESS}
+        for scheduler in run.param_schedulers
+    ]
     return {
         "seed": run.seed,
-        "algorithm": json.dumps(cfg.algorithm, sort_keys=True, default=str),
-        "local loss": json.dumps(cfg.get("local_loss"), sort_keys=True, default=str),
+        "algorithm": _text(cfg.algorithm),
+        "local loss": _text(cfg.get("local_loss")),
         "train data": run.data.checksum(),
         "batches": json.dumps(
             {key: cfg.train_dataloader.get(key) for key in BATCH_KEYS}, default=str
@@ -231,10 +255,21 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
         "dtype": str(run.flat.w.dtype),
         "amp": bool(cfg.train_cfg.get("amp", False)),
         "channels_last": bool(cfg.get("channels_last", True)),
-        "averaging": type(averaging).__name__,
+        "averaging": averaging,
         "batchnorm": type(run.batchnorm).__name__,
         "param_scheduler": [type(s).__name__ for s in run.param_schedulers],
+        # of these an older checkpoint says nothing
+        "learning rate schedule": _text(schedules),
+        "local optimizer": _text({**local, "optimizer": optimizer}),
+        "local training": _text({k: cfg.train_cfg.get(k) for k in ("local_epochs", "local_steps")}),
+        "client sampler": _text(sampler),
+        "model": _text({k: v for k, v in cfg.model.items() if k != "weights"}),
+        "image preparation": _text({k: dataset.get(k) for k in ("pipeline", "style")}),
     }
+
+
+def _text(value: Any) -> str:
+    return json.dumps(value, sort_keys=True, default=str)
 
 
 def to_device(value: Any, device: torch.device) -> Any:

@@ -201,12 +201,16 @@ def test_wima_forgets_files_of_models_that_left(tmp_path, limit):
 
 @pytest.mark.parametrize("kind", [{"type": "SWA", "start": 1, "cycle": 1}, {"type": "WIMA"}])
 def test_only_the_parameters_that_match(tmp_path, kind):
-    _, runner, seen = run(tmp_path, {**kind, "parameters": "conv1|bn1"}, 4)
+    config, runner, seen = run(tmp_path, {**kind, "parameters": "conv1|bn1"}, 4)
     average = seen.evaluated[-1]
     for slot in runner.flat.slots:
         expected = mean(seen.models) if slot.name.startswith(("conv1", "bn1")) else seen.models[-1]
         close(average[slot.span], expected[slot.span])
     assert not torch.equal(mean(seen.models).float(), average)
+    states = [toyseg.checkpoint(config, i) for i in (3, 4)]
+    last, averaged = states[-1]["state_dict"], states[-1]["averaged_state_dict"]
+    assert torch.equal(averaged["renamed.running_mean"], last["renamed.running_mean"])
+    assert not torch.equal(averaged["bn1.running_mean"], last["bn1.running_mean"])
 
 
 def test_parameters_that_match_nothing(tmp_path):

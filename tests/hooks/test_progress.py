@@ -334,7 +334,8 @@ def test_the_planned_predictions_are_those_that_are_made(tmp_path):
 
 
 def test_a_resumed_run_knows_its_pace_and_its_best_metrics(tmp_path):
-    first, _ = build(tmp_path, plain_console(), train_cfg={"max_rounds": 3})
+    short = {"train_cfg": {"max_rounds": 3}, "averaging": {"start": 3}}
+    first, _ = build(tmp_path, plain_console(), **short)
     first.train()
     done = {"work_dir": first.work_dir}
     records = [{**record, "seconds": SECONDS} for record in toyseg.history(done)]

@@ -146,7 +146,7 @@ def test_tensorboard_has_config_hyperparameters_and_predictions(tmp_path):
 
 
 def test_a_resumed_run_has_every_point_once(tmp_path):
-    config = toyseg.settings(tmp_path, train_cfg=FEW)
+    config = toyseg.settings(tmp_path, train_cfg=FEW, averaging={"start": 2})
     toyseg.train(config)
     folder = tmp_path / "run" / "tensorboard"
     (file,) = folder.iterdir()
@@ -350,7 +350,8 @@ def home(tmp_path, monkeypatch):
 def test_mlflow_keeps_its_runs_in_the_work_dir(tmp_path, home):
     mlflow = pytest.importorskip("mlflow", reason="MLflow is not installed")
     pytest.importorskip("sqlalchemy", reason="SQLAlchemy is not installed")
-    config = settings(tmp_path, {"type": "MLflowVisBackend", "tags": {"why": "test"}})
+    mlflow_backend = {"type": "MLflowVisBackend", "tags": {"why": "test"}}
+    config = settings(tmp_path, mlflow_backend, averaging={"start": 2})
     toyseg.train(config)
     forget_last_round(config)
     longer = toyseg.merge(config, {"train_cfg": {"max_rounds": 5}})
@@ -409,7 +410,7 @@ def wandb_history(file: Path) -> list[dict]:
 def test_wandb_is_offline_and_stays_in_the_work_dir(tmp_path, home):
     wandb = pytest.importorskip("wandb", reason="Weights & Biases is not installed")
     backends = [{"type": "WandbVisBackend"}, {"type": "TensorboardVisBackend"}]
-    config = settings(tmp_path, *backends)
+    config = settings(tmp_path, *backends, averaging={"start": 2})
     toyseg.train(config)
     forget_last_round(config)
     longer = toyseg.merge(config, {"train_cfg": {"max_rounds": 5}})

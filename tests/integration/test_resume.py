@@ -1,7 +1,9 @@
 """A run is resumed from what is its own and whole, or not at all."""
 
 import json
+import os
 import shutil
+import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,9 @@ import pytest
 import torch
 import toyseg
 
+from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError
+from fedseg.registry import HOOKS
 from fedseg.runner import run_state
 from fedseg.runner.checkpoint import DIGEST, checkpoint_path, load_checkpoint, save_checkpoint
 from fedseg.runner.experiment import load_config, train
@@ -257,8 +261,72 @@ def test_until_an_average_starts_a_run_with_it_is_one_without(tmp_path, before, 
 
 @pytest.mark.parametrize("average", [None, {"type": "WIMA"}])
 def test_an_average_that_has_begun_goes_on(run, tmp_path, average):
-    with pytest.raises(ConfigError, match=r"was made with another averaging \('SWA', now"):
+    with pytest.raises(ConfigError, match=r"was made with another averaging \('SWA from round 2"):
         toyseg.train({**run, "averaging": average}, resume=True)
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"averaging": {"start": 3}}, "averaging"),
+        ({"averaging": {"cycle": 2, "lr2": 0.1}}, "averaging"),
+        ({"averaging": {"start": 0.75}, "train_cfg": {"max_rounds": 8}}, "averaging"),
+        ({"param_scheduler": [{"type": "ExponentialLR", "gamma": 0.8}]}, "learning rate schedule"),
+        ({"optim_wrapper": {"optimizer": {"lr": 0.2}}}, "learning rate schedule"),
+        ({"optim_wrapper": {"optimizer": {"momentum": 0.5}}}, "local optimizer"),
+        ({"optim_wrapper": {"type": "SAMOptimWrapper", "rho": 0.1}}, "local optimizer"),
+        ({"train_cfg": {"local_epochs": 2}}, "local training"),
+        ({"client_sampler": {"clients_per_round": 1}}, "client sampler"),
+    ],
+)
+def test_a_resumed_run_is_the_same_run(run, changes, what):
+    with pytest.raises(ConfigError, match=f"was made with another {what} "):
+        toyseg.train(toyseg.merge(run, changes), resume=True)
+
+
+def test_a_schedule_that_more_rounds_would_change(tmp_path):
+    schedule = {"param_scheduler": [{"type": "PolyLR", "power": 0.9}]}
+    short = settings(tmp_path, averaging=None, **schedule)
+    toyseg.train(short)
+    with pytest.raises(ConfigError, match="was made with another learning rate schedule"):
+        toyseg.train(toyseg.merge(short, {"train_cfg": {"max_rounds": 8}}), resume=True)
+
+
+def test_a_schedule_goes_on_over_more_rounds(tmp_path):
+    short, whole = (settings(tmp_path / name, averaging=None) for name in ("short", "whole"))
+    whole = toyseg.merge(whole, {"train_cfg": {"max_rounds": 8}})
+    toyseg.train(short)
+    toyseg.train(whole)
+    longer = toyseg.merge(short, {"train_cfg": {"max_rounds": 8}})
+    toyseg.train(longer, resume=True)
+    assert [r["lr"] for r in toyseg.history(longer)] == [r["lr"] for r in toyseg.history(whole)]
+    assert len({r["lr"] for r in toyseg.history(whole)}) == 8
+
+
+@HOOKS.register_module()
+class SaveAndCrash(FederatedHook):
+    """In round 5 the run is asked to save, in round 6 it ends."""
+
+    def before_client(self, runner, client):
+        if runner.round == BEFORE + 1:
+            os.kill(os.getpid(), signal.SIGUSR1)
+        elif runner.round == ROUNDS:
+            raise RuntimeError("power cut")
+
+
+def test_what_is_saved_within_a_round_has_its_ordinary_rate(tmp_path):
+    """SWA's cycle lowers the rate for a round, from which a schedule must not go on."""
+    changes = {
+        "averaging": {"cycle": 3, "lr2": 0.001, "start": 4},
+        "default_hooks": {"checkpoint": {"interval": ROUNDS}},
+    }
+    whole, cut = (settings(tmp_path / name, **changes) for name in ("whole", "cut"))
+    toyseg.train(whole)
+    with pytest.raises(RuntimeError, match="power cut"):
+        toyseg.train({**cut, "custom_hooks": [{"type": "SaveAndCrash"}]})
+    assert checkpoint_path(Path(cut["work_dir"]) / "checkpoints", BEFORE).is_file()
+    toyseg.train(cut, resume=True)
+    assert toyseg.run_differences(whole, cut) == []
 
 
 def test_resume_in_a_config(run, tmp_path):

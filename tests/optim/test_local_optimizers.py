@@ -153,6 +153,34 @@ def test_paramwise_options_reach_their_parameters():
         ({"type": "AmpOptimWrapper", "optimizer": SGD}, r"optim_wrapper\.type.*train_cfg\.amp"),
         ({"type": "NoWrapper", "optimizer": SGD}, r"optim_wrapper\.type: unknown"),
         ({"optimizer": {"type": "SGD", "lr": 0.1, "maximize": True}}, "maximize"),
+        (
+            {"optimizer": {"type": "LBFGS", "lr": 1.0}},
+            r"optimizer\.type: LBFGS takes several losses",
+        ),
+        ({"optimizer": {"type": "SparseAdam"}}, r"optimizer\.type: SparseAdam takes sparse"),
+        ({"optimizer": {"type": "Adamm"}}, r"unknown optimizer 'Adamm' .did you mean 'Adam"),
+        ({"optimizer": SGD, "paramwise_cfg": [1]}, r"paramwise_cfg: must be a dict"),
+        (
+            {"optimizer": SGD, "paramwise_cfg": {"norm_decay_mul": 0.0}},
+            r"paramwise_cfg\.norm_decay_mul: unknown.*'norm_decay_mult'",
+        ),
+        (
+            {"optimizer": SGD, "paramwise_cfg": {"norm_decay_mult": 0.0}},
+            "paramwise_cfg or constructor.*base_wd",
+        ),
+        (
+            {"optimizer": SGD, "paramwise_cfg": {"custom_keys": {"backbone": {"lr_mult": 0.1}}}},
+            "custom_keys: 'backbone' is in no parameter's name",
+        ),
+        (
+            {"optimizer": SGD, "paramwise_cfg": {"custom_keys": {"fc": {"lr_mult": -1}}}},
+            r"paramwise_cfg\.lr: must be",
+        ),
+        (
+            {"optimizer": SGD, "paramwise_cfg": {"custom_keys": {"fc": {"lr_mult": "a"}}}},
+            "paramwise_cfg",
+        ),
+        ({"optimizer": SGD, "constructor": "Nope"}, "constructor"),
         ({"optimizer": {"type": "SGD", "lr": "fast"}}, r"optim_wrapper\.optimizer\.lr: must be"),
         ({"optimizer": {"type": "SGD", "lr": float("nan")}}, r"optim_wrapper\.optimizer\.lr: must"),
         (
@@ -261,3 +289,24 @@ def test_momentum_starts_fresh_with_every_client(tmp_path):
     after_x = one_round(tmp_path / "b", momentum, **both, custom_hooks=poison)
     without_x = one_round(tmp_path / "c", momentum, **y_alone)
     assert toyseg.differences(after_x, without_x) == []
+
+
+@pytest.mark.parametrize("kind", ["Adagrad", "Adam", "SGD"])
+def test_every_client_has_a_fresh_optimizer(kind):
+    config = {"optimizer": {"type": kind, "lr": 0.1}}
+    flat, local, client, _, _ = make(config)
+    start, ends = flat.w.clone(), []
+    for _ in range(2):
+        flat.w.copy_(start)
+        local.reset_state()
+        for _ in range(3):
+            local.gradient(client)
+            local.step()
+        ends.append(flat.w.clone())
+    w = start.clone().requires_grad_()
+    optimizer, curvature = getattr(torch.optim, kind)([w], lr=0.1), make(config)[3]
+    for _ in range(3):
+        w.grad = curvature * w.detach()
+        optimizer.step()
+    torch.testing.assert_close(ends[0], w.detach())
+    assert torch.equal(*ends)

@@ -131,6 +131,18 @@ def test_a_zero_pseudo_gradient_moves_nothing(kind):
         ({"type": "Adam", "betas": (0.9, 1)}, r"algorithm\.server_optim\.betas\[1\]: must be"),
         ({"type": "Torch", "optimizer": {"type": "Adamm"}}, r"server_optim\.optimizer\.type.*Adam"),
         ({"type": "Torch", "optimizer": {"type": "Adam", "epz": 1}}, r"optimizer\.epz.*'eps'"),
+        (
+            {"type": "Torch", "optimizer": {"type": "LBFGS"}},
+            r"optimizer\.type: LBFGS takes several",
+        ),
+        (
+            {"type": "Torch", "optimizer": {"type": "SGD", "lr": 0.0}},
+            r"optimizer\.lr: must be .*> 0",
+        ),
+        (
+            {"type": "Torch", "optimizer": {"type": "SGD", "lr": 1.0, "maximize": True}},
+            r"optimizer\.maximize: ",
+        ),
         ({"type": "Torch", "optimizer": "Adam"}, r"server_optim\.optimizer: must be a dict"),
         ({"type": "Adagrad", "beta1": "0"}, r"algorithm\.server_optim\.beta1: must be"),
     ],

@@ -80,3 +80,9 @@ def test_a_rejected_client_leaves_the_momentum_as_it_was(tmp_path):
 def test_needs_momentum(tmp_path):
     with pytest.raises(ConfigError, match=r"optim_wrapper\.optimizer"):
         toyalgorithms.run(tmp_path, FEDAVG, custom_hooks=[KEPT])
+
+
+def test_momentum_that_an_algorithm_counts_on_starting_afresh(tmp_path):
+    scaffold = {"type": "SCAFFOLD", "count_momentum": True}
+    with pytest.raises(ConfigError, match=r"KeptMomentum contradicts algorithm\.count_momentum"):
+        run_engine(tmp_path, scaffold, hooks=[KEPT])

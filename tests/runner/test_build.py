@@ -138,3 +138,26 @@ def test_a_schedule_without_an_end_leaves_the_last_round_a_learning_rate(
     )
     rates = [line["lr"] for line in toyseg.history(config)]
     assert rates == pytest.approx([0.1 * share for share in shares], abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"custom_hooks": [{"type": "SWA", "cycle": 1}]},
+            r"custom_hooks\[0\]: SWA goes into averaging",
+        ),
+        ({"custom_hooks": [{"type": "FedBN"}]}, r"custom_hooks\[0\]: FedBN goes into batchnorm"),
+        (
+            {"param_scheduler": [{"type": "ReduceOnPlateauLR", "monitor": "seen/accuracy"}]},
+            r"param_scheduler\[0\]\.type: a round's rate must not depend",
+        ),
+        (
+            {"param_scheduler": [{"type": "WarmupLR"}]},
+            r"param_scheduler\[0\]\.type: unknown parameter scheduler 'WarmupLR'(?!; known: none)",
+        ),
+    ],
+)
+def test_what_would_be_done_by_half_is_refused(changes, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        toyseg.train(toyseg.settings(tmp_path, **changes))
