@@ -512,8 +512,9 @@ def test_a_run_is_not_resumed_as_another_one(tmp_path, changes, message):
 
 
 def test_a_lower_learning_rate_takes_effect_on_resume(tmp_path):
-    toyseg.train(toyseg.settings(tmp_path, train_cfg={"max_rounds": 2}))
-    lower = toyseg.settings(tmp_path, optim_wrapper={"optimizer": {"lr": 0.025}})
+    start = {"averaging": {"start": 2}}
+    toyseg.train(toyseg.settings(tmp_path, train_cfg={"max_rounds": 2}, **start))
+    lower = toyseg.settings(tmp_path, optim_wrapper={"optimizer": {"lr": 0.025}}, **start)
     lower["train_cfg"]["max_rounds"] = 3
     toyseg.train(lower, resume=True)
     assert [line["lr"] for line in toyseg.history(lower)] == [0.1, 0.1, 0.025]
