@@ -16,7 +16,7 @@ from typing import Any
 
 from fedseg.errors import DataError
 from fedseg.files import write_text
-from fedseg.partition import Split, read_split, split_paths, write_split
+from fedseg.partition import UNFINISHED, Split, read_split, split_paths, write_split
 
 from .disk import Sample
 
@@ -81,16 +81,24 @@ def check_free(root: Path, made: Iterable[PreparedSplit], overwrite: bool = Fals
 
 
 def save(root: Path, made: PreparedSplit) -> None:
-    """Write a split and its note; the same split gives the same bytes."""
+    """Write a split and its note, unless both are there; the same split gives the same bytes."""
     folder = root.joinpath("splits", *made.place)
-    for part, split in zip(PARTS, (made.train, made.test), strict=True):
+    parts = tuple(zip(PARTS, (made.train, made.test), strict=True))
+    note = json.dumps({**made.about, **counts(made.train, made.test)}, indent=2) + "\n"
+    noted = (folder / NOTE).is_file() and (folder / NOTE).read_bytes() == note.encode()
+    if noted and all(_holds(folder / part, split) for part, split in parts):
+        return
+    # New clients beside an old test set could train on its images: until all is written, nothing
+    # of it is read.
+    write_text(folder / UNFINISHED, "", sync=True)
+    for part, split in parts:
         written = write_split(folder / part, split)
         if made.source is not None:  # their own files instead, byte by byte
             written.unlink()
             for file in split_paths(made.source / part):
                 shutil.copyfile(file, folder / part / file.name)
-    note = {**made.about, **counts(made.train, made.test)}
-    write_text(folder / NOTE, json.dumps(note, indent=2) + "\n")
+    write_text(folder / NOTE, note)
+    (folder / UNFINISHED).unlink()
 
 
 def counts(train: Split, test: Split) -> dict[str, Any]:
@@ -163,9 +171,12 @@ def _is_split(folder: Path) -> bool:
 
 
 def _holds_another(folder: Path, split: Split) -> bool:
-    if not folder.is_dir() or not any(folder.glob("*.json")):
-        return False
+    unfinished = (folder.parent / UNFINISHED).exists()  # what is left of it is nobody's
+    return not unfinished and any(folder.glob("*.json")) and not _holds(folder, split)
+
+
+def _holds(folder: Path, split: Split) -> bool:
     try:
-        return read_split(folder).checksum != split.checksum
+        return read_split(folder).checksum == split.checksum
     except DataError:
-        return True
+        return False

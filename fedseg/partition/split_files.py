@@ -26,6 +26,7 @@ from fedseg.files import atomic_writer, read_json
 Sample = tuple[str, str]
 KEYS = ("users", "num_samples", "user_data")
 FILE_NAME = "clients.json"
+UNFINISHED = "unfinished"  # a file beside split folders that are being written
 
 
 @dataclass(frozen=True)
@@ -131,9 +132,13 @@ def split_paths(folder: str | Path) -> list[Path]:
     """The ``*.json`` files of a split folder, numbers in their names in numeric order.
 
     Raises:
-        DataError: no folder, or no such file in it.
+        DataError: no folder, no such file in it, or one that was not written to its end.
     """
     folder = Path(folder)
+    if (unfinished := folder.parent / UNFINISHED).exists():
+        raise DataError(
+            f"{folder}: is half written ({unfinished} says so): run fedseg prepare again as before"
+        )
     if not folder.is_dir():
         raise DataError(f"{folder}: the split folder does not exist: write it with fedseg prepare")
     files = sorted(folder.glob("*.json"), key=_natural)

@@ -14,6 +14,7 @@ from fedseg.data_prep import cityscapes, idda, synthetic_streets
 from fedseg.data_prep.segmentation import show_summary
 from fedseg.data_prep.split_folders import PreparedSplit
 from fedseg.datasets import IDDADataset
+from fedseg.errors import DataError
 from fedseg.partition import Split, read_split, write_split
 
 
@@ -176,6 +177,56 @@ def test_another_split_is_not_overwritten_unasked(tmp_path, rendered, capsys, mo
     assert len(rendered) == count and snapshot(tmp_path / "splits") == before
     assert tool(*base, *which, "--seed", 1, "--overwrite") == 0
     assert snapshot(tmp_path / "splits") != before
+
+
+def test_an_interrupted_replacement_is_not_read_until_it_is_repeated(
+    tmp_path, rendered, capsys, monkeypatch
+):
+    monkeypatch.setattr(idda, "IMAGES_PER_DOMAIN", 5)
+    base = ("prepare_idda.py", "--root", tmp_path, "--synthetic")
+    which = ("--setting", "bus", "--distribution", "uniform")
+    good(capsys, *base, *which)
+    folder = tmp_path / "splits" / "uniform" / "bus"
+    before = snapshot(folder)
+
+    def write(place, split):
+        written = write_split(place, split)
+        assert place.name == "test", "killed"
+        return written
+
+    with monkeypatch.context() as patch, pytest.raises(AssertionError, match="killed"):
+        patch.setattr("fedseg.data_prep.split_folders.write_split", write)
+        tool(*base, *which, "--seed", 1, "--overwrite")
+    after = snapshot(folder)
+    assert after["train/clients.json"] != before["train/clients.json"]
+    assert after["test/clients.json"] == before["test/clients.json"]  # of other clients
+    for part in ("train", "test"):
+        with pytest.raises(DataError, match=f"{part}: is half written .*prepare again"):
+            IDDADataset(str(tmp_path), f"splits/uniform/bus/{part}")
+    good(capsys, *base, *which)  # nothing is there that asks for --overwrite
+    assert snapshot(folder) == before
+
+
+def test_the_same_published_files_are_not_copied_again(tmp_path, rendered, capsys, monkeypatch):
+    source = make_published(tmp_path / "source" / "uniform" / "bus")
+    arguments = ("prepare_idda.py", "--root", tmp_path, "--from", tmp_path / "source")
+    good(capsys, *arguments, "--synthetic")
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.copyfile", lambda *_: pytest.fail("copied again"))
+        good(capsys, *arguments)
+        good(capsys, *arguments, "--overwrite")
+
+    def copy(file, target):
+        raise OSError(28, "No space left on device", str(target))
+
+    write_split(source / "train", Split({"b": read_split(source / "train").samples}))
+    with monkeypatch.context() as patch:
+        patch.setattr("shutil.copyfile", copy)
+        assert "make room" in failure(capsys, *arguments, "--overwrite")
+    with pytest.raises(DataError, match="train: is half written"):
+        read_split(tmp_path / "splits" / "uniform" / "bus" / "train")
+    good(capsys, *arguments)
+    assert list(read_split(tmp_path / "splits" / "uniform" / "bus" / "train").users) == ["b"]
 
 
 def test_synthetic_refuses_a_root_with_real_data(tmp_path, capsys):
