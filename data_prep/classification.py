@@ -13,14 +13,15 @@ import numpy as np
 from fedseg.datasets.arrays import (
     INDEX,
     SPLITS,
+    USERS,
     StoredImages,
     images_checksum,
+    load_array,
     read_index,
     write_images,
 )
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import atomic_writer
 from fedseg.names import OVERLAP, SHAPES
 
 from .arguments import print_next
@@ -28,7 +29,6 @@ from .image_partitions import NamedPartition, save_split
 from .labeled import ImageSet, Labeled, check, resolve_overlap
 from .synthetic_shapes import write_shapes
 
-USERS = "train_users.npy"
 UNCHANGED = "is prepared already, verified"
 
 
@@ -118,12 +118,10 @@ def _convert(kind: ImageSet, options: ImageOptions) -> str:
         if _holds(root, data):
             return UNCHANGED
         raise DataError(
-            f"{root}: holds other images than {source}: give --overwrite to replace them, or "
+            f"{root}: holds other images or users than {source}: give --overwrite to replace them, or "
             "another --root"
         )
     train, test = (data.parts[split] for split in SPLITS)
-    # Clients of other images must not outlive them.
-    (root / USERS).unlink(missing_ok=True)
     write_images(
         root,
         name,
@@ -131,12 +129,10 @@ def _convert(kind: ImageSet, options: ImageOptions) -> str:
         (train.images, train.labels),
         (test.images, test.labels),
         coarse_labels=data.coarse_labels,
+        users=train.users,
         source=data.source,
         allow_shared=shared > 0,
     )
-    if train.users is not None:
-        with atomic_writer(root / USERS, "wb") as file:
-            np.save(file, np.array(train.users, dtype=np.str_))
     return "written"
 
 
@@ -162,7 +158,12 @@ def _holds(root: Path, data: Labeled) -> bool:
     if is_synthetic(root) or tuple(index["classes"]) != data.classes:
         return False
     found = {split: images_checksum(part.images, part.labels) for split, part in data.parts.items()}
-    return all(index["splits"][split]["sha256"] == found[split] for split in SPLITS)
+    if any(index["splits"][split]["sha256"] != found[split] for split in SPLITS):
+        return False
+    users, file = data.parts["train"].users, root / USERS
+    if users is None or not file.exists():
+        return users is None and not file.exists()
+    return np.array_equal(np.array(users, np.str_), load_array(file, "give --overwrite"))
 
 
 def _render(kind: ImageSet, options: ImageOptions) -> str:
@@ -177,6 +178,5 @@ def _render(kind: ImageSet, options: ImageOptions) -> str:
                 "--overwrite to replace them"
             )
         return UNCHANGED
-    (root / USERS).unlink(missing_ok=True)
     write_shapes(root)
     return "rendered"

@@ -24,6 +24,7 @@ from fedseg.registry import DATASETS
 
 SPLITS = ("train", "test")
 INDEX = "dataset.json"
+USERS = "train_users.npy"
 
 
 class ImageArrays(Dataset):
@@ -255,6 +256,7 @@ def write_images(
     test: tuple[np.ndarray, np.ndarray],
     *,
     coarse_labels: Sequence[int] | None = None,
+    users: Sequence[str] | None = None,
     synthetic: bool = False,
     source: str = "",
     allow_shared: bool = False,
@@ -266,6 +268,7 @@ def write_images(
         name: the data set's name, for example ``"CIFAR10"``.
         classes, coarse_labels: see :class:`ImageArrays`.
         train, test: images uint8 [N, H, W, C] and integer labels [N].
+        users: the client of each training image.
         synthetic: the images are synthetic, not a published data set.
         source: where the images come from, for people.
         allow_shared: accept images that are in both splits (they are counted in the index).
@@ -278,7 +281,8 @@ def write_images(
     """
     root, splits = Path(root), {"train": train, "test": test}
     for split, (images, labels) in splits.items():
-        ImageArrays(images, labels, classes, coarse_labels, where=f"{root}: {split}")
+        own = users if split == "train" else None
+        ImageArrays(images, labels, classes, coarse_labels, own, where=f"{root}: {split}")
     shared = shared_images(train[0], test[0])
     if shared and not allow_shared:
         raise DataError(
@@ -302,6 +306,10 @@ def write_images(
         },
     }
     (root / INDEX).unlink(missing_ok=True)  # half-written images have no index
+    (root / USERS).unlink(missing_ok=True)  # clients of other images must not outlive them
+    if users is not None:
+        with atomic_writer(root / USERS, "wb", sync=True) as file:
+            np.save(file, np.array(users, np.str_))
     for split, (images, labels) in splits.items():
         parts = {"images": np.ascontiguousarray(images), "labels": np.asarray(labels, np.int64)}
         for name, array in parts.items():

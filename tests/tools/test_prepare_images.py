@@ -19,6 +19,7 @@ from prepare_tools import snapshot
 
 from fedseg.data_prep import cifar, classification
 from fedseg.datasets import CIFAR10Dataset, CIFAR100Dataset, MNISTDataset
+from fedseg.errors import MissingDataError
 from fedseg.partition import FixedPartition, NaturalPartition
 
 CIFAR10, CIFAR100 = cifar.KINDS["cifar10"], cifar.KINDS["cifar100"]
@@ -159,6 +160,34 @@ def test_natural_clients_of_an_npz_file(tmp_path, images, capsys):
     )
     assert CIFAR10Dataset(root).users is None
     assert "users" in failure(capsys, "--root", root, "--partition", "natural")
+
+
+def test_other_users_of_the_same_images(tmp_path, images, capsys, monkeypatch):
+    root, whose = tmp_path / "root", np.array([f"user {i % 5}" for i in range(120)])
+    options = ("--root", root, "--unofficial", "--partition", "none", "--source")
+    without = write_npz(tmp_path / "without", images, CLASSES)
+    first = write_npz(tmp_path / "first", images, CLASSES, users=whose)
+    other = write_npz(tmp_path / "other", images, CLASSES, users=whose[::-1].copy())
+    good(capsys, *options, first)
+    assert classification.UNCHANGED in good(capsys, *options, first)
+    for source in (other, without):
+        assert "other images or users" in failure(capsys, *options, source)
+        assert CIFAR10Dataset(root).users == whose.tolist()
+
+    def save(file, array):
+        if array.ndim == 4:
+            raise OSError(28, "No space left on device")
+        np.lib.format.write_array(file, array)
+
+    with monkeypatch.context() as patch:  # never new users with the images before, or no users
+        patch.setattr(np, "save", save)
+        assert "make room" in failure(capsys, *options, other, "--overwrite")
+    with pytest.raises(MissingDataError, match="dataset.json"):
+        CIFAR10Dataset(root)
+    good(capsys, *options, other)
+    assert CIFAR10Dataset(root).users == whose[::-1].tolist()
+    good(capsys, *options, without, "--overwrite")
+    assert "other images or users" in failure(capsys, *options, first)
 
 
 def test_incomplete_set(tmp_path, images, capsys):
