@@ -8,8 +8,8 @@ dusk; with the images that the usual split trains on) and ``test_user_Seq05VD``.
 borders on training frames only at the ends of a stretch, 1 s apart.
 """
 
+import filecmp
 import re
-import shutil
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 
 from fedseg.errors import DataError
+from fedseg.files import atomic_writer, read_bytes
 from fedseg.partition import Split
 
 from .disk import Findings, Sample, check_headers, find_pairs
@@ -41,11 +42,12 @@ RULE = (
 )
 
 
-def copy_from(source: Path, root: Path) -> None:
-    """Copy CamVid's six folders from ``source`` to ``root``.
+def copy_from(source: Path, root: Path, overwrite: bool = False) -> None:
+    """Verify CamVid in ``source``, then copy to ``root`` what is not there.
 
     Raises:
-        DataError: ``source`` is not CamVid in the SegNet tutorial's layout.
+        DataError: ``source`` is not CamVid in the SegNet tutorial's layout; or other files are in
+            the way and ``overwrite`` is not given.
     """
     folders = [name for part in COUNTS for name in (part, f"{part}annot")]
     absent = [name for name in folders if not (source / name).is_dir()]
@@ -54,8 +56,20 @@ def copy_from(source: Path, root: Path) -> None:
             f"{source}: has no folder {absent[0]}: --source must hold {', '.join(folders)} "
             "(the layout of the SegNet tutorial)"
         )
-    for name in folders:
-        shutil.copytree(source / name, root / name, dirs_exist_ok=True)
+    groups = [group for part in verify(source).values() for group in part.values()]
+    names = [name for group in groups for sample in group for name in sample]
+    there = [name for name in names if (root / name).exists()]
+    same = {name for name in there if filecmp.cmp(source / name, root / name, shallow=False)}
+    if not overwrite and len(same) < len(there):
+        first = next(name for name in there if name not in same)
+        raise DataError(
+            f"{root / first}: is another file than {source / first} ({len(there) - len(same)} "
+            "such): give --overwrite to replace them, or another --root"
+        )
+    for name in names:
+        if name not in same:
+            with atomic_writer(root / name, "wb") as file:
+                file.write(read_bytes(source / name))
 
 
 def verify(root: Path) -> Images:

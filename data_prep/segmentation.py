@@ -78,7 +78,7 @@ def prepare_camvid(
 ) -> list[PreparedSplit]:
     """CamVid: copy it from ``source`` if given, verify it, write its one split."""
     if source is not None and source.resolve() != root.resolve():
-        camvid.copy_from(source, root)
+        camvid.copy_from(source, root, overwrite)
     train, test = camvid.build(camvid.verify(root))
     made = PreparedSplit(
         (), train, test, {"dataset": "camvid", "source": "own rule", "rule": camvid.RULE}

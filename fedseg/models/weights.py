@@ -1,5 +1,6 @@
 """Initial weights from a local file, checked tensor by tensor."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,12 +26,12 @@ class WeightsFile:
         module: dotted name of the network's submodule to load into, e.g. ``backbone.timm_model``;
             empty for the whole network. Of a file in which names begin with it, such as a
             checkpoint of such a network, only that part is taken.
-        ignore: prefixes of names in the file that the network does not have, e.g. ``fc.``.
+        ignore: prefixes of names in the file that the network does not have, e.g. ``fc.``, or one.
     """
 
     path: str
     module: str = ""
-    ignore: tuple[str, ...] = ()
+    ignore: str | Sequence[str] = ()
 
     @classmethod
     def from_config(cls, config: str | dict | None) -> "WeightsFile | None":
@@ -75,10 +76,11 @@ class WeightsFile:
             f"{n}.{kind}" for n in groupnorm for kind in RUNNING_STATISTICS
         } & found.keys()
         others = [name for name in found if name not in expected and name not in statistics]
+        ignored = self.ignore if isinstance(self.ignore, str) else tuple(self.ignore)
         wrong += [
             f"{name}: not in the model (list its prefix in model.weights.ignore to skip it)"
             for name in others
-            if not name.startswith(self.ignore)
+            if not name.startswith(ignored)
         ]
         if wrong:
             listed = "\n  ".join(wrong[:8]) + ("\n  ..." if len(wrong) > 8 else "")

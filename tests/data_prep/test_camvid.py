@@ -66,3 +66,30 @@ def test_camvid_is_copied_verified_and_split(tmp_path, capsys):
     assert snapshot(root / "splits") == before
     (root / "val" / "0016E5_07959.png").unlink()
     assert "val/0016E5 (100 instead of 101)" in failure(capsys, "prepare_camvid.py", "--root", root)
+
+
+def test_camvid_is_verified_before_it_is_copied_and_replaces_nothing_unasked(tmp_path, capsys):
+    source, root = make_camvid(tmp_path / "source"), tmp_path / "root"
+    arguments = ("prepare_camvid.py", "--root", root, "--source", source)
+    own = root / "val" / "0016E5_07959.png"
+    own.parent.mkdir(parents=True)
+    own.write_bytes(b"my own")
+    message = failure(capsys, *arguments)
+    assert f"{own}: is another file than {source / 'val' / own.name} (1 such)" in message
+    assert "--overwrite" in message
+    label = source / "valannot" / own.name
+    whole = label.read_bytes()
+    label.write_bytes(whole[:-20])
+    message = failure(capsys, *arguments, "--overwrite")
+    assert f"{source}: not the 367" in message and f"valannot/{own.name}" in message
+    assert own.read_bytes() == b"my own"
+    assert list(root.rglob("*.png")) == [own]
+    label.write_bytes(whole)
+    assert tool(*arguments, "--overwrite") == 0
+    assert own.read_bytes() == (source / "val" / own.name).read_bytes()
+    kept = {path: path.stat().st_mtime_ns for path in root.rglob("*.png")}
+    assert tool(*arguments) == 0
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    own.unlink()
+    own.mkdir()
+    assert "a folder has the name of a file" in failure(capsys, *arguments, "--overwrite")

@@ -24,8 +24,8 @@ def imagenet(tmp_path_factory):
     return path, network.state_dict()
 
 
-def from_file(path, num_classes=5):
-    weights = {"path": str(path), "module": "backbone", "ignore": ("classifier.",)}
+def from_file(path, num_classes=5, ignore=("classifier.",)):
+    weights = {"path": str(path), "module": "backbone", "ignore": ignore}
     torch.manual_seed(2)
     model = MobileNetV2GN(num_classes, weights=weights)
     model.init_weights()
@@ -63,6 +63,17 @@ def test_classifier_of_the_file_must_be_ignored_by_name(imagenet):
     model = MobileNetV2GN(5, weights={"path": str(path), "module": "backbone"})
     with pytest.raises(ConfigError, match=r"classifier\.1\.weight.*model\.weights\.ignore"):
         model.init_weights()
+
+
+def test_prefixes_as_a_list_or_one_text(imagenet):
+    path, _ = imagenet
+    for ignore in (["classifier."], "classifier.", ["fc.", "classifier."]):
+        from_file(path, ignore=ignore)
+    for ignore in ([], ["fc."], "fc."):  # a text is no list of letters
+        with pytest.raises(ConfigError, match=r"classifier\.1\.weight.*model\.weights\.ignore"):
+            from_file(path, ignore=ignore)
+    with pytest.raises(ConfigError, match=r"model\.weights\.ignore: must be a text or a list"):
+        from_file(path, ignore=3)
 
 
 def test_file_of_another_width(tmp_path):
