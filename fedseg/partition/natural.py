@@ -13,6 +13,7 @@ from fedseg.partition.split_files import is_name
 from fedseg.registry import PARTITIONS
 
 Clients = dict[str, np.ndarray]
+NOTE = ".note.json"  # ends the name of the file beside a split, which says how it was made
 
 
 @PARTITIONS.register_module()
@@ -67,6 +68,10 @@ class FixedPartition:
     Args:
         clients: client id -> indices into the data set, in client order.
         file: instead, a JSON file with that object.
+
+    Raises:
+        ConfigError: the clients do not fit the data set.
+        DataError: the file cannot be read, or a note beside it says that it is for other images.
     """
 
     def __init__(
@@ -78,9 +83,16 @@ class FixedPartition:
             raise ConfigError("partition.file: is empty: name a JSON file")
         self.where = "partition.clients" if file is None else str(file)
         self.clients = clients if file is None else _read_clients(Path(file))
+        self.images = None if file is None else _noted_images(Path(file).with_suffix(NOTE))
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, in the order given."""
+        of = self.images
+        if of is not None and getattr(dataset, "split_checksum", None) not in (None, of):
+            raise DataError(
+                f"{self.where}: was made of other images than the data set's, by the note beside "
+                "it: make it again for these"
+            )
         clients = check_clients(self.clients, len(dataset), self.where)
         unused = len(dataset) - sum(map(len, clients.values()))
         if unused:
@@ -132,6 +144,14 @@ def check_clients(
         holder[indices] = position
         checked[client] = indices
     return checked
+
+
+def _noted_images(note: Path) -> Any:
+    """The checksum of the images that a split was made of; None if no tool's note is there."""
+    try:
+        return read_json(note).get("images_sha256")
+    except (DataError, AttributeError):
+        return None  # absent, or somebody else's
 
 
 def _read_clients(file: Path) -> Mapping[str, Sequence[int]]:

@@ -25,13 +25,13 @@ from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.files import read_json
 from fedseg.partition import FixedPartition, NaturalPartition, Split, check_clients, read_split
+from fedseg.partition.natural import NOTE
 from fedseg.partition.split_files import KEYS
 from fedseg.registry import DATASETS, PARTITIONS, build
 from fedseg.report.partition_view import View, partition_statistics
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, naming
 
-NOTE = ".note.json"  # beside a split file that a prepare tool wrote
 LAYOUTS = (IDDADataset, CityscapesDataset, CamVidDataset)
 READERS = 4  # threads that read label maps
 MOST_SAMPLES = 20_000_000  # a larger index is a mistake; arrays as long would be made
@@ -196,22 +196,7 @@ def _of_indices(path: Path) -> View:
         listed = range(samples)
         return _view(path.stem, path.stem, partition(listed), listed, {}, [note])
     train, test = StoredImages(root, "train"), StoredImages(root, "test")
-    _check_note(path, train)
     return _view(path.stem, path.stem, partition(train), train, {"test": test})
-
-
-def _check_note(path: Path, dataset: StoredImages) -> None:
-    """Raise DataError if a split was made of other images than those of its folder."""
-    note = path.with_suffix(NOTE)
-    try:
-        known = read_json(note).get("images_sha256")
-    except (DataError, AttributeError):
-        return  # absent, or somebody else's
-    if known is not None and known != dataset.split_checksum:
-        raise DataError(
-            f"{path}: was made of other images than those in {dataset.data_root} ({note.name}): "
-            "make it again"
-        )
 
 
 def _of_split(folder: Path) -> View:

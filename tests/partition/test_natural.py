@@ -44,6 +44,27 @@ def test_fixed_from_config_and_file(tmp_path):
     assert as_lists(build(type="FixedPartition", file=str(tmp_path / "clients.json"))) == clients
 
 
+def test_fixed_refuses_a_file_that_was_made_of_other_images(tmp_path):
+    file, note = tmp_path / "clients.json", tmp_path / "clients.note.json"
+    file.write_text('{"x": [3, 0], "y": [1, 2]}')
+    dataset = Samples()
+    for noted, checksum, same in (
+        ({"images_sha256": "0"}, "0", True),
+        ({"images_sha256": "0"}, "1", False),
+        ({"images_sha256": "0"}, None, True),
+        ({}, "1", True),
+        (["somebody else's"], "1", True),
+    ):
+        note.write_text(json.dumps(noted))
+        dataset.split_checksum = checksum
+        partition = PARTITIONS.build(dict(type="FixedPartition", file=str(file)))
+        if same:
+            assert len(partition(dataset)) == 2
+        else:
+            with pytest.raises(DataError, match=r"clients\.json: .* other images"):
+                partition(dataset)
+
+
 def test_natural_needs_one_value_per_sample():
     with pytest.raises(ConfigError, match=r"partition\.key: .*'towns'"):
         build(type="NaturalPartition", key="towns")
