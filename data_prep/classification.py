@@ -118,8 +118,8 @@ def _convert(kind: ImageSet, options: ImageOptions) -> str:
         if _holds(root, data):
             return UNCHANGED
         raise DataError(
-            f"{root}: holds other images or users than {source}: give --overwrite to replace them, or "
-            "another --root"
+            f"{root}: holds other images or users than {source}: give --overwrite to replace them, "
+            "or another --root"
         )
     train, test = (data.parts[split] for split in SPLITS)
     write_images(

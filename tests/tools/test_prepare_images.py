@@ -182,7 +182,7 @@ def test_other_users_of_the_same_images(tmp_path, images, capsys, monkeypatch):
     with monkeypatch.context() as patch:  # never new users with the images before, or no users
         patch.setattr(np, "save", save)
         assert "make room" in failure(capsys, *options, other, "--overwrite")
-    with pytest.raises(MissingDataError, match="dataset.json"):
+    with pytest.raises(MissingDataError, match=r"dataset\.json"):
         CIFAR10Dataset(root)
     good(capsys, *options, other)
     assert CIFAR10Dataset(root).users == whose[::-1].tolist()
