@@ -7,6 +7,7 @@ same model, data and optimizer, to the last bit.
 import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -29,7 +30,7 @@ from mmengine.utils import import_modules_from_strings
 from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers
-from fedseg.checks import check_int
+from fedseg.checks import check_int, shown
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
@@ -38,7 +39,7 @@ from fedseg.core.seeds import seed_for
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
-from fedseg.evaluation.sets import check_evaluation_set
+from fedseg.evaluation.sets import EvaluationSet, check_evaluation_set
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.optim import OptimWrapper, build_local_optimizer
@@ -327,6 +328,25 @@ def build_client_data(
             "sample out of every local epoch, which BatchNorm cannot train on"
         )
     return data
+
+
+def check_classes(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
+    """Raise DataError where a test set counts other classes than the training data teach."""
+    taught = _classes(dataset)
+    for test in tests:
+        asked = _classes(test.dataset)
+        for number, (name, own) in enumerate(zip_longest(asked, taught)):
+            if taught and asked and name != own:
+                raise DataError(
+                    f"val_dataloader.{test.name}.dataset: has other classes than "
+                    f"train_dataloader.dataset: class {number} is {shown(name)}, not {shown(own)}: "
+                    "name data of the same classes, in the same order"
+                )
+
+
+def _classes(dataset: Any) -> list[str]:
+    """The names of the classes; empty where a data set has none."""
+    return list((getattr(dataset, "metainfo", None) or {}).get("classes") or ())
 
 
 def check_what_comes_last(cfg: Config, parts: Iterable[Any]) -> None:

@@ -37,6 +37,7 @@ from fedseg.runner.build import (
     build_model,
     build_schedulers,
     build_vectors,
+    check_classes,
     check_what_comes_last,
     load_weights,
     move_model,
@@ -220,7 +221,9 @@ class FederatedRunner(Runner):
         self._train_loop = build(LOOPS, loop, "train_cfg", parts)
         self.param_schedulers = build_schedulers(cfg, self.optim_wrapper)
         self._val_loop = self._build_evaluation("val") if self._val_dataloader else None
-        check_what_comes_last(cfg, [self.data, *getattr(self.val_loop, "sets", ())])
+        tests = getattr(self.val_loop, "sets", ())
+        check_classes(self.data.dataset, tests)
+        check_what_comes_last(cfg, [self.data, *tests])
 
     def _build_evaluation(self, kind: str) -> Any:
         values = self, self.cfg[f"{kind}_dataloader"], self.cfg[f"{kind}_evaluator"]

@@ -5,18 +5,22 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
 import toyquad
 import toyseg
+from landmark_files import write_photo
 from mmengine.config import Config
 
 from fedseg.core.client_data import Job
 from fedseg.core.messages import Message, Task
 from fedseg.core.server import Server
-from fedseg.errors import ConfigError
-from fedseg.runner.build import build_model, build_trainer, build_vectors
+from fedseg.errors import ConfigError, DataError
+from fedseg.runner.build import build_model, build_trainer, build_vectors, check_classes
+from fedseg.runner.experiment import load_config
+from fedseg.runner.runner import FederatedRunner
 
 ROOT = Path(__file__).parents[2]
 SCRIPT = """
@@ -88,6 +92,51 @@ def test_a_learning_rate_of_0_is_told(tmp_path):
     config = toyseg.settings(tmp_path, optim_wrapper={"optimizer": {"lr": 0}})
     with pytest.warns(UserWarning, match=r"optim_wrapper\.optimizer\.lr"):
         build_trainer(config)
+
+
+def test_a_test_set_of_other_classes_is_told_before_training(tmp_path):
+    for split, names in (("train", ("cat", "dog")), ("val", ("cat", "horse"))):
+        for number, name in enumerate(names):
+            write_photo(tmp_path / split / name / f"{number}.JPEG", number)
+    changes = [f"data_root={tmp_path}", f"work_dir={tmp_path / 'run'}", "model.num_classes=2"]
+    for loader in ("train_dataloader", "val_dataloader.test"):
+        changes += [f"{loader}.dataset.num_classes=2", f"{loader}.num_workers=0"]
+
+    def runner():
+        made = FederatedRunner.from_cfg(load_config("imagenet_centralized", options=changes))
+        made.build_federation()
+        return made
+
+    told = r"val_dataloader\.test\.dataset: .*class 1 is 'horse', not 'dog'"
+    with pytest.raises(DataError, match=told):
+        runner()
+    (tmp_path / "val" / "horse").rename(tmp_path / "val" / "dog")
+    assert len(runner().val_loop.sets[0].dataset) == 2
+
+
+def test_which_classes_are_the_same():
+    def data(names, **more):
+        return SimpleNamespace(**more, **({} if names is None else {"metainfo": names}))
+
+    def check(train, test):
+        check_classes(data(train), [SimpleNamespace(name="unseen", dataset=data(test))])
+
+    same = {"classes": ("a", "b")}
+    for train, test in (
+        (same, {"classes": ["a", "b"], "palette": []}),
+        (same, None),
+        (None, same),
+        (same, {}),
+        (same, {"classes": None}),
+    ):
+        check(train, test)
+    for other, told in (
+        (("b", "a"), "class 0 is 'b', not 'a'"),
+        (("a",), "class 1 is None, not 'b'"),
+        (("a", "b", "c"), "class 2 is 'c', not None"),
+    ):
+        with pytest.raises(DataError, match=rf"val_dataloader\.unseen\.dataset: .*{told}"):
+            check(same, {"classes": other})
 
 
 def test_nothing_is_written(tmp_path):
