@@ -5,6 +5,7 @@ holds the whole test set five times, uint8 [5 N, H, W, C], severity 1 first, and
 labels [5 N] of every such file.
 """
 
+import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -214,13 +215,19 @@ def read_corruption(path: Path, length: int, shape: Sequence[int], root: Path) -
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """What was generated here, from ``made.json``; empty without a readable one."""
-    try:
-        record = read_json(folder / RECORD)
-    except DataError:
+    """What was generated here, from ``made.json``; empty where there is none.
+
+    Raises:
+        DataError: it is damaged, so that generated files could pass for official ones.
+    """
+    path = folder / RECORD
+    if not os.path.lexists(path):
         return {}
-    sound = isinstance(record, dict) and isinstance(record.get("files"), dict)
-    return record if sound else {}
+    fix = f"restore it, or delete all of {folder} but official files and run {TOOL} again"
+    record = read_json(path, fix)
+    if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
+        raise DataError(f"{path}: does not list the files that were made here: {fix}")
+    return record
 
 
 def _chosen_severities(asked: Sequence[int] | int | None) -> list[int]:

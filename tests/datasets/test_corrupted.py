@@ -1,5 +1,6 @@
 """CIFAR-C from files of the official layout: order, reading, and what is wrong with files."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -224,6 +225,23 @@ def test_made_of_other_test_images(root):
     (root / "corrupted" / "made.json").write_text('{"files": {}, "test_sha256": "0"}')
     with pytest.raises(DataError, match="other test images"):
         CIFAR10CDataset(root)
+
+
+def test_a_damaged_record_does_not_make_files_official(root):
+    made = root / "corrupted" / "made.json"
+    digest = json.loads((root / "dataset.json").read_text())["splits"]["test"]["sha256"]
+    made.write_text(json.dumps({"files": {"fog.npy": "0"}, "test_sha256": digest}))
+    assert CIFAR10CDataset(root).generated == ("fog",)
+    for damaged in (made.read_text()[:-5], "", "[]", "{}", '{"files": ["fog.npy"]}'):
+        made.write_text(damaged)
+        with pytest.raises(DataError, match=r"made\.json: .*official files"):
+            CIFAR10CDataset(root)
+    made.unlink()
+    made.mkdir()
+    with pytest.raises(DataError, match=r"made\.json: .*official files"):
+        CIFAR10CDataset(root)
+    made.rmdir()
+    assert CIFAR10CDataset(root).generated == ()
 
 
 def test_official_files_of_another_order(root):
