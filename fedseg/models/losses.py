@@ -193,10 +193,16 @@ def _value_and_gradient(
 
     valid = labels != module.ignore_index
     targets = labels.masked_fill(~valid, 0).long().flatten(1)
-    if targets.numel() and (highest := int(targets.max())) >= num_classes:
+    lowest, highest = map(int, targets.aminmax()) if targets.numel() else (0, 0)
+    if highest >= num_classes:
         raise DataError(
             f"data_samples: class id {highest}, but the model has {num_classes} classes: set "
             "model.num_classes to the data set's number of classes"
+        )
+    if lowest < 0:
+        raise DataError(
+            f"data_samples: label {lowest} is no class and not the loss's ignore_index, which is "
+            f"{module.ignore_index}: correct the data set's labels, or model.loss.ignore_index"
         )
     num_valid = int(np.count_nonzero(valid.numpy()))
     valid = valid.flatten(1)

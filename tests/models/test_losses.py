@@ -213,6 +213,19 @@ def test_label_beyond_the_classes_is_named():
         CrossEntropy()(logits, labels)
 
 
+@pytest.mark.parametrize("loss", [CrossEntropy, OHEMCrossEntropy])
+def test_a_negative_label_is_refused_unless_it_is_the_ignored_one(loss):
+    logits, labels = random_case(12, classes=5)
+    expected = loss()(logits, labels)
+    labels[labels == IGNORE] = -1
+    torch.testing.assert_close(loss(ignore_index=-1)(logits, labels), expected)
+    with pytest.raises(DataError, match=r"data_samples: label -1 .*model\.loss\.ignore_index"):
+        loss()(logits, labels)
+    labels[0, 0, 0] = -2
+    with pytest.raises(DataError, match=r"data_samples: label -2 "):
+        loss(ignore_index=-1)(logits, labels)
+
+
 def test_bad_ratio():
     for ratio in (0, -0.1, 1.5):
         with pytest.raises(ConfigError, match=r"loss\.ratio"):
