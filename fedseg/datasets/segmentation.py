@@ -166,6 +166,9 @@ class SegmentationDataset(Dataset):
                 raise ConfigError(
                     f"dataset.users: {self.split} has no user {user!r}; it has {shown}"
                 )
+        if len(set(users)) < len(users):
+            twice = next(user for user in users if users.count(user) > 1)
+            raise ConfigError(f"dataset.users: names {twice!r} twice: name it once")
         samples = [(user, x, y) for user in users for x, y in split.users[user]]
         if not samples:
             raise ConfigError("dataset.users: is empty: None takes every user")
