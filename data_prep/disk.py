@@ -83,7 +83,7 @@ def check_headers(
         for path, root in zip(sample, (image_root, label_root), strict=True):
             try:
                 sizes.append(read_header(root / path)[0])
-            except OSError:
+            except (OSError, Image.DecompressionBombError):
                 return "unreadable or truncated files", path
         if sizes[0] != sizes[1]:
             return "labels of another size than their image", sample[1]

@@ -153,11 +153,15 @@ def read_users(path: Path, labels: np.ndarray) -> list[str]:
     """
     try:
         with open(path, newline="", encoding="utf-8-sig") as file:
-            rows = list(csv.DictReader(file))
+            reader = csv.DictReader(file)
+            names, rows = reader.fieldnames or [], list(reader)
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read as CSV ({error})") from error
     if not rows or not rows[0].get("user_id"):
         raise DataError(f"{path}: needs a header line with user_id, and rows")
+    for name in ("user_id", "image_id", "class"):
+        if names.count(name) > 1:
+            raise DataError(f"{path}: has more than one column {name!r}: remove the others")
     users: dict[int, str] = {}
     for number, row in enumerate(rows):
         try:

@@ -173,7 +173,11 @@ def _load_npz(path: Path) -> dict[str, np.ndarray]:
                 raise DataError(f"{path}: unpacks to more than 512 MiB: it holds no such images")
             if missing := [key for key in NPZ_KEYS if key not in file]:
                 raise DataError(f"{path}: has no {', '.join(missing)}; it has {list(file)}")
-            return {key: file[key] for key in (*NPZ_KEYS, "users") if key in file}
+            content = {key: file[key] for key in (*NPZ_KEYS, "users") if key in file}
+            for key, value in content.items():
+                if not isinstance(value, np.ndarray):
+                    raise DataError(f"{path}: its {key!r} is no array: write it with numpy.savez")
+            return content
     except DataError:
         raise
     except Exception as error:  # damaged bytes can fail in any way

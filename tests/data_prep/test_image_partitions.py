@@ -99,8 +99,9 @@ def test_natural_by_a_csv_file(tmp_path, dataset):
 
 def test_rows_without_an_index_are_in_order(tmp_path):
     path = tmp_path / "users.csv"
-    path.write_text("user_id\nanna\nbert\nanna\n")
-    assert read_users(path, np.zeros(3, int)) == ["anna", "bert", "anna"]
+    for text in ("user_id\nanna\nbert\nanna\n", "user_id,,\nanna,,\nbert,,\nanna,,\n"):
+        path.write_text(text)
+        assert read_users(path, np.zeros(3, int)) == ["anna", "bert", "anna"]
 
 
 def test_faulty_users(tmp_path):
@@ -114,6 +115,8 @@ def test_faulty_users(tmp_path):
         ("user_id,image_id\na,0\na,-1\na,2\n", "row 2: image_id '-1'"),
         ("user_id,image_id\na,0\na,x\na,2\n", "row 2: image_id"),
         ("user_id,image_id\na,0\n,1\na,2\n", "row 2: .*user_id"),
+        ("user_id,user_id,image_id\na,z,0\nb,z,1\nc,z,2\n", "more than one column 'user_id'"),
+        ("user_id,image_id,image_id\na,0,2\nb,1,1\nc,2,0\n", "more than one column 'image_id'"),
         ("user_id,image_id,class\na,0,5\na,1,5\na,2,5\n", "row 2: image_id '1'.*class 6"),
     ):
         path.write_text(text)

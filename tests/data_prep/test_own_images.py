@@ -4,6 +4,7 @@ import io
 import os
 import pickle
 import tarfile
+import zipfile
 
 import cv2
 import numpy as np
@@ -244,6 +245,18 @@ def test_faulty_npz(tmp_path, images):
     ):
         write_npz(tmp_path, images, CLASSES, **change)
         with pytest.raises(DataError, match=rf"train\.npz: .*{message}"):
+            CIFAR10.read(tmp_path)
+
+
+def test_npz_with_a_member_that_is_no_array(tmp_path, images):
+    file = write_npz(tmp_path, images, CLASSES, users=np.array(["a"] * 40)) / "train.npz"
+    whole = file.read_bytes()
+    for name in ("images", "users"):
+        with zipfile.ZipFile(io.BytesIO(whole)) as given, zipfile.ZipFile(file, "w") as other:
+            for member in given.namelist():
+                bare = member == f"{name}.npy"
+                other.writestr(*((name, b"hello") if bare else (member, given.read(member))))
+        with pytest.raises(DataError, match=rf"train\.npz: its '{name}' is no array"):
             CIFAR10.read(tmp_path)
 
 
