@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-from fedseg import cli
-from fedseg.data_prep.arguments import parse, parser
+from fedseg.data_prep.arguments import parse, parser, print_next
 from fedseg.names import LANDMARKS_SOURCES
 
 EPILOG = f"""\
@@ -49,4 +48,4 @@ def main() -> None:
     )
     names = dataset.metainfo["classes"]
     show_partition(clients, dataset.labels, names, args.root / "splits" / "natural_users.png")
-    print(f"Next: {cli.program()} train landmarks --dry-run")
+    print_next("landmarks", Path("data/landmarks"), args.root)
