@@ -74,13 +74,14 @@ def make_corrupted(
         workers: processes; below 2 everything runs in this one. None: one per core, at most 8.
 
     Raises:
-        ConfigError: an unknown corruption; a limit below 1.
+        ConfigError: an unknown corruption; a limit below 1; a negative seed.
         DataError: there is no prepared folder, or not of 32x32 RGB images; a file there has another
             length, shape, dtype or other labels than the test set demands, or was changed since it
             was made; the disk is too full.
     """
     root = Path(root)
     names = chosen_corruptions(corruptions, "--corruptions")
+    check_int("--seed", seed, least=0)
     test = StoredImages(root, "test")
     shape = test.images.shape[1:]
     if shape != (SIZE, SIZE, 3):

@@ -41,6 +41,7 @@ class Options:
     limit_per_user: int | None = None  # keep so many images of each client
     limit_test: int | None = None  # keep so many test images of each domain and test user
     overwrite: bool = False  # replace splits that differ
+    named: Sequence[bool] = ()  # of a place's parts: the user named it, so ``source`` must have it
 
 
 def prepare(benchmark: ModuleType, options: Options) -> list[PreparedSplit]:
@@ -59,6 +60,7 @@ def prepare(benchmark: ModuleType, options: Options) -> list[PreparedSplit]:
     ):
         if value is not None:
             check_int(field, value)
+    check_int("--seed", options.seed, least=0)
     if options.size is not None and not options.synthetic:
         raise ConfigError("--size: is the size of rendered images, it needs --synthetic")
     make = _own_splits if options.source is None else _published_splits
@@ -128,7 +130,8 @@ def _own_splits(benchmark: ModuleType, options: Options) -> Iterator[tuple[Place
 def _published_splits(
     benchmark: ModuleType, options: Options
 ) -> Iterator[tuple[Place, Split, Split, Path]]:
-    for place, folder in find_published(options.source, options.places).items():
+    found = find_published(options.source, options.places, options.named)
+    for place, folder in found.items():
         roots = _roots(benchmark, options.root)
         yield place, *read_published(folder, roots, benchmark.TEST_USERS), folder
 

@@ -10,6 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -118,14 +119,20 @@ def counts(train: Split, test: Split) -> dict[str, Any]:
     }
 
 
-def find_published(source: Path, places: Sequence[Place]) -> dict[Place, Path]:
+def find_published(
+    source: Path, places: Sequence[Place], named: Sequence[bool] = ()
+) -> dict[Place, Path]:
     """The folders below ``source`` that hold published splits.
 
     ``source`` is one split (it has ``train`` and ``test``; then ``places`` must be that one), or a
-    folder with ``<distribution>/<setting>/{train,test}``, as released also below ``data``.
+    folder with ``<distribution>/<setting>/{train,test}``, as released also below ``data``. What is
+    not there is printed.
+
+    Args:
+        named: for each part of a place, whether the user named it.
 
     Raises:
-        DataError: none of ``places`` is there.
+        DataError: none of ``places`` is there, or none with what the user named.
     """
     if _is_split(source):
         if len(places) != 1:
@@ -135,8 +142,18 @@ def find_published(source: Path, places: Sequence[Place]) -> dict[Place, Path]:
         return {places[0]: source}
     for base in (source, source / "data"):
         found = {p: base.joinpath(*p) for p in places if _is_split(base.joinpath(*p))}
-        if found:
-            return found
+        if not found:
+            continue
+        absent = [p for p in places if p not in found]
+        held = {tuple(compress(p, named)) for p in found}
+        for asked in (tuple(compress(p, named)) for p in absent):
+            if asked not in held:
+                raise DataError(
+                    f"{base}: holds no split {'/'.join(asked)}: leave it out or give another --from"
+                )
+        if absent:
+            print(f"note: {base} does not hold {', '.join('/'.join(p) for p in absent)}")
+        return found
     raise DataError(f"{source}: holds no {'/'.join(places[0])}/{{train,test}} with *.json in it")
 
 

@@ -25,4 +25,5 @@ def main() -> None:
     from fedseg.data_prep.segmentation import Options, prepare, show_summary
 
     places = [(distribution,) for distribution in args.distribution or DISTRIBUTIONS]
-    show_summary(prepare(cityscapes, options(Options, args, places=places)), args.root)
+    chosen = options(Options, args, places=places, named=(bool(args.distribution),))
+    show_summary(prepare(cityscapes, chosen), args.root)

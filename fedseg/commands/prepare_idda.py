@@ -35,4 +35,5 @@ def main() -> None:
     from fedseg.data_prep.segmentation import Options, prepare, show_summary
 
     places = list(product(args.distribution or DISTRIBUTIONS, args.setting or IDDA_SETTINGS))
-    show_summary(prepare(idda, options(Options, args, places=places)), args.root)
+    named = bool(args.distribution), bool(args.setting)
+    show_summary(prepare(idda, options(Options, args, places=places, named=named)), args.root)

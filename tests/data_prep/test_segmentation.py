@@ -147,6 +147,30 @@ def test_from_names_the_missing_files(tmp_path, capsys):
     assert "T01_CN_A/RGB/1.jpg" not in message
 
 
+def test_from_must_hold_what_is_named_and_tells_what_else_is_absent(tmp_path, rendered, capsys):
+    for place in ("uniform/bus", "uniform/rainy", "heterogeneous/bus"):
+        make_published(tmp_path / "source" / place)
+
+    def arguments(root, *which):
+        which = ("--synthetic", "--size", "64x32", *which)
+        return "prepare_idda.py", "--root", tmp_path / root, "--from", tmp_path / "source", *which
+
+    uniform, rainy = ("--distribution", "uniform"), ("--setting", "rainy")
+    for which, lacking in (
+        (("--distribution", "class_imbalance", *uniform), "class_imbalance"),
+        (("--setting", "country", *rainy), "country"),
+        (("--distribution", "heterogeneous", *uniform, *rainy), "heterogeneous/rainy"),
+    ):
+        assert f"holds no split {lacking}: " in failure(capsys, *arguments("none", *which))
+    assert not (tmp_path / "none").exists()
+    out = good(capsys, *arguments("all"))
+    assert "does not hold uniform/country, heterogeneous/country, heterogeneous/rainy, class" in out
+    assert len(list((tmp_path / "all").rglob("split.json"))) == 3
+    out = good(capsys, *arguments("uniform", *uniform))
+    assert "does not hold uniform/country\n" in out
+    assert "does not hold" not in good(capsys, *arguments("one", *uniform, *rainy))
+
+
 def test_from_refuses_what_is_no_split_of_this_data_set(tmp_path, capsys):
     base = ("prepare_idda.py", "--root", tmp_path / "root", "--from")
     assert str(tmp_path) in failure(capsys, *base, tmp_path)
@@ -241,6 +265,10 @@ def test_options_without_effect_are_refused(tmp_path, capsys):
     assert "--size" in failure(capsys, *base, "--size", "64x32")
     assert "WIDTHxHEIGHT" in failure(capsys, *base, "--size", "32")
     assert "--limit-test" in failure(capsys, *base, "--limit-test", 0)
+    for seed in (-1, 99999999999999999999):
+        for name in ("prepare_idda.py", "prepare_cityscapes.py"):
+            message = failure(capsys, name, "--root", tmp_path, "--seed", seed)
+            assert f"--seed: must be a whole number >= 0, not {seed}" in message
 
 
 def test_cityscapes_verification_and_split(tmp_path, monkeypatch, capsys):

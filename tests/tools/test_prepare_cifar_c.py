@@ -47,6 +47,13 @@ def test_a_file_of_the_wrong_length_is_told_without_a_traceback(root, monkeypatc
     assert "snow.npy: " in error and "[19, 32, 32, 3]" in error and "Traceback" not in error
 
 
+@pytest.mark.parametrize("seed", [-1, 99999999999999999999])
+def test_a_seed_out_of_range_is_told_before_anything_is_made(root, monkeypatch, capsys, seed):
+    assert call(monkeypatch, root, "--corruptions", "fog", "--workers", 1, "--seed", seed) == 2
+    assert f"--seed: must be a whole number >= 0, not {seed}" in capsys.readouterr().err
+    assert not (root / "corrupted").exists()
+
+
 def test_help_and_wrong_names(monkeypatch, capsys):
     assert call(monkeypatch, "--help") == 0
     assert "gaussian_noise" in capsys.readouterr().out
