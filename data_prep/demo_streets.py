@@ -24,5 +24,6 @@ def prepare_demo_streets(root: Path = FOLDER) -> None:
         limit_per_user=IMAGES_PER_CLIENT,
         limit_test=TEST_IMAGES_PER_DOMAIN,
         overwrite=True,  # of splits: the folder is the demo's own
+        named=(True, True),
     )
     prepare(idda, options)

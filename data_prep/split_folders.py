@@ -17,7 +17,8 @@ from typing import Any
 
 from fedseg.errors import DataError
 from fedseg.files import write_text
-from fedseg.partition import UNFINISHED, Split, read_split, split_paths, write_split
+from fedseg.partition import Split, read_split, split_paths, write_split
+from fedseg.partition.split_files import UNFINISHED
 
 from .disk import Sample
 

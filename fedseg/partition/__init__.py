@@ -13,11 +13,4 @@ from fedseg.partition.natural import (
 )
 from fedseg.partition.pachinko import PachinkoPartition
 from fedseg.partition.released import ReleasedPartition
-from fedseg.partition.split_files import (
-    UNFINISHED,
-    Split,
-    check_path,
-    read_split,
-    split_paths,
-    write_split,
-)
+from fedseg.partition.split_files import Split, check_path, read_split, split_paths, write_split
