@@ -2,6 +2,7 @@
 
 import copy
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
@@ -220,7 +221,7 @@ def _scopes() -> set[str]:
 def _check_names(config: Config) -> None:
     """Raise ConfigError for a name that no file can have, or a domain without one."""
     name = config.get("experiment_name") or "run"
-    if "\0" in name or len(os.fsencode(Path(name).name)) > LONGEST_NAME:
+    if re.search(r"[\0/\\]|^\.+$", name) or len(os.fsencode(name)) > LONGEST_NAME:
         raise ConfigError(f"experiment_name: is no name for a file: {shown(name, 80)}")
     for field in ("val_dataloader", "test_dataloader"):
         for name in config.get(field) or ():

@@ -104,12 +104,21 @@ def config_copy(cfg: Config) -> Path:
 
 
 def write_config(cfg: Config, name: str) -> None:
-    """Write the config into the work dir: as data, and for people under the run's own name."""
+    """Write the config into the work dir: as data, and for people under the run's own name.
+
+    A file of that name that no run has made, such as the config of a resumed run, is left alone.
+    """
     config = cfg.to_dict() | {"experiment_name": name}
     own = ("work_dir", "resume", "executor")  # of this call: the next may have others
     recorded = {k: v for k, v in config.items() if k not in own}
-    write_text(Path(cfg.work_dir) / CONFIG_FILE, config_json(recorded))
-    write_text(config_copy(cfg), config_text(config))
+    root, copy = Path(cfg.work_dir), config_copy(cfg)
+    write_text(root / CONFIG_FILE, config_json(recorded))
+    made = _made(root)
+    if copy.name not in made:
+        if copy.exists():
+            return
+        _write_mark(root, made=[*made, copy.name])
+    write_text(copy, config_text(config))
 
 
 def start_anew(cfg: Config) -> Path | None:
@@ -149,7 +158,7 @@ def adopt(cfg: Config) -> None:
     """Mark the work dir of a resumed run, which had no mark if an older version began it."""
     root = Path(cfg.work_dir)
     if not _made(root):
-        _write_mark(root, run=cfg.experiment_name, made=[*OUTPUTS, config_copy(cfg).name])
+        _write_mark(root, run=cfg.experiment_name, made=OUTPUTS)
 
 
 def _made(root: Path) -> list[str]:

@@ -239,6 +239,27 @@ def test_what_no_run_has_made_is_not_moved(tmp_path, name):
     assert (run / name).is_dir() and not (run / "previous").exists()
 
 
+@pytest.mark.parametrize("marked", [True, False])
+def test_a_config_of_the_users_own_in_the_work_dir_stays(tmp_path, marked):
+    """A resumed run writes its own copy beside it, if the name is free, and moves that later."""
+    config = toyseg.settings(tmp_path, **PLAIN, experiment_name="first")
+    config["train_cfg"]["max_rounds"] = 1
+    toyseg.train(config)
+    run = tmp_path / "run"
+    if not marked:  # as of an older version
+        (run / MARK).unlink()
+    (run / "mine.py").write_text("mine = 1\n")
+    for name in ("mine", "free"):
+        toyseg.train({**config, "experiment_name": name}, resume=True)
+    assert (run / "mine.py").read_text() == "mine = 1\n" and "max_rounds" in (
+        run / "free.py"
+    ).read_text()
+    toyseg.train({**config, "experiment_name": "free"})
+    assert (run / "mine.py").exists() and list(run.glob("previous/*/free.py"))
+    with pytest.raises(ConfigError, match=r"work_dir: .*mine\.py"):
+        toyseg.train({**config, "experiment_name": "mine"})
+
+
 def test_only_tests_of_the_suite_are_moved(tmp_path):
     config = toyseg.settings(tmp_path, **PLAIN, experiment_name="first")
     config["train_cfg"]["max_rounds"] = 1

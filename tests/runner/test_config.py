@@ -68,6 +68,9 @@ def test_seeds_that_no_generator_takes(seed):
     [
         ("experiment_name", "a\0b"),
         ("experiment_name", "ü" * 120),
+        ("experiment_name", "a/b"),
+        ("experiment_name", "..\\b"),
+        ("experiment_name", ".."),
         ("val_dataloader", {"": {}}),
         ("test_dataloader", {5: {}}),
     ],
