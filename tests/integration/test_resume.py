@@ -329,6 +329,21 @@ def test_what_is_saved_within_a_round_has_its_ordinary_rate(tmp_path):
     assert toyseg.run_differences(whole, cut) == []
 
 
+def test_fewer_rounds_than_are_trained_are_refused(run, finished):
+    """Whatever is there stays; a checkpoint before them is one to go on from, the last one too."""
+    before = files(run, "*.py", "*.json*", "checkpoints/*")
+    with pytest.raises(ConfigError, match=r"--resume.*rounds 1 to 6 are .*max_rounds=4 .*work-dir"):
+        toyseg.train(toyseg.merge(run, {"train_cfg": {"max_rounds": BEFORE}}), resume=True)
+    assert files(run, "*.py", "*.json*", "checkpoints/*") == before
+    toyseg.train(run, resume=True)
+    assert toyseg.run_differences(finished, run) == []
+    assert "going back" not in log(run)
+    checkpoint_path(Path(run["work_dir"]) / "checkpoints", ROUNDS).write_bytes(b"damaged")
+    fewer = toyseg.merge(run, {"train_cfg": {"max_rounds": BEFORE + 1}})
+    toyseg.train(fewer, resume=True)
+    assert [line["round"] for line in toyseg.history(fewer)] == list(range(1, BEFORE + 2))
+
+
 def test_resume_in_a_config(run, tmp_path):
     path = toyseg.write_config(tmp_path / "toy.py", {**run, "resume": True})
     config = load_config(path, work_dir=Path(run["work_dir"]))
