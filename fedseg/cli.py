@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 PIPED_WIDTH = 160  # columns of tables that are piped to a file or program
 LONGEST = 1000  # characters of an error's line
 CLOSED = 128 + 13  # exit code where nobody reads the output any more, as a shell shows SIGPIPE
+MANY = {"action": "extend", "nargs": "+", "default": []}  # options that add up when repeated
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
@@ -138,21 +139,19 @@ def printable(text: str) -> str:
 
 def add_methods(parser: argparse.ArgumentParser, text: str) -> None:
     """The option ``--with``."""
-    add = parser.add_argument
-    add("--with", dest="methods", nargs="+", default=[], metavar="METHOD", help=text)
+    parser.add_argument("--with", dest="methods", **MANY, metavar="METHOD", help=text)
 
 
 def add_cfg_options(parser: argparse.ArgumentParser, text: str) -> None:
     """The option ``--cfg-options``."""
-    parser.add_argument("--cfg-options", nargs="+", default=[], metavar="KEY=VALUE", help=text)
+    parser.add_argument("--cfg-options", **MANY, metavar="KEY=VALUE", help=text)
 
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """The option ``--trust`` of what reads a run that may come from anyone."""
     parser.add_argument(
         "--trust",
-        nargs="+",
-        default=[],
+        **MANY,
         metavar="MODULE",
         help="import these modules of yours or installed ones, and let the run's recorded config "
         "name the classes that they register",

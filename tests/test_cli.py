@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fedseg import cli
+
 PROGRAM = """\
 import atexit, sys, threading, time
 from fedseg import cli
@@ -44,6 +46,17 @@ cli.run(main)
 def run(word: str, **options) -> subprocess.CompletedProcess:
     command = [sys.executable, "-c", PROGRAM, word]
     return subprocess.run(command, text=True, stderr=subprocess.PIPE, **options)
+
+
+def test_repeated_options_add_up():
+    parser = cli.parser("", "")
+    cli.add_methods(parser, "")
+    cli.add_cfg_options(parser, "")
+    cli.add_trust(parser)
+    for name, dest in (("--with", "methods"), ("--cfg-options", "cfg_options"), ("--trust",) * 2):
+        given = vars(parser.parse_args([name, "a", "b", name, "c"]))
+        assert given[dest.lstrip("-")] == ["a", "b", "c"]
+    assert all(values == [] for values in vars(parser.parse_args([])).values())
 
 
 def test_exit_handlers_run_and_output_is_written():

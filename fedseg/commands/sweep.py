@@ -39,7 +39,7 @@ def main() -> int:
         metavar="METHOD",
         help="methods merged over every config (none: the config as it is); repeat for more lists",
     )
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0], metavar="N", help="default: 0")
+    parser.add_argument("--seeds", type=int, **cli.MANY, metavar="N", help="default: 0")
     parser.add_argument(
         "--grid",
         action="append",
@@ -72,7 +72,7 @@ def main() -> int:
     jobs = plan_sweep(
         arguments.configs,
         arguments.methods,
-        arguments.seeds,
+        arguments.seeds or [0],
         arguments.grid,
         arguments.cfg_options,
         arguments.amp,

@@ -6,6 +6,7 @@ import shutil
 import pytest
 from command_line import ForkedJob
 
+from fedseg.commands.sweep import main
 from fedseg.errors import ConfigError, DataError
 from fedseg.leaderboard.sweep import show_plan, show_sweep
 from fedseg.runner.compose import setting_file
@@ -33,6 +34,17 @@ def test_every_combination_has_a_folder_of_its_own(small_config, tmp_path):
     last = jobs[-1].command
     assert last[last.index("--seed") + 1] == "3" and "--resume" not in last
     assert {"optim_wrapper.rho=0.2", "averaging.cycle=1", *SHORT} <= set(last)
+
+
+def test_seeds_may_be_given_one_by_one(small_config, tmp_path, monkeypatch):
+    planned = []
+    monkeypatch.setattr("fedseg.leaderboard.sweep.show_plan", lambda jobs, _: planned.extend(jobs))
+    for seeds, expected in ((["--seeds", "1", "2", "--seeds", "5"], [1, 2, 5]), ([], [0])):
+        words = ["fedseg", str(small_config), "--dry-run", "--work-dir", str(tmp_path), *seeds]
+        monkeypatch.setattr("sys.argv", words)
+        main()
+        assert [job.seed for job in planned] == expected
+        planned.clear()
 
 
 def test_the_same_run_twice_is_refused(small_config, tmp_path):
