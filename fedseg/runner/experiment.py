@@ -11,9 +11,11 @@ from mmengine.config import Config, DictAction
 
 from fedseg.checks import check_type
 from fedseg.errors import ConfigError, DataError, Mistakes
-from fedseg.runner.compose import compose, make_importable, setting_file
+from fedseg.runner.compose import KEYS, compose, make_importable, setting_file
 from fedseg.runner.config import complete_config
 from fedseg.runner.static_check import VAL, check_names, check_roots, match_case
+
+COMPOSED = ("setting", "methods", *KEYS)  # what only a file can say
 
 
 def load_config(
@@ -100,14 +102,20 @@ def override_fields(config: Config, options: Mapping[str, Any] | Sequence[str] |
                 overrides[key] = _option_value(value)
             except AssertionError as error:
                 raise ConfigError(f"--cfg-options: {option!r} has unbalanced brackets") from error
+    for key, value in overrides.items():
+        with mistakes:
+            if key.partition(".")[0] in COMPOSED:
+                raise ConfigError(
+                    f"--cfg-options: {key}: would only be recorded, the config is composed by now: "
+                    "name methods with --with, and a setting as the config"
+                )
+            try:
+                config.merge_from_dict({key: value})
+            except (TypeError, KeyError, IndexError) as error:
+                raise ConfigError(f"--cfg-options: {key}: {error}") from error
     mistakes.tell()
-    if overrides:
-        try:
-            config.merge_from_dict(overrides)
-            # kept by copies, and no key of the config
-            vars(config)["overridden"] = (*vars(config).get("overridden", ()), *overrides)
-        except (TypeError, KeyError, IndexError) as error:
-            raise ConfigError(f"--cfg-options: {error}") from error
+    if overrides:  # kept by copies, and no key of the config
+        vars(config)["overridden"] = (*vars(config).get("overridden", ()), *overrides)
 
 
 def _option_value(text: str) -> Any:

@@ -43,6 +43,24 @@ def test_overrides_of_the_command_line(tmp_path, text, value):
     assert load_config(path, options=[f"data_root={text}"]).data_root == value
 
 
+@pytest.mark.parametrize("key", ["setting", "methods", "methods.0", "slot", "lookup", "append"])
+def test_what_is_composed_cannot_be_overridden(tmp_path, key):
+    path = tmp_path / "config.py"
+    path.write_text("data_root = 1")
+    with pytest.raises(ConfigError, match=rf"^--cfg-options: {key}: .*--with"):
+        load_config(path, options=[f"{key}=swa"])
+
+
+def test_an_override_below_one_that_is_no_section_is_named(tmp_path):
+    path = tmp_path / "config.py"
+    path.write_text("averaging = dict(type='SWA')")
+    with pytest.raises(
+        ConfigError, match=r"^--cfg-options: averaging\.start: [^\n]*\n[^\n]*model\.x"
+    ):
+        load_config(path, options=["averaging=None", "averaging.start=0.5", "model=1", "model.x=2"])
+    assert load_config(path, options=["averaging.start=0.5", "averaging=None"]).averaging is None
+
+
 def test_a_data_root_on_top_replaces_every_other():
     config = complete_config(minimal(data_root="b"))
     assert config.train_dataloader.dataset.data_root == "b"
