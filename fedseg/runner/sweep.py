@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fedseg.checks import shown
 from fedseg.errors import ConfigError, DataError, Mistakes, UserError
+from fedseg.runner.config import LONGEST_NAME
 from fedseg.runner.experiment import check, load_config, naming, unfinished
 
 TRAIN = ("-m", "fedseg", "train")
@@ -79,6 +81,7 @@ def plan_sweep(
         ConfigError: configs are wrong, or two runs are the same.
     """
     jobs: dict[Path, Job] = {}
+    _check_grid(grid, options)
     mistakes = Mistakes()
     axes = itertools.product(*grid)
     for path, methods, values, seed in itertools.product(
@@ -90,6 +93,11 @@ def plan_sweep(
             name = ",".join(
                 [config.experiment_name, *(value.replace("/", "_") for value in values)]
             )
+            if len(os.fsencode(name)) > LONGEST_NAME:
+                raise ConfigError(
+                    f"sweep: {shown(name, 80)} is too long for a folder's name: shorten what "
+                    "--grid names"
+                )
             folder = root / name / f"seed{seed}"
             config.work_dir = str(folder)
             check(config)
@@ -100,6 +108,23 @@ def plan_sweep(
             jobs[folder] = Job(path, tuple(methods), own, seed, amp, folder, state, rounds)
     mistakes.tell()
     return list(jobs.values())
+
+
+def _check_grid(grid: Sequence[Sequence[str]], options: Sequence[str]) -> None:
+    """Raise ConfigError for axes that no value of a run follows."""
+    mistakes = Mistakes()
+    axis_of: dict[str, int] = {}
+    for number, value in [(number, value) for number, axis in enumerate(grid) for value in axis]:
+        key, separator, _ = value.partition("=")
+        with mistakes:
+            if not separator:
+                raise ConfigError(f"--grid: {value!r} is not of the form KEY=VALUE")
+            if axis_of.setdefault(key, number) != number:
+                raise ConfigError(f"--grid: {key}: is on two axes: name all values in one")
+    with mistakes:
+        if "randomness.seed" in {*axis_of, *(option.partition("=")[0] for option in options)}:
+            raise ConfigError("sweep: randomness.seed: every run has its own: use --seeds")
+    mistakes.tell()
 
 
 def _state(config: Any) -> str:

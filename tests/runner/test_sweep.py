@@ -12,6 +12,7 @@ from fedseg.leaderboard.sweep import show_plan, show_sweep
 from fedseg.runner.compose import setting_file
 from fedseg.runner.sweep import expected_seconds, plan_sweep, run_sweep
 
+SEED = r"^sweep: randomness\.seed: .*--seeds"
 SHORT = ("train_cfg.max_rounds=2",)
 
 
@@ -50,6 +51,24 @@ def test_seeds_may_be_given_one_by_one(small_config, tmp_path, monkeypatch):
 def test_the_same_run_twice_is_refused(small_config, tmp_path):
     with pytest.raises(ConfigError, match="seed0"):
         sweep(small_config, tmp_path, seeds=[0, 0])
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"grid": [["randomness.seed=1", "randomness.seed=2"]]},
+            SEED,
+        ),
+        ({"options": ["randomness.seed=1"]}, SEED),
+        ({"grid": [["a=1"], ["b=1"], ["a=2"]]}, "^--grid: a: .*two axes"),
+        ({"grid": [["a=1", "rho"]]}, "^--grid: 'rho' is not of the form KEY=VALUE$"),
+        ({"grid": [["a=" + "x" * 300]]}, "^sweep: .* too long"),
+    ],
+)
+def test_a_grid_that_names_no_runs_of_its_own(small_config, tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=message):
+        sweep(small_config, tmp_path, **changes)
 
 
 def test_mistakes_of_all_runs_are_told_at_once(tmp_path):
