@@ -27,7 +27,7 @@ from fedseg.errors import (
     TrainingError,
     resource_error,
 )
-from fedseg.files import write_text
+from fedseg.files import read_bytes, write_text
 from fedseg.runner.checkpoint import checkpoints, good_checkpoint_message
 from fedseg.runs.config_copy import CONFIG_FILE, config_json, config_text
 from fedseg.runs.history import History
@@ -88,7 +88,7 @@ def hold(work_dir: str | Path) -> Iterator[None]:
 
 def _read_mark(work_dir: Path) -> dict[str, Any]:
     try:
-        mark = json.loads((work_dir / MARK).read_text(encoding="utf-8"))
+        mark = json.loads(read_bytes(work_dir / MARK))
     except (OSError, ValueError, RecursionError):
         return {}
     return mark if isinstance(mark, dict) else {}

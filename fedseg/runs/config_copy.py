@@ -14,8 +14,9 @@ from pathlib import Path
 from pprint import pformat
 from typing import Any
 
+from fedseg.checks import shown
 from fedseg.errors import DataError
-from fedseg.files import read_json
+from fedseg.files import read_bytes, read_json
 from fedseg.runs.from_json import REWRITE, own_path
 
 CONFIG_FILE = "config.json"
@@ -38,7 +39,11 @@ def _without_nan(value: Any) -> Any:
 
 
 def _with_nan(value: dict[str, Any]) -> Any:
-    return float(value[FLOAT]) if value.keys() == {FLOAT} else value
+    if value.keys() != {FLOAT}:
+        return value
+    if value[FLOAT] not in ("nan", "inf", "-inf"):
+        raise ValueError(f"{FLOAT}: must be 'nan', 'inf' or '-inf', not {shown(value[FLOAT], 40)}")
+    return float(value[FLOAT])
 
 
 def config_text(config: Mapping[str, Any]) -> str:
@@ -76,7 +81,7 @@ def read_config_copy(path: str | Path) -> dict[str, Any]:
         return config
     config: dict[str, Any] = {}
     try:
-        for statement in ast.parse(path.read_text(encoding="utf-8")).body:
+        for statement in ast.parse(read_bytes(path).decode("utf-8")).body:
             if not isinstance(statement, ast.Assign):
                 raise ValueError(f"line {statement.lineno} is no assignment")
             for target in statement.targets:

@@ -289,6 +289,12 @@ def test_a_mark_names_nothing_else(tmp_path, made):
     assert (tmp_path / "outside").is_dir() and not (tmp_path / "run" / "previous").exists()
 
 
+def test_a_mark_that_is_a_pipe_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / MARK)
+    with hold(tmp_path):
+        assert json.loads((tmp_path / MARK).read_text())["pid"] == os.getpid()
+
+
 @pytest.mark.parametrize("work_dir", ["", " "])
 def test_an_empty_work_dir(tmp_path, monkeypatch, run_tool, work_dir):
     monkeypatch.chdir(tmp_path)

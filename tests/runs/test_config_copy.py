@@ -1,10 +1,12 @@
 """Config copies are read without being executed."""
 
+import os
+
 import pytest
 from mmengine.config import Config
 
 from fedseg.errors import DataError
-from fedseg.runs.config_copy import read_config_copy
+from fedseg.runs.config_copy import CONFIG_FILE, read_config_copy
 
 PROGRAMS = (
     "model = __import__('os').system('touch executed')",
@@ -50,3 +52,18 @@ def test_a_program_is_refused_and_not_executed(tmp_path, monkeypatch):
         with pytest.raises(DataError, match=r"run\.py"):
             read_config_copy(path)
     assert not (tmp_path / "executed").exists()
+
+
+@pytest.mark.parametrize("value", ["null", "[1]", "{}", '"1"', '"infinity"', "1e999"])
+def test_a_float_that_no_run_writes_is_the_files_fault(tmp_path, value):
+    path = tmp_path / CONFIG_FILE
+    path.write_text(f'{{"a": [{{"__float__": {value}}}]}}')
+    with pytest.raises(DataError, match=r"config\.json: .*__float__"):
+        read_config_copy(path)
+
+
+@pytest.mark.parametrize("name", ["run.py", CONFIG_FILE])
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path, name):
+    os.mkfifo(tmp_path / name)
+    with pytest.raises(DataError, match=rf"{name}: .*no regular file"):
+        read_config_copy(tmp_path / name)
