@@ -9,6 +9,7 @@
 A user's mistake is a :class:`fedseg.errors.UserError`.
 """
 
+import copy
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, fields
@@ -139,13 +140,14 @@ def evaluate(
     """Evaluate a checkpoint on every domain; the training data are not needed.
 
     Args:
-        run: a run or its work dir, whose recorded config is read as data; or a config, and then a
-            checkpoint.
+        run: a run or its work dir, whose recorded config is read as data; or a config, which stays
+            as it is, and then a checkpoint.
         checkpoint: its file; default: the newest of the run.
-        methods, amp: of the config.
+        methods: of a config that is named; a loaded one has its methods.
+        amp: of a config.
         out: where files go; default: ``test/<checkpoint's name>`` in the work dir of its run.
         options: overrides of config fields.
-        trust: modules whose classes the recorded config may name.
+        trust: modules whose classes a run's recorded config may name.
         pictures: images per domain that are drawn.
 
     Raises:
@@ -153,6 +155,12 @@ def evaluate(
     """
     run = run.folder if isinstance(run, Run) else run
     folder = Path(run) if not isinstance(run, Config) and Path(run).is_dir() else None
+    if methods and (folder is not None or isinstance(run, Config)):
+        raise ConfigError("evaluate: a run or a loaded config has its methods: give a name instead")
+    if amp and folder is not None:
+        raise ConfigError("evaluate: amp changes a config, not a run: give the config instead")
+    if trust and folder is None:
+        raise ConfigError("evaluate: trust is for a run: a config imports what it needs itself")
     if checkpoint is None and folder is None:
         if not isinstance(run, Config):
             setting_file(run)  # or there is no such thing at all
@@ -160,7 +168,8 @@ def evaluate(
     if checkpoint is not None and not Path(checkpoint).is_file():
         raise DataError(f"{checkpoint}: no such checkpoint")
     if folder is None:
-        config = run if isinstance(run, Config) else load_config(run, methods, options=options)
+        config = copy.deepcopy(run) if isinstance(run, Config) else load_config(run, methods)
+        experiment.override_fields(config, options)
         experiment.check(config, TEST)
     from fedseg.report.pictures import write_test_pictures
     from fedseg.runner.checkpoint import run_folder

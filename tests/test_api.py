@@ -38,6 +38,27 @@ def test_a_run_is_read_and_evaluated_as_it_was(small_run, small_config, tmp_path
         assert value == run.metrics[name]
 
 
+def test_evaluation_applies_or_refuses_what_it_is_given(small_run, small_config, tmp_path):
+    config = fedseg.load_config(small_config)
+    before, checkpoint = config.to_dict(), small_run / "checkpoints" / "round_000006.pth"
+    few = {"test_dataloader": {"seen": config.val_dataloader["seen"]}}
+    evaluate = partial(fedseg.evaluate, config, checkpoint, out=tmp_path / "test")
+    done = evaluate(options=few, amp=True)
+    assert not any("unseen" in domain for domain in done.results["domains"]) and done.results["amp"]
+    assert config.to_dict() == before and not evaluate().results["amp"]
+    for run, wrong in (
+        (config, {"methods": ["swa"]}),
+        (config, {"trust": ["json"]}),
+        (small_run, {"methods": ["swa"]}),
+        (small_run, {"amp": True}),
+        (small_config, {"trust": ["json"]}),
+    ):
+        with pytest.raises(ConfigError, match=f"^evaluate: .*{next(iter(wrong))}"):
+            fedseg.evaluate(run, checkpoint, out=tmp_path / "test", **wrong)
+    with pytest.raises(ConfigError, match=r"^--cfg-options: model\.x"):
+        evaluate(options={"model.x": 1})
+
+
 def test_training_returns_its_run(small_config, tmp_path):
     options = {"train_cfg.max_rounds": 1, "averaging": None}
     run = fedseg.train(small_config, work_dir=tmp_path / "run", options=options, seed=3)
