@@ -58,16 +58,9 @@ from fedseg.registry import (
     did_you_mean,
 )
 from fedseg.runner.checkpoint import load_checkpoint
-from fedseg.runner.config import check_config, complete_config
+from fedseg.runner.config import DEFAULT_HOOKS, check_config, complete_config
 from fedseg.runner.cuda_graph import choose_step
 
-DEFAULT_HOOKS = {
-    "checkpoint": {"type": "FederatedCheckpointHook"},
-    "progress": {"type": "ProgressHook"},
-    "trackers": {"type": "TrackersHook"},
-    "client_accuracy": {"type": "ClientAccuracyHook"},
-    "pictures": {"type": "PicturesHook"},
-}
 # schedules that reach their last value one round before their end: without an ``end`` of its own
 # that is the round after the run, and the last round still has a learning rate
 ENDING = (ConstantParamScheduler, LinearParamScheduler, PolyParamScheduler)
@@ -115,14 +108,14 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
 
 def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
     """Every hook of a config, as (field, its config, the hook)."""
-    default = cfg.get("default_hooks") or {}
-    for name in default:
+    hooks = dict(DEFAULT_HOOKS)
+    for name, own in (cfg.get("default_hooks") or {}).items():
         if name not in DEFAULT_HOOKS:
             raise ConfigError(
                 f"default_hooks.{name}: unknown{did_you_mean(name, DEFAULT_HOOKS)}; known: "
                 f"{', '.join(DEFAULT_HOOKS)}. Hooks of your own go into custom_hooks"
             )
-    hooks = {**DEFAULT_HOOKS, **default}
+        hooks[name] = {**hooks[name], **own} if isinstance(own, Mapping) else own
     fields = {f"default_hooks.{name}": (hook, Hook) for name, hook in hooks.items()}
     fields["averaging"] = cfg.get("averaging"), ModelAverage
     fields["batchnorm"] = cfg.get("batchnorm"), BatchNormPolicy

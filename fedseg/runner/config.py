@@ -70,6 +70,13 @@ KEYS: Mapping[str, Any] = {
     "visualizer": Component,
     "work_dir": str | Path | None,
 }
+DEFAULT_HOOKS = {
+    "checkpoint": {"type": "FederatedCheckpointHook"},
+    "progress": {"type": "ProgressHook"},
+    "trackers": {"type": "TrackersHook"},
+    "client_accuracy": {"type": "ClientAccuracyHook"},
+    "pictures": {"type": "PicturesHook"},
+}
 ENVIRONMENT = {  # MMEngine's
     "cudnn_benchmark": bool,
     "mp_cfg": Mapping,

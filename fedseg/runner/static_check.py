@@ -25,7 +25,7 @@ from fedseg.registry import (
     unknown_argument,
     unknown_type,
 )
-from fedseg.runner.config import LOADERS, LOCAL_KEYS, find
+from fedseg.runner.config import DEFAULT_HOOKS, LOADERS, LOCAL_KEYS, find
 from fedseg.sources import ClassSource, classes, read_classes
 
 HOOK, SCHEDULE = ("priority",), ("convert_to_iter_based",)
@@ -38,7 +38,9 @@ PLACES: dict[str, tuple[str, tuple[str, ...], str | None]] = {
     "batchnorm": ("HOOKS", HOOK, None),
     "client_sampler": ("SAMPLERS", (), None),
     "custom_hooks.*": ("HOOKS", HOOK, None),
-    "default_hooks.*": ("HOOKS", HOOK, None),
+    **{
+        f"default_hooks.{name}": ("HOOKS", HOOK, own["type"]) for name, own in DEFAULT_HOOKS.items()
+    },
     "executor": ("EXECUTORS", (), None),
     "local_loss": ("LOCAL_LOSSES", (), None),
     "model": ("MODELS", (), None),

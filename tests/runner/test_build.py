@@ -18,7 +18,13 @@ from fedseg.core.client_data import Job
 from fedseg.core.messages import Message, Task
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError, DataError
-from fedseg.runner.build import build_model, build_trainer, build_vectors, check_classes
+from fedseg.runner.build import (
+    build_hooks,
+    build_model,
+    build_trainer,
+    build_vectors,
+    check_classes,
+)
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
 
@@ -137,6 +143,18 @@ def test_which_classes_are_the_same():
     ):
         with pytest.raises(DataError, match=rf"val_dataloader\.unseen\.dataset: .*{told}"):
             check(same, {"classes": other})
+
+
+def test_a_default_hook_without_a_type_keeps_its_own(tmp_path):
+    own = {"progress": {"seconds": 7.0}, "checkpoint": {"interval": 3, "priority": "LOW"}}
+    config = Config(toyseg.settings(tmp_path))
+    config["default_hooks"] = {**own, "pictures": None}
+    hooks = {field: (told, hook) for field, told, hook in build_hooks(config)}
+    assert type(hooks["default_hooks.progress"][1]).__name__ == "ProgressHook"
+    assert hooks["default_hooks.progress"][1].seconds == 7.0
+    assert hooks["default_hooks.checkpoint"][0]["priority"] == "LOW"
+    assert hooks["default_hooks.checkpoint"][1].interval == 3
+    assert "default_hooks.trackers" in hooks and "default_hooks.pictures" not in hooks
 
 
 def test_nothing_is_written(tmp_path):

@@ -24,6 +24,7 @@ WRONG = {
     "algorithm.type": "FedAvgg",
     "averaging.strat": 0.5,
     "client_sampler.clients_per_rund": 5,
+    "default_hooks.progress.metrc": "mIoU",
     "env_cfg.cudnn": True,
     "model.network.type": "BiSeNet",
     "optim_wrapper.optimizer.lrr": 0.1,
