@@ -11,7 +11,7 @@ A *method* is a config that is merged over the setting. Besides what it sets it 
 - ``append``: what it adds to a list, as ``{"train_dataloader.transforms": [...]}``.
 
 A file named by several methods (``fedsam+resnet18.py``) is merged after them where all of them are
-chosen: values that these methods have together.
+chosen, before the next method of the user's own: values that these methods have together.
 
 Settings and methods are found by their names, whatever their case. A config anywhere inherits one
 with ``_base_ = "fedseg::settings/idda_rainy.py"``.
@@ -247,10 +247,18 @@ class Composition:
 
     def layers(self) -> list[Part]:
         """What is merged over the setting, in this order: methods, and what several share."""
-        chosen = {part.name for part in self.parts}
-        together = [n for n in self.files if "+" in n and chosen.issuperset(n.split("+"))]
-        together.sort(key=lambda name: name.count("+"))
-        return [*self.parts, *(self.part(self.files[name]) for name in together)]
+        found, chosen = [], set()
+        together = sorted((n for n in self.files if "+" in n), key=lambda name: name.count("+"))
+        for number, part in enumerate(self.parts):
+            found.append(part)
+            chosen.add(part.name)
+            follows = self.parts[number + 1 : number + 2]
+            if follows and follows[0].path.is_relative_to(CONFIGS):
+                continue  # in the suite's own methods the order makes no difference
+            shared = [name for name in together if chosen.issuperset(name.split("+"))]
+            together = [name for name in together if name not in shared]
+            found += [self.part(self.files[name]) for name in shared]
+        return found
 
     def _over(self, config: Config) -> Config:
         config = copy.deepcopy(config)

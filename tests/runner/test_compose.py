@@ -1,5 +1,6 @@
 """Composition: what is merged in which order, what it is called, what is refused."""
 
+import itertools
 import subprocess
 import sys
 from pathlib import Path
@@ -160,6 +161,24 @@ def test_the_later_method_wins_and_lists_grow(mine, write):
     assert name_of(mine, ["fast", "slow", "swa"]) == "mine_fedavg_swa_fast_slow"
     config = load_config(mine, ["fast", "swa"], options=["optim_wrapper.optimizer.lr=2"])
     assert config.optim_wrapper.optimizer.lr == 2  # options come after methods
+
+
+def test_what_methods_share_is_merged_before_a_later_one_of_ones_own(mine, write):
+    own = str(write("rho.py", "optim_wrapper = dict(rho=0.5)\n"))
+    for methods, rho in (
+        (["fedsam", "resnet18", own], 0.5),
+        (["fedsam", "resnet18", own, "cutout"], 0.5),
+        (["fedsam", "resnet18", "cutout", own], 0.5),
+        (["fedsam", own, "resnet18"], 0.02),  # given by then, what they share is the later one
+        ([own, "fedsam", "resnet18"], 0.02),
+    ):
+        assert compose(mine, methods).optim_wrapper.rho == rho, methods
+    write("methods/rho+fedsam.py", "optim_wrapper = dict(rho=0.7)\n")
+    assert compose(mine, ["resnet18", "fedsam", own]).optim_wrapper.rho == 0.7
+    # of the suite's methods the order makes no difference
+    orders = itertools.permutations(["fedgloss_sam", "resnet18", "fedalign"])
+    made = [compose(setting_file("cifar10_a0"), order).to_dict() for order in orders]
+    assert made == made[:1] * 6
 
 
 def test_imports_of_all_parts_are_kept(mine, write):
