@@ -387,18 +387,28 @@ def bases(path: Path) -> list[Path]:
     return [Path(Config._get_cfg_path(name, str(path.absolute()))[0]) for name in names]
 
 
+_below: dict[str, dict[str, Any]] = {}  # what a file in the place of a _base_ holds, by its path
+
+
 def _on_base(path: Path, base: dict[str, Any]) -> Config:
     """Read a config with these values in the place of its ``_base_``."""
     with tempfile.TemporaryDirectory() as folder:
         below, own = Path(folder, "base.py"), Path(folder, path.name)
-        below.write_text("".join(f"{k} = {v!r}\n" for k, v in base.items()), encoding="utf-8")
+        _below[str(below)] = base  # not as text: inf or a path has none that could be read again
+        values = f"__import__('sys').modules[{__name__!r}]._below[{str(below)!r}]"
+        below.write_text(f"globals().update({values})\n", encoding="utf-8")
         Config._substitute_predefined_vars(str(path), str(own))
         tree = ast.parse(own.read_text(encoding="utf-8"))
         for node in tree.body:
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == "_base_":
                 node.value = ast.Constant(str(below))
         own.write_text(ast.unparse(tree), encoding="utf-8")
-        return read_config(own)
+        try:
+            return read_config(own)
+        except ConfigError as error:
+            raise ConfigError(str(error).replace(str(own), str(path))) from error
+        finally:
+            _below.pop(str(below))
 
 
 def _without_marks(value: Any) -> Any:

@@ -231,6 +231,26 @@ def test_wrong_names_are_said_with_what_there_is(mine, write):
         compose(path)
 
 
+def test_values_without_a_text_of_their_own_are_inherited(mine, write):
+    more = (
+        'timeout = float("inf")\nnothing = [float("nan"), ("{{ fileBasename }}", Path("a"), str)]\n'
+    )
+    base = write("odd.py", f"from pathlib import Path\n{SETTING}{more}")
+    path = write("own.py", f'_base_ = "{base.name}"\nmethods = ["swa"]\n')
+    config = compose(path)
+    assert config.averaging.type == "SWA" and config.timeout == float("inf")
+    assert repr(config.nothing) == repr(compose(base).nothing)
+
+
+def test_a_mistake_above_methods_names_the_users_file(mine, write):
+    """MMEngine reads it from another place, where the methods are its base."""
+    path = write(
+        "own.py", '_base_ = "mine.py"\nmethods = ["swa"]\naveraging = dict(cycle=dict(a=1))\n'
+    )
+    with pytest.raises(ConfigError, match=rf"^{path}: .*cycle"):
+        compose(path)
+
+
 def test_the_copy_in_a_work_dir_is_complete_and_reloads(tmp_path):
     """It composes nothing: what it was made of may be gone."""
     config = load_config(CONFIGS / "demo.py", ["lab"], work_dir=tmp_path)
