@@ -84,8 +84,14 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
 
 
 def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
-    check_like(payload, {"meta": {"identity": {}}}, str(path))
-    for field, value in _identity(run, payload.get("round", 0)).items():
+    check_like(payload, {"meta": {"identity": {}}, "round": 0}, str(path))
+    if payload["round"] > run.max_rounds:
+        raise ConfigError(
+            f"--resume: {path}: rounds 1 to {payload['round']} are trained, "
+            f"train_cfg.max_rounds={run.max_rounds} is fewer; give at least as many, or another "
+            "--work-dir"
+        )
+    for field, value in _identity(run, payload["round"]).items():
         before = payload["meta"]["identity"].get(field, value)
         if field == "averaging" and before == value.partition(" ")[0]:
             continue  # an older checkpoint names no more than the class

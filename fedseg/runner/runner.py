@@ -3,6 +3,7 @@
 import time
 import uuid
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,6 @@ from torch import Tensor, nn
 from fedseg.core.flat import FlatModel
 from fedseg.core.server import Server
 from fedseg.engine.executor import Executor
-from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
@@ -316,21 +316,12 @@ class FederatedRunner(Runner):
         self.logger.info(f"saved {path}")
         return True
 
-    def _restore(self, path: Path, payload: dict[str, Any]) -> None:
-        if payload["round"] > self.max_rounds:
-            raise ConfigError(
-                f"--resume: {path}: rounds 1 to {payload['round']} are trained, "
-                f"train_cfg.max_rounds={self.max_rounds} is fewer; give at least as many, or "
-                "another --work-dir"
-            )
-        run_state.restore(self, path, payload)
-
     def _resume_or_start(self) -> None:
         self.call_hook("register_stores")
         if self._resume:
             remove_leftovers(self.checkpoint_folder)
             with logs.logged_warnings(self.logger):
-                found = latest_checkpoint(self.checkpoint_folder, self._restore)
+                found = latest_checkpoint(self.checkpoint_folder, partial(run_state.restore, self))
             if found is not None:
                 path, payload = found
                 aside = set_aside_later(self.cfg, self.round)
