@@ -113,7 +113,7 @@ class BatchNormPolicy(FederatedHook):
             return None
         w, pooled = w.clone(), buffers.clone()
         if len(states) == 1:
-            pooled[self.buffer_mask] = states[0][1][BUFFERS].to(buffers.device)
+            pooled[self.buffer_mask] = states[0][1][BUFFERS].to(buffers)
         else:
             total = sum(n for n, _ in states)
             mean = torch.zeros_like(buffers, dtype=torch.float64)

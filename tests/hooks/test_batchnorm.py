@@ -347,6 +347,8 @@ def test_a_tested_checkpoint_has_the_figures_of_the_run(tmp_path):
         path = tmp_path / policy / "run/checkpoints/round_000004.pth"
         figures = toyseg.runner(config).test(path)
         assert figures == toyseg.history(config)[-1]["metrics"]
+        config["dtype"] = "float64"  # the clients' statistics are stored as they were trained
+        assert toyseg.runner(config).test(path) == pytest.approx(figures, abs=1)
 
 
 def test_dropped_test_images(tmp_path):
