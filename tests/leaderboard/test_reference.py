@@ -1,6 +1,7 @@
 """The published numbers of the package: complete, with their sources, as they were transcribed."""
 
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
@@ -24,6 +25,15 @@ def test_no_record_is_lost_or_changed():
         assert len(own) == count
         assert sum(r.value or 0 for r in own) == pytest.approx(total, abs=0.005)
         assert sum(r.doubt is not None for r in own) == doubtful
+
+
+def test_pages_count_the_records_that_have_a_value():
+    root = Path(__file__).parents[2]
+    values = Counter(r.paper for r in read_published() if r.value is not None)
+    course = values.pop("Course report")
+    text = f"{values.total():,} results of five papers and {course} of a course report"
+    assert text in (root / "docs/comparison.md").read_text(encoding="utf-8")
+    assert f"{values.total():,} of 5 papers" in (root / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_record_has_a_source_and_a_known_metric():
