@@ -79,6 +79,9 @@ def verify_run() -> int:
     tolerance = "to the last bit"
     if found.tolerance:
         tolerance = f"within {found.tolerance:g} percentage points ({found.elsewhere})"
+    if found.unchecked:
+        names = ", ".join(found.unchecked)
+        print(f"{found.folder}: without the training images, data.train has unchecked: {names}")
     if found.passed:
         print(f"{found.folder}: all {found.compared} values are as recorded, {tolerance}")
         return 0

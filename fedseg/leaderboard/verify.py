@@ -2,7 +2,7 @@
 
 import copy
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -10,13 +10,15 @@ from typing import Any
 
 from mmengine.config import Config
 
-from fedseg.errors import DataError
+from fedseg.cli import printable
+from fedseg.errors import DataError, UserError
 from fedseg.files import read_json, sha256
 from fedseg.leaderboard.verify_history import compared_rounds, expected_rounds, train_loop
+from fedseg.runner.build import build_client_data
 from fedseg.runner.checkpoint import load_checkpoint, save_checkpoint
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, naming
-from fedseg.runner.recorded import newest_checkpoint, recorded
+from fedseg.runner.recorded import evaluated, newest_checkpoint, recorded
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.config_copy import CONFIG_FILE
@@ -26,10 +28,12 @@ from fedseg.runs.metric_names import GLOBAL, is_number
 from fedseg.runs.results import (
     by_domain,
     configured,
+    configured_train_entry,
+    dataset_entry,
     hardware,
     package_versions,
-    recipe_of,
     summarized,
+    train_entry,
 )
 from fedseg.runs.run_files import HISTORY, read_history
 from fedseg.runs.schema import (
@@ -77,6 +81,7 @@ class Verification:
     differences: tuple[Difference, ...]  # those beyond the tolerance
     tolerance: float  # in percentage points; 0: equal to the last bit
     elsewhere: str  # how the machine differs from that of the run; empty if it does not
+    unchecked: tuple[str, ...] = ()  # fields that only the training images tell, if not there
 
     @property
     def passed(self) -> bool:
@@ -93,9 +98,9 @@ def verify(
     """Recompute the metrics of a run.
 
     The last evaluation (``final``) is repeated with the newest checkpoint. What the config decides
-    is taken from it again; means over the last rounds, curves and traffic are recomputed from
-    ``history.jsonl``, which must have the rounds, participants, evaluations and traffic that the
-    config asks for.
+    is taken from it again, and what ``data`` says from the images, where those for training are
+    there; means over the last rounds, curves and traffic are recomputed from ``history.jsonl``,
+    which must have the rounds, participants, evaluations and traffic that the config asks for.
 
     The run may come from anyone: nothing of it is executed or imported; see
     :mod:`fedseg.runner.recorded`.
@@ -129,6 +134,10 @@ def verify(
             saved = load_checkpoint(checkpoint)
             rounds = expected_rounds(runner.cfg, runner, saved.get("client_sizes", {}))
             configuration, loop = plain(configured(complete)), train_loop(complete)
+            entries = _train_entries(complete, runner, saved, trusted if config is None else None)
+            for test in runner.test_loop.sets:
+                entry = dataset_entry(test.dataset, complete.val_dataloader[test.name])
+                entries.append((f"test:{test.name}", "data set", entry))
     fields = asdict(results)
     summary = {
         **plain(summarized(history, loop.max_rounds, loop.val_last_rounds)),
@@ -138,6 +147,8 @@ def verify(
     says, copied = configuration, own_path(folder, CONFIG_FILE)
     if config is None:
         says = {"config_json_sha256": sha256(copied) if copied.is_file() else None, **says}
+        if "experiment_name" in complete:  # of a config of the user's own it is that file's
+            says["name"] = printable(str(complete.experiment_name))
     elif options:  # the user's own file, and what it is evaluated with, such as a data_root
         says = {"protocol": says["protocol"]}
     whole = results.schema_version == RESULTS_SCHEMA_VERSION  # older ones did not record all
@@ -155,10 +166,13 @@ def verify(
                 add(_pairs(fields[name], computed, name, whole), source)
     metrics = by_domain(plain(history[-1].get("metrics", {})), {})
     add(_pairs(metrics, final, "final"), "checkpoint", HISTORY)
-    if whole or results.train.partition is not None:
-        recipe = recipe_of(complete.train_dataloader.partition)
-        partition = results.train.partition or {}
-        add(_pairs(partition, recipe, "data.train.partition", whole), "config")
+    unchecked = dict(fields["data"]["train"])
+    for name, source, entry in plain(entries):
+        own = fields["data"].get(name, {})
+        for key in entry if name == "train" else own:
+            if whole or own[key] is not None:
+                add(_pairs(own[key], entry.get(key), f"data.{name}.{key}", whole), source)
+        unchecked = {k: v for k, v in unchecked.items() if name != "train" or k not in entry}
     tests = complete.get("val_dataloader") or {}
     names = {name for name, test in tests.items() if test is not None}
     every = sorted(names | results.tests.keys())
@@ -184,7 +198,8 @@ def verify(
         add([(OWN_DIGEST, results.results_sha256, digest)], "rest of the file")
     tolerance = TOLERANCE if elsewhere else 0.0
     differences = tuple(one for one in compared if not _equal(one, tolerance))
-    return Verification(folder, checkpoint, len(compared), differences, tolerance, elsewhere)
+    values = folder, checkpoint, len(compared), differences, tolerance, elsewhere
+    return Verification(*values, tuple(unchecked))
 
 
 def _newest_checkpoint(folder: Path, results: Results) -> Path:
@@ -228,6 +243,30 @@ def _evaluate(
     return runner, final, ", ".join(machine)
 
 
+def _train_entries(
+    config: Config,
+    runner: FederatedRunner,
+    saved: Mapping[str, Any],
+    trusted: Collection[str] | None,
+) -> list[tuple[str, str, dict[str, Any]]]:
+    """What is known of ``data.train``, with where from: all of it only of images that are there.
+
+    ``trusted``: as of :func:`fedseg.runner.recorded.recorded`; None: the config is the user's own.
+    """
+    loader, built = config.train_dataloader, config
+    try:
+        if trusted is not None:
+            built = evaluated(config, runner.work_dir, trusted, ("train_dataloader",))
+        data = build_client_data(built, runner.flat, warn=lambda text: None)
+        return [("train", "data set", train_entry(data, loader))]
+    except UserError:  # its images are not there, or a class of it is not the suite's
+        sizes, identity = saved.get("client_sizes"), (saved.get("meta") or {}).get("identity")
+        known = {"clients": len(sizes)} if sizes else {}
+        if isinstance(identity, Mapping):
+            known["partition_sha256"] = identity.get("train data")
+        return [("train", "config", configured_train_entry(loader)), ("train", "checkpoint", known)]
+
+
 def _pairs(
     recorded: Any, computed: Any, field: str, whole: bool = False
 ) -> Iterator[tuple[str, Any, Any]]:
@@ -235,12 +274,17 @@ def _pairs(
 
     ``whole``: of everything that came out, too.
     """
-    if isinstance(recorded, Mapping):
+    if isinstance(recorded, Mapping) or (
+        whole and recorded is None and isinstance(computed, Mapping)
+    ):
+        recorded = recorded or {}
         others = computed if isinstance(computed, Mapping) else {}
         for key in dict.fromkeys((*recorded, *others)) if whole else recorded:
             yield from _pairs(recorded.get(key), others.get(key), f"{field}.{key}", whole)
     elif isinstance(recorded, list | tuple):
         same = isinstance(computed, list | tuple) and len(computed) == len(recorded)
+        if not recorded and not same:
+            yield field, recorded, computed
         for index, value in enumerate(recorded):
             other = computed[index] if same else None
             yield from _pairs(value, other, f"{field}[{index}]", whole)

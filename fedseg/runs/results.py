@@ -16,6 +16,7 @@ from fedseg.core.hook import Run
 from fedseg.datasets.arrays import ImageArrays, content_checksum
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.files import sha256, write_text
+from fedseg.registry import DATASETS
 from fedseg.runs.config_copy import CONFIG_FILE
 from fedseg.runs.from_json import digest
 from fedseg.runs.history import plain, timeless
@@ -155,25 +156,55 @@ def curves(history: list[dict[str, Any]]) -> dict[str, Any]:
     }
 
 
-def _dataset_entry(dataset: Any, loader: Mapping[str, Any]) -> dict[str, Any]:
-    """What is known of a data set, and how its loader prepares images."""
+def _configured_entry(loader: Mapping[str, Any]) -> dict[str, Any]:
+    """What the config of a loader says of its data set: the split, and how images are prepared."""
     config = loader["dataset"] if isinstance(loader.get("dataset"), Mapping) else {}
     steps = loader.get("transforms") or config.get("pipeline") or []
+    return {
+        "split": config.get("split"),
+        "steps": described(list(steps)),
+        "style": described(config.get("style")),
+    }
+
+
+def dataset_entry(dataset: Any, loader: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of a data set, and how its loader prepares images."""
     root = getattr(dataset, "data_root", None)
     entry = {
         "dataset": type(dataset).__name__,
         "samples": len(dataset),
         "synthetic": bool(root) and is_synthetic(root, strict=True),
-        "split": config.get("split"),
         "split_checksum": getattr(dataset, "split_checksum", None),
         "content_sha256": None,
         "generated": list(getattr(dataset, "generated", ())),
-        "steps": described(list(steps)),
-        "style": described(config.get("style")),
+        **_configured_entry(loader),
     }
     if isinstance(dataset, ImageArrays) and dataset.images.nbytes <= LARGEST_CONTENT:
         entry["content_sha256"] = content_checksum(dataset.images, dataset.labels)
     return entry
+
+
+def configured_train_entry(loader: Mapping[str, Any]) -> dict[str, Any]:
+    """What the config alone says of the training set."""
+    own = loader["dataset"]
+    kind = own.get("type") if isinstance(own, Mapping) else type(own)
+    kind = DATASETS.module_dict.get(kind, kind) if isinstance(kind, str) else kind
+    return {
+        "dataset": getattr(kind, "__name__", kind),
+        **_configured_entry(loader),
+        "partition": recipe_of(loader["partition"]),
+        "batch_size": loader["batch_size"],
+    }
+
+
+def train_entry(data: Any, loader: Mapping[str, Any]) -> dict[str, Any]:
+    """What is known of the training set and its clients."""
+    return {
+        **configured_train_entry(loader),
+        **dataset_entry(data.dataset, loader),
+        "clients": len(data.clients),
+        "partition_sha256": data.checksum(),
+    }
 
 
 def recipe_of(config: Any) -> dict[str, Any]:
@@ -236,7 +267,6 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
     loop = runner.val_loop
     details, sets = ({}, []) if loop is None else (loop.details, loop.sets)
     seconds = {k: sum(r["seconds"][k] for r in history) for k in ("train", "aggregate", "evaluate")}
-    loader = cfg.train_dataloader
     says = configured(cfg)
     results = {
         "schema_version": RESULTS_SCHEMA_VERSION,
@@ -249,16 +279,9 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
         "completed_rounds": done,
         "model": {**says["model"], "parameters": runner.flat.num_parameters},
         "data": {
-            "train": {
-                **_dataset_entry(data.dataset, loader),
-                "clients": len(data.clients),
-                "partition": recipe_of(loader["partition"]),
-                "partition_sha256": data.checksum(),
-                "batch_size": loader["batch_size"],
-            },
+            "train": train_entry(data, cfg.train_dataloader),
             **{
-                f"test:{s.name}": _dataset_entry(s.dataset, cfg.val_dataloader[s.name])
-                for s in sets
+                f"test:{s.name}": dataset_entry(s.dataset, cfg.val_dataloader[s.name]) for s in sets
             },
         },
         "final": by_domain(final, details),

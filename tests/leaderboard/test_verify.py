@@ -68,6 +68,38 @@ def test_data_entries_must_be_those_of_the_config(run, small_config):
     assert {f"data.{first}", "data.test:other", "data.train.partition.type"} <= found
 
 
+FORGED = {
+    **{"dataset": "CityscapesDataset", "samples": 99, "synthetic": True, "split": "splits/other"},
+    **{"split_checksum": "0" * 64, "content_sha256": "0" * 64, "generated": ["fog"]},
+    **{"steps": [], "style": {"type": "LABStyle"}, "clients": 9, "partition_sha256": "0" * 64},
+    "batch_size": 9,
+}
+
+
+def test_every_field_of_a_data_entry_is_compared(run):
+    for entry in ("train", "test:seen"):
+        for name, value in FORGED.items():
+            change(run, "data", entry, name, to=value)
+    change(run, "name", to="other")
+    wanted = {f"data.{entry}.{name}" for entry in ("train", "test:seen") for name in FORGED}
+    differences = verify(run, trusted=["small_network"]).differences
+    fields = {one.field.split("[")[0].removesuffix(".type") for one in differences}
+    assert fields == wanted | {"name"}
+
+
+def test_without_the_training_images_config_and_checkpoint_are_compared(run, small_config):
+    options = ["train_dataloader.dataset.data_root=nowhere"]
+    found = verify(run, small_config, options)
+    unchecked = {"samples", "synthetic", "split_checksum", "content_sha256", "generated"}
+    assert found.passed and set(found.unchecked) == unchecked
+    assert verify(run, small_config).unchecked == ()
+    for name, value in FORGED.items():
+        change(run, "data", "train", name, to=value)
+    differences = verify(run, small_config, options).differences
+    fields = {one.field.split("[")[0].removesuffix(".type") for one in differences}
+    assert fields == {f"data.train.{name}" for name in FORGED.keys() - unchecked}
+
+
 def test_accuracies_of_clients_must_be_those_of_the_history(run, small_config):
     file = run / "results.json"
     content = json.loads(file.read_text())

@@ -6,7 +6,7 @@ import numpy as np
 from mmengine.config import Config
 
 from fedseg.datasets.arrays import ImageArrays, content_checksum
-from fedseg.runs.results import _dataset_entry, curves, experiment_digest, recipe_of
+from fedseg.runs.results import dataset_entry, curves, experiment_digest, recipe_of
 
 
 def config(**changes) -> Config:
@@ -67,14 +67,14 @@ def test_what_is_known_of_a_data_set():
         "dataset": {"type": "ImageArrays", "split": "train"},
         "transforms": [{"type": "Normalize", "mean": (0.5,)}, {"type": print}],
     }
-    entry = _dataset_entry(dataset, loader)
+    entry = dataset_entry(dataset, loader)
     assert entry["samples"] == 3 and entry["split"] == "train"
     assert entry["content_sha256"] == content_checksum(images, labels)
     assert entry["split_checksum"] == dataset.split_checksum
     assert entry["steps"][0] == {"type": "Normalize", "mean": [0.5]}
     assert entry["synthetic"] is False and entry["generated"] == [] and entry["style"] is None
     json.dumps(entry)
-    assert _dataset_entry([1, 2], {"dataset": [1, 2]})["content_sha256"] is None
+    assert dataset_entry([1, 2], {"dataset": [1, 2]})["content_sha256"] is None
 
 
 def test_a_partition_is_recorded_as_its_recipe():
