@@ -201,13 +201,16 @@ def read_results(path: str | Path, strict: bool = True) -> Results:
 
 
 def experiment_key(results: Results) -> tuple:
-    """What the seeds of one experiment share: the method, the data and their partition."""
+    """What the seeds of one experiment share: the method, the images and their partition."""
     method = results.experiment_sha256
     if method is None:  # version 1
         method = json.dumps(
             [getattr(results, name) for name in VERSION_1_KEY], default=asdict, sort_keys=True
         )
-    return method, results.synthetic, results.train.partition_sha256
+    train, tests = results.train, results.tests  # of images, nothing depends on the run's seed
+    images = {n: (t.samples, t.content_sha256 or t.split_checksum) for n, t in tests.items()}
+    shared = train.partition_sha256, train.content_sha256, *sorted(images.items())
+    return method, results.synthetic, *shared
 
 
 # ---------------------------------------------------------------- versions

@@ -70,6 +70,18 @@ def test_seeds_are_one_row_with_mean_and_deviation(board):
     assert row.bytes == 8000 * 5 * 1600 and row.seconds == 60
 
 
+def test_seeds_with_other_images_are_rows_of_their_own(board):
+    for changes in (
+        {"data__test_seen__samples": 7},
+        {"data__test_unseen__split_checksum": "9" * 64},
+        {"data__test_unseen__content_sha256": "9" * 64},
+        {"data__train__content_sha256": "9" * 64},
+    ):
+        made = board(idda(50.0, seed=0), idda(10.0, seed=1, **changes))
+        rows = [row for table in (*made.rankings, *made.apart) for row in table.runs]
+        assert sorted(row.seeds for row in rows) == [(0,), (1,)]
+
+
 def test_a_column_reports_the_mean_of_the_last_rounds_or_the_last_evaluation(board):
     window, final = idda(50.0), toyresults.results("mnist_a01_r3", {"test/accuracy": 50.0})
     window["final"]["unseen"]["mIoU"] = 99.0
