@@ -55,7 +55,7 @@ def test_sound(root, small_variant, capsys):
         code, out, _ = tool(capsys, "--root", root, *options)
         assert code == 0
         assert "12 + 5 images of 4 classes, 3 users" in out
-        assert f"Next: fedseg train landmarks --dry-run --cfg-options data_root={root}\n" in out
+        assert f" train landmarks --dry-run --cfg-options data_root={root}\n" in out
         assert (root / "splits" / "natural_users.png").stat().st_size > 1000
 
 
