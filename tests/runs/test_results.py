@@ -6,7 +6,7 @@ import numpy as np
 from mmengine.config import Config
 
 from fedseg.datasets.arrays import ImageArrays, content_checksum
-from fedseg.runs.results import dataset_entry, curves, experiment_digest, recipe_of
+from fedseg.runs.results import curves, dataset_entry, experiment_digest, recipe_of
 
 
 def config(**changes) -> Config:
