@@ -7,7 +7,7 @@ from pathlib import Path
 
 from fedseg.errors import DataError
 from fedseg.runs.curvature_files import with_curvature
-from fedseg.runs.schema import EDITED, FILE_NAME, Results, read_results
+from fedseg.runs.schema import FILE_NAME, Results, read_results
 
 ASIDE = "previous"  # where a new run moves an earlier one of its folder
 
@@ -36,7 +36,7 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
             found = with_curvature(read_results(file), file.parent, messages)
             runs.append(FoundRun(f"run{len(runs) + 1}", file.parent, file.stat().st_mtime, found))
             if found.edited:
-                messages.append(f"{file}: {EDITED}")
+                messages.append(f"{file}: {found.edited}")
         except DataError as error:
             messages.append(str(error))
     if not files:

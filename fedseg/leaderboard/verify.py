@@ -116,7 +116,7 @@ def verify(
         ConfigError: the config cannot be evaluated.
     """
     folder = Path(folder)
-    results = read_results(own_path(folder, FILE_NAME))
+    results = read_results(own_path(folder, FILE_NAME), bounded=False)  # differences are named
     checkpoint = _newest_checkpoint(folder, results)
     history = read_history(own_path(folder, HISTORY), finished=True)
     if not history:

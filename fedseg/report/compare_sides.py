@@ -6,7 +6,7 @@ from pathlib import Path
 
 from fedseg.errors import DataError
 from fedseg.runs.run_files import HISTORY, RunFiles, is_run, read_run
-from fedseg.runs.schema import EDITED, FILE_NAME, DataEntry, Results, experiment_key
+from fedseg.runs.schema import FILE_NAME, DataEntry, Results, experiment_key
 
 ENVIRONMENT = ("versions", "device", "hardware", "threads")
 
@@ -105,8 +105,9 @@ def notes(
             yield f"{side.label} has no {HISTORY}: its norms are unknown, its losses are means."
         if run.summary.final_round is None:
             yield f"{side.label} has no evaluation yet."
-        if any(one.results is not None and one.results.edited for one in side.runs):
-            yield f"{side.label}: {FILE_NAME} {EDITED}."
+        edited = (one.results.edited for one in side.runs if one.results is not None)
+        for text in sorted({*filter(None, edited)}):
+            yield f"{side.label}: {FILE_NAME} {text}."
     last = {side.label: side.first.summary.final_round for side in sides}
     rounds = {label: round_ for label, round_ in last.items() if round_}
     if len(set(rounds.values())) > 1:

@@ -5,7 +5,8 @@ hold more, which hooks add. Older files are migrated; what they did not record i
 """
 
 import json
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,15 @@ from fedseg.errors import DataError
 from fedseg.files import read_json
 from fedseg.runs.from_json import REWRITE, digest, from_plain, printable
 from fedseg.runs.history import plain
+from fedseg.runs.metric_names import MAIN_METRICS, is_number, split_name
 
 RESULTS_SCHEMA_VERSION = 4  # of results.json
 TEST_SCHEMA_VERSION = 1  # of test_results.json, which fedseg test writes
 FILE_NAME = "results.json"
 OWN_DIGEST = "results_sha256"
+SIGNED = 4  # the version from which files have it
 EDITED = "was changed after the run wrote it: its numbers are not the run's"
+UNSIGNED = f"has no checksum of itself ({OWN_DIGEST}): nothing tells whether it was changed"
 VERSION_1_KEY = (
     *("name", "rounds", "model", "algorithm", "local_loss", "optim_wrapper", "averaging"),
     *("batchnorm", "amp", "local_epochs", "local_steps", "clients_per_round"),
@@ -148,7 +152,7 @@ class Results:
     # of the rounds from each "round" on: threads, device, hardware, versions; None: not recorded
     environments: tuple[dict[str, Any], ...] | None = None
     extras: dict[str, Any] = field(default_factory=dict)  # what hooks added, unchecked
-    edited: bool = False  # the file does not match its checksum; not in the file
+    edited: str = ""  # why the file is not known to be as the run wrote it; not in the file
 
     @property
     def train(self) -> DataEntry:
@@ -172,11 +176,14 @@ def own_digest(results: Mapping[str, Any]) -> str:
     return digest({k: v for k, v in plain(dict(results)).items() if k not in volatile})
 
 
-def read_results(path: str | Path, strict: bool = True) -> Results:
+def read_results(path: str | Path, strict: bool = True, bounded: bool = True) -> Results:
     """Read and check a ``results.json``.
 
-    ``strict``: also refuse what cannot be ranked or compared: a run that was not finished or never
-    evaluated, metrics without a value, curves of unequal length.
+    Args:
+        path: the file.
+        strict: also refuse what cannot be ranked or compared: a run that was not finished or never
+            evaluated, metrics without a value, curves of unequal length.
+        bounded: if strict, refuse numbers that no run has, too, or that contradict each other.
 
     Raises:
         DataError: the file is missing, damaged, of another program or of an unreadable version; or
@@ -193,10 +200,17 @@ def read_results(path: str | Path, strict: bool = True) -> Results:
     known = {one.name for one in fields(Results)} - {"extras", "edited"}
     extras = {k: data.pop(k) for k in list(data) if k not in known}
     results = from_plain(Results, data, str(path))
-    edited = results.results_sha256 not in (None, own_digest(content))
+    edited = "" if results.results_sha256 in (None, own_digest(content)) else EDITED
+    if results.results_sha256 is None and results.schema_version >= SIGNED:
+        edited = UNSIGNED
     results = replace(results, extras=extras, edited=edited)
     if strict:
         _check_run(results, path)
+        for name, value, least, most in _bounds(results) if bounded else ():
+            if not least <= value <= most:
+                allowed = f"at least {least}" if most == math.inf else f"from {least} to {most}"
+                allowed = str(least) if least == most else allowed
+                raise DataError(f"{path}: {name}: is {value}, must be {allowed}; {REWRITE}")
     return results
 
 
@@ -293,3 +307,42 @@ def _check_run(results: Results, path: Path) -> None:
     for name, values in columns.items():
         if len(values) != (count := len(curves.rounds)):
             raise DataError(f"{path}: curves.{name}: has {len(values)} values for {count} rounds")
+
+
+def _bounds(results: Results) -> Iterator[tuple[str, float, float, float]]:
+    """(field, value, least, most): the bounds that the writer of results keeps, whatever the run.
+
+    The last evaluation is the curves' last one, of a round that is the last; a curve may lack
+    values of it.
+    """
+    done, each = results.completed_rounds, results.clients_per_round
+    sent, window = results.communication, results.last_rounds
+    curves = results.curves or Curves((), (), (), {})
+    yield "completed_rounds", done, 1, math.inf
+    yield "rounds", results.rounds, 1, done
+    yield "model.parameters", results.model.parameters, 1, math.inf
+    yield "clients_per_round.min", each.min, 1, math.inf
+    yield "clients_per_round.max", each.max, each.min, math.inf
+    counts = {f"data.{name}.samples": entry.samples for name, entry in results.data.items()}
+    counts |= {"communication.bytes_down": sent.bytes_down, "communication.bytes_up": sent.bytes_up}
+    counts |= {"rejected_updates": results.rejected_updates}
+    counts |= {"last_rounds.evaluations": window.evaluations}
+    counts |= {f"seconds.{name}": value for name, value in results.seconds.items()}
+    yield from ((name, value, 0, math.inf) for name, value in counts.items())
+    before, total = 0, 0
+    for i, (round_, bytes_) in enumerate(zip(curves.rounds, curves.bytes, strict=True)):
+        yield f"curves.rounds[{i}]", round_, before + 1, done
+        yield f"curves.bytes[{i}]", bytes_, total, math.inf
+        before, total = round_, bytes_
+    known = {(d, m): v for d, entry in results.final.items() for m, v in entry.items()}
+    shares = [(m, f"final.{d}.{m}", [value]) for (d, m), value in known.items()]
+    shares += [(split_name(n)[1], f"last_rounds.mean.{n}", [v]) for n, v in window.mean.items()]
+    for name, values in curves.figures.items():
+        domain, metric = split_name(name)
+        shares.append((metric, f"curves.figures.{name}", values))
+        final = known.get((domain, metric))
+        if curves.rounds[-1:] == (done,) and is_number(final) and is_number(values[-1]):
+            yield f"final.{domain}.{metric}", final, values[-1], values[-1]
+    for metric, where, values in shares:
+        if metric in MAIN_METRICS:
+            yield from ((where, value, 0, 100) for value in values if is_number(value))

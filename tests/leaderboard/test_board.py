@@ -84,8 +84,8 @@ def test_seeds_with_other_images_are_rows_of_their_own(board):
 
 def test_a_column_reports_the_mean_of_the_last_rounds_or_the_last_evaluation(board):
     window, final = idda(50.0), toyresults.results("mnist_a01_r3", {"test/accuracy": 50.0})
-    window["final"]["unseen"]["mIoU"] = 99.0
-    final["final"]["test"]["accuracy"] = 61.0
+    window["final"]["unseen"]["mIoU"] = window["curves"]["figures"]["unseen/mIoU"][-1] = 99.0
+    final["final"]["test"]["accuracy"] = final["curves"]["figures"]["test/accuracy"][-1] = 61.0
     found = board(window, final)
     (row,) = ranking(found, RAINY).runs
     assert row.cells["unseen"].value == 50

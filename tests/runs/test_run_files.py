@@ -40,8 +40,8 @@ def test_an_old_file_has_the_curves_of_its_history(tmp_path):
 
 
 def test_a_file_of_another_name_is_read_alone(tmp_path):
-    content = toyresults.results(RAINY, {METRIC: 50.0})
-    content |= {"rounds": 1, "completed_rounds": 1, "final_round": 1}
+    done = {"rounds": 1, "completed_rounds": 1, "final_round": 1}
+    content = toyresults.results(RAINY, {METRIC: 50.0}, **done)
     folder = write_history(toyresults.write(tmp_path / "a", content), [record(1, 3.0)])
     copy = folder / "results_of_a_friend.json"
     copy.write_text((folder / "results.json").read_text())

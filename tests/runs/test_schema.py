@@ -103,6 +103,12 @@ def test_a_file_that_was_changed_is_known(content, tmp_path):
     assert read_results(path).edited
     (_,), (message,) = read_runs([tmp_path])
     assert str(path) in message
+    del signed["results_sha256"]  # which would hide any change
+    path.write_text(json.dumps({**signed, "seed": 7}))
+    (_,), (message,) = read_runs([tmp_path])
+    assert str(path) in message and "has no checksum of itself" in message
+    path.write_text(json.dumps({**signed, "schema_version": 3, "protocol": None}))
+    assert not read_results(path).edited
 
 
 def test_missing_fields_are_named(content, refused):
@@ -162,6 +168,47 @@ def test_runs_that_cannot_be_ranked_are_read_if_asked_for(content, read, refused
         assert read(changed, strict=False).name == content["name"]
 
 
+def test_numbers_that_no_run_has_are_refused(content, read, refused):
+    done, curve = content["completed_rounds"], "curves.figures.unseen/mIoU"
+    for changes, words in (
+        ({"rounds": 0}, f"rounds: is 0, must be from 1 to {done}"),
+        ({"rounds": 0, "completed_rounds": 0, "final_round": 0}, "completed_rounds: is 0, must"),
+        ({"model__parameters": 0}, "model.parameters: is 0, must be at least 1"),
+        ({"clients_per_round": {"min": 0, "max": 5}}, "clients_per_round.min: is 0"),
+        ({"clients_per_round": {"min": 5, "max": 4}}, "clients_per_round.max: is 4"),
+        ({"communication__bytes_up": -1}, "communication.bytes_up: is -1, must be at least 0"),
+        ({"rejected_updates": -1}, "rejected_updates: is -1"),
+        ({"last_rounds__evaluations": -1}, "last_rounds.evaluations: is -1"),
+        ({"seconds__wall": -5.0}, "seconds.wall: is -5.0"),
+        ({"data__test_seen__samples": -1}, "data.test:seen.samples: is -1"),
+        ({"curves__rounds": [0, done]}, f"curves.rounds[0]: is 0, must be from 1 to {done}"),
+        ({"curves__rounds": [800, 800]}, "curves.rounds[1]: is 800"),
+        ({"curves__rounds": [800, done + 1]}, f"curves.rounds[1]: is {done + 1}"),
+        ({"curves__bytes": [-1, 5]}, "curves.bytes[0]: is -1"),
+        ({"curves__bytes": [6, 5]}, "curves.bytes[1]: is 5, must be at least 6"),
+        ({"final__unseen__mIoU": 40.0}, "final.unseen.mIoU: is 40.0, must be 50.0"),
+        ({"final__new": {"mIoU": 100.5}}, "final.new.mIoU: is 100.5, must be from 0 to 100"),
+        ({"last_rounds__mean": {"unseen/mIoU": -1}}, "last_rounds.mean.unseen/mIoU: is -1"),
+        ({"curves__figures": {"unseen/mIoU": [170.0, 50.0]}}, f"{curve}: is 170.0, must be from 0"),
+    ):
+        changed = toyresults.changed(content, **changes)
+        refused(changed, words)
+        assert read(changed, strict=False) and read(changed, bounded=False)
+
+
+def test_what_runs_may_have_is_read(content, read):
+    """Curves that end early, gaps in them, metrics of another range, several views of a model."""
+    for changes in (
+        {"curves__rounds": [10, 20], "final__unseen__mIoU": 40.0},
+        {"curves__figures": {"unseen/mIoU": [None, None]}},
+        {"curves": {"rounds": [], "bytes": [], "loss": [], "figures": {"unseen/mIoU": []}}},
+        {"final__unseen__loss": 170.0, "last_rounds__mean": {"unseen/loss": -1.0}},
+        {"final__global:unseen": {"mIoU": 1.0, "IoU": {"road": None}}},
+        {"communication": {"bytes_down": 0, "bytes_up": 0}, "curves__bytes": [0, 0]},
+    ):
+        assert read(toyresults.changed(content, **changes))
+
+
 def test_a_class_that_does_not_occur_has_no_iou(content, read):
     results = read(toyresults.changed(content, final__unseen__IoU={"train": None}))
     assert results.final["unseen"]["IoU"] == {"train": None}
@@ -206,7 +253,8 @@ def test_older_versions_are_migrated(content, read):
         old["data"]["test:seen"]["embedded"] = True
         assert read(old).synthetic
     for version, old in ((2, version_2(content)), (3, version_3(content))):
-        now = schema.replace(read(content), schema_version=version, protocol=None)
+        missing = {"protocol": None, "results_sha256": None}
+        now = schema.replace(read(content), schema_version=version, **missing)
         assert read(old) == now
 
 

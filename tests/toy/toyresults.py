@@ -57,7 +57,8 @@ def results(
     if one.protocol and one.protocol.values["mirror_images"]:
         train["samples"] *= 2
     test = {"samples": facts.get("test_samples")}
-    rounds = [one.rounds // 2, one.rounds]
+    rounds = [changes.get("completed_rounds", one.rounds)]
+    rounds = [rounds[0] // 2, *rounds] if rounds[0] > 1 else rounds
     final: dict[str, dict[str, Any]] = {}
     for name, value in metrics.items():
         domain, _, metric = name.rpartition("/")
@@ -112,8 +113,8 @@ def results(
         "curves": {
             "rounds": rounds,
             "bytes": [8000 * one.clients_per_round * r for r in rounds],
-            "loss": [2.0, 1.0],
-            "figures": {name: [value / 2, value] for name, value in metrics.items()},
+            "loss": [2.0, 1.0][-len(rounds) :],
+            "figures": {n: [value / 2, value][-len(rounds) :] for n, value in metrics.items()},
         },
         "communication": {
             "bytes_down": 4000 * one.clients_per_round * one.rounds,
@@ -158,10 +159,11 @@ def synthetic(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write(folder: Path, content: Mapping[str, Any], changed_at: float | None = None) -> Path:
-    """Write a run's folder; returns it. A checksum that the content has is made right."""
+    """Write a run's folder; returns it. A checksum that the content has or needs is made right."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.json"
-    signed = {OWN_DIGEST: own_digest(content)} if OWN_DIGEST in content else {}
+    needed = OWN_DIGEST in content or content.get("schema_version") == RESULTS_SCHEMA_VERSION
+    signed = {OWN_DIGEST: own_digest(content)} if needed else {}
     path.write_text(json.dumps({**content, **signed}), encoding="utf-8")
     if changed_at is not None:
         os.utime(path, (changed_at, changed_at))
