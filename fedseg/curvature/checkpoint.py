@@ -1,6 +1,7 @@
 """A run's model with all of its data, and the weights of its checkpoints."""
 
 import copy
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import cached_property, partial
@@ -50,7 +51,8 @@ class RunData:
         flat: the model. data: the clients' training data.
         hooks: types of custom hooks that the run had and this has not. ray: whether it had workers
             of Ray. cluster: where, None for this machine. changed: overrides of its config, but for
-            where data are. has_average: whether the checkpoint that was loaded last has one.
+            where data are. roots: overrides that say where, as seen from the run's folder.
+            has_average: whether the checkpoint that was loaded last has one.
         statistics: client -> what the policy keeps with it.
     """
 
@@ -64,6 +66,7 @@ class RunData:
         self.statistics: Mapping[str, Mapping[str, Tensor]] = {}
         self.hooks: list[Any] = []
         self.changed: list[str] = []
+        self.roots: list[str] = []
         self.has_average = False
         self.ray, self.cluster = False, None
         self._images: dict[str, EvaluationSet] = {}
@@ -244,4 +247,9 @@ def opened(source: Source) -> Iterator[RunData]:
             run.ray, run.cluster = True, "auto" if executor.get("address") == "auto" else None
         run.changed = [o for o in source.options if not o.startswith("data_root=")]
         run.changed += [f"--config {sha256(setting_file(source.config))}"] if source.config else []
+        given = (option.partition("=") for option in source.options)
+        roots = {key: os.path.realpath(path) for key, _, path in given if key.endswith("data_root")}
+        # a run that is moved together with its data keeps them
+        seen = {key: os.path.relpath(path, os.path.realpath(folder)) for key, path in roots.items()}
+        run.roots = [f"{key}={path}" for key, path in sorted(seen.items())]
         yield run

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
+import cv2
 import numpy as np
 import pytest
 import torch
@@ -110,6 +111,42 @@ def test_what_a_changed_config_gives_is_measured_anew(tool, silo):
     assert json.loads(other.read_text())["changed"] == [CHANGED[1]]
     _, _, err = tool(silo, "--data", "seen", "--quantities", "loss", *CHANGED)
     assert "measured before" in err
+
+
+@pytest.mark.parametrize("key", ["data_root", "train_dataloader.dataset.data_root"])
+def test_other_images_of_the_same_names_are_measured_anew(
+    key, run_tool, small_config, small_run, tmp_path, monkeypatch
+):
+    def loss(folder: Path, run: Path) -> tuple[float, bool]:
+        monkeypatch.chdir(folder)
+        arguments = ("--quantities", "loss", "--trust", "small_network", "--samples", 2)
+        code, _, err = run_tool("curvature", run, *arguments, "--cfg-options", f"{key}=data")
+        assert code == 0, err
+        (file,) = run.glob("curvature/*/curvature.json")
+        found = json.loads(file.read_text())["quantities"]["loss"]["loss"]
+        return found, "measured before" in err
+
+    one, other = tmp_path / "one", tmp_path / "other"
+    shutil.copytree(small_run, one / "run", ignore=shutil.ignore_patterns("curvature"))
+    for folder in (one, other):
+        shutil.copytree(small_config.parent / "data", folder / "data")
+    for image in other.glob("data/IDDAsmall/*/RGB/*"):
+        cv2.imwrite(str(image), 255 - cv2.imread(str(image)))
+    first, before = loss(one, one / "run")
+    assert not before and loss(one, one / "run") == (first, True)
+    found, before = loss(other, one / "run")
+    assert not before and found != first and loss(other, one / "run") == (found, True)
+    assert loss(one, one / "run") == (first, False)
+    one.rename(tmp_path / "moved")  # the run with its data
+    assert loss(tmp_path / "moved", tmp_path / "moved" / "run") == (first, True)
+
+
+def test_clients_statistics_in_double_precision(tool, silo):
+    options = ("--cfg-options", "dtype=float64", "train_cfg.amp=False")
+    code, _, err = tool(silo, "--samples", 8, "--quantities", "loss", *options)
+    assert code == 0, err
+    (file,) = silo.glob("curvature/round_000002-changed*/curvature.json")
+    assert json.loads(file.read_text())["dtype"] == "float64"
 
 
 @pytest.mark.parametrize(
