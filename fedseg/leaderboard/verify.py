@@ -174,7 +174,8 @@ def verify(
                 add(_pairs(own[key], entry.get(key), f"data.{name}.{key}", whole), source)
         unchecked = {k: v for k, v in unchecked.items() if name != "train" or k not in entry}
     tests = complete.get("val_dataloader") or {}
-    names = {name for name, test in tests.items() if test is not None}
+    tests = {n: test for n, test in tests.items() if test is not None}
+    names = {n for n, test in tests.items() if n in results.tests or not test.get("optional")}
     every = sorted(names | results.tests.keys())
     add(((f"data.test:{n}", n in results.tests, n in names) for n in every), "config")
     accuracy = results.extras.get("client_accuracy")  # of ClientAccuracyHook

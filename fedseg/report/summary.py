@@ -10,8 +10,10 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedseg.cli import program
+from fedseg.errors import DataError
 from fedseg.report.corruptions import corruption_table
 from fedseg.runner.checkpoint import checkpoints
+from fedseg.runs.from_json import REWRITE
 from fedseg.runs.metric_names import domain_label, evaluated_set, is_number, main_metric
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 from fedseg.units import format_bytes, format_duration
@@ -47,10 +49,13 @@ def print_summary(
     folder = Path(work_dir)
     results = read_results(folder / FILE_NAME, strict=False)
     console = console or Console()
-    console.print()
-    console.print(_metrics(results))
-    console.print(_facts(results, folder))
-    corrupted = corruption_table(results.final)
+    try:  # recorded options and details are free
+        tables = "", _metrics(results), _facts(results, folder)
+        corrupted = corruption_table(results.final)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise DataError(f"{folder / FILE_NAME}: is damaged ({error!r}); {REWRITE}") from error
+    for table in tables:
+        console.print(table)
     if corrupted is not None:
         *means, (_, overall) = corrupted["mean"].items()
         listed = ", ".join(f"{_number(value)} at {severity}" for severity, value in means)

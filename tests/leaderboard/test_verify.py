@@ -100,6 +100,14 @@ def test_without_the_training_images_config_and_checkpoint_are_compared(run, sma
     assert fields == {f"data.train.{name}" for name in FORGED.keys() - unchecked}
 
 
+def test_an_optional_test_set_that_the_run_did_not_have(small_config, tmp_path):
+    config = load_config(small_config, work_dir=tmp_path, options=["train_cfg.max_rounds=2"])
+    missing = {"type": "CIFAR10Dataset", "data_root": str(tmp_path / "nowhere"), "split": "test"}
+    config.val_dataloader["extra"] = {"optional": True, "dataset": missing}
+    assert train(config) == 0
+    assert verify(tmp_path, trusted=["small_network"]).passed
+
+
 def test_accuracies_of_clients_must_be_those_of_the_history(run, small_config):
     file = run / "results.json"
     content = json.loads(file.read_text())

@@ -123,3 +123,22 @@ def test_domains_without_statistics_are_counted(run_copy):
 def test_an_unfinished_run_is_an_error(tmp_path):
     with pytest.raises(DataError, match=r"results\.json"):
         printed(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"algorithm": {"type": 3}},
+        {"optim_wrapper": {"type": -1}},
+        {"data": {}},
+        {"last_rounds__std": {}},
+        {"final__unseen__corruptions": 3},
+        {"final__unseen__corruptions": {"fog": 3}},
+        {"final__unseen__domains": "x"},
+    ],
+    ids=str,
+)
+def test_damaged_fields_are_one_message(run_copy, damage):
+    change(run_copy, **damage)
+    with pytest.raises(DataError, match=r"results\.json: is damaged"):
+        printed(run_copy)
