@@ -262,6 +262,10 @@ def test_a_folder_of_seeds_must_hold_one_experiment(tmp_path):
     finished(tmp_path / "a" / "1", seed=1, experiment_sha256="d" * 64)
     with pytest.raises(DataError, match="different experiments"):
         read_sides([tmp_path / "a"])
+    finished(tmp_path / "d" / "0")
+    finished(tmp_path / "d" / "1", seed=1, data__test_unseen__split_checksum="9" * 64)
+    with pytest.raises(DataError, match="different experiments"):
+        read_sides([tmp_path / "d"])
     finished(tmp_path / "b" / "0")
     finished(tmp_path / "b" / "again")
     with pytest.raises(DataError, match="seed 0"):
