@@ -143,6 +143,7 @@ def add_splits(made: argparse.ArgumentParser, partition: str, clients: int) -> N
     group.add_argument(
         "--alpha",
         type=float,
+        action="extend",
         nargs="+",
         metavar="A",
         help="one split for each (default: those of the configs)",

@@ -31,7 +31,7 @@ def main() -> None:
     usual = ["loss", "top", "trace", "sharpness"]
     text = f"default: {' '.join(usual)}"
     names = {"choices": list(USED), "type": str.lower, "metavar": "NAME"}
-    parser.add_argument("--quantities", nargs="+", default=usual, help=text, **names)
+    parser.add_argument("--quantities", **cli.MANY, help=text, **names)
     parser.add_argument("--out", type=cli.folder, help="default: curvature/<checkpoint> in the run")
     arguments = parser.parse_args()
     if arguments.out is not None and len(arguments.paths) > 1:
@@ -51,7 +51,7 @@ def main() -> None:
         own, (file,) = replace(settings, averaged=averaged), find_checkpoints(source)
         with opened(source) as run:
             measurement = Measurement(run, file, own, arguments.out)
-            found[source.paths[0]] = measurement.measure(arguments.quantities)
+            found[source.paths[0]] = measurement.measure(arguments.quantities or usual)
     print_curvature(found)
     for file in write_spectra(found, measurement.folder):
         print(file)

@@ -34,6 +34,7 @@ def main() -> None:
     )
     arguments.add_argument(
         "--corruptions",
+        action="extend",
         nargs="+",
         type=str.lower,
         choices=CORRUPTIONS,

@@ -123,7 +123,9 @@ class Spec(Options):
 
     kind: str = "line"
     source: Source = Source(())
-    data: tuple[str, ...] = option((TRAIN,), "train (default), test domains", nargs="+")
+    data: tuple[str, ...] = option(
+        (TRAIN,), "train (default), test domains", action="extend", nargs="+"
+    )
     client: str | None = option(
         None,
         "the model that this participant of the next round trains, on its own and on all data; "
@@ -177,7 +179,7 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
     parser.add_argument("paths", nargs="+", type=_run_path, metavar=metavar, help=text)
     for one in (one for one in fields(kind) if one.metadata):
         keywords = {k: v for k, v in one.metadata.items() if k not in BOUNDS}
-        parser.add_argument(_flag(one.name), dest=one.name, default=one.default, **keywords)
+        parser.add_argument(_flag(one.name), dest=one.name, default=argparse.SUPPRESS, **keywords)
     parser.add_argument("--config", help="a config of yours in place of the recorded one: it runs")
     add_cfg_options(parser, "override config fields, for example data_root=data/camvid")
     add_trust(parser)

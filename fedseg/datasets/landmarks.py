@@ -157,9 +157,10 @@ def read_annotations(path: Path, with_users: bool, num_classes: int) -> list[Pho
     try:
         with io.StringIO(read_bytes(path).decode("utf-8-sig"), newline="") as file:
             rows = csv.DictReader(file)
-            absent = [name for name in columns if name not in (rows.fieldnames or ())]
-            if absent:
-                raise DataError(f"{path}: has no column {absent[0]!r}: get the file again")
+            for name in columns:
+                if (count := list(rows.fieldnames or ()).count(name)) != 1:
+                    found = f"{count} columns" if count else "no column"
+                    raise DataError(f"{path}: has {found} {name!r}: get the file again")
             for row in rows:
                 where = f"{path}, line {rows.line_num}"
                 photo = _photo(row, with_users, num_classes, where)

@@ -165,6 +165,7 @@ def test_faulty_rows(root):
 def test_faulty_files(root):
     for content, message in (
         (b"user,image_id,class\n", "'user_id'"),
+        (b"user_id,image_id,class,class\n", "'class'"),
         (b"user_id,image_id,class\n", "no image"),
         (b"\xff\xfe\x00", "CSV"),
     ):

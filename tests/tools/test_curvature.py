@@ -59,8 +59,8 @@ def test_quadratic_has_the_curvature_that_it_has(tool, quadratic):
     # three parameters: a trace needs more than the two random vectors that fit
     assert code == 2
     assert "probes" in err
-    code, _, err = tool(quadratic, *arguments[:5], "clients", "fedalign", "participants",
-                          "--clients", "all", "--tolerance", 1e-10)  # fmt: skip
+    more = ("clients", "--quantities", "fedalign", "participants", "--clients", "all")
+    code, _, err = tool(quadratic, *arguments[:5], *more, "--tolerance", 1e-10)
     assert code == 0, err
     found = result(quadratic, "round_000003-augmented")
     assert found["checkpoint_sha256"] == sha256(quadratic / "checkpoints" / "round_000003.pth")

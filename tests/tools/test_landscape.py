@@ -27,7 +27,8 @@ def run(tmp_path_factory) -> Path:
 def test_line_between_two_rounds_and_wrong_arguments(run_tool, run, tmp_path):
     first = run / "checkpoints" / "round_000001.pth"
     options = ("--points", 3, "--jobs", 1, "--out", tmp_path / "line", "--trust", "toycls")
-    code, out, err = run_tool("landscape", "line", first, run, "--data", "train", "test", *options)
+    data = ("--data", "train", "--data", "test")  # adds up, like any option that takes several
+    code, out, err = run_tool("landscape", "line", first, run, *data, *options)
     assert code == 0, err
     files = [Path(line) for line in out.split() if "landscape." in line]
     assert {file.suffix for file in files} == {".png", ".svg", ".html"}
