@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
+from fedseg.datasets import CamVidDataset
 from fedseg.errors import DataError
 from fedseg.files import atomic_writer, read_bytes
 from fedseg.partition import Split
@@ -92,8 +93,9 @@ def verify(root: Path) -> Images:
         images[part] = {recording: [] for recording in counts}
         pairs = find_pairs((root, root), (part, f"{part}annot"), SUFFIXES, findings)
         for image, label in sorted(pairs, key=lambda pair: _frame(pair[0])):
-            if recording_of(image) in counts:
-                images[part][recording_of(image)].append((image, label))
+            recording = CamVidDataset.domain_of(image)
+            if recording in counts:
+                images[part][recording].append((image, label))
             else:
                 findings.add("images of another recording", [image])
         findings.add(
@@ -133,11 +135,6 @@ def build(images: Mapping[str, Mapping[str, Sequence[Sample]]]) -> tuple[Split, 
     return Split(clients), Split(test)
 
 
-def recording_of(image: str) -> str:
-    """The recording of an image path."""
-    return image.rsplit("/", 1)[-1].split("_")[0]
-
-
 def _stretches(samples: Sequence[Sample]) -> list[list[Sample]]:
     """Samples in order of frame, cut where frames are missing for longer than LONGEST_GAP."""
     stretches = [[samples[0]]]
@@ -151,4 +148,4 @@ def _stretches(samples: Sequence[Sample]) -> list[list[Sample]]:
 def _frame(image: str) -> tuple[str, int]:
     """Recording and frame number of an image path such as ``train/0006R0_f00930.png``."""
     number = re.search(r"(\d+)$", Path(image).stem)
-    return recording_of(image), int(number.group()) if number else -1
+    return CamVidDataset.domain_of(image), int(number.group()) if number else -1

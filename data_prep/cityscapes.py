@@ -25,8 +25,6 @@ Images = dict[str, list[Sample]]  # city -> samples
 NAME = "cityscapes"
 DATASET = CityscapesDataset
 TEST_USERS = ("test_user",)
-IMAGE_ROOT = "leftImg8bit"
-LABEL_ROOT = "gtFine"
 SUFFIXES = ("_leftImg8bit.png", "_gtFine_labelIds.png")
 SIZE = (512, 256)  # of rendered images: width and height in pixels
 
@@ -82,10 +80,11 @@ def verify(root: Path) -> Images:
     Raises:
         DataError: everything that is missing, unpaired, truncated or of unequal size, counted.
     """
-    for folder in (IMAGE_ROOT, LABEL_ROOT):
-        if not (root / folder).is_dir():
+    roots = root / CityscapesDataset.image_root, root / CityscapesDataset.label_root
+    for folder in roots:
+        if not folder.is_dir():
             raise DataError(
-                f"{root / folder}: does not exist: extract leftImg8bit_trainvaltest.zip and "
+                f"{folder}: does not exist: extract leftImg8bit_trainvaltest.zip and "
                 "gtFine_trainvaltest.zip of Cityscapes there, name the folder with --root, or "
                 "render synthetic data with --synthetic"
             )
@@ -93,7 +92,6 @@ def verify(root: Path) -> Images:
         f"{root}: not the 2975 training and 500 validation images of Cityscapes",
         "Extract leftImg8bit_trainvaltest.zip and gtFine_trainvaltest.zip again",
     )
-    roots = (root / IMAGE_ROOT, root / LABEL_ROOT)
     images: Images = {}
     for part, cities in CITIES.items():
         for city, count in cities.items():
@@ -123,7 +121,7 @@ def build(
                 clients[f"{city}{number}"] = [images[city][i] for i in part]
         return Split(clients), test
     samples = [s for city in CITIES["train"] for s in images[city]]
-    cities = [domain_of(image) for image, _ in samples]
+    cities = [CityscapesDataset.domain_of(image) for image, _ in samples]
     sizes = [size for size, times in SIZES[distribution].items() for _ in range(times)]
     sizes = rng.permutation(sizes).tolist()
     if distribution == "uniform":
@@ -134,11 +132,6 @@ def build(
     parts = fit_groups(cut(order.tolist(), sizes), cities, kinds, *SPREAD[distribution], rng)
     word = "client" if distribution == "uniform" else "user"
     return Split({f"{word}_{n}": [samples[i] for i in part] for n, part in enumerate(parts)}), test
-
-
-def domain_of(image: str) -> str:
-    """The city of an image path; cities are the domains."""
-    return image.rsplit("/", 2)[-2]
 
 
 def scene(image: str, seed: int) -> tuple[int, str, str, int]:
@@ -152,7 +145,8 @@ def scene(image: str, seed: int) -> tuple[int, str, str, int]:
     """
     if image.count("/") != 2:
         raise DataError(f"{image}: expected <split>/<city>/<name>_leftImg8bit.png")
-    known, city = [city for cities in CITIES.values() for city in cities], domain_of(image)
+    known = [city for cities in CITIES.values() for city in cities]
+    city = CityscapesDataset.domain_of(image)
     number = known.index(city) if city in known else key("city", city) % 1_000_000
     weather = "CS" if draws("evening", seed, image).random() < 0.2 else "CN"
     return (2, 1, 6, 4, 3, 2, 5)[number % 7], weather, "A", number + 1

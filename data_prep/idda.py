@@ -28,7 +28,6 @@ Images = dict[str, list[Sample]]  # domain -> samples
 
 NAME = "idda"
 DATASET = IDDADataset
-IMAGE_ROOT = LABEL_ROOT = "IDDAsmall"
 TEST_USERS = ("test_user_diff_domain", "test_user_same_domain")
 SIZE = (464, 256)  # of rendered images: width and height in pixels
 IMAGES_PER_DOMAIN = 60
@@ -81,7 +80,7 @@ def verify(root: Path) -> Images:
     Raises:
         DataError: everything that is missing, unpaired, truncated or of unequal size, counted.
     """
-    base = root / IMAGE_ROOT
+    base = root / IDDADataset.image_root
     if not base.is_dir():
         raise DataError(
             f"{base}: does not exist: put IDDA there (<domain>/RGB and <domain>/Semantic), name "
@@ -133,14 +132,9 @@ def build(
     return Split(clients), Split(dict(zip(TEST_USERS, (unseen, held_out), strict=True)))
 
 
-def domain_of(image: str) -> str:
-    """The domain of an image path."""
-    return image.split("/", 1)[0]
-
-
 def scene(image: str, seed: int) -> tuple[int, str, str, int]:
     """Town, weather, viewpoint and variant of a rendered image; DataError: it names no domain."""
-    match = _DOMAIN.fullmatch(domain_of(image))
+    match = _DOMAIN.fullmatch(IDDADataset.domain_of(image))
     if not match:
         raise DataError(
             f"{image}: the first folder must be a domain such as T01_CN_A"
@@ -152,7 +146,7 @@ def scene(image: str, seed: int) -> tuple[int, str, str, int]:
 def _by_class(pool: Images, presence: Presence, rng: np.random.Generator) -> Images:
     samples = [sample for group in pool.values() for sample in group]
     present = presence(samples)
-    order = class_order(present, [domain_of(x) for x, _ in samples], rng)
+    order = class_order(present, [IDDADataset.domain_of(x) for x, _ in samples], rng)
     kinds = rarest_class(present)
     clients: Images = {}
     numbers: dict[str, int] = {}

@@ -122,7 +122,8 @@ def _own_splits(benchmark: ModuleType, options: Options) -> Iterator[tuple[Place
             synthetic_streets.write_streets(benchmark, options.root, every, options.size)
     else:
         images = benchmark.verify(options.root)
-    classes = presence(options.root / benchmark.LABEL_ROOT, benchmark.DATASET.label_ids)
+    kind = benchmark.DATASET
+    classes = presence(options.root / kind.label_root, kind.label_ids)
     for place in options.places:
         yield place, *benchmark.build(images, *reversed(place), options.seed, classes)
 
@@ -156,7 +157,7 @@ def _prepared(
     limits = {"per_user": options.limit_per_user, "test_per_domain": options.limit_test}
     if not any(limits.values()):
         return PreparedSplit(place, train, test, about, source)
-    train, test = limit(train, test, *limits.values(), benchmark.domain_of)
+    train, test = limit(train, test, *limits.values(), benchmark.DATASET.domain_of)
     return PreparedSplit(place, train, test, {**about, "limit": limits})
 
 
@@ -166,7 +167,7 @@ def _samples(made: Sequence[PreparedSplit]) -> list[Sample]:
 
 
 def _roots(benchmark: ModuleType, root: Path) -> tuple[Path, Path]:
-    return root / benchmark.IMAGE_ROOT, root / benchmark.LABEL_ROOT
+    return root / benchmark.DATASET.image_root, root / benchmark.DATASET.label_root
 
 
 def _report_missing(benchmark: ModuleType, root: Path, made: Sequence[PreparedSplit]) -> None:

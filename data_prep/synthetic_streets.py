@@ -54,7 +54,8 @@ def write_streets(
         DataError: a path is absolute, leaves the root or names no domain; or ``root`` holds real
             data, or data rendered with other settings. Everything is checked first.
     """
-    size, roots = tuple(size or benchmark.SIZE), (benchmark.IMAGE_ROOT, benchmark.LABEL_ROOT)
+    size = tuple(size or benchmark.SIZE)
+    roots = benchmark.DATASET.image_root, benchmark.DATASET.label_root
     table = TABLES[benchmark.NAME]
     pairs = sorted(set(files))
     jobs = []

@@ -40,5 +40,6 @@ class CamVidDataset(SegmentationDataset):
         folder, name = image.split("/", 1)
         return f"{folder}annot/{os.path.splitext(name)[0]}.png"
 
-    def domain_of(self, image: str) -> str:
+    @staticmethod
+    def domain_of(image: str) -> str:
         return image.rsplit("/", 1)[-1].split("_", 1)[0]

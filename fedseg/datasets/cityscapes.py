@@ -32,5 +32,6 @@ class CityscapesDataset(SegmentationDataset):
     def label_of(self, image: str) -> str:
         return image.removesuffix("_leftImg8bit.png") + "_gtFine_labelIds.png"
 
-    def domain_of(self, image: str) -> str:
+    @staticmethod
+    def domain_of(image: str) -> str:
         return image.rsplit("/", 2)[-2]

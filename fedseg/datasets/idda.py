@@ -30,7 +30,8 @@ class IDDADataset(SegmentationDataset):
         domain, _, name = image.rsplit("/", 2)
         return f"{domain}/Semantic/{os.path.splitext(name)[0]}.png"
 
-    def domain_of(self, image: str) -> str:
+    @staticmethod
+    def domain_of(image: str) -> str:
         return image.split("/", 1)[0]
 
     def condition_of(self, domain: str) -> str:

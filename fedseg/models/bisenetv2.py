@@ -1,10 +1,13 @@
 """BiSeNetV2 (Yu et al., IJCV 2021) with its four auxiliary heads."""
 
+from collections.abc import Sequence
+
 from fedseg.models.segmentor import Segmentor
 from fedseg.registry import MODELS
 
-# Input and inner channels of the auxiliary head behind each semantic stage (1/4 to 1/32).
-AUXILIARY_CHANNELS = ((16, 16), (32, 64), (64, 256), (128, 1024))
+# Input and inner channels and convolutions of the main head, then of the auxiliary head behind each
+# semantic stage (1/4 to 1/32).
+HEADS = ((128, 1024, 1), (16, 16, 2), (32, 64, 2), (64, 256, 2), (128, 1024, 2))
 
 
 @MODELS.register_module()
@@ -28,35 +31,28 @@ class BiSeNetV2Segmentor(Segmentor):
     def __init__(
         self, num_classes: int, dropout: float = 0.1, auxiliary: bool = True, **kwargs
     ) -> None:
-        super().__init__(bisenetv2_config(num_classes, dropout, auxiliary), **kwargs)
+        heads = [
+            dict(type="FCNHead", in_channels=i, channels=c, num_convs=n, concat_input=False)
+            for i, c, n in HEADS
+        ]
+        network = bisenetv2_config("BiSeNetV2", heads, num_classes, dropout, auxiliary)
+        super().__init__(network, **kwargs)
 
 
-def bisenetv2_config(num_classes: int, dropout: float, auxiliary: bool) -> dict:
-    """MMSegmentation's config of the network."""
-
-    def head(in_index: int, in_channels: int, channels: int, num_convs: int) -> dict:
-        return {
-            "type": "FCNHead",
-            "in_index": in_index,
-            "in_channels": in_channels,
-            "channels": channels,
-            "num_convs": num_convs,
-            "num_classes": num_classes,
-            "out_channels": num_classes,
-            "dropout_ratio": dropout,
-            "concat_input": False,
-            "norm_cfg": {"type": "BN"},
-            "align_corners": False,
-        }
-
+def bisenetv2_config(
+    backbone: str | type, heads: Sequence[dict], num_classes: int, dropout: float, auxiliary: bool
+) -> dict:
+    """MMSegmentation's config of a network whose main head and four auxiliary ones are given."""
+    common = {
+        "num_classes": num_classes,
+        "out_channels": num_classes,
+        "dropout_ratio": dropout,
+        "norm_cfg": {"type": "BN"},
+    }
+    main, *others = ({**common, **head, "in_index": i} for i, head in enumerate(heads))
     return {
         "type": "EncoderDecoder",
-        "backbone": {"type": "BiSeNetV2"},
-        "decode_head": head(0, 128, 1024, num_convs=1),
-        "auxiliary_head": [
-            head(stage, in_channels, channels, num_convs=2)
-            for stage, (in_channels, channels) in enumerate(AUXILIARY_CHANNELS, start=1)
-        ]
-        if auxiliary
-        else None,
+        "backbone": {"type": backbone},
+        "decode_head": main,
+        "auxiliary_head": others if auxiliary else None,
     }

@@ -6,12 +6,14 @@ from mmcv.cnn import ConvModule
 from mmengine.model import kaiming_init
 from torch import Tensor, nn
 
+from fedseg.models.bisenetv2 import bisenetv2_config
 from fedseg.models.mmsegmentation import BaseDecodeHead, BGALayer, BiSeNetV2, GELayer
 from fedseg.models.segmentor import Segmentor
 from fedseg.registry import MODELS
 
-# Input channels of the auxiliary head behind each semantic stage, and how far it upsamples.
-AUXILIARY = ((16, 4), (32, 8), (64, 16), (128, 32))
+# Input and inner channels of the main head, and how far it upsamples; then of the auxiliary head
+# behind each semantic stage.
+HEADS = ((128, 1024, 8), (16, 128, 4), (32, 128, 8), (64, 128, 16), (128, 128, 32))
 
 
 @MODELS.register_module()
@@ -42,29 +44,10 @@ class FedDriveBiSeNetV2Segmentor(Segmentor):
         align_corners: bool = True,
         **kwargs,
     ) -> None:
-        def head(in_index: int, in_channels: int, channels: int, up: int) -> dict:
-            return {
-                "type": PixelShuffleHead,
-                "up": up,
-                "in_index": in_index,
-                "in_channels": in_channels,
-                "channels": channels,
-                "num_classes": num_classes,
-                "out_channels": num_classes,
-                "dropout_ratio": dropout,
-                "norm_cfg": {"type": "BN"},
-            }
-
-        auxiliary_heads = [
-            head(stage, in_channels, 128, up)
-            for stage, (in_channels, up) in enumerate(AUXILIARY, start=1)
+        heads = [
+            dict(type=PixelShuffleHead, in_channels=i, channels=c, up=up) for i, c, up in HEADS
         ]
-        network = {
-            "type": "EncoderDecoder",
-            "backbone": {"type": FedDriveBiSeNetV2},
-            "decode_head": head(0, 128, 1024, up=8),
-            "auxiliary_head": auxiliary_heads if auxiliary else None,
-        }
+        network = bisenetv2_config(FedDriveBiSeNetV2, heads, num_classes, dropout, auxiliary)
         super().__init__(network, align_corners=align_corners, **kwargs)
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 from prepare_tools import failure, snapshot, tool, write_pair
 
-from fedseg.data_prep import camvid
 from fedseg.datasets import CamVidDataset
 from fedseg.partition import read_split
 
@@ -45,7 +44,7 @@ def check_camvid(root):
         "test_user_0001TP": 124,
         "test_user_Seq05VD": 171,
     }
-    assert {camvid.recording_of(x) for x, _ in test.users["test_user_0001TP"]} == {"0001TP"}
+    assert {CamVidDataset.domain_of(x) for x, _ in test.users["test_user_0001TP"]} == {"0001TP"}
     assert not set(train.files) & set(CamVidDataset(str(root), "splits/test").files)
     # Nothing of the held-out stretch of 0006R0 lies between two training frames.
     held = [x for x, _ in test.users["test_user_same_domain"] if "0006R0" in x]

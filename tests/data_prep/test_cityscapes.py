@@ -34,7 +34,7 @@ def sizes(split):
 
 def check_cityscapes(train, test, distribution):
     clients, images, spread, cities = CITYSCAPES_TABLE[distribution]
-    held = [len({cityscapes.domain_of(x) for x, _ in c}) for c in train.users.values()]
+    held = [len({CityscapesDataset.domain_of(x) for x, _ in c}) for c in train.users.values()]
     assert (len(train.users), len(train)) == (clients, images)
     assert (min(sizes(train)), median(sizes(train)), max(sizes(train))) == spread
     assert (min(held), max(held)) == cities

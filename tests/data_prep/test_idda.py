@@ -31,7 +31,7 @@ def sizes(split):
 
 
 def domains_per_client(split):
-    return [len({idda.domain_of(x) for x, _ in samples}) for samples in split.users.values()]
+    return [len({IDDADataset.domain_of(x) for x, _ in samples}) for samples in split.users.values()]
 
 
 def check_idda(train, test, setting, distribution):
@@ -42,9 +42,11 @@ def check_idda(train, test, setting, distribution):
         "test_user_same_domain": seen,
     }
     assert len({*train.samples, *test.samples}) == len(train) + len(test)
-    seen_domains = {idda.domain_of(x) for x, _ in train.samples}
+    seen_domains = {IDDADataset.domain_of(x) for x, _ in train.samples}
     for user, samples in test.users.items():
-        domains, counts = np.unique([idda.domain_of(x) for x, _ in samples], return_counts=True)
+        domains, counts = np.unique(
+            [IDDADataset.domain_of(x) for x, _ in samples], return_counts=True
+        )
         if user == "test_user_same_domain":
             assert set(domains) == seen_domains and set(counts) == {12}
         else:
@@ -53,7 +55,7 @@ def check_idda(train, test, setting, distribution):
     if distribution == "uniform":
         assert held == [48] * clients
     elif distribution == "heterogeneous":
-        assert list(train.users) == [idda.domain_of(s[0][0]) for s in train.users.values()]
+        assert list(train.users) == [IDDADataset.domain_of(s[0][0]) for s in train.users.values()]
         assert held == [1] * clients
 
 

@@ -8,14 +8,14 @@ from fedseg.partition import NaturalPartition, write_split
 
 def test_a_limit_keeps_every_client():
     train, test = idda.build(idda.names(), "rainy", "heterogeneous", 0)
-    small, small_test = limit(train, test, 2, 1, idda.domain_of)
+    small, small_test = limit(train, test, 2, 1, IDDADataset.domain_of)
     assert list(small.users) == list(train.users) and len(small.users) == 69
     assert all(samples == train.users[user][:2] for user, samples in small.users.items())
     assert {user: len(samples) for user, samples in small_test.users.items()} == {
         "test_user_diff_domain": 35,
         "test_user_same_domain": 69,
     }
-    whole, whole_test = limit(train, test, 100, None, idda.domain_of)
+    whole, whole_test = limit(train, test, 100, None, IDDADataset.domain_of)
     assert whole.users == train.users and whole_test.users == test.users
 
 
