@@ -84,8 +84,7 @@ def prepare_and_split(
     root, dataset, file = options.root, prepare(kind, options), None
     for one in asked:
         clients = one.clients(dataset)
-        written, existed = save_split(root, one, dataset, clients, options.overwrite)
-        print(f"{written}: {'is there already, the same' if existed else 'written'}")
+        written = save_split(root, one, dataset, clients, options.overwrite)
         draw(clients, dataset.labels, dataset.classes, written.with_suffix(".png"))
         file = file or written
     setting, usual = kind.setting, Path("data", kind.name.lower())

@@ -98,14 +98,14 @@ def save_split(
     dataset: ImageArrays,
     clients: Mapping[str, np.ndarray],
     overwrite: bool = False,
-) -> tuple[Path, bool]:
-    """Write a split and its note; returns the JSON file, and whether it was there, the same.
+) -> Path:
+    """Write a split and its note; returns the JSON file.
 
     Raises:
         DataError: another split of that name exists and ``overwrite`` is not given.
     """
     file = root / "splits" / f"{one.name}.json"
-    existed = write_clients(file, clients, overwrite)
+    write_clients(file, clients, overwrite)
     about = {
         "partition": PARTITIONERS[one.partition].__name__,
         **one.options,
@@ -117,13 +117,13 @@ def save_split(
         "images_sha256": dataset.split_checksum,
     }
     write_text(file.with_suffix(".note.json"), json.dumps(about, indent=2) + "\n")
-    return file, existed
+    return file
 
 
 def write_clients(
     file: Path, clients: Mapping[str, Sequence[int] | np.ndarray], overwrite: bool = False
-) -> bool:
-    """Write clients and their indices; returns whether the same file was there.
+) -> None:
+    """Write clients and their indices, unless the same file is there, and print which it was.
 
     Raises:
         DataError: another one is there and ``overwrite`` is not given.
@@ -132,13 +132,14 @@ def write_clients(
     lines = [f"{json.dumps(c)}: {json.dumps(np.asarray(i).tolist())}" for c, i in clients.items()]
     text = "{\n" + ",\n".join(lines) + "\n}\n"
     if file.is_file() and file.read_text(encoding="utf-8") == text:
-        return True
+        print(f"{file}: is there already, the same")
+        return
     if file.exists() and not overwrite:
         raise DataError(
             f"{file}: holds another split: give --overwrite to replace it, or another --root"
         )
     write_text(file, text)
-    return False
+    print(f"{file}: written")
 
 
 def read_users(path: Path, labels: np.ndarray) -> list[str]:

@@ -93,8 +93,7 @@ def prepare_released(kind: Cifar, options: ImageOptions, folder: Path) -> None:
         names |= _names(users)
     target = options.root / FOLDER
     for name, clients in made.items():
-        existed = write_clients(target / name, clients, options.overwrite)
-        print(f"{target / name}: {'is there already, the same' if existed else 'written'}")
+        write_clients(target / name, clients, options.overwrite)
     about = {
         "made": "from the released split files: tools/prepare_cifar.py --from",
         "dataset": kind.name,

@@ -13,7 +13,7 @@ from types import ModuleType
 import cv2
 import numpy as np
 
-from fedseg.datasets.synthetic import MARKER
+from fedseg.datasets.arrays import INDEX
 from fedseg.errors import DataError
 from fedseg.files import atomic_writer, write_text
 from fedseg.partition.split_files import check_path
@@ -89,7 +89,7 @@ def _declare(root: Path, dataset: str, folders: Sequence[str], seed: int, size: 
         "seed": seed,
         "size": list(size),
     }
-    path = root / MARKER
+    path = root / INDEX
     if path.exists():
         try:
             found = json.loads(path.read_text(encoding="utf-8"))

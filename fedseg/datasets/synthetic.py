@@ -8,9 +8,6 @@ from fedseg.errors import DataError
 from fedseg.files import read_json
 from fedseg.registry import DATASETS
 
-MARKER = INDEX
-"""The file of a data root that says how its images were made."""
-
 
 def is_synthetic(root: str | Path, strict: bool = False) -> bool:
     """Whether the images of a data root were rendered, according to its ``dataset.json``.
@@ -18,22 +15,21 @@ def is_synthetic(root: str | Path, strict: bool = False) -> bool:
     Raises:
         DataError: the file is damaged, and ``strict``; otherwise a damaged one says no.
     """
-    path = Path(root) / MARKER
+    path = Path(root) / INDEX
     if not os.path.lexists(path):
         return False
     try:
         content = read_json(path, "prepare the data again")
+        if not isinstance(content, dict):
+            raise DataError(f"{path}: holds no object: prepare the data again")
         found = content.get("synthetic", content.get("embedded", False))  # old key
         if not isinstance(found, bool):
             raise DataError(f"{path}: synthetic: is {found!r}, no flag: prepare the data again")
         return found
-    except AttributeError as error:
-        if strict:
-            raise DataError(f"{path}: holds no object: prepare the data again") from error
     except DataError:
         if strict:
             raise
-    return False
+        return False
 
 
 @DATASETS.register_module(name=["SyntheticShapesDataset", "EmbeddedImagesDataset"])

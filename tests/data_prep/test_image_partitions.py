@@ -23,14 +23,15 @@ def save(root, one, dataset, **more):
     return clients, save_split(root, one, dataset, clients, **more)
 
 
-def test_file_is_what_fixed_partition_reads(tmp_path, dataset):
+def test_file_is_what_fixed_partition_reads(tmp_path, dataset, capsys):
     for partition, name in (
         ("dirichlet", "dirichlet_alpha0.5_4clients_seed3"),
         ("homogeneous", "homogeneous_4clients_seed3"),
     ):
         (one,) = named_partitions(partition, [0.5], num_clients=4, seed=3, key="users", beta=10)
-        clients, (file, existed) = save(tmp_path, one, dataset)
-        assert file == tmp_path / "splits" / f"{name}.json" and not existed
+        clients, file = save(tmp_path, one, dataset)
+        assert file == tmp_path / "splits" / f"{name}.json"
+        assert capsys.readouterr().out == f"{file}: written\n"
         read = FixedPartition(file=file)(dataset)
         assert list(read) == list(clients) == ["0", "1", "2", "3"]
         for client in clients:
@@ -43,11 +44,13 @@ def test_file_is_what_fixed_partition_reads(tmp_path, dataset):
         assert note["classes_per_client"]["mean"] == np.mean(classes)
 
 
-def test_the_same_split_is_left_and_another_refused(tmp_path, dataset):
+def test_the_same_split_is_left_and_another_refused(tmp_path, dataset, capsys):
     (one,) = named_partitions("homogeneous", num_clients=4, seed=0)
-    _, (file, _) = save(tmp_path, one, dataset)
+    _, file = save(tmp_path, one, dataset)
     before = file.read_bytes()
-    assert save(tmp_path, one, dataset)[1] == (file, True)
+    capsys.readouterr()
+    assert save(tmp_path, one, dataset)[1] == file
+    assert capsys.readouterr().out == f"{file}: is there already, the same\n"
     assert file.read_bytes() == before
     file.write_text('{"0": [1]}')
     with pytest.raises(DataError, match="--overwrite"):
