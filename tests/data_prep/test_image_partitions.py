@@ -93,7 +93,7 @@ def test_natural_by_a_csv_file(tmp_path, dataset):
     order = np.random.default_rng(0).permutation(120)
     path = write_users(tmp_path / "hsu.csv", dataset.labels, order)
     (one,) = named_partitions("natural", users=path, key="users", num_clients=100, seed=0)
-    clients, (file, _) = save(tmp_path, one, dataset)
+    clients, file = save(tmp_path, one, dataset)
     assert file.name == "natural_hsu.json"
     assert {c: i.tolist() for c, i in clients.items()} == {
         str(user): list(range(user, 120, 7)) for user in range(7)
