@@ -245,7 +245,6 @@ class StreamingData(PartitionedData):
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        self.seconds_waiting = 0.0
         self._loader = BatchLoader(
             self.dataset,
             "train_dataloader",

@@ -106,7 +106,14 @@ class Classifier(InitializedModel):
 
     def losses(self, outputs: Sequence[Tensor], labels: Tensor | None) -> dict[str, Tensor]:
         """The loss of :meth:`forward` from its outputs."""
-        return {"loss": self._loss(outputs[0], labels)}
+        logits = outputs[0]
+        try:  # labels are checked only when they fail, so that no step waits for the device
+            return {"loss": F.cross_entropy(logits, labels)}
+        except (IndexError, RuntimeError, TypeError, ValueError) as error:
+            message = self._labels_error(logits, labels)
+            if message is None:
+                raise
+            raise DataError(f"data_samples: {message}") from error
 
     def _check_inputs(self, inputs: Tensor) -> None:
         shape = inputs.shape
@@ -117,15 +124,6 @@ class Classifier(InitializedModel):
                 f"inputs: {type(self).__name__} takes float images [batch, {self.in_channels}, "
                 f"{height}, {width}], not {inputs.dtype} {list(shape)}: change transforms or model"
             )
-
-    def _loss(self, logits: Tensor, labels: Tensor | None) -> Tensor:
-        try:  # labels are checked only when they fail, so that no step waits for the device
-            return F.cross_entropy(logits, labels)
-        except (IndexError, RuntimeError, TypeError, ValueError) as error:
-            message = self._labels_error(logits, labels)
-            if message is None:
-                raise
-            raise DataError(f"data_samples: {message}") from error
 
     def _labels_error(self, logits: Tensor, labels: Tensor | None) -> str | None:
         """What is wrong with labels that cross-entropy refused; None: it was something else."""
