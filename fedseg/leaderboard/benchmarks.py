@@ -11,7 +11,7 @@ from functools import cache
 from itertools import product
 from typing import Any
 
-from fedseg.leaderboard.reference import Published, known_data, read_json, read_published
+from fedseg.leaderboard.reference import Published, read_json, read_published
 from fedseg.runs.schema import Results
 
 _FACTS = read_json("benchmarks.json")
@@ -196,7 +196,7 @@ def _setting(facts: dict[str, Any]) -> Setting:
     for name in ("id", "title", "place", "data", "command"):
         facts[name] = facts.get(name, "").format(**words)
     facts["id"] = facts["id"].replace(".", "")
-    known = known_data().get(facts["data"] or facts["dataset"], {})
+    known = read_json("known_data.json").get(facts["data"] or facts["dataset"], {})
     note = data.get("note", "")
     if facts.get("released_split"):  # one that papers have released must be that one, once known
         released = known["released_splits"][f"{facts['alpha']:g}"]

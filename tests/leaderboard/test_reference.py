@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedseg.leaderboard.reference import PAPERS, known_data, read_published
+from fedseg.leaderboard.reference import PAPERS, read_json, read_published
 
 CONTENT = {  # paper -> records, sum of their values, records in doubt
     "FedDrive": (175, 9120.95, 0),
@@ -104,7 +104,7 @@ def test_numbers_in_doubt_say_why():
 
 
 def test_known_data_have_the_published_counts():
-    known = known_data()
+    known = read_json("known_data.json")
     counts = {
         name: (entry["train"].get("clients"), entry["train"]["samples"])
         for name, entry in known.items()

@@ -74,16 +74,9 @@ def read_published() -> tuple[Published, ...]:
     )
 
 
-@cache
-def known_data() -> Mapping[str, Any]:
-    """Checksums of published splits and data by benchmark or data set."""
-    return read_json("known_data.json")
-
-
-@cache
-def hyperparameters() -> tuple[dict[str, Any], ...]:
+def hyperparameters() -> Sequence[Mapping[str, Any]]:
     """The records of published hyper-parameters."""
-    return tuple(read_json("hyperparameters.json")["records"])
+    return read_json("hyperparameters.json")["records"]
 
 
 def source_of_values(setting: str, methods: Sequence[str]) -> str:
@@ -95,6 +88,7 @@ def source_of_values(setting: str, methods: Sequence[str]) -> str:
     return "published" if fitting else "ours"
 
 
+@cache
 def read_json(name: str) -> Any:
-    """The content of a JSON file of this package."""
+    """The content of a JSON file of this package, which nobody changes."""
     return json.loads(resources.files(__name__).joinpath(name).read_text(encoding="utf-8"))
