@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from benchmarks.timing import alternate, clocked, median_ratio, medians
+from benchmarks.timing import alternate, clocked, median_ratio, medians, peak
 from torch import Tensor
 
 from fedseg.core.flat import FlatModel
@@ -14,7 +14,6 @@ from fedseg.curvature.spectrum import largest
 from fedseg.curvature.surface import LossSurface, Part, Point, Samples
 from fedseg.errors import DataError
 from fedseg.models.cnn import CNN
-from fedseg.units import peak_memory
 
 BATCH = 125
 
@@ -37,16 +36,16 @@ def curvature(images: int, eigenvalue_images: int, repeats: int) -> dict[str, An
     if not np.allclose(products(vector), _by_hand(few, vector), rtol=1e-3, atol=1e-4):
         raise DataError("curvature: the products of the two ways differ")
     sides = {"product": lambda: products(vector), "by hand": lambda: _by_hand(few, vector)}
-    seconds, before = alternate(sides, repeats), peak_memory() or 0
+    seconds, before = alternate(sides, repeats), peak()
     many = _surface(flat, eigenvalue_images).products()
     many(vector)
-    grown = (peak_memory() or 0) - before
+    grown = peak() - before
     taken = clocked(lambda: largest(many, 5, np.random.default_rng(0)))
     return {
         "images of a product": images,
         "seconds": medians(seconds),
         "ratio to by hand": median_ratio(seconds, "product", "by hand"),
-        f"peak memory more with {eigenvalue_images} images, MiB": grown / 2**20,
+        f"peak memory more with {eigenvalue_images} images, MiB": grown,
         f"seconds of five eigenvalues, {eigenvalue_images} images": taken,
         "products for them": many.count - 1,
     }

@@ -15,21 +15,20 @@ from typing import Any
 import torch
 from benchmarks import engine, idle
 from benchmarks.scaling import Costs, simulate
-from benchmarks.timing import clocked, in_own_process
+from benchmarks.timing import clocked, in_own_process, peak
 from mmengine.config import Config
 
 from fedseg.core.arithmetic import accumulate, finite_norm
 from fedseg.core.client_data import JobStream
-from fedseg.units import peak_memory
 
 WARM_UP = 2  # rounds
 
 
-def executor(workers: int, cpus: int = 1) -> dict[str, Any]:
+def executor(workers: int) -> dict[str, Any]:
     """The config of so many workers; 0: clients train in this process."""
     if not workers:
         return {"type": "InProcessExecutor"}
-    return {"type": "RayExecutor", "num_workers": workers, "cpus_per_worker": cpus}
+    return {"type": "RayExecutor", "num_workers": workers}
 
 
 def measure(config: Config, clients: int, repeats: int) -> dict[str, Any]:
@@ -56,7 +55,7 @@ def measure(config: Config, clients: int, repeats: int) -> dict[str, Any]:
         "seconds of a round": statistics.median(seconds),
         "slowest round": max(seconds),
         "CPU seconds of the main process": statistics.median(busy[WARM_UP:]),
-        "main process": (peak_memory() or 0) / 2**20,
+        "main process": peak(),
         "worker": memory / 2**20,
         "images a second": epochs * sum(images) / sum(seconds),
         "steps": steps,

@@ -19,16 +19,14 @@ from benchmarks.engine import (
     strip,
     use_data,
 )
-from benchmarks.timing import alternate, in_own_process, median_ratio, medians
+from benchmarks.timing import alternate, in_own_process, median_ratio, medians, peak
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 from torch import nn
 
 from fedseg.core.client_data import ClientData, Job, JobStream
-from fedseg.errors import ConfigError
 from fedseg.registry import MODELS
 from fedseg.runner.runner import FederatedRunner
-from fedseg.units import peak_memory
 
 MEMORY_CLIENTS = (5, 50)
 WAITING_ROUNDS = 3
@@ -150,7 +148,7 @@ def peak_of_round(config: Config, clients: int) -> float:
     config.val_dataloader = config.val_evaluator = config.val_cfg = None
     config.train_dataloader.num_workers = 0
     FederatedRunner.from_cfg(config).train()
-    return _peak()
+    return peak()
 
 
 def heads(batch_size: int, repeats: int, amp: bool, size: tuple[int, int] = INPUT) -> dict:
@@ -186,11 +184,4 @@ def peak_of_steps(kind: str, *shape: Any) -> float:
     step = step_of(kind, *shape)
     step()
     step()
-    return _peak()
-
-
-def _peak() -> float:
-    peak = peak_memory()
-    if peak is None:
-        raise ConfigError("this system does not report a process's peak memory")
-    return peak / 2**20
+    return peak()

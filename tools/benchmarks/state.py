@@ -3,11 +3,10 @@
 from pathlib import Path
 
 import torch
-from benchmarks.timing import clocked
+from benchmarks.timing import clocked, peak
 
 from fedseg.errors import DataError
 from fedseg.runner.state_store import StateStore
-from fedseg.units import peak_memory
 
 PARTICIPANTS = 50  # clients per round
 
@@ -47,7 +46,7 @@ def state(folder: Path, clients: int, parameters: int) -> dict[str, float]:
                 raise DataError(f"{folder}: the state of client {client} came back changed")
 
     megabytes = 4 * clients * parameters / 1e6
-    before = _peak()
+    before = peak()
     written = megabytes / clocked(write)
     index = store.flush()
     checked = megabytes / clocked(lambda: resumed.load(index))
@@ -58,12 +57,8 @@ def state(folder: Path, clients: int, parameters: int) -> dict[str, float]:
         "state of a client, MiB": 4 * parameters / 2**20,
         "states on disk, MiB": size / 2**20,
         "peak memory before, MiB": before,
-        "peak memory at the end, MiB": _peak(),
+        "peak memory at the end, MiB": peak(),
         "written and committed, MB/s": written,
         "checked on resuming, MB/s": checked,
         "read, MB/s": was_read,
     }
-
-
-def _peak() -> float:
-    return (peak_memory() or 0) / 2**20

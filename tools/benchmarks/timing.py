@@ -1,4 +1,4 @@
-"""What the benchmarks share: alternating runs, medians and ratios, tables."""
+"""What the benchmarks share: alternating runs, medians and ratios, peaks of memory, tables."""
 
 import multiprocessing
 import statistics
@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from fedseg.errors import ConfigError
 from fedseg.report.tables import TextTable
+from fedseg.units import peak_memory
 
 Seconds = Mapping[str, list[float]]
 
@@ -22,6 +24,14 @@ def in_own_process(function: Callable[..., Any], *arguments: Any) -> Any:
     """What a function gives in a new process, whose peak memory is nobody else's."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(function, arguments)
+
+
+def peak() -> float:
+    """Memory that this process has used at most, MiB; ConfigError if the system does not tell."""
+    found = peak_memory()
+    if found is None:
+        raise ConfigError("this system does not report a process's peak memory")
+    return found / 2**20
 
 
 def alternate(sides: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
