@@ -4,7 +4,6 @@ Every point is computed on its own, so that neither the number of workers nor an
 changes a bit. Finished points are lines of ``points.jsonl``; the same landscape again goes on.
 """
 
-import hashlib
 import json
 import math
 import multiprocessing
@@ -40,13 +39,13 @@ from fedseg.loaders.workers import init_worker
 from fedseg.parallel.cluster import Cluster
 from fedseg.runner.checkpoint import checkpoints, run_folder
 from fedseg.runner.work_dir import hold
+from fedseg.runs.from_json import digest
 from fedseg.runs.history import plain
 from fedseg.runs.metric_names import is_number
 from fedseg.threads import threads
 
 SCHEMA_VERSION = 1
 FILE_NAME, POINTS = "landscape.json", "points.jsonl"
-ESTIMATED = 512  # training images that BatchNorm's statistics are re-estimated from
 
 
 @dataclass(frozen=True)
@@ -172,7 +171,7 @@ class Landscape:
             parts = {"data": run.data, "model": run.flat.model, "flat": run.flat}
             check = SimpleNamespace(check=lambda: None)
             runner = SimpleNamespace(**parts, autocast=nullcontext, interrupt=check)
-            buffers = reestimate_statistics(runner, w, buffers, min(ESTIMATED, sum(run.data.sizes)))
+            buffers = reestimate_statistics(runner, w, buffers)
             statistics = RUNNING
         surface = LossSurface(run.flat, samples, Point("", w, buffers), statistics)
         loss, metrics = surface.loss(self.spec.metrics)
@@ -239,13 +238,13 @@ def landscape(
             "axes": plain(here.axes),
             "marks": here.marks,
         }
-        digest = hashlib.sha256(json.dumps(about, sort_keys=True).encode()).hexdigest()
+        key = digest(about)
         tasks = list(np.ndindex(len(here.series), *map(len, here.axes)))
-        found = _finished(folder / POINTS, digest, tasks)
+        found = _finished(folder / POINTS, key, tasks)
         advance(len(found), len(tasks))
         with open(folder / POINTS, "a", encoding="utf-8") as file:
             for result in _results(here, [task for task in tasks if task not in found], jobs):
-                file.write("\n" * (file.tell() > 0) + json.dumps({"landscape": digest, **result}))
+                file.write("\n" * (file.tell() > 0) + json.dumps({"landscape": key, **result}))
                 file.flush()
                 found[tuple(result["task"])] = result
                 advance(len(found), len(tasks))
@@ -263,7 +262,7 @@ def _checked(folder: Path, spec: Spec, run: RunData) -> Path:
 
 
 def _finished(
-    path: Path, digest: str, tasks: Collection[tuple[int, ...]]
+    path: Path, key: str, tasks: Collection[tuple[int, ...]]
 ) -> dict[tuple[int, ...], dict[str, Any]]:
     """The points of the same landscape that are there already; damaged lines are left out."""
     found, known = {}, set(tasks)
@@ -272,7 +271,7 @@ def _finished(
             result = json.loads(text)
             values, task = (result["loss"], *result["metrics"].values()), tuple(result["task"])
             sound = all(v is None or (is_number(v) and math.isfinite(v)) for v in values)
-            if result["landscape"] == digest and sound and task in known:
+            if result["landscape"] == key and sound and task in known:
                 found[task] = result
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
             continue

@@ -16,7 +16,6 @@ Definitions, for the mean loss L_D over data D and its Hessian H:
 - ``features``: the mean norm of the last features by class, on D and on each client's data.
 """
 
-import hashlib
 import json
 import time
 from collections.abc import Iterator, Sequence
@@ -43,7 +42,7 @@ from fedseg.files import atomic_writer, read_json, write_text
 from fedseg.runner.checkpoint import run_folder
 from fedseg.runner.work_dir import hold
 from fedseg.runs.curvature_files import CURVATURE, FILE_NAME
-from fedseg.runs.from_json import own_path
+from fedseg.runs.from_json import digest, own_path
 from fedseg.runs.history import plain
 
 SCHEMA_VERSION = 1
@@ -266,5 +265,5 @@ def default_folder(checkpoint: Path, settings: Settings, changed: Sequence[str] 
             words.append(value.replace("/", "_"))
     words += ["augmented"] * settings.augment + ["global"] * (not settings.averaged)
     if changed:
-        words.append(f"changed-{hashlib.sha256(json.dumps(changed).encode()).hexdigest()[:8]}")
+        words.append(f"changed-{digest(changed)[:8]}")
     return own_path(run_folder(checkpoint), f"{CURVATURE}/{'-'.join(words)}")

@@ -18,6 +18,8 @@ from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.loaders.partitioned import balanced_batches
 
+ESTIMATED = 512  # training images, at most, that BatchNorm's statistics are re-estimated from
+
 
 class EvaluatedRun(Run, Protocol):
     """What the evaluation needs of a run besides.
@@ -92,6 +94,7 @@ class DomainEvaluator:
         self.runner = runner
         self.sets = sets
         self.details: dict[str, dict[str, Any]] = {}
+        self._trained_domains = 0  # of the last evaluation by domain, those with own statistics
 
     def run(
         self,
@@ -112,14 +115,12 @@ class DomainEvaluator:
         for test in self.sets if sets is None else sets:
             self.runner.call_hook("before_val_domain", domain=test.name)
             for prefix, parts in self._views(test, w, buffers):
-                own: list[bool] = []
-                noted = _note_own_statistics(parts, own)
-                for samples in self._score(test, prefix, noted, on_prediction):
+                for samples in self._score(test, prefix, parts, on_prediction):
                     self.runner.call_hook("after_val_batch", prefix=prefix, samples=samples)
                 self.details[prefix] = test.details()
                 metrics |= {f"{prefix}/{name}": value for name, value in test.score().items()}
                 if prefix != test.name:
-                    self.details[prefix]["domains_with_statistics"] = sum(own)
+                    self.details[prefix]["domains_with_statistics"] = self._trained_domains
                     self.details[prefix]["domains"] = len(test.groups())
         return metrics
 
@@ -205,12 +206,14 @@ class DomainEvaluator:
         of the whole test set: alone, a domain may be a single image.
         """
         untrained: list[int] = []
+        self._trained_domains = 0
         for domain, indices in test.groups().items():
             states = [self._state(c) for c in self.runner.domain_clients[domain]]
             personal = self.runner.batchnorm.personal(w, buffers, states)
             if personal is None:
                 untrained += indices.tolist()
             else:
+                self._trained_domains += 1
                 yield Part(test.plan(indices), *personal)
         if untrained:
             yield standard.only(untrained)
@@ -263,17 +266,8 @@ class DomainEvaluator:
                 yield indices, data, predictions
 
 
-def _note_own_statistics(parts: Iterable[Part], own: list[bool]) -> Iterator[Part]:
-    """The same parts; ``own`` gets of each whether it is predicted under running statistics."""
-    for part in parts:
-        own.append(not part.batch_statistics)
-        yield part
-
-
 @torch.no_grad()
-def reestimate_statistics(
-    runner: EvaluatedRun, w: Tensor, buffers: Tensor, num_samples: int = 512
-) -> Tensor:
+def reestimate_statistics(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> Tensor:
     """Float buffers with BatchNorm statistics re-estimated for ``w``.
 
     Cumulative averages over training images (evenly spaced over the whole training set, in their
@@ -281,7 +275,7 @@ def reestimate_statistics(
     """
     data, model = runner.data, runner.model
     everything = np.concatenate(list(data.indices.values()))
-    chosen = everything[np.linspace(0, len(everything) - 1, num_samples).round().astype(int)]
+    chosen = everything[np.linspace(0, len(everything) - 1, ESTIMATED).round().astype(int)]
     chosen = np.unique(chosen)
     size = data.batch_size if data.batch_size != "full" else len(chosen)
     layers = batchnorm_layers(model).values()
