@@ -31,11 +31,6 @@ USED = {  # quantity -> the settings that it depends on, besides those of all
 BOUNDS = ("least", "above")
 
 
-def count(text: str) -> int:
-    """A whole number."""
-    return int(text)
-
-
 def count_or_all(text: str) -> int | None:
     """A whole number; None for ``all``."""
     return None if text == "all" else int(text)
@@ -48,7 +43,7 @@ def option(default: Any, text: str, **keywords: Any) -> Any:
     elif isinstance(default, float):
         keywords["type"] = float
     elif "least" in keywords:
-        keywords = {"type": count, "metavar": "N", **keywords}
+        keywords = {"type": int, "metavar": "N", **keywords}
     if isinstance(default, int | float | str) and not isinstance(default, bool):
         text += " (default: %(default)s)"
     return field(default=default, metadata={"help": text, **keywords})

@@ -29,13 +29,13 @@ ROWS = {
 }
 
 
-def print_curvature(found: Mapping[str, Mapping[str, Any]], console: Console | None = None) -> None:
+def print_curvature(found: Mapping[str, Mapping[str, Any]]) -> None:
     """Print a column for each checkpoint, and norms of features by class and client.
 
     Args:
         found: name of a checkpoint -> content of its ``curvature.json``.
     """
-    console, quantities = console or Console(), [r["quantities"] for r in found.values()]
+    console, quantities = Console(), [r["quantities"] for r in found.values()]
     widen_console(console)
     head = ("", *(f"{name} ({result['checkpoint']})" for name, result in found.items()))
     rows = {"data": [result["data"] for result in found.values()]}

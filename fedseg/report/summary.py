@@ -67,7 +67,7 @@ def print_summary(
         console.print(text, soft_wrap=True, highlight=False)
 
 
-def print_test(results: Mapping[str, Any], files: Sequence[Path], console: Console | None = None):
+def print_test(results: Mapping[str, Any], files: Sequence[Path]) -> None:
     """Print the metrics of ``test_results.json`` and where the files are."""
     domains = results["domains"]
     name = Path(results["checkpoint"]).name
@@ -77,7 +77,7 @@ def print_test(results: Mapping[str, Any], files: Sequence[Path], console: Conso
     columns = {m: [_number(entry.get(m)) for entry in domains.values()] for m in metrics}
     columns["images"] = [str(entry["images"]) for entry in domains.values()]
     table = _domain_table(f"{results['name']}: {name}{model}", domains, columns)
-    console = console or Console()
+    console = Console()
     console.print(table)
     for text in _coverage(domains):
         console.print(f"by_domain: {text}", soft_wrap=True)
