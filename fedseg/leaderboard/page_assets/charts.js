@@ -19,19 +19,16 @@ window.Charts = (() => {
     return `rgba(${r}, ${g}, ${b}, ${alpha})`;
   }
 
-  function bytes(count) {
-    for (const unit of ["B", "KiB", "MiB", "GiB"]) {
-      if (count < 1024) return `${count.toFixed(unit === "B" ? 0 : 1)} ${unit}`;
-      count /= 1024;
-    }
-    return `${count.toFixed(1)} TiB`;
-  }
-
   // The unit in which the largest of some byte counts is read best.
   function byteUnit(largest) {
     const units = ["B", "KiB", "MiB", "GiB", "TiB"];
     const power = Math.min(4, largest > 0 ? Math.floor(Math.log2(largest) / 10) : 0);
     return { factor: 1024 ** power, name: units[power] };
+  }
+
+  function bytes(count) {
+    const { factor, name } = byteUnit(count);
+    return `${(count / factor).toFixed(factor > 1 ? 1 : 0)} ${name}`;
   }
 
   function layout(x, y, more = {}) {
