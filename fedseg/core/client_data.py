@@ -55,15 +55,14 @@ class ClientData(ABC):
             "with full-batch gradients needs"
         )
 
-    @abstractmethod
-    def start(self, jobs: Iterable[Job]) -> None:
+    def start(self, jobs: Iterable[Job]) -> None:  # noqa: B027 - not every kind has workers
         """Begin to stream the batches of these jobs, in this order."""
 
     @abstractmethod
     def batches(self, job: Job) -> Iterator[Any]:
         """The batches of the next job of the stream, which must be ``job``."""
 
-    def close(self) -> None:  # noqa: B027 - not every kind has workers
+    def close(self) -> None:  # noqa: B027
         """Release workers."""
 
 

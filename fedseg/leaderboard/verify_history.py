@@ -38,9 +38,6 @@ class _NoBatches(ClientData):
     def full_sizes(self, client: int) -> list[int]:
         return []
 
-    def start(self, jobs: Any) -> None:
-        pass
-
     def batches(self, job: Job) -> Iterator[Any]:
         return iter(())
 

@@ -4,7 +4,7 @@ All images of the data set are one uint8 tensor on the model's device. A batch i
 tensor operations (:mod:`fedseg.datasets.batch_transforms`); nothing is done image by image.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,9 +52,6 @@ class ResidentData(PartitionedData):
         self.device = torch.device(device)
         self.images = torch.from_numpy(np.array(self.dataset.images)).to(self.device)
         self.labels = torch.from_numpy(np.array(self.dataset.labels)).to(self.device)
-
-    def start(self, jobs: Iterable[Job]) -> None:
-        """Nothing to prepare: a job's batches are made when it is asked for them."""
 
     def draws(self, job: Job, epoch: int, sizes: Sequence[int]) -> Draws:
         """The draws of the augmentation in one local epoch: for each step, arrays by name."""

@@ -3,7 +3,7 @@
 import itertools
 import statistics
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -110,9 +110,6 @@ class _FewBatches(ClientData):
 
     def full_sizes(self, client: int) -> list[int]:
         return self.source.full_sizes(client)[: self.count]
-
-    def start(self, jobs: Iterable[Job]) -> None:
-        """Nothing to prepare: every job is a stream of its own."""
 
     def _now(self) -> float:
         if self.device.type == "cuda":

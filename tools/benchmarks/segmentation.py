@@ -48,9 +48,6 @@ class RecordedData(ClientData):
     def num_steps(self, client: int) -> int:
         return len(self.recorded[client])
 
-    def start(self, jobs: Any) -> None:
-        """Nothing to prepare."""
-
     def batches(self, job: Job) -> Iterator[Any]:
         yield from self.recorded[job.client]
 
