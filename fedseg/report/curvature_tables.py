@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from rich.console import Console
@@ -61,20 +62,13 @@ def _samples(quantities: Mapping[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     """A number, an estimate, quartiles, or the mean of several; a damaged file's is none."""
-    try:
-        return _shown(value)
-    except (TypeError, ValueError, KeyError, IndexError, ArithmeticError):
-        return NONE
-
-
-def _shown(value: Any) -> str:
-    if value is None:
-        return NONE
-    if isinstance(value, list):
-        return f"{value[2]:.4g} ({value[1]:.4g} to {value[3]:.4g})"
-    if isinstance(value, Mapping) and "value" in value:
-        error = value["standard_error"]
-        return f"{value['value']:.4g}" + (f" ± {error:.2g}" if error is not None else "")
-    if isinstance(value, Mapping):
-        value = math.fsum(value.values()) / len(value)  # an OverflowError, not infinity
-    return f"{value:.4g}"
+    with suppress(TypeError, ValueError, KeyError, IndexError, ArithmeticError):
+        if isinstance(value, list):
+            return f"{value[2]:.4g} ({value[1]:.4g} to {value[3]:.4g})"
+        if isinstance(value, Mapping) and "value" in value:
+            error = value["standard_error"]
+            return f"{value['value']:.4g}" + (f" ± {error:.2g}" if error is not None else "")
+        if isinstance(value, Mapping):
+            value = math.fsum(value.values()) / len(value)  # an OverflowError, not infinity
+        return f"{value:.4g}"
+    return NONE
