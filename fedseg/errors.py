@@ -96,6 +96,7 @@ NO_ACCESS = {
     errno.EPERM: "change the permissions, or write elsewhere",
     errno.EISDIR: "a folder has the name of a file, move it away",
     errno.ENOTDIR: "a part of the path is a file, write elsewhere",
+    errno.EEXIST: "a file is where a folder is needed, write elsewhere",
 }
 NO_MEMORY = re.compile(
     r"out of memory|insufficient memory|allocate (shared )?memory|unable to (allocate|mmap)"

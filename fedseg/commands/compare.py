@@ -28,7 +28,7 @@ def main() -> None:
     parser.add_argument("others", type=Path, nargs="+", metavar="RUN_B", help="one or more others")
     parser.add_argument(
         "--out",
-        type=Path,
+        type=cli.folder,
         help="where compare.md and curves.png go (default: the folder 'compare' beside RUN_A)",
     )
     parser.add_argument(

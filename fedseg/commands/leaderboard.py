@@ -25,7 +25,7 @@ def show_board() -> int:
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders, at any depth")
     parser.add_argument(
         "--out",
-        type=Path,
+        type=cli.folder,
         help="also write a page (index.html), Markdown, CSV and JSON to this folder",
     )
     parser.add_argument(

@@ -23,7 +23,7 @@ def main() -> None:
     parser.add_argument("splits", type=Path, nargs="+", metavar="CONFIG_OR_FILE")
     parser.add_argument(
         "--out",
-        type=Path,
+        type=cli.folder,
         default=Path("work_dirs/splits"),
         help="where the pictures go (default: %(default)s)",
     )

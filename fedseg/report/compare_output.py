@@ -9,7 +9,6 @@ from rich.console import Console
 from rich.markup import escape
 
 from fedseg.cli import widen_console
-from fedseg.errors import ConfigError
 from fedseg.files import write_text
 from fedseg.report.compare import MISSING, Comparison, Reached, Value
 from fedseg.report.compare_sides import Side
@@ -246,15 +245,8 @@ def to_markdown(comparison: Comparison, picture: str) -> str:
 
 
 def write_comparison(comparison: Comparison, folder: str | Path) -> list[Path]:
-    """Write ``compare.md`` and ``curves.png``, in place of earlier ones.
-
-    Raises:
-        ConfigError: the folder cannot be written to.
-    """
+    """Write ``compare.md`` and ``curves.png``, in place of earlier ones."""
     path, picture = Path(folder) / "compare.md", Path(folder) / "curves.png"
-    try:
-        draw_curves(comparison, picture)
-        write_text(path, to_markdown(comparison, picture.name))
-    except OSError as error:
-        raise ConfigError(f"--out: {folder}: cannot be written to ({error})") from error
+    draw_curves(comparison, picture)
+    write_text(path, to_markdown(comparison, picture.name))
     return [path, picture]

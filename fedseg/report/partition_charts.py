@@ -10,7 +10,6 @@ from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator, PercentFormatter
 
-from fedseg.errors import ConfigError
 from fedseg.report.drawing import COLORS, new_figure, plain_axes, save_figure, write_centered
 from fedseg.report.partition_view import PLURAL, View, partition_statistics
 
@@ -46,22 +45,16 @@ def write_pictures(
 
     ``pixels`` has those of every class that each client holds, by view, for
     ``<name>_pixels.png``.
-
-    Raises:
-        ConfigError: the folder cannot be written to.
     """
     folder, pixels = Path(folder), pixels or {}
-    try:
-        paths = [draw_side_by_side(views, folder / OVERVIEW)]
-        for view in views:
-            # the overview's own name is taken
-            stem = view.name if f"{view.name}.png" != OVERVIEW else f"{view.name}_1"
-            if view.kind is not None:
-                paths.append(draw_view(view, folder / f"{stem}.png"))
-            if view.name in pixels:
-                paths.append(draw_view(view, folder / f"{stem}_pixels.png", pixels[view.name]))
-    except OSError as error:
-        raise ConfigError(f"--out: {folder}: cannot be written to ({error})") from error
+    paths = [draw_side_by_side(views, folder / OVERVIEW)]
+    for view in views:
+        # the overview's own name is taken
+        stem = view.name if f"{view.name}.png" != OVERVIEW else f"{view.name}_1"
+        if view.kind is not None:
+            paths.append(draw_view(view, folder / f"{stem}.png"))
+        if view.name in pixels:
+            paths.append(draw_view(view, folder / f"{stem}_pixels.png", pixels[view.name]))
     return paths
 
 

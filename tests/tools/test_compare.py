@@ -143,7 +143,7 @@ def test_errors_are_one_line(tool, tmp_path):
         ((one, tmp_path / "empty"), str(tmp_path / "empty")),
         ((one, tmp_path / "broken"), "results.json"),
         ((one, tmp_path / "newer"), "schema_version"),
-        ((one, one, "--out", tmp_path / "file" / "x"), "--out: "),
+        ((one, one, "--out", tmp_path / "file" / "x"), str(tmp_path / "file")),
     ):
         code, _, err = tool(*arguments)
         assert code == 2 and field in err

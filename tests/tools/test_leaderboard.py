@@ -74,6 +74,15 @@ def test_a_run_is_verified(tool, small_run, small_config, tmp_path):
     assert "not as recorded, within 0.05 percentage points (other packages)" in err
 
 
+def test_a_file_is_no_folder_for_the_board(tool, tmp_path):
+    (tmp_path / "file").write_text("kept")
+    for out in ("file", "file/x"):
+        code, _, err = tool(tmp_path, "--out", tmp_path / out)
+        assert code == 2 and err.startswith(f"error: {tmp_path / 'file'}")
+        assert len(err.splitlines()) == 1
+        assert (tmp_path / "file").read_text() == "kept"
+
+
 def test_what_cannot_be_verified_is_one_message(tool, tmp_path):
     code, _, err = tool("verify", tmp_path)
     assert code == 2

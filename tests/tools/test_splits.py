@@ -111,7 +111,7 @@ def test_errors_are_one_line(tool, split_files, tmp_path):
         ((tmp_path / "none.json",), "none.json"),
         ((one, "--pixels"), "--pixels"),
         ((one, "--cfg-options", "a=1"), "--cfg-options"),
-        ((one, "--out", tmp_path / "file" / "x"), "--out: "),
+        ((one, "--out", tmp_path / "file" / "x"), str(tmp_path / "file")),
     ):
         code, _, err = tool(*arguments)
         assert code == 2 and field in err, err
