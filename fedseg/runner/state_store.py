@@ -11,7 +11,6 @@ import hashlib
 import os
 import re
 from collections.abc import ItemsView, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,17 +35,16 @@ def save_tensors(path: Path, payload: object) -> str:
     return sha256(path)
 
 
-@dataclass(frozen=True)
-class StagedFile:
-    """New tensors of a key, written by :func:`stage_file`; ``digest`` is the file's SHA-256."""
+def stage_file(folder: Path, key: str, tensors: Mapping[str, Tensor]) -> str:
+    """Write new tensors of a key to where its store expects them, in whatever process.
 
-    digest: str
+    Returns the file's SHA-256, which :meth:`StateStore.stage` takes in the place of the tensors.
+    """
+    return save_tensors(folder / file_name(key, "staged"), _copied(tensors))
 
 
-def stage_file(folder: Path, key: str, tensors: Mapping[str, Tensor]) -> StagedFile:
-    """Write new tensors of a key to where its store expects them, in whatever process."""
-    copies = {n: t.detach().to("cpu", copy=True) for n, t in tensors.items()}
-    return StagedFile(save_tensors(folder / file_name(key, "staged"), copies))
+def _copied(tensors: Mapping[str, Tensor]) -> Tensors:
+    return {n: t.detach().to("cpu", copy=True) for n, t in tensors.items()}
 
 
 def file_name(key: str, version: str) -> str:
@@ -105,15 +103,11 @@ class StateStore:
         self.folder = Path(folder)
         self.keep = keep
         self.shared = False  # whether other processes that get states see the folder, too
-        self._staged: dict[str, Tensors] = {}
-        self._staged_files: dict[str, str] = {}  # key -> checksum
+        self._staged: dict[str, Tensors | str] = {}  # on disk the checksum of the file
         self._memory: dict[str, Tensors] = {}
         self._files: Index = {}
         self._indexed: set[str] = set()  # files that an index refers to
         self._unsaved: dict[str, int] = {}
-
-    def __contains__(self, key: str) -> bool:
-        return key in self._memory or key in self._files
 
     def keys(self) -> list[str]:
         """Every committed key, sorted."""
@@ -134,21 +128,22 @@ class StateStore:
         """The file of a key's committed tensors, if they are on disk."""
         return self.folder / self._files[key]["file"] if key in self._files else None
 
-    def stage(self, key: str, tensors: Tensors | StagedFile) -> None:
-        """Remember new tensors of a key (copied to the CPU) until the round succeeds or fails."""
-        if self.keep == "memory":
-            copies = {n: t.detach().to("cpu", copy=True) for n, t in tensors.items()}
-            self._staged[key] = copies
-            return
-        if not isinstance(tensors, StagedFile):
-            tensors = stage_file(self.folder, key, tensors)
-        self._staged_files[key] = tensors.digest
+    def stage(self, key: str, tensors: Tensors | str) -> None:
+        """Remember new tensors of a key (copied to the CPU) until the round succeeds or fails.
+
+        On disk also what :func:`stage_file` has written, by its checksum.
+        """
+        if isinstance(tensors, str):
+            self._staged[key] = tensors
+        elif self.keep == "memory":
+            self._staged[key] = _copied(tensors)
+        else:
+            self._staged[key] = stage_file(self.folder, key, tensors)
 
     def discard(self, key: str | None = None) -> None:
         """Forget what was staged for a key (a rejected update), or for all (a failed round)."""
-        for forgotten in [*self._staged, *self._staged_files] if key is None else [key]:
-            self._staged.pop(forgotten, None)
-            self._staged_files.pop(forgotten, None)  # the file goes with the garbage
+        for forgotten in list(self._staged) if key is None else [key]:
+            self._staged.pop(forgotten, None)  # a file goes with the garbage
 
     def commit(self, round_: int) -> None:
         """Make everything staged current, as of this round.
@@ -156,20 +151,19 @@ class StateStore:
         On disk, what it replaces is deleted at once if no checkpoint can refer to it: with many
         rounds between checkpoints the old versions would outgrow the states themselves.
         """
-        for key, tensors in self._staged.items():
-            self._memory[key] = tensors
-            self._unsaved[key] = round_
-        for key, digest in self._staged_files.items():
-            name = file_name(key, f"{round_:06d}")
-            os.replace(self.folder / file_name(key, "staged"), self.folder / name)
-            before = self._files.get(key, {}).get("file", name)
-            self._files[key] = {"file": name, "sha256": digest}
-            if before != name and before not in self._indexed:
-                (self.folder / before).unlink(missing_ok=True)
-        if self._staged_files:
+        if self.keep == "memory":
+            self._memory |= self._staged
+            self._unsaved |= dict.fromkeys(self._staged, round_)
+        elif self._staged:
+            for key, digest in self._staged.items():
+                name = file_name(key, f"{round_:06d}")
+                os.replace(self.folder / file_name(key, "staged"), self.folder / name)
+                before = self._files.get(key, {}).get("file", name)
+                self._files[key] = {"file": name, "sha256": digest}
+                if before != name and before not in self._indexed:
+                    (self.folder / before).unlink(missing_ok=True)
             sync_folder(self.folder)
         self._staged.clear()
-        self._staged_files.clear()
 
     def delete(self, key: str) -> None:
         """Drop a key; its files go with the next :meth:`collect_garbage`."""
