@@ -36,7 +36,7 @@ from fedseg.errors import ConfigError, DataError, ResourceError
 from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.files import read_bytes, write_text
 from fedseg.loaders.workers import init_worker
-from fedseg.parallel.cluster import Cluster
+from fedseg.parallel.cluster import connected
 from fedseg.runner.checkpoint import checkpoints, run_folder
 from fedseg.runner.work_dir import hold
 from fedseg.runs.from_json import digest
@@ -306,15 +306,11 @@ def _results(here: Landscape, tasks: list[tuple[int, ...]], jobs: int) -> Iterat
 
 
 def _of_ray(tasks: list, jobs: int, parts: tuple, address: str | None) -> Iterator[Mapping]:
-    cluster = Cluster(address, jobs, 0)
-    cluster.start()
-    try:
+    with connected(address, jobs, 0):
         from ray.util.multiprocessing import Pool
 
         with Pool(jobs, _start, parts) as pool:
             yield from pool.imap_unordered(_compute, tasks)
-    finally:
-        cluster.stop()
 
 
 def _start_process(*parts: Any) -> None:

@@ -29,76 +29,65 @@ SETTINGS = {
 CLEANER = 'cat >/dev/null; rm -rf "$0"; sleep 1; rm -rf "$0"'
 
 
-class Cluster:
-    """A connection to Ray; :meth:`stop` undoes what :meth:`start` did.
+@contextmanager
+def connected(address: str | None, cpus: int, gpus: float) -> Iterator[Any]:
+    """A connection to Ray: gives the module ``ray``. Afterwards a Ray of our own ends.
 
     Args:
         address: of a cluster; None: Ray is started on this machine. In a process that is connected
             already, that connection is used and left as it is.
         cpus, gpus: what a Ray of our own may give to workers.
+
+    Raises:
+        ConfigError: Ray is not installed, or there is no cluster at the address.
+        ResourceError: Ray cannot be started on this machine.
     """
-
-    def __init__(self, address: str | None, cpus: int, gpus: float) -> None:
-        self.address, self.cpus, self.gpus = address, cpus, gpus
-        self._undo = ExitStack()
-
-    def start(self) -> Any:
-        """Connect; gives the module ``ray``.
-
-        Raises:
-            ConfigError: Ray is not installed, or there is no cluster at the address.
-            ResourceError: Ray cannot be started on this machine.
-        """
-        try:
-            import ray
-        except ImportError as error:
-            raise ConfigError(
-                "executor.type: RayExecutor needs Ray, which is not installed: install the extra "
-                "'ray' (pip install -c constraints.txt -e '.[ray]'), or leave executor out"
-            ) from error
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError(
+            "executor.type: RayExecutor needs Ray, which is not installed: install the extra "
+            "'ray' (pip install -c constraints.txt -e '.[ray]'), or leave executor out"
+        ) from error
+    with ExitStack() as undo:
         if not ray.is_initialized():
-            with ExitStack() as undo:
-                self._connect(ray, undo)
-                self._undo = undo.pop_all()
+            _connect(ray, undo, address, cpus, gpus)
         serialize_tensors(ray)
-        return ray
+        yield ray
 
-    def _connect(self, ray: Any, undo: ExitStack) -> None:
-        options = {"log_to_driver": False, "logging_level": logging.ERROR}
-        if self.address is not None:
-            options["address"] = self.address
-        else:
-            folder = undo.enter_context(_ray_folder())
-            options |= {"include_dashboard": False, "_temp_dir": folder}
-            options |= {"num_cpus": self.cpus, "num_gpus": self.gpus or None}
-        # what Ray prints from a thread the pool says better; errors of work that a run which is
-        # being stopped no longer waits for are of no interest; no option turns these off
-        for name in ("print_to_stdstream", "_unhandled_error_handler"):
-            undo.enter_context(mock.patch.object(ray._private.worker, name, lambda *_, **__: None))
-        undo.callback(_with_own_signals(ray.shutdown))
-        # a signal to all processes of a terminal or a job is for the run: it ends its workers
-        popen = partial(subprocess.Popen, start_new_session=True)
-        try:
-            with (
-                mock.patch.object(ray._private.services, "ConsolePopen", popen),
-                mock.patch.dict(os.environ, {**SETTINGS, **os.environ}),
-                warnings.catch_warnings(),
-            ):
-                warnings.simplefilter("ignore", FutureWarning)
-                _with_own_signals(ray.init)(**options)
-        except Exception as error:
-            if self.address is not None:
-                raise ConfigError(
-                    f"executor.address: no Ray cluster at {self.address!r}: {error}"
-                ) from error
-            raise ResourceError(
-                f"executor: Ray has not started on this machine ({error}): end other programs, or "
-                "leave executor out"
+
+def _connect(ray: Any, undo: ExitStack, address: str | None, cpus: int, gpus: float) -> None:
+    options = {"log_to_driver": False, "logging_level": logging.ERROR}
+    if address is not None:
+        options["address"] = address
+    else:
+        folder = undo.enter_context(_ray_folder())
+        options |= {"include_dashboard": False, "_temp_dir": folder}
+        options |= {"num_cpus": cpus, "num_gpus": gpus or None}
+    # what Ray prints from a thread the pool says better; errors of work that a run which is
+    # being stopped no longer waits for are of no interest; no option turns these off
+    for name in ("print_to_stdstream", "_unhandled_error_handler"):
+        undo.enter_context(mock.patch.object(ray._private.worker, name, lambda *_, **__: None))
+    undo.callback(_with_own_signals(ray.shutdown))
+    # a signal to all processes of a terminal or a job is for the run: it ends its workers
+    popen = partial(subprocess.Popen, start_new_session=True)
+    try:
+        with (
+            mock.patch.object(ray._private.services, "ConsolePopen", popen),
+            mock.patch.dict(os.environ, {**SETTINGS, **os.environ}),
+            warnings.catch_warnings(),
+        ):
+            warnings.simplefilter("ignore", FutureWarning)
+            _with_own_signals(ray.init)(**options)
+    except Exception as error:
+        if address is not None:
+            raise ConfigError(
+                f"executor.address: no Ray cluster at {address!r}: {error}"
             ) from error
-
-    def stop(self) -> None:
-        """Disconnect; a Ray of our own ends."""
-        self._undo.close()
+        raise ResourceError(
+            f"executor: Ray has not started on this machine ({error}): end other programs, or "
+            "leave executor out"
+        ) from error
 
 
 @contextmanager
@@ -109,8 +98,10 @@ def _ray_folder() -> Iterator[str]:
     folder = tempfile.mkdtemp(prefix="fedseg-ray-", dir=place)
     command = ["/bin/sh", "-c", CLEANER, folder]
     cleaner = subprocess.Popen(command, stdin=subprocess.PIPE, start_new_session=True, cwd="/")
-    yield folder
-    cleaner.communicate()
+    try:
+        yield folder
+    finally:
+        cleaner.communicate()
 
 
 def _with_own_signals(call: Callable) -> Callable:

@@ -5,6 +5,7 @@ import sys
 import time
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import chain
@@ -20,10 +21,10 @@ from fedseg.engine.executor import Executor, block_size
 from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import Part
 from fedseg.files import write_text
-from fedseg.parallel.cluster import Cluster
+from fedseg.parallel.cluster import connected
 from fedseg.parallel.pool import Pool, Work
 from fedseg.parallel.shares import assign, cut, speed_up
-from fedseg.parallel.worker import Order, Report
+from fedseg.parallel.worker import Report
 from fedseg.registry import EXECUTORS
 
 
@@ -60,6 +61,7 @@ class RayExecutor(Executor):
         self._asked = num_workers, gpus_per_worker
         self.address, self.cpus, self.restart_timeout = address, cpus_per_worker, restart_timeout
         self.pool: Pool | None = None
+        self._connection = ExitStack()  # to Ray
         self.evaluate = None  # as long as there are no workers, the evaluation is the driver's
 
     def bind(self, run: Any) -> None:
@@ -104,8 +106,8 @@ class RayExecutor(Executor):
     def start(self, jobs: Iterable[Job]) -> None:
         """Start the workers; each knows its jobs itself."""
         run, workers = self._run, self.num_workers
-        self._cluster = Cluster(self.address, workers * self.cpus, workers * self.gpus)
-        self._ray = self._cluster.start()
+        cluster = connected(self.address, workers * self.cpus, workers * self.gpus)
+        self._ray = self._connection.enter_context(cluster)
         if self.address is not None:
             there = self._ray.cluster_resources()
             self._resources(there.get("GPU", 0.0), there.get("CPU", 0.0))
@@ -131,7 +133,7 @@ class RayExecutor(Executor):
             {name: value for name, value in group.items() if name != "params"}
             for group in self.trainer.local.optimizer.param_groups
         ]
-        order = self._ray.put(Order(message, groups))
+        order = self._ray.put((message, groups))
         blocks = cut(tasks, block_size(len(tasks), self.trainer.algorithm))
         costs = [sum(task.num_steps for task in block) for block in blocks]
         worker = {p: w for w, own in enumerate(assign(costs, self.num_workers)) for p in own}
@@ -196,7 +198,7 @@ class RayExecutor(Executor):
         if self.pool is not None:
             self.pool.close()
             self.pool = None
-            self._cluster.stop()
+            self._connection.close()
             self._mark[0].unlink(missing_ok=True)
 
 

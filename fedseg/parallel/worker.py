@@ -32,18 +32,8 @@ from fedseg.runner.build import build_trainer
 from fedseg.runner.state_store import stage_file
 from fedseg.units import format_bytes, peak_memory
 
-
-@dataclass(frozen=True)
-class Order:
-    """What an exchange's participants receive, and how they are to step.
-
-    Attributes:
-        message: see :class:`Message`.
-        groups: the options of the local optimizer's parameter groups, schedules applied.
-    """
-
-    message: Message
-    groups: Sequence[Mapping[str, Any]]
+# what an exchange's participants receive; options of the local optimizer's groups, as scheduled
+Order = tuple[Message, Sequence[Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -166,11 +156,11 @@ class Worker:
             if self.run.round != task.round:
                 self.run.round = task.round
                 self.trainer.local.start_round(task.round)
-            groups = self.trainer.local.optimizer.param_groups
-            for group, options in zip(groups, order.groups, strict=True):
-                group.update(options)
+            message, groups = order
+            for group, own in zip(self.trainer.local.optimizer.param_groups, groups, strict=True):
+                group.update(own)
             device = self.trainer.flat.w.device
-            parts = map_tensors(lambda tensor: tensor.to(device), vars(order.message))
+            parts = map_tensors(lambda tensor: tensor.to(device), vars(message))
             self._received = when, Message(**parts)
         return self._received[1]
 

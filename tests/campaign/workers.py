@@ -22,7 +22,7 @@ import toyseg
 
 from fedseg.data_prep import idda
 from fedseg.data_prep.segmentation import Options, prepare
-from fedseg.parallel.cluster import Cluster
+from fedseg.parallel.cluster import connected
 from fedseg.runner.compose import CONFIGS, compose
 from tests.campaign.sound import QUIET
 
@@ -106,9 +106,8 @@ def main() -> int:
     asked = parser.parse_args()
     torch.set_num_threads(1)  # as a worker has
     wrong = 0
-    ray = Cluster(None, cpus=max(2, *asked.workers), gpus=0)  # one for all runs
-    ray.start()
-    with tempfile.TemporaryDirectory() as scratch:
+    ray = connected(None, cpus=max(2, *asked.workers), gpus=0)  # one for all runs
+    with ray, tempfile.TemporaryDirectory() as scratch:
         for name, config in configs(Path(scratch), asked.only).items():
             rounds, done = {"train_cfg": {"max_rounds": asked.rounds}}, []
             for number, kills in ((0, False), *((n, False) for n in asked.workers), (2, True)):
@@ -126,7 +125,6 @@ def main() -> int:
                 how = f"{number} workers, {killer.killed} killed" if number else "in process"
                 said = found[:3] or "same bits"
                 print(f"{name}, {how}: {said}, {time.monotonic() - start:.0f} s", flush=True)
-    ray.stop()
     print("FAILED" if wrong else "passed")
     return bool(wrong)
 
