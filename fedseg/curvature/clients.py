@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from fedseg.core.client_data import JobStream
+from fedseg.core.forward import map_tensors
 from fedseg.core.messages import Task
 from fedseg.core.server import Server
 from fedseg.curvature.checkpoint import RunData
@@ -16,7 +17,7 @@ from fedseg.engine.executor import InProcessExecutor
 from fedseg.errors import ConfigError, TrainingError
 from fedseg.runner.build import build_schedulers
 from fedseg.runner.checkpoint import check_like, load_checkpoint, run_folder
-from fedseg.runner.run_state import restore_model, to_device
+from fedseg.runner.run_state import restore_model
 from fedseg.runner.state_store import StateStore
 
 
@@ -111,7 +112,7 @@ def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
     check_like(payload, expected, str(checkpoint))
     server = Server(flat, len(data.clients), algorithm.server_vectors)
     restore_model(SimpleNamespace(flat=flat, server=server), payload["state_dict"])
-    server.state = to_device(payload["server_state"], server.w.device)
+    server.state = map_tensors(lambda t: t.to(server.w.device), payload["server_state"])
     store = StateStore(run_folder(checkpoint) / "state" / "clients", "disk")
     store.load(payload["stores"]["clients"])
     if build_schedulers(run.config, local):

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator, Mapping
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedseg.core.forward import map_tensors
 from fedseg.core.hook import Run
 from fedseg.core.server import accumulation_dtype
 from fedseg.errors import ConfigError, DataError, lacks_memory
@@ -149,11 +151,12 @@ def _kind(value: Any) -> Any:
 
 
 def _apply(run: Any, payload: dict[str, Any]) -> None:
-    server, device = run.server, run.server.w.device
+    server = run.server
+    to_device = partial(map_tensors, lambda tensor: tensor.to(server.w.device))
     restore_model(run, payload["state_dict"])
-    server.state = to_device(payload["server_state"], device)
+    server.state = to_device(payload["server_state"])
     server.norms = payload.get("norms", {})  # there were none before they limited updates
-    hooks = to_device(payload["hooks"], device)
+    hooks = to_device(payload["hooks"])
     for scheduler, state in zip(run.param_schedulers, payload["schedulers"], strict=True):
         scheduler.load_state_dict({**state, "end": scheduler.end})
     if run.param_schedulers:  # a schedule goes on from its last rate; else the config's holds
@@ -276,12 +279,3 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
 
 def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
-
-
-def to_device(value: Any, device: torch.device) -> Any:
-    """A value with all of its tensors on a device."""
-    if isinstance(value, Tensor):
-        return value.to(device)
-    if isinstance(value, Mapping):
-        return {k: to_device(v, device) for k, v in value.items()}
-    return value
