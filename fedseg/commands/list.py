@@ -12,13 +12,8 @@ if TYPE_CHECKING:
 Row = tuple[str, str, str]
 
 KINDS = ("settings", "experiments", "methods", "algorithms", "datasets", "models")
-COMPONENTS = {  # where a method says what it is -> variable of the registry
-    "algorithm": "ALGORITHMS",
-    "local_loss": "LOCAL_LOSSES",
-    "averaging": "HOOKS",
-    "batchnorm": "HOOKS",
-    "optim_wrapper": "OPTIM_WRAPPERS",
-}
+# where a method says what it is
+COMPONENTS = ("algorithm", "local_loss", "averaging", "batchnorm", "optim_wrapper")
 MARKS = {"published": "published", "grid": "from a published grid", "ours": "ours"}
 
 
@@ -127,10 +122,11 @@ def classes(kind: str) -> Iterator[Row]:
 def _line(values: Mapping[str, Any]) -> str:
     """What a method's component is, by its documentation's first line."""
     from fedseg import registry
+    from fedseg.runner.static_check import PLACES
 
-    for key, variable in COMPONENTS.items():
+    for key in COMPONENTS:
         kind = (values.get(key) or {}).get("type")
-        source = getattr(registry, variable).sources().get(kind)
+        source = getattr(registry, PLACES[key][0]).sources().get(kind)
         if source is not None:
             return _plain(source.line).rstrip(".")
     return ""
