@@ -191,12 +191,12 @@ def _time_evaluation(runner: FederatedRunner) -> tuple[float, float]:
     return each, final
 
 
-def print_plan(plan: dict[str, Any], console: Console | None = None) -> None:
+def print_plan(plan: dict[str, Any]) -> None:
     """Show a plan as a table."""
     table = Table(title="plan", show_header=False)
     for name, value in plan.items():
         table.add_row(name, _text(name, value))
-    (console or Console()).print(table)
+    Console().print(table)
 
 
 def _text(name: str, value: Any) -> str:
