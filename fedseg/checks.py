@@ -45,12 +45,6 @@ def check_float(
         )
 
 
-def check_bool(field: str, value: Any) -> None:
-    """Raise ConfigError unless an option is True or False; the text "False" would count as True."""
-    if not isinstance(value, bool):
-        raise ConfigError(f"{field}: must be True or False, not {shown(value)}")
-
-
 def check_int(field: str, value: Any, least: int = 1, also: str | None = None) -> None:
     """Raise ConfigError unless an option is a whole number of at least ``least``, or ``also``."""
     if also is not None and value == also:

@@ -15,7 +15,7 @@ import cv2
 import numpy as np
 from PIL import Image
 
-from fedseg.checks import check_bool, check_int, shown
+from fedseg.checks import check_int, check_type, shown
 from fedseg.errors import ConfigError
 from fedseg.registry import TRANSFORMS, did_you_mean
 
@@ -234,7 +234,7 @@ class ResizeInput(A.ImageOnlyTransform):
 
     def __init__(self, size: Sequence[int], antialias: bool = False) -> None:
         super().__init__(p=1.0)
-        check_bool("antialias", antialias)
+        check_type("antialias", antialias, bool)
         self.size, self.antialias = checked_size("size", size), antialias
 
     def apply(self, img: np.ndarray, **params: Any) -> np.ndarray:

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedseg.checks import check_bool, check_int
+from fedseg.checks import check_int, check_type
 from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, MissingDataError
 from fedseg.evaluation.metrics import CountingMetric
@@ -62,7 +62,7 @@ def check_evaluation_set(name: str, config: Mapping[str, Any], evaluator: Any, k
     """
     config = {"type": "StreamingData", **config}
     field = f"{kind}_dataloader.{name}"
-    check_bool(f"{field}.optional", config.pop("optional", False))
+    check_type(f"{field}.optional", config.pop("optional", False), bool)
     for own, metric in _metrics(evaluator, kind):
         check_component(METRICS, metric, own)
     check_component(EVALUATION_SETS, config, field, ("name", "field", "metrics", "like"))

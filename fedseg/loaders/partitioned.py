@@ -16,7 +16,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from fedseg.checks import check_bool, check_int
+from fedseg.checks import check_int, check_type
 from fedseg.core.client_data import ClientData, Job
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError
@@ -61,7 +61,7 @@ class PartitionedData(ClientData):
                 "use at least 2, or a model without BatchNorm"
             )
         if shuffle != "epoch":
-            check_bool("train_dataloader.shuffle", shuffle)
+            check_type("train_dataloader.shuffle", shuffle, bool)
         check_int("train_cfg.local_epochs", local_epochs)
         if local_steps is not None:
             check_int("train_cfg.local_steps", local_steps)

@@ -167,7 +167,8 @@ class Composition:
             raise ConfigError(f"methods: {method}: no such file")
         name = by_case(SYNONYMS.get(method.lower(), method), self.known)
         if name is None:
-            raise unknown(f"methods: {self.title}", method, self.known)
+            hint, known = did_you_mean(method, self.known), ", ".join(self.known)
+            raise ConfigError(f"methods: {self.title}: unknown {method!r}{hint}; known: {known}")
         return self.known[name]
 
     @functools.cached_property
@@ -353,12 +354,6 @@ def read_config(path: Path) -> Config:
             raise ConfigError(f"{path}: _base_: {base}: does not exist{hint}") from error
         kind = type(error).__name__
         raise ConfigError(f"{path}: cannot be read as a config: {kind}: {error}") from error
-
-
-def unknown(field: str, name: str, known: Iterable[str]) -> ConfigError:
-    """The error of a name that is none of the known ones."""
-    hint = did_you_mean(name, known)
-    return ConfigError(f"{field}: unknown {name!r}{hint}; known: {', '.join(known)}")
 
 
 _mmengine_path = Config._get_cfg_path

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 
-from fedseg.checks import check_bool, check_int, check_type, shown
+from fedseg.checks import check_int, check_type, shown
 from fedseg.errors import ConfigError, Mistakes
 from fedseg.names import did_you_mean
 from fedseg.registry import (
@@ -126,7 +126,7 @@ def complete_config(config: Config) -> Config:
     _default(config, "dtype", "float32")
     config.train_cfg.setdefault("type", "FederatedTrainLoop")
     amp = config.train_cfg.get("amp", False)
-    check_bool("train_cfg.amp", amp)
+    check_type("train_cfg.amp", amp, bool)
     if config.dtype == "float64" and amp:
         raise ConfigError("train_cfg.amp: bfloat16 contradicts dtype='float64'; choose one")
     _evaluation_defaults(config, "val", "FederatedValLoop")
