@@ -64,8 +64,8 @@ def _connect(ray: Any, undo: ExitStack, address: str | None, cpus: int, gpus: fl
         folder = undo.enter_context(_ray_folder())
         options |= {"include_dashboard": False, "_temp_dir": folder}
         options |= {"num_cpus": cpus, "num_gpus": gpus or None}
-    # what Ray prints from a thread the pool says better; errors of work that a run which is
-    # being stopped no longer waits for are of no interest; no option turns these off
+    # what Ray prints from a thread the pool says better; errors of work that a run which is being
+    # stopped no longer waits for are of no interest; no option turns these off
     for name in ("print_to_stdstream", "_unhandled_error_handler"):
         undo.enter_context(mock.patch.object(ray._private.worker, name, lambda *_, **__: None))
     undo.callback(_with_own_signals(ray.shutdown))

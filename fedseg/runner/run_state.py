@@ -28,7 +28,7 @@ def collect(run: Any) -> dict[str, Any]:
     """Everything that a built run's future depends on, as tensors and plain values."""
     server = run.server
     payload = {
-        "state_dict": _state_dict(run, server.w, server.buffers),
+        "state_dict": state_dict(run, server.w, server.buffers),
         "round": run.train_loop.round,
         "pending_record": run.train_loop.pending,
         "server_state": dict(server.state),
@@ -59,7 +59,7 @@ def collect(run: Any) -> dict[str, Any]:
         payload["client_statistics"] = {client: state for client, state in own if state}
     averaged = run.averaged_model()
     if averaged is not None:
-        payload["averaged_state_dict"] = _state_dict(run, *averaged)
+        payload["averaged_state_dict"] = state_dict(run, *averaged)
     return payload
 
 
@@ -76,7 +76,7 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
     try:
         _apply(run, payload)
         averaged = run.averaged_model()
-        check_weights({} if averaged is None else _state_dict(run, *averaged), f"{path}: average")
+        check_weights({} if averaged is None else state_dict(run, *averaged), f"{path}: average")
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if lacks_memory(error):
             raise
@@ -213,7 +213,8 @@ def restore_model(run: Run, state_dict: Mapping[str, Tensor]) -> None:
         counter.copy_(flat.counters[name])
 
 
-def _state_dict(run: Run, w: Tensor, buffers: Tensor) -> dict[str, Tensor]:
+def state_dict(run: Run, w: Tensor, buffers: Tensor) -> dict[str, Tensor]:
+    """A plain state dict of these parameters and float buffers and the server's counters."""
     plain = run.flat.state_dict(w, buffers)
     for name, counter in run.server.counters.items():
         plain[name] = counter.detach().cpu().clone()

@@ -249,12 +249,7 @@ class FederatedRunner(Runner):
         self.train_loop.run()
         if self.val_loop is not None and not self.val_loop.details:
             self.val_loop.run()  # resumed after the last round: its details are needed
-        w, buffers = self.evaluated_model()
-        with torch.no_grad():
-            self.flat.w.copy_(w)
-            self.flat.buffers.copy_(buffers)
-            for name, counter in self.server.counters.items():
-                self.flat.counters[name].copy_(counter)
+        self.flat.load_state_dict(run_state.state_dict(self, *self.evaluated_model()))
         self.results = write_results(self)
         self.call_hook("after_run")
 
