@@ -27,8 +27,8 @@ from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.loaders.workers import SIGNALS
 from fedseg.parallel.cluster import serialize_tensors
 from fedseg.parallel.shares import WorkerJobs, assign, cut
-from fedseg.registry import LOOPS, SAMPLERS, build
-from fedseg.runner.build import build_trainer
+from fedseg.registry import SAMPLERS, build
+from fedseg.runner.build import build_evaluation, build_trainer
 from fedseg.runner.state_store import stage_file
 from fedseg.units import format_bytes, peak_memory
 
@@ -200,9 +200,7 @@ class Worker:
         """
         begin = time.perf_counter()
         if self._loop is None:
-            loader, evaluator = self.cfg.val_dataloader, self.cfg.val_evaluator
-            parts = {"runner": self.run, "dataloader": loader, "evaluator": evaluator}
-            self._loop = build(LOOPS, dict(self.cfg.val_cfg), "val_cfg", parts)
+            self._loop = build_evaluation(self.cfg, "val", self.run)
         test = next(test for test in self._loop.sets if test.name == name)
         counts = self._loop.domains.count(test, replace(part, w=model[0], buffers=model[1]))
         return self._report(begin, counts)

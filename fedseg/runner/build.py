@@ -67,8 +67,6 @@ ENDING = (ConstantParamScheduler, LinearParamScheduler, PolyParamScheduler)
 # schedules without a last value: how long the run is means nothing to them
 ENDLESS = (ExponentialParamScheduler, MultiStepParamScheduler, StepParamScheduler)
 
-EVALUATION_PARTS = ("runner", "dataloader", "evaluator")  # what the loop of a test is given
-
 
 def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> ClientTrainer:
     """What trains clients, from a config: model, data, local optimizer, algorithm and local loss.
@@ -323,6 +321,12 @@ def build_client_data(
     return data
 
 
+def build_evaluation(cfg: Config, kind: str, run: Any) -> Any:
+    """The loop that evaluates a run on the config's ``"val"`` or ``"test"`` sets."""
+    parts = {name: cfg[f"{kind}_{name}"] for name in ("dataloader", "evaluator")}
+    return build(LOOPS, dict(cfg[f"{kind}_cfg"]), f"{kind}_cfg", {"runner": run, **parts})
+
+
 def check_classes(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
     """Raise DataError where a test set counts other classes than the training data teach."""
     taught = _classes(dataset)
@@ -355,4 +359,4 @@ def check_what_comes_last(cfg: Config, parts: Iterable[Any]) -> None:
         if config is not None:
             check_evaluation_set(name, config, cfg.test_evaluator, "test")
     if cfg.test_cfg is not None:
-        check_component(LOOPS, cfg.test_cfg, "test_cfg", EVALUATION_PARTS)
+        check_component(LOOPS, cfg.test_cfg, "test_cfg", ("runner", "dataloader", "evaluator"))

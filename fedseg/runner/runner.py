@@ -30,9 +30,9 @@ from fedseg.registry import (
 )
 from fedseg.runner import logs, run_state
 from fedseg.runner.build import (
-    EVALUATION_PARTS,
     assemble_trainer,
     bind_hooks,
+    build_evaluation,
     build_hooks,
     build_model,
     build_schedulers,
@@ -220,15 +220,10 @@ class FederatedRunner(Runner):
         parts = {"runner": self, "dataloader": self._train_dataloader}
         self._train_loop = build(LOOPS, loop, "train_cfg", parts)
         self.param_schedulers = build_schedulers(cfg, self.optim_wrapper)
-        self._val_loop = self._build_evaluation("val") if self._val_dataloader else None
+        self._val_loop = build_evaluation(cfg, "val", self) if self._val_dataloader else None
         tests = getattr(self.val_loop, "sets", ())
         check_classes(self.data.dataset, tests)
         check_what_comes_last(cfg, [self.data, *tests])
-
-    def _build_evaluation(self, kind: str) -> Any:
-        values = self, self.cfg[f"{kind}_dataloader"], self.cfg[f"{kind}_evaluator"]
-        parts = dict(zip(EVALUATION_PARTS, values, strict=True))
-        return build(LOOPS, dict(self.cfg[f"{kind}_cfg"]), f"{kind}_cfg", parts)
 
     # ---------------------------------------------------------------- train, test
 
@@ -263,7 +258,7 @@ class FederatedRunner(Runner):
         self.server = Server(self.flat, num_clients=1)
         run_state.restore_for_test(self, payload)
         self.averaging = None  # its result, not its history, is what is tested
-        self._test_loop = self._build_evaluation("test")
+        self._test_loop = build_evaluation(self.cfg, "test", self)
         with self.interrupt:
             return self._test_loop.run(on_prediction)
 
