@@ -20,8 +20,9 @@ def main() -> None:
     cli.add_cfg_options(parser, "override config fields, as fedseg train does")
     parser.add_argument("--only", metavar="KEY", default="", help="what is below a key")
     arguments = parser.parse_args()
-    from fedseg.runner.compose import Composition, origins, setting_file
+    from fedseg.runner.compose import Composition, setting_file
     from fedseg.runner.experiment import override_fields
+    from fedseg.runner.origins import origins
 
     composition = Composition(setting_file(arguments.config), arguments.methods)
     config = composition.compose()

@@ -5,7 +5,6 @@ changes a bit. Finished points are lines of ``points.jsonl``; the same landscape
 """
 
 import json
-import math
 import multiprocessing
 import os
 import threading
@@ -25,6 +24,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fedseg.checks import is_number
 from fedseg.core.seeds import generator_for
 from fedseg.curvature.checkpoint import RunData, check_average, find_checkpoints, opened
 from fedseg.curvature.clients import participants_models
@@ -41,7 +41,6 @@ from fedseg.runner.checkpoint import checkpoints, run_folder
 from fedseg.runner.work_dir import hold
 from fedseg.runs.from_json import digest
 from fedseg.runs.history import plain
-from fedseg.runs.metric_names import is_number
 from fedseg.threads import threads
 
 SCHEMA_VERSION = 1
@@ -270,7 +269,7 @@ def _finished(
         try:
             result = json.loads(text)
             values, task = (result["loss"], *result["metrics"].values()), tuple(result["task"])
-            sound = all(v is None or (is_number(v) and math.isfinite(v)) for v in values)
+            sound = all(v is None or is_number(v) for v in values)
             if result["landscape"] == key and sound and task in known:
                 found[task] = result
         except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):

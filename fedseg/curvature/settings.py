@@ -174,7 +174,9 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
     parser.add_argument("paths", nargs="+", type=_run_path, metavar=metavar, help=text)
     for one in (one for one in fields(kind) if one.metadata):
         keywords = {k: v for k, v in one.metadata.items() if k not in BOUNDS}
-        parser.add_argument(_flag(one.name), dest=one.name, default=argparse.SUPPRESS, **keywords)
+        # an extending option would add its values to a default
+        default = argparse.SUPPRESS if "action" in keywords else one.default
+        parser.add_argument(_flag(one.name), dest=one.name, default=default, **keywords)
     parser.add_argument("--config", help="a config of yours in place of the recorded one: it runs")
     add_cfg_options(parser, "override config fields, for example data_root=data/camvid")
     add_trust(parser)

@@ -12,6 +12,7 @@ from typing import Any
 
 from PIL import Image
 
+from fedseg.checks import is_number
 from fedseg.errors import DataError
 from fedseg.files import atomic_writer, write_text
 from fedseg.leaderboard.collect import FoundRun
@@ -22,7 +23,6 @@ from fedseg.runs.config_copy import (
     read_config_copy,
 )
 from fedseg.runs.curvature_files import eigenvalues, over_rounds
-from fedseg.runs.metric_names import is_number
 from fedseg.runs.schema import FILE_NAME, Results
 
 MOST_ROUNDS = 100  # columns of the map of clients

@@ -6,12 +6,12 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 
+from fedseg.checks import is_number
 from fedseg.leaderboard.benchmarks import Benchmark, Column
 from fedseg.leaderboard.collect import FoundRun
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
 from fedseg.leaderboard.reference import Published, read_published
 from fedseg.runs.curvature_files import measured_value
-from fedseg.runs.metric_names import is_number
 from fedseg.runs.schema import Results, experiment_key
 
 

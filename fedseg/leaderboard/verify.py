@@ -10,6 +10,7 @@ from typing import Any
 
 from mmengine.config import Config
 
+from fedseg.checks import is_number
 from fedseg.cli import printable
 from fedseg.errors import DataError, UserError
 from fedseg.files import read_json, sha256
@@ -24,7 +25,7 @@ from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.config_copy import CONFIG_FILE
 from fedseg.runs.from_json import own_path
 from fedseg.runs.history import History, plain
-from fedseg.runs.metric_names import GLOBAL, is_number
+from fedseg.runs.metric_names import GLOBAL
 from fedseg.runs.results import (
     by_domain,
     configured,

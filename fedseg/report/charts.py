@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from fedseg.checks import is_number
 from fedseg.report.drawing import (
     COLORS,
     MARKERS,
@@ -16,14 +17,7 @@ from fedseg.report.drawing import (
     save_figure,
     write_centered,
 )
-from fedseg.runs.metric_names import (
-    BY_DOMAIN,
-    GLOBAL,
-    domain_label,
-    evaluated_set,
-    is_number,
-    main_metric,
-)
+from fedseg.runs.metric_names import BY_DOMAIN, GLOBAL, domain_label, evaluated_set, main_metric
 from fedseg.runs.run_files import RunFiles
 
 

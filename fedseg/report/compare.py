@@ -10,8 +10,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from fedseg.checks import is_number
 from fedseg.report.compare_sides import ENVIRONMENT, Side, notes, other_test_sets
-from fedseg.runs.metric_names import MAIN_METRICS, evaluated_set, is_number, main_metric, split_name
+from fedseg.runs.metric_names import MAIN_METRICS, evaluated_set, main_metric, split_name
 from fedseg.runs.results import NOT_IDENTITY
 from fedseg.runs.run_files import RunFiles
 

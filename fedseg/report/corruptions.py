@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from fedseg.checks import is_number
 from fedseg.datasets.corrupted import CORRUPTIONS, CorruptedImages
 from fedseg.errors import DataError
 from fedseg.report.drawing import draw_percentages, new_figure, save_figure
-from fedseg.runs.metric_names import is_number
 
 
 def corruption_table(

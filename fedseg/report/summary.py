@@ -9,12 +9,13 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from fedseg.checks import is_number
 from fedseg.cli import program
 from fedseg.errors import DataError
 from fedseg.report.corruptions import corruption_table
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runs.from_json import REWRITE
-from fedseg.runs.metric_names import domain_label, evaluated_set, is_number, main_metric
+from fedseg.runs.metric_names import domain_label, evaluated_set, main_metric
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 from fedseg.units import format_bytes, format_duration
 

@@ -4,7 +4,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from fedseg.checks import check_int
+from fedseg.checks import check_int, is_number
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
@@ -98,7 +98,7 @@ class FederatedCheckpointHook(FederatedHook):
         if self.save_best is None or self.save_best not in self._metrics:
             return False
         value = self._metrics[self.save_best]
-        if self.best is not None and not value > self.best:
+        if not is_number(value) or (self.best is not None and value <= self.best):
             return False
         self.best = value
         return True

@@ -26,7 +26,7 @@ import copy
 import functools
 import sys
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,7 +49,6 @@ SHARED = ("augmentation",)  # slots of any number of methods
 FEDAVG = "fedavg"
 SYNONYMS = {"sam": "fedsam", "asam": "fedasam"}  # what FedAvg with SAM is called
 NAMES = Sequence[str] | str | None
-MISSING = object()
 KEY_TYPES = {
     **dict.fromkeys(("slot", "lookup", "without", "methods"), NAMES),
     **{"setting": str | None, "refuses": Mapping | None, "protocols": Mapping[str, NAMES] | None},
@@ -419,49 +418,6 @@ def get(config: Any, key: str, default: Any = None) -> Any:
     for name in key.split("."):
         config = config.get(name, default) if hasattr(config, "get") else default
     return config
-
-
-def origins(
-    composition: Composition, config: Mapping[str, Any], overridden: Collection[str]
-) -> Iterator[tuple[str, Any, str]]:
-    """(key, value, file) of every value that is no dict, keys with dots; the files are short.
-
-    Values below the overridden keys are from ``--cfg-options``; those of the composed config that
-    none of its files has are ``composed``.
-    """
-    layers = [(part.path, part.values) for part in composition.layers()][::-1]
-    for key, value in _leaves(config):
-        if any(f"{key}.".startswith(f"{o}.") or o.startswith(f"{key}.") for o in overridden):
-            yield key, value, "--cfg-options"
-            continue
-        for path, values in (*layers, (composition.path, composition.read(composition.path))):
-            if get(values, key, MISSING) == value:
-                yield key, value, _short(_first(composition, path, key, value))
-                break
-        else:
-            added = [part.path.stem for part in composition.parts if key in part.append]
-            yield key, value, f"with what {', '.join(added)} adds" if added else "composed"
-
-
-def _first(composition: Composition, path: Path, key: str, value: Any) -> Path:
-    """The deepest base of a file that has the value already, or the file."""
-    for base in bases(path):
-        if get(composition.read(base), key, MISSING) == value:
-            return _first(composition, base, key, value)
-    return path
-
-
-def _leaves(values: Mapping[str, Any], above: str = "") -> Iterator[tuple[str, Any]]:
-    for key, value in values.items():
-        if isinstance(value, Mapping) and value:
-            yield from _leaves(value, f"{above}{key}.")
-        else:
-            yield f"{above}{key}", value
-
-
-def _short(path: Path) -> str:
-    path = path.resolve()
-    return str(path.relative_to(CONFIGS) if path.is_relative_to(CONFIGS) else path)
 
 
 def _as_list(value: Any) -> list[Any]:

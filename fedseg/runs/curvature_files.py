@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedseg.checks import is_number
 from fedseg.errors import DataError
 from fedseg.files import read_json
 from fedseg.runs.from_json import LARGEST_NUMBER, own_path
-from fedseg.runs.metric_names import is_number
 from fedseg.runs.schema import Results
 
 FILE_NAME = "curvature.json"  # also the key of its quantities among the extras, once it is read

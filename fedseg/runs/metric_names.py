@@ -1,16 +1,10 @@
 """What metrics ``<domain>/<metric>`` are called in tables and pictures."""
 
 from collections.abc import Iterable
-from typing import Any
 
 MAIN_METRICS = ("mIoU", "accuracy")
 BY_DOMAIN = "_by_domain"
 GLOBAL = "global:"
-
-
-def is_number(value: Any) -> bool:
-    """Whether a value is a number; JSON has null for those that are not finite."""
-    return isinstance(value, int | float) and not isinstance(value, bool) and value == value
 
 
 def split_name(name: str) -> tuple[str, str]:

@@ -28,6 +28,8 @@ def protocol_of(config: Config) -> dict[str, Any]:
     steps = described(loader.get("transforms") or dataset.get("pipeline") or [])
     steps = [step if isinstance(step, dict) else {"type": step} for step in steps]
     style = described(dataset.get("style"))
+    if isinstance(style, Mapping):
+        style = {key: value for key, value in style.items() if key != "type"}
     images = _options(model.get("data_preprocessor"))
     protocol = {
         "network": _options(model.get("network")).get("type") or model["type"],
@@ -37,7 +39,7 @@ def protocol_of(config: Config) -> dict[str, Any]:
         ],
         "mirror_images": dataset.get("mirror", False),
         "normalization": {name: images.get(name) for name in ("mean", "std")},
-        "style_bank": style and {key: value for key, value in style.items() if key != "type"},
+        "style_bank": style,
         "batch_size": loader.get("batch_size"),
         "drop_last": loader.get("drop_last", False),
         "shuffle": loader.get("shuffle", True),

@@ -7,11 +7,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from fedseg.checks import is_number
 from fedseg.errors import DataError
 from fedseg.runs.config_copy import find_config_copy, read_config_copy
 from fedseg.runs.from_json import digest, from_plain
 from fedseg.runs.history import History, plain, timeless
-from fedseg.runs.metric_names import is_number
 from fedseg.runs.results import summarized
 from fedseg.runs.schema import FILE_NAME, Curves, Results, Traffic, Window, read_results
 

@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+from fedseg.checks import is_number
 from fedseg.errors import DataError
 from fedseg.files import read_json
 from fedseg.runs.from_json import REWRITE, digest, from_plain, printable
 from fedseg.runs.history import plain
-from fedseg.runs.metric_names import MAIN_METRICS, is_number, split_name
+from fedseg.runs.metric_names import MAIN_METRICS, split_name
 
 RESULTS_SCHEMA_VERSION = 4  # of results.json
 TEST_SCHEMA_VERSION = 1  # of test_results.json, which fedseg test writes

@@ -1,8 +1,10 @@
 """Open from outside: own components from any folder, exact replays, plain checkpoints, records."""
 
 import json
+import math
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,6 +12,7 @@ import torch
 import toyseg
 from mmengine.config import Config
 
+from fedseg.runner.checkpoint_hook import FederatedCheckpointHook
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.schema import RESULTS_SCHEMA_VERSION
@@ -236,6 +239,24 @@ def test_the_best_checkpoint_is_kept(tmp_path):
     scores = [line["metrics"]["seen/accuracy"] for line in toyseg.history(config)]
     best = torch.load(tmp_path / "run/checkpoints/best_seen_accuracy.pth", weights_only=True)
     assert best["round"] == 1 + scores.index(max(scores))
+
+
+def test_a_metric_without_a_value_is_never_the_best(tmp_path):
+    hook, saved = FederatedCheckpointHook(interval=100, save_best="seen/mIoU"), []
+    runner = SimpleNamespace(max_rounds=100, checkpoint_folder=tmp_path, stores={})
+    runner.train_loop = runner
+
+    def save(round_):
+        saved.append(round_)
+        path = tmp_path / f"round_{round_:06d}.pth"
+        path.write_bytes(b"")
+        return path
+
+    runner.save = save
+    for runner.round, value in enumerate((math.nan, 50.0, math.nan, 50.0, math.inf, 60.0), start=1):
+        hook.after_val_epoch(runner, metrics={"seen/mIoU": value})
+        hook.after_train_epoch(runner)
+    assert saved == [2, 6]
 
 
 def test_a_checkpoint_loads_in_a_plain_model(tmp_path):
