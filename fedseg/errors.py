@@ -97,6 +97,8 @@ NO_ACCESS = {
     errno.EISDIR: "a folder has the name of a file, move it away",
     errno.ENOTDIR: "a part of the path is a file, write elsewhere",
     errno.EEXIST: "a file is where a folder is needed, write elsewhere",
+    errno.ENAMETOOLONG: "shorten the name",
+    errno.ELOOP: "links lead in a circle, write elsewhere",
 }
 NO_MEMORY = re.compile(
     r"out of memory|insufficient memory|allocate (shared )?memory|unable to (allocate|mmap)"

@@ -35,6 +35,7 @@ from fedseg.runner.experiment import load_config, naming
 from fedseg.runner.logs import quiet_console
 from fedseg.runner.recorded import newest_checkpoint, recorded
 from fedseg.runner.sampler import ClientSampler
+from fedseg.runs.from_json import digest
 
 OF_TEST = ("pipeline", "test_mode", "style")  # how a data set's samples are prepared
 
@@ -51,8 +52,7 @@ class RunData:
         flat: the model. data: the clients' training data.
         hooks: types of custom hooks that the run had and this has not. ray: whether it had workers
             of Ray. cluster: where, None for this machine. changed: overrides of its config, but for
-            where data are. roots: overrides that say where, as seen from the run's folder.
-            has_average: whether the checkpoint that was loaded last has one.
+            where data are. has_average: whether the checkpoint that was loaded last has one.
         statistics: client -> what the policy keeps with it.
     """
 
@@ -66,7 +66,6 @@ class RunData:
         self.statistics: Mapping[str, Mapping[str, Tensor]] = {}
         self.hooks: list[Any] = []
         self.changed: list[str] = []
-        self.roots: list[str] = []
         self.has_average = False
         self.ray, self.cluster = False, None
         self._images: dict[str, EvaluationSet] = {}
@@ -170,10 +169,15 @@ class RunData:
         return Samples(name, parts, partial(test.batches, pin_memory=self.flat.w.is_cuda), test)
 
     def checksum(self, name: str) -> str | None:
-        """SHA-256 of the data: clients and their samples, or a test set's images if it has any."""
-        if name == TRAIN:
-            return self.data.checksum()
-        return getattr(self.images(name).dataset, "split_checksum", None)
+        """SHA-256 of the data: clients and their samples, or a test set's images if it has any.
+
+        Of images on disk these are names; the sizes of all files tell others of the same names.
+        """
+        dataset = self.data.dataset if name == TRAIN else self.images(name).dataset
+        known = self.data.checksum() if name == TRAIN else getattr(dataset, "split_checksum", None)
+        if (files := getattr(dataset, "files", None)) is None:
+            return known
+        return digest([known, [[_size(path) for path in paths] for paths in files]])
 
     # ---------------------------------------------------------------- clients
 
@@ -212,6 +216,13 @@ class RunData:
         }
 
 
+def _size(path: str) -> int | None:
+    try:
+        return os.stat(path).st_size
+    except OSError:  # it is told when it is read
+        return None
+
+
 def check_average(run: RunData, checkpoint: Path, averaged: bool) -> None:
     """Raise ConfigError where the global model is asked for beside an average that is not there."""
     if not averaged and not run.has_average:
@@ -247,9 +258,4 @@ def opened(source: Source) -> Iterator[RunData]:
             run.ray, run.cluster = True, "auto" if executor.get("address") == "auto" else None
         run.changed = [o for o in source.options if not o.startswith("data_root=")]
         run.changed += [f"--config {sha256(setting_file(source.config))}"] if source.config else []
-        given = (option.partition("=") for option in source.options)
-        roots = {key: os.path.realpath(path) for key, _, path in given if key.endswith("data_root")}
-        # a run that is moved together with its data keeps them
-        seen = {key: os.path.relpath(path, os.path.realpath(folder)) for key, path in roots.items()}
-        run.roots = [f"{key}={path}" for key, path in sorted(seen.items())]
         yield run

@@ -84,7 +84,6 @@ class Measurement:
             "data": settings.data,
             "data_sha256": run.checksum(settings.data),
             "changed": run.changed,
-            "data_root": run.roots,
         }
 
     def measure(self, quantities: Sequence[str]) -> dict[str, Any]:
@@ -119,8 +118,9 @@ class Measurement:
         try:
             found = read_json(self.folder / FILE_NAME)
             same = all(found[name] == self.result[name] for name in SAME)
-            for name in ("changed", "data_root"):  # which older files lack
-                same = same and found.get(name, []) == self.result[name]
+            same = (
+                same and found.get("changed", []) == self.result["changed"]
+            )  # none in older files
             quantities = found["quantities"].items() if same else ()
             return {name: entry for name, entry in quantities if isinstance(entry, dict)}
         except (DataError, KeyError, TypeError, AttributeError):

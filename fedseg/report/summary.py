@@ -62,7 +62,7 @@ def print_summary(
         listed = ", ".join(f"{_number(value)} at {severity}" for severity, value in means)
         text = f"mean accuracy {_number(overall)} %; by severity {listed}"
         text = f"under {len(corrupted) - 1} corruptions: {text}"
-        console.print(text, soft_wrap=True, highlight=False)
+        console.print(text, soft_wrap=True, highlight=False, markup=False)
     for text in _next_steps(results, folder, config, real_config):
         # commands must stay in one piece for copying
         console.print(text, soft_wrap=True, highlight=False)
@@ -93,10 +93,10 @@ def _main_metric(domains: Domains) -> str:
 
 def _domain_table(title: str, domains: Domains, columns: Mapping[str, Sequence[str]]) -> Table:
     """A row for each domain; columns by their heads."""
-    table = Table("domain", title=title, title_justify="left")
+    table = Table("domain", title=escape(title), title_justify="left")
     table.columns[0].no_wrap = True
     for name in columns:
-        table.add_column(name, justify="right")
+        table.add_column(escape(name), justify="right")
     for domain, *row in zip(domains, *columns.values(), strict=True):
         table.add_row(escape(domain_label(domain, domains)), *row)
     if not domains:
@@ -151,7 +151,7 @@ def _facts(results: Results, folder: Path) -> Table:
     clients = f"{results.clients_per_round} of {results.train.clients} clients each"
     table.add_row("rounds", f"{completed}, {clients}")
     for text in _coverage(results.final):
-        table.add_row("by_domain", text)
+        table.add_row("by_domain", escape(text))
     seconds = results.seconds
     parts = [f"{k} {format_duration(seconds[k])}" for k in ("train", "evaluate") if k in seconds]
     if "wall" in seconds:
@@ -183,7 +183,7 @@ def _next_steps(
         command = f"{program()} test {_to_test(results, folder, config, newest)}"
         steps.append(f"\n[dim]test the model[/dim]\n  {escape(command)}")
     if results.train.synthetic:
-        name = results.train.dataset.removesuffix("Dataset")
+        name = escape(results.train.dataset.removesuffix("Dataset"))
         data, tool = name.lower(), name.lower()
         if name in ("SyntheticShapes", "EmbeddedImages"):  # the old name
             name, data, tool = "CIFAR-10", "cifar10", "cifar"

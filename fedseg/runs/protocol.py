@@ -27,9 +27,7 @@ def protocol_of(config: Config) -> dict[str, Any]:
     dataset = _options(loader.get("dataset"))
     steps = described(loader.get("transforms") or dataset.get("pipeline") or [])
     steps = [step if isinstance(step, dict) else {"type": step} for step in steps]
-    style = described(dataset.get("style"))
-    if isinstance(style, Mapping):
-        style = {key: value for key, value in style.items() if key != "type"}
+    style = style_of(dataset)
     images = _options(model.get("data_preprocessor"))
     protocol = {
         "network": _options(model.get("network")).get("type") or model["type"],
@@ -39,7 +37,7 @@ def protocol_of(config: Config) -> dict[str, Any]:
         ],
         "mirror_images": dataset.get("mirror", False),
         "normalization": {name: images.get(name) for name in ("mean", "std")},
-        "style_bank": style,
+        "style_bank": style and {key: value for key, value in style.items() if key != "type"},
         "batch_size": loader.get("batch_size"),
         "drop_last": loader.get("drop_last", False),
         "shuffle": loader.get("shuffle", True),
@@ -59,6 +57,12 @@ def protocol_of(config: Config) -> dict[str, Any]:
             "test_drop_last": {name: test.get("drop_last", False) for name, test in tests.items()},
         }
     return described(protocol)
+
+
+def style_of(dataset: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The style transfer of a data set's config; of a ready object the repr, as its type."""
+    style = described(dataset.get("style"))
+    return style if style is None or isinstance(style, dict) else {"type": str(style)}
 
 
 def described(config: Any) -> Any:

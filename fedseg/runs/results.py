@@ -20,7 +20,7 @@ from fedseg.registry import DATASETS
 from fedseg.runs.config_copy import CONFIG_FILE
 from fedseg.runs.from_json import digest
 from fedseg.runs.history import plain, timeless
-from fedseg.runs.protocol import described, protocol_of
+from fedseg.runs.protocol import described, protocol_of, style_of
 from fedseg.runs.schema import FILE_NAME, OWN_DIGEST, RESULTS_SCHEMA_VERSION, own_digest
 
 PACKAGES = (
@@ -163,7 +163,7 @@ def _configured_entry(loader: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "split": config.get("split"),
         "steps": described(list(steps)),
-        "style": described(config.get("style")),
+        "style": style_of(config),
     }
 
 

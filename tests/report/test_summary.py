@@ -66,6 +66,16 @@ def test_the_copy_of_the_config_is_named_where_it_works_alone(run_copy):
     assert f"fedseg test {run_copy}\n" in printed(run_copy, "conf.py")
 
 
+def test_recorded_names_are_no_markup(run_copy):
+    table = {"fog": {str(severity): 50.0 for severity in range(1, 6)}}
+    corrupted = {"accuracy": 50.0, "corruptions": table, "severities": ["[/b]", 2, 3, 4, 5]}
+    final = {"[/b]": {"[/b]": 1.0}, "corrupted": corrupted}
+    change(run_copy, name="[/b]", algorithm__type="[/i]", final=final)
+    change(run_copy, data__train__synthetic=True, data__train__dataset="[/u]Dataset")
+    text = printed(run_copy)
+    assert "[/b]: [/i]" in text and "the real [/u] in" in text
+
+
 @pytest.mark.parametrize(
     ("server", "name"),
     [

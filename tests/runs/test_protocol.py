@@ -5,7 +5,7 @@ import json
 import pytest
 from mmengine.config import Config
 
-from fedseg.runs.protocol import protocol_of
+from fedseg.runs.protocol import protocol_of, style_of
 
 BASE = {
     "model": {
@@ -98,5 +98,5 @@ def test_ready_objects_are_plain_values_too():
     found = protocol(**{"train_dataloader.dataset": [1, 2], "model.data_preprocessor": None})
     assert found["training_transforms"] == [] and found["input_size"] is None
     assert found["normalization"] == {"mean": None, "std": None}
-    style = protocol(**{"train_dataloader.dataset.style": range(3)})["style_bank"]
-    assert style == "range(0, 3)"
+    assert protocol(**{"train_dataloader.dataset.style": range(3)})["style_bank"] == {}
+    assert style_of({"style": range(3)}) == {"type": "range(0, 3)"}

@@ -144,6 +144,7 @@ def test_errors_are_one_line(tool, tmp_path):
         ((one, tmp_path / "broken"), "results.json"),
         ((one, tmp_path / "newer"), "schema_version"),
         ((one, one, "--out", tmp_path / "file" / "x"), str(tmp_path / "file")),
+        ((one, one, "--out", tmp_path / ("x" * 300)), "shorten the name"),
     ):
         code, _, err = tool(*arguments)
         assert code == 2 and field in err

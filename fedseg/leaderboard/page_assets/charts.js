@@ -22,7 +22,7 @@ window.Charts = (() => {
   // The unit in which the largest of some byte counts is read best.
   function byteUnit(largest) {
     const units = ["B", "KiB", "MiB", "GiB", "TiB"];
-    const power = Math.min(4, largest > 0 ? Math.floor(Math.log2(largest) / 10) : 0);
+    const power = Math.min(4, largest >= 1 ? Math.floor(Math.log2(largest) / 10) : 0);
     return { factor: 1024 ** power, name: units[power] };
   }
 
