@@ -121,9 +121,10 @@ def test_ctrl_c_saves_and_tells_how_to_resume(tmp_path, reference, number):
     os.killpg(process.pid, number)
     while process.poll() is None and time.monotonic() < deadline:
         # again and again: it may stop itself after the first of them
-        os.killpg(process.pid, signal.SIGCONT)
+        with contextlib.suppress(ProcessLookupError):  # it has just ended
+            os.killpg(process.pid, signal.SIGCONT)
         time.sleep(0.05)
-    out, err = process.communicate(timeout=1)
+    out, err = process.communicate(timeout=TIMEOUT)
     assert process.returncode == 130, err
     assert "Traceback" not in out + err
     assert err.count("stopping at the next safe point") == 1
