@@ -314,11 +314,11 @@ class FederatedRunner(Runner):
                 found = latest_checkpoint(self.checkpoint_folder, partial(run_state.restore, self))
             if found is not None:
                 path, payload = found
-                aside = set_aside_later(self.cfg, self.round)
+                done = self.round - (self.train_loop.pending is not None)
+                aside = set_aside_later(self.cfg, self.round, done < self.max_rounds)
                 if aside is not None:
-                    self.logger.warning(f"checkpoints after {path} and the history are in {aside}")
-                pending = self.train_loop.pending is not None
-                self.history.restore(self.round - pending, payload.get("history"))
+                    self.logger.warning(f"what came after {path} is in {aside}, with the history")
+                self.history.restore(done, payload.get("history"))
                 adopt(self.cfg)
                 self.logger.info(f"resumed from {path} after round {self.round}")
                 return

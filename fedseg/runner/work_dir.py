@@ -207,13 +207,17 @@ def resume_command(cfg: Config) -> str:
     return f"{cli.program()} train {shlex.join([*arguments, '--resume'])}"
 
 
-def set_aside_later(cfg: Config, round_: int) -> Path | None:
-    """Move checkpoints after a round, and copy the history, before the run goes back to it.
+def set_aside_later(cfg: Config, round_: int, goes_on: bool) -> Path | None:
+    """Move what is of rounds after one, and copy the history, before the run goes on from it.
 
-    Returns where they are, below the work dir; None if there was no such checkpoint.
+    That is checkpoints and, if the run goes on, the results of an earlier end.
+    Returns where they are, below the work dir; None if there was nothing of the kind.
     """
     root = Path(cfg.work_dir)
     later = [path for number, path in checkpoints(root / "checkpoints") if number > round_]
+    results = root / "results.json"
+    if (later or goes_on) and results.is_file():
+        later.append(results)
     if not later:
         return None
     aside = root / "previous" / f"after_round_{round_}_{uuid.uuid4().hex[:4]}"

@@ -86,11 +86,11 @@ def edit(number: int, old: bytes, new: bytes) -> Callable[[list[bytes]], list[by
 )
 def test_lost_rounds_are_computed_again(run, finished, number, change):
     damaged = change_lines(run, change)
-    newest = files(run, "checkpoints/round_000006.pth")
+    later = files(run, "checkpoints/round_000006.pth", "results.json")
     toyseg.train(run, resume=True)
     assert toyseg.run_differences(finished, run) == []
     assert f"history.jsonl, line {number}: " in log(run) and "back to round_000004" in log(run)
-    assert files(run, "previous/*/*") == {"history.jsonl": damaged, **newest}
+    assert files(run, "previous/*/*") == {"history.jsonl": damaged, **later}
 
 
 DAMAGES = {
@@ -301,6 +301,35 @@ def test_a_schedule_goes_on_over_more_rounds(tmp_path):
     toyseg.train(longer, resume=True)
     assert [r["lr"] for r in toyseg.history(longer)] == [r["lr"] for r in toyseg.history(whole)]
     assert len({r["lr"] for r in toyseg.history(whole)}) == 8
+
+
+def test_while_a_run_goes_on_it_has_no_results(run):
+    """They would be those of fewer rounds, or of another method, beside its history."""
+    before = files(run, "results.json")
+    toyseg.train(run, resume=True)  # nothing is left to do
+    assert list(files(run, "results.json")) == ["results.json"] and not files(run, "previous/*/*")
+    longer = toyseg.merge(run, {"train_cfg": {"max_rounds": ROUNDS + 2}})
+    with pytest.raises(RuntimeError, match="power cut"):
+        toyseg.train({**longer, "custom_hooks": [{"type": "CrashInRound", "number": 7}]}, True)
+    assert not files(run, "results.json")
+    aside = files(run, "previous/*/results.json")
+    assert (
+        json.loads(aside["results.json"])["rounds"] == json.loads(before["results.json"])["rounds"]
+    )
+    toyseg.train(longer, resume=True)
+    assert json.loads(files(run, "results.json")["results.json"])["rounds"] == ROUNDS + 2
+
+
+@HOOKS.register_module()
+class CrashInRound(FederatedHook):
+    """The run ends in a round."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def before_client(self, runner, client):
+        if runner.round == self.number:
+            raise RuntimeError("power cut")
 
 
 @HOOKS.register_module()
