@@ -15,6 +15,8 @@ from fedseg.curvature.spectrum import Estimate
 from fedseg.curvature.surface import Point
 from fedseg.engine.executor import InProcessExecutor
 from fedseg.errors import ConfigError, TrainingError
+from fedseg.hooks.averaging import ModelAverage
+from fedseg.registry import HOOKS, build
 from fedseg.runner.build import build_schedulers
 from fedseg.runner.checkpoint import check_like, load_checkpoint, run_folder
 from fedseg.runner.run_state import restore_model
@@ -120,6 +122,12 @@ def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
             group.update(saved)
     number = server.round = payload["round"] + 1
     local.start_round(number)
+    if run.config.get("averaging") is not None:
+        average = build(HOOKS, run.config.averaging, "averaging", base=ModelAverage)
+        groups = local.optimizer.param_groups
+        lrs = average.local_lrs([g["lr"] for g in groups], number, run.config.train_cfg.max_rounds)
+        for group, lr in zip(groups, lrs, strict=True):
+            group["lr"] = lr
     chosen, trained = run.sampler.participants(number), {}
     executor = InProcessExecutor()
     executor.bind(run)

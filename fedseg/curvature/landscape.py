@@ -113,7 +113,8 @@ class Landscape:
         if name not in models:
             raise ConfigError(f"--client: {name!r} is none of {', '.join(models)}")
         is_line = self.spec.kind == "line"
-        way = line(models[name], self.points[0]) if is_line else self._around(models[name])
+        received = self.run.load(self.files[0], averaged=False)  # what the participant began with
+        way = line(models[name], received) if is_line else self._around(models[name])
         places = {"own data": name, "all data": None}
         self.series = [Series((f"client {name}",), d, c, way, {}) for d, c in places.items()]
 

@@ -103,6 +103,10 @@ class ModelAverage(FederatedHook):
         """The round whose model is the first in the average."""
         return max(start_round, 1)
 
+    def local_lrs(self, lrs: list[float], round_: int, max_rounds: int) -> list[float]:
+        """The local learning rates of a round, by group, where the ordinary ones are ``lrs``."""
+        return lrs
+
     def average(self) -> tuple[Tensor, Tensor] | None:
         """The averaged (parameters, buffers), or None while there is none."""
         raise NotImplementedError
@@ -129,6 +133,10 @@ class SWA(ModelAverage):
     after the lowest rate of a cycle, the global model joins the average. (The released code
     collects one round later, after the highest rate.) ``c = 1`` keeps lr1 and averages every
     round.
+
+    The paper's round 0.75 T still has lr1, and its model begins the average; the released code
+    leaves that model out. Here it is the first round of a cycle's rates like any other: about one
+    model in 250. A ``start`` in rounds, one later, is the released code's.
 
     Args:
         cycle: length c of a cycle, rounds.
@@ -157,14 +165,18 @@ class SWA(ModelAverage):
     def first_model(self, start_round: int) -> int:
         return -(-max(start_round, 1) // self.cycle) * self.cycle
 
+    def local_lrs(self, lrs: list[float], round_: int, max_rounds: int) -> list[float]:
+        if round_ < self.first_round(max_rounds) or self.cycle == 1:
+            return lrs
+        t = ((round_ - 1) % self.cycle + 1) / self.cycle
+        return [(1 - t) * lr + t * self.lr2 for lr in lrs]
+
     def before_round(self, runner: Run) -> None:
-        if runner.round < self.start_round or self.cycle == 1:
-            return
-        t = ((runner.round - 1) % self.cycle + 1) / self.cycle
         groups = runner.optim_wrapper.optimizer.param_groups
         self.ordinary_lrs = [group["lr"] for group in groups]
-        for group in groups:
-            group["lr"] = (1 - t) * group["lr"] + t * self.lr2
+        lrs = self.local_lrs(self.ordinary_lrs, runner.round, runner.max_rounds)
+        for group, lr in zip(groups, lrs, strict=True):
+            group["lr"] = lr
 
     def after_round(self, runner: Run, record: dict[str, Any]) -> None:
         self.restore_lr(runner)

@@ -78,6 +78,24 @@ def test_quantities_of_a_quadratic(tmp_path):
     assert line["client_drift"] == pytest.approx(np.mean([np.linalg.norm(m) for m in moved]))
 
 
+def test_models_that_are_thrown_away_do_not_count(tmp_path):
+    """NaiveFedGloSS without radius and duals is FedAvg, whose clients train twice a round."""
+    naive = {"type": "NaiveFedGloSS", "rho_server": 0.0, "admm": False}
+    lines = []
+    for name, algorithm in (("plain", {"type": "FedAvg"}), ("naive", naive)):
+        config = toyseg.settings(
+            tmp_path / name,
+            **toyseg.PLAIN,
+            algorithm=algorithm,
+            custom_hooks=[HOOK],
+            train_cfg={"max_rounds": 2},
+        )
+        toyseg.train(config)
+        lines.append(toyseg.history(config)[-1])
+    for figure in ("client_lambda_max", "client_drift", "update_cosine"):
+        assert lines[1][figure] == pytest.approx(lines[0][figure], rel=1e-5)
+
+
 def test_images_that_only_come_augmented_are_refused_before_training(tmp_path):
     with pytest.raises(ConfigError, match="val_dataloader"):
         toyquad.run(tmp_path, {"type": "FedAvg"}, custom_hooks=[HOOK])

@@ -243,14 +243,33 @@ def test_a_line_from_the_average_to_the_global_model_of_one_run(silo, tmp_path):
     assert abs(losses[1] - losses[0]) > 1e-3
 
 
-def test_participants_are_trained_as_the_run_trains_them(silo, tmp_path):
+def test_a_line_to_a_participant_begins_at_the_model_that_it_received(silo, tmp_path):
+    source = Source((str(silo),), trusted=("toyseg",))
+    with opened(source) as run:
+        last = silo / "checkpoints" / "round_000002.pth"
+        client = participants_models(run, last)[0].name
+        received, data = run.load(last, averaged=False), run.samples(personal=False, evaluated=True)
+        loss = LossSurface(run.flat, data, received, "batch").loss()[0]
+    options = {"client": client, "statistics": "batch", "points": 2, "ends": (0, 1)}
+    _, everything = landscape(Spec(source=source, **options), tmp_path)["series"]
+    assert everything["loss"][0] == pytest.approx(loss, rel=1e-6)
+
+
+CYCLE = {"averaging": {"type": "SWA", "start": 2, "cycle": 4, "lr2": 0.001}}
+
+
+@pytest.mark.parametrize("changes", [{}, CYCLE], ids=["SWA of every round", "a cycle of rates"])
+def test_participants_are_trained_as_the_run_trains_them(tmp_path, changes):
     """Their mean is the next global model of a run that goes on."""
-    with opened(Source((str(silo),), trusted=("toyseg",))) as run:
-        models = participants_models(run, silo / "checkpoints" / "round_000001.pth")
+    config = toyseg.settings(tmp_path, train_cfg={"max_rounds": 2}, **changes)
+    toyseg.train(config)
+    folder = Path(config["work_dir"]) / "checkpoints"
+    with opened(Source((config["work_dir"],), trusted=("toyseg",))) as run:
+        models = participants_models(run, folder / "round_000001.pth")
         sizes = dict(zip(run.data.clients, run.data.sizes, strict=True))
         total = sum(sizes[point.name] for point in models)
         mean = sum(point.w.double() * (sizes[point.name] / total) for point in models)
-        after = run.load(silo / "checkpoints" / "round_000002.pth", averaged=False)
+        after = run.load(folder / "round_000002.pth", averaged=False)
         torch.testing.assert_close(mean.float(), after.w, rtol=0, atol=1e-6)
 
 
