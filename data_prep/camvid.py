@@ -21,7 +21,7 @@ from fedseg.errors import DataError
 from fedseg.files import atomic_writer, read_bytes
 from fedseg.partition import Split
 
-from .disk import Findings, Sample, check_headers, find_pairs
+from .disk import Findings, Sample, check_files, find_pairs
 
 Images = dict[str, dict[str, list[Sample]]]
 
@@ -33,6 +33,7 @@ COUNTS = {
 }
 # of images and of labels; images are published as PNG, and passed on as JPEG too
 SUFFIXES = ((".png", ".jpg", ".jpeg", ".PNG", ".JPG", ".JPEG"), ".png")
+PUBLISHED_SIZE = (480, 360)  # width and height in pixels
 PIECE = 20
 HELD_OUT = 20
 LONGEST_GAP = 60  # frames, 2 s
@@ -57,7 +58,7 @@ def copy_from(source: Path, root: Path, overwrite: bool = False) -> None:
             f"{source}: has no folder {absent[0]}: --source must hold {', '.join(folders)} "
             "(the layout of the SegNet tutorial)"
         )
-    groups = [group for part in verify(source).values() for group in part.values()]
+    groups = [group for part in verify(source, Path("/")).values() for group in part.values()]
     names = [name for group in groups for sample in group for name in sample]
     there = [name for name in names if (root / name).exists()]
     same = {name for name in there if filecmp.cmp(source / name, root / name, shallow=False)}
@@ -73,8 +74,10 @@ def copy_from(source: Path, root: Path, overwrite: bool = False) -> None:
                 file.write(read_bytes(source / name))
 
 
-def verify(root: Path) -> Images:
+def verify(root: Path, within: Path | None = None) -> Images:
     """All 701 images, paired and readable: folder -> recording -> samples in order of frame.
+
+    Symbolic links may lead to places ``within`` a folder, by default ``root``.
 
     Raises:
         DataError: everything that is missing, unpaired, truncated or of unequal size, counted.
@@ -107,7 +110,7 @@ def verify(root: Path) -> Images:
             ),
         )
     samples = [s for part in images.values() for group in part.values() for s in group]
-    check_headers(samples, root, root, findings)
+    check_files(samples, (root, root), within or root, findings, PUBLISHED_SIZE)
     return images
 
 

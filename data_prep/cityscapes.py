@@ -16,7 +16,7 @@ from fedseg.names import DISTRIBUTIONS
 from fedseg.partition import Split
 
 from .assignment import class_order, cut, fit_groups, rarest_class
-from .disk import Findings, Sample, check_headers, find_pairs
+from .disk import Findings, Sample, check_files, find_pairs
 from .label_classes import Presence
 from .streets import draws, key
 
@@ -26,6 +26,7 @@ NAME = "cityscapes"
 DATASET = CityscapesDataset
 TEST_USERS = ("test_user",)
 SUFFIXES = ("_leftImg8bit.png", "_gtFine_labelIds.png")
+PUBLISHED_SIZE = (2048, 1024)  # width and height in pixels
 SIZE = (512, 256)  # of rendered images: width and height in pixels
 
 # City -> images, 2975 and 500 in all.
@@ -97,7 +98,7 @@ def verify(root: Path) -> Images:
         for city, count in cities.items():
             images[city] = find_pairs(roots, [f"{part}/{city}"] * 2, SUFFIXES, findings, count)
     samples = [s for group in images.values() for s in group]
-    check_headers(samples, *roots, findings)
+    check_files(samples, roots, root, findings, PUBLISHED_SIZE)
     return images
 
 

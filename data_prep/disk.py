@@ -1,11 +1,14 @@
 """Images and label maps on disk, checked without decoding them, and a report of what is wrong."""
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from PIL import Image
 
+from fedseg.datasets.images import existing_files
+from fedseg.datasets.synthetic import is_synthetic
 from fedseg.errors import DataError
 
 from .parallel import in_threads
@@ -57,11 +60,7 @@ def find_pairs(
         count: how many pairs there must be; None: not checked.
     """
     images, labels = (
-        {
-            p.name.removesuffix(end): f"{folder}/{p.name}"
-            for end in ((suffix,) if isinstance(suffix, str) else suffix)
-            for p in (root / folder).glob(f"*{end}")
-        }
+        _by_stem(root, folder, (suffix,) if isinstance(suffix, str) else suffix, findings)
         for root, folder, suffix in zip(roots, folders, suffixes, strict=True)
     )
     findings.add("images without a label", (images[k] for k in sorted(set(images) - set(labels))))
@@ -73,26 +72,66 @@ def find_pairs(
     return [(images[name], labels[name]) for name in names]
 
 
-def check_headers(
-    samples: Sequence[Sample], image_root: Path, label_root: Path, findings: Findings
-) -> None:
-    """Note pairs that are unreadable, cut short or of two sizes; DataError if anything is noted."""
+def _by_stem(
+    root: Path, folder: str, suffixes: Sequence[str], findings: Findings
+) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for suffix in suffixes:
+        for path in sorted((root / folder).glob(f"*{suffix}")):
+            place, stem = f"{folder}/{path.name}", path.name.removesuffix(suffix)
+            if found.get(stem, place) != place:
+                findings.add("files of one name in two formats", [f"{found[stem]} and {place}"])
+            found[stem] = place
+    return found
 
-    def fault(sample: Sample) -> tuple[str, str] | None:
+
+def check_files(
+    samples: Sequence[Sample],
+    roots: tuple[Path, Path],
+    data_root: Path,
+    findings: Findings,
+    published: tuple[int, int] | None = None,
+) -> None:
+    """Note pairs that are missing, unreadable, cut short or of two sizes.
+
+    Args:
+        roots: of images and of labels, in ``data_root``.
+        published: width and height; where images have others, a sentence is printed.
+
+    Raises:
+        DataError: anything is noted, or a symbolic link leaves the data's root.
+    """
+    paths = {root / path: path for s in samples for root, path in zip(roots, s, strict=True)}
+    there = existing_files(map(str, paths), data_root)
+    missing = [str(path) for path in sorted(paths) if str(path) not in there]
+    findings.add(f"of {len(paths)} files missing", missing)
+
+    def look(sample: Sample) -> tuple[str, str] | tuple[int, int]:
         sizes = []
-        for path, root in zip(sample, (image_root, label_root), strict=True):
+        for root, path in zip(roots, sample, strict=True):
             try:
                 sizes.append(read_header(root / path)[0])
             except (OSError, Image.DecompressionBombError):
                 return "unreadable or truncated files", path
         if sizes[0] != sizes[1]:
             return "labels of another size than their image", sample[1]
-        return None
+        return sizes[0]
 
-    for found in in_threads(fault, samples, "checking files"):
-        if found is not None:
+    whole = [s for s in samples if all(str(r / p) in there for r, p in zip(roots, s, strict=True))]
+    sizes = Counter()
+    for found in in_threads(look, whole, "checking files"):
+        if isinstance(found[0], str):
             findings.add(found[0], [found[1]])
+        else:
+            sizes[found] += 1
     findings.raise_any()
+    others = sizes.total() - sizes[published]
+    if published is not None and others and not is_synthetic(data_root):
+        most = "x".join(map(str, max(sizes, key=sizes.get)))
+        print(
+            f"{others} of {sizes.total()} images are not {published[0]}x{published[1]}, as they "
+            f"are published (most are {most}): results are not comparable with published ones."
+        )
 
 
 def read_header(path: str | Path) -> tuple[tuple[int, int], str | None]:

@@ -21,7 +21,7 @@ from fedseg.names import IDDA_SETTINGS as SETTINGS
 from fedseg.partition import Split
 
 from .assignment import class_order, cut, rarest_class, spread_groups
-from .disk import Findings, Sample, check_headers, find_pairs
+from .disk import Findings, Sample, check_files, find_pairs
 from .label_classes import Presence
 
 Images = dict[str, list[Sample]]  # domain -> samples
@@ -95,7 +95,8 @@ def verify(root: Path) -> Images:
         folders = (f"{domain}/RGB", f"{domain}/Semantic")
         pairs = find_pairs((base, base), folders, (".jpg", ".png"), findings, IMAGES_PER_DOMAIN)
         images[domain] = sorted(pairs)
-    check_headers([s for samples in images.values() for s in samples], base, base, findings)
+    every = [s for samples in images.values() for s in samples]
+    check_files(every, (base, base), root, findings)
     return images
 
 

@@ -7,14 +7,13 @@ from types import ModuleType
 from typing import Any
 
 from fedseg.checks import check_int
-from fedseg.datasets.images import existing_files
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.errors import ConfigError
 from fedseg.partition import Split
 
 from . import camvid, synthetic_streets
 from .arguments import print_next
-from .disk import Findings, Sample
+from .disk import Findings, Sample, check_files
 from .label_classes import presence
 from .split_folders import (
     Place,
@@ -47,8 +46,8 @@ class Options:
 def prepare(benchmark: ModuleType, options: Options) -> list[PreparedSplit]:
     """Everything for a data set with FedDrive's splits (its module), on disk afterwards.
 
-    Without ``synthetic`` the images on disk are verified; files that published splits name but the
-    disk lacks are reported after the splits have been copied.
+    Without ``synthetic`` the images on disk are verified; those that published splits name are
+    after the splits have been copied.
 
     Raises:
         ConfigError: an option makes no sense here.
@@ -71,7 +70,7 @@ def prepare(benchmark: ModuleType, options: Options) -> list[PreparedSplit]:
     for one in made:
         save(options.root, one)
     if options.source is not None:
-        _report_missing(benchmark, options.root, made)
+        _check_named(benchmark, options.root, made)
     return made
 
 
@@ -170,13 +169,11 @@ def _roots(benchmark: ModuleType, root: Path) -> tuple[Path, Path]:
     return root / benchmark.DATASET.image_root, root / benchmark.DATASET.label_root
 
 
-def _report_missing(benchmark: ModuleType, root: Path, made: Sequence[PreparedSplit]) -> None:
+def _check_named(benchmark: ModuleType, root: Path, made: Sequence[PreparedSplit]) -> None:
     roots, samples = _roots(benchmark, root), _samples(made)
     findings = Findings(
-        f"{root / 'splits'}: written, but not all files they name are on disk",
+        f"{root / 'splits'}: written, but not all files they name are on disk and whole",
         f"Put them below {' and '.join(dict.fromkeys(map(str, roots)))} and run this again, or "
         "render synthetic data with --synthetic",
     )
-    wanted = {str(root / path) for s in samples for root, path in zip(roots, s, strict=True)}
-    findings.add(f"of {len(wanted)} files missing", sorted(wanted - existing_files(wanted, root)))
-    findings.raise_any()
+    check_files(samples, roots, root, findings, getattr(benchmark, "PUBLISHED_SIZE", None))

@@ -7,6 +7,7 @@ decoder fills it with gray, see :func:`_ends_early`.
 
 import io
 import os
+import re
 from collections import defaultdict
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,6 +22,10 @@ from fedseg.files import read_bytes
 PNG = b"\x89PNG\r\n\x1a\n"
 PNG_END = b"IEND\xae\x42\x60\x82"
 JPEG = b"\xff\xd8"
+# JPEG, JPEG 2000 (two kinds of files), AVIF, WebP: known by content, as decoders do
+LOSSY = re.compile(
+    rb"\xff\xd8|\x00\x00\x00\x0cjP|\xff\x4f\xff\x51|.{4}ftyp|RIFF.{4}WEBP", re.DOTALL
+)
 JPEG_END = b"\xff\xd9"
 JPEG_SCAN = 0xDA
 JPEG_SEQUENTIAL = (0xC0, 0xC1)  # frames whose pixels come in order, each once
@@ -46,11 +51,13 @@ def read_label(path: str) -> np.ndarray:
     """A label map as stored: uint8 [H, W] raw ids.
 
     Raises:
-        DataError: the file is missing, truncated, JPEG, or not 8-bit and single-channel.
+        DataError: the file is missing, truncated, lossy, or not 8-bit and single-channel.
     """
     data = _read(path)
-    if data.startswith(JPEG):
-        raise DataError(f"{path}: a label map cannot be JPEG, which changes ids: store it as PNG")
+    if LOSSY.match(data):
+        raise DataError(
+            f"{path}: a label map cannot be JPEG or the like, which changes ids: store it as PNG"
+        )
     label = _decode(path, data, cv2.IMREAD_UNCHANGED)
     found = f"{label.dtype} {list(label.shape)}"
     sound = label.ndim == 2 and label.dtype == np.uint8
@@ -89,7 +96,8 @@ def existing_files(paths: Iterable[str], root: str | Path) -> set[str]:
         for path in linked:
             if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root)):
                 raise DataError(
-                    f"{path}: leaves {root} through a symbolic link: put the file itself there"
+                    f"{path}: leaves {root} through a symbolic link: put the file itself there, or "
+                    f"make {root} itself the link"
                 )
         for entry in present:
             # of a link in a circle, the entry itself raises

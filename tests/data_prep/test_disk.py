@@ -6,7 +6,7 @@ import zlib
 import pytest
 from prepare_tools import write_pair
 
-from fedseg.data_prep.disk import Findings, check_headers
+from fedseg.data_prep.disk import Findings, check_files, find_pairs
 from fedseg.errors import DataError
 
 
@@ -19,7 +19,8 @@ def test_what_is_wrong_with_files_is_told_together(tmp_path):
     samples = [(f"{name}.png", f"{name}_ids.png") for name in ("sound", "cut", "other", "huge")]
     for sample in samples:
         write_pair(tmp_path, tmp_path, sample)
-    check_headers(samples, tmp_path, tmp_path, Findings("all", "fix"))
+    roots = tmp_path, tmp_path
+    check_files(samples, roots, tmp_path, Findings("all", "fix"))
     cut = tmp_path / "cut.png"
     cut.write_bytes(cut.read_bytes()[:-12])
     write_pair(*[tmp_path / "of another size"] * 2, samples[2], size=(4, 4))
@@ -28,7 +29,40 @@ def test_what_is_wrong_with_files_is_told_together(tmp_path):
     huge = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", size) + chunk(b"IDAT") + chunk(b"IEND")
     (tmp_path / "huge_ids.png").write_bytes(huge)
     with pytest.raises(DataError) as error:
-        check_headers(samples, tmp_path, tmp_path, Findings("all", "fix"))
+        check_files(samples, roots, tmp_path, Findings("all", "fix"))
     told = str(error.value)
     assert "2 unreadable or truncated files: cut.png, huge_ids.png" in told
     assert "1 labels of another size than their image: other_ids.png" in told
+
+
+def test_what_training_would_refuse_is_refused(tmp_path):
+    samples = [("a.png", "a_ids.png"), ("b.png", "b_ids.png")]
+    root, elsewhere = tmp_path / "root", tmp_path / "elsewhere"
+    write_pair(root, root, samples[0])
+    with pytest.raises(DataError, match=r"2 of 4 files missing: .*b\.png, .*b_ids\.png"):
+        check_files(samples, (root, root), root, Findings("all", "fix"))
+    write_pair(elsewhere, elsewhere, samples[1])
+    for name in samples[1]:
+        (root / name).symlink_to(elsewhere / name)
+    with pytest.raises(DataError, match="through a symbolic link"):
+        check_files(samples, (root, root), root, Findings("all", "fix"))
+
+
+def test_images_of_another_size_than_published_are_told(tmp_path, capsys):
+    samples = [("a.png", "a_ids.png"), ("b.png", "b_ids.png")]
+    for sample, size in zip(samples, ((8, 6), (4, 3)), strict=True):
+        write_pair(tmp_path, tmp_path, sample, size=size)
+    found = Findings("all", "fix")
+    check_files(samples, (tmp_path, tmp_path), tmp_path, found, published=(8, 6))
+    assert "1 of 2 images are not 8x6, as they are published" in capsys.readouterr().out
+    check_files(samples[:1], (tmp_path, tmp_path), tmp_path, found, published=(8, 6))
+    assert not capsys.readouterr().out
+
+
+def test_an_image_in_two_formats_is_told(tmp_path):
+    write_pair(tmp_path / "images", tmp_path / "labels", ("a.png", "a.png"))
+    (tmp_path / "images" / "a.jpg").write_bytes((tmp_path / "images" / "a.png").read_bytes())
+    findings = Findings("all", "fix")
+    find_pairs((tmp_path, tmp_path), ("images", "labels"), ((".png", ".jpg"), ".png"), findings)
+    with pytest.raises(DataError, match=r"two formats: images/a\.png and images/a\.jpg"):
+        findings.raise_any()

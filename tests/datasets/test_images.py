@@ -117,9 +117,13 @@ def test_label_must_be_ids(tmp_path: Path) -> None:
 
 
 def test_label_must_be_lossless(tmp_path: Path) -> None:
-    cv2.imwrite(str(tmp_path / "a.jpg"), RAMP)
-    with pytest.raises(DataError, match=r"a\.jpg: .*JPEG"):
-        read_label(str(tmp_path / "a.jpg"))
+    for kind in ("jpg", "jp2", "webp"):
+        cv2.imwrite(str(tmp_path / f"a.{kind}"), RAMP)
+        (tmp_path / f"a.{kind}").rename(tmp_path / "a.png")
+        with pytest.raises(DataError, match=r"a\.png: .*changes ids"):
+            read_label(str(tmp_path / "a.png"))
+    cv2.imwrite(str(tmp_path / "a.bmp"), RAMP)
+    assert (read_label(str(tmp_path / "a.bmp")) == RAMP).all()
 
 
 def test_a_picture_that_decodes_to_gigabytes_is_refused(tmp_path: Path) -> None:
