@@ -8,6 +8,7 @@ __test = dict(type="CamVidDataset", data_root="data/camvid", split="splits/test"
 
 setting = "camvid"
 lookup = ["cityscapes", "feddrive", "momentum"]
+without = ["protocol", "defects"]  # FedDrive's, which has no CamVid
 model = dict(type="BiSeNetV2Segmentor", num_classes=11)
 train_dataloader = dict(
     batch_size=8,

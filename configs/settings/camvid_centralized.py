@@ -2,7 +2,8 @@
 _base_ = "camvid.py"
 
 setting = "camvid_centralized"
-without = ["algorithm", "batchnorm", "style"]  # there is one client
+# there is one client, and no published protocol
+without = ["algorithm", "batchnorm", "style", "protocol", "defects"]
 train_dataloader = dict(partition=dict(_delete_=True, type="SinglePartition"))
 client_sampler = dict(clients_per_round=1)
 train_cfg = dict(local_epochs=1)

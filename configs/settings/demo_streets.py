@@ -14,6 +14,7 @@ __test = dict(
 
 setting = "demo_streets"
 protocols = None  # rounds and batches are the demo's own
+without = ["protocol"]
 train_dataloader = dict(
     dataset=dict(
         data_root=__root,

@@ -11,6 +11,7 @@ __test = dict(data_root=__root, pipeline=[dict(type="ResizeInput", size=(128, 22
 setting = "demo_weather"
 lookup = ["demo_weather", "idda", "feddrive", "momentum"]
 protocols = None  # rounds and batches are the demo's own
+without = ["protocol"]
 model = dict(
     _delete_=True,
     type="Segmentor",

@@ -60,6 +60,7 @@ class Protocol:
     values: Mapping[str, Any]  # one for all test sets where a run has one for each
     # what differs from the values with a BatchNorm policy, by its class
     by_policy: Mapping[str, Mapping[str, Any]]
+    also: Mapping[str, Any] = field(default_factory=dict)  # values that count as well
 
 
 @dataclass(frozen=True, eq=False)
@@ -229,7 +230,7 @@ def _protocol(facts: Mapping[str, Any], of_protocol: Mapping[str, Any]) -> Proto
         **of_protocol["values"],
         **{name: facts[name] for name in ("rounds", "local_epochs")},
     }
-    return Protocol(facts["protocol"], values, of_protocol["with"])
+    return Protocol(facts["protocol"], values, of_protocol["with"], of_protocol.get("also", {}))
 
 
 def _tables(setting: Setting) -> Iterable[Benchmark]:

@@ -189,6 +189,9 @@ def wanted_protocol(results: Results, setting: Setting) -> dict[str, Any]:
     """The protocol that a run must have for its BatchNorm policy and style transfer."""
     policy = None if results.batchnorm is None else str(results.batchnorm.get("type"))
     wanted = {**setting.protocol.values, **setting.protocol.by_policy.get(policy, {})}
+    for name, other in setting.protocol.also.items():
+        if results.protocol is not None and results.protocol.get(name) == other:
+            wanted[name] = other
     for name in ("test_batch_size", "test_drop_last"):
         wanted[name] = dict.fromkeys(setting.domains, wanted[name])
     if policy is None:

@@ -276,15 +276,24 @@ def test_a_run_belongs_to_the_protocol_whose_values_it_has(board):
 
 
 def test_a_run_with_another_value_is_listed_apart_near_its_protocol(board):
-    mixed = toyresults.results(f"{RAINY}_paper", {"unseen/mIoU": 41.0}, protocol__precision="mixed")
+    long = toyresults.results(f"{RAINY}_paper", {"unseen/mIoU": 41.0}, protocol__local_epochs=3)
     short = idda(rounds=300, completed_rounds=300, final_round=300, protocol__rounds=300, **OTHER)
-    found = board(mixed, short)
+    found = board(long, short)
     assert not any(table.runs for table in found.rankings)
     reasons = {apart.benchmark.id: apart.rows[0].reasons for apart in found.apart}
     assert reasons == {
         RAINY: ("fewer rounds: 300 instead of 1600",),
-        f"{RAINY}_paper": ('other precision: "mixed" instead of "float32"',),
+        f"{RAINY}_paper": ("other local epochs: 3 instead of 2",),
     }
+
+
+@pytest.mark.parametrize("precision", ["mixed", "float32", "float64"])
+def test_the_papers_precision_is_one_of_two(board, precision):
+    run = toyresults.results(
+        f"{RAINY}_paper", {"unseen/mIoU": 41.0}, protocol__precision=precision, **OTHER
+    )
+    found = board(run)
+    assert bool(ranking(found, f"{RAINY}_paper").runs) == (precision != "float64")
 
 
 # ---------------------------------------------------------------- apart

@@ -85,7 +85,7 @@ def source_of_values(setting: str, methods: Sequence[str]) -> str:
     fitting = [r for r in hyperparameters() if setting in r["settings"] and r["methods"] == wanted]
     if any("grid" in record for record in fitting):
         return "grid"
-    return "published" if fitting else "ours"
+    return "published" if fitting and not any("ours" in record for record in fitting) else "ours"
 
 
 @cache
