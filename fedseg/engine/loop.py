@@ -164,9 +164,8 @@ class FederatedTrainLoop(BaseLoop):
     def _take(self, outcome: Outcome, updates: Aggregate, record: RoundRecord, down: int) -> None:
         """Sum up; stage the client's state, or record that its update is rejected."""
         run, task, reason = self.runner, outcome.task, outcome.reason
-        trained = run.algorithm.trains(task.exchange)
         record.line["bytes_down"] += down
-        sent = outcome.num_vectors, trained, outcome.num_bytes
+        sent = outcome.num_vectors, run.algorithm.trains(task.exchange), outcome.num_bytes
         record.line["bytes_up"] += run.server.traffic(*sent)
         updates.add(*outcome.sums)
         if reason is None:
@@ -210,9 +209,11 @@ class FederatedTrainLoop(BaseLoop):
         self.round = run.round
         record.seconds["data_wait"] += run.data.seconds_waiting
         self.pending = record.close()
-        run.call_hook("after_round", record=self.pending)
-        for scheduler in run.param_schedulers:
-            scheduler.step()
+        try:
+            run.call_hook("after_round", record=self.pending)
+        finally:  # a stop in there keeps the round, and the next one has its rate
+            for scheduler in run.param_schedulers:
+                scheduler.step()
 
     def _finish_round(self, line: dict[str, Any]) -> None:
         run = self.runner

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from fedseg.core.hook import FederatedHook
+from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import EvaluatedRun
 from fedseg.registry import HOOKS
 
@@ -29,6 +30,14 @@ class ClientAccuracyHook(FederatedHook):
     def __init__(self, domain: str | None = None) -> None:
         self.domain = domain
         self._mix: np.ndarray | None = None
+
+    def before_train(self, runner: EvaluatedRun) -> None:
+        sets = [test.name for test in runner.val_loop.sets] if runner.val_loop is not None else []
+        if self.domain is not None and self.domain not in sets:
+            raise ConfigError(
+                f"default_hooks.client_accuracy.domain: {self.domain!r} is no test set; there is "
+                f"{', '.join(sets) or 'none'}"
+            )
 
     def after_val_epoch(self, runner: EvaluatedRun, metrics: Mapping[str, Any]) -> None:
         record = runner.train_loop.pending if runner.data is not None else None

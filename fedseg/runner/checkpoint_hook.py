@@ -10,11 +10,13 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
 from fedseg.registry import HOOKS
 from fedseg.runner.checkpoint import (
+    checkpoint_path,
     checkpoints,
     load_checkpoint,
     proved_rounds,
     remove_checkpoint,
 )
+from fedseg.runs.metric_names import evaluated_set, split_name
 
 
 @HOOKS.register_module()
@@ -48,12 +50,26 @@ class FederatedCheckpointHook(FederatedHook):
         self.keep_every = keep_every
         self.save_best = save_best
         self.best: float | None = None
+        self.best_round: int | None = None
         self.proved: set[int] = set()  # rounds after which the model was good, by the round after
         self._metrics: dict[str, float] = {}
         self._indexes: dict[int, dict[str, Any]] = {}
 
     def before_train(self, runner: Any) -> None:
         self.proved = proved_rounds(runner.history.read())
+        if self.save_best is None:
+            return
+        domain, tests = evaluated_set(split_name(self.save_best)[0]), runner.val_loop
+        sets = [test.name for test in tests.sets] if tests is not None else []
+        if domain not in sets:
+            raise ConfigError(
+                f"default_hooks.checkpoint.save_best: {self.save_best!r} is of no test set: name "
+                f"DOMAIN/METRIC of {', '.join(sets) or 'a val_dataloader'}"
+            )
+        # a kill may have come between the checkpoint and its copy
+        path = checkpoint_path(runner.checkpoint_folder, runner.round)
+        if self.best_round == runner.round and path.is_file():
+            self._copy_best(path)
 
     def after_round(self, runner: Any, record: dict[str, Any]) -> None:
         self.proved |= proved_rounds([record])
@@ -68,18 +84,13 @@ class FederatedCheckpointHook(FederatedHook):
 
     def after_train_epoch(self, runner: Any) -> None:
         round_ = runner.round
-        improved = self._improved()
+        improved = self._improved(runner)
         due = round_ % self.interval == 0 or round_ == runner.max_rounds
         kept = self.keep_every and round_ % self.keep_every == 0
         if due or kept or improved:
             path = self._save(runner)
             if improved:
-                name = self.save_best.replace("/", "_").replace(":", "_")
-                with (
-                    open(path, "rb") as source,
-                    atomic_writer(path.with_name(f"best_{name}.pth"), "wb") as target,
-                ):
-                    shutil.copyfileobj(source, target)
+                self._copy_best(path)
         self._metrics = {}
 
     def on_interrupt(self, runner: Any) -> None:
@@ -94,14 +105,20 @@ class FederatedCheckpointHook(FederatedHook):
         self._clean(runner)
         return path
 
-    def _improved(self) -> bool:
+    def _improved(self, runner: Any) -> bool:
         if self.save_best is None or self.save_best not in self._metrics:
             return False
         value = self._metrics[self.save_best]
         if not is_number(value) or (self.best is not None and value <= self.best):
             return False
-        self.best = value
+        self.best, self.best_round = value, runner.round
         return True
+
+    def _copy_best(self, path: Path) -> None:
+        name = self.save_best.replace("/", "_").replace(":", "_")
+        best = path.with_name(f"best_{name}.pth")
+        with open(path, "rb") as source, atomic_writer(best, "wb") as target:
+            shutil.copyfileobj(source, target)
 
     def _clean(self, runner: Any) -> None:
         found = checkpoints(runner.checkpoint_folder)
@@ -125,7 +142,7 @@ class FederatedCheckpointHook(FederatedHook):
         return self._indexes[round_]
 
     def state_dict(self) -> dict[str, Any]:
-        return {"best": self.best}
+        return {"best": self.best, "best_round": self.best_round}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.best = state["best"]
+        self.best, self.best_round = state["best"], state.get("best_round")

@@ -1,7 +1,8 @@
 """What a checkpoint holds of a run, and how a run goes on from it."""
 
 import json
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from numbers import Real
 from pathlib import Path
@@ -11,15 +12,18 @@ import torch
 from torch import Tensor
 
 from fedseg.core.forward import map_tensors
-from fedseg.core.hook import Run
+from fedseg.core.hook import FederatedHook, Run
 from fedseg.core.server import accumulation_dtype
 from fedseg.errors import ConfigError, DataError, lacks_memory
+from fedseg.hooks.averaging import ModelAverage
 from fedseg.runner.checkpoint import check_like, check_weights
 from fedseg.runs.results import config_digest, environment
 
 BATCH_KEYS = ("type", "batch_size", "shuffle", "drop_last", "transforms")
 # of an average, what does not decide which models are in it; ``start`` is compared as a round
 FREE_OF_AVERAGES = ("type", "start", "bn", "parameters", "memory_limit", "priority")
+# of a test set, what does not decide its figures
+FREE_OF_TESTS = ("num_workers", "prefetch_factor", "optional", "final_only")
 # of a schedule's state, how far it has got; ``end`` only says when it stops
 PROGRESS = ("last_step", "_global_step", "_last_value", "end")
 
@@ -95,7 +99,7 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
         )
     for field, value in _identity(run, payload["round"]).items():
         before = payload["meta"]["identity"].get(field, value)
-        if field == "averaging" and before == value.partition(" ")[0]:
+        if field in ("averaging", "batchnorm") and before == re.split("[ (]", value)[0]:
             continue  # an older checkpoint names no more than the class
         if before != value:
             raise ConfigError(
@@ -127,6 +131,8 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
     vectors = {n: v for n, v in payload["server_state"].items() if not isinstance(v, Real)}
     check_weights(vectors, f"{path}: server_state")
     for name, index in payload["stores"].items():
+        if not index:  # an average that has not begun makes an empty store
+            continue
         if name not in run.stores:
             raise ConfigError(
                 f"--resume: {path} has the clients' {name!r}, which this config has no use for; "
@@ -164,7 +170,8 @@ def _apply(run: Any, payload: dict[str, Any]) -> None:
         for group, saved in zip(groups, payload["param_groups"], strict=True):
             group.update(saved)
     for name, index in payload["stores"].items():
-        run.stores[name].load(index)
+        if name in run.stores:
+            run.stores[name].load(index)
     run.environments = list(payload.get("environments", []))
     loop = run.train_loop
     run.seconds_before = payload["seconds"]
@@ -239,11 +246,9 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
     """
     cfg, averaging = run.cfg, "NoneType"
     if run.averaging is not None and run.averaging.has_begun(round_, run.max_rounds):
-        own = {k: v for k, v in cfg.averaging.items() if k not in FREE_OF_AVERAGES}
         first = run.averaging.first_round(run.max_rounds)
-        averaging = f"{type(run.averaging).__name__} from round {first}" + "".join(
-            f", {key}={value!r}" for key, value in sorted(own.items())
-        )
+        options = _options(cfg.averaging, FREE_OF_AVERAGES)
+        averaging = ", ".join([f"{type(run.averaging).__name__} from round {first}", *options])
     local, dataset = cfg.optim_wrapper, cfg.train_dataloader.get("dataset")
     dataset = dataset if isinstance(dataset, Mapping) else {}
     optimizer = {k: v for k, v in local.optimizer.items() if k != "lr"}
@@ -266,7 +271,7 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
         "amp": bool(cfg.train_cfg.get("amp", False)),
         "channels_last": bool(cfg.get("channels_last", True)),
         "averaging": averaging,
-        "batchnorm": type(run.batchnorm).__name__,
+        "batchnorm": f"{type(run.batchnorm).__name__}({', '.join(_options(cfg.get('batchnorm')))})",
         "param_scheduler": [type(s).__name__ for s in run.param_schedulers],
         # of these an older checkpoint says nothing
         "learning rate schedule": _text(schedules),
@@ -275,7 +280,34 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
         "client sampler": _text(sampler),
         "model": _text({k: v for k, v in cfg.model.items() if k != "weights"}),
         "image preparation": _text({k: dataset.get(k) for k in ("pipeline", "style")}),
+        "hooks with states of clients": _text([type(hook).__name__ for hook in _keepers(run)]),
+        **{f"test set {name}": _text(test) for name, test in _test_sets(cfg).items()},
     }
+
+
+def _options(config: Any, free: Sequence[str] = ("type", "priority")) -> list[str]:
+    options = sorted(config.items()) if isinstance(config, Mapping) else ()
+    return [f"{key}={value!r}" for key, value in options if key not in free]
+
+
+def _keepers(run: Any) -> list[Any]:
+    """Hooks with a store of their own, besides averages, which are compared as such."""
+    hooks = [hook for hook in run.hooks if isinstance(hook, FederatedHook)]
+    own = [h for h in hooks if type(h).register_stores is not FederatedHook.register_stores]
+    return [hook for hook in own if not isinstance(hook, ModelAverage)]
+
+
+def _test_sets(cfg: Any) -> dict[str, Any]:
+    """What decides the figures of each test set; where its images lie does not."""
+    tests = {n: test for n, test in (cfg.get("val_dataloader") or {}).items() if test is not None}
+    free = FREE_OF_TESTS if cfg.get("batchnorm") else (*FREE_OF_TESTS, "batch_size")
+    found = {}
+    for name, test in tests.items():
+        own = {k: v for k, v in test.items() if k not in free}
+        if isinstance(own.get("dataset"), Mapping):
+            own["dataset"] = {k: v for k, v in own["dataset"].items() if k != "data_root"}
+        found[name] = {**own, "metrics": cfg.get("val_evaluator")}
+    return found
 
 
 def _text(value: Any) -> str:

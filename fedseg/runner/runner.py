@@ -62,7 +62,7 @@ from fedseg.runner.work_dir import (
 )
 from fedseg.runs.config_copy import config_text
 from fedseg.runs.history import History
-from fedseg.runs.results import write_results
+from fedseg.runs.results import config_digest, write_results
 from fedseg.threads import threads
 
 
@@ -112,6 +112,7 @@ class FederatedRunner(Runner):
         self.seconds_before = 0.0
         self.environments: list[dict[str, Any]] = []
         self._estimate: tuple[int, Tensor] | None = None  # round, re-estimated buffers
+        self._other_config = False  # whether a finished run is resumed with a permitted change
         super().__init__(*args, **kwargs)
         self.history = History(Path(self.work_dir) / "history.jsonl")
 
@@ -244,7 +245,10 @@ class FederatedRunner(Runner):
         self.train_loop.run()
         if self.val_loop is not None and not self.val_loop.details:
             self.val_loop.run()  # resumed after the last round: its details are needed
-        self.flat.load_state_dict(run_state.state_dict(self, *self.evaluated_model()))
+        weights = run_state.state_dict(self, *self.evaluated_model())
+        if self._other_config:
+            self.save(self.round)
+        self.flat.load_state_dict(weights)
         self.results = write_results(self)
         self.call_hook("after_run")
 
@@ -306,6 +310,15 @@ class FederatedRunner(Runner):
         self.logger.info(f"saved {path}")
         return True
 
+    def _finished_rounds(self) -> int:
+        """How many rounds need nothing more; one more may wait for its evaluation."""
+        loop = self.train_loop
+        if loop.pending is None and self.round == self.max_rounds and self.val_loop is not None:
+            line = self.history.read()[self.round - 1]
+            # with fewer rounds than were planned this is the last, which is always evaluated
+            loop.pending = None if "metrics" in line else line
+        return self.round - (loop.pending is not None)
+
     def _resume_or_start(self) -> None:
         self.call_hook("register_stores")
         if self._resume:
@@ -314,7 +327,9 @@ class FederatedRunner(Runner):
                 found = latest_checkpoint(self.checkpoint_folder, partial(run_state.restore, self))
             if found is not None:
                 path, payload = found
-                done = self.round - (self.train_loop.pending is not None)
+                done = self._finished_rounds()
+                made = payload["meta"].get("config_sha256")
+                self._other_config = done == self.max_rounds and made != config_digest(self.cfg)
                 aside = set_aside_later(self.cfg, self.round, done < self.max_rounds)
                 if aside is not None:
                     self.logger.warning(f"what came after {path} is in {aside}, with the history")

@@ -83,6 +83,7 @@ def own_partition(clients):
     return {"train_dataloader": {"partition": partition}}
 
 
+NO_TEST = {"val_dataloader": None, "val_evaluator": None}
 BAD = {
     "a misspelt key": ({"averagin": {"type": "SWA"}}, r"unknown key 'averagin'.*'averaging'"),
     "a component nobody builds": ({"my_thing": {"type": "SWA"}}, r"unknown key 'my_thing'"),
@@ -349,6 +350,18 @@ BAD = {
     "a figure that there is not": (
         {"default_hooks": {"checkpoint": {"save_best": "seen/mIuO"}}},
         r"save_best: 'seen/mIuO' is not among the figures: .*seen/accuracy",
+    ),
+    "a figure of no test set": (
+        {"default_hooks": {"checkpoint": {"save_best": "sen/accuracy"}}},
+        r"save_best: 'sen/accuracy' is of no test set: .*seen",
+    ),
+    "a figure without an evaluation": (
+        {**NO_TEST, "default_hooks": {"checkpoint": {"save_best": "seen/accuracy"}}},
+        r"save_best: 'seen/accuracy' is of no test set: .*val_dataloader",
+    ),
+    "accuracies of clients on no test set": (
+        {"default_hooks": {"client_accuracy": {"type": "ClientAccuracyHook", "domain": "sen"}}},
+        r"client_accuracy\.domain: 'sen' is no test set; there is .*seen",
     ),
 }
 

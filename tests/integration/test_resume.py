@@ -1,5 +1,6 @@
 """A run is resumed from what is its own and whole, or not at all."""
 
+import copy
 import json
 import os
 import shutil
@@ -13,12 +14,13 @@ import torch
 import toyseg
 
 from fedseg.core.hook import FederatedHook
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import ConfigError, DataError, LoadingError
 from fedseg.registry import HOOKS
 from fedseg.runner import run_state
 from fedseg.runner.checkpoint import DIGEST, checkpoint_path, load_checkpoint, save_checkpoint
 from fedseg.runner.experiment import load_config, train
 from fedseg.runs.results import write_results
+from fedseg.runs.schema import read_results
 
 ROUNDS, BEFORE = 6, 4  # the last round, and that of the checkpoint before its own
 
@@ -244,7 +246,8 @@ LATE_WIMA = {"type": "WIMA", "window": 2, "start": BEFORE + 1}
 
 
 @pytest.mark.parametrize(
-    ("before", "after"), [(None, LATE_SWA), (LATE_SWA, None), (None, LATE_WIMA)]
+    ("before", "after"),
+    [(None, LATE_SWA), (LATE_SWA, None), (None, LATE_WIMA), (LATE_WIMA, None)],
 )
 def test_until_an_average_starts_a_run_with_it_is_one_without(tmp_path, before, after):
     first = {**settings(tmp_path / "first"), "averaging": before}
@@ -381,3 +384,111 @@ def test_resume_in_a_config(run, tmp_path):
     config.resume = "False"
     with pytest.raises(ConfigError, match="resume: must be True or False"):
         train(config)
+
+
+# ---------------------------------------------------------------- stops and changes
+
+
+@HOOKS.register_module()
+class LoadingFails(FederatedHook):
+    """After a round's training, its hook cannot read an image; only once."""
+
+    failed = False
+
+    def after_round(self, runner, record):
+        if runner.round == 3 and not LoadingFails.failed:
+            LoadingFails.failed = True
+            raise LoadingError("x.png: cannot be read")
+
+
+def test_a_round_that_a_hook_ended_has_had_its_step_of_the_schedule(tmp_path):
+    whole, cut = (settings(tmp_path / name) for name in ("whole", "cut"))
+    toyseg.train(whole)
+    with pytest.raises(LoadingError):
+        toyseg.train({**cut, "custom_hooks": [{"type": "LoadingFails"}]})
+    assert LoadingFails.failed
+    toyseg.train(cut, resume=True)
+    assert toyseg.run_differences(whole, cut) == []
+
+
+TEST_SET = {"seen": {"dataset": {"users": {"u": 5}, "domains": {"u": "nowhere"}}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "changes", "what"),
+    [
+        ({"batchnorm": {"type": "SiloBN"}}, {"batchnorm": {"layers": "renamed"}}, "batchnorm"),
+        ({}, {"val_dataloader": TEST_SET}, "test set seen"),
+        ({}, {"custom_hooks": [{"type": "KeptMomentum"}]}, "hooks with states of clients"),
+    ],
+)
+def test_what_decides_a_runs_figures_stays(tmp_path, before, changes, what):
+    config = settings(
+        tmp_path, optim_wrapper={"optimizer": {"momentum": 0.9}}, model={"norm": True}, **before
+    )
+    toyseg.train(config)
+    longer = toyseg.merge(config, {"train_cfg": {"max_rounds": ROUNDS + 2}, **changes})
+    with pytest.raises(ConfigError, match=f"was made with another {what} "):
+        toyseg.train(longer, resume=True)
+
+
+def test_further_test_sets_may_come(run):
+    own = {**run["val_dataloader"]["seen"], "batch_size": 2}
+    sets = {"seen": own, "more": copy.deepcopy(own)}  # of other batches: the same figures
+    toyseg.train(
+        toyseg.merge(run, {"train_cfg": {"max_rounds": 8}, "val_dataloader": sets}), resume=True
+    )
+    last = toyseg.history(run)[-1]["metrics"]
+    assert last["more/accuracy"] == last["seen/accuracy"]
+
+
+def test_a_finished_run_with_a_permitted_change_is_one_run(run):
+    """Its checkpoint has the config's digest as its results have."""
+    before = toyseg.checkpoint(run)
+    changed = toyseg.merge(run, {"default_hooks": {"checkpoint": {"keep_last": 3}}})
+    results = toyseg.train(changed, resume=True).results
+    after = toyseg.checkpoint(run)
+    assert after["meta"]["config_sha256"] == results["config_sha256"]
+    assert before["meta"]["config_sha256"] != results["config_sha256"]
+    names = ("state_dict", "averaged_state_dict", "server_state", "history", "stores")
+    assert [toyseg.differences(before[name], after[name]) for name in names] == [[]] * len(names)
+
+
+def test_the_last_of_fewer_rounds_is_evaluated(run):
+    folder = Path(run["work_dir"]) / "checkpoints"
+    rounds = {"max_rounds": 9, "val_interval": 6, "val_last_rounds": 1}
+    longer = toyseg.merge(run, {"train_cfg": rounds})
+    with pytest.raises(RuntimeError, match="power cut"):
+        toyseg.train({**longer, "custom_hooks": [{"type": "CrashInRound", "number": 9}]}, True)
+    assert "metrics" not in toyseg.history(run)[7] and checkpoint_path(folder, 8).is_file()
+    fewer = toyseg.merge(longer, {"train_cfg": {"max_rounds": 8}})
+    toyseg.train(fewer, resume=True)
+    results = read_results(Path(run["work_dir"]) / "results.json")
+    assert results.final_round == results.completed_rounds == 8
+    figure = toyseg.history(run)[7]["metrics"]["seen/accuracy"]
+    assert results.final["seen"]["accuracy"] == figure
+
+
+def test_the_best_checkpoint_survives_a_kill_before_it_is_copied(tmp_path, monkeypatch):
+    options = {
+        "train_cfg": {"val_interval": 1},
+        "default_hooks": {"checkpoint": {"interval": 100, "save_best": "seen/accuracy"}},
+    }
+    whole, cut = (settings(tmp_path / name, **options) for name in ("whole", "cut"))
+    toyseg.train(whole)
+    scores = [line["metrics"]["seen/accuracy"] for line in toyseg.history(whole)]
+    best = 1 + scores.index(max(scores))
+
+    def killed(source, target):
+        if Path(source.name).name == f"round_{best:06d}.pth":
+            raise RuntimeError("killed")
+        target.write(source.read())
+
+    with monkeypatch.context() as patched:
+        patched.setattr("fedseg.runner.checkpoint_hook.shutil.copyfileobj", killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            toyseg.train(cut)
+    toyseg.train(cut, resume=True)
+    for config in (whole, cut):
+        found = Path(config["work_dir"]) / "checkpoints" / "best_seen_accuracy.pth"
+        assert load_checkpoint(found)["round"] == best
