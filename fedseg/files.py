@@ -97,19 +97,29 @@ def read_json(
         DataError: it cannot be read, is not JSON, is nested too deeply, or see ``strict``.
     """
 
-    def made(pairs: Sequence[tuple[str, Any]]) -> Any:
-        return object_hook(_unique_keys(pairs))
-
     constant = _refuse if strict else float
     try:
         text = read_bytes(path).decode("utf-8")
-        content = json.loads(text, object_pairs_hook=made, parse_constant=constant)
-        _check_depth(content)
+        content = parse_json(text, object_hook=object_hook, parse_constant=constant)
         if strict and re.search(r"\\ud[89a-f]", text, re.IGNORECASE):
             json.dumps(content, ensure_ascii=False).encode("utf-8")
     except (OSError, ValueError, RecursionError) as error:
         told = error.strerror if isinstance(error, OSError) else error
         raise DataError(f"{path}: is not readable as JSON ({told}): {fix}") from error
+    return content
+
+
+def parse_json(
+    text: str, object_hook: Callable[[dict[str, Any]], Any] = dict, **options: Any
+) -> Any:
+    """Like :func:`json.loads`, but a key that occurs twice and deep nesting are ValueErrors."""
+
+    def made(pairs: Sequence[tuple[str, Any]]) -> Any:
+        return object_hook(_unique_keys(pairs))
+
+    content = json.loads(text, object_pairs_hook=made, **options)
+    if text.count("[") + text.count("{") > DEEPEST:  # a history has many short texts
+        _check_depth(content)
     return content
 
 

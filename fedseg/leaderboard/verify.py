@@ -39,6 +39,7 @@ from fedseg.runs.results import (
 from fedseg.runs.run_files import HISTORY, read_history
 from fedseg.runs.schema import (
     FILE_NAME,
+    MOST_THREADS,
     OWN_DIGEST,
     RESULTS_SCHEMA_VERSION,
     Results,
@@ -118,6 +119,10 @@ def verify(
     """
     folder = Path(folder)
     results = read_results(own_path(folder, FILE_NAME), bounded=False)  # differences are named
+    if results.threads is not None and not 1 <= results.threads <= MOST_THREADS:
+        raise DataError(
+            f"{folder / FILE_NAME}: threads: is {results.threads}, must be from 1 to {MOST_THREADS}"
+        )
     checkpoint = _newest_checkpoint(folder, results)
     history = read_history(own_path(folder, HISTORY), finished=True)
     if not history:
@@ -133,7 +138,9 @@ def verify(
         with reading as (used, complete), naming(used):
             runner, final, elsewhere = _evaluate(used, checkpoint, results, scratch)
             saved = load_checkpoint(checkpoint)
-            rounds = expected_rounds(runner.cfg, runner, saved.get("client_sizes", {}))
+            if not saved.get("client_sizes"):
+                raise DataError(f"{checkpoint}: client_sizes: is missing, it has no clients")
+            rounds = expected_rounds(runner.cfg, runner, saved["client_sizes"], len(history))
             configuration, loop = plain(configured(complete)), train_loop(complete)
             entries = _train_entries(complete, runner, saved, trusted if config is None else None)
             for test in runner.test_loop.sets:
@@ -180,7 +187,7 @@ def verify(
     every = sorted(names | results.tests.keys())
     add(((f"data.test:{n}", n in results.tests, n in names) for n in every), "config")
     accuracy = results.extras.get("client_accuracy")  # of ClientAccuracyHook
-    if accuracy is not None and "client_sizes" in saved:
+    if accuracy is not None:
         lines = [record for record in history if record.get("client_accuracy")]
         computed = {
             "clients": list(saved["client_sizes"]),
@@ -209,9 +216,10 @@ def _newest_checkpoint(folder: Path, results: Results) -> Path:
     meta = {**(load_checkpoint(path).get("meta") or {}), "completed_rounds": round_}
     for field in ("completed_rounds", "seed", "config_sha256"):
         recorded = getattr(results, field)
-        if meta.get(field, recorded) != recorded:
+        found = meta.get(field, recorded)
+        if type(found) is not type(recorded) or found != recorded:
             raise DataError(
-                f"{path}: {field}: is {meta[field]!r}, but {recorded!r} in {folder / FILE_NAME}; "
+                f"{path}: {field}: is {found!r}, but {recorded!r} in {folder / FILE_NAME}; "
                 "they are from different runs"
             )
     return path

@@ -49,12 +49,12 @@ def train_loop(config: Config) -> FederatedTrainLoop:
 
 
 def expected_rounds(
-    config: Config, runner: Any, client_sizes: Mapping[str, int]
+    config: Config, runner: Any, client_sizes: Mapping[str, int], count: int
 ) -> list[dict[str, Any]]:
     """What each round must have: round, participants, their samples, bytes, whether evaluated.
 
     The config is complete, and safe to build of; the runner has its model and BatchNorm policy;
-    ``client_sizes`` are samples in partition order.
+    ``client_sizes`` are samples in partition order; ``count``: rounds that are asked for at most.
     """
     algorithm = build(ALGORITHMS, config.algorithm, "algorithm")
     local = build_local_optimizer(config.optim_wrapper, runner.flat)
@@ -73,7 +73,7 @@ def expected_rounds(
     sampler.bind(data.clients, seed)
     loop = train_loop(config)
     rounds = []
-    for number in range(1, loop.max_rounds + 1):
+    for number in range(1, min(loop.max_rounds, count) + 1):
         chosen = sampler.participants(number)
         rounds.append(
             {
@@ -96,7 +96,7 @@ def compared_rounds(
     last_metrics = (history[-1].get("metrics") or {}) if history else {}
     at_end = {n for n, test in tests.items() if test is not None and test.get("final_only")}
     regular = {n for n in last_metrics if evaluated_set(split_name(n)[0]) not in at_end}
-    yield "rounds", len(history), len(expected)
+    yield "rounds", len(history), loop.max_rounds
     for record, wanted in zip(history, expected, strict=False):
         number = wanted["round"]
         where = f"round {number}"

@@ -19,6 +19,7 @@ from fedseg.units import format_bytes, format_duration
 
 MANY = 4  # sides, from which on each has a row: columns for all would not fit
 COLUMNS = 3  # of the picture
+MOST_PANELS = 23  # besides the loss
 # A run is known by its color and its dashes.
 DASHES = ("-", (0, (5, 2)), (0, (1, 1.3)), (0, (6, 2, 1, 2)), (0, (3, 1, 1, 1, 1, 1)), (0, (8, 4)))
 STD = {
@@ -191,6 +192,7 @@ def draw_curves(comparison: Comparison, path: Path) -> Path:
     names = [n for n in names if any(len(run.series(n)) > 1 for run in runs)]  # a curve, no point
     domains = [split_name(name)[0] for name in names]
     shown = [(domain_label(d, domains), metric, n) for d, n in zip(domains, names, strict=True)]
+    del shown[MOST_PANELS:]  # the tables have them all
     if any(run.norms for run in runs):
         shown.append(("norm of the parameters", "||w||", ""))
     count = 1 + len(shown)

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
+from matplotlib import colormaps, rcParams
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
 from fedseg.files import atomic_writer
@@ -19,6 +19,7 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 SHADES = colormaps["YlGnBu"]
 DPI = 120
+rcParams["text.parse_math"] = False  # a name with dollar signs is no formula
 SMOOTHED_FROM = 60  # rounds from which on a moving average helps the eye
 
 
@@ -43,6 +44,11 @@ def plain_axes(axes: Any, grid: str = "both") -> None:
     axes.grid(axis=grid, color="0.9")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
+    for axis in (axes.xaxis, axes.yaxis):  # the usual labels of powers are formulas
+        if isinstance(axis.get_major_formatter(), LogFormatter):
+            axis.set_major_formatter(LogFormatter())
+        if isinstance(axis.get_minor_formatter(), LogFormatter):
+            axis.set_minor_formatter(LogFormatter())
 
 
 def write_centered(axes: Any, text: str) -> None:

@@ -97,7 +97,7 @@ def draw_example(example: Example, classes: Classes, path: Path, width: int = PA
     def write(x: int, y: int, text: str, size: int = 10, **style: Any) -> None:
         """Text at pixels from the upper left corner."""
         place = x / full[0], 1 - y / full[1]
-        figure.text(*place, text, va="top", fontsize=size, parse_math=False, **style)
+        figure.text(*place, text, va="top", fontsize=size, **style)
 
     value = image_miou(example.truth, example.prediction, classes.ignore_index)
     score = "mIoU of this image: " + ("none" if value is None else f"{value:.1f}")

@@ -9,6 +9,7 @@ import hashlib
 import re
 import warnings
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fedseg.core.forward import map_tensors
 from fedseg.errors import DataError, lacks_memory
 from fedseg.files import TEMPORARY, sha256
 from fedseg.runner.state_store import save_tensors
@@ -71,6 +73,13 @@ def _content_digest(payload: Mapping[str, Any]) -> str:
     return digest.hexdigest()
 
 
+def _check_stored(size: int, tensor: Tensor) -> Tensor:
+    """A tensor without storage of its own for each value may be larger than any memory."""
+    if tensor.numel() * tensor.element_size() > size:
+        raise ValueError(f"a tensor of {tuple(tensor.shape)} in a file of {size} bytes")
+    return tensor
+
+
 def save_checkpoint(path: Path, payload: Mapping[str, Any]) -> None:
     """Write a checkpoint atomically: a kill at any moment leaves the old one or the new one."""
     save_tensors(path, {**payload, DIGEST: _content_digest(payload)})
@@ -88,6 +97,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         raise DataError(f"{path}: no such checkpoint")
     try:
         payload = torch.load(path, map_location="cpu", weights_only=True)
+        map_tensors(partial(_check_stored, path.stat().st_size), payload)
         digest = _content_digest(payload) if isinstance(payload, dict) else None
     except Exception as error:
         if lacks_memory(error):  # or an older one would be taken
@@ -104,6 +114,15 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
     if payload.get(DIGEST, digest) != digest:
         raise DataError(f"{path}: is damaged or was changed, its checksum does not match")
     check_like(payload, {key: {} for key in DICTS if key in payload}, str(path))
+    lines, sizes = payload.get("history", []), payload.get("client_sizes", {})
+    if not isinstance(lines, list) or not all(type(line) is int for line in lines):
+        raise DataError(f"{path}: history: must be a list of whole numbers")
+    if not all(type(size) is int and size > 0 for size in sizes.values()):
+        raise DataError(f"{path}: client_sizes: must be positive whole numbers")
+    for domain, clients in payload.get("domain_clients", {}).items():
+        own = clients if isinstance(clients, list) else [None]
+        if not all(isinstance(client, str) and client in sizes for client in own):
+            raise DataError(f"{path}: domain_clients: {domain}: must be some of client_sizes")
     if type(payload.get("round", 0)) is not int:
         raise DataError(f"{path}: round: must be a whole number, not {payload['round']!r}")
     for key in WEIGHTS:

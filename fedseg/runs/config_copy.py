@@ -17,7 +17,7 @@ from typing import Any
 from fedseg.checks import shown
 from fedseg.errors import DataError
 from fedseg.files import read_bytes, read_json
-from fedseg.runs.from_json import REWRITE, own_path
+from fedseg.runs.from_json import LARGEST_NUMBER, REWRITE, own_path
 
 CONFIG_FILE = "config.json"
 FLOAT = "__float__"
@@ -110,4 +110,7 @@ def _value(node: ast.expr) -> Any:
             raise ValueError(f"line {node.lineno} unpacks a dict")
         pairs = zip(node.keys, node.values, strict=True)
         return {str(_value(key)): _value(value) for key, value in pairs if key is not None}
-    return ast.literal_eval(node)
+    found = ast.literal_eval(node)
+    if isinstance(found, int) and abs(found) > LARGEST_NUMBER:
+        raise ValueError(f"line {node.lineno} has a number above {LARGEST_NUMBER:g}")
+    return found

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import atomic_writer
+from fedseg.files import atomic_writer, parse_json
 
 
 def plain(value: Any) -> Any:
@@ -70,7 +70,7 @@ class History:
         lines, records = self._lines(), []
         for number, line in enumerate(lines, start=1):
             try:
-                records.append(json.loads(line))
+                records.append(parse_json(line.decode()))
             except (ValueError, RecursionError) as error:
                 if number < len(lines) or (finished and line != b"\n"):
                     raise DataError(f"{self.path}, line {number}: is damaged: {error}") from error

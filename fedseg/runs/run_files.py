@@ -9,11 +9,13 @@ from typing import Any
 
 from fedseg.checks import is_number
 from fedseg.errors import DataError
+from fedseg.files import LARGEST
 from fedseg.runs.config_copy import find_config_copy, read_config_copy
 from fedseg.runs.from_json import digest, from_plain
 from fedseg.runs.history import History, plain, timeless
 from fedseg.runs.results import summarized
 from fedseg.runs.schema import FILE_NAME, Curves, Results, Traffic, Window, read_results
+from fedseg.units import format_bytes
 
 HISTORY = "history.jsonl"
 WINDOW = 100  # rounds at the end, unless the config says otherwise
@@ -170,11 +172,11 @@ def read_run(path: str | Path, strict: bool = True) -> RunFiles:
 def _check_history(results: Results, history: list[dict[str, Any]], path: Path) -> None:
     """Raise DataError unless the history is that of the results."""
     fix = f"restore it from a copy; without it, {FILE_NAME} is read alone"
-    if len(history) < results.completed_rounds:
+    if len(history) != results.completed_rounds:
         raise DataError(
             f"{path}: has {len(history)} rounds, {FILE_NAME} {results.completed_rounds}: {fix}"
         )
-    found = digest(timeless(history[: results.completed_rounds]))
+    found = digest(timeless(history))
     if results.history_sha256 not in (None, found):
         raise DataError(f"{path}: is not the history that {FILE_NAME} was made of: {fix}")
 
@@ -201,11 +203,15 @@ def read_history(path: Path, finished: bool = False) -> list[dict[str, Any]]:
     Raises:
         DataError: it is damaged or of another program; the message names the line.
     """
+    size = path.stat().st_size if path.is_file() else 0
+    if size > LARGEST:
+        told = f"{format_bytes(size)}, more than the {format_bytes(LARGEST)} that are read"
+        raise DataError(f"{path}: has {told}")
     try:
         records = History(path).read(finished)
     except (OSError, ValueError, RecursionError) as error:
         raise DataError(f"{path}: is damaged: {error}") from error
-    if not records and path.is_file() and path.stat().st_size > 0:
+    if not records and size:
         raise DataError(f"{path}: is damaged, or not the history of a run")
     for number, record in enumerate(records, start=1):
         where = f"{path}, line {number}"

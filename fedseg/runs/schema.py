@@ -5,7 +5,6 @@ hold more, which hooks add. Older files are migrated; what they did not record i
 """
 
 import json
-import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
@@ -22,6 +21,8 @@ RESULTS_SCHEMA_VERSION = 4  # of results.json
 TEST_SCHEMA_VERSION = 1  # of test_results.json, which fedseg test writes
 FILE_NAME = "results.json"
 OWN_DIGEST = "results_sha256"
+LARGEST_COUNT = 2**63 - 1
+MOST_THREADS = 4096
 SIGNED = 4  # the version from which files have it
 EDITED = "was changed after the run wrote it: its numbers are not the run's"
 UNSIGNED = f"has no checksum of itself ({OWN_DIGEST}): nothing tells whether it was changed"
@@ -209,7 +210,8 @@ def read_results(path: str | Path, strict: bool = True, bounded: bool = True) ->
         _check_run(results, path)
         for name, value, least, most in _bounds(results) if bounded else ():
             if not least <= value <= most:
-                allowed = f"at least {least}" if most == math.inf else f"from {least} to {most}"
+                unbounded = most == LARGEST_COUNT and value < least
+                allowed = f"at least {least}" if unbounded else f"from {least} to {most}"
                 allowed = str(least) if least == most else allowed
                 raise DataError(f"{path}: {name}: is {value}, must be {allowed}; {REWRITE}")
     return results
@@ -319,21 +321,23 @@ def _bounds(results: Results) -> Iterator[tuple[str, float, float, float]]:
     done, each = results.completed_rounds, results.clients_per_round
     sent, window = results.communication, results.last_rounds
     curves = results.curves or Curves((), (), (), {})
-    yield "completed_rounds", done, 1, math.inf
+    yield "completed_rounds", done, 1, LARGEST_COUNT
     yield "rounds", results.rounds, 1, done
-    yield "model.parameters", results.model.parameters, 1, math.inf
-    yield "clients_per_round.min", each.min, 1, math.inf
-    yield "clients_per_round.max", each.max, each.min, math.inf
+    yield "model.parameters", results.model.parameters, 1, LARGEST_COUNT
+    yield "clients_per_round.min", each.min, 1, LARGEST_COUNT
+    yield "clients_per_round.max", each.max, each.min, LARGEST_COUNT
+    if results.threads is not None:
+        yield "threads", results.threads, 1, MOST_THREADS
     counts = {f"data.{name}.samples": entry.samples for name, entry in results.data.items()}
     counts |= {"communication.bytes_down": sent.bytes_down, "communication.bytes_up": sent.bytes_up}
     counts |= {"rejected_updates": results.rejected_updates}
     counts |= {"last_rounds.evaluations": window.evaluations}
     counts |= {f"seconds.{name}": value for name, value in results.seconds.items()}
-    yield from ((name, value, 0, math.inf) for name, value in counts.items())
+    yield from ((name, value, 0, LARGEST_COUNT) for name, value in counts.items())
     before, total = 0, 0
     for i, (round_, bytes_) in enumerate(zip(curves.rounds, curves.bytes, strict=True)):
         yield f"curves.rounds[{i}]", round_, before + 1, done
-        yield f"curves.bytes[{i}]", bytes_, total, math.inf
+        yield f"curves.bytes[{i}]", bytes_, total, LARGEST_COUNT
         before, total = round_, bytes_
     known = {(d, m): v for d, entry in results.final.items() for m, v in entry.items()}
     shares = [(m, f"final.{d}.{m}", [value]) for (d, m), value in known.items()]

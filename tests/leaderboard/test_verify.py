@@ -212,6 +212,46 @@ def test_a_damaged_checkpoint(run, small_config):
         verify(run, small_config)
 
 
+@pytest.mark.parametrize(
+    ("where", "value", "message"),
+    [
+        (("history",), 5, "history: must be a list"),
+        (("meta", "seed"), torch.zeros(2), "seed: is tensor"),
+        (("client_sizes",), {}, "domain_clients: .*: must be some of client_sizes"),
+        (("client_sizes", "T01_CN_A"), 0, "client_sizes: must be positive whole numbers"),
+        (("hooks",), {"x": torch.zeros(1).expand(10**9)}, r"cannot be read .*ValueError"),
+    ],
+)
+def test_a_strange_checkpoint(run, small_config, where, value, message):
+    newest = run / "checkpoints" / "round_000006.pth"
+    payload = torch.load(newest, weights_only=True)
+    del payload["content_sha256"]
+    place = payload
+    for key in where[:-1]:
+        place = place[key]
+    place[where[-1]] = value
+    torch.save(payload, newest)
+    with pytest.raises(DataError, match=message) as error:
+        verify(run, small_config)
+    if where == ("hooks",):
+        assert "a tensor of (1000000000,)" in str(error.value.__cause__)
+
+
+@pytest.mark.parametrize("threads", [0, -1, 2**40])
+def test_a_number_of_threads_that_no_machine_has(run, small_config, threads):
+    change(run, "threads", to=threads)
+    with pytest.raises(DataError, match=f"threads: is {threads}, must be from 1"):
+        verify(run, small_config)
+
+
+def test_rounds_beyond_the_history_are_not_computed(run):
+    config = json.loads((run / "config.json").read_text())
+    config["train_cfg"]["max_rounds"] = 10**9
+    (run / "config.json").write_text(json.dumps(config))
+    found = verify(run, trusted=["small_network"])
+    assert ("rounds", 6, 10**9) in [(d.field, d.recorded, d.computed) for d in found.differences]
+
+
 def test_a_missing_history(run, small_config):
     (run / "history.jsonl").unlink()
     with pytest.raises(DataError, match=r"history\.jsonl"):
@@ -346,7 +386,7 @@ def test_traffic_is_known_without_training_for_every_algorithm(small_config):
         policy.before_train(SimpleNamespace(server=server))
         sent = rehearse(trainer, server, 0)
         runner = SimpleNamespace(flat=trainer.flat, batchnorm=policy)
-        (first, *_) = expected_rounds(complete_config(config), runner, sizes)
+        (first,) = expected_rounds(complete_config(config), runner, sizes, 1)
         assert (first["bytes_down"], first["bytes_up"]) == (2 * sent.down, 2 * sent.up), file
     assert {"fedcm", "mime", "scaffold", "fedgloss_sam"} <= tried
 

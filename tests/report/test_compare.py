@@ -6,10 +6,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 import toyresults
+from PIL import Image
 from toyhistory import METRIC, record, write_history
 
 from fedseg.errors import DataError
 from fedseg.report.compare import Reached, Value, compare
+from fedseg.report.compare_output import draw_curves
 from fedseg.report.compare_sides import read_sides
 
 RAINY = "idda_rainy_heterogeneous"
@@ -255,6 +257,17 @@ def test_folders_that_are_no_runs_are_refused(tmp_path):
     (tmp_path / "results.json").write_text("{}")
     with pytest.raises(DataError, match="schema_version"):
         read_sides([tmp_path])
+
+
+def test_many_domains_and_a_name_like_a_formula(tmp_path):
+    figures = {f"domain{number}/mIoU": 50.0 for number in range(100)}
+    paths = []
+    for name in ("a$\\frac{$", "b"):
+        lines = [{**record(r, 1.0), "metrics": figures} for r in (1, 2)]
+        paths.append(write_history(tmp_path / name, lines))
+    picture = draw_curves(compare(read_sides(paths)), tmp_path / "curves.png")
+    with Image.open(picture) as image:
+        assert image.height < 5000  # 24 panels, three in a row
 
 
 def test_a_folder_of_seeds_must_hold_one_experiment(tmp_path):

@@ -60,6 +60,7 @@ def test_the_history_must_be_that_of_the_results(small_run, tmp_path):
         [],
         lines[:-1],
         lines + lines[-1:],
+        [*lines, json.dumps({**last, "round": len(lines) + 1, "norm_w": 12345.0})],
         [*lines, "\0"],
         lines[:2] + lines[3:],
         [*lines[:-1], json.dumps({**last, "metrics": metrics})],
@@ -101,6 +102,18 @@ def test_a_wrong_history_is_refused_with_its_line(tmp_path):
         write_history(tmp_path, lines)
         with pytest.raises(DataError, match=rf"history\.jsonl, line 2: {field}: "):
             read_run(tmp_path)
+
+
+def test_a_history_of_a_stranger_is_bounded(tmp_path, monkeypatch):
+    deep = '{"round": 1, "participants": ' + "[" * 500 + "]" * 500 + "}"
+    for line, message in ((deep, "nested"), ('{"round": 1, "round": 1}', "'round' occurs twice")):
+        (tmp_path / "history.jsonl").write_text(f"{line}\n{line}\n")
+        with pytest.raises(DataError, match=rf"history\.jsonl, line 1: .*{message}"):
+            read_run(tmp_path)
+    write_history(tmp_path, [record(1, 1.0)])
+    monkeypatch.setattr("fedseg.runs.run_files.LARGEST", 10)
+    with pytest.raises(DataError, match=r"history\.jsonl: has .* more than the 10 B"):
+        read_run(tmp_path)
 
 
 def test_files_of_something_else_are_refused(tmp_path):

@@ -173,6 +173,8 @@ def test_numbers_that_no_run_has_are_refused(content, read, refused):
     for changes, words in (
         ({"rounds": 0}, f"rounds: is 0, must be from 1 to {done}"),
         ({"rounds": 0, "completed_rounds": 0, "final_round": 0}, "completed_rounds: is 0, must"),
+        ({"model__parameters": 10**300}, f"model.parameters: is 1{'0' * 300}, must be from 1 to"),
+        ({"threads": 0}, "threads: is 0, must be from 1 to 4096"),
         ({"model__parameters": 0}, "model.parameters: is 0, must be at least 1"),
         ({"clients_per_round": {"min": 0, "max": 5}}, "clients_per_round.min: is 0"),
         ({"clients_per_round": {"min": 5, "max": 4}}, "clients_per_round.max: is 4"),
