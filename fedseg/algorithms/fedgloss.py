@@ -8,6 +8,9 @@ Two things in the released code differ from the paper, which is followed here un
 lengthens the list of the server's radii it reads the end of the clients' list, which is their full
 radius: in rounds 2 to T_s + 1 (T_s > 1) the server's radius is ``rho_client + (rho_server -
 rho0)/T_s``.
+
+The schedule of rho itself is the released one: it begins at rho_0. Appendix C, with rounds from 1,
+is one of its T_s steps ahead.
 """
 
 from torch import Tensor

@@ -196,7 +196,8 @@ def check_warmup(field: str, start: float | None, rounds: int) -> None:
 def linear_warmup(start: float | None, end: float, rounds: int, round_: int) -> float:
     """A rho schedule: from ``start`` in round 1 linearly to ``end`` after ``rounds`` rounds.
 
-    FedGloSS, appendix C (``rho_0``, ``rho``, ``T_s``). Constant ``end`` if ``rounds`` is 0.
+    FedGloSS, appendix C (``rho_0``, ``rho``, ``T_s``), as released: the appendix's formula would
+    begin a step later, at ``rho_0 + (rho - rho_0) / T_s``. Constant ``end`` if ``rounds`` is 0.
     """
     if start is None or rounds <= 0:
         return end

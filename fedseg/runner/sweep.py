@@ -1,18 +1,18 @@
 """Many runs as one command: settings x methods x seeds x values, each a process of its own."""
 
 import itertools
-import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from fedseg.checks import shown
 from fedseg.errors import ConfigError, DataError, Mistakes, UserError
+from fedseg.files import read_json
 from fedseg.runner.config import LONGEST_NAME
 from fedseg.runner.experiment import check, load_config, naming, unfinished
 
@@ -121,6 +121,8 @@ def _check_grid(grid: Sequence[Sequence[str]], options: Sequence[str]) -> None:
                 raise ConfigError(f"--grid: {value!r} is not of the form KEY=VALUE")
             if axis_of.setdefault(key, number) != number:
                 raise ConfigError(f"--grid: {key}: is on two axes: name all values in one")
+            if key in {option.partition("=")[0] for option in options}:
+                raise ConfigError(f"--grid: {key}: is in --cfg-options, too: leave it out of one")
     with mistakes:
         if "randomness.seed" in {*axis_of, *(option.partition("=")[0] for option in options)}:
             raise ConfigError("sweep: randomness.seed: every run has its own: use --seeds")
@@ -131,18 +133,26 @@ def _state(config: Any) -> str:
     results = Path(config.work_dir) / "results.json"
     if not results.is_file():
         return "stopped" if unfinished(config) else "new"
-    try:
-        made = json.loads(results.read_text(encoding="utf-8"))["config_sha256"]
-    except (ValueError, KeyError, TypeError) as error:
-        raise DataError(f"{results}: is damaged ({error}); remove it to run it again") from error
+    fix = "remove it to run it again"
+    made = read_json(results, fix)
+    if not isinstance(made, dict) or "config_sha256" not in made:
+        raise DataError(f"{results}: is no fedseg result: {fix}")
     from fedseg.runner.config import complete_config
     from fedseg.runs.results import config_digest
 
-    if made != config_digest(complete_config(config)):
+    if made["config_sha256"] != config_digest(complete_config(config)):
         raise ConfigError(
             f"{results}: is of another config; give another --work-dir, or remove the folder"
         )
     return "finished"
+
+
+def _state_now(job: Job) -> str:
+    """A run's state when its turn has come, which may be days after the sweep was planned."""
+    config = load_config(job.config, job.methods, options=job.options, seed=job.seed, amp=job.amp)
+    config.work_dir = str(job.work_dir)
+    with naming(config):
+        return _state(config)
 
 
 def run_sweep(
@@ -161,8 +171,16 @@ def run_sweep(
     try:
         while waiting or active:
             while waiting and len(active) < at_once:
-                job = waiting.pop()
-                active[job] = _start(job), time.monotonic()
+                job, begin = waiting.pop(), time.monotonic()
+                try:
+                    now = replace(job, state=_state_now(job))
+                except UserError as error:
+                    yield job, 0.0, str(error)
+                    continue
+                if now.state == "finished":  # by somebody else, since the plan was made
+                    yield job, 0.0, None
+                    continue
+                active[job] = _start(now), begin
             for job, (process, begin) in list(active.items()):
                 if process.poll() is not None:
                     del active[job]

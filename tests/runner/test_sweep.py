@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 from command_line import ForkedJob
@@ -62,6 +63,7 @@ def test_the_same_run_twice_is_refused(small_config, tmp_path):
         ),
         ({"options": ["randomness.seed=1"]}, SEED),
         ({"grid": [["a=1"], ["b=1"], ["a=2"]]}, "^--grid: a: .*two axes"),
+        ({"options": ["a=1"], "grid": [["a=1", "a=2"]]}, "^--grid: a: is in --cfg-options, too"),
         ({"grid": [["a=1", "rho"]]}, "^--grid: 'rho' is not of the form KEY=VALUE$"),
         ({"grid": [["a=" + "x" * 300]]}, "^sweep: .* too long"),
     ],
@@ -90,6 +92,8 @@ def test_a_sweep_from_its_plan_to_the_board(small_config, tmp_path, capfd, monke
     good = sweep(small_config, tmp_path, seeds=[0, 1], grid=grid[:1])[:2]
     assert [job.state for job in good] == ["finished"] * 2
     assert list(run_sweep(good, 1, lambda active: None)) == []
+    planned = [replace(job, state="new") for job in good]  # before somebody else trained them
+    assert list(run_sweep(planned, 1, lambda active: None)) == [(job, 0.0, None) for job in planned]
 
     first = good[0].work_dir
     whole = json.loads((first / "results.json").read_text())
