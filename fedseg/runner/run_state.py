@@ -281,7 +281,7 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
         "model": _text({k: v for k, v in cfg.model.items() if k != "weights"}),
         "image preparation": _text({k: dataset.get(k) for k in ("pipeline", "style")}),
         "hooks with states of clients": _text([type(hook).__name__ for hook in _keepers(run)]),
-        **{f"test set {name}": _text(test) for name, test in _test_sets(cfg).items()},
+        **{f"test set {name}": test for name, test in _test_sets(cfg).items()},
     }
 
 
@@ -297,7 +297,7 @@ def _keepers(run: Any) -> list[Any]:
     return [hook for hook in own if not isinstance(hook, ModelAverage)]
 
 
-def _test_sets(cfg: Any) -> dict[str, Any]:
+def _test_sets(cfg: Any) -> dict[str, str]:
     """What decides the figures of each test set; where its images lie does not."""
     tests = {n: test for n, test in (cfg.get("val_dataloader") or {}).items() if test is not None}
     free = FREE_OF_TESTS if cfg.get("batchnorm") else (*FREE_OF_TESTS, "batch_size")
@@ -306,7 +306,9 @@ def _test_sets(cfg: Any) -> dict[str, Any]:
         own = {k: v for k, v in test.items() if k not in free}
         if isinstance(own.get("dataset"), Mapping):
             own["dataset"] = {k: v for k, v in own["dataset"].items() if k != "data_root"}
-        found[name] = {**own, "metrics": cfg.get("val_evaluator")}
+        own["metrics"] = cfg.get("val_evaluator")
+        # of a part that came built, its text may have an address
+        found[name] = json.dumps(own, sort_keys=True, default=lambda part: type(part).__name__)
     return found
 
 
