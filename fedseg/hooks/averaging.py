@@ -136,7 +136,7 @@ class SWA(ModelAverage):
 
     The paper's round 0.75 T still has lr1, and its model begins the average; the released code
     leaves that model out. Here it is the first round of a cycle's rates like any other: about one
-    model in 250. A ``start`` in rounds, one later, is the released code's.
+    model in 250. With a ``start`` one round later it is left out.
 
     Args:
         cycle: length c of a cycle, rounds.

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps, rcParams
+from matplotlib import colormaps
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.text import Text
 from matplotlib.ticker import LogFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
@@ -19,7 +20,6 @@ COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")
 MARKERS = ("o", "s", "^", "D", "v", "P")
 SHADES = colormaps["YlGnBu"]
 DPI = 120
-rcParams["text.parse_math"] = False  # a name with dollar signs is no formula
 SMOOTHED_FROM = 60  # rounds from which on a moving average helps the eye
 
 
@@ -34,6 +34,8 @@ def new_figure(width: float, height: float, layout: str | None = "constrained") 
 def save_figure(figure: Figure, path: str | Path) -> Path:
     """Write a PNG, or an SVG without the time; makes its folder."""
     kind = Path(path).suffix[1:]
+    for text in figure.findobj(Text):
+        text.set_parse_math(False)  # a name with dollar signs is no formula
     with atomic_writer(path, "wb") as file:
         figure.savefig(file, format=kind, metadata={"Date": None} if kind == "svg" else None)
     return Path(path)
