@@ -125,12 +125,13 @@ def check_files(
         else:
             sizes[found] += 1
     findings.raise_any()
-    others = sizes.total() - sizes[published]
+    count, others = sizes.total(), {s: n for s, n in sizes.items() if s != published}
     if published is not None and others and not is_synthetic(data_root):
-        most = "x".join(map(str, max(sizes, key=sizes.get)))
+        most = "x".join(map(str, max(others, key=others.get)))
         print(
-            f"{others} of {sizes.total()} images are not {published[0]}x{published[1]}, as they "
-            f"are published (most are {most}): results are not comparable with published ones."
+            f"{sum(others.values())} of {count} images are not {published[0]}x{published[1]}, as "
+            f"they are published (most of them are {most}): results are not comparable with "
+            "published ones."
         )
 
 

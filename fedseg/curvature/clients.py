@@ -123,7 +123,8 @@ def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
     number = server.round = payload["round"] + 1
     local.start_round(number)
     if run.config.get("averaging") is not None:
-        average = build(HOOKS, run.config.averaging, "averaging", base=ModelAverage)
+        own = {k: v for k, v in run.config.averaging.items() if k != "priority"}
+        average = build(HOOKS, own, "averaging", base=ModelAverage)
         groups = local.optimizer.param_groups
         lrs = average.local_lrs([g["lr"] for g in groups], number, run.config.train_cfg.max_rounds)
         for group, lr in zip(groups, lrs, strict=True):

@@ -56,7 +56,7 @@ def read_label(path: str) -> np.ndarray:
     data = _read(path)
     if LOSSY.match(data):
         raise DataError(
-            f"{path}: a label map cannot be JPEG or the like, which changes ids: store it as PNG"
+            f"{path}: a label map cannot be JPEG or the like, which may change ids: store it as PNG"
         )
     label = _decode(path, data, cv2.IMREAD_UNCHANGED)
     found = f"{label.dtype} {list(label.shape)}"

@@ -41,16 +41,23 @@ def save_figure(figure: Figure, path: str | Path) -> Path:
     return Path(path)
 
 
+class _PlainLogFormatter(LogFormatter):
+    """Plain numbers where the usual labels of powers are formulas."""
+
+    def __call__(self, x: float, pos: int | None = None) -> str:
+        return f"{x:g}" if super().__call__(x, pos) else ""
+
+
 def plain_axes(axes: Any, grid: str = "both") -> None:
     """No frame above and on the right, pale grid lines (``"both"``, ``"x"`` or ``"y"``)."""
     axes.grid(axis=grid, color="0.9")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
-    for axis in (axes.xaxis, axes.yaxis):  # the usual labels of powers are formulas
+    for axis in (axes.xaxis, axes.yaxis):
         if isinstance(axis.get_major_formatter(), LogFormatter):
-            axis.set_major_formatter(LogFormatter())
+            axis.set_major_formatter(_PlainLogFormatter())
         if isinstance(axis.get_minor_formatter(), LogFormatter):
-            axis.set_minor_formatter(LogFormatter())
+            axis.set_minor_formatter(_PlainLogFormatter())
 
 
 def write_centered(axes: Any, text: str) -> None:

@@ -80,8 +80,15 @@ def _check_stored(size: int, tensor: Tensor) -> Tensor:
     return tensor
 
 
+def _with_storage(tensor: Tensor) -> Tensor:
+    """An expanded tensor as one that has its values, see :func:`_check_stored`."""
+    expanded = tensor.numel() * tensor.element_size() > tensor.untyped_storage().nbytes()
+    return tensor.contiguous() if expanded else tensor
+
+
 def save_checkpoint(path: Path, payload: Mapping[str, Any]) -> None:
     """Write a checkpoint atomically: a kill at any moment leaves the old one or the new one."""
+    payload = map_tensors(_with_storage, payload)
     save_tensors(path, {**payload, DIGEST: _content_digest(payload)})
 
 

@@ -23,7 +23,7 @@ BATCH_KEYS = ("type", "batch_size", "shuffle", "drop_last", "transforms")
 # of an average, what does not decide which models are in it; ``start`` is compared as a round
 FREE_OF_AVERAGES = ("type", "start", "bn", "parameters", "memory_limit", "priority")
 # of a test set, what does not decide its figures
-FREE_OF_TESTS = ("num_workers", "prefetch_factor", "optional", "final_only")
+FREE_OF_TESTS = ("type", "num_workers", "prefetch_factor", "timeout", "optional", "final_only")
 # of a schedule's state, how far it has got; ``end`` only says when it stops
 PROGRESS = ("last_step", "_global_step", "_last_value", "end")
 
@@ -303,10 +303,9 @@ def _test_sets(cfg: Any) -> dict[str, str]:
     free = FREE_OF_TESTS if cfg.get("batchnorm") else (*FREE_OF_TESTS, "batch_size")
     found = {}
     for name, test in tests.items():
-        own = {k: v for k, v in test.items() if k not in free}
+        own = {"drop_last": False, **{k: v for k, v in test.items() if k not in free}}
         if isinstance(own.get("dataset"), Mapping):
             own["dataset"] = {k: v for k, v in own["dataset"].items() if k != "data_root"}
-        own["metrics"] = cfg.get("val_evaluator")
         # of a part that came built, its text may have an address
         found[name] = json.dumps(own, sort_keys=True, default=lambda part: type(part).__name__)
     return found

@@ -311,11 +311,10 @@ class FederatedRunner(Runner):
         return True
 
     def _finished_rounds(self) -> int:
-        """How many rounds need nothing more; one more may wait for its evaluation."""
+        """Rounds that need nothing more; with fewer rounds than planned the last is evaluated."""
         loop = self.train_loop
         if loop.pending is None and self.round == self.max_rounds and self.val_loop is not None:
             line = self.history.read()[self.round - 1]
-            # with fewer rounds than were planned this is the last, which is always evaluated
             loop.pending = None if "metrics" in line else line
         return self.round - (loop.pending is not None)
 
@@ -333,6 +332,9 @@ class FederatedRunner(Runner):
                 aside = set_aside_later(self.cfg, self.round, done < self.max_rounds)
                 if aside is not None:
                     self.logger.warning(f"what came after {path} is in {aside}, with the history")
+                if done < self.round and payload["pending_record"] is None:
+                    self.history.checksums = self.history.verify(done, payload.get("history"))
+                    self.save(self.round)  # a kill in the evaluation finds the record there
                 self.history.restore(done, payload.get("history"))
                 adopt(self.cfg)
                 self.logger.info(f"resumed from {path} after round {self.round}")

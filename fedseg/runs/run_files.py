@@ -173,6 +173,8 @@ def _check_history(results: Results, history: list[dict[str, Any]], path: Path) 
     """Raise DataError unless the history is that of the results."""
     fix = f"restore it from a copy; without it, {FILE_NAME} is read alone"
     if len(history) != results.completed_rounds:
+        if len(history) > results.completed_rounds:  # or a run of an early version was prolonged
+            fix = f"remove {FILE_NAME} if the run went on after it"
         raise DataError(
             f"{path}: has {len(history)} rounds, {FILE_NAME} {results.completed_rounds}: {fix}"
         )

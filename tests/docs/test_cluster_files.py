@@ -35,7 +35,10 @@ def slurm_calls(folder, *arguments, nodes=4):
         "SLURM_JOB_ID": "7",
     }
     command = ["bash", "-eu", folder / "fedseg.sbatch", *arguments]
-    subprocess.run(command, env=variables, cwd=folder, check=True, timeout=60)
+    # until the programs in the background have ended too: they hold the pipe
+    subprocess.run(
+        command, env=variables, cwd=folder, check=True, timeout=60, stdout=subprocess.PIPE
+    )
     subprocess.run(["bash", "-n", folder / "fedseg.sbatch"], check=True)
     return script, sorted(set((folder / "calls").read_text().splitlines()))
 

@@ -454,7 +454,7 @@ def test_a_finished_run_with_a_permitted_change_is_one_run(run):
     assert [toyseg.differences(before[name], after[name]) for name in names] == [[]] * len(names)
 
 
-def test_the_last_of_fewer_rounds_is_evaluated(run):
+def test_the_last_of_fewer_rounds_is_evaluated(run, monkeypatch):
     folder = Path(run["work_dir"]) / "checkpoints"
     rounds = {"max_rounds": 9, "val_interval": 6, "val_last_rounds": 1}
     longer = toyseg.merge(run, {"train_cfg": rounds})
@@ -462,7 +462,12 @@ def test_the_last_of_fewer_rounds_is_evaluated(run):
         toyseg.train({**longer, "custom_hooks": [{"type": "CrashInRound", "number": 9}]}, True)
     assert "metrics" not in toyseg.history(run)[7] and checkpoint_path(folder, 8).is_file()
     fewer = toyseg.merge(longer, {"train_cfg": {"max_rounds": 8}})
+    with monkeypatch.context() as patched:  # a kill within the evaluation
+        patched.setattr("fedseg.evaluation.loop.FederatedValLoop.run", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            toyseg.train(fewer, resume=True)
     toyseg.train(fewer, resume=True)
+    assert "going back" not in log(run)
     results = read_results(Path(run["work_dir"]) / "results.json")
     assert results.final_round == results.completed_rounds == 8
     figure = toyseg.history(run)[7]["metrics"]["seen/accuracy"]

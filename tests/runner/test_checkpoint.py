@@ -319,3 +319,10 @@ def test_leftovers_of_kills_go(tmp_path):
     remove_leftovers(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == kept
     remove_leftovers(tmp_path / "none")
+
+
+def test_an_expanded_tensor_is_saved_with_its_values(tmp_path):
+    path = checkpoint_path(tmp_path, 1)
+    vector = torch.ones(1).expand(10**6)
+    save_checkpoint(path, {"state_dict": {}, "round": 1, "hooks": {"own": vector}})
+    assert torch.equal(load_checkpoint(path)["hooks"]["own"], vector)

@@ -255,7 +255,7 @@ def test_a_line_to_a_participant_begins_at_the_model_that_it_received(silo, tmp_
     assert everything["loss"][0] == pytest.approx(loss, rel=1e-6)
 
 
-CYCLE = {"averaging": {"type": "SWA", "start": 2, "cycle": 4, "lr2": 0.001}}
+CYCLE = {"averaging": {"type": "SWA", "start": 2, "cycle": 4, "lr2": 0.001, "priority": "NORMAL"}}
 
 
 @pytest.mark.parametrize("changes", [{}, CYCLE], ids=["SWA of every round", "a cycle of rates"])
