@@ -252,6 +252,8 @@ def good_checkpoint_message(folder: Path, history: list[dict[str, Any]]) -> str:
     newest = f"{found[-1][1]} (round {found[-1][0]})"
     if good is None:
         return f"No checkpoint is known to be good; the newest is {newest}"
+    if good == found[-1]:
+        return f"--resume goes on from the newest checkpoint, {newest}, which is good"
     return (
         f"The newest checkpoint, {newest}, is not known to be good: --resume goes on from it. The "
         f"last good one is {good[1]} (round {good[0]}): delete the newer ones to go on from it"

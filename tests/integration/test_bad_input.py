@@ -644,11 +644,26 @@ def test_all_rejected_names_the_last_good_checkpoint(tmp_path):
     assert "round 3: all 3 updates were rejected" in text and "delta is not finite" in text
     assert str(last) in text and "learning rate" in text
     assert [line["round"] for line in toyseg.history(config)] == [1, 2]
+    assert "is not known to be good" in text  # no round after it, which would show it
     healed = toyseg.settings(tmp_path)
     toyseg.train(healed, resume=True)
     whole = toyseg.settings(tmp_path / "whole")
     toyseg.train(whole)
     assert toyseg.run_differences(healed, whole) == []
+
+
+def test_the_newest_checkpoint_may_be_good(tmp_path):
+    """A round after it was finished before all updates of another one were rejected."""
+    config = toyseg.settings(
+        tmp_path,
+        custom_hooks=[{"type": "PoisonHook", "clients": "all", "round_": 4}],
+        default_hooks={"checkpoint": {"interval": 2}},
+    )
+    with pytest.raises(TrainingError) as caught:
+        toyseg.train(config)
+    path = tmp_path / "run" / "checkpoints" / "round_000002.pth"
+    assert f"the newest checkpoint, {path} (round 2), which is good" in str(caught.value)
+    assert "delete" not in str(caught.value)
 
 
 def test_a_global_model_that_is_not_finite(tmp_path):
