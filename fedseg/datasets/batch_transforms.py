@@ -68,13 +68,16 @@ class RandomCrop(BatchTransform):
     Args:
         padding: pixels on each side.
         size: height and width of the result; None: those of the image before padding.
+        whole_batch: one place for all images of a batch, instead of one for each.
     """
 
-    def __init__(self, padding: int = 4, size: int | None = None) -> None:
+    def __init__(
+        self, padding: int = 4, size: int | None = None, whole_batch: bool = False
+    ) -> None:
         check_int("transforms.RandomCrop.padding", padding, least=0)
         if size is not None:
             check_int("transforms.RandomCrop.size", size)
-        self.padding, self.size = padding, size
+        self.padding, self.size, self.whole_batch = padding, size, whole_batch
 
     def check(self, shape: Sequence[int], num_classes: int) -> tuple[int, int, int]:
         height, width, channels = shape
@@ -90,7 +93,10 @@ class RandomCrop(BatchTransform):
         return (*target, channels)
 
     def draw(self, rng: np.random.Generator, sizes: Sequence[int]) -> dict[str, np.ndarray]:
-        corner = rng.integers(0, np.asarray(self._room) + 1, (sum(sizes), 2))
+        count = len(sizes) if self.whole_batch else sum(sizes)
+        corner = rng.integers(0, np.asarray(self._room) + 1, (count, 2))
+        if self.whole_batch:
+            corner = corner.repeat(sizes, axis=0)
         return {"top": corner[:, 0], "left": corner[:, 1]}
 
     def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Batch:
@@ -115,14 +121,16 @@ class RandomFlip(BatchTransform):
 
     Args:
         prob: probability of a flip.
+        whole_batch: all images of a batch or none, instead of each for itself.
     """
 
-    def __init__(self, prob: float = 0.5) -> None:
+    def __init__(self, prob: float = 0.5, whole_batch: bool = False) -> None:
         check_float("transforms.RandomFlip.prob", prob, least=0, most=1)
-        self.prob = prob
+        self.prob, self.whole_batch = prob, whole_batch
 
     def draw(self, rng: np.random.Generator, sizes: Sequence[int]) -> dict[str, np.ndarray]:
-        return {"flip": rng.random(sum(sizes)) < self.prob}
+        flip = rng.random(len(sizes) if self.whole_batch else sum(sizes)) < self.prob
+        return {"flip": flip.repeat(sizes) if self.whole_batch else flip}
 
     def apply(self, images: Tensor, labels: Tensor, draws: Mapping[str, Tensor]) -> Batch:
         flat, mirrored = images.flatten(1), images.flip(2).flatten(1)

@@ -79,6 +79,10 @@ PIPELINES = {
     "small crop": lambda c: [{"type": "RandomCrop", "padding": 2, "size": 3}],
     "crop larger than the image": lambda c: [{"type": "RandomCrop", "padding": 20, "size": 37}],
     "flip": lambda c: [{"type": "RandomFlip"}],
+    "whole batches": lambda c: [
+        {"type": "RandomCrop", "whole_batch": True},
+        {"type": "RandomFlip", "whole_batch": True},
+    ],
     "crop and flip": lambda c: [{"type": "RandomCrop", "padding": 3}, {"type": "RandomFlip"}],
     "flip, then crop": lambda c: [{"type": "RandomFlip"}, {"type": "RandomCrop", "size": 6}],
     "floats flipped": lambda c: [normalize(c), {"type": "RandomFlip"}],
@@ -342,6 +346,20 @@ def test_rate_of_flips():
         assert abs(rate - prob) <= 3.3 * math.sqrt(prob * (1 - prob) / TOTAL)
 
 
+def test_a_whole_batch_may_share_its_draws():
+    """One place and one flip a batch, drawn like those of single images."""
+    sizes = [7] * 81 * 20
+    first = np.cumsum([0, *sizes[:-1]])
+    draws = own_draws(RandomCrop(padding=4, whole_batch=True), sizes=sizes)
+    draws |= own_draws(RandomFlip(0.5, whole_batch=True), sizes=sizes)
+    for rows in draws.values():
+        assert (rows == rows[first].repeat(sizes)).all()
+    counts = np.bincount(draws["top"][first] * 9 + draws["left"][first], minlength=81)
+    assert len(counts) == 81 and chi_square(counts, 20) < 124.8
+    flips = draws["flip"][first]
+    assert abs(flips.mean() - 0.5) <= 3.3 * math.sqrt(0.25 / len(sizes))
+
+
 def test_centers_of_cutout_are_uniform():
     """Every pixel, those at the borders too; 0.1 % of a chi-square with 34 degrees is 65.2."""
     draws = own_draws(Cutout(3), shape=(5, 7, 3), sizes=[35 * 100])
@@ -405,7 +423,9 @@ WRONG = [
 WRONG_VALUES = {
     ("RandomCrop", "padding"): (-1, 1.5, True, None),
     ("RandomCrop", "size"): (0, True, (4, 4)),
+    ("RandomCrop", "whole_batch"): ("yes", 1, None),
     ("RandomFlip", "prob"): (1.1, -0.1, math.nan, "0.5"),
+    ("RandomFlip", "whole_batch"): ("yes", 1, None),
     ("Cutout", "size"): (0, -1, 2.5, True, None, "8"),
     ("Mixup", "alpha"): (0, -1.0, math.inf, math.nan, "1", None),
 }
