@@ -94,7 +94,8 @@ def prepare_and_split(
     if file is not None:
         print(
             "Configs make their own split from the images, the same for the same options and "
-            f"seed. To use a file: partition=dict(type='FixedPartition', file='{file}')"
+            f"seed. To use a file: "
+            f"partition=dict(_delete_=True, type='FixedPartition', file='{file}')"
         )
 
 

@@ -201,7 +201,9 @@ def unknown_type(
 def unknown_argument(name: str, kind: str, field: str, known: Iterable[str]) -> ConfigError:
     """The error of an argument that a class does not have."""
     known = sorted(known)
-    hint = did_you_mean(name, known) or f"; known: {', '.join(known) or 'none'}"
+    hint = did_you_mean(name, known) or (
+        f"; known: {', '.join(known) or 'none'}; _delete_=True in {field} drops what it inherits"
+    )
     return ConfigError(f"{field}.{name}: unknown argument of {kind}{hint}")
 
 
