@@ -228,6 +228,8 @@ def overview() -> str:
                 cost = cost_of(entry, folder)
                 cells = (cost.gradients, f"{cost.down}, {cost.up}", cost.kept)
                 methods = f"`{' '.join(entry.methods)}`"
+                for key, value in entry.changes.items():
+                    methods += f", `{key}={value}`"
                 rows.append(f"| {title} | {methods} | {' | '.join(cells)} |")
     return "\n".join([OVERVIEW, *rows]) + "\n"
 
