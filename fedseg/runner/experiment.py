@@ -100,8 +100,11 @@ def override_fields(config: Config, options: Mapping[str, Any] | Sequence[str] |
                 raise ConfigError(f"--cfg-options: {option!r} is not of the form KEY=VALUE")
             try:
                 overrides[key] = _option_value(value)
-            except AssertionError as error:
-                raise ConfigError(f"--cfg-options: {option!r} has unbalanced brackets") from error
+            except (AssertionError, RecursionError) as error:  # MMEngine's, of some of them
+                raise ConfigError(
+                    f"--cfg-options: {option!r} has unbalanced brackets, or dicts in a list, which "
+                    "only a config file can have"
+                ) from error
     for key, value in overrides.items():
         with mistakes:
             if key.partition(".")[0] in COMPOSED:

@@ -342,3 +342,6 @@ def test_all_mistakes_in_methods_and_options_are_told_at_once():
         load_config("cifar10_a0", ["swa", "wima", "fedsam", "fedasam"])
     with pytest.raises(ConfigError, match=r"(?s)'seed'.*KEY=VALUE\n.*'crop=\(1,'.*brackets"):
         load_config("idda_rainy", options=["seed", "crop=(1,"])
+    for steps in ("[(1,2],3)", "[dict(mean=[1]),dict(type='Crop',size=[2])]"):
+        with pytest.raises(ConfigError, match="brackets, or dicts in a list"):
+            load_config("idda_rainy", options=[f"steps={steps}"])
