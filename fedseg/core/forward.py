@@ -24,7 +24,7 @@ def map_tensors(function: Callable[[Tensor], Tensor], data: Any) -> Any:
     if isinstance(data, Mapping):
         return {key: map_tensors(function, value) for key, value in data.items()}
     if isinstance(data, tuple | list):
-        return type(data)(map_tensors(function, value) for value in data)
+        return getattr(data, "_make", type(data))(map_tensors(function, v) for v in data)
     return data
 
 

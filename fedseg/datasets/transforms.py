@@ -1,6 +1,7 @@
 """What happens to a sample after reading: albumentations, seeded per sample, and our transforms."""
 
 import inspect
+import math
 import os
 import random
 import re
@@ -175,8 +176,11 @@ class RandomScaleCrop(A.DualTransform):
         p: float = 1.0,
     ) -> None:
         super().__init__(p=p)
-        if len(scale) != 2 or not 0 < scale[0] <= scale[1]:
+        if len(scale) != 2 or not 0 < scale[0] <= scale[1] < math.inf:
             raise ValueError(f"scale must be (lowest, highest) with 0 < lowest, not {scale!r}")
+        for name, value in (("fill", fill), ("fill_mask", fill_mask)):
+            if not all(0 <= v <= 255 for v in np.atleast_1d(value)):
+                raise ValueError(f"{name} must be from 0 to 255, not {value!r}")
         self.scale = (float(scale[0]), float(scale[1]))
         self.crop_size = checked_size("crop_size", crop_size)
         self.base_size = None if base_size is None else checked_size("base_size", base_size)

@@ -255,7 +255,7 @@ class DomainEvaluator:
                     if not part.batch_statistics or len(indices) > 1:
                         raise
                     raise ConfigError(
-                        f"val_dataloader.{test.name}: a batch of one image has no statistics for "
+                        f"{test.field}: a batch of one image has no statistics for "
                         f"{type(runner.batchnorm).__name__}'s standard evaluation ({error}): give "
                         "it a batch_size of at least 2, and at least 2 images"
                     ) from error

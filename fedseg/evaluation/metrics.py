@@ -1,6 +1,7 @@
 """Accuracy and intersection over union, each from integer counts that one evaluation sums up."""
 
 from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 
 import torch
 from mmengine.evaluator import BaseMetric
@@ -8,6 +9,11 @@ from torch import Tensor
 
 from fedseg.errors import ConfigError, DataError
 from fedseg.registry import METRICS
+
+
+def labels_of(batch: Mapping | Sequence) -> Tensor:
+    """The labels of a preprocessed batch: ``data_samples``, or the second of a sequence."""
+    return batch["data_samples"] if isinstance(batch, Mapping) else batch[1]
 
 
 class CountingMetric(BaseMetric):
@@ -37,10 +43,11 @@ class CountingMetric(BaseMetric):
         """Count a batch.
 
         Args:
-            data_batch: the preprocessed batch; ``data_batch['data_samples']`` are the labels.
+            data_batch: the preprocessed batch, whose labels are ``data_samples``, or the second of
+                a sequence.
             data_samples: the model's predictions for it.
         """
-        self.add(self.count(data_batch["data_samples"], data_samples).cpu())
+        self.add(self.count(labels_of(data_batch), data_samples).cpu())
 
     def add(self, counts: Tensor) -> None:
         """Add counts of more images."""
@@ -82,6 +89,8 @@ class Accuracy(CountingMetric):
             predictions = predictions.argmax(dim=1)
         _check_shapes("Accuracy", labels, predictions)
         correct = (predictions == labels).flatten()
+        if self.classes:
+            _check_range("Accuracy", "labels", labels, len(self.classes))
         truth = labels.flatten() if self.classes else torch.zeros_like(labels).flatten()
         # one bincount for both rows, and nothing whose shape depends on how many are correct
         cells = torch.bincount(truth * 2 + correct, minlength=2 * max(len(self.classes), 1))
@@ -139,11 +148,10 @@ class IoUMetric(CountingMetric):
         if not c:
             raise ConfigError("IoUMetric.num_classes: set it, the data set names no classes")
         _check_shapes("IoUMetric", labels, predictions)
-        labels, predictions = labels.long(), predictions.long()
         valid = labels != self.ignore_index
-        _check_range("predictions", predictions, c)
-        _check_range("labels", labels.masked_fill(~valid, 0), c)
-        pairs = (labels * c + predictions).masked_fill_(~valid, c * c)
+        _check_range("IoUMetric", "predictions", predictions, c)
+        _check_range("IoUMetric", "labels", labels.masked_fill(~valid, 0), c)
+        pairs = (labels.long() * c + predictions.long()).masked_fill_(~valid, c * c)
         return torch.bincount(pairs.flatten(), minlength=c * c + 1)[: c * c].reshape(c, c)
 
     def compute_metrics(self, results: list) -> dict[str, float]:
@@ -184,12 +192,14 @@ def _check_shapes(metric: str, labels: Tensor, predictions: Tensor) -> None:
         )
 
 
-def _check_range(what: str, ids: Tensor, num_classes: int) -> None:
+def _check_range(metric: str, what: str, ids: Tensor, num_classes: int) -> None:
+    if ids.is_floating_point():
+        raise DataError(f"{metric}: {what} must be class ids, integers, not {ids.dtype}")
     if ids.numel() == 0:
         return
     lowest, highest = (int(x) for x in ids.aminmax())
     if lowest < 0 or highest >= num_classes:
         raise DataError(
-            f"IoUMetric: {what} hold class ids {lowest} to {highest}, expected 0 to "
+            f"{metric}: {what} hold class ids {lowest} to {highest}, expected 0 to "
             f"{num_classes - 1}; do model and data set have the same number of classes?"
         )

@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 import torch
+from mmengine.evaluator import BaseMetric
 from torch import Tensor
 
 from fedseg.checks import check_int, check_type
 from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, MissingDataError
-from fedseg.evaluation.metrics import CountingMetric
+from fedseg.evaluation.metrics import CountingMetric, labels_of
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.loaders.resident import resident_pipeline
 from fedseg.loaders.streaming import TIMEOUT, BatchLoader
@@ -107,7 +108,7 @@ class EvaluationSet(ABC):
         final_only: bool = False,
         drop_last: bool = False,
     ) -> None:
-        self.name = name
+        self.name, self.field = name, field
         self.metrics = metrics
         self.like = like
         self.dataset = build(DATASETS, dataset, f"{field}.dataset")
@@ -202,7 +203,9 @@ class EvaluationSet(ABC):
 def _counts(metric: Any) -> Any:
     if isinstance(metric, CountingMetric):
         return metric.counts
-    return getattr(metric, "results", None) or None
+    if not getattr(metric, "results", None) and not isinstance(metric, BaseMetric):
+        return None
+    return metric.results
 
 
 @EVALUATION_SETS.register_module(name="StreamingData")
@@ -303,7 +306,7 @@ class CorruptedSet(ResidentSet):
     def process(self, indices: list[int], data: Any, predictions: Any) -> None:
         if predictions.is_floating_point():  # logits
             predictions = predictions.argmax(dim=1)
-        correct = (predictions == data["data_samples"]).cpu().numpy()
+        correct = (predictions == labels_of(data)).cpu().numpy()
         cells = np.asarray(indices) // self.dataset.group_size
         length = len(self._cells)
         self._counts += [np.bincount(part, minlength=length) for part in (cells[correct], cells)]

@@ -4,6 +4,7 @@ import math
 import sys
 import time
 from collections import deque
+from collections.abc import Sequence
 from multiprocessing import util
 from typing import Any
 
@@ -18,6 +19,8 @@ from fedseg.checks import check_float
 from fedseg.core.hook import FederatedHook
 from fedseg.registry import HOOKS
 from fedseg.units import format_bytes, format_duration, peak_memory
+
+Endings = str | Sequence[str] | None
 
 
 class Screen(Live):
@@ -59,7 +62,9 @@ class ProgressHook(FederatedHook):
 
     priority = "LOW"
 
-    def __init__(self, seconds: float = 20.0, metric: Any = None, figure: Any = None) -> None:
+    def __init__(
+        self, seconds: float = 20.0, metric: Endings = None, figure: Endings = None
+    ) -> None:
         check_float("default_hooks.progress.seconds", seconds, least=0)
         shown = metric or figure or ("mIoU", "accuracy")
         self.seconds, self.endings = seconds, shown if isinstance(shown, str) else tuple(shown)

@@ -11,6 +11,7 @@ import random
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -42,12 +43,26 @@ def seed_global(seed: int) -> None:
     torch.default_generator.manual_seed(seed)  # torch.manual_seed takes milliseconds per sample
 
 
+@contextmanager
+def seeding(seed: int) -> Iterator[None]:
+    """Within it the global generators are seeded; afterwards they go on where they were."""
+    before = random.getstate(), np.random.get_state()  # noqa: NPY002
+    with torch.random.fork_rng(devices=[]):
+        seed_global(seed)
+        try:
+            yield
+        finally:
+            random.setstate(before[0])
+            np.random.set_state(before[1])  # noqa: NPY002
+
+
 class SeededDataset(Dataset):
     """Any data set, asked by ``(index, seed)``.
 
     A data set that says ``seeded = True`` takes that key itself. For any other, Python's, NumPy's
     and torch's global generators are seeded for the sample, and put back afterwards, so that its
-    transforms are reproducible too whatever process they run in.
+    transforms are reproducible too whatever process they run in. So are they for a batching
+    function of the user's own.
     """
 
     def __init__(
@@ -76,7 +91,10 @@ class SeededDataset(Dataset):
     def __getitems__(self, keys: list[tuple[int, int]]) -> Any:
         samples = [self[key] for key in keys]
         try:
-            return self.collate(samples)
+            if self.collate is default_collate:  # draws nothing
+                return self.collate(samples)
+            with seeding(seed_for(keys[0][1], "collate")):
+                return self.collate(samples)
         except Exception as error:
             if lacks_memory(error):
                 raise
@@ -85,14 +103,8 @@ class SeededDataset(Dataset):
     def _sample(self, index: int, seed: int) -> Any:
         if self.seeded:
             return self.dataset[index, seed]
-        before = random.getstate(), np.random.get_state()  # noqa: NPY002
-        with torch.random.fork_rng(devices=[]):
-            seed_global(seed)
-            try:
-                return self.dataset[index]
-            finally:
-                random.setstate(before[0])
-                np.random.set_state(before[1])  # noqa: NPY002
+        with seeding(seed):
+            return self.dataset[index]
 
 
 class SampleError(Exception):
@@ -296,4 +308,5 @@ class StreamingData(PartitionedData):
         self._expected = None
 
     def sample_batches(self, batches: list[list[int]]) -> Iterator[Any]:
-        return self._loader.start([[(i, 0) for i in batch] for batch in batches], workers=0)
+        keys = [[(i, seed_for(0, "statistics", i)) for i in map(int, own)] for own in batches]
+        return self._loader.start(keys, workers=0)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from fedseg.checks import check_int
 from fedseg.models.segmentor import Segmentor
 from fedseg.registry import MODELS
 
@@ -43,6 +44,7 @@ def bisenetv2_config(
     backbone: str | type, heads: Sequence[dict], num_classes: int, dropout: float, auxiliary: bool
 ) -> dict:
     """MMSegmentation's config of a network whose main head and four auxiliary ones are given."""
+    check_int("model.num_classes", num_classes)
     common = {
         "num_classes": num_classes,
         "out_channels": num_classes,

@@ -50,9 +50,11 @@ class PixelLoss(nn.Module):
             labels: integer [B, H, W], class ids or ``ignore_index``.
 
         Raises:
-            DataError: a label is neither a class of the logits nor ``ignore_index`` (checked on the
-                CPU; elsewhere the check would stall the device).
+            DataError: labels are no integers; or one is neither a class of the logits nor
+                ``ignore_index`` (checked on the CPU; elsewhere the check would stall the device).
         """
+        if labels.is_floating_point():
+            raise DataError(f"data_samples: must be class ids, integers, not {labels.dtype}")
         if logits.device.type == "cpu" and not torch.compiler.is_compiling():
             return _FusedPixelLoss.apply(logits, labels, self)
         return self.differentiable(logits, labels)

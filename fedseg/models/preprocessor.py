@@ -57,7 +57,7 @@ class ImagePreprocessor(BaseDataPreprocessor):
 
         Args:
             data: ``dict(inputs=uint8 [B, 3, H, W] RGB, data_samples=integer labels)`` or the pair
-                of them. Labels may be missing.
+                of them. Labels may be missing, or probabilities, which are left as they are.
             training: unused; the interface of MMEngine.
 
         Returns:
@@ -81,5 +81,6 @@ class ImagePreprocessor(BaseDataPreprocessor):
         # convolutions are fastest in these strides, which are cheaper to make after the arithmetic
         batch = {"inputs": inputs.contiguous(memory_format=torch.channels_last)}
         if labels is not None:
-            batch["data_samples"] = labels.to(device, non_blocking=True).long()
+            labels = labels.to(device, non_blocking=True)
+            batch["data_samples"] = labels if labels.is_floating_point() else labels.long()
         return batch

@@ -15,8 +15,9 @@ Block = tuple[int, int, Clients]  # round, exchange, clients
 
 
 def cut(participants: Sequence[int], size: int) -> list[Clients]:
-    """Participants in blocks of ``size``, in order."""
-    return [tuple(participants[i : i + size]) for i in range(0, len(participants), size)]
+    """Participants in blocks of ``size``, in order; no blocks of nobody, whatever the size."""
+    starts = range(0, len(participants), size) if participants else ()
+    return [tuple(participants[i : i + size]) for i in starts]
 
 
 def assign(costs: Sequence[float], workers: int) -> list[list[int]]:

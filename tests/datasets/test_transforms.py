@@ -1,5 +1,6 @@
 """The pipeline: config errors, seeds, and the geometry of the own transforms."""
 
+import math
 import pickle
 
 import albumentations as A
@@ -177,6 +178,9 @@ WRONG = [
     (dict(type="OneOf", transforms=[dict(type="Blur", p=False)]), r"transforms\[0\]\.p: "),
     (dict(type="RandomScaleCrop", scale=(2, 1), crop_size=(2, 2)), "scale"),
     (dict(type="RandomScaleCrop", scale=(1, 2), crop_size=(2, 0)), "crop_size"),
+    (dict(type="RandomScaleCrop", scale=(1, math.inf), crop_size=(2, 2)), "scale"),
+    (dict(type="RandomScaleCrop", scale=(1, 2), crop_size=(2, 2), fill_mask=-1), "fill_mask"),
+    (dict(type="RandomScaleCrop", scale=(1, 2), crop_size=(2, 2), fill=(0, 0, 300)), "fill"),
     (dict(type="ResizeInput", size=5), "size"),
     (dict(type="OneOf", transforms=[dict(type="Blurr")]), r"transforms\[0\]: .*'Blurr'.*'Blur'"),
 ]

@@ -26,6 +26,20 @@ def test_bad_use():
         Accuracy().process({"data_samples": torch.tensor([0, 1])}, torch.tensor([0]))
 
 
+def test_labels_that_are_no_classes():
+    for labels in ([0, 3], [2, 0], [-1, 0], [0.0, 1.0]):
+        metric = Accuracy()
+        metric.dataset_meta = {"classes": ("a", "b")}
+        with pytest.raises(DataError, match="Accuracy: labels"):
+            metric.process({"data_samples": torch.tensor(labels)}, torch.tensor([0, 1]))
+
+
+def test_a_batch_may_be_a_sequence():
+    metric = Accuracy()
+    metric.process((torch.zeros(2, 3), torch.tensor([0, 1])), torch.tensor([0, 0]))
+    assert metric.evaluate(2) == {"accuracy": 50.0}
+
+
 def test_by_class():
     metric = Accuracy()
     metric.dataset_meta = {"classes": ("a", "b", "c", "d")}

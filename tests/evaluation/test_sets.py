@@ -8,6 +8,7 @@ import pytest
 import torch
 import toycls
 import toyseg
+from mmengine.evaluator import BaseMetric
 
 from fedseg.data_prep.corrupted_sets import make_corrupted
 from fedseg.data_prep.corruptions import corrupt
@@ -251,6 +252,25 @@ def test_data_that_are_there_but_damaged_are_never_left_out(tmp_path):
     np.save(path, np.zeros((5 * toycls.TEST - 1, 8, 8, 3), np.uint8))
     with pytest.raises(DataError, match=r"contrast\.npy: .*109"):
         evaluation_set(corrupted(root, optional=True))
+
+
+class Listed(BaseMetric):
+    """A metric of a user's own that keeps results of some images only."""
+
+    def process(self, data_batch, data_samples):
+        self.results += [int(label) for label in data_batch["data_samples"] if label]
+
+    def compute_metrics(self, results):
+        return {"sum": float(sum(results))}
+
+
+def test_a_slice_may_have_no_results(root):
+    """Workers share an evaluation; not every one has images that a metric keeps."""
+    test = evaluation_set(resident(root), evaluator={"type": Listed})
+    for labels in ([0, 0], [0, 2], [1, 0]):
+        test.process([0, 1], {"data_samples": torch.tensor(labels)}, None)
+        test.add(test.take())
+    assert test.score() == {"sum": 3.0}
 
 
 def test_no_set_at_all(tmp_path, root):

@@ -4,6 +4,7 @@ import pytest
 import torch
 import toyseg
 
+from fedseg.core.seeds import seed_for
 from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook
 from fedseg.hooks.averaging import SWA, WIMA
@@ -240,7 +241,8 @@ def statistics_by_hand(runner, w):
     model.eval()
     with torch.no_grad():
         runner.flat.w.copy_(w)
-        images = torch.stack([dataset[(i, 0)]["inputs"] for i in range(len(dataset))])
+        keys = [(i, seed_for(0, "statistics", i)) for i in range(len(dataset))]
+        images = torch.stack([dataset[key]["inputs"] for key in keys])
         data = model.data_preprocessor({"inputs": images}, False)["inputs"]
         x = model.conv1(data)
     return x.mean((0, 2, 3)), x.var((0, 2, 3))

@@ -293,6 +293,38 @@ def test_collate_fn(workers, config, factor):
     assert batches == [[0, factor, 2 * factor], [3 * factor, 4 * factor, 5 * factor], [6 * factor]]
 
 
+@FUNCTIONS.register_module()
+def toy_draw(samples):
+    """A batching function that draws, as mixup does."""
+    return samples[0][0], np.random.random(), torch.rand(()).item(), random.random()  # noqa: NPY002
+
+
+def test_draws_of_a_collate_fn_are_those_of_its_batch():
+    found = []
+    for workers, jobs in ((0, JOBS), (1, JOBS), (2, JOBS), (1, JOBS[2:]), (0, JOBS[2:])):
+        data = stream(collate_fn={"type": "toy_draw"}, num_workers=workers, seed=1)
+        before = global_states()
+        data.start(jobs)
+        found.append([[tuple(b) for b in data.batches(job)] for job in jobs])
+        data.close()
+        assert global_states() == before
+    assert found[0] == found[1] == found[2] and found[3] == found[4] == found[0][2:]
+    draws = [batch[1:] for job in found[0] for batch in job]
+    assert len(set(draws)) == len(draws)
+
+
+def test_batches_for_statistics_have_draws_of_their_own():
+    batches = [[0, 3], [5]]
+    made = [
+        list(zip(*(t.tolist() for t in b), strict=True)) for b in stream().sample_batches(batches)
+    ]
+    seeds = {index: seed for batch in made for index, seed in batch}
+    assert [[index for index, _ in batch] for batch in made] == batches
+    assert len(set(seeds.values())) == 3
+    (again,) = stream(seed=5).sample_batches([[5, 3]])
+    assert again[1].tolist() == [seeds[5], seeds[3]], "a sample's, whatever its batch or the run"
+
+
 def test_collate_fn_by_default_and_as_a_function():
     assert build_collate(None) is torch.utils.data.default_collate
     assert build_collate(toy_stack) is toy_stack

@@ -206,6 +206,12 @@ def test_nan_logits_give_a_nan_loss():
     assert OHEMCrossEntropy(0.25)(logits, labels).isnan()
 
 
+def test_labels_that_are_no_integers_are_refused():
+    for loss in (CrossEntropy(), OHEMCrossEntropy()):
+        with pytest.raises(DataError, match=r"integers, not torch\.float32"):
+            loss(torch.zeros(1, 3, 2, 2), torch.full((1, 2, 2), 0.9))
+
+
 def test_label_beyond_the_classes_is_named():
     logits, labels = random_case(12, classes=5)
     labels[0, 0, 0] = 5

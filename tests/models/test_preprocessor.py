@@ -48,6 +48,12 @@ def test_pairs_and_batches_without_labels():
     assert set(preprocessor({"inputs": raw["inputs"]})) == {"inputs"}
 
 
+def test_probabilities_are_left_as_they_are():
+    soft = torch.tensor([[0.25, 0.75]])
+    images = torch.zeros(1, 3, 2, 2, dtype=torch.uint8)
+    assert torch.equal(ImagePreprocessor()((images, soft))["data_samples"], soft)
+
+
 def test_float_images_are_refused():
     with pytest.raises(DataError, match=r"inputs: .*uint8"):
         ImagePreprocessor(MEAN, STD)({"inputs": torch.rand(2, 3, 5, 7)})

@@ -7,6 +7,7 @@ from fedseg.parallel.shares import WorkerJobs, assign, cut, speed_up
 
 def test_blocks_hold_everyone_in_order():
     assert cut([3, 5, 8, 9, 11], 2) == [(3, 5), (8, 9), (11,)]
+    assert cut([], 0) == []  # as of an evaluation all of whose images were dropped
 
 
 @pytest.mark.parametrize("workers", [1, 2, 3, 7])
