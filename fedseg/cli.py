@@ -113,7 +113,9 @@ def folder(text: str) -> Path:
 
 
 def run_path(text: str) -> Path:
-    """The type of an option that names a run: the folder of an experiment's only seed is that."""
+    """The type of an option that names a run: its folder, or that of an experiment's only seed."""
+    if Path(text).name == "results.json" and Path(text).is_file():
+        return Path(text).parent
     seeds = [file.parent for file in Path(text).glob("seed*/history.jsonl")]
     return seeds[0] if len(seeds) == 1 else Path(text)
 

@@ -1,6 +1,7 @@
 """Compare runs: fedseg compare RUN_A RUN_B ... (--help lists the options)."""
 
 import math
+import os
 from pathlib import Path
 
 from fedseg import cli
@@ -49,5 +50,6 @@ def main() -> None:
     comparison = compare(read_sides([arguments.reference, *arguments.others]), arguments.until)
     print_comparison(comparison)
     run = arguments.reference if arguments.reference.is_dir() else arguments.reference.parent
-    for path in write_comparison(comparison, arguments.out or run.parent / "compare"):
+    beside = Path(os.path.abspath(run)).parent  # also of "."
+    for path in write_comparison(comparison, arguments.out or beside / "compare"):
         print(path)

@@ -1,6 +1,6 @@
 """The board: runs placed in benchmarks beside the published numbers, or apart with the reasons."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from fedseg.cli import printable
@@ -55,7 +55,7 @@ class Board:
     rankings: tuple[Table, ...]  # of every benchmark; without a run, its published rows alone
     apart: tuple[Table, ...]  # of the other runs
     runs: Mapping[str, FoundRun]  # the runs in the tables, by id
-    messages: tuple[str, ...]  # what was left out, and why
+    messages: tuple[str, ...]  # what was left out, and why; which results were changed
 
     def shown(self, everything: bool = False) -> list[Table]:
         """The rankings worth printing: those with a run, or all that have any row."""
@@ -73,7 +73,8 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
     """
     messages = list(messages)
     places = {run.id: _readable_places(run, messages) for run in runs}
-    runs = _one_per_seed([run for run in runs if places[run.id]], messages)
+    sound = {run.id for run in runs if not all(reasons for _, reasons in places[run.id])}
+    runs = _one_per_seed([run for run in runs if places[run.id]], sound, messages)
     placed: dict[Benchmark, list[FoundRun]] = {benchmark: [] for benchmark in benchmarks()}
     own: dict[str, list[FoundRun]] = {}  # by what they share
     left = []
@@ -124,20 +125,36 @@ def _readable_places(
     return found
 
 
-def _one_per_seed(runs: Sequence[FoundRun], messages: list[str]) -> list[FoundRun]:
-    """Of several runs of one experiment with one seed, the newest."""
+def _one_per_seed(
+    runs: Sequence[FoundRun], sound: Collection[str], messages: list[str]
+) -> list[FoundRun]:
+    """Of several runs of one experiment with one seed, one.
+
+    Unchanged ones come first, then ``sound`` ones, which are comparable, then the newest.
+    """
+
+    def preference(run: FoundRun) -> tuple[bool, bool, float]:
+        return not run.results.edited, run.id in sound, run.changed
+
     keys = {run.id: (experiment_key(run.results), run.results.seed) for run in runs}
-    by_age = sorted(reversed(runs), key=lambda run: run.changed)
-    newest = {keys[run.id]: run for run in by_age}
+    chosen = {keys[run.id]: run for run in sorted(reversed(runs), key=preference)}
     for run in runs:
-        kept = newest[keys[run.id]]
+        kept = chosen[keys[run.id]]
         if kept is not run:
             messages.append(
                 f"{run.folder}: is a second run of {run.results.name} with seed "
-                f"{run.results.seed}, {kept.folder} is newer and counts; give each run its own "
-                "--seed"
+                f"{run.results.seed}, {kept.folder} {_why(kept, run, sound)} and counts; give each "
+                "run its own --seed"
             )
-    return [run for run in runs if newest[keys[run.id]] is run]
+    return [run for run in runs if chosen[keys[run.id]] is run]
+
+
+def _why(kept: FoundRun, other: FoundRun, sound: Collection[str]) -> str:
+    if other.results.edited and not kept.results.edited:
+        return "is as it was written"
+    if kept.id in sound and other.id not in sound:
+        return "is comparable"
+    return "is newer" if kept.changed > other.changed else "is as old"
 
 
 def _places(results: Results) -> Iterator[tuple[Benchmark | None, tuple[str, ...]]]:

@@ -53,6 +53,8 @@ def _find(path: Path, messages: list[str]) -> Iterator[Path]:
         return
     for folder, folders, names in os.walk(path):
         folders[:] = sorted(name for name in folders if name != ASIDE)
+        links = (Path(folder, name) for name in folders if Path(folder, name).is_symlink())
+        yield from (link / FILE_NAME for link in links if (link / FILE_NAME).is_file())
         if FILE_NAME in names:
             yield Path(folder) / FILE_NAME
         elif "history.jsonl" in names:

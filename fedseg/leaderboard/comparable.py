@@ -16,7 +16,10 @@ from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting
 from fedseg.leaderboard.methods import RELEASED
 from fedseg.runs.schema import DataEntry, Results
 
-RECIPE_DEFAULTS = {"PachinkoPartition": {"alpha": 0.1, "beta": 10.0}}  # a config may omit them
+RECIPE_DEFAULTS = {  # a config may omit them
+    "PachinkoPartition": {"alpha": 0.1, "beta": 10.0},
+    "DirichletClassPartition": {"min_samples": 10},
+}
 CENTRALIZED = "SinglePartition"
 LONGEST = 200  # characters of two values that a reason shows
 
@@ -138,10 +141,11 @@ def _other_recipe(results: Results, setting: Setting) -> list[str]:
     released = setting.released_split and kind == RELEASED
     if kind != setting.recipe["type"] and not released:
         return [f"other split: {kind} instead of {setting.recipe['type']}"]
-    partition = {**RECIPE_DEFAULTS.get(kind, {}), **results.train.partition}
+    defaults = RECIPE_DEFAULTS.get(kind, {})
+    partition = {**defaults, **results.train.partition}
     return [
         f"other split: {key} {_short(partition.get(key))} instead of {_short(wanted)}"
-        for key, wanted in setting.recipe.items()
+        for key, wanted in {**defaults, **setting.recipe}.items()
         if key != "type" and partition.get(key) != wanted
     ]
 

@@ -61,6 +61,8 @@ def own_columns(runs: Sequence[FoundRun]) -> tuple[Column, ...]:
     names = dict.fromkeys(name for run in runs for name in run.results.last_rounds.mean)
     main = main_metric(names)
     domains = {name: split_name(name)[0] for name in names if split_name(name)[1] == main}
+    taken = {column.key for column in FURTHER_COLUMNS}  # a domain may have the name of one
     return tuple(
-        Column(domain, domain, name, "window", (domain, main)) for name, domain in domains.items()
+        Column(name if domain in taken else domain, domain, name, "window", (domain, main))
+        for name, domain in domains.items()
     )

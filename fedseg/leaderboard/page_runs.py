@@ -16,12 +16,7 @@ from fedseg.checks import is_number
 from fedseg.errors import DataError
 from fedseg.files import atomic_writer, write_text
 from fedseg.leaderboard.collect import FoundRun
-from fedseg.runs.config_copy import (
-    CONFIG_FILE,
-    config_json,
-    find_config_copy,
-    read_config_copy,
-)
+from fedseg.runs.config_copy import CONFIG_FILE, config_json, recorded_config
 from fedseg.runs.curvature_files import eigenvalues, over_rounds
 from fedseg.runs.schema import FILE_NAME, Results
 
@@ -131,7 +126,8 @@ def _clients(run: FoundRun, messages: list[str]) -> dict[str, Any] | None:
 def _config(run: FoundRun, folder: Path, messages: list[str]) -> str | None:
     """Write what a run recorded as its config anew, as data; None if it recorded none."""
     try:
-        text = config_json(read_config_copy(find_config_copy(run.folder, run.results.name)))
+        checksum = run.results.config_json_sha256
+        text = config_json(recorded_config(run.folder, run.results.name, checksum))
     except DataError as error:
         if (run.folder / CONFIG_FILE).exists():
             messages.append(f"{error}: the page has no link to it")

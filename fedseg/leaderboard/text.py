@@ -152,7 +152,7 @@ def to_markdown(board: Board, everything: bool = False, further: bool = False) -
         parts += [f"### {title}", _markdown_table(table)]
     if board.messages:
         lines = [f"- {markdown_text(message)}" for message in board.messages]
-        parts += ["## Left out", "\n".join(lines)]
+        parts += ["## Messages", "\n".join(lines)]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 

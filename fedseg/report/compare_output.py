@@ -83,7 +83,9 @@ def _metrics(comparison: Comparison) -> TextTable:
         label = f"{metric}, {domain_label(domain, domains)}"
         for number, (side, cell) in enumerate(zip(sides, cells, strict=True)):
             row = ("" if number else label, side.label, _number(cell.last))
-            row += (_number(cell.difference, "+"), _number(cell.window, count=True))
+            seeds = max(len(side.runs), len(sides[0].runs))
+            some = cell.difference is not None and 1 < cell.difference.count < seeds
+            row += (_number(cell.difference, "+", some), _number(cell.window, count=True))
             row += (_number(cell.paired, "+", count=True),)
             rows.append(row if until is None else row + _reached(cell.reached, side))
     reference = sides[0].label

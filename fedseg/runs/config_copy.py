@@ -16,7 +16,7 @@ from typing import Any
 
 from fedseg.checks import shown
 from fedseg.errors import DataError
-from fedseg.files import read_bytes, read_json
+from fedseg.files import read_bytes, read_json, sha256
 from fedseg.runs.from_json import LARGEST_NUMBER, REWRITE, own_path
 
 CONFIG_FILE = "config.json"
@@ -65,6 +65,18 @@ def find_config_copy(folder: Path, name: str) -> Path:
     if len(own) != 1:
         raise DataError(f"{folder / CONFIG_FILE}: is missing, and so is the config of an older run")
     return own_path(folder, own[0].name)
+
+
+def recorded_config(folder: Path, name: str, checksum: str | None) -> dict[str, Any]:
+    """A run's recorded config; ``checksum`` is that of ``config.json`` if the run has noted it.
+
+    Raises:
+        DataError: as of the two functions that it calls; or the file was changed.
+    """
+    path = find_config_copy(folder, name)
+    if path.name == CONFIG_FILE and checksum not in (None, sha256(path)):
+        raise DataError(f"{path}: was changed after the run wrote it")
+    return read_config_copy(path)
 
 
 def read_config_copy(path: str | Path) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from typing import Any
 from fedseg.checks import is_number
 from fedseg.errors import DataError
 from fedseg.files import LARGEST
-from fedseg.runs.config_copy import find_config_copy, read_config_copy
+from fedseg.runs.config_copy import recorded_config
 from fedseg.runs.from_json import digest, from_plain
 from fedseg.runs.history import History, plain, timeless
 from fedseg.runs.results import summarized
@@ -163,7 +163,8 @@ def read_run(path: str | Path, strict: bool = True) -> RunFiles:
     if results is not None and (folder / HISTORY).exists():
         _check_history(results, history, folder / HISTORY)
     try:
-        config = read_config_copy(find_config_copy(folder, (results or folder).name))
+        checksum = results and results.config_json_sha256
+        config = recorded_config(folder, (results or folder).name, checksum)
     except DataError:
         config = None
     return RunFiles(folder, results, history, config)

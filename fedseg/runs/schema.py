@@ -203,7 +203,8 @@ def read_results(path: str | Path, strict: bool = True, bounded: bool = True) ->
     extras = {k: data.pop(k) for k in list(data) if k not in known}
     results = from_plain(Results, data, str(path))
     edited = "" if results.results_sha256 in (None, own_digest(content)) else EDITED
-    if results.results_sha256 is None and results.schema_version >= SIGNED:
+    signed = results.schema_version >= SIGNED or results.history_sha256 is not None
+    if results.results_sha256 is None and signed:
         edited = UNSIGNED
     results = replace(results, extras=extras, edited=edited)
     if strict:

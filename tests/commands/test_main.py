@@ -87,6 +87,8 @@ def test_the_folder_of_an_experiments_only_seed_is_its_run(tmp_path):
         only = folder if number == 0 else folder.parent  # of two seeds one must be named
         assert cli.run_path(str(folder.parent)) == only
         assert cli.run_path(str(folder)) == folder
+        (folder / "results.json").touch()
+        assert cli.run_path(str(folder / "results.json")) == folder
 
 
 def test_an_unknown_command_is_told_with_the_nearest(fedseg):

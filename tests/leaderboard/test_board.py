@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import statistics
 
 import pytest
@@ -482,6 +483,29 @@ def test_of_two_runs_of_one_seed_the_newer_one_counts(board, tmp_path):
     (message,) = found.messages
     assert message.startswith(f"{tmp_path / '0'}: is a second run") and "--seed" in message
     assert f"{tmp_path / '1'} is newer" in message
+
+
+def test_of_two_runs_of_one_seed_a_changed_one_does_not_count(board, tmp_path):
+    board(idda(50.0), idda(60.0))
+    path = tmp_path / "1" / "results.json"
+    path.write_text(path.read_text().replace("60.0", "99.0"))
+    os.utime(path, (2000, 2000))
+    found = build_board(*read_runs([tmp_path]))
+    assert ranking(found, RAINY).runs[0].cells["unseen"].value == 50.0
+    assert any(f"{tmp_path / '0'} is as it was written and counts" in m for m in found.messages)
+
+
+def test_of_two_runs_of_one_seed_a_comparable_one_counts(board, tmp_path):
+    found = board(idda(50.0), idda(60.0, last_rounds__evaluations=3))
+    assert ranking(found, RAINY).runs[0].cells["unseen"].value == 50.0 and not found.apart
+    assert f"{tmp_path / '0'} is comparable and counts" in found.messages[0]
+
+
+def test_a_domain_of_ones_own_may_have_the_name_of_a_column(board):
+    mean = {"seconds/accuracy": 70.0}
+    found = board(cifar(70.0, data__train__dataset="Blobs", last_rounds__mean=mean))
+    (table,) = (table for table in found.rankings if table.benchmark.group == "Own data")
+    assert table.rows[0].cells[table.columns[0].key].value == 70.0
 
 
 def test_rendered_and_real_runs_of_one_config_and_seed_are_two(board):

@@ -54,6 +54,15 @@ def test_a_folder_named_twice_is_read_once(tmp_path):
     assert len(runs) == 1 and len(messages) == 1
 
 
+def test_a_linked_run_is_read_once(tmp_path):
+    toyresults.write(tmp_path / "elsewhere" / "run", idda())
+    (tmp_path / "work_dirs").mkdir()
+    for name in ("one", "two"):
+        (tmp_path / "work_dirs" / name).symlink_to(tmp_path / "elsewhere" / "run")
+    runs, messages = read_runs([tmp_path / "work_dirs"])
+    assert len(runs) == 1 and not messages
+
+
 def test_no_run_at_all(tmp_path):
     runs, messages = read_runs([tmp_path])
     assert not runs and len(messages) == 1 and "results.json" in messages[0]

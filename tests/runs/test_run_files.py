@@ -75,6 +75,16 @@ def test_the_history_must_be_that_of_the_results(small_run, tmp_path):
     assert read_run(tmp_path).history == []
 
 
+def test_the_config_must_be_that_of_the_results(small_run, tmp_path):
+    for name in ("results.json", "history.jsonl", "config.json"):
+        (tmp_path / name).write_bytes((small_run / name).read_bytes())
+    assert read_run(tmp_path).config == read_run(small_run).config is not None
+    config = json.loads((tmp_path / "config.json").read_text())
+    config["optim_wrapper"]["optimizer"]["lr"] = 0.5
+    (tmp_path / "config.json").write_text(json.dumps(config, indent=1))
+    assert read_run(tmp_path).config is None
+
+
 def test_what_hooks_added_is_kept(tmp_path):
     content = toyresults.results(RAINY, {METRIC: 50.0}) | {"client_accuracy": {"rounds": [1]}}
     run = read_run(toyresults.write(tmp_path / "a", content))
