@@ -24,6 +24,7 @@ from fedseg.leaderboard.rows import (
     published_rows,
     ranked,
     run_row,
+    told_apart,
     value_of,
 )
 from fedseg.runs.schema import FILE_NAME, Results, experiment_key
@@ -91,6 +92,7 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
     for benchmark, found in placed.items():
         columns, all_columns = benchmark.columns, (*benchmark.columns, *benchmark.further)
         rows = [run_row(group, all_columns, benchmark) for group in grouped(found)]
+        rows = told_apart(rows, {run.id: run.results for run in found})
         published, others = published_rows(benchmark)
         rows = ranked([*rows, *published], columns)
         further = present(benchmark.further, (*rows, *others))
@@ -224,6 +226,7 @@ def _apart_table(left: Sequence[_Left]) -> Table:
             some = [run for run in group if reasons[run.id] == why]
             row = run_row(some, (*columns, *FURTHER_COLUMNS), benchmark)
             rows.append(replace(row, reasons=why))
+    rows = told_apart(rows, {run.id: run.results for run in runs})
     further = present(FURTHER_COLUMNS, rows)
     rows = filled(rows, (*columns, *further))
     title = f"rendered images, {title}" if first.synthetic else title

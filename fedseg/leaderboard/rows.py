@@ -6,13 +6,16 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import cache
 
-from fedseg.checks import is_number
+from fedseg.checks import is_number, shown
 from fedseg.leaderboard.benchmarks import Benchmark, Column
 from fedseg.leaderboard.collect import FoundRun
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
 from fedseg.leaderboard.reference import Published, read_published
+from fedseg.report.compare import differing, flat
 from fedseg.runs.curvature_files import measured_value
 from fedseg.runs.schema import Results, experiment_key
+
+OPTIONS = ("algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm", "amp")
 
 
 @dataclass(frozen=True)
@@ -86,6 +89,25 @@ def run_row(
         seconds=statistics.fmean(seconds) if seconds else None,
         year=date.fromtimestamp(max(run.changed for run in group)).year,
     )
+
+
+def told_apart(rows: Sequence[Row], results: Mapping[str, Results]) -> list[Row]:
+    """Rows of runs; where method and name are one, the method says in which options they differ.
+
+    ``results``: by the id of a run.
+    """
+    alike: dict[tuple[Method, str], list[Row]] = {}
+    for row in rows:
+        alike.setdefault((row.method, row.name), []).append(row)
+    made = []
+    for row in rows:
+        same = [results[other.runs[0]] for other in alike[row.method, row.name]]
+        options = [flat({key: getattr(one, key) for key in OPTIONS}) for one in same]
+        own = flat({key: getattr(results[row.runs[0]], key) for key in OPTIONS})
+        words = [f"{key} {shown(own[key])}" for key in differing(options) if key in own]
+        extra = ", ".join(filter(None, [row.method.extra, *words])) or None
+        made.append(replace(row, method=replace(row.method, extra=extra)))
+    return made
 
 
 def _cell(values: Sequence[float | None], column: Column) -> Cell:

@@ -485,6 +485,24 @@ def test_of_two_runs_of_one_seed_the_newer_one_counts(board, tmp_path):
     assert f"{tmp_path / '1'} is newer" in message
 
 
+def test_rows_of_one_method_say_in_what_they_differ(board):
+    """As those of a sweep over an option; a row that is alone says nothing."""
+    swa = [{"type": "SWA", "start": start, "cycle": 10} for start in (0.05, 0.5)]
+    runs = [
+        cifar(70.0 + n, seed=seed, averaging=own, experiment_sha256=str(n) * 64)
+        for n, own in enumerate(swa)
+        for seed in (0, 1)
+    ]
+    labels = [row.method.label for row in ranking(board(*runs), CIFAR).runs]
+    assert labels == [f"FedAvg + SWA, averaging.start {start}" for start in (0.5, 0.05)]
+
+
+def test_a_row_that_is_alone_says_nothing_of_options(board):
+    swa = {"type": "SWA", "start": 0.05, "cycle": 10}
+    (row,) = ranking(board(cifar(70.0, averaging=swa), cifar(60.0, **OTHER)), CIFAR).runs[:1]
+    assert row.method.label == "FedAvg + SWA"
+
+
 def test_of_two_runs_of_one_seed_a_changed_one_does_not_count(board, tmp_path):
     board(idda(50.0), idda(60.0))
     path = tmp_path / "1" / "results.json"
