@@ -96,17 +96,18 @@ def told_apart(rows: Sequence[Row], results: Mapping[str, Results]) -> list[Row]
 
     ``results``: by the id of a run.
     """
-    alike: dict[tuple[Method, str], list[Row]] = {}
-    for row in rows:
-        alike.setdefault((row.method, row.name), []).append(row)
-    made = []
-    for row in rows:
-        same = [results[other.runs[0]] for other in alike[row.method, row.name]]
-        options = [flat({key: getattr(one, key) for key in OPTIONS}) for one in same]
-        own = flat({key: getattr(results[row.runs[0]], key) for key in OPTIONS})
-        words = [f"{key} {shown(own[key])}" for key in differing(options) if key in own]
-        extra = ", ".join(filter(None, [row.method.extra, *words])) or None
-        made.append(replace(row, method=replace(row.method, extra=extra)))
+    alike: dict[tuple[Method, str], list[int]] = {}
+    for place, row in enumerate(rows):
+        alike.setdefault((row.method, row.name), []).append(place)
+    made = list(rows)
+    for (method, _), places in alike.items():
+        runs = [results[rows[place].runs[0]] for place in places]
+        options = [flat({key: getattr(run, key) for key in OPTIONS}) for run in runs]
+        keys = differing(options)
+        for place, own in zip(places, options, strict=True):
+            words = [f"{key} {shown(own[key])}" for key in keys if key in own]
+            extra = ", ".join(filter(None, [method.extra, *words])) or None
+            made[place] = replace(rows[place], method=replace(method, extra=extra))
     return made
 
 
