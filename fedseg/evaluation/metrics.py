@@ -88,6 +88,7 @@ class Accuracy(CountingMetric):
         if predictions.is_floating_point():
             predictions = predictions.argmax(dim=1)
         _check_shapes("Accuracy", labels, predictions)
+        labels, predictions = _ids("Accuracy", labels), predictions.long()
         correct = (predictions == labels).flatten()
         if self.classes:
             _check_range("Accuracy", "labels", labels, len(self.classes))
@@ -148,10 +149,11 @@ class IoUMetric(CountingMetric):
         if not c:
             raise ConfigError("IoUMetric.num_classes: set it, the data set names no classes")
         _check_shapes("IoUMetric", labels, predictions)
+        labels, predictions = _ids("IoUMetric", labels), predictions.long()
         valid = labels != self.ignore_index
         _check_range("IoUMetric", "predictions", predictions, c)
         _check_range("IoUMetric", "labels", labels.masked_fill(~valid, 0), c)
-        pairs = (labels.long() * c + predictions.long()).masked_fill_(~valid, c * c)
+        pairs = (labels * c + predictions).masked_fill_(~valid, c * c)
         return torch.bincount(pairs.flatten(), minlength=c * c + 1)[: c * c].reshape(c, c)
 
     def compute_metrics(self, results: list) -> dict[str, float]:
@@ -192,9 +194,13 @@ def _check_shapes(metric: str, labels: Tensor, predictions: Tensor) -> None:
         )
 
 
+def _ids(metric: str, labels: Tensor) -> Tensor:
+    if labels.is_floating_point():
+        raise DataError(f"{metric}: labels must be class ids, integers, not {labels.dtype}")
+    return labels.long()
+
+
 def _check_range(metric: str, what: str, ids: Tensor, num_classes: int) -> None:
-    if ids.is_floating_point():
-        raise DataError(f"{metric}: {what} must be class ids, integers, not {ids.dtype}")
     if ids.numel() == 0:
         return
     lowest, highest = (int(x) for x in ids.aminmax())

@@ -118,6 +118,7 @@ class EvaluationSet(ABC):
         for metric in metrics:
             metric.dataset_meta = getattr(self.dataset, "metainfo", None)
         self.domains: list[str] | None = getattr(self.dataset, "domains", None)
+        self._shared = False  # whether other processes have counted a part
 
     def groups(self) -> dict[str, np.ndarray]:
         """Sample indices of each value of the data set's ``domains``."""
@@ -159,10 +160,7 @@ class EvaluationSet(ABC):
         taken = [_counts(metric) for metric in self.metrics]
         for metric, counts in zip(self.metrics, taken, strict=True):
             if counts is None:
-                raise ConfigError(
-                    f"{type(metric).__name__}: keeps its counts neither in counts (CountingMetric) "
-                    "nor in results (BaseMetric), so that workers cannot share an evaluation"
-                )
+                raise _own_counts(metric)
             if isinstance(metric, CountingMetric):
                 metric.reset()
             else:
@@ -171,6 +169,7 @@ class EvaluationSet(ABC):
 
     def add(self, taken: list[Any]) -> None:
         """Go on from what :meth:`take` gave in another process."""
+        self._shared = True
         for metric, counts in zip(self.metrics, taken, strict=True):
             if isinstance(metric, CountingMetric):
                 metric.add(counts)
@@ -178,9 +177,16 @@ class EvaluationSet(ABC):
                 metric.results += counts
 
     def score(self) -> dict[str, float]:
-        """The metrics over everything that was processed, as plain floats; starts anew."""
+        """The metrics over everything that was processed, as plain floats; starts anew.
+
+        Raises:
+            ConfigError: see :meth:`take`.
+        """
         scores: dict[str, float] = {}
+        shared, self._shared = self._shared, False
         for metric in self.metrics:
+            if shared and not _counts(metric) and not isinstance(metric, CountingMetric):
+                raise _own_counts(metric)
             found = metric.evaluate(len(self.dataset))
             if not isinstance(found, Mapping):
                 raise ConfigError(
@@ -198,6 +204,13 @@ class EvaluationSet(ABC):
             if hasattr(metric, "per_class"):
                 details[getattr(metric, "per_class_name", "IoU")] = metric.per_class()
         return details
+
+
+def _own_counts(metric: Any) -> ConfigError:
+    return ConfigError(
+        f"{type(metric).__name__}: keeps its counts neither in counts (CountingMetric) nor in "
+        "results (BaseMetric), so that workers cannot share an evaluation"
+    )
 
 
 def _counts(metric: Any) -> Any:

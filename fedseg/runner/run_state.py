@@ -281,7 +281,7 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
         "model": _text({k: v for k, v in cfg.model.items() if k != "weights"}),
         "image preparation": _text({k: dataset.get(k) for k in ("pipeline", "style")}),
         "hooks with states of clients": _text([type(hook).__name__ for hook in _keepers(run)]),
-        **{f"test set {name}": test for name, test in _test_sets(cfg).items()},
+        **{f"test set {name} (its data)": test for name, test in _test_sets(cfg).items()},
     }
 
 

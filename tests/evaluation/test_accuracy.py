@@ -34,6 +34,17 @@ def test_labels_that_are_no_classes():
             metric.process({"data_samples": torch.tensor(labels)}, torch.tensor([0, 1]))
 
 
+def test_labels_of_any_integer_dtype():
+    for dtype in (torch.uint8, torch.int16, torch.uint16, torch.int64):
+        metric = Accuracy()
+        metric.dataset_meta = {"classes": tuple(map(str, range(200)))}
+        labels = torch.tensor([150, 3]).to(dtype)
+        metric.process({"data_samples": labels}, torch.tensor([150, 4]))
+        assert metric.per_class()["150"] == 100 and metric.per_class()["3"] == 0
+    with pytest.raises(DataError, match="Accuracy: labels must be class ids"):
+        Accuracy().process({"data_samples": torch.zeros(2)}, torch.tensor([0, 0]))
+
+
 def test_a_batch_may_be_a_sequence():
     metric = Accuracy()
     metric.process((torch.zeros(2, 3), torch.tensor([0, 1])), torch.tensor([0, 0]))

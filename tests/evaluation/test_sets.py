@@ -273,6 +273,27 @@ def test_a_slice_may_have_no_results(root):
     assert test.score() == {"sum": 3.0}
 
 
+class OwnCounts(BaseMetric):
+    """A metric that keeps what it counts where no other process can take it."""
+
+    total = 0
+
+    def process(self, data_batch, data_samples):
+        self.total += len(data_batch["data_samples"])
+
+    def compute_metrics(self, results):
+        return {"total": self.total}
+
+
+def test_counts_of_another_place_cannot_be_shared(root):
+    test = evaluation_set(resident(root), evaluator={"type": OwnCounts})
+    test.process([0, 1], {"data_samples": torch.tensor([0, 1])}, None)
+    assert test.score() == {"total": 2}
+    test.add(test.take())
+    with pytest.raises(ConfigError, match="OwnCounts: keeps its counts neither"):
+        test.score()
+
+
 def test_no_set_at_all(tmp_path, root):
     gone = {"_delete_": True, "test": resident(tmp_path / "nowhere", optional=True)}
     with pytest.raises(ConfigError, match="val_dataloader: the data of no domain are there"):
