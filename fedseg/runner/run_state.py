@@ -282,6 +282,7 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
         "image preparation": _text({k: dataset.get(k) for k in ("pipeline", "style")}),
         "hooks with states of clients": _text([type(hook).__name__ for hook in _keepers(run)]),
         **{f"test set {name} (its data)": test for name, test in _test_sets(cfg).items()},
+        **{f"metric {name}": metric for name, metric in _metrics(cfg).items()},
     }
 
 
@@ -297,6 +298,16 @@ def _keepers(run: Any) -> list[Any]:
     return [hook for hook in own if not isinstance(hook, ModelAverage)]
 
 
+def _metrics(cfg: Any) -> dict[str, str]:
+    """The options of each metric: others may be added, but one figure has one meaning."""
+    given = cfg.get("val_evaluator") or ()
+    found: dict[str, list[Any]] = {}
+    for metric in given if isinstance(given, list | tuple) else (given,):
+        kind = metric.get("type") if isinstance(metric, Mapping) else type(metric).__name__
+        found.setdefault(str(kind), []).append(metric)
+    return {name: _text_by_types(own) for name, own in found.items()}
+
+
 def _test_sets(cfg: Any) -> dict[str, str]:
     """What decides the figures of each test set; where its images lie does not."""
     tests = {n: test for n, test in (cfg.get("val_dataloader") or {}).items() if test is not None}
@@ -306,10 +317,14 @@ def _test_sets(cfg: Any) -> dict[str, str]:
         own = {"drop_last": False, **{k: v for k, v in test.items() if k not in free}}
         if isinstance(own.get("dataset"), Mapping):
             own["dataset"] = {k: v for k, v in own["dataset"].items() if k != "data_root"}
-        # of a part that came built, its text may have an address
-        found[name] = json.dumps(own, sort_keys=True, default=lambda part: type(part).__name__)
+        found[name] = _text_by_types(own)
     return found
 
 
 def _text(value: Any) -> str:
     return json.dumps(value, sort_keys=True, default=str)
+
+
+def _text_by_types(value: Any) -> str:
+    """Of a part that came built, the type: its own text may have an address."""
+    return json.dumps(value, sort_keys=True, default=lambda part: type(part).__name__)

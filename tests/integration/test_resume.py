@@ -419,6 +419,7 @@ TEST_SET = {"seen": {"dataset": {"users": {"u": 5}, "domains": {"u": "nowhere"}}
     [
         ({"batchnorm": {"type": "SiloBN"}}, {"batchnorm": {"layers": "renamed"}}, "batchnorm"),
         ({}, {"val_dataloader": TEST_SET}, "test set seen"),
+        ({}, {"val_evaluator": {"prefix": "other"}}, "metric PixelAccuracy"),
         ({}, {"custom_hooks": [{"type": "KeptMomentum"}]}, "hooks with states of clients"),
     ],
 )
@@ -430,6 +431,13 @@ def test_what_decides_a_runs_figures_stays(tmp_path, before, changes, what):
     longer = toyseg.merge(config, {"train_cfg": {"max_rounds": ROUNDS + 2}, **changes})
     with pytest.raises(ConfigError, match=f"was made with another {what} "):
         toyseg.train(longer, resume=True)
+
+
+def test_further_metrics_may_come(run):
+    metrics = [run["val_evaluator"], {"type": "IoUMetric", "prefix": "iou", "num_classes": 3}]
+    more = toyseg.merge(run, {"train_cfg": {"max_rounds": 8}})
+    toyseg.train({**more, "val_evaluator": metrics}, resume=True)
+    assert "seen/iou/mIoU" in toyseg.history(run)[7]["metrics"]
 
 
 def test_further_test_sets_may_come(run):
