@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from mmengine.evaluator import BaseMetric
 from torch import Tensor
 
 from fedseg.checks import check_int, check_type
@@ -185,7 +184,7 @@ class EvaluationSet(ABC):
         scores: dict[str, float] = {}
         shared, self._shared = self._shared, False
         for metric in self.metrics:
-            if shared and not _counts(metric) and not isinstance(metric, CountingMetric):
+            if shared and not isinstance(metric, CountingMetric) and not metric.results:
                 raise _own_counts(metric)
             found = metric.evaluate(len(self.dataset))
             if not isinstance(found, Mapping):
@@ -213,12 +212,12 @@ def _own_counts(metric: Any) -> ConfigError:
     )
 
 
-def _counts(metric: Any) -> Any:
+def _counts(metric: Any) -> Tensor | list | None:
+    """What a metric has counted so far; None if it is in a place of its own."""
     if isinstance(metric, CountingMetric):
         return metric.counts
-    if not getattr(metric, "results", None) and not isinstance(metric, BaseMetric):
-        return None
-    return metric.results
+    results = getattr(metric, "results", None)
+    return results if isinstance(results, list) else None
 
 
 @EVALUATION_SETS.register_module(name="StreamingData")

@@ -273,6 +273,15 @@ def test_a_slice_may_have_no_results(root):
     assert test.score() == {"sum": 3.0}
 
 
+def test_counts_of_several_workers_add_up(root):
+    test = evaluation_set(resident(root))
+    for labels in ([0, 0, 1], [0, 2, 1], [1, 0, 1]):
+        given = {"data_samples": torch.tensor(labels)}
+        test.process([0, 1, 2], given, torch.zeros(3, dtype=torch.int64))
+        test.add(test.take())
+    assert test.score() == {"accuracy": pytest.approx(100 * 4 / 9)}
+
+
 class OwnCounts(BaseMetric):
     """A metric that keeps what it counts where no other process can take it."""
 
