@@ -32,5 +32,7 @@ val_dataloader = dict(
 test_dataloader = val_dataloader
 client_sampler = dict(clients_per_round=1)
 optim_wrapper = dict(optimizer=dict(lr=0.05, momentum=0.9))
+# tools/demo_towns.pth was made with this end, which leaves the last round a rate of 0; without an
+# end, a schedule of rounds reaches 0 after the last.
 param_scheduler = dict(type="PolyLR", power=0.9, end=60)
 train_cfg = dict(max_rounds=60, local_epochs=1, val_interval=10, val_last_rounds=1)

@@ -125,9 +125,8 @@ def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
     if run.config.get("averaging") is not None:
         own = {k: v for k, v in run.config.averaging.items() if k != "priority"}
         average = build(HOOKS, own, "averaging", base=ModelAverage)
-        groups = local.optimizer.param_groups
-        lrs = average.local_lrs([g["lr"] for g in groups], number, run.config.train_cfg.max_rounds)
-        for group, lr in zip(groups, lrs, strict=True):
+        lrs = average.local_lrs(local.optimizer, number, run.config.train_cfg.max_rounds)
+        for group, lr in zip(local.optimizer.param_groups, lrs, strict=True):
             group["lr"] = lr
     chosen, trained = run.sampler.participants(number), {}
     executor = InProcessExecutor()

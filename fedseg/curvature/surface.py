@@ -88,7 +88,8 @@ class LossSurface:
     ) -> None:
         self.flat, self.data, self.statistics = flat, data, statistics
         self.w, self.buffers = point.w, point.buffers
-        self._weigh = getattr(getattr(flat.model, "criterion", None), "weight", None)
+        weigh = getattr(getattr(flat.model, "criterion", None), "weight", None)
+        self._weigh = weigh if callable(weigh) else None  # PyTorch's losses call class weights so
 
     def at(self, w: Tensor) -> "LossSurface":
         """The same loss around other parameters."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.optim import Optimizer
 
 from fedseg.checks import check_float, check_int
 from fedseg.core.flat import FlatModel
@@ -103,9 +104,9 @@ class ModelAverage(FederatedHook):
         """The round whose model is the first in the average."""
         return max(start_round, 1)
 
-    def local_lrs(self, lrs: list[float], round_: int, max_rounds: int) -> list[float]:
-        """The local learning rates of a round, by group, where the ordinary ones are ``lrs``."""
-        return lrs
+    def local_lrs(self, optimizer: Optimizer, round_: int, max_rounds: int) -> list[float]:
+        """The local learning rates of a round, by group, where the optimizer has the ordinary."""
+        return [group["lr"] for group in optimizer.param_groups]
 
     def average(self) -> tuple[Tensor, Tensor] | None:
         """The averaged (parameters, buffers), or None while there is none."""
@@ -140,7 +141,8 @@ class SWA(ModelAverage):
 
     Args:
         cycle: length c of a cycle, rounds.
-        lr2: lowest local learning rate; needed unless ``cycle`` is 1.
+        lr2: lowest local learning rate; needed unless ``cycle`` is 1. A group of parameters with
+            an ``lr_mult`` has that many times it.
         start, bn, parameters: as in :class:`ModelAverage`.
 
     Attributes:
@@ -165,17 +167,21 @@ class SWA(ModelAverage):
     def first_model(self, start_round: int) -> int:
         return -(-max(start_round, 1) // self.cycle) * self.cycle
 
-    def local_lrs(self, lrs: list[float], round_: int, max_rounds: int) -> list[float]:
+    def local_lrs(self, optimizer: Optimizer, round_: int, max_rounds: int) -> list[float]:
+        lrs = super().local_lrs(optimizer, round_, max_rounds)
         if round_ < self.first_round(max_rounds) or self.cycle == 1:
             return lrs
         t = ((round_ - 1) % self.cycle + 1) / self.cycle
-        return [(1 - t) * lr + t * self.lr2 for lr in lrs]
+        base = optimizer.defaults["lr"]
+        starts = [group.get("initial_lr", group["lr"]) for group in optimizer.param_groups]
+        lowest = [self.lr2 * (start / base if base else 1) for start in starts]
+        return [(1 - t) * lr + t * low for lr, low in zip(lrs, lowest, strict=True)]
 
     def before_round(self, runner: Run) -> None:
-        groups = runner.optim_wrapper.optimizer.param_groups
-        self.ordinary_lrs = [group["lr"] for group in groups]
-        lrs = self.local_lrs(self.ordinary_lrs, runner.round, runner.max_rounds)
-        for group, lr in zip(groups, lrs, strict=True):
+        optimizer = runner.optim_wrapper.optimizer
+        self.ordinary_lrs = [group["lr"] for group in optimizer.param_groups]
+        lrs = self.local_lrs(optimizer, runner.round, runner.max_rounds)
+        for group, lr in zip(optimizer.param_groups, lrs, strict=True):
             group["lr"] = lr
 
     def after_round(self, runner: Run, record: dict[str, Any]) -> None:

@@ -134,8 +134,14 @@ class OHEMCrossEntropy(PixelLoss):
         return max(1, int(self.ratio * num_pixels))
 
     def reduce(self, losses: Tensor, valid: Tensor) -> Tensor:
-        hard = losses.topk(self.num_hard(losses.shape[1]), dim=1, sorted=False).values
-        return hard.mean()
+        k = self.num_hard(losses.shape[1])
+        with torch.no_grad():
+            lowest = losses.topk(k, dim=1, sorted=False).values.amin(1, keepdim=True)
+            above = (losses > lowest).to(losses.dtype)
+            ties = (losses == lowest).to(losses.dtype)
+            share = (k - above.sum(1, keepdim=True)) / ties.sum(1, keepdim=True)
+            weights = above + share * ties
+        return (weights * losses).sum() / (k * len(losses))
 
     def value_and_weights(
         self, losses: Tensor, num_images: int, num_valid: int

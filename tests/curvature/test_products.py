@@ -166,6 +166,30 @@ def test_gauss_newton_is_the_jacobian_around_the_loss(loss):
     np.testing.assert_allclose(products(v), expected @ v, atol=1e-12)
 
 
+@pytest.mark.parametrize("kind", ["hessian", "ggn"])
+def test_a_layer_that_nothing_uses_has_no_curvature(kind):
+    torch.manual_seed(1)
+    with_spare = Perceptron(2)
+    with_spare.spare = nn.Linear(2, 1)
+    of, alone = surface(with_spare), surface(Perceptron(2))
+    alone.w.copy_(of.w[: len(alone.w)])
+    v = np.random.default_rng(0).standard_normal(of.flat.num_parameters)
+    expected = alone.products(kind)(v[:-3])
+    np.testing.assert_allclose(of.products(kind)(v), np.append(expected, np.zeros(3)), atol=1e-14)
+
+
+def test_class_weights_of_a_pytorch_loss():
+    """They are called weight, as is a pixel loss's way to weigh a batch."""
+    weights = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+    loss = nn.CrossEntropyLoss(weights, ignore_index=255)
+    of = surface(Segmentor(Network(nn.GroupNorm(2, 4)), loss))
+    model, expected = of.flat.model, 0.0
+    for plan, batch in of.data.load(PLAN):
+        value = total_loss(forward(model, model.data_preprocessor(batch), "loss"))
+        expected += len(plan) / 6 * value.item()
+    assert of.loss()[0] == pytest.approx(expected, rel=1e-12)
+
+
 def test_two_thousand_parameters_and_batches_that_do_not_matter():
     of = surface(Perceptron(118))
     assert of.flat.num_parameters == 2010

@@ -119,6 +119,20 @@ def test_swa_follows_a_scheduled_rate(tmp_path):
     assert seen.lrs == pytest.approx(expected, rel=1e-9)
 
 
+def test_groups_keep_their_multiple_of_the_rate():
+    """A cycle goes down to lr2 times the group's own factor: a frozen layer stays frozen."""
+    groups = [{"params": [torch.zeros(1)], "lr": lr} for lr in (0.1, 0.0, 0.2)]
+    optimizer = torch.optim.SGD(groups, lr=0.1)
+    swa = SWA(start=1, cycle=2, lr2=0.01)
+    assert swa.local_lrs(optimizer, 1, 4) == pytest.approx([0.055, 0, 0.11])
+    assert swa.local_lrs(optimizer, 2, 4) == pytest.approx([0.01, 0, 0.02])
+    schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)
+    optimizer.step()
+    schedule.step()
+    assert swa.local_lrs(optimizer, 1, 4) == pytest.approx([0.03, 0, 0.06])
+    assert swa.local_lrs(optimizer, 2, 4) == pytest.approx([0.01, 0, 0.02])
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
