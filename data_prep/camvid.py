@@ -60,6 +60,10 @@ def copy_from(source: Path, root: Path, overwrite: bool = False) -> None:
         )
     groups = [group for part in verify(source, Path("/")).values() for group in part.values()]
     names = [name for group in groups for sample in group for name in sample]
+    for name in names:
+        for suffix in set(SUFFIXES[0]) - {Path(name).suffix}:
+            if (twin := (root / name).with_suffix(suffix)).exists():
+                raise DataError(f"{twin}: would be there twice, as {name} too: give another --root")
     there = [name for name in names if (root / name).exists()]
     same = {name for name in there if filecmp.cmp(source / name, root / name, shallow=False)}
     if not overwrite and len(same) < len(there):

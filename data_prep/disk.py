@@ -4,6 +4,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from PIL import Image
 
@@ -77,7 +78,7 @@ def _by_stem(
 ) -> dict[str, str]:
     found: dict[str, str] = {}
     for suffix in suffixes:
-        for path in sorted((root / folder).glob(f"*{suffix}")):
+        for path in sorted((root / folder).glob(f"[!.]*{suffix}")):
             place, stem = f"{folder}/{path.name}", path.name.removesuffix(suffix)
             if found.get(stem, place) != place:
                 findings.add("files of one name in two formats", [f"{found[stem]} and {place}"])
@@ -107,15 +108,18 @@ def check_files(
     findings.add(f"of {len(paths)} files missing", missing)
 
     def look(sample: Sample) -> tuple[str, str] | tuple[int, int]:
-        sizes = []
+        headers = []
         for root, path in zip(roots, sample, strict=True):
             try:
-                sizes.append(read_header(root / path)[0])
-            except (OSError, Image.DecompressionBombError):
+                headers.append(read_header(root / path))
+            except OSError:
                 return "unreadable or truncated files", path
-        if sizes[0] != sizes[1]:
+        image, label = headers
+        if image.size != label.size:
             return "labels of another size than their image", sample[1]
-        return sizes[0]
+        if label.mode != "L":
+            return "label maps that are not 8-bit and single-channel", sample[1]
+        return image.size
 
     whole = [s for s in samples if all(str(r / p) in there for r, p in zip(roots, s, strict=True))]
     sizes = Counter()
@@ -135,16 +139,27 @@ def check_files(
         )
 
 
-def read_header(path: str | Path) -> tuple[tuple[int, int], str | None]:
-    """(width, height) and format of an image file.
+class Header(NamedTuple):
+    """What an image file says of itself."""
+
+    size: tuple[int, int]  # width, height
+    format: str | None
+    mode: str  # of its pixels, as Pillow calls it
+
+
+def read_header(path: str | Path) -> Header:
+    """The header of an image file.
 
     Raises:
         OSError: the file is no image, or a PNG or JPEG without its end marker.
     """
-    with Image.open(path) as image:
-        size, kind = image.size, image.format
+    try:
+        with Image.open(path) as image:
+            header = Header(image.size, image.format, image.mode)
+    except (ValueError, Image.DecompressionBombError) as error:
+        raise OSError(str(error)) from error
     with open(path, "rb") as file:
         file.seek(max(0, os.path.getsize(path) - 1024))
-        if END_MARKERS.get(kind, b"") not in file.read():
+        if END_MARKERS.get(header.format, b"") not in file.read():
             raise OSError("no end marker")
-    return size, kind
+    return header

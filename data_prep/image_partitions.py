@@ -6,7 +6,9 @@
 """
 
 import csv
+import io
 import json
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
@@ -17,7 +19,7 @@ import numpy as np
 
 from fedseg.datasets.arrays import ImageArrays
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import write_text
+from fedseg.files import read_bytes, write_text
 from fedseg.partition import (
     DirichletClassPartition,
     DirichletPartition,
@@ -35,8 +37,9 @@ PARTITIONERS = {
     "homogeneous": HomogeneousPartition,
     "natural": NaturalPartition,
 }
+COLUMNS = ("user_id", "image_id", "class")  # of a CSV file with the client of each image
 # How a file's name says its options.
-FORMS = {"alpha": "alpha{:g}", "beta": "beta{:g}", "num_clients": "{}clients", "seed": "seed{}"}
+FORMS = {"alpha": "alpha{}", "beta": "beta{}", "num_clients": "{}clients", "seed": "seed{}"}
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,8 @@ class NamedPartition:
     @property
     def name(self) -> str:
         """Of the file: partition, options and seed."""
-        parts = [form.format(self.options[o]) for o, form in FORMS.items() if o in self.options]
+        shown = {o: repr(v).removesuffix(".0") for o, v in self.options.items()}
+        parts = [form.format(shown[o]) for o, form in FORMS.items() if o in shown]
         if self.partition == "natural":
             parts.append(self.options["key"] if self.users is None else self.users.stem)
         return "_".join([self.partition, *parts])
@@ -153,21 +157,26 @@ def read_users(path: Path, labels: np.ndarray) -> list[str]:
         DataError: the file cannot be read, or does not give each image one client.
     """
     try:
-        with open(path, newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            names, rows = reader.fieldnames or [], list(reader)
+        reader = csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8-sig"), newline=""))
+        reader.fieldnames = names = [name.strip() for name in reader.fieldnames or []]
+        rows = list(reader)
     except (OSError, ValueError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read as CSV ({error})") from error
-    if not rows or not rows[0].get("user_id"):
+    if not rows or "user_id" not in names:
         raise DataError(f"{path}: needs a header line with user_id, and rows")
-    for name in ("user_id", "image_id", "class"):
+    for name in filter(None, names):
+        if name not in COLUMNS:  # perhaps one of them by another name
+            raise DataError(
+                f"{path}: has a column {name!r}, which is none of {', '.join(COLUMNS)}: rename or "
+                "remove it"
+            )
         if names.count(name) > 1:
             raise DataError(f"{path}: has more than one column {name!r}: remove the others")
     users: dict[int, str] = {}
     for number, row in enumerate(rows):
         try:
-            index = int(row.get("image_id") or number)
-            label = int(row["class"]) if row.get("class") else None
+            index = _number(row, "image_id") if "image_id" in names else number
+            label = _number(row, "class") if "class" in names else None
             if not row.get("user_id"):
                 raise ValueError("has no user_id")
             if not 0 <= index < len(labels):
@@ -185,6 +194,13 @@ def read_users(path: Path, labels: np.ndarray) -> list[str]:
             f"{path}: {len(missing)} of {len(labels)} images have no user, e.g. {min(missing)}"
         )
     return [users[index] for index in range(len(labels))]
+
+
+def _number(row: Mapping[str, Any], column: str) -> int:
+    text = (row[column] or "").strip()
+    if not re.fullmatch("[0-9]{1,9}", text):
+        raise ValueError(f"needs a whole number as {column}, not {text!r}")
+    return int(text)
 
 
 def spread(values: list[int]) -> dict[str, float]:

@@ -7,7 +7,6 @@ Nothing is converted: training reads the images from disk.
 from dataclasses import dataclass
 from pathlib import Path
 
-from PIL import Image
 from torchvision.datasets.utils import calculate_md5
 
 from fedseg.datasets.images import read_image
@@ -25,6 +24,8 @@ from fedseg.names import LANDMARKS_SOURCES
 
 from .disk import Findings, read_header
 from .parallel import in_threads
+
+JPEG = ("JPEG", "MPO")  # some phones put further pictures into a JPEG file
 
 
 @dataclass(frozen=True)
@@ -107,8 +108,8 @@ def verify(
 
     def is_faulty(path: str) -> bool:
         try:
-            return read_image(path) is None if decode else read_header(path)[1] != "JPEG"
-        except (DataError, OSError, Image.DecompressionBombError):
+            return read_image(path) is None if decode else read_header(path).format not in JPEG
+        except (DataError, OSError):
             return True
 
     faulty = in_threads(is_faulty, present, "decoding images" if decode else "checking images")

@@ -159,6 +159,8 @@ def from_npz(folder: Path, published: ImageSet) -> dict[str, Part]:
         number = np.array([published.classes.index(name) for name in names], np.int64)
         if users is not None and users.shape != labels.shape:
             raise DataError(f"{path}: {len(images)} images, but 'users' {list(users.shape)}")
+        if users is not None and users.dtype.kind not in "Uiu":
+            raise DataError(f"{path}: 'users' must be text or whole numbers, not {users.dtype}")
         users = None if users is None else [str(user) for user in users]
         parts[split] = Part(images, number[labels], f"{path}[{{}}]".format, users)
     return parts
@@ -195,7 +197,9 @@ def from_folders(root: Path, published: ImageSet) -> dict[str, Part]:
         _check_classes([folder.name for folder in folders], published, root / split)
         files, labels = [], []
         for folder in folders:
-            images = sorted(folder.glob("*.png"))
+            images = sorted(p for p in folder.iterdir() if p.name[0] != ".")
+            if other := [path for path in images if path.suffix.lower() != ".png"]:
+                raise DataError(f"{other[0]}: is no PNG image: convert it to PNG, or remove it")
             if not images:
                 raise DataError(f"{folder}: holds no *.png image")
             files += images

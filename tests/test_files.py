@@ -26,6 +26,14 @@ def test_an_error_leaves_the_old_content(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
 
 
+def test_an_error_that_says_why_says_where(tmp_path):
+    path = tmp_path / "a"
+    for given, shown in (((28, "No space left on device"), str(path)), (("5 of 9 written",), None)):
+        with pytest.raises(OSError, match=given[-1]) as error, atomic_writer(path):
+            raise OSError(*given)
+        assert error.value.filename == shown
+
+
 def test_sha256_of_a_known_text(tmp_path):
     path = tmp_path / "abc"
     path.write_bytes(b"abc")

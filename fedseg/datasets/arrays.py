@@ -311,10 +311,15 @@ def write_images(
         with atomic_writer(root / USERS, "wb", sync=True) as file:
             np.save(file, np.array(users, np.str_))
     for split, (images, labels) in splits.items():
-        parts = {"images": np.ascontiguousarray(images), "labels": np.asarray(labels, np.int64)}
+        parts = {
+            "images": np.ascontiguousarray(images),
+            "labels": np.ascontiguousarray(labels, np.int64),
+        }
         for name, array in parts.items():
             with atomic_writer(root / f"{split}_{name}.npy", "wb", sync=True) as file:
-                np.save(file, array)
+                header = np.lib.format.header_data_from_array_1_0(array)
+                np.lib.format.write_array_header_1_0(file, header)
+                file.write(array.data)  # numpy's own write does not say why it fails
     write_text(root / INDEX, json.dumps(index, indent=2) + "\n")
     return index
 

@@ -84,6 +84,13 @@ class SegmentationDataset(Dataset):
         }
         self.pipeline = Pipeline(pipeline)
         self._read_split(users)
+        for raw, own in self.label_ids.items():
+            known = own == IGNORE or own in range(len(self.classes))
+            if raw not in range(256) or not known:
+                raise ConfigError(
+                    f"{type(self).__name__}.label_ids: has {raw!r}: {own!r}, but ids are 0 to 255, "
+                    f"and classes 0 to {len(self.classes) - 1}, or {IGNORE} to ignore"
+                )
         self._train_ids = np.full(256, IGNORE, np.uint8)  # of every raw id
         self._train_ids[list(self.label_ids)] = list(self.label_ids.values())
         self._unknown = np.ones(256, np.uint8)

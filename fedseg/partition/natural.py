@@ -1,7 +1,7 @@
 """Partitions: which samples of a data set each client holds."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ class NaturalPartition:
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, ascending."""
         values = getattr(dataset, self.key, None)
-        if values is None or len(values) != len(dataset):
+        if not isinstance(values, Sized) or len(values) != len(dataset):
             raise ConfigError(
                 f"partition.key: {type(dataset).__name__} has no {self.key!r} for each of its "
                 f"{len(dataset)} samples: use another key, SinglePartition or FixedPartition"

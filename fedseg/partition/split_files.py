@@ -123,7 +123,7 @@ def write_split(folder: str | Path, split: Split) -> Path:
     check_content(file, data)
     with atomic_writer(file) as writer:
         writer.write(json.dumps(data, ensure_ascii=True, indent=0) + "\n")
-    for other in set(file.parent.glob("*.json")) - {file}:
+    for other in set(file.parent.glob("[!.]*.json")) - {file}:
         other.unlink()
     return file
 
@@ -141,7 +141,7 @@ def split_paths(folder: str | Path) -> list[Path]:
         )
     if not folder.is_dir():
         raise DataError(f"{folder}: the split folder does not exist: write it with fedseg prepare")
-    files = sorted(folder.glob("*.json"), key=_natural)
+    files = sorted(folder.glob("[!.]*.json"), key=_natural)
     if not files:
         raise DataError(f"{folder}: no *.json split file in it: write one with fedseg prepare")
     return files

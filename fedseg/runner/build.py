@@ -327,10 +327,19 @@ def build_evaluation(cfg: Config, kind: str, run: Any) -> Any:
     return build(LOOPS, dict(cfg[f"{kind}_cfg"]), f"{kind}_cfg", {"runner": run, **parts})
 
 
-def check_classes(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
-    """Raise DataError where a test set counts other classes than the training data teach."""
-    taught = _classes(dataset)
+def check_tests(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
+    """Raise DataError where a test set counts other classes than the training data teach.
+
+    Files that are in both are only told: the training images may be meant.
+    """
+    taught, trained = _classes(dataset), _files(dataset)
     for test in tests:
+        if both := trained & _files(test.dataset):
+            warnings.warn(
+                f"val_dataloader.{test.name}.dataset: {len(both)} of its {len(test.dataset)} "
+                f"samples are training samples, for example {min(both)[0]}",
+                stacklevel=2,
+            )
         asked = _classes(test.dataset)
         for number, (name, own) in enumerate(zip_longest(asked, taught)):
             if taught and asked and name != own:
@@ -344,6 +353,11 @@ def check_classes(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
 def _classes(dataset: Any) -> list[str]:
     """The names of the classes; empty where a data set has none."""
     return list((getattr(dataset, "metainfo", None) or {}).get("classes") or ())
+
+
+def _files(dataset: Any) -> set[tuple[str, ...]]:
+    """Of every sample, for data sets that read files."""
+    return {files for files in getattr(dataset, "files", ()) if isinstance(files, tuple)}
 
 
 def check_what_comes_last(cfg: Config, parts: Iterable[Any]) -> None:

@@ -37,7 +37,7 @@ from fedseg.runner.build import (
     build_model,
     build_schedulers,
     build_vectors,
-    check_classes,
+    check_tests,
     check_what_comes_last,
     load_weights,
     move_model,
@@ -223,7 +223,7 @@ class FederatedRunner(Runner):
         self.param_schedulers = build_schedulers(cfg, self.optim_wrapper)
         self._val_loop = build_evaluation(cfg, "val", self) if self._val_dataloader else None
         tests = getattr(self.val_loop, "sets", ())
-        check_classes(self.data.dataset, tests)
+        check_tests(self.data.dataset, tests)
         check_what_comes_last(cfg, [self.data, *tests])
 
     # ---------------------------------------------------------------- train, test

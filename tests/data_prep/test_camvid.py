@@ -89,6 +89,10 @@ def test_camvid_is_verified_before_it_is_copied_and_replaces_nothing_unasked(tmp
     kept = {path: path.stat().st_mtime_ns for path in root.rglob("*.png")}
     assert tool(*arguments) == 0
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
+    twin = own.with_suffix(".jpg")
+    twin.write_bytes(b"my own")
+    assert f"{twin}: would be there twice" in failure(capsys, *arguments, "--overwrite")
+    twin.unlink()
     own.unlink()
     own.mkdir()
     assert "a folder has the name of a file" in failure(capsys, *arguments, "--overwrite")

@@ -3,7 +3,9 @@
 import struct
 import zlib
 
+import numpy as np
 import pytest
+from PIL import Image
 from prepare_tools import write_pair
 
 from fedseg.data_prep.disk import Findings, check_files, find_pairs
@@ -66,3 +68,38 @@ def test_an_image_in_two_formats_is_told(tmp_path):
     find_pairs((tmp_path, tmp_path), ("images", "labels"), ((".png", ".jpg"), ".png"), findings)
     with pytest.raises(DataError, match=r"two formats: images/a\.png and images/a\.jpg"):
         findings.raise_any()
+
+
+@pytest.mark.parametrize("mode", ["P", "RGB", "RGBA", "I;16", "1"])
+def test_label_maps_that_training_could_not_read(tmp_path, mode):
+    sample = ("a.png", "a_ids.png")
+    write_pair(tmp_path, tmp_path, sample)
+    label = tmp_path / sample[1]
+    with Image.open(label) as image:
+        ids = np.array(image, np.uint16)
+    image = Image.fromarray(ids) if mode == "I;16" else Image.fromarray(ids.astype(np.uint8))
+    (image if mode == "I;16" else image.convert(mode)).save(label)
+    with pytest.raises(
+        DataError, match="1 label maps that are not 8-bit and single-channel: a_ids"
+    ):
+        check_files([sample], (tmp_path, tmp_path), tmp_path, Findings("all", "fix"))
+
+
+def test_a_file_with_megabytes_of_text_is_told(tmp_path):
+    sample = ("a.png", "a_ids.png")
+    write_pair(tmp_path, tmp_path, sample)
+    image = tmp_path / sample[0]
+    text = chunk(b"zTXt", b"note\0\0" + zlib.compress(b"a" * 2**21))
+    whole = image.read_bytes()
+    image.write_bytes(whole[:33] + text + whole[33:])  # after the first chunk
+    with pytest.raises(DataError, match=r"1 unreadable or truncated files: a\.png"):
+        check_files([sample], (tmp_path, tmp_path), tmp_path, Findings("all", "fix"))
+
+
+def test_hidden_files_are_no_images(tmp_path):
+    write_pair(tmp_path / "images", tmp_path / "labels", ("a.png", "a.png"))
+    (tmp_path / "images" / "._a.png").write_bytes(b"of a file manager")
+    findings = Findings("all", "fix")
+    pairs = find_pairs((tmp_path, tmp_path), ("images", "labels"), (".png", ".png"), findings)
+    findings.raise_any()
+    assert pairs == [("images/a.png", "labels/a.png")]

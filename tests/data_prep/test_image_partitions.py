@@ -1,6 +1,7 @@
 """Splits of labeled images: their file, their note, and users from a CSV file."""
 
 import json
+import os
 
 import numpy as np
 import pytest
@@ -107,6 +108,25 @@ def test_rows_without_an_index_are_in_order(tmp_path):
         assert read_users(path, np.zeros(3, int)) == ["anna", "bert", "anna"]
 
 
+def test_spaces_around_columns_and_numbers(tmp_path):
+    path = tmp_path / "users.csv"
+    path.write_text("user_id, image_id\nanna, 2\nbert, 1\ncleo, 0\n")
+    assert read_users(path, np.zeros(3, int)) == ["cleo", "bert", "anna"]
+
+
+def test_users_from_a_pipe_do_not_wait_for_it(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(DataError, match="cannot be read as CSV"):
+        read_users(tmp_path / "pipe", np.zeros(3, int))
+
+
+def test_every_alpha_has_its_own_file():
+    alphas = [0.05, 100.0, 1, 0.12345671, 0.12345672]
+    names = [one.name for one in named_partitions("dirichlet", alphas, num_clients=4, seed=0)]
+    shown = ["0.05", "100", "1", "0.12345671", "0.12345672"]
+    assert names == [f"dirichlet_alpha{alpha}_4clients_seed0" for alpha in shown]
+
+
 def test_faulty_users(tmp_path):
     path = tmp_path / "users.csv"
     for text, message in (
@@ -121,6 +141,11 @@ def test_faulty_users(tmp_path):
         ("user_id,user_id,image_id\na,z,0\nb,z,1\nc,z,2\n", "more than one column 'user_id'"),
         ("user_id,image_id,image_id\na,0,2\nb,1,1\nc,2,0\n", "more than one column 'image_id'"),
         ("user_id,image_id,class\na,0,5\na,1,5\na,2,5\n", "row 2: image_id '1'.*class 6"),
+        ("user_id,Image_ID\na,2\na,1\na,0\n", "column 'Image_ID', which is none of user_id"),
+        ("user_id,label\na,9\na,9\na,9\n", "column 'label', which is none of"),
+        ("user_id,image_id\na,\nb,\nc,\n", "row 1: .*needs a whole number as image_id, not ''"),
+        ("user_id,image_id\na,0\nb,1_1\nc,2\n", "row 2: .*whole number"),
+        ("user_id,image_id,class\na,0,5\nb,1,\nc,2,5\n", "row 2: .*number as class"),
     ):
         path.write_text(text)
         with pytest.raises(DataError, match=message):

@@ -210,6 +210,13 @@ def test_faulty_image_folders(tmp_path, images):
     with pytest.raises(DataError, match=rf"{file.name}: .*8 bits"):
         CIFAR10.read(root)
     file.write_bytes(whole)
+    (file.parent / ".DS_Store").write_bytes(b"of a file manager")
+    file = file.rename(file.with_suffix(".PNG"))
+    assert len(CIFAR10.read(root).parts["train"].labels) == 40
+    (file.parent / "more.jpg").write_bytes(whole)
+    with pytest.raises(DataError, match=r"cat/more\.jpg: is no PNG image: convert it"):
+        CIFAR10.read(root)
+    (file.parent / "more.jpg").unlink()
     for file in (root / "test" / "frog").iterdir():
         file.unlink()
     with pytest.raises(DataError, match="test/frog"):
@@ -242,6 +249,9 @@ def test_faulty_npz(tmp_path, images):
         (dict(classes=np.array(["cat", "cat"])), "class"),
         (dict(classes=np.array(["cat"], object)), "plain arrays"),
         (dict(users=np.array(["a"])), "'users'"),
+        (dict(users=np.array([b"a"] * 40)), "'users' must be text or whole numbers, not .S1"),
+        (dict(users=np.full(40, np.nan)), "'users' must be .*not float64"),
+        (dict(users=np.ones(40, bool)), "'users' must be .*not bool"),
     ):
         write_npz(tmp_path, images, CLASSES, **change)
         with pytest.raises(DataError, match=rf"train\.npz: .*{message}"):

@@ -102,6 +102,18 @@ def test_unknown_id_names_file_and_id(cls: type, bad: int, request) -> None:
         dataset[1]
 
 
+@pytest.mark.parametrize("ids", [{0: 16}, {0: -1}, {300: 0}, {"0": 0}, {-1: 0}, {0: 256}, {0: "a"}])
+def test_label_ids_that_are_no_classes(idda: Path, ids: dict) -> None:
+    class Own(IDDADataset):
+        label_ids = ids
+
+    ((raw, own),) = ids.items()
+    with pytest.raises(
+        ConfigError, match=rf"Own\.label_ids: has {raw!r}: {own!r}, but ids are 0 to"
+    ):
+        Own(str(idda), "train")
+
+
 def test_users_filter(idda: Path) -> None:
     one = IDDADataset(str(idda), "train", users="T02_CS_B")
     assert one.users == ["T02_CS_B"] * 4

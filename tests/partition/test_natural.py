@@ -68,6 +68,8 @@ def test_fixed_refuses_a_file_that_was_made_of_other_images(tmp_path):
 def test_natural_needs_one_value_per_sample():
     with pytest.raises(ConfigError, match=r"partition\.key: .*'towns'"):
         build(type="NaturalPartition", key="towns")
+    with pytest.raises(ConfigError, match=r"partition\.key: .*'__len__' for each"):
+        build(type="NaturalPartition", key="__len__")
     dataset = Samples()
     dataset.users = ["a"]
     with pytest.raises(ConfigError, match=r"partition\.key: .*'users' .*4 samples"):

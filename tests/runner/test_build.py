@@ -4,6 +4,7 @@ import hashlib
 import json
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -23,7 +24,7 @@ from fedseg.runner.build import (
     build_model,
     build_trainer,
     build_vectors,
-    check_classes,
+    check_tests,
 )
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
@@ -117,7 +118,13 @@ def test_a_test_set_of_other_classes_is_told_before_training(tmp_path):
     with pytest.raises(DataError, match=told):
         runner()
     (tmp_path / "val" / "horse").rename(tmp_path / "val" / "dog")
-    assert len(runner().val_loop.sets[0].dataset) == 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert len(runner().val_loop.sets[0].dataset) == 2
+    changes.append("val_dataloader.test.dataset.split=train")
+    told = r"val_dataloader\.test\.dataset: 2 of its 2 samples are training .* \S*cat/0\.JPEG"
+    with pytest.warns(UserWarning, match=told):
+        runner()
 
 
 def test_which_classes_are_the_same():
@@ -125,7 +132,7 @@ def test_which_classes_are_the_same():
         return SimpleNamespace(**more, **({} if names is None else {"metainfo": names}))
 
     def check(train, test):
-        check_classes(data(train), [SimpleNamespace(name="unseen", dataset=data(test))])
+        check_tests(data(train), [SimpleNamespace(name="unseen", dataset=data(test))])
 
     same = {"classes": ("a", "b")}
     for train, test in (
