@@ -172,7 +172,7 @@ class SWA(ModelAverage):
         if round_ < self.first_round(max_rounds) or self.cycle == 1:
             return lrs
         t = ((round_ - 1) % self.cycle + 1) / self.cycle
-        base = optimizer.defaults["lr"]
+        base = optimizer.defaults.get("lr")
         starts = [group.get("initial_lr", group["lr"]) for group in optimizer.param_groups]
         lowest = [self.lr2 * (start / base if base else 1) for start in starts]
         return [(1 - t) * lr + t * low for lr, low in zip(lrs, lowest, strict=True)]
