@@ -90,10 +90,14 @@ class DirichletPartition(RandomPartition):
             # The images with the first `size` arrivals of exponential clocks with these rates
             # are as if drawn one at a time (Efraimidis and Spirakis 2006).
             arrival = np.log(rng.standard_exponential(len(rest))) - weights[labels[rest]]
-            order = np.argpartition(arrival, size - 1)
-            own, rest = rest[order[:size]], rest[order[size:]]
-            left -= np.bincount(labels[own], minlength=len(counts))
-            clients.append(own)
+            # Only the value that parts them is taken from the partial sort: the order in which it
+            # leaves the others is another one on every kind of processor.
+            last = np.partition(arrival, size - 1)[size - 1]
+            own = arrival < last
+            own[np.flatnonzero(arrival == last)[: size - own.sum()]] = True
+            clients.append(rest[own])
+            rest = rest[~own]
+            left -= np.bincount(labels[clients[-1]], minlength=len(counts))
         return clients
 
     def _one_class_each(

@@ -1,5 +1,10 @@
 """Dirichlet partitions: published values, a slow transcription, and what every split must hold."""
 
+import hashlib
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -277,6 +282,31 @@ def test_pure_function_of_labels_options_and_seed():
         assert not same(first, split(dataset, num_clients=8, seed=4, **options))
         default = split(dataset, num_clients=8, **options)
         assert same(default, split(dataset, num_clients=8, seed=0, **options))
+
+
+# Where each kind is drawn from seed 0: runs name their clients by seed, so these never change.
+KEPT = """
+e0db1a644472f8bd
+4f27cfccb880d9b3
+8273efc2fafe2707
+9f2bf1d588d8d895
+"""
+OLDER = "AVX2 FMA3 AVX512F AVX512_SKX AVX512_CLX AVX512_ICL X86_V3 X86_V4"
+
+
+def digests() -> str:
+    dataset = balanced(10, 5000)
+    clients = [split(dataset, num_clients=50, seed=0, **options) for options in KINDS]
+    digest = [hashlib.sha256(b"".join(i.tobytes() for i in own.values())) for own in clients]
+    return "\n".join(["", *(one.hexdigest()[:16] for one in digest), ""])
+
+
+def test_one_seed_is_one_split_on_every_processor():
+    assert digests() == KEPT
+    program = "from tests.partition.test_dirichlet import digests; print(end=digests())"
+    older = os.environ | {"NPY_DISABLE_CPU_FEATURES": OLDER}
+    command = [sys.executable, "-W", "ignore", "-c", program]
+    assert subprocess.run(command, env=older, capture_output=True, text=True).stdout == KEPT
 
 
 @pytest.mark.parametrize("alpha", [0, 5e-324, 1e-3, 0.3, 2, 1e9])
