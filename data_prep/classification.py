@@ -106,6 +106,12 @@ def _convert(kind: ImageSet, options: ImageOptions) -> str:
     # Published files put next to synthetic images are meant to replace them.
     wanted = options.source or (existing and is_synthetic(root) and kind.find(root))
     if existing and not wanted:
+        shared = read_index(root / INDEX).get("shared_images")
+        if shared and options.overlap == "drop":
+            raise DataError(
+                f"{root}: is prepared, with {shared} images in train and in test: to drop them, "
+                "make it again with --overwrite and --source"
+            )
         return UNCHANGED
     source = find_source(kind, options)
     print(f"reading {name} from {source}")
@@ -143,7 +149,7 @@ def find_source(kind: ImageSet, options: ImageOptions) -> Path:
             raise DataError(f"{options.source}: does not exist: --source must be {kind.hint}")
         return kind.find(options.source) or options.source
     found = kind.find(options.root)
-    if found is None and options.download:
+    if options.download and (found is None or found.is_file()):  # an archive may be cut short
         return kind.download(options.root)
     if found is None:
         raise DataError(

@@ -135,7 +135,7 @@ def write_clients(
     # One client a line: short files that can still be compared.
     lines = [f"{json.dumps(c)}: {json.dumps(np.asarray(i).tolist())}" for c, i in clients.items()]
     text = "{\n" + ",\n".join(lines) + "\n}\n"
-    if file.is_file() and file.read_text(encoding="utf-8") == text:
+    if file.is_file() and file.read_bytes() == text.encode():
         print(f"{file}: is there already, the same")
         return
     if file.exists() and not overwrite:

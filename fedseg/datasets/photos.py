@@ -30,6 +30,11 @@ PIPELINES = {
 }
 
 
+def _is_photo(path: str) -> bool:
+    name = os.path.basename(path).lower()
+    return name.endswith(SUFFIXES) and not name.startswith(".")
+
+
 class PhotoDataset(Dataset):
     """Base of images that are read when they are asked for.
 
@@ -95,7 +100,7 @@ class ImageFolderDataset(PhotoDataset):
             )
         try:
             classes, numbers = find_classes(folder)
-            samples = make_dataset(folder, numbers, SUFFIXES)
+            samples = make_dataset(folder, numbers, is_valid_file=_is_photo)
         except FileNotFoundError as error:
             raise DataError(f"{folder}: is no folder of classes with images ({error})") from error
         if len(classes) != num_classes:

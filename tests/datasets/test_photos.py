@@ -35,6 +35,13 @@ def test_what_it_holds(root):
     assert ImageFolderDataset(root, num_classes=3).split_checksum != val.split_checksum
 
 
+def test_hidden_files_are_no_images(root):
+    before = ImageFolderDataset(root, num_classes=3)
+    (root / "train" / "n01" / "._n01_1.JPEG").write_bytes(b"Mac OS X")
+    after = ImageFolderDataset(root, num_classes=3)
+    assert after.files == before.files and after.split_checksum == before.split_checksum
+
+
 def test_what_is_wrong_with_a_folder(root):
     with pytest.raises(MissingDataError, match="data_root"):
         ImageFolderDataset(root, "test")

@@ -109,6 +109,41 @@ def test_other_images_are_not_replaced(tmp_path, images, capsys):
     assert len(CIFAR10Dataset(root)) == 110
 
 
+def test_shared_images_of_a_prepared_folder_are_not_dropped_in_silence(tmp_path, images, capsys):
+    (train, labels), (test, _) = images["train"], images["test"]
+    test[0], images["test"][1][0] = train[0], labels[0]
+    root, source = tmp_path / "root", write_npz(tmp_path / "npz", images, CLASSES)
+    good(capsys, "--root", root, "--source", source, "--shared", "keep", *SMALL)
+    assert "1 in both splits" in good(capsys, "--root", root, *SMALL)
+    before = snapshot(root)
+    told = failure(capsys, "--root", root, "--shared", "drop", *SMALL)
+    assert "1 images in train and in test" in told and "--source" in told
+    assert snapshot(root) == before
+    arguments = ("--source", source, "--shared", "drop", "--overwrite")
+    good(capsys, "--root", root, *arguments, *SMALL)
+    assert len(CIFAR10Dataset(root)) == 119
+    good(capsys, "--root", root, "--shared", "drop", *SMALL)
+
+
+def test_a_download_that_was_cut_short_goes_on(tmp_path, images, capsys, monkeypatch):
+    archive = write_archive(tmp_path / CIFAR10.torchvision.filename, CIFAR10, images)
+    whole = archive.read_bytes()
+    archive.write_bytes(whole[:1000])
+    failure(capsys, "--root", tmp_path, *SMALL)
+    monkeypatch.setattr(cifar, "download_url", lambda *_: archive.write_bytes(whole))
+    good(capsys, "--root", tmp_path, "--download", *SMALL)
+    assert len(CIFAR10Dataset(tmp_path)) == 120
+
+
+def test_a_file_of_another_kind_under_the_name_of_a_split(tmp_path, images, capsys):
+    source = write_npz(tmp_path / "npz", images, CLASSES)
+    file = tmp_path / "root" / "splits" / "homogeneous_4clients_seed0.json"
+    file.parent.mkdir(parents=True)
+    file.write_bytes(b"\xff\xfe")
+    told = failure(capsys, "--root", tmp_path / "root", "--source", source, *SMALL)
+    assert f"{file}: holds another split" in told
+
+
 def test_the_source_may_lie_in_the_root(tmp_path, images, capsys):
     write_batches(tmp_path / "cifar-10-batches-py", CIFAR10, images)
     good(capsys, "--root", tmp_path, *SMALL)

@@ -129,5 +129,12 @@ def test_an_id_that_leads_outside(root, capsys):
     assert "'../../outside' is no image id" in failure(capsys, "--root", root, "--unofficial")
 
 
+def test_a_class_beyond_those_of_the_data_set(root, capsys):
+    with open(root / TEST, "a") as file:
+        file.write(f"{image_id(0)},60000000\n")
+    told = failure(capsys, "--root", root, "--unofficial")
+    assert f"{root / TEST}" in told and "60000000" in told
+
+
 def test_no_files(tmp_path, capsys):
     assert f"{TRAIN}: does not exist" in failure(capsys, "--root", tmp_path)
