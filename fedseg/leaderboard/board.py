@@ -178,8 +178,7 @@ def _places(results: Results) -> Iterator[tuple[Benchmark | None, tuple[str, ...
     yield main, reasons
     for benchmark in () if reasons else further:
         column = benchmark.columns[0]
-        curves = results.curves.figures if results.curves else ()
-        of_target = benchmark.target is not None and column.metric in curves
+        of_target = benchmark.target is not None and column.metric in results.curves.figures
         if of_target or value_of(results, column, benchmark) is not None:
             yield benchmark, benchmark.reasons_against(results)
 
@@ -198,7 +197,7 @@ def _apart(left: Sequence[_Left]) -> Iterator[Table]:
             _resembled(results, one[1])[1],
             results.train.dataset,
             results.synthetic,
-            results.train.partition_sha256 or "",
+            results.train.partition_sha256,
             results.rounds,
         )
         tables.setdefault(key, []).append(one)

@@ -36,8 +36,8 @@ def reasons_against(results: Results, setting: Setting) -> tuple[str, ...]:
 
 def reasons_of_no_split(results: Results, setting: Setting) -> tuple[str, ...]:
     """Why a run cannot be compared in any setting of its data set, of which ``setting`` is one."""
-    partition = results.train.partition or {}
-    if partition.get("type") == CENTRALIZED or (setting.recipe and results.train.partition is None):
+    partition = results.train.partition
+    if partition.get("type") == CENTRALIZED:
         reasons = _other_split(results, setting)[:1]
     else:
         words = [f"{results.train.clients} clients", str(partition.get("type", ""))]
@@ -87,7 +87,7 @@ def _other_data(results: Results, setting: Setting) -> Iterator[str]:
     """Other images than the data set's."""
     data, known = DATASETS[setting.dataset], setting.known
     train = {"samples": data.get("train_samples"), **known.get("train", {})}
-    if train["samples"] is not None and (results.protocol or {}).get("mirror_images"):
+    if train["samples"] is not None and results.protocol.get("mirror_images"):
         train["samples"] *= 2  # mirrored ones count, too
     yield from _other_images("training images", results.train, train)
     for domain in setting.domains:
@@ -97,9 +97,7 @@ def _other_data(results: Results, setting: Setting) -> Iterator[str]:
             continue
         found = {"samples": data.get("test_samples"), **known.get("test", {}).get(domain, {})}
         yield from _other_images(words, test, found)
-        if setting.test_steps is not None and test.steps is None:
-            yield f"how {words} were prepared is not recorded"
-        elif setting.test_steps is not None and list(test.steps) != list(setting.test_steps):
+        if setting.test_steps is not None and list(test.steps) != list(setting.test_steps):
             yield f"{words} are prepared in another way"
 
 
@@ -120,7 +118,7 @@ def _other_images(words: str, entry: DataEntry, known: Mapping[str, Any]) -> lis
 
 def _other_split(results: Results, setting: Setting) -> list[str]:
     train = results.train
-    if (train.partition or {}).get("type") == CENTRALIZED:
+    if train.partition.get("type") == CENTRALIZED:
         return ["centralized training: one client holds every image"]
     reasons = _other_recipe(results, setting)
     known = setting.known.get("train", {}).get("partition_sha256")
@@ -135,8 +133,6 @@ def _other_recipe(results: Results, setting: Setting) -> list[str]:
     known = setting.known.get("train", {}).get("partition_sha256", ())
     if not setting.recipe or results.train.partition_sha256 in known:
         return []
-    if results.train.partition is None:
-        return ["other split: how clients were drawn is not recorded"]
     kind = results.train.partition.get("type")
     released = setting.released_split and kind == RELEASED
     if kind != setting.recipe["type"] and not released:
@@ -182,7 +178,7 @@ def _other_training(results: Results, setting: Setting) -> Iterator[str]:
 
 def other_fields(results: Results, setting: Setting) -> dict[str, tuple[Any, Any]]:
     """The fields in which a run's protocol differs: name -> (of the run, wanted)."""
-    if setting.protocol is None or results.protocol is None:
+    if setting.protocol is None:
         return {}
     wanted = wanted_protocol(results, setting)
     found = {name: results.protocol.get(name) for name in wanted}
@@ -194,7 +190,7 @@ def wanted_protocol(results: Results, setting: Setting) -> dict[str, Any]:
     policy = None if results.batchnorm is None else str(results.batchnorm.get("type"))
     wanted = {**setting.protocol.values, **setting.protocol.by_policy.get(policy, {})}
     for name, other in setting.protocol.also.items():
-        if results.protocol is not None and results.protocol.get(name) == other:
+        if results.protocol.get(name) == other:
             wanted[name] = other
     for name in ("test_batch_size", "test_drop_last"):
         wanted[name] = dict.fromkeys(setting.domains, wanted[name])
@@ -207,8 +203,6 @@ def wanted_protocol(results: Results, setting: Setting) -> dict[str, Any]:
 
 
 def _other_protocol(results: Results, setting: Setting) -> Iterator[str]:
-    if setting.protocol is not None and results.protocol is None:
-        yield "the protocol is not recorded (input size, batches, precision and others)"
     told = {
         "network": model_name(results) != setting.model,
         "rounds": results.rounds != setting.rounds,

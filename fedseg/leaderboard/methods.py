@@ -77,7 +77,7 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
     extra = _epochs(results.local_epochs, local_epochs)
     if results.local_steps is not None:
         extra = f"{results.local_steps} local steps"
-    if (results.train.partition or {}).get("type") == RELEASED:
+    if results.train.partition.get("type") == RELEASED:
         extra = _joined(extra, "released split")
     return Method(
         _with_local_optimizer(algorithm, _type(results.optim_wrapper)),
@@ -101,7 +101,7 @@ def _algorithm(results: Results) -> tuple[str, str | None]:
     elif key == "fedavg" and isinstance(server, Mapping) and server.get("momentum"):
         key = "fedavgm"
     losses = [_key(_type(results.local_loss))]
-    if (results.model.options or {}).get("stochastic_depth") is not None:
+    if results.model.options.get("stochastic_depth") is not None:
         losses.append("stochdepth")
     for loss in filter(None, losses):
         key = loss if key == "fedavg" else f"{key}+{loss}"
@@ -125,7 +125,7 @@ def _with_local_optimizer(algorithm: str, wrapper: str) -> str:
 
 def _augmentation(results: Results) -> str | None:
     """What goes beyond crops, flips and scales."""
-    types = [_type(step) for step in (*(results.train.steps or ()), results.train.style)]
+    types = [_type(step) for step in (*results.train.steps, results.train.style)]
     return " and ".join(AUGMENTATIONS[name] for name in types if name in AUGMENTATIONS) or None
 
 

@@ -34,8 +34,7 @@ def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]
         "name": results.name,
         "seed": results.seed,
         "facts": _facts(results),
-        "curves": curves
-        and {
+        "curves": {
             "rounds": curves.rounds,
             "bytes": curves.bytes,
             "metrics": {

@@ -142,7 +142,7 @@ def value_of(results: Results, column: Column, benchmark: Benchmark | None) -> f
         domain, _, metric = column.metric.rpartition("/")
         value = results.final.get(domain, {}).get(metric)
         return float(value) if is_number(value) else None
-    reached = results.curves and results.curves.reach(column.metric, benchmark.target)
+    reached = results.curves.reach(column.metric, benchmark.target)
     if reached is None or column.statistic == "rounds_to_target":
         return reached and float(reached[0])
     return reached[1] / fedavg_bytes(results, benchmark)

@@ -41,7 +41,6 @@ from fedseg.runs.schema import (
     FILE_NAME,
     MOST_THREADS,
     OWN_DIGEST,
-    RESULTS_SCHEMA_VERSION,
     Results,
     own_digest,
     read_results,
@@ -119,7 +118,7 @@ def verify(
     """
     folder = Path(folder)
     results = read_results(own_path(folder, FILE_NAME), bounded=False)  # differences are named
-    if results.threads is not None and not 1 <= results.threads <= MOST_THREADS:
+    if not 1 <= results.threads <= MOST_THREADS:
         raise DataError(
             f"{folder / FILE_NAME}: threads: is {results.threads}, must be from 1 to {MOST_THREADS}"
         )
@@ -159,9 +158,6 @@ def verify(
             says["name"] = printable(str(complete.experiment_name))
     elif options:  # the user's own file, and what it is evaluated with, such as a data_root
         says = {"protocol": says["protocol"]}
-    whole = results.schema_version == RESULTS_SCHEMA_VERSION  # older ones did not record all
-    if not whole:
-        fields = {name: value for name, value in fields.items() if value is not None}
     compared: list[Difference] = []
 
     def add(pairs: Iterable[tuple[str, Any, Any]], *source: str) -> None:
@@ -171,15 +167,14 @@ def verify(
     for source, found in sources.items():
         for name, computed in found.items():
             if name in fields:
-                add(_pairs(fields[name], computed, name, whole), source)
+                add(_pairs(fields[name], computed, name), source)
     metrics = by_domain(plain(history[-1].get("metrics", {})), {})
-    add(_pairs(metrics, final, "final"), "checkpoint", HISTORY)
+    add(_pairs(metrics, final, "final", whole=False), "checkpoint", HISTORY)
     unchecked = dict(fields["data"]["train"])
     for name, source, entry in plain(entries):
         own = fields["data"].get(name, {})
         for key in entry if name == "train" else own:
-            if whole or own[key] is not None:
-                add(_pairs(own[key], entry.get(key), f"data.{name}.{key}", whole), source)
+            add(_pairs(own[key], entry.get(key), f"data.{name}.{key}"), source)
         unchecked = {k: v for k, v in unchecked.items() if name != "train" or k not in entry}
     tests = complete.get("val_dataloader") or {}
     tests = {n: test for n, test in tests.items() if test is not None}
@@ -196,7 +191,7 @@ def verify(
         }
         accuracy = accuracy if isinstance(accuracy, Mapping) else {}
         for name, values in computed.items():
-            add(_pairs(accuracy.get(name), values, f"client_accuracy.{name}", True), HISTORY)
+            add(_pairs(accuracy.get(name), values, f"client_accuracy.{name}"), HISTORY)
     add(compared_rounds(history, rounds, complete), "config", HISTORY)
     known = saved.get("history")  # checksums of its lines, which older checkpoints do not have
     if known is not None:
@@ -278,11 +273,11 @@ def _train_entries(
 
 
 def _pairs(
-    recorded: Any, computed: Any, field: str, whole: bool = False
+    recorded: Any, computed: Any, field: str, whole: bool = True
 ) -> Iterator[tuple[str, Any, Any]]:
-    """(field, recorded, computed) of everything that is recorded; None where nothing came out.
+    """(field, recorded, computed) of everything; None where nothing is recorded or came out.
 
-    ``whole``: of everything that came out, too.
+    ``whole``: also of what came out and is not recorded.
     """
     if isinstance(recorded, Mapping) or (
         whole and recorded is None and isinstance(computed, Mapping)

@@ -36,7 +36,7 @@ def draw_curves(run: RunFiles, path: Path) -> Path:
 
 
 def _draw_metric(axes: Any, run: RunFiles) -> None:
-    names = run.curves.figures if run.curves else ()
+    names = run.curves.figures
     metric = main_metric(names)
     round_axes(axes, run.rounds, f"{metric or 'metrics'} by domain", metric)
     series = {

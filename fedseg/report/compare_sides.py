@@ -137,8 +137,7 @@ def _differences(one: Results, other: Results) -> Iterable[str]:
     elif one.train.partition_sha256 != other.train.partition_sha256:
         yield "have different splits: other clients hold the training images."
     for domain in sorted(one.tests.keys() & other.tests.keys()):
-        steps = one.tests[domain].steps, other.tests[domain].steps
-        if None not in steps and steps[0] != steps[1]:
+        if one.tests[domain].steps != other.tests[domain].steps:
             yield f"preprocess the test images of {domain} differently."
     differs = [name for name in ENVIRONMENT if getattr(one, name) != getattr(other, name)]
     if differs:

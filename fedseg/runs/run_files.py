@@ -89,7 +89,7 @@ class RunFiles:
             evaluated = [record["metrics"] for record in self.history if record.get("metrics")]
             found = evaluated[-1] if evaluated else {}
         else:
-            known = {*self.window.mean, *(self.curves.figures if self.curves else ())}
+            known = {*self.window.mean, *self.curves.figures}
             found = {
                 f"{domain}/{metric}": value
                 for domain, entry in self.results.final.items()
@@ -104,15 +104,14 @@ class RunFiles:
         return self.summary.last_rounds
 
     @property
-    def curves(self) -> Curves | None:
-        """Metrics, loss and bytes over the evaluated rounds; None where they are unknown."""
-        curves = self.summary.curves  # older results have none
-        return self._of_history.curves if curves is None and self.history else curves
+    def curves(self) -> Curves:
+        """Metrics, loss and bytes over the evaluated rounds."""
+        return self.summary.curves
 
     @cached_property
     def losses(self) -> dict[int, float]:
         """Training loss by round; without a history, the mean up to each evaluation."""
-        if not self.history and self.curves is not None:
+        if not self.history:
             return _numbers(zip(self.curves.rounds, self.curves.loss, strict=True))
         return _numbers((record["round"], record["loss"]) for record in self.history)
 
@@ -124,8 +123,7 @@ class RunFiles:
     def series(self, name: str) -> dict[int, float]:
         """The values of ``<domain>/<metric>`` by round, where there is one."""
         curves = self.curves
-        known = (curves.rounds, curves.figures.get(name, ())) if curves else ()
-        return _numbers(zip(*known, strict=False))
+        return _numbers(zip(curves.rounds, curves.figures.get(name, ()), strict=False))
 
     def _option(self, part: str, key: str) -> int | None:
         """A whole number of the config copy; None if it has none there."""

@@ -1,12 +1,11 @@
 """``results.json`` as typed dataclasses, and its strict reader.
 
 The dataclasses are the schema: every field of version :data:`RESULTS_SCHEMA_VERSION`. A file may
-hold more, which hooks add. Older files are migrated; what they did not record is None.
+hold more, which hooks add.
 """
 
-import json
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +22,8 @@ FILE_NAME = "results.json"
 OWN_DIGEST = "results_sha256"
 LARGEST_COUNT = 2**63 - 1
 MOST_THREADS = 4096
-SIGNED = 4  # the version from which files have it
 EDITED = "was changed after the run wrote it: its numbers are not the run's"
 UNSIGNED = f"has no checksum of itself ({OWN_DIGEST}): nothing tells whether it was changed"
-VERSION_1_KEY = (
-    *("name", "rounds", "model", "algorithm", "local_loss", "optim_wrapper", "averaging"),
-    *("batchnorm", "amp", "local_epochs", "local_steps", "clients_per_round"),
-)
 
 
 @dataclass(frozen=True)
@@ -38,7 +32,7 @@ class Model:
 
     type: str  # class of the model
     network: str | None  # class of the network that the model wraps (Segmentor), if it does
-    options: dict[str, Any] | None  # those options of the model that are numbers or text
+    options: dict[str, Any]  # those options of the model that are numbers or text
     parameters: int  # number of trainable parameters
 
 
@@ -54,9 +48,9 @@ class DataEntry:
     split_checksum: str | None
     # SHA-256 of images and labels in any order, for small images in memory; None elsewhere
     content_sha256: str | None
-    # corruptions that were generated here, not read from the official files; None: unknown
-    generated: tuple[str, ...] | None
-    steps: tuple[Any, ...] | None  # transforms of the loader, as configured
+    # corruptions that were generated here, not read from the official files
+    generated: tuple[str, ...]
+    steps: tuple[Any, ...]  # transforms of the loader, as configured
     style: dict[str, Any] | None  # style transfer of the loader, as configured
     # of the training set alone:
     clients: int | None = None  # number of clients
@@ -114,13 +108,13 @@ class Traffic:
 class Results:
     """A finished run; components are as configured, or None."""
 
-    schema_version: int  # of the file as it was written
+    schema_version: int
     name: str  # of the experiment, usually its config's
     config_sha256: str
-    experiment_sha256: str | None  # of what all seeds of the experiment share
+    experiment_sha256: str  # of what all seeds of the experiment share
     versions: dict[str, str]  # of Python, fedseg and the packages that metrics depend on
     device: str  # such as "cpu"
-    hardware: str | None  # name of the GPU, or instruction set of the CPU
+    hardware: str  # name of the GPU, or instruction set of the CPU
     threads: int  # of torch
     seed: int
     rounds: int  # in the config
@@ -141,13 +135,13 @@ class Results:
     # "corruptions" by name and severity
     final: dict[str, dict[str, Any]]
     last_rounds: Window
-    curves: Curves | None
+    curves: Curves
     communication: Traffic
     rejected_updates: int  # number of client updates
     seconds: dict[str, float]  # "train", "aggregate", "evaluate", and "wall" in total
+    protocol: dict[str, Any]  # see fedseg.runs.protocol
     setting: str | None = None  # of a composed config
     methods: tuple[str, ...] | None = None  # likewise
-    protocol: dict[str, Any] | None = None  # see fedseg.runs.protocol; None: not recorded
     config_json_sha256: str | None = None  # of the file config.json; None: there was none
     results_sha256: str | None = None  # of everything else in the file but "seconds"
     history_sha256: str | None = None  # of the lines of history.jsonl but for "seconds"
@@ -198,13 +192,12 @@ def read_results(path: str | Path, strict: bool = True, bounded: bool = True) ->
     if not isinstance(content, dict) or "schema_version" not in content:
         raise DataError(f"{path}: is not a results.json of fedseg: it has no schema_version")
     data = printable(content)
-    _migrate(data, path)
+    _check_version(data, path)
     known = {one.name for one in fields(Results)} - {"extras", "edited"}
     extras = {k: data.pop(k) for k in list(data) if k not in known}
     results = from_plain(Results, data, str(path))
     edited = "" if results.results_sha256 in (None, own_digest(content)) else EDITED
-    signed = results.schema_version >= SIGNED or results.history_sha256 is not None
-    if results.results_sha256 is None and signed:
+    if results.results_sha256 is None:
         edited = UNSIGNED
     results = replace(results, extras=extras, edited=edited)
     if strict:
@@ -220,64 +213,22 @@ def read_results(path: str | Path, strict: bool = True, bounded: bool = True) ->
 
 def experiment_key(results: Results) -> tuple:
     """What the seeds of one experiment share: the method, the images and their partition."""
-    method = results.experiment_sha256
-    if method is None:  # version 1
-        method = json.dumps(
-            [getattr(results, name) for name in VERSION_1_KEY], default=asdict, sort_keys=True
-        )
     train, tests = results.train, results.tests  # of images, nothing depends on the run's seed
     images = {n: (t.samples, t.content_sha256 or t.split_checksum) for n, t in tests.items()}
     shared = train.partition_sha256, train.content_sha256, *sorted(images.items())
-    return method, results.synthetic, *shared
+    return results.experiment_sha256, results.synthetic, *shared
 
 
-# ---------------------------------------------------------------- versions
-
-
-def _from_1(data: dict[str, Any]) -> None:
-    """Version 2 added transforms, partitions, content, curves and hardware."""
-    added = ("split", "split_checksum", "content_sha256", "generated", "steps", "style")
-    for part, names in (
-        (data, ("experiment_sha256", "hardware", "curves", "local_loss")),
-        (data.get("model"), ("network", "options")),
-        *((entry, added) for entry in _entries(data)),
-    ):
-        if isinstance(part, dict):
-            part |= dict.fromkeys(names) | part
-
-
-def _from_2(data: dict[str, Any]) -> None:
-    """Version 3 renamed ``embedded``, and may have ``setting`` and ``methods``."""
-    for entry in _entries(data):
-        if "embedded" in entry:
-            entry["synthetic"] = entry.pop("embedded")
-
-
-def _entries(data: dict[str, Any]) -> list[dict[str, Any]]:
-    """The entries of ``data``; what is no entry is refused later."""
-    entries = data.get("data")
-    found = entries.values() if isinstance(entries, dict) else ()
-    return [entry for entry in found if isinstance(entry, dict)]
-
-
-# Version n -> what changes it into version n + 1, in place; ``schema_version`` itself stays.
-# Version 4 has ``protocol``; before it, batches of test images were not shuffled either.
-Migration = Callable[[dict[str, Any]], None]
-MIGRATIONS: dict[int, Migration] = {1: _from_1, 2: _from_2, 3: lambda data: None}
-
-
-def _migrate(data: dict[str, Any], path: Path) -> None:
-    """Change the content of a file into the present version, unless it is newer or too old."""
+def _check_version(data: dict[str, Any], path: Path) -> None:
+    """Raise DataError for a file of another version."""
     version = from_plain(int, data["schema_version"], str(path), "schema_version")
     if version > RESULTS_SCHEMA_VERSION:
         raise DataError(
             f"{path}: schema_version: is {version}, this fedseg reads up to "
             f"{RESULTS_SCHEMA_VERSION}: update fedseg"
         )
-    for step in range(max(version, 0), RESULTS_SCHEMA_VERSION):
-        if step not in MIGRATIONS:
-            raise DataError(f"{path}: schema_version: {version} can no longer be read; {REWRITE}")
-        MIGRATIONS[step](data)
+    if version < RESULTS_SCHEMA_VERSION:
+        raise DataError(f"{path}: schema_version: {version} can no longer be read; {REWRITE}")
 
 
 # ---------------------------------------------------------------- consistency
@@ -285,7 +236,7 @@ def _migrate(data: dict[str, Any], path: Path) -> None:
 
 def _check_run(results: Results, path: Path) -> None:
     """Raise DataError unless the run is finished and its parts fit together."""
-    for name in ("clients", "partition_sha256"):
+    for name in ("clients", "partition", "partition_sha256"):
         if "train" not in results.data or getattr(results.train, name) is None:
             raise DataError(f"{path}: data.train.{name}: is missing; {REWRITE}")
     if results.final_round is None:
@@ -305,7 +256,7 @@ def _check_run(results: Results, path: Path) -> None:
         for name, value in metrics.items():
             if value is None:
                 raise DataError(f"{path}: final.{domain}.{name}: has no value, it was not finite")
-    curves = results.curves or Curves((), (), (), {})
+    curves = results.curves
     columns = {"bytes": curves.bytes, "loss": curves.loss}
     columns |= {f"figures.{name}": values for name, values in curves.figures.items()}
     for name, values in columns.items():
@@ -321,14 +272,13 @@ def _bounds(results: Results) -> Iterator[tuple[str, float, float, float]]:
     """
     done, each = results.completed_rounds, results.clients_per_round
     sent, window = results.communication, results.last_rounds
-    curves = results.curves or Curves((), (), (), {})
+    curves = results.curves
     yield "completed_rounds", done, 1, LARGEST_COUNT
     yield "rounds", results.rounds, 1, done
     yield "model.parameters", results.model.parameters, 1, LARGEST_COUNT
     yield "clients_per_round.min", each.min, 1, LARGEST_COUNT
     yield "clients_per_round.max", each.max, each.min, LARGEST_COUNT
-    if results.threads is not None:
-        yield "threads", results.threads, 1, MOST_THREADS
+    yield "threads", results.threads, 1, MOST_THREADS
     counts = {f"data.{name}.samples": entry.samples for name, entry in results.data.items()}
     counts |= {"communication.bytes_down": sent.bytes_down, "communication.bytes_up": sent.bytes_up}
     counts |= {"rejected_updates": results.rejected_updates}

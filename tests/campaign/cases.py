@@ -51,9 +51,9 @@ def _payloads(*needed: str) -> Callable[[Path], Damages]:
     return partial(d.payloads, needed=needed)
 
 
-# without them a file is as one of an earlier version, or one without what a hook adds
-OPTIONAL = ("setting", "methods", "protocol", "curves", "options", "generated", "steps", "style")
-OPTIONAL += ("results_sha256", "history_sha256", "config_json_sha256", "environments")
+# without them a file is as one without what a hook adds, or one that vouches for less
+OPTIONAL = ("setting", "methods", "results_sha256", "history_sha256")
+OPTIONAL += ("config_json_sha256", "environments")
 _results = partial(d.json_values, optional=OPTIONAL, vouched=True)
 _lines = partial(d.json_values, vouched=True)
 _names = partial(d.json_texts, key="name")

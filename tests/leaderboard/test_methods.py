@@ -85,10 +85,6 @@ def test_everything_else_in_a_label():
         assert method(algorithm={"type": "FedAvg", "server_optim": odd}).label == "FedAvg"
 
 
-def test_a_file_of_version_1_has_a_method_too():
-    assert method(data__train__steps=None, model__options=None).label == "FedAvg"
-
-
 def test_every_published_method_has_a_name():
     for record in read_published():
         if record.split is not None:

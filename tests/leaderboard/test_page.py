@@ -274,16 +274,6 @@ def test_details_that_are_no_numbers_leave_gaps(tmp_path):
     assert run["clients"]["values"] == [[None]] * 6 + [[50.0]]
 
 
-def test_a_file_of_version_1_has_a_row_and_no_curves(tmp_path):
-    content = toyresults.results(CIFAR, {"test/accuracy": 30.0}, schema_version=1, curves=...)
-    toyresults.write(tmp_path / "run", content)
-    found = Page(write_page(build_board(*read_runs([tmp_path])), tmp_path / "board").read_text())
-    (run,) = found.data["runs"].values()
-    assert run["curves"] is None
-    rows = [row for rows in found.tables.values() for row in rows]
-    assert any(row["data-kind"] == "run" and "30.00" in row["texts"] for row in rows)
-
-
 def test_a_board_without_runs(tmp_path):
     board = build_board(*read_runs([tmp_path]))
     empty = Page(write_page(board, tmp_path / "empty").read_text())

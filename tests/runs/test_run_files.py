@@ -27,18 +27,6 @@ def test_a_stopped_run_has_the_metrics_of_its_history(small_run, tmp_path):
     assert list(run.norms.values()) == [json.loads(line)["norm_w"] for line in lines[:4]]
 
 
-def test_an_old_file_has_the_curves_of_its_history(tmp_path):
-    content = toyresults.results(RAINY, {METRIC: 50.0})
-    content["schema_version"] = 1
-    for name in ("curves", "experiment_sha256", "hardware", "local_loss"):
-        del content[name]
-    folder = toyresults.write(tmp_path / "a", content)
-    assert read_run(folder).curves is None and read_run(folder).series(METRIC) == {}
-    rounds = content["rounds"]
-    write_history(folder, [record(r, 50.0 if r == rounds else None) for r in range(1, rounds + 1)])
-    assert read_run(folder).series(METRIC) == {rounds: 50.0}
-
-
 def test_a_file_of_another_name_is_read_alone(tmp_path):
     done = {"rounds": 1, "completed_rounds": 1, "final_round": 1}
     content = toyresults.results(RAINY, {METRIC: 50.0}, **done)

@@ -9,7 +9,6 @@ import toyseg
 
 from fedseg.errors import DataError
 from fedseg.leaderboard.collect import read_runs
-from fedseg.runs import schema
 from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, read_results
 
 METRICS = {"unseen/mIoU": 50.0, "seen/mIoU": 60.0}
@@ -107,15 +106,14 @@ def test_a_file_that_was_changed_is_known(content, tmp_path):
     path.write_text(json.dumps({**signed, "seed": 7}))
     (_,), (message,) = read_runs([tmp_path])
     assert str(path) in message and "has no checksum of itself" in message
-    path.write_text(json.dumps({**signed, "schema_version": 3, "protocol": None}))
-    assert not read_results(path).edited
 
 
 def test_missing_fields_are_named(content, refused):
     for name, words in {
-        **{name: f" {name}: " for name in ("seed", "data", "curves", "final", "model")},
+        **{name: f" {name}: " for name in ("seed", "data", "curves", "final", "model", "protocol")},
         "last_rounds__mean": " last_rounds.mean: ",
         "data__train__clients": " data.train.clients: ",
+        "data__train__partition": " data.train.partition: ",
         "data__train__partition_sha256": " data.train.partition_sha256: ",
         "data__train": " data.train.clients: ",
         "data__test_seen__samples": " data.test:seen.samples: ",
@@ -133,7 +131,7 @@ def test_wrong_types_are_named(content, refused):
         ("final", [1, 2], "final: must be an object, not [1, 2]"),
         ("local_epochs", "two", "local_epochs: must be an integer or null, not 'two'"),
         ("last_rounds__mean", {"seen/mIoU": None}, "last_rounds.mean.seen/mIoU: must be a number"),
-        ("data__train__generated", "fog", "data.train.generated: must be a list or null"),
+        ("data__train__generated", "fog", "data.train.generated: must be a list, not 'fog'"),
         ("curves__rounds", [1, "2"], "curves.rounds[1]: must be an integer, not '2'"),
         ("data", {"train": 3}, "data.train: must be an object, not 3"),
         ("methods", "swa", "methods: must be a list or null, not 'swa'"),
@@ -216,77 +214,9 @@ def test_a_class_that_does_not_occur_has_no_iou(content, read):
     assert results.final["unseen"]["IoU"] == {"train": None}
 
 
-# ---------------------------------------------------------------- versions
-
-
-def version_3(content):
-    """The same run as version 3 wrote it."""
-    return toyresults.changed(content, schema_version=3, protocol=...)
-
-
-def version_2(content):
-    """The same run as version 2 wrote it."""
-    old = toyresults.changed(version_3(content), schema_version=2)
-    for entry in old["data"].values():
-        entry["embedded"] = entry.pop("synthetic")
-    return old
-
-
-def version_1(content):
-    """The same run as version 1 wrote it."""
-    old = version_2(content)
-    old = toyresults.changed(old, schema_version=1, curves=..., hardware=..., local_loss=...)
-    del old["experiment_sha256"], old["model"]["network"], old["model"]["options"]
-    for entry in old["data"].values():
-        for name in ("split", "content_sha256", "generated", "steps", "style"):
-            del entry[name]
-    for name in ("partition", "batch_size"):
-        del old["data"]["train"][name]
-    return old
-
-
-def test_older_versions_are_migrated(content, read):
-    for version in (version_1, version_2):
-        old = version(content)
-        results = read(old)
-        assert results.schema_version == old["schema_version"]
-        assert results.final["seen"]["mIoU"] == 60 and results.train.clients == 69
-        assert results.extras == {} and not results.synthetic
-        old["data"]["test:seen"]["embedded"] = True
-        assert read(old).synthetic
-    for version, old in ((2, version_2(content)), (3, version_3(content))):
-        missing = {"protocol": None, "results_sha256": None}
-        now = schema.replace(read(content), schema_version=version, **missing)
-        assert read(old) == now
-
-
-def test_what_version_1_did_not_record_is_none(content, read):
-    results = read(version_1(content))
-    assert results.curves is None and results.experiment_sha256 is None
-    assert results.train.partition is None and results.tests["seen"].steps is None
-
-
-def test_faults_of_older_versions_are_named(content, refused):
-    for old in (version_1(content), version_2(content)):
-        refused({**old, "data": 3}, " data: must be an object")
-        refused({**old, "data": {"train": 3}}, " data.train: must be an object")
-        refused({**old, "model": None}, " model: must be an object")
-
-
 def test_unknown_versions_are_refused(content, refused):
     refused({**content, "schema_version": 99}, " schema_version: is 99")
-    for version in (0, -1, -(10**9)):
+    for version in (3, 0, -1, -(10**9)):
         refused({**content, "schema_version": version}, f" schema_version: {version} ")
     for version in ("2", None, True, 1.0):
         refused({**content, "schema_version": version}, " schema_version: must be an integer")
-
-
-def test_migrations_follow_one_another(content, read, monkeypatch):
-    """An invented version 0, which called rounds epochs."""
-
-    def from_0(data):
-        data["rounds"] = data.pop("epochs")
-
-    monkeypatch.setitem(schema.MIGRATIONS, 0, from_0)
-    old = toyresults.changed(version_1(content), schema_version=0, rounds=..., epochs=1500)
-    assert read(old).rounds == 1500

@@ -125,8 +125,9 @@ def results(
     }
     before = {k: v for k, v in changes.items() if not k.startswith("protocol__")}
     content = changed(content, **before)
-    if "protocol" not in content:  # what the setting wants of this method
-        content["protocol"] = one.protocol and wanted_protocol(parsed(content), one)
+    if "protocol" not in content and one.protocol:  # what the setting wants of this method
+        content["protocol"] = wanted_protocol(parsed({**content, "protocol": {}}), one)
+    content.setdefault("protocol", {})
     return changed(content, **{k: v for k, v in changes.items() if k.startswith("protocol__")})
 
 
@@ -159,11 +160,10 @@ def synthetic(content: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write(folder: Path, content: Mapping[str, Any], changed_at: float | None = None) -> Path:
-    """Write a run's folder; returns it. A checksum that the content has or needs is made right."""
+    """Write a run's folder; returns it. Its own checksum is made right."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / "results.json"
-    needed = OWN_DIGEST in content or content.get("schema_version") == RESULTS_SCHEMA_VERSION
-    signed = {OWN_DIGEST: own_digest(content)} if needed else {}
+    signed = {OWN_DIGEST: own_digest(content)}
     path.write_text(json.dumps({**content, **signed}), encoding="utf-8")
     if changed_at is not None:
         os.utime(path, (changed_at, changed_at))

@@ -83,7 +83,7 @@ window.Charts = (() => {
   // Mean, minimum and maximum over the seeds of a row, for rounds that every seed has evaluated.
   function overSeeds(runs, metric) {
     const points = new Map();
-    const found = runs.filter((run) => run.curves && run.curves.metrics[metric]);
+    const found = runs.filter((run) => run.curves.metrics[metric]);
     for (const run of found) {
       run.curves.rounds.forEach((round, i) => {
         const value = run.curves.metrics[metric][i];

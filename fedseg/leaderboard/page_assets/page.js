@@ -262,7 +262,7 @@
   }
 
   function showCurves(rows) {
-    const names = [...new Set(rows.flatMap((row) => row.data.flatMap((run) => (run.curves ? Object.keys(run.curves.metrics) : []))))];
+    const names = [...new Set(rows.flatMap((row) => row.data.flatMap((run) => Object.keys(run.curves.metrics))))];
     const figure = one("#curves");
     if (!names.length) return Charts.clear(figure);
     const main = DATA.tables[state.table].columns.map((c) => c.metric).find((name) => names.includes(name));
