@@ -184,7 +184,7 @@ def evaluate(
         reading = nullcontext((experiment.override(config, place, amp=amp), None))
     else:
         place = Path(out or own_path(folder, f"test/{chosen.stem}"))
-        reading = recorded(folder, folder.name, place, options, trust)
+        reading = recorded(folder, place, options, trust)
     with reading as (config, whole), naming(config), hold(place):
         runner, results = evaluate_checkpoint(config, chosen, whole)
         files = write_test_results(results, place)

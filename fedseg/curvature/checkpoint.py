@@ -240,7 +240,7 @@ def opened(source: Source) -> Iterator[RunData]:
     """The model and its data; errors as of :func:`fedseg.runner.recorded.recorded`."""
     folder = run_folder(find_checkpoints(source)[0])
     if source.config is None:
-        reading = recorded(folder, folder.name, folder, source.options, source.trusted, True)
+        reading = recorded(folder, folder, source.options, source.trusted, True)
     else:
         given = load_config(Path(source.config), (), folder, source.options)
         reading = nullcontext((copy.deepcopy(given), given))

@@ -126,7 +126,7 @@ def _config(run: FoundRun, folder: Path, messages: list[str]) -> str | None:
     """Write what a run recorded as its config anew, as data; None if it recorded none."""
     try:
         checksum = run.results.config_json_sha256
-        text = config_json(recorded_config(run.folder, run.results.name, checksum))
+        text = config_json(recorded_config(run.folder, checksum))
     except DataError as error:
         if (run.folder / CONFIG_FILE).exists():
             messages.append(f"{error}: the page has no link to it")

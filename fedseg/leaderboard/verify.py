@@ -129,7 +129,7 @@ def verify(
     with threads(results.threads), tempfile.TemporaryDirectory() as name:
         scratch = Path(name)
         if config is None:
-            reading = recorded(folder, results.name, scratch, options, trusted)
+            reading = recorded(folder, scratch, options, trusted)
         else:
             used = load_config(config, (), scratch, options, results.seed, results.amp)
             with naming(used):
@@ -151,9 +151,9 @@ def verify(
         "completed_rounds": history[-1]["round"],
     }
     configuration["model"]["parameters"] = runner.flat.num_parameters
-    says, copied = configuration, own_path(folder, CONFIG_FILE)
+    says = configuration
     if config is None:
-        says = {"config_json_sha256": sha256(copied) if copied.is_file() else None, **says}
+        says = {"config_json_sha256": sha256(folder / CONFIG_FILE), **says}
         if "experiment_name" in complete:  # of a config of the user's own it is that file's
             says["name"] = printable(str(complete.experiment_name))
     elif options:  # the user's own file, and what it is evaluated with, such as a data_root

@@ -24,7 +24,7 @@ from fedseg.errors import DEBUG, ConfigError, DataError, UserError
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import naming, override
-from fedseg.runs.config_copy import find_config_copy, read_config_copy
+from fedseg.runs.config_copy import CONFIG_FILE, recorded_config
 from fedseg.runs.from_json import own_path
 
 # Hooks, trackers, launchers and whatever else MMEngine would build of a config are left out.
@@ -50,7 +50,6 @@ DOMAIN = re.compile(r"\w[\w.-]*")  # it names a folder of pictures
 @contextmanager
 def recorded(
     folder: Path,
-    name: str,
     work_dir: Path,
     options: Sequence[str] = (),
     trusted: Sequence[str] = (),
@@ -59,7 +58,7 @@ def recorded(
     """The config of a run, while it may be evaluated: what is built of it, and all of it.
 
     Args:
-        folder, name, options: see :func:`read_recorded`.
+        folder, options: see :func:`read_recorded`.
         trained: clients are to be trained, or their data read.
         trusted: modules of the user's own or installed ones; they are imported, and the config may
             name the classes that they register.
@@ -68,7 +67,7 @@ def recorded(
         DataError: it is missing or damaged, or cannot be evaluated.
         ConfigError: it names what must not be built; a module cannot be imported.
     """
-    config = read_recorded(folder, name, options)
+    config = read_recorded(folder, options)
     _trust(trusted, folder)
     try:
         with naming(config), closed_registries():
@@ -95,16 +94,15 @@ def newest_checkpoint(folder: Path) -> tuple[int, Path]:
     return found[-1]
 
 
-def read_recorded(folder: Path, name: str, options: Sequence[str] = ()) -> Config:
+def read_recorded(folder: Path, options: Sequence[str] = ()) -> Config:
     """The complete config that a run recorded, as values; nothing is built.
 
-    ``name`` is of its experiment, for runs without ``config.json``; ``options`` are overrides.
+    ``options`` are overrides.
 
     Raises:
         DataError: it is missing or damaged, or leads out of the folder.
     """
-    path = find_config_copy(folder, name)
-    values = read_config_copy(path)
+    path, values = folder / CONFIG_FILE, recorded_config(folder)
     try:
         return complete_config(override(Config(values, filename=str(path)), options=options))
     except ConfigError as error:

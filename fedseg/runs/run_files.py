@@ -162,7 +162,7 @@ def read_run(path: str | Path, strict: bool = True) -> RunFiles:
         _check_history(results, history, folder / HISTORY)
     try:
         checksum = results and results.config_json_sha256
-        config = recorded_config(folder, (results or folder).name, checksum)
+        config = recorded_config(folder, checksum)
     except DataError:
         config = None
     return RunFiles(folder, results, history, config)

@@ -42,8 +42,6 @@ def _config(path: Path) -> Damages:
 
 def _recorded(path: Path) -> Damages:
     """Of what a run has recorded of its config."""
-    if path.suffix == ".py":  # for people alone, or of a run of an earlier version
-        return d.STRANGERS
     return d.STRANGERS | d.CUTS | d.json_values(path) | d.json_shapes(path)
 
 
@@ -130,7 +128,7 @@ KINDS: dict[str, tuple[int, list[Source]]] = {
             ("board", "run/results.json", RESULTS),
             ("compare", "run/results.json", RESULTS),
             ("verify", "run/results.json", (_results, d.BYTES, d.json_shapes)),
-            ("verify", "run/config.*", (_recorded,)),
+            ("verify", "run/config.json", (_recorded,)),
         ],
     ),
 }

@@ -461,19 +461,15 @@ MEMBERS = st.sampled_from(
 )
 
 
-def _stranger(what: str, text: str, values: Mapping[str, Any], **beside: str) -> Damage:
-    """A run with a config of a stranger's: a program, or, signed again, the record of it."""
+def _stranger(what: str, values: Mapping[str, Any], **beside: str) -> Damage:
+    """A run with a config of a stranger's, signed again."""
 
     def apply(path: Path) -> None:
         for name, content in beside.items():
             path.with_name(name.replace("_", ".")).write_text(content)
-        record, results = path.with_name("config.json"), path.with_name("results.json")
-        if path.suffix == ".py":  # as in a run of an earlier version
-            path.write_text(text + path.read_text() + f"\nlocals().update({values!r})\n")
-            record.unlink(missing_ok=True)
-            return
-        record.write_text(json.dumps({**json.loads(record.read_text()), **values}))
-        digest = {"config_json_sha256": hashlib.sha256(record.read_bytes()).hexdigest()}
+        results = path.with_name("results.json")
+        path.write_text(json.dumps({**json.loads(path.read_text()), **values}))
+        digest = {"config_json_sha256": hashlib.sha256(path.read_bytes()).hexdigest()}
         results.write_text(json.dumps({**json.loads(results.read_text()), **digest}))
 
     return Damage(f"a stranger's config with {what}", apply, valid=True)
@@ -485,9 +481,9 @@ YAML = f"x: !!python/object/apply:os.mkdir [{CANARY}]\n"
 BESIDE = {"custom_imports": {"imports": ["beside"], "allow_failed_imports": False}}
 STRANGERS = st.sampled_from(
     [
-        _stranger("code", CODE, {"_base_": "beside.py"}, beside_py=CODE),
-        _stranger("a module", "", BESIDE, beside_py=CODE),
-        _stranger("a type by its path", "", {"model": CALL, "val_evaluator": CALL}),
-        _stranger("a base", "_base_ = 'base.yaml'\n", {"_base_": "base.yaml"}, base_yaml=YAML),
+        _stranger("code", {"_base_": "beside.py"}, beside_py=CODE),
+        _stranger("a module", BESIDE, beside_py=CODE),
+        _stranger("a type by its path", {"model": CALL, "val_evaluator": CALL}),
+        _stranger("a base", {"_base_": "base.yaml"}, base_yaml=YAML),
     ]
 )

@@ -7,7 +7,7 @@ from fedseg.files import write_text
 from fedseg.runner.compose import CONFIGS, Composition
 from fedseg.runner.config import complete_config
 from fedseg.runner.recorded import evaluated, read_recorded
-from fedseg.runs.config_copy import CONFIG_FILE, config_json, read_config_copy
+from fedseg.runs.config_copy import CONFIG_FILE, config_json, recorded_config
 from fedseg.runs.results import config_digest, configured
 
 
@@ -24,7 +24,7 @@ def test_every_setting_and_method_is_of_the_suite(tmp_path):
             config["work_dir"] = "work_dirs/run"
             complete = complete_config(config)
             write_text(tmp_path / CONFIG_FILE, config_json(complete.to_dict()))
-            read = read_recorded(tmp_path, "run")
+            read = read_recorded(tmp_path)
             assert config_digest(read) == config_digest(complete)
             assert configured(read) == json.loads(json.dumps(configured(complete)))
             kept = evaluated(read, tmp_path)
@@ -37,6 +37,6 @@ def test_values_that_json_lacks_are_kept(tmp_path):
     text = config_json(values | {"f": type})
     write_text(tmp_path / CONFIG_FILE, text)
     strict = json.loads(text, parse_constant=lambda name: 1 / 0)
-    read = read_config_copy(tmp_path / CONFIG_FILE)
+    read = recorded_config(tmp_path)
     assert read.pop("f") == str(type) == strict["f"]
     assert read == values | {"b": [float("-inf"), [1, 2.5]]}

@@ -1,4 +1,4 @@
-"""Runs as they are read: finished, stopped, of older versions, damaged."""
+"""Runs as they are read: finished, stopped, damaged."""
 
 import json
 
@@ -15,7 +15,7 @@ RAINY = "idda_rainy_heterogeneous"
 def test_a_stopped_run_has_the_metrics_of_its_history(small_run, tmp_path):
     lines = (small_run / "history.jsonl").read_text().splitlines(keepends=True)
     (tmp_path / "history.jsonl").write_text("".join(lines[:4]) + lines[4][:30])
-    (tmp_path / "small.py").write_text((small_run / "small.py").read_text())
+    (tmp_path / "config.json").write_text((small_run / "config.json").read_text())
     run, whole = read_run(tmp_path), read_run(small_run)
     assert (run.rounds, run.planned, run.summary.final_round, run.seed) == (4, 6, 4, 0)
     known = json.loads(lines[3])["metrics"]

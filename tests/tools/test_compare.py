@@ -65,9 +65,8 @@ def test_three_runs_of_which_one_is_not_finished(tool, small_run, tmp_path):
     stopped = tmp_path / "stopped"
     stopped.mkdir()
     (stopped / "history.jsonl").write_text("".join(lines[:4]))
-    (stopped / "small.py").write_text(
-        (small_run / "small.py").read_text().replace("'rho': 0.1", "'rho': 0.3")
-    )
+    config = (small_run / "config.json").read_text()
+    (stopped / "config.json").write_text(config.replace('"rho": 0.1', '"rho": 0.3'))
     code, out, err = tool(small_run, stopped, small_run, "--out", tmp_path / "out")
     assert code == 0 and err == ""
     rows = [line.split() for line in out.splitlines()]
