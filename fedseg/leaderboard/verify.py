@@ -193,7 +193,7 @@ def verify(
         for name, values in computed.items():
             add(_pairs(accuracy.get(name), values, f"client_accuracy.{name}"), HISTORY)
     add(compared_rounds(history, rounds, complete), "config", HISTORY)
-    known = saved.get("history")  # checksums of its lines, which older checkpoints do not have
+    known = saved.get("history")  # checksums of its lines
     if known is not None:
         line = History(own_path(folder, HISTORY)).changed(known)
         add([("first changed line", line, None)], "checkpoint", HISTORY)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from fedseg.core.forward import map_tensors
 from fedseg.errors import DataError, lacks_memory
-from fedseg.files import TEMPORARY, sha256
+from fedseg.files import TEMPORARY
 from fedseg.runner.state_store import save_tensors
 
 PATTERN = re.compile(r"round_(\d{6,})\.pth")
@@ -37,11 +37,6 @@ def run_folder(checkpoint: Path) -> Path:
     """The work dir that a checkpoint belongs to."""
     folder = checkpoint.parent
     return folder.parent if folder.name == "checkpoints" else folder
-
-
-def _digest_path(path: Path) -> Path:
-    """The checksum of an older fedseg's checkpoint, which does not hold it."""
-    return path.with_name(path.name + ".sha256")
 
 
 def _content_digest(payload: Mapping[str, Any]) -> str:
@@ -115,9 +110,6 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         ) from error
     if not isinstance(payload, dict) or "state_dict" not in payload:
         raise DataError(f"{path}: is no fedseg checkpoint, it has no 'state_dict'")
-    old = _digest_path(path)
-    if DIGEST not in payload and old.is_file():
-        payload[DIGEST] = digest if sha256(path) in old.read_text(errors="replace") else None
     if payload.get(DIGEST, digest) != digest:
         raise DataError(f"{path}: is damaged or was changed, its checksum does not match")
     check_like(payload, {key: {} for key in DICTS if key in payload}, str(path))
@@ -216,17 +208,10 @@ def latest_checkpoint(
     return None
 
 
-def remove_checkpoint(path: Path) -> None:
-    """Delete a checkpoint and its checksum."""
-    path.unlink(missing_ok=True)
-    _digest_path(path).unlink(missing_ok=True)
-
-
 def remove_leftovers(folder: Path) -> None:
     """Delete what a kill left of checkpoints that were being written."""
-    for pattern in (f"*.pth*{TEMPORARY}", "*.pth.part"):
-        for path in folder.glob(pattern):
-            path.unlink()
+    for path in folder.glob(f"*.pth{TEMPORARY}"):
+        path.unlink()
 
 
 def proved_rounds(history: Iterable[dict[str, Any]]) -> set[int]:

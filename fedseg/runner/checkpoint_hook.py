@@ -14,7 +14,6 @@ from fedseg.runner.checkpoint import (
     checkpoints,
     load_checkpoint,
     proved_rounds,
-    remove_checkpoint,
 )
 from fedseg.runs.metric_names import evaluated_set, split_name
 
@@ -127,7 +126,7 @@ class FederatedCheckpointHook(FederatedHook):
         for round_, path in found:
             kept = self.keep_every and round_ % self.keep_every == 0
             if not kept and (round_, path) not in newest:
-                remove_checkpoint(path)
+                path.unlink(missing_ok=True)
         for name, store in runner.stores.items():
             indexes = [self._index(round_, path).get(name, {}) for round_, path in newest]
             store.collect_garbage(indexes)

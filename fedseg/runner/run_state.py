@@ -86,7 +86,7 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
             raise
         raise DataError(f"{path}: cannot be restored: {type(error).__name__}: {error}") from error
     rounds = run.round - (run.train_loop.pending is not None)
-    run.history.verify(rounds, payload.get("history"))
+    run.history.verify(rounds, payload["history"])
 
 
 def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
@@ -112,14 +112,16 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
         "state_dict": run.flat.state_dict(),
         "pending_record": None,
         "server_state": dict.fromkeys(run.algorithm.server_vectors, vector),
+        "norms": {},
         "hooks": {},
         "schedulers": [scheduler.state_dict() for scheduler in run.param_schedulers],
         "param_groups": [{"lr": 0.0} for _ in run.optim_wrapper.optimizer.param_groups],
         "stores": {},
+        "history": [],
+        "environments": [],
         "seconds": 0.0,
     }
-    newer = {"history": [], "environments": []}  # which older checkpoints lack
-    check_like({**newer, **payload}, {**newer, **expected}, str(path))
+    check_like(payload, expected, str(path))
     if payload["pending_record"] is not None:
         check_like(payload, {"pending_record": {"round": 0, "seconds": {}}}, str(path))
     for key, hook in _stateful_hooks(run):
@@ -161,7 +163,7 @@ def _apply(run: Any, payload: dict[str, Any]) -> None:
     to_device = partial(map_tensors, lambda tensor: tensor.to(server.w.device))
     restore_model(run, payload["state_dict"])
     server.state = to_device(payload["server_state"])
-    server.norms = payload.get("norms", {})  # there were none before they limited updates
+    server.norms = payload["norms"]
     hooks = to_device(payload["hooks"])
     for scheduler, state in zip(run.param_schedulers, payload["schedulers"], strict=True):
         scheduler.load_state_dict({**state, "end": scheduler.end})
@@ -172,7 +174,7 @@ def _apply(run: Any, payload: dict[str, Any]) -> None:
     for name, index in payload["stores"].items():
         if name in run.stores:
             run.stores[name].load(index)
-    run.environments = list(payload.get("environments", []))
+    run.environments = list(payload["environments"])
     loop = run.train_loop
     run.seconds_before = payload["seconds"]
     run.round = loop.round = payload["round"]

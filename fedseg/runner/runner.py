@@ -333,9 +333,9 @@ class FederatedRunner(Runner):
                 if aside is not None:
                     self.logger.warning(f"what came after {path} is in {aside}, with the history")
                 if done < self.round and payload["pending_record"] is None:
-                    self.history.checksums = self.history.verify(done, payload.get("history"))
+                    self.history.checksums = self.history.verify(done, payload["history"])
                     self.save(self.round)  # a kill in the evaluation finds the record there
-                self.history.restore(done, payload.get("history"))
+                self.history.restore(done, payload["history"])
                 adopt(self.cfg)
                 self.logger.info(f"resumed from {path} after round {self.round}")
                 return

@@ -110,7 +110,7 @@ KINDS: dict[str, tuple[int, list[Source]]] = {
             ("resume", "run/state/**/*", CHECKPOINT),
             ("test", LAST, (*CHECKPOINT, _payloads("averaged_state_dict"))),
             ("load", LAST, (*CHECKPOINT, _payloads("state_dict"))),
-            ("verify", f"{LAST}*", CHECKPOINT),
+            ("verify", LAST, CHECKPOINT),
             ("verify", LAST, (_payloads("state_dict", "averaged_state_dict"),)),
         ],
     ),

@@ -113,5 +113,5 @@ def _names(case: Case, text: str) -> bool:
         return any(re.search(rf"\b{re.escape(name)}\b", text) for name in case.damage.fields)
     index = "dataset.json" if file.suffix == ".npy" else file.name  # which has their checksums
     folder = f"{file.parent}{':' * (case.damage.what != 'missing')}"
-    names = (file.name.removesuffix(".sha256"), index, folder, *case.damage.fields)
+    names = (file.name, index, folder, *case.damage.fields)
     return any(name in text for name in names)

@@ -17,7 +17,7 @@ from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError, LoadingError
 from fedseg.registry import HOOKS
 from fedseg.runner import run_state
-from fedseg.runner.checkpoint import DIGEST, checkpoint_path, load_checkpoint, save_checkpoint
+from fedseg.runner.checkpoint import checkpoint_path, load_checkpoint, save_checkpoint
 from fedseg.runner.experiment import load_config, train
 from fedseg.runs.results import write_results
 from fedseg.runs.schema import read_results
@@ -205,24 +205,6 @@ def test_a_checkpoint_with_something_wrong_is_skipped(run):
     for one in wrong:
         with pytest.raises(DataError):
             run_state.restore(runner, path, one)
-
-
-def test_a_checkpoint_of_an_older_fedseg(run, finished):
-    """Without checksums: a history is checked as far as it can be."""
-    folder = Path(run["work_dir"]) / "checkpoints"
-    path = checkpoint_path(folder, ROUNDS)
-    path.unlink()
-    path = checkpoint_path(folder, BEFORE)
-    payload = load_checkpoint(path)
-    del payload[DIGEST], payload["history"], payload["environments"]
-    torch.save(payload, path)
-    whole = files(run, "history.jsonl")["history.jsonl"]
-    change_lines(run, lambda lines: [lines[0], *lines[2:]])
-    with pytest.raises(DataError, match=r"history\.jsonl, line 2: "):
-        toyseg.train(run, resume=True)
-    change_lines(run, lambda lines: [whole])
-    toyseg.train(run, resume=True)
-    assert toyseg.run_differences(finished, run) == []
 
 
 # ---------------------------------------------------------------- where it goes on

@@ -14,14 +14,12 @@ import torch
 from toyseg import differences
 
 from fedseg.errors import DataError
-from fedseg.files import sha256
 from fedseg.runner import state_store as store
 from fedseg.runner.checkpoint import (
     checkpoint_path,
     checkpoints,
     latest_checkpoint,
     load_checkpoint,
-    remove_checkpoint,
     remove_leftovers,
     save_checkpoint,
 )
@@ -133,25 +131,6 @@ def test_the_first_checkpoint_is_there_or_not(tmp_path, half):
     assert set(found) == {None, 9}
 
 
-def test_a_kill_while_a_checkpoint_is_removed(tmp_path, monkeypatch):
-    for round_ in (1, 2):
-        save_checkpoint(checkpoint_path(tmp_path, round_), payload(round_))
-    unlink, calls = Path.unlink, []
-
-    def killing(path, **kwargs):
-        unlink(path, **kwargs)
-        calls.append(path)
-        raise KilledError
-
-    monkeypatch.setattr(Path, "unlink", killing)
-    with pytest.raises(KilledError):
-        remove_checkpoint(checkpoint_path(tmp_path, 2))
-    monkeypatch.undo()
-    assert newest(tmp_path) == 1
-    save_checkpoint(checkpoint_path(tmp_path, 2), payload(2))
-    assert newest(tmp_path) == 2
-
-
 def test_every_truncation_of_the_newest_falls_back_with_a_warning(tmp_path):
     for round_ in (1, 2):
         save_checkpoint(checkpoint_path(tmp_path, round_), payload(round_))
@@ -163,31 +142,6 @@ def test_every_truncation_of_the_newest_falls_back_with_a_warning(tmp_path):
         with pytest.warns(UserWarning, match=r"round_000002.*going back to round_000001"):
             found = latest_checkpoint(tmp_path, no_verify)
         assert found[0] == checkpoint_path(tmp_path, 1) and found[1]["round"] == 1
-
-
-def old_checkpoint(path: Path, sidecar: bool) -> None:
-    """As an older fedseg wrote it: the checksum in a file beside it, which may be lost."""
-    torch.save(payload(1), path)
-    if sidecar:
-        path.with_name(path.name + ".sha256").write_text(sha256(path) + "\n")
-
-
-@pytest.mark.parametrize("sidecar", [True, False])
-def test_an_old_checkpoint(tmp_path, sidecar):
-    path = checkpoint_path(tmp_path, 1)
-    old_checkpoint(path, sidecar)
-    assert newest(tmp_path) == 1
-    content = path.read_bytes()
-    for cut in range(0, len(content), len(content) // 40):
-        path.write_bytes(content[:cut])
-        with pytest.raises(DataError, match=r"round_000001\.pth"):
-            load_checkpoint(path)
-    if sidecar:
-        torch.save(payload(1, 2), path)
-        with pytest.raises(DataError, match="checksum"):
-            load_checkpoint(path)
-    save_checkpoint(path, payload(1, 3))
-    assert newest(tmp_path) == 3, "its own checksum counts, not the old one's"
 
 
 def test_flipped_bits_change_no_weight(tmp_path):
@@ -313,9 +267,8 @@ def test_leftovers_of_kills_go(tmp_path):
     save_checkpoint(checkpoint_path(tmp_path, 1), payload(1))
     kept = {path.name for path in tmp_path.iterdir()}
     assert kept == {"round_000001.pth"}
-    for name in ("round_000002.pth.tmp", "best_x.pth.tmp", "round_000002.pth.part"):
+    for name in ("round_000002.pth.tmp", "best_x.pth.tmp"):
         (tmp_path / name).touch()
-    (tmp_path / "round_000002.pth.part.tmp").touch()  # of an older fedseg, as the one above
     remove_leftovers(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == kept
     remove_leftovers(tmp_path / "none")
