@@ -57,16 +57,13 @@ class ProgressHook(FederatedHook):
     Args:
         seconds: time between two lines where there is no terminal.
         metric: endings of the metrics shown (at most four), for example ``"mIoU"``.
-        figure: the name of ``metric`` in older configs.
     """
 
     priority = "LOW"
 
-    def __init__(
-        self, seconds: float = 20.0, metric: Endings = None, figure: Endings = None
-    ) -> None:
+    def __init__(self, seconds: float = 20.0, metric: Endings = None) -> None:
         check_float("default_hooks.progress.seconds", seconds, least=0)
-        shown = metric or figure or ("mIoU", "accuracy")
+        shown = metric or ("mIoU", "accuracy")
         self.seconds, self.endings = seconds, shown if isinstance(shown, str) else tuple(shown)
         # rich takes FORCE_COLOR for a terminal, but a log cannot be redrawn
         terminal = None if sys.stderr and sys.stderr.isatty() else False
