@@ -61,12 +61,6 @@ def options(kind: type[T], args: argparse.Namespace, **more: Any) -> T:
     return kind(**{**named, **more})
 
 
-def add_synthetic(made: argparse.ArgumentParser, help: str) -> None:
-    """Add ``--synthetic``, and the name that it had."""
-    made.add_argument("--synthetic", action="store_true", help=help)
-    made.add_argument("--embedded", dest="synthetic", action="store_true", help=argparse.SUPPRESS)
-
-
 def add_benchmark(made: argparse.ArgumentParser, distributions: Sequence[str], size: str) -> None:
     """Add the options of a data set with FedDrive's splits; ``size`` is that of rendered images."""
     made.add_argument(
@@ -85,7 +79,11 @@ def add_benchmark(made: argparse.ArgumentParser, distributions: Sequence[str], s
         help="use the published split files in DIR instead of making splits; they are checked and "
         "copied, and files missing on disk are reported",
     )
-    add_synthetic(made, "render street scenes instead of real images (all that the splits need)")
+    made.add_argument(
+        "--synthetic",
+        action="store_true",
+        help="render street scenes instead of real images (all that the splits need)",
+    )
     made.add_argument(
         "--size", type=_size, metavar="WxH", help=f"of rendered images (default: {size})"
     )

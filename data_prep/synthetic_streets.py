@@ -93,8 +93,7 @@ def _declare(root: Path, dataset: str, folders: Sequence[str], seed: int, size: 
     if path.exists():
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
-            found["synthetic"] = found.pop("embedded", found.get("synthetic"))  # the old key
-        except (ValueError, TypeError, AttributeError):
+        except ValueError:
             found = None
         if found != declared:
             raise DataError(

@@ -77,7 +77,6 @@ def main() -> int:
         help="CIFAR-10 as tools/prepare_cifar.py takes it (default: data/cifar10 if it is there)",
     )
     parser.add_argument("--synthetic", action="store_true", help="use synthetic images in any case")
-    parser.add_argument("--embedded", dest="synthetic", action="store_true", help=argparse.SUPPRESS)
     parser.add_argument("--rounds", type=int, metavar="N", help="another number of rounds")
     parser.add_argument(
         "--work-dir", type=cli.folder, default=WORK_DIR, help="default: %(default)s"

@@ -5,7 +5,6 @@ from pathlib import Path
 from fedseg.data_prep.arguments import (
     add_images,
     add_splits,
-    add_synthetic,
     options,
     parse,
     parser,
@@ -50,7 +49,9 @@ def main() -> None:
         default="cifar10",
         help="(default: %(default)s)",
     )
-    add_synthetic(arguments, "render images of 10 classes instead of CIFAR-10")
+    arguments.add_argument(
+        "--synthetic", action="store_true", help="render images of 10 classes instead of CIFAR-10"
+    )
     add_splits(arguments, "dirichlet", 100)
     arguments.add_argument(
         "--from",

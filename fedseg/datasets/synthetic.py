@@ -22,7 +22,7 @@ def is_synthetic(root: str | Path, strict: bool = False) -> bool:
         content = read_json(path, "prepare the data again")
         if not isinstance(content, dict):
             raise DataError(f"{path}: holds no object: prepare the data again")
-        found = content.get("synthetic", content.get("embedded", False))  # old key
+        found = content.get("synthetic", False)
         if not isinstance(found, bool):
             raise DataError(f"{path}: synthetic: is {found!r}, no flag: prepare the data again")
         return found
@@ -32,12 +32,11 @@ def is_synthetic(root: str | Path, strict: bool = False) -> bool:
         return False
 
 
-@DATASETS.register_module(name=["SyntheticShapesDataset", "EmbeddedImagesDataset"])
+@DATASETS.register_module()
 class SyntheticShapesDataset(StoredImages):
     """Ten shapes and textures from a prepared folder: 32x32 RGB, rendered.
 
-    ``EmbeddedImagesDataset`` is its old name, which configs may still use. Arguments: see
-    :class:`fedseg.datasets.arrays.StoredImages`.
+    Arguments: see :class:`fedseg.datasets.arrays.StoredImages`.
     """
 
     tool = "fedseg prepare cifar --synthetic"

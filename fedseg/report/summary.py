@@ -185,7 +185,7 @@ def _next_steps(
     if results.train.synthetic:
         name = escape(results.train.dataset.removesuffix("Dataset"))
         data, tool = name.lower(), name.lower()
-        if name in ("SyntheticShapes", "EmbeddedImages"):  # the old name
+        if name == "SyntheticShapes":
             name, data, tool = "CIFAR-10", "cifar10", "cifar"
         steps.append(
             "\n[dim]the data are synthetic: these are not results of the published benchmark; with "

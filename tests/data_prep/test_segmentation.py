@@ -41,8 +41,8 @@ def test_synthetic_idda_writes_every_split_and_the_same_bytes_again(
     tmp_path, rendered, capsys, monkeypatch
 ):
     monkeypatch.setattr(idda, "IMAGES_PER_DOMAIN", 11)
-    for root, flag in (("one", "--synthetic"), ("two", "--embedded")):  # the old name still works
-        arguments = ("--root", tmp_path / root, flag)
+    for root in ("one", "two"):
+        arguments = ("--root", tmp_path / root, "--synthetic")
         shown = good(capsys, "prepare_idda.py", *arguments, "--setting", "rainy")
         assert "class_imbalance/rainy" in shown and "synthetic" in shown
         config = re.search(r"fedseg train (\S+)", shown)[1]

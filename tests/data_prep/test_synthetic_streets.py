@@ -140,9 +140,6 @@ def test_what_a_folder_declares(tmp_path):
     marker = tmp_path / "dataset.json"
     with pytest.raises(DataError, match=r"dataset\.json"):
         write_streets(idda, tmp_path, pairs_of("T01_CN_A", 1), seed=3, **QUIET)
-    # folders of an earlier version, which said "embedded"
-    declared = json.loads(marker.read_text())
-    marker.write_text(json.dumps({"embedded": declared.pop("synthetic"), **declared}))
     write_streets(idda, tmp_path, pairs_of("T01_CN_A", 2), **QUIET)
     marker.write_text("[")
     with pytest.raises(DataError, match=r"dataset\.json"):

@@ -111,7 +111,7 @@ def test_corruptions_by_severity(run_copy):
 
 
 def test_synthetic_images_stand_in_for_cifar(run_copy):
-    kind = "EmbeddedImagesDataset"
+    kind = "SyntheticShapesDataset"
     change(run_copy, data__train__synthetic=True, data__train__dataset=kind)
     text = printed(run_copy, real_config="configs/real.py")
     assert "CIFAR-10 in data/cifar10" in text

@@ -45,8 +45,7 @@ def test_ends_with_accuracies_and_pictures(prepared, tmp_path):
 
 
 def test_contradictory_options(tmp_path):
-    for flag in ("--synthetic", "--embedded"):
-        done = run(flag, "--data", str(tmp_path))
-        assert done.returncode == 2
-        assert "--synthetic" in done.stderr
-        assert "Traceback" not in done.stderr
+    done = run("--synthetic", "--data", str(tmp_path))
+    assert done.returncode == 2
+    assert "--synthetic" in done.stderr
+    assert "Traceback" not in done.stderr

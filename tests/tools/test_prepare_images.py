@@ -308,7 +308,7 @@ def test_synthetic(tmp_path, rendered, capsys):
     assert "rendered: 120 + 20 images" in out and "synthetic" in out
     assert "verified" in good(capsys, *arguments)
     assert rendered == [root]
-    good(capsys, "--root", root, "--embedded", "--partition", "none", "--overwrite")  # the old name
+    good(capsys, *arguments, "--overwrite")
     assert len(rendered) == 2
     assert "CIFAR100" in failure(capsys, *arguments, "--dataset", "cifar100")
 
