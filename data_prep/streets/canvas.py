@@ -75,7 +75,6 @@ class Canvas:
         quad: np.ndarray,
         gain: Colour,
         label: int,
-        opacity: np.ndarray | None = None,
     ) -> None:
         """Map a crop of a texture on a plane quad.
 

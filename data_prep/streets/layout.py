@@ -314,13 +314,12 @@ def _furniture(town: Town, street: Street, rng: random.Random) -> None:
         things.append(Thing("guardrail", side * (street.half + 0.5), end, {"from": z}))
 
 
-def _vehicle(rng: random.Random, heading: float, parked: bool, body: str | None = None) -> dict:
-    if body is None:
-        names = list(BODIES)
-        weights = [BODIES[name].share for name in names]
-        body = rng.choices(names, weights)[0]
-        if parked and BODIES[body].length > 6:
-            body = "hatchback"
+def _vehicle(rng: random.Random, heading: float, parked: bool) -> dict:
+    names = list(BODIES)
+    weights = [BODIES[name].share for name in names]
+    body = rng.choices(names, weights)[0]
+    if parked and BODIES[body].length > 6:
+        body = "hatchback"
     paint = rng.choice(BODIES[body].paints or PAINTS)
     light = rng.uniform(0.85, 1.12)
     return {
@@ -349,7 +348,7 @@ def _vehicles(town: Town, street: Street, rng: random.Random) -> None:
         lane = rng.randrange(street.lanes)
         side = 1 if street.one_way else rng.choice((1, -1))
         own = side == 1 and lane == 0
-        z = rng.uniform(9 if own else 5, 90) ** 1.0
+        z = rng.uniform(9 if own else 5, 90)
         what = _vehicle(rng, (0.0 if side == 1 else math.pi) + rng.gauss(0, 0.015), False)
         spots = occupied.setdefault(side * (lane + 1), [])
         room = 4.5 + BODIES[what["body"]].length / 2

@@ -12,7 +12,6 @@ import numpy as np
 from .canvas import halvings
 from .keys import arrays, draws
 
-TEXELS = 20
 BAY, FLOOR = 60, 64
 BAYS, FLOORS = 8, 10
 RGB = tuple[int, int, int]

@@ -16,7 +16,7 @@ def expose(canvas: Canvas, light: Light, *key: object) -> np.ndarray:
     """The picture a camera takes of the painted canvas: uint8 [H, W, 3]."""
     rng = draws("weather", *key)
     if light.wet:
-        _reflect(canvas, light, rng)
+        _reflect(canvas, rng)
     # Air: the farther, the more of the fog's color.
     clear = cv2.exp(canvas.depth * np.float32(-light.fog))
     sky = canvas.pixels[..., 3] == ids.SKY
@@ -69,7 +69,7 @@ def _vignette(height: int, width: int) -> np.ndarray:
     return (1 - 0.09 * (u**2 + v**2)).astype(np.float32)
 
 
-def _reflect(canvas: Canvas, light: Light, rng) -> None:
+def _reflect(canvas: Canvas, rng) -> None:
     """Mirror what stands above the wet ground in it, column by column.
 
     Every wet pixel finds the lowest dry pixel above it in its column, where whatever is mirrored

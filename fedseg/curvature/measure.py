@@ -49,7 +49,7 @@ SCHEMA_VERSION = 1
 VECTORS = "eigenvectors.npy"  # float32 [2, n], the parameters one after the other, without gaps
 EXACT_DIAGONAL = 2000  # parameters up to which a diagonal is computed by unit vectors
 SPECTRUM, DENSITY_PROBES = 50, 10
-SAME = ("checkpoint_sha256", "data", "data_sha256", "parameters", "dtype")
+SAME = ("checkpoint_sha256", "changed", "data", "data_sha256", "parameters", "dtype")
 SHARED = ("client", "samples", "augment", "statistics", "matrix", "averaged", "batch_size")
 
 
@@ -118,9 +118,6 @@ class Measurement:
         try:
             found = read_json(self.folder / FILE_NAME)
             same = all(found[name] == self.result[name] for name in SAME)
-            same = (
-                same and found.get("changed", []) == self.result["changed"]
-            )  # none in older files
             quantities = found["quantities"].items() if same else ()
             return {name: entry for name, entry in quantities if isinstance(entry, dict)}
         except (DataError, KeyError, TypeError, AttributeError):

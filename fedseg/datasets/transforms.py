@@ -2,14 +2,10 @@
 
 import inspect
 import math
-import os
 import random
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-# Before its import, or albumentations looks for a newer version on the network.
-os.environ.setdefault("NO_ALBUMENTATIONS_UPDATE", "1")
 
 import albumentations as A
 import cv2

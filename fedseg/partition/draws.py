@@ -86,10 +86,10 @@ def log_gammas(rng: np.random.Generator, concentration: float, shape: Any) -> np
     return np.log(rng.standard_gamma(a + 1, shape)) + np.log(uniform) / a
 
 
-def proportions(log_weights: np.ndarray, axis: int = -1) -> np.ndarray:
-    """Weights given by their logarithms, scaled to sum 1 along an axis."""
-    weights = np.exp(log_weights - log_weights.max(axis, keepdims=True))
-    return weights / weights.sum(axis, keepdims=True)
+def proportions(log_weights: np.ndarray) -> np.ndarray:
+    """Weights given by their logarithms, scaled to sum 1 along the last axis."""
+    weights = np.exp(log_weights - log_weights.max(-1, keepdims=True))
+    return weights / weights.sum(-1, keepdims=True)
 
 
 def draw_counts(

@@ -194,8 +194,8 @@ def check(config: Config, *loaders: str) -> None:
         check_roots(dict(complete.items()), *loaders)
 
 
-def train(config: Config, dry_run: bool = False, quiet: bool = False) -> int:
-    """Run a config, or print its plan; returns the exit code. Ctrl-C raises ``Interrupted``.
+def train(config: Config, dry_run: bool = False, quiet: bool = False) -> None:
+    """Run a config, or print its plan. Ctrl-C raises ``Interrupted``.
 
     ``quiet`` shows no progress and no warnings, which are in the log file all the same.
     """
@@ -210,9 +210,8 @@ def train(config: Config, dry_run: bool = False, quiet: bool = False) -> int:
                 config = copy.deepcopy(config)
                 config.work_dir = folder
                 print_plan(make_plan(FederatedRunner.from_cfg(config)))
-            return 0
+            return
         runner = FederatedRunner.from_cfg(config)
         if quiet:
             runner.mute_console()
         runner.train()
-        return 0
