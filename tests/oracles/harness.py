@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,14 @@ from transcriptions import Federation, Local
 # What both sides use unless a test says otherwise.
 BATCH_SIZE = 4
 LOCAL = Local()
+PLAIN = replace(LOCAL, momentum=0.0)
+SAM = replace(LOCAL, kind="sam", rho=0.05)
+ASAM = replace(LOCAL, kind="asam", rho=0.5, eta=0.2)
+# the partition into clients of equal size
+EQUAL = {"type": "OraclePartition", "sizes": list(problem.EQUAL_SIZES)}
+
+# float64 on both sides: about 1e-13 is seen, 1e-5 would still be agreement.
+TOLERANCE = 1e-9
 
 
 @dataclass(frozen=True)
@@ -51,6 +59,24 @@ def federation(
         batches={k: problem.make_batches(ids, batch_size) for k, ids in clients.items()},
         participants=participants,
     )
+
+
+class EvenFederation(Federation):
+    """Every client counts the same."""
+
+    def size(self, client: str) -> int:
+        return 1
+
+
+def with_a_stranger() -> tuple[Federation, Federation]:
+    """The problem, and what becomes of it if c3 has forgotten all when it returns in round 7.
+
+    A stranger comes in its place, with its data and without its vectors; both sides know it.
+    """
+    fed = federation()
+    fed = replace(fed, batches=fed.batches | {"stranger": fed.batches["c3"]})
+    swapped = [["stranger" if k == "c3" else k for k in sampled] for sampled in fed.participants]
+    return fed, replace(fed, participants=fed.participants[:6] + swapped[6:])
 
 
 def optim_wrapper(local: Local = LOCAL) -> dict[str, Any]:

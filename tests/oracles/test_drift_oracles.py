@@ -4,7 +4,7 @@ As :mod:`test_oracles`; also what server and clients keep, and what was sent.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,17 +22,22 @@ from drift import (
     mime,
     scaffold,
 )
-from harness import LOCAL, decayed, federation, relative_error, run_engine
+from harness import (
+    ASAM,
+    LOCAL,
+    PLAIN,
+    SAM,
+    TOLERANCE,
+    decayed,
+    federation,
+    relative_error,
+    run_engine,
+)
 from transcriptions import Federation, Local
 
 # momentum makes SCAFFOLD's and FedCM's K_k eta a guess, of which they warn; the equation stands
 pytestmark = pytest.mark.filterwarnings("ignore:algorithm. .* divides by K_k eta")
 
-TOLERANCE = 1e-9  # 1e-5 would still be agreement
-
-SAM = replace(LOCAL, kind="sam", rho=0.05)
-ASAM = replace(LOCAL, kind="asam", rho=0.5, eta=0.2)
-PLAIN = replace(LOCAL, momentum=0.0)
 KINDS = {"SGD": LOCAL, "SAM": SAM, "ASAM": ASAM, "SGD without momentum": PLAIN}
 OWN_PERTURBATION = {"SGD": LOCAL, "SGD without momentum": PLAIN}
 WITHOUT_MOMENTUM = {n: replace(KINDS[n], momentum=0.0) for n in ("SGD", "SAM", "ASAM")}
@@ -54,156 +59,115 @@ class Case:
     algorithm: dict[str, Any]
     transcribed: Callable[[Federation, Local, Rate | None], list[Round]]
     locals: dict[str, Local]
-    server: dict[str, str]
-    clients: dict[str, str]
-    down: int
-    up: int
+    server: dict[str, str] = field(default_factory=dict)
+    clients: dict[str, str] = field(default_factory=dict)
+    down: int = 1
+    up: int = 1
 
 
+CONTROLS = {"server": {"control": "c"}, "clients": {"control": "c"}, "down": 2, "up": 2}
+DIRECTION = {"server": {"direction": "d"}, "down": 2}
+MOMENTUM = {"server": {"m": "m"}, "down": 2, "up": 2}
 CASES = {
     "FedProx": Case(
         {"type": "FedProx", "mu": 0.5},
         lambda fed, local, rate: fedprox(fed, local, 0.5, rate),
         KINDS,
-        {},
-        {},
-        1,
-        1,
     ),
     "FedACG": Case(
         {"type": "FedACG", "lam": 0.8, "beta": 0.5},
         lambda fed, local, rate: fedacg(fed, local, 0.8, 0.5, rate),
         KINDS,
-        {"momentum": "m"},
-        {},
-        1,
-        1,
+        server={"momentum": "m"},
     ),
     "SCAFFOLD": Case(
         {"type": "SCAFFOLD"},
         lambda fed, local, rate: scaffold(fed, local, 1.0, rate),
         KINDS,
-        {"control": "c"},
-        {"control": "c"},
-        2,
-        2,
+        **CONTROLS,
     ),
     "SCAFFOLD, eta_g": Case(
         {"type": "SCAFFOLD", "eta_g": 0.8},
         lambda fed, local, rate: scaffold(fed, local, 0.8, rate),
         {"SGD": LOCAL},
-        {"control": "c"},
-        {"control": "c"},
-        2,
-        2,
+        **CONTROLS,
     ),
     "SCAFFOLD, momentum counted": Case(
         {"type": "SCAFFOLD", "count_momentum": True},
         lambda fed, local, rate: scaffold(fed, local, 1.0, rate, count_momentum=True),
         {"SGD": LOCAL},
-        {"control": "c"},
-        {"control": "c"},
-        2,
-        2,
+        **CONTROLS,
     ),
     "FedCM, momentum counted": Case(
         {"type": "FedCM", "alpha": 0.3, "count_momentum": True},
         lambda fed, local, rate: fedcm(fed, local, 0.3, rate, count_momentum=True),
         {"SGD": LOCAL},
-        {"direction": "d"},
-        {},
-        2,
-        1,
+        **DIRECTION,
     ),
     "FedGamma": Case(
         {"type": "FedGamma"},
         lambda fed, local, rate: scaffold(fed, local, 1.0, rate),
         PERTURBED,
-        {"control": "c"},
-        {"control": "c"},
-        2,
-        2,
+        **CONTROLS,
     ),
     "FedCM": Case(
         {"type": "FedCM", "alpha": 0.3},
         lambda fed, local, rate: fedcm(fed, local, 0.3, rate),
         KINDS,
-        {"direction": "d"},
-        {},
-        2,
-        1,
+        **DIRECTION,
     ),
     "FedCM by samples": Case(
         {"type": "FedCM", "alpha": 0.3, "weigh_samples": True},
         lambda fed, local, rate: fedcm(fed, local, 0.3, rate, by_samples=True),
         {"SGD": LOCAL},
-        {"direction": "d"},
-        {},
-        2,
-        1,
+        **DIRECTION,
     ),
     "MIME": Case(
         {"type": "MIME", "momentum": 0.6},
         lambda fed, local, rate: mime(fed, local, 0.6, rate=rate),
         WITHOUT_MOMENTUM,
-        {"m": "m"},
-        {},
-        2,
-        2,
+        **MOMENTUM,
     ),
     "MIME-SGD": Case(
         {"type": "MIME"},
         lambda fed, local, rate: mime(fed, local, 0.0, rate=rate),
         {"SGD": PLAIN},
-        {"m": "m"},
-        {},
-        2,
-        2,
+        **MOMENTUM,
     ),
     "MIMELite": Case(
         {"type": "MIMELite", "momentum": 0.6},
         lambda fed, local, rate: mime(fed, local, 0.6, lite=True, rate=rate),
         WITHOUT_MOMENTUM,
-        {"m": "m"},
-        {},
-        2,
-        2,
+        **MOMENTUM,
     ),
     "AdaBest": Case(
         {"type": "AdaBest", "beta": 0.9, "mu": 0.2},
         lambda fed, local, rate: adabest(fed, local, 0.9, 0.2, rate),
         KINDS,
-        {"h": "h"},
-        {"h": "h"},
-        1,
-        1,
+        server={"h": "h"},
+        clients={"h": "h"},
     ),
     "FedSpeed": Case(
         {"type": "FedSpeed", "rho": 0.1, "alpha": 0.9, "lam": 2.0},
         lambda fed, local, rate: fedspeed(fed, local, 0.1, 0.9, 2.0, rate),
         OWN_PERTURBATION,
-        {},
-        {"ghat": "dual"},
-        1,
-        1,
+        clients={"ghat": "dual"},
     ),
     "FedSpeed, all corrections": Case(
         {"type": "FedSpeed", "rho": 0.1, "alpha": 0.9, "lam": 2.0, "all_corrections": True},
         lambda fed, local, rate: fedspeed(fed, local, 0.1, 0.9, 2.0, rate, all_corrections=True),
         OWN_PERTURBATION,
-        {"ghat": "mean dual"},
-        {"ghat": "dual"},
-        1,
-        1,
+        server={"ghat": "mean dual"},
+        clients={"ghat": "dual"},
     ),
     "FedSMOO": Case(
         {"type": "FedSMOO", "rho": 0.1, "beta": 2.0},
         lambda fed, local, rate: fedsmoo(fed, local, 0.1, 2.0, rate),
         OWN_PERTURBATION,
-        {"s": "s", "sigma": "sigma"},
-        {"mu": "mu", "sigma": "sigma"},
-        2,
-        2,
+        server={"s": "s", "sigma": "sigma"},
+        clients={"mu": "mu", "sigma": "sigma"},
+        down=2,
+        up=2,
     ),
 }
 RUNS = [(name, kind) for name, case in CASES.items() for kind in case.locals]

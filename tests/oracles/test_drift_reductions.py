@@ -6,7 +6,17 @@ from typing import Any
 
 import problem
 import pytest
-from harness import LOCAL, Trace, federation, relative_error, run_engine
+from harness import (
+    EQUAL,
+    LOCAL,
+    PLAIN,
+    SAM,
+    TOLERANCE,
+    Trace,
+    federation,
+    relative_error,
+    run_engine,
+)
 from transcriptions import Local, train_client
 
 from fedseg.hooks import FederatedHook
@@ -15,10 +25,7 @@ from fedseg.registry import HOOKS
 # momentum makes SCAFFOLD's and FedCM's K_k eta a guess, of which they warn; the equation stands
 pytestmark = pytest.mark.filterwarnings("ignore:algorithm. .* divides by K_k eta")
 
-TOLERANCE = 1e-9
-EQUAL = {"type": "OraclePartition", "sizes": list(problem.EQUAL_SIZES)}
 ALL = [sorted(problem.make_clients())] * 4
-SAM = replace(LOCAL, kind="sam", rho=0.05)
 FEDAVG = {"type": "FedAvg"}
 FEDDYN = {"type": "FedDyn", "beta": 2.0}
 
@@ -205,7 +212,6 @@ def test_fedsmoo_beta_to_infinity_leaves_the_clients_alone(run):
 # ---------------------------------------------------------------- one client
 
 ONE = {"partition": {"type": "SinglePartition"}, "participants": [["all"]] * 4}
-PLAIN = replace(LOCAL, momentum=0.0)
 OF_ONE_CLIENT = {
     "SCAFFOLD": ({"type": "SCAFFOLD"}, PLAIN, {}),
     "SCAFFOLD with momentum": ({"type": "SCAFFOLD"}, LOCAL, {}),

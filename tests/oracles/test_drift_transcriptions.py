@@ -18,11 +18,9 @@ from drift import (
     mime,
     scaffold,
 )
-from harness import LOCAL, federation, relative_error
+from harness import LOCAL, PLAIN, SAM, EvenFederation, federation, relative_error, with_a_stranger
 from transcriptions import Federation, ServerSGD, fedavg, feddyn
 
-SAM = replace(LOCAL, kind="sam", rho=0.05)
-PLAIN = replace(LOCAL, momentum=0.0)
 EQUAL = federation(sizes=problem.EQUAL_SIZES)
 
 
@@ -123,18 +121,13 @@ def test_fedcm_of_one_client_with_one_step_is_momentum():
 
 
 def test_what_an_absent_client_remembers_matters():
-    """c3 comes back in round 7; a stranger with its data but without its vectors is told apart."""
-    fed = federation()
-    fed = replace(fed, batches=fed.batches | {"stranger": fed.batches["c3"]})
-    swapped = [["stranger" if k == "c3" else k for k in sampled] for sampled in fed.participants]
-    forgetful = replace(fed, participants=fed.participants[:6] + swapped[6:])
     for run in (
         lambda fed: scaffold(fed, LOCAL),
         lambda fed: adabest(fed, LOCAL, 0.9, 0.2),
         lambda fed: fedspeed(fed, LOCAL, 0.05, 0.9, 2.0),
         lambda fed: fedsmoo(fed, LOCAL, 0.05, 2.0),
     ):
-        a, b = weights(run(fed)), weights(run(forgetful))
+        a, b = (weights(run(fed)) for fed in with_a_stranger())
         assert relative_error(a[:6], b[:6]) == 0
         assert relative_error(a[6:], b[6:]) > 1e-3
 
@@ -156,17 +149,10 @@ def test_momentum_counted_makes_the_control_a_mean_gradient():
     assert own[1] > 2 * slope[1]
 
 
-class EqualFederation(Federation):
-    """Every client counts the same."""
-
-    def size(self, client: str) -> int:
-        return 1
-
-
 def test_no_two_algorithms_agree_on_this_problem():
     """Nor do a rule and its likely slip; otherwise an engine that mixes two up could pass."""
     fed = federation()
-    even = EqualFederation(**vars(fed))
+    even = EvenFederation(**vars(fed))
     few = replace(fed, batches={k: fed.batches[k] for k in ("c0", "c1", "c2", "c3", "c4", "c5")})
     few.batches["nobody"] = fed.batches["c0"]  # |K| is one more
     traces = {

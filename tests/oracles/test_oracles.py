@@ -6,7 +6,7 @@ Partial participation, clients of unequal size, momentum and weight decay on, fl
 from dataclasses import replace
 
 import pytest
-from harness import LOCAL, federation, relative_error, run_engine
+from harness import ASAM, LOCAL, SAM, TOLERANCE, federation, relative_error, run_engine
 from transcriptions import (
     ServerAdagrad,
     ServerAdam,
@@ -19,11 +19,6 @@ from transcriptions import (
     wima,
 )
 
-# float64 on both sides: about 1e-13 is seen, 1e-5 would still be agreement.
-TOLERANCE = 1e-9
-
-SAM = replace(LOCAL, kind="sam", rho=0.05)
-ASAM = replace(LOCAL, kind="asam", rho=0.5, eta=0.2)
 SAM_RAMP = replace(SAM, rho0=0.001, rho_rounds=4)
 ASAM_RAMP = replace(ASAM, rho0=0.001, rho_rounds=4)
 

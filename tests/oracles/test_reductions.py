@@ -6,12 +6,10 @@ import numpy as np
 import problem
 import pytest
 import torch
-from harness import LOCAL, Trace, federation, relative_error, run_engine
+from harness import EQUAL, LOCAL, TOLERANCE, Trace, federation, relative_error, run_engine
 from transcriptions import train_client
 
-TOLERANCE = 1e-9
 FEDAVG = {"type": "FedAvg", "server_optim": {"type": "SGD", "lr": 1.0}}
-EQUAL = {"type": "OraclePartition", "sizes": list(problem.EQUAL_SIZES)}
 
 
 @pytest.fixture(scope="module")
