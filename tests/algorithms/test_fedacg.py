@@ -11,8 +11,6 @@ from toyquad import fixed, server_vector, trace
 from fedseg.errors import ConfigError
 from fedseg.registry import ALGORITHMS, build
 
-STILL = {"optim_wrapper": {"optimizer": {"type": "SGD", "lr": 0.0}}}
-
 
 @pytest.mark.parametrize(
     "changes",

@@ -3,8 +3,8 @@
 from statistics import median
 
 import numpy as np
+from prepare_tools import presence, sizes
 
-from fedseg.core.seeds import generator_for
 from fedseg.data_prep import cityscapes
 from fedseg.datasets import CityscapesDataset
 
@@ -16,20 +16,6 @@ CITYSCAPES_TABLE = {
 }
 # Many classes of all frequencies; a class everywhere and nothing else; one rare class.
 CONTENTS = (np.linspace(0.01, 1, 16) ** 2, [1.0], [1.0, 0.02])
-
-
-def presence(frequencies, seed=0):
-    """A presence function: class c occurs in an image with probability ``frequencies[c]``."""
-
-    def classes(samples):
-        rng = generator_for(seed, "fake presence")
-        return rng.random((len(samples), len(frequencies))) < np.asarray(frequencies)
-
-    return classes
-
-
-def sizes(split):
-    return [len(samples) for samples in split.users.values()]
 
 
 def check_cityscapes(train, test, distribution):

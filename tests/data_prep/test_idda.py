@@ -4,9 +4,8 @@ import shutil
 
 import numpy as np
 import pytest
-from prepare_tools import write_pair
+from prepare_tools import presence, sizes, write_pair
 
-from fedseg.core.seeds import generator_for
 from fedseg.data_prep import idda
 from fedseg.datasets import IDDADataset
 from fedseg.errors import DataError
@@ -14,20 +13,6 @@ from fedseg.errors import DataError
 # Clients, seen test, unseen test.
 IDDA_TABLE = {"country": (90, 1080, 840), "rainy": (69, 828, 2100), "bus": (83, 996, 1260)}
 FREQUENCIES = np.linspace(0.01, 1, 16) ** 2  # many classes of all frequencies
-
-
-def presence(frequencies, seed=0):
-    """A presence function: class c occurs in an image with probability ``frequencies[c]``."""
-
-    def classes(samples):
-        rng = generator_for(seed, "fake presence")
-        return rng.random((len(samples), len(frequencies))) < np.asarray(frequencies)
-
-    return classes
-
-
-def sizes(split):
-    return [len(samples) for samples in split.users.values()]
 
 
 def domains_per_client(split):

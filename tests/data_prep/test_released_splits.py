@@ -206,7 +206,7 @@ def test_images_in_another_order(tmp_path, capsys):
     assert "order" in failure(capsys, TOOL, *arguments)
 
 
-def test_no_released_files(made, tmp_path, capsys):
+def test_no_released_files(made, capsys):
     made.files.mkdir()
     assert f"{made.files}: " in failure(capsys, *made.arguments())
 

@@ -117,7 +117,7 @@ def test_gather_gives_contiguous_copies(prepared):
     assert dataset.images[7].any()
 
 
-def test_the_checksum_is_of_bytes_whatever_the_layout(tmp_path):
+def test_the_checksum_is_of_bytes_whatever_the_layout():
     images, labels = splits()[0]
     expected = hashlib.sha256(images.tobytes() + labels.astype("<i8").tobytes()).hexdigest()
     assert images_checksum(images, labels) == expected

@@ -57,7 +57,7 @@ def test_images_may_lie_flat(tmp_path, root):
     assert a.split_checksum == b.split_checksum
 
 
-def test_checksum_is_of_users_images_and_classes(tmp_path, root):
+def test_checksum_is_of_users_images_and_classes(root):
     before = LandmarksDataset(root).split_checksum
     train, test = rows()
     train[3] = ("2", *train[3][1:])

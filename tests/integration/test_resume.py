@@ -245,7 +245,7 @@ def test_until_an_average_starts_a_run_with_it_is_one_without(tmp_path, before, 
 
 
 @pytest.mark.parametrize("average", [None, {"type": "WIMA"}])
-def test_an_average_that_has_begun_goes_on(run, tmp_path, average):
+def test_an_average_that_has_begun_goes_on(run, average):
     with pytest.raises(ConfigError, match=r"was made with another averaging \('SWA from round 2"):
         toyseg.train({**run, "averaging": average}, resume=True)
 

@@ -150,7 +150,7 @@ def test_on_another_machine_a_small_difference_passes_and_a_larger_one_does_not(
     assert [d.field for d in found.differences] == ["final.unseen.mIoU"]
 
 
-def test_another_config_is_named(run, small_config, tmp_path):
+def test_another_config_is_named(run, small_config):
     other = small_config.parent / "other.py"
     other.write_text(small_config.read_text().replace("lr=0.2", "lr=0.3"))
     fields = [difference.field for difference in verify(run, other).differences]

@@ -45,7 +45,7 @@ def mine(write) -> Path:
     return write("mine.py", SETTING)
 
 
-def test_the_headline_experiment_in_every_way_that_it_can_be_said(tmp_path):
+def test_the_headline_experiment_in_every_way_that_it_can_be_said():
     name = "idda_rainy_fedasam_swa"
     file = load_config(CONFIGS / f"{name}.py")
     given = load_config(setting_file("idda_rainy"), ["swa", "fedasam"])

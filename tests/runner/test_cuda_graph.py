@@ -455,7 +455,7 @@ def test_cuda_falls_back(tmp_path, images, kind):
 
 
 @needs_cuda
-def test_a_capture_that_fails_leaves_the_generator_usable(tmp_path):
+def test_a_capture_that_fails_leaves_the_generator_usable():
     backend = graph_module.CudaCapture(torch.device("cuda", torch.cuda.current_device()))
     x = torch.ones(4, device="cuda")
     with pytest.raises(RuntimeError):

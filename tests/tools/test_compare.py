@@ -12,7 +12,6 @@ from PIL import Image
 from fedseg.report.drawing import COLORS
 from fedseg.units import format_bytes
 
-ROOT = Path(__file__).parents[2]
 RAINY = "idda_rainy_heterogeneous"
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import toyresults
 
-ROOT = Path(__file__).parents[2]
 RAINY = "idda_rainy_heterogeneous"
 
 

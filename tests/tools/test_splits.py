@@ -11,7 +11,6 @@ from PIL import Image
 from fedseg.datasets.arrays import write_images
 from fedseg.report.drawing import COLORS
 
-ROOT = Path(__file__).parents[2]
 FULL = (8, 29, 88)  # a share of 1
 
 

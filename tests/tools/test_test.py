@@ -11,8 +11,6 @@ import pytest
 from fedseg.errors import UserError
 from fedseg.files import sha256
 
-ROOT = Path(__file__).parents[2]
-
 
 @pytest.fixture
 def tool(run_tool):

@@ -7,6 +7,8 @@ from pathlib import Path
 import cv2
 import numpy as np
 
+from fedseg.core.seeds import generator_for
+
 TOOLS = Path(__file__).parents[2] / "tools"
 
 
@@ -55,3 +57,18 @@ def write_pair(image_root, label_root, sample, ids=(7, 13), size=(16, 8)):
     row = np.array([ids[i % len(ids)] for i in range(width)], dtype=np.uint8)
     cv2.imwrite(str(image), np.full((height, width, 3), 99, np.uint8))
     cv2.imwrite(str(label), np.tile(row, (height, 1)))
+
+
+def presence(frequencies, seed=0):
+    """A presence function: class c occurs in an image with probability ``frequencies[c]``."""
+
+    def classes(samples):
+        rng = generator_for(seed, "fake presence")
+        return rng.random((len(samples), len(frequencies))) < np.asarray(frequencies)
+
+    return classes
+
+
+def sizes(split):
+    """Images of each user."""
+    return [len(samples) for samples in split.users.values()]
