@@ -84,12 +84,7 @@ def test_a_late_first_round_is_like_any_first_round(tmp_path):
 
 def test_a_rejected_update_counts_as_absence(tmp_path):
     """Bit for bit the run in which the client did not take part."""
-    poison = {"custom_hooks": [{"type": "PoisonHook", "clients": ["b"], "round_": 2}]}
-    imports = {"custom_imports": {"imports": ["toyquad", "toyseg"]}}
-    one = toyquad.run(
-        tmp_path / "a", BOTH, client_sampler=fixed("ab", "bcd", "bd"), **poison, **imports
-    )
-    other = toyquad.run(tmp_path / "b", BOTH, client_sampler=fixed("ab", "cd", "bd"))
+    one, other = toyquad.rejected_and_absent(tmp_path, BOTH, "bd")
     np.testing.assert_array_equal(trace(one), trace(other))
     states = (toyseg.client_states(config)["clients"] for config in (one, other))
     assert toyseg.differences(*states) == []

@@ -96,13 +96,7 @@ def test_full_participation_ends_nearer_than_fedavg(tmp_path):
 
 
 def test_a_rejected_update_does_not_bend_the_direction(tmp_path):
-    poison = {"custom_hooks": [{"type": "PoisonHook", "clients": ["b"], "round_": 2}]}
-    imports = {"custom_imports": {"imports": ["toyquad", "toyseg"]}}
-    algorithm = {"type": "FedCM", "alpha": 0.2}
-    one = toyquad.run(
-        tmp_path / "a", algorithm, client_sampler=fixed("ab", "bcd", "ab"), **poison, **imports
-    )
-    other = toyquad.run(tmp_path / "b", algorithm, client_sampler=fixed("ab", "cd", "ab"))
+    one, other = toyquad.rejected_and_absent(tmp_path, {"type": "FedCM", "alpha": 0.2}, "ab")
     np.testing.assert_array_equal(trace(one), trace(other))
 
 

@@ -136,13 +136,7 @@ def test_a_learning_rate_of_zero_stops_the_run(tmp_path):
 
 def test_a_rejected_update_changes_nobodys_control_variate(tmp_path):
     """Bit for bit the run in which that client did not take part."""
-    poison = {"custom_hooks": [{"type": "PoisonHook", "clients": ["b"], "round_": 2}]}
-    imports = {"custom_imports": {"imports": ["toyquad", "toyseg"]}}
-    one = toyquad.run(
-        tmp_path / "a", NAME, client_sampler=fixed("ab", "bcd", "ab"), **poison, **imports
-    )
-    other = toyquad.run(tmp_path / "b", NAME, client_sampler=fixed("ab", "cd", "ab"))
-    assert [r["client"] for r in toyseg.history(one)[1]["rejected"]] == ["b"]
+    one, other = toyquad.rejected_and_absent(tmp_path, NAME, "ab")
     np.testing.assert_array_equal(trace(one), trace(other))
     states = (toyseg.client_states(config)["clients"] for config in (one, other))
     assert toyseg.differences(*states) == []

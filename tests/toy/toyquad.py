@@ -143,6 +143,17 @@ def run(folder: Path, algorithm: Mapping[str, Any], **changes: Any) -> dict[str,
     return config
 
 
+def rejected_and_absent(
+    folder: Path, algorithm: Mapping[str, Any], last: str
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Two runs: b's update of round 2 is rejected, or b does not take part in it; then ``last``."""
+    hooks = [{"type": "PoisonHook", "clients": ["b"], "round_": 2}]
+    poison = {"custom_hooks": hooks, "custom_imports": {"imports": ["toyquad", "toyseg"]}}
+    one = run(folder / "a", algorithm, client_sampler=fixed("ab", "bcd", last), **poison)
+    assert [r["client"] for r in toyseg.history(one)[1]["rejected"]] == ["b"]
+    return one, run(folder / "b", algorithm, client_sampler=fixed("ab", "cd", last))
+
+
 def trace(config: Mapping[str, Any]) -> list[np.ndarray]:
     """The global model before the first round and after every one."""
     rounds = range(1, config["train_cfg"]["max_rounds"] + 1)
