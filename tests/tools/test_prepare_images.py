@@ -9,7 +9,6 @@ from image_files import (
     published_as,
     write_archive,
     write_batches,
-    write_folders,
     write_mnist,
     write_npz,
 )
@@ -142,18 +141,6 @@ def test_a_file_of_another_kind_under_the_name_of_a_split(tmp_path, images, caps
     file.write_bytes(b"\xff\xfe")
     told = failure(capsys, "--root", tmp_path / "root", "--source", source, *SMALL)
     assert f"{file}: holds another split" in told
-
-
-def test_the_source_may_lie_in_the_root(tmp_path, images, capsys):
-    write_batches(tmp_path / "cifar-10-batches-py", CIFAR10, images)
-    good(capsys, "--root", tmp_path, *SMALL)
-    assert len(CIFAR10Dataset(tmp_path)) == 120
-
-
-def test_image_folders(tmp_path, images, capsys):
-    source = write_folders(tmp_path / "png", images, CLASSES)
-    good(capsys, "--root", tmp_path / "root", "--source", source, *SMALL)
-    assert np.all(np.diff(CIFAR10Dataset(tmp_path / "root").labels) >= 0)
 
 
 def test_cifar100_with_pachinko(tmp_path, capsys):
