@@ -5,6 +5,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from types import FrameType
 
 from fedseg.errors import Interrupted
@@ -40,12 +41,13 @@ class InterruptGuard:
         if self.requested and number == signal.SIGINT:
             raise KeyboardInterrupt
         if not self.requested:
+            self.requested = True
             text = "\nstopping at the next safe point (Ctrl-C again: at once)"
-            try:
-                print(text, file=sys.stderr)
-            except RuntimeError:  # it came in the middle of another print
-                os.write(2, text.encode() + b"\n")
-        self.requested = True
+            with suppress(OSError):  # Ctrl-C ends the tee, too, that standard error may go to
+                try:
+                    print(text, file=sys.stderr)
+                except RuntimeError:  # it came in the middle of another print
+                    os.write(2, text.encode() + b"\n")
 
     def check(self) -> None:
         """Raise :class:`Interrupted` if a stop was asked for; save if that was."""

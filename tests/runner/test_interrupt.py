@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+from contextlib import suppress
 
 import pytest
 
@@ -21,6 +22,18 @@ def test_the_first_signal_asks(number, capsys):
             guard.check()
     assert "stopping at the next safe point" in capsys.readouterr().err
     assert issubclass(Interrupted, UserError)
+
+
+def test_a_stop_is_asked_for_where_nobody_reads_the_output_any_more(monkeypatch):
+    """As in ``fedseg train ... 2>&1 | tee log``: Ctrl-C ends tee as well."""
+    reads, writes = os.pipe()
+    os.close(reads)
+    with open(writes, "w", buffering=1) as pipe, InterruptGuard() as guard:
+        monkeypatch.setattr("sys.stderr", pipe)
+        os.kill(os.getpid(), signal.SIGINT)
+        assert guard.requested
+        with suppress(BrokenPipeError):  # what is left in the buffer
+            pipe.close()
 
 
 def test_the_second_ctrl_c_stops_at_once():
