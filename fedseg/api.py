@@ -119,11 +119,11 @@ def train(
 
 def read_run(folder: str | Path) -> Run:
     """A finished run from its work dir; raises DataError if it is not finished or damaged."""
-    from fedseg.runs.history import History
+    from fedseg.runs import run_files
 
     folder = Path(folder)
     results = read_results(folder / FILE_NAME)
-    return Run(folder, results, tuple(History(folder / "history.jsonl").read()))
+    return Run(folder, results, tuple(run_files.read_run(folder).history))
 
 
 def evaluate(

@@ -38,6 +38,15 @@ def test_a_run_is_read_and_evaluated_as_it_was(small_run, small_config, tmp_path
         assert value == run.metrics[name]
 
 
+def test_a_run_has_the_history_of_its_results(small_run, tmp_path):
+    (tmp_path / "results.json").write_bytes((small_run / "results.json").read_bytes())
+    content = (small_run / "history.jsonl").read_bytes()
+    for cut in (content[:-20], content.replace(b'"round": 2', b'"round": 9')):
+        (tmp_path / "history.jsonl").write_bytes(cut)
+        with pytest.raises(DataError, match=r"history\.jsonl"):
+            fedseg.read_run(tmp_path)
+
+
 def test_evaluation_applies_or_refuses_what_it_is_given(small_run, small_config, tmp_path):
     config = fedseg.load_config(small_config)
     before, checkpoint = config.to_dict(), small_run / "checkpoints" / "round_000006.pth"
