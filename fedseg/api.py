@@ -176,14 +176,14 @@ def evaluate(
     from fedseg.runner.recorded import newest_checkpoint, recorded
     from fedseg.runner.testing import evaluate_checkpoint, write_test_results
     from fedseg.runner.work_dir import hold
-    from fedseg.runs.from_json import own_path
+    from fedseg.runs.from_json import own_folder
 
     chosen = Path(checkpoint) if checkpoint is not None else newest_checkpoint(folder)[1]
     if folder is None:
         place = Path(out or run_folder(chosen) / "test" / chosen.stem)
         reading = nullcontext((experiment.override(config, place, amp=amp), None))
     else:
-        place = Path(out or own_path(folder, f"test/{chosen.stem}"))
+        place = Path(out or own_folder(folder, f"test/{chosen.stem}"))
         reading = recorded(folder, place, options, trust)
     with reading as (config, whole), naming(config), hold(place):
         runner, results = evaluate_checkpoint(config, chosen, whole)

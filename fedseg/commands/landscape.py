@@ -48,13 +48,13 @@ def main() -> None:
     from fedseg.curvature.landscape import landscape
     from fedseg.report.landscapes import write_landscape
     from fedseg.runner.checkpoint import run_folder
-    from fedseg.runs.from_json import own_path
+    from fedseg.runs.from_json import own_folder
 
     cli.say_trust(arguments.trust)
     run = run_folder(find_checkpoints(spec.source)[0])
     words = [f"landscape_{spec.kind}", *([spec.client.replace("/", "_")] if spec.client else [])]
     words += [spec.statistics] * (spec.statistics != RUNNING)
-    folder = arguments.out or own_path(run, f"curvature/{'-'.join(words)}")
+    folder = arguments.out or own_folder(run, f"curvature/{'-'.join(words)}")
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn()) as bars:
         task = bars.add_task("points")
         advance = lambda done, total: bars.update(task, completed=done, total=total)  # noqa: E731

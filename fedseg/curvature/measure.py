@@ -42,7 +42,7 @@ from fedseg.files import atomic_writer, read_json, write_text
 from fedseg.runner.checkpoint import run_folder
 from fedseg.runner.work_dir import hold
 from fedseg.runs.curvature_files import CURVATURE, FILE_NAME
-from fedseg.runs.from_json import digest, own_path
+from fedseg.runs.from_json import digest, own_folder
 from fedseg.runs.history import plain
 
 SCHEMA_VERSION = 1
@@ -263,4 +263,4 @@ def default_folder(checkpoint: Path, settings: Settings, changed: Sequence[str] 
     words += ["augmented"] * settings.augment + ["global"] * (not settings.averaged)
     if changed:
         words.append(f"changed-{digest(changed)[:8]}")
-    return own_path(run_folder(checkpoint), f"{CURVATURE}/{'-'.join(words)}")
+    return own_folder(run_folder(checkpoint), f"{CURVATURE}/{'-'.join(words)}")

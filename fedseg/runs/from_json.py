@@ -31,6 +31,18 @@ def own_path(folder: Path, name: str) -> Path:
     return path
 
 
+def own_folder(folder: Path, name: str) -> Path:
+    """The path of a folder in a run's folder, in which files are to be written.
+
+    Raises:
+        DataError: it, or anything in it, is a link that leads out of the run's folder.
+    """
+    path = own_path(folder, name)
+    for inner in path.rglob("*"):
+        own_path(folder, str(inner.relative_to(folder)))
+    return path
+
+
 def digest(content: Any) -> str:
     """SHA-256 of a JSON value, whatever the order of its keys; what is none counts as its text."""
     text = json.dumps(content, sort_keys=True, default=str)

@@ -240,6 +240,17 @@ def test_a_test_writes_into_the_run_alone(run, run_tool):
     assert code == UserError.exit_code and "model.network.type" in err
 
 
+@pytest.mark.parametrize("name", ["iou_by_class.csv", "test_results.json.tmp", "pictures"])
+def test_a_test_follows_no_link_of_an_earlier_one(name, run, run_tool):
+    place, outside = run / "test" / "round_000006", run.parent / "outside"
+    place.mkdir(parents=True)
+    outside.mkdir()
+    (place / name).symlink_to(outside if name == "pictures" else outside / name)
+    code, _, err = run_tool("test", run, "--trust", "small_network")
+    assert code == UserError.exit_code and str(place / name) in err
+    assert list(outside.iterdir()) == []
+
+
 def test_a_run_is_tested_from_its_folder(small_run, run_tool, tmp_path):
     arguments = ("--out", tmp_path / "out", "--pictures", 0, "--trust", "small_network")
     code, _, err = run_tool("test", small_run, *arguments)
