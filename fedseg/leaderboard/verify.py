@@ -31,6 +31,7 @@ from fedseg.runs.results import (
     configured,
     configured_train_entry,
     dataset_entry,
+    environment,
     hardware,
     package_versions,
     summarized,
@@ -42,6 +43,7 @@ from fedseg.runs.schema import (
     MOST_THREADS,
     OWN_DIGEST,
     Results,
+    check_bounds,
     own_digest,
     read_results,
 )
@@ -122,6 +124,7 @@ def verify(
         raise DataError(
             f"{folder / FILE_NAME}: threads: is {results.threads}, must be from 1 to {MOST_THREADS}"
         )
+    check_bounds(results, folder / FILE_NAME, "seconds.")  # which nothing is compared with
     checkpoint = _newest_checkpoint(folder, results)
     history = read_history(own_path(folder, HISTORY), finished=True)
     if not history:
@@ -244,8 +247,18 @@ def _evaluate(
         "device": (str(device), results.device),
         "hardware": (hardware(device), results.hardware),
     }
+    now = environment(device)
+    for last in _last_environment(results):  # the results may have been written again elsewhere
+        then = {key: last.get(key, value) for key, value in now.items()}
+        pairs["environment of the last rounds"] = (now, then)
     machine = [f"other {name}" for name, (now, then) in pairs.items() if now != then]
     return runner, final, ", ".join(machine)
+
+
+def _last_environment(results: Results) -> list[Mapping[str, Any]]:
+    """What computed the last rounds, if that is recorded; it may come from anyone."""
+    known = [one for one in results.environments or () if is_number(one.get("round"))]
+    return [one for one in known if one["round"] <= results.completed_rounds][-1:]
 
 
 def _train_entries(

@@ -202,12 +202,8 @@ def read_results(path: str | Path, strict: bool = True, bounded: bool = True) ->
     results = replace(results, extras=extras, edited=edited)
     if strict:
         _check_run(results, path)
-        for name, value, least, most in _bounds(results) if bounded else ():
-            if not least <= value <= most:
-                unbounded = most == LARGEST_COUNT and value < least
-                allowed = f"at least {least}" if unbounded else f"from {least} to {most}"
-                allowed = str(least) if least == most else allowed
-                raise DataError(f"{path}: {name}: is {value}, must be {allowed}; {REWRITE}")
+        if bounded:
+            check_bounds(results, path)
     return results
 
 
@@ -262,6 +258,19 @@ def _check_run(results: Results, path: Path) -> None:
     for name, values in columns.items():
         if len(values) != (count := len(curves.rounds)):
             raise DataError(f"{path}: curves.{name}: has {len(values)} values for {count} rounds")
+
+
+def check_bounds(results: Results, path: Path, begin: str = "") -> None:
+    """Raise DataError for a number that no run has, or that contradicts another one.
+
+    ``begin``: of the names of the fields that are looked at.
+    """
+    for name, value, least, most in _bounds(results):
+        if name.startswith(begin) and not least <= value <= most:
+            unbounded = most == LARGEST_COUNT and value < least
+            allowed = f"at least {least}" if unbounded else f"from {least} to {most}"
+            allowed = str(least) if least == most else allowed
+            raise DataError(f"{path}: {name}: is {value}, must be {allowed}; {REWRITE}")
 
 
 def _bounds(results: Results) -> Iterator[tuple[str, float, float, float]]:

@@ -150,6 +150,26 @@ def test_on_another_machine_a_small_difference_passes_and_a_larger_one_does_not(
     assert [d.field for d in found.differences] == ["final.unseen.mIoU"]
 
 
+def test_results_that_were_written_again_elsewhere_are_of_the_rounds_machine(run, small_config):
+    """As ``--resume`` of a finished run writes them on the machine that verifies them."""
+    now = json.loads((run / "results.json").read_text())["environments"][0]
+    change(run, "environments", to=[{**now, "hardware": "another"}, {**now, "round": 7}])
+    change(run, "final", "unseen", "mIoU", by=0.04)
+    found = verify(run, small_config)
+    assert found.passed and found.elsewhere == "other environment of the last rounds"
+    for odd in ([{}], [{"round": "x"}], [{**now, "hardware": "another"}, now]):
+        change(run, "environments", to=odd)
+        assert [d.field for d in verify(run, small_config).differences] == ["final.unseen.mIoU"]
+
+
+def test_what_is_not_compared_must_be_possible(run, small_config):
+    change(run, "seconds", "wall", to=-5.0)
+    with pytest.raises(
+        DataError, match=r"results\.json: seconds\.wall: is -5\.0, must be at least 0"
+    ):
+        verify(run, small_config)
+
+
 def test_another_config_is_named(run, small_config):
     other = small_config.parent / "other.py"
     other.write_text(small_config.read_text().replace("lr=0.2", "lr=0.3"))
