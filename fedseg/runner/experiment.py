@@ -51,7 +51,9 @@ def load_config(
     """
     path, methods = setting_file(path), [methods] if isinstance(methods, str) else methods
     make_importable(path.resolve().parent)
-    return override(compose(path, methods), work_dir, options, seed, amp, resume, workers)
+    config = override(compose(path, methods), work_dir, options, seed, amp, resume, workers)
+    match_case(dict(config.items()))  # or a run would not be known by its config's checksum
+    return config
 
 
 def override(

@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -184,8 +185,7 @@ def run_sweep(
             for job, (process, begin) in list(active.items()):
                 if process.poll() is not None:
                     del active[job]
-                    failure = None if process.returncode == 0 else _last_line(job)
-                    yield job, time.monotonic() - begin, failure
+                    yield job, time.monotonic() - begin, _failure(job, process.returncode)
             on_change(list(active))
             time.sleep(POLL_SECONDS)
     except BaseException:  # Ctrl-C reaches the runs as well: they save and end by themselves
@@ -206,6 +206,13 @@ def _start(job: Job) -> subprocess.Popen:
             stderr=subprocess.STDOUT,
             env={**os.environ, "PYTHONSAFEPATH": "1"},  # nothing is imported from this folder
         )
+
+
+def _failure(job: Job, code: int) -> str | None:
+    """Why a run has failed, by the exit code of its process; None if it has not."""
+    if code < 0:  # it has said nothing: the last line may be of another day
+        return f"signal {-code} ({signal.strsignal(-code)}) has ended it: was there enough memory?"
+    return _last_line(job) if code else None
 
 
 def _last_line(job: Job) -> str:
