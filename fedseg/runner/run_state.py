@@ -77,6 +77,9 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
         DataError: it is incomplete, or its clients' states or its history are damaged.
     """
     _check(run, path, payload)
+    # before anything is changed: an older checkpoint may lack what this one would bring
+    rounds = payload["round"] - (payload["pending_record"] is not None)
+    run.history.verify(rounds, payload["history"])
     try:
         _apply(run, payload)
         averaged = run.averaged_model()
@@ -85,8 +88,6 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
         if lacks_memory(error):
             raise
         raise DataError(f"{path}: cannot be restored: {type(error).__name__}: {error}") from error
-    rounds = run.round - (run.train_loop.pending is not None)
-    run.history.verify(rounds, payload["history"])
 
 
 def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:

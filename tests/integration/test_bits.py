@@ -292,6 +292,24 @@ def test_the_previous_checkpoint_is_used_with_a_warning(tmp_path, reference, dam
     assert toyseg.run_differences(reference, config) == []
 
 
+def test_an_average_begins_anew_with_a_checkpoint_of_before_it(tmp_path):
+    """The newer checkpoints, which have the average, do not fit a damaged history."""
+    plain = {**toyseg.PLAIN, "default_hooks": {"checkpoint": {"keep_last": 4}}}
+    toyseg.train(toyseg.settings(tmp_path, **plain, train_cfg={"max_rounds": 2}))
+    average = {"averaging": {"type": "SWA", "start": 3, "cycle": 1}}
+    config = toyseg.settings(tmp_path, **{**plain, **average}, train_cfg={"max_rounds": 4})
+    toyseg.train(config, resume=True)
+    whole = toyseg.checkpoint(config)
+    path = tmp_path / "run" / "history.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join([*lines[:2], lines[2].replace(b'"lr": 0.1', b'"lr": 0.7'), lines[3]]))
+    toyseg.train(config, resume=True)
+    assert re.search("WARNING.*going back to round_000002", logs(config))
+    again = toyseg.checkpoint(config)
+    for key in ("state_dict", "averaged_state_dict", "hooks"):
+        assert toyseg.differences(whole[key], again[key]) == [], key
+
+
 def test_without_resume_nothing_is_overwritten(tmp_path, reference):
     config = toyseg.settings(tmp_path)
     toyseg.train(config)
