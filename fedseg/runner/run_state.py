@@ -17,9 +17,11 @@ from fedseg.core.server import accumulation_dtype
 from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.runner.checkpoint import check_like, check_weights
+from fedseg.runs.from_json import digest
 from fedseg.runs.results import config_digest, environment
 
 BATCH_KEYS = ("type", "batch_size", "shuffle", "drop_last", "transforms")
+LISTS = ("participants", "file")  # of a client sampler, what lists who takes part
 # of an average, what does not decide which models are in it; ``start`` is compared as a round
 FREE_OF_AVERAGES = ("type", "start", "bn", "parameters", "memory_limit", "priority")
 # of a test set, what does not decide its figures
@@ -255,8 +257,12 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
     local, dataset = cfg.optim_wrapper, cfg.train_dataloader.get("dataset")
     dataset = dataset if isinstance(dataset, Mapping) else {}
     optimizer = {k: v for k, v in local.optimizer.items() if k != "lr"}
-    # a list of participants has to grow with the rounds
-    sampler = {k: v for k, v in cfg.client_sampler.items() if k not in ("participants", "file")}
+    # a list of participants has to grow with the rounds, after those that are trained
+    sampler = {k: v for k, v in cfg.client_sampler.items() if k not in LISTS}
+    lists = {}
+    if len(sampler) < len(cfg.client_sampler):
+        listed = [run.client_sampler.participants(number) for number in range(1, round_ + 1)]
+        lists = {f"participants of rounds 1 to {round_}": digest(listed)}
     schedules = [
         {k: v for k, v in scheduler.state_dict().items() if k not in PROGRESS}
         for scheduler in run.param_schedulers
@@ -281,6 +287,7 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
         "local optimizer": _text({**local, "optimizer": optimizer}),
         "local training": _text({k: cfg.train_cfg.get(k) for k in ("local_epochs", "local_steps")}),
         "client sampler": _text(sampler),
+        **lists,
         "model": _text({k: v for k, v in cfg.model.items() if k != "weights"}),
         "image preparation": _text({k: dataset.get(k) for k in ("pipeline", "style")}),
         "hooks with states of clients": _text([type(hook).__name__ for hook in _keepers(run)]),

@@ -524,6 +524,21 @@ def test_a_run_is_not_resumed_as_another_one(tmp_path, changes, message):
         toyseg.train(toyseg.settings(tmp_path, **toyseg.merge(small, changes)), resume=True)
 
 
+def test_a_list_of_participants_may_grow_on_resume_and_no_more(tmp_path):
+    def listed(*clients):
+        sampler = {"_delete_": True, "type": "FixedSampler", "participants": [[c] for c in clients]}
+        rounds = {"max_rounds": len(clients)}
+        return toyseg.settings(tmp_path, **toyseg.PLAIN, client_sampler=sampler, train_cfg=rounds)
+
+    toyseg.train(listed("a", "b"))
+    with pytest.raises(ConfigError, match=r"--resume: .*another participants of rounds 1 to 2"):
+        toyseg.train(listed("a", "c", "d"), resume=True)
+    longer = listed("a", "b", "d")
+    toyseg.train(longer, resume=True)
+    clients = [[p["client"] for p in line["participants"]] for line in toyseg.history(longer)]
+    assert clients == [["a"], ["b"], ["d"]]
+
+
 def test_a_lower_learning_rate_takes_effect_on_resume(tmp_path):
     start = {"averaging": {"start": 2}}
     toyseg.train(toyseg.settings(tmp_path, train_cfg={"max_rounds": 2}, **start))
