@@ -198,8 +198,8 @@ class RayExecutor(Executor):
         if self.pool is not None:
             self.pool.close()
             self.pool = None
-            self._connection.close()
-            self._mark[0].unlink(missing_ok=True)
+        self._connection.close()
+        self._mark[0].unlink(missing_ok=True)
 
 
 class _Account(Hook):

@@ -147,6 +147,24 @@ def test_ray_that_does_not_start(tmp_path, monkeypatch):
     assert private.print_to_stdstream is private.ConsolePopen is print
 
 
+def test_ray_ends_where_no_worker_can_be_asked_for(tmp_path, monkeypatch):
+    ray, calls = sys.modules["ray"], []
+    ray.is_initialized = lambda: False
+    ray.init, ray.shutdown = lambda **_: calls.append("init"), lambda: calls.append("shutdown")
+    private = SimpleNamespace(
+        print_to_stdstream=print, _unhandled_error_handler=print, ConsolePopen=print
+    )
+    ray._private = SimpleNamespace(worker=private, services=private)
+
+    def pool(*_, **__):
+        raise TypeError("cannot pickle a part of the config")
+
+    monkeypatch.setattr("fedseg.parallel.executor.Pool", pool)
+    with pytest.raises(TypeError, match="cannot pickle"):
+        toyseg.train(settings(tmp_path, 2))
+    assert calls == ["init", "shutdown"]
+
+
 @pytest.mark.parametrize(
     ("clients", "value"), [("all", float("nan")), (["b", "c"], float("inf")), (["b", "c"], 1e5)]
 )
