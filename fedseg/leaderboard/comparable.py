@@ -14,7 +14,7 @@ from typing import Any
 
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting
 from fedseg.leaderboard.methods import RELEASED
-from fedseg.runs.schema import DataEntry, Results
+from fedseg.runs.schema import Curves, DataEntry, Results
 
 RECIPE_DEFAULTS = {  # a config may omit them
     "PachinkoPartition": {"alpha": 0.1, "beta": 10.0},
@@ -166,11 +166,26 @@ def _other_training(results: Results, setting: Setting) -> Iterator[str]:
         yield f"{fewer} rounds: {results.rounds} instead of {setting.rounds}"
     elif setting.window not in (None, window.rounds):
         yield f"other metric: mean over the last {window.rounds} rounds instead of {setting.window}"
-    elif setting.window is not None and window.evaluations < setting.evaluations:
-        yield (
-            f"too few evaluations: {window.evaluations} in the last {window.rounds} rounds, at "
-            f"least {setting.evaluations} are needed"
-        )
+    elif setting.window is not None:
+        fewest, of = _fewest_evaluations(results, setting)
+        if fewest < setting.evaluations:
+            yield (
+                f"too few evaluations: {fewest}{of} in the last {window.rounds} rounds, at "
+                f"least {setting.evaluations} are needed"
+            )
+
+
+def _fewest_evaluations(results: Results, setting: Setting) -> tuple[int, str]:
+    """How many evaluations in the window gave the metric, and of which domain if not of all."""
+    window, metric = results.last_rounds, DATASETS[setting.dataset]["metric"]
+    curves = results.curves or Curves((), (), (), {})
+    fewest = window.evaluations, ""
+    for domain in setting.domains:  # one may be evaluated less often than others
+        values = zip(curves.rounds, curves.figures.get(f"{domain}/{metric}", ()), strict=False)
+        begin = results.rounds - window.rounds
+        lacking = sum(value is None for round_, value in values if round_ > begin)
+        fewest = min(fewest, (window.evaluations - lacking, f" of {domain}"))
+    return fewest
 
 
 # ---------------------------------------------------------------- protocol

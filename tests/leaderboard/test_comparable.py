@@ -67,6 +67,19 @@ def test_every_difference_from_feddrive_is_one_reason():
         assert reason.startswith(expected)
 
 
+def test_a_domain_that_was_evaluated_at_the_end_only_has_no_mean():
+    """As with ``val_dataloader.unseen.final_only=True``: other test sets have their evaluations."""
+    setting = toyresults.setting(RAINY)
+    content = toyresults.results(RAINY, metrics_of(setting))
+    rounds = list(range(setting.rounds - 95, setting.rounds + 1, 5))
+    content["curves"] |= {"rounds": rounds, "bytes": rounds, "loss": [1.0] * len(rounds)}
+    figures = content["curves"]["figures"] = {n: [50.0] * len(rounds) for n in metrics_of(setting)}
+    assert reasons_against(toyresults.parsed(content), setting) == ()
+    figures["unseen/mIoU"][:-1] = [None] * (len(rounds) - 1)
+    (reason,) = reasons_against(toyresults.parsed(content), setting)
+    assert reason.startswith("too few evaluations: 1 of unseen in the last 100 rounds, at least 20")
+
+
 SILO, LAB = {"type": "SiloBN"}, {"type": "LABStyle"}
 # of every field: another value, for a run with SiloBN and LAB
 OTHER_PROTOCOL = {
