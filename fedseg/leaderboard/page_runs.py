@@ -13,7 +13,7 @@ from typing import Any
 from PIL import Image
 
 from fedseg.checks import is_number
-from fedseg.errors import DataError
+from fedseg.errors import DataError, lacks_memory
 from fedseg.files import atomic_writer, write_text
 from fedseg.leaderboard.collect import FoundRun
 from fedseg.runs.config_copy import CONFIG_FILE, config_json, recorded_config
@@ -155,7 +155,9 @@ def _pictures(run: FoundRun, folder: Path, messages: list[str]) -> list[dict[str
     for path in chosen:
         try:
             name, width, height = _copy(path, folder)
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        except Exception as error:  # a damaged file may break its decoder in any way
+            if lacks_memory(error):
+                raise
             messages.append(f"{path}: is not a picture ({error}): left out")
             continue
         place = {"domain": path.parent.name, "image": path.stem}

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 import sys
 import zipfile
+import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -198,6 +199,18 @@ def test_a_run_has_what_its_charts_need(page):
     assert clients["names"] == ["a (cat)", "b (dog)", f"{HOSTILE} (dog)"]  # by their main class
     assert clients["values"] == [[20, 40], [10, 30], [None, 50]]
     assert by_name["rendered", 1]["pictures"] == [] and by_name["rendered", 1]["clients"] is None
+
+
+def test_a_picture_that_breaks_its_decoder_is_left_out(tmp_path):
+    folder = toyresults.write(tmp_path / "run", toyresults.results(RAINY, {"unseen/mIoU": 50.0}))
+    path = folder / "pictures" / "unseen" / "00001_a.png"
+    path.parent.mkdir(parents=True)
+    Image.new("RGB", (4, 4)).save(path)
+    content, chunk = path.read_bytes(), b"\0\0\0\0iCCP" + zlib.crc32(b"iCCP").to_bytes(4)
+    end = content.rindex(b"IEND") - 4
+    path.write_bytes(content[:end] + chunk + content[end:])  # Pillow: IndexError
+    write_page(build_board(*read_runs([folder])), tmp_path / "page")
+    assert f"{path}: is not a picture" in (tmp_path / "page" / "index.html").read_text()
 
 
 def test_pictures_are_copied_under_names_of_their_content(index, page):
