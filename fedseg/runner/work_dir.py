@@ -189,7 +189,9 @@ def advised(cfg: Config) -> Iterator[None]:
         told = resource_error(error) or error
         if not isinstance(told, Interrupted | LoadingError | ResourceError):
             raise
-        found = checkpoints(Path(cfg.work_dir) / "checkpoints")
+        root = Path(cfg.work_dir)
+        own = cfg.get("resume") or _read_mark(root).get("run") == cfg.experiment_name
+        found = checkpoints(root / "checkpoints") if own else []  # or an earlier run's still
         saved = "no round is saved: the same command starts again"
         if found:
             goes_on = f"Go on with: {resume_command(cfg)}"

@@ -18,6 +18,7 @@ from fedseg.files import TEMPORARY
 from fedseg.hooks import FederatedHook
 from fedseg.registry import DATASETS, HOOKS
 from fedseg.runner.build import move_model
+from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.work_dir import MARK, hold
 
 BROKEN, ROUND = 6, 4  # a sample of client b, which trains in round 4 for the first time
@@ -206,6 +207,20 @@ def test_what_the_system_refuses(tmp_path, call):
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
     toyseg.train(config, resume=True)
     assert len(toyseg.history(config)) == 6
+
+
+def test_what_an_earlier_run_saved_is_not_told_as_this_ones(tmp_path, monkeypatch):
+    config = toyseg.settings(tmp_path, **PLAIN)
+    toyseg.train(config)
+
+    def build(run):
+        raise MemoryError
+
+    monkeypatch.setattr(FederatedRunner, "build_federation", build)
+    with pytest.raises(ResourceError, match="no round is saved: the same command starts again"):
+        toyseg.train(config)
+    with pytest.raises(ResourceError, match="rounds 1 to 6 are saved"):
+        toyseg.train(config, resume=True)
 
 
 def test_lacking_memory_is_not_the_device_s_fault(tmp_path):
