@@ -145,6 +145,7 @@ RUN = {  # file -> who runs it
     "orchards.py",
     "write_splits.py",
     "orchards_fedavg.py",
+    "flowers_fedavg.py",
     "worst_class.py",
     "cifar10_worst_class.py",
     "weighted_iou.py",
@@ -281,6 +282,25 @@ def test_own_data_set(own, small, tmp_path, monkeypatch):
     raw = cv2.imread(str(root / "north" / "labels" / "0.png"), cv2.IMREAD_GRAYSCALE)
     expected = np.where(raw == 0, 255, raw.astype(int) - 1)
     assert np.array_equal(dataset[0]["data_samples"].numpy(), expected)
+
+
+def test_photographs_in_class_folders(own, small, tmp_path):
+    rng = np.random.default_rng(0)
+    for split, count in (("train", 6), ("test", 1)):
+        for name in ("aster", "daisy", "iris", "lily", "rose"):
+            folder = tmp_path / "data" / split / name
+            folder.mkdir(parents=True)
+            for number in range(count):
+                photo = rng.integers(0, 256, (40, 50, 3), np.uint8)
+                assert cv2.imwrite(str(folder / f"{number}.jpg"), photo)
+    config = small(own / "flowers_fedavg.py", tmp_path / "run")
+    assert config.experiment_name == "flowers_fedavg"
+    for loader in (config.train_dataloader, config.val_dataloader.test):
+        loader.dataset.data_root = str(tmp_path / "data")
+    assert train(config) == 0
+    results = results_of(config)
+    assert results["data"]["train"]["samples"] == 30 and results["data"]["train"]["clients"] == 10
+    assert results["final"]["test"]["accuracy"] is not None
 
 
 # ---------------------------------------------------------------- metrics
