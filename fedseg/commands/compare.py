@@ -11,7 +11,7 @@ A RUN is a work dir (finished or not), the results.json of one, or a folder of t
 experiment's seeds. The first is the reference, to which the others' differences are taken.
 
 Deviations over rounds (divided by n) say how much a run still moves. Those over seeds (divided by
-n - 1) say whether a difference would come out again. See docs/inspecting.md.
+n - 1) say whether other seeds would show a difference too. See docs/inspecting.md.
 
 examples:
   fedseg compare work_dirs/camvid_fedavg work_dirs/camvid_fedasam
@@ -36,8 +36,8 @@ def main() -> None:
         "--until",
         type=float,
         metavar="PERCENT",
-        help="also find in which round, and after how much traffic, each run's mIoU or accuracy "
-        "first was at least this",
+        help="also the round and the traffic at which each run's mIoU or accuracy first reached "
+        "this value",
     )
     arguments = parser.parse_args()
     if arguments.until is not None and not math.isfinite(arguments.until):

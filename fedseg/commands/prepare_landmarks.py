@@ -19,7 +19,11 @@ Nothing is converted. A chart of the clients goes to ROOT/splits/natural_users.p
 def main() -> None:
     arguments = parser(__doc__, EPILOG, "data/landmarks", overwrite=False)
     arguments.add_argument(
-        "--images", type=Path, default=Path("images"), metavar="DIR", help="below the root, or not"
+        "--images",
+        type=Path,
+        default=Path("images"),
+        metavar="DIR",
+        help="folder of the images, absolute or below the root (default: %(default)s)",
     )
     arguments.add_argument(
         "--unofficial",

@@ -102,9 +102,9 @@ class Settings(Options):
     top: int = option(5, "largest eigenvalues", least=1)
     tolerance: float = option(0.01, "of residuals, relative to the eigenvalue", above=0)
     probes: int = option(90, "random vectors of a trace or a diagonal", least=6)
-    steps: int = option(80, "of the density's Lanczos process", least=1)
+    steps: int = option(80, "steps of the density's Lanczos process", least=1)
     clients: int | None = option(
-        10, "the first that take part, so many, or all", least=1, type=count_or_all
+        10, "how many clients, the first that took part, or all", least=1, type=count_or_all
     )
     rho: float = option(0.05, "SAM's radius", above=0)
     asam_rho: float = option(0.5, "ASAM's radius", above=0)
@@ -134,9 +134,11 @@ class Spec(Options):
         **{"metavar": ("LOW", "HIGH"), "nargs": 2, "type": float},
     )
     statistics: str = option(
-        RUNNING, "BatchNorm's, re-estimated at every point", choices=STATISTICS
+        RUNNING,
+        "what BatchNorm normalizes by; reestimate: training data, anew at every point",
+        choices=STATISTICS,
     )
-    metrics: bool = option(False, "compute the metrics, too (of a line always)")
+    metrics: bool = option(False, "compute the metrics, too (on a line they always are)")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -177,7 +179,8 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
         # an extending option would add its values to a default
         default = argparse.SUPPRESS if "action" in keywords else one.default
         parser.add_argument(_flag(one.name), dest=one.name, default=default, **keywords)
-    parser.add_argument("--config", help="a config of yours in place of the recorded one: it runs")
+    text = "a config of yours in place of the recorded one; it is a program and runs"
+    parser.add_argument("--config", help=text)
     add_cfg_options(parser, "override config fields, for example data_root=data/camvid")
     add_trust(parser)
 
