@@ -1,6 +1,7 @@
 """Test images of one domain with their own metrics: streamed, resident, or corrupted."""
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -8,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedseg.checks import check_int, check_type
+from fedseg.checks import check_int, check_type, is_number, shown
 from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, MissingDataError
 from fedseg.evaluation.metrics import CountingMetric, labels_of
@@ -179,7 +180,7 @@ class EvaluationSet(ABC):
         """The metrics over everything that was processed, as plain floats; starts anew.
 
         Raises:
-            ConfigError: see :meth:`take`.
+            ConfigError: see :meth:`take`; or two metrics give two values by one name.
         """
         scores: dict[str, float] = {}
         shared, self._shared = self._shared, False
@@ -192,17 +193,37 @@ class EvaluationSet(ABC):
                     f"{type(metric).__name__}: must give its values as a dict by name, not "
                     f"{type(found).__name__}"
                 )
-            scores |= found
-        arrays = Tensor | np.generic
-        return {n: v.item() if isinstance(v, arrays) else v for n, v in scores.items()}
+            for name, value in found.items():
+                value = value.item() if isinstance(value, Tensor | np.generic) else value
+                if name in scores and not _same(scores[name], value):
+                    raise ConfigError(
+                        f"{self.field}: {type(metric).__name__} gives {name!r}, and so does a "
+                        f"metric before it, with another value ({shown(value)}, "
+                        f"{shown(scores[name])}): give one of them a prefix"
+                    )
+                scores[name] = value
+        return scores
 
     def details(self) -> dict[str, Any]:
-        """What the metrics keep beyond their values: IoU per class (ask before ``score``)."""
-        details: dict[str, Any] = {}
-        for metric in self.metrics:
-            if hasattr(metric, "per_class"):
-                details[getattr(metric, "per_class_name", "IoU")] = metric.per_class()
-        return details
+        """What the metrics keep beyond their values: IoU per class (ask before ``score``).
+
+        Where several metrics have it, it has the prefix of its metric.
+        """
+        named = [
+            (getattr(metric, "per_class_name", "IoU"), getattr(metric, "prefix", None), metric)
+            for metric in self.metrics
+            if hasattr(metric, "per_class")
+        ]
+        several = {n for n, count in Counter(name for name, *_ in named).items() if count > 1}
+        return {
+            f"{prefix}/{name}" if prefix and name in several else name: metric.per_class()
+            for name, prefix, metric in named
+        }
+
+
+def _same(one: Any, other: Any) -> bool:
+    """Whether two values of a metric are equal; NaN is, and an array has no truth value."""
+    return repr(one) == repr(other) or (is_number(one) and is_number(other) and one == other)
 
 
 def _own_counts(metric: Any) -> ConfigError:

@@ -303,6 +303,34 @@ def test_counts_of_another_place_cannot_be_shared(root):
         test.score()
 
 
+IGNORED = {"type": "IoUMetric", "num_classes": 3, "ignore_index": 0}
+
+
+def counted_twice(root, other: dict) -> EvaluationSet:
+    """A set with two metrics that have counted labels 0 1 2 and predictions 0 1 1."""
+    metrics = [{"type": "IoUMetric", "num_classes": 3}, {**IGNORED, **other}]
+    test = evaluation_set(resident(root), evaluator=metrics)
+    for metric in test.metrics:
+        metric.dataset_meta = None
+    test.process([0], {"data_samples": torch.tensor([[0, 1, 2]])}, torch.tensor([[0, 1, 1]]))
+    return test
+
+
+def test_metrics_of_one_name_and_two_values(root):
+    """Class IoUs by hand: 1, 1/2 and 0; without the pixels of class 0 there is none of it."""
+    with pytest.raises(ConfigError, match=r"val_dataloader\.test: IoUMetric gives 'mIoU', and so"):
+        counted_twice(root, {}).score()
+    assert counted_twice(root, {"ignore_index": 255}).score()["mIoU"] == 50  # the same twice
+    for first in ("plain", "other"):
+        test = counted_twice(root, {"prefix": "other"})
+        if first == "other":
+            test.metrics.reverse()
+        details, scores = test.details(), test.score()
+        assert details["IoU"] == {"0": 100, "1": 50, "2": 0} and scores["mIoU"] == 50
+        assert details["other/IoU"] == {"0": None, "1": 50, "2": 0}
+        assert scores["other/mIoU"] == 25
+
+
 def test_no_set_at_all(tmp_path, root):
     gone = {"_delete_": True, "test": resident(tmp_path / "nowhere", optional=True)}
     with pytest.raises(ConfigError, match="val_dataloader: the data of no domain are there"):
