@@ -10,7 +10,6 @@ from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
 from fedseg.optim import OptimWrapper
-from fedseg.optim.sam import SAMOptimWrapper
 
 
 class OwnPerturbation(Algorithm):
@@ -28,11 +27,11 @@ class OwnPerturbation(Algorithm):
 
     def check(self, local: OptimWrapper, flat: FlatModel) -> None:
         super().check(local, flat)
-        if isinstance(local, SAMOptimWrapper):
+        if type(local).gradient is not OptimWrapper.gradient:  # SAM's, or one of the user's own
             raise ConfigError(
                 f"optim_wrapper.type: {type(local).__name__} does not go with "
                 f"{type(self).__name__}, which perturbs the weights by a rule of its own "
-                "(algorithm.rho): use OptimWrapper"
+                "(algorithm.rho) and does not ask it for gradients: use OptimWrapper"
             )
 
     def bind(self, flat: FlatModel) -> None:

@@ -12,7 +12,8 @@ from toyalgorithms import EQUAL_SIZES, FEDAVG, SAM, TRAINED
 from toyquad import client_vector, final, fixed, local_steps, long, trace
 
 from fedseg.errors import ConfigError
-from fedseg.registry import ALGORITHMS, build
+from fedseg.optim import OptimWrapper
+from fedseg.registry import ALGORITHMS, OPTIM_WRAPPERS, build
 
 VALUES = {"rho": 0.1, "alpha": 0.7, "lam": 5.0}
 NAME = {"type": "FedSpeed", **VALUES}
@@ -168,6 +169,26 @@ def test_with_all_corrections_the_server_keeps_their_mean_and_sends_nothing_more
     server = toyseg.checkpoint(config)["server_state"]
     assert server.keys() == {"ghat"} and server["ghat"].norm() > 0
     torch.testing.assert_close(server["ghat"].double(), mean, rtol=1e-4, atol=1e-7)
+
+
+@OPTIM_WRAPPERS.register_module()
+class SignOptimWrapper(OptimWrapper):
+    """A user's own: the signs of the gradient."""
+
+    def gradient(self, client, replay=False):
+        client.backward(replay)
+        client.grad.sign_()
+
+
+@pytest.mark.parametrize("kind", ["FedSpeed", "FedSMOO"])
+def test_gradients_of_ones_own_are_refused_where_they_would_not_be_taken(kind):
+    values = VALUES if kind == "FedSpeed" else {"rho": 0.1, "beta": 5.0}
+    sgd = {"optimizer": {"type": "SGD", "lr": 0.1}}
+    algorithm = build(ALGORITHMS, {"type": kind, **values}, "algorithm")
+    algorithm.check(*toyalgorithms.wrapper(sgd))
+    own = toyalgorithms.wrapper({"type": "SignOptimWrapper", **sgd})
+    with pytest.raises(ConfigError, match=rf"optim_wrapper\.type: SignOptimWrapper.*{kind}"):
+        algorithm.check(*own)
 
 
 @pytest.mark.parametrize("kind", ["SAMOptimWrapper", "ASAMOptimWrapper"])
