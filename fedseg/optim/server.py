@@ -13,6 +13,7 @@ from torch import Tensor
 from fedseg.checks import check_float
 from fedseg.core.arithmetic import descend
 from fedseg.core.server import Server
+from fedseg.memory import empty_like
 from fedseg.optim.ranges import check_optimizer
 from fedseg.registry import OPTIMIZERS, SERVER_OPTIMIZERS, build
 
@@ -160,7 +161,8 @@ class Torch(ServerOptimizer):
     def step(self, server: Server, delta: Tensor) -> None:
         start = server.w.to(delta.dtype)
         w = start.clone()
-        w.grad = delta
+        # Nesterov's momentum is added to the gradient in place where torch goes by lists of tensors
+        w.grad = empty_like(delta, delta.dtype).copy_(delta)
         optimizer = self._build([w])
         kept = {k: v for k, v in server.state.items() if k.startswith("optim.")}
         optimizer.state[w].update({k.removeprefix("optim."): v for k, v in kept.items()})

@@ -81,6 +81,21 @@ def test_torch_is_that_of_torch(options):
     run({"type": "Torch", "optimizer": options}, torch.float32)  # the model keeps its precision
 
 
+def test_torch_leaves_the_pseudo_gradient_as_it_is():
+    """By lists of tensors, torch's default on a GPU; the history has Delta's norm afterwards."""
+    nesterov = {"type": "SGD", "lr": 1.0, "momentum": 0.9, "nesterov": True, "foreach": True}
+    server = SimpleNamespace(w=torch.from_numpy(START.copy()), state={})
+    optimizer = build_server_optimizer({"type": "Torch", "optimizer": nesterov})
+    w, m = START.copy(), np.zeros(20)
+    for delta in DELTAS:
+        given = torch.from_numpy(delta.copy())
+        optimizer.step(server, given)
+        assert (given.numpy() == delta).all()
+        m = 0.9 * m + delta
+        w = w - (delta + 0.9 * m)
+        np.testing.assert_allclose(server.w, w, rtol=1e-12)
+
+
 def test_none_is_plain_averaging():
     np.testing.assert_allclose(run(None).w, START - DELTAS.sum(0), rtol=1e-12)
 
