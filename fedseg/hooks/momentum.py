@@ -28,6 +28,7 @@ class KeptMomentum(FederatedHook):
     """
 
     in_process = True
+    priority = "VERY_HIGH"  # a round that another hook stops counts, and so does its momentum
 
     def register_stores(self, runner: Run) -> None:
         self._store = runner.open_store("momentum", "memory")
@@ -63,7 +64,8 @@ class KeptMomentum(FederatedHook):
             self._store.stage(_position(runner, client), buffers)
 
     def after_round(self, runner: Run, record: dict[str, Any]) -> None:
-        rejected = {entry["client"] for entry in record["rejected"]}
+        last = runner.algorithm.exchanges - 1  # whose state counts; one may be rejected before
+        rejected = {e["client"] for e in record["rejected"] if e["exchange"] == last}
         for position, index in enumerate(runner.client_sampler.participants(runner.round)):
             if runner.data.clients[index] in rejected:
                 self._store.discard(str(position))

@@ -10,7 +10,9 @@ from harness import LOCAL, federation, relative_error, run_engine
 from transcriptions import Federation, Local, Vector, fedavg, pseudo_gradient
 from transcriptions import ServerSGD as FedAvgServer
 
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, LoadingError
+from fedseg.hooks import FederatedHook
+from fedseg.registry import HOOKS
 
 KEPT = {"type": "KeptMomentum"}
 FEDAVG = {"type": "FedAvg"}
@@ -75,6 +77,54 @@ def test_a_rejected_client_leaves_the_momentum_as_it_was(tmp_path):
     for position, name in enumerate(names):
         before, after = (stores.get(str(position)) for stores in kept)
         assert (before == after) == (name == client)
+
+
+@HOOKS.register_module()
+class PoisonFirstExchange(FederatedHook):
+    """Makes a client's update of the first exchange not finite."""
+
+    def after_client(self, runner, client, update):
+        if client.id == "a" and client.exchange == 0:
+            update.vectors["delta"][0] = float("nan")
+
+
+def test_an_update_that_counts_after_a_rejected_one_leaves_its_momentum(tmp_path):
+    """Of two exchanges the second is the round's: its state is kept, whatever the first one was."""
+    run = toyalgorithms.run(
+        tmp_path,
+        {"type": "NaiveFedGloSS", "rho_server": 0.05, "beta": 10.0},
+        custom_hooks=[KEPT, {"type": "PoisonFirstExchange"}],
+        optim_wrapper={"optimizer": {"momentum": 0.9}},
+        train_cfg={"max_rounds": 1},
+    )
+    (line,) = toyseg.history(run)
+    assert [(r["client"], r["exchange"]) for r in line["rejected"]] == [("a", 0)]
+    states = toyseg.client_states(run)
+    assert states["clients"].keys() == {"a", "b"} and states["momentum"].keys() == {"0", "1"}
+
+
+@HOOKS.register_module()
+class StopsOnce(FederatedHook):
+    """Cannot read an image after the second round's training; only once."""
+
+    stopped = False
+
+    def after_round(self, runner, record):
+        if runner.round == 2 and not StopsOnce.stopped:
+            StopsOnce.stopped = True
+            raise LoadingError("x.png: cannot be read")
+
+
+def test_a_round_that_a_hook_stopped_has_left_its_momentum(tmp_path):
+    """The round counts, and the resumed run does not train it again."""
+    momentum = {"optim_wrapper": {"optimizer": {"momentum": 0.9}}}
+    whole = toyalgorithms.run(tmp_path / "whole", FEDAVG, **momentum, custom_hooks=[KEPT])
+    broken = {**copy.deepcopy(whole), "work_dir": str(tmp_path / "broken" / "run")}
+    with pytest.raises(LoadingError):
+        toyseg.train({**broken, "custom_hooks": [{"type": "StopsOnce"}, KEPT]})
+    assert StopsOnce.stopped
+    toyseg.train(broken, resume=True)
+    assert toyseg.run_differences(broken, whole) == []
 
 
 def test_needs_momentum(tmp_path):
