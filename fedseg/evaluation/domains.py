@@ -4,7 +4,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from operator import itemgetter
 from typing import Any, Protocol
 
 import numpy as np
@@ -12,7 +11,7 @@ import torch
 from torch import Tensor
 
 from fedseg.batchnorm import batch_statistics, batchnorm_layers
-from fedseg.core.forward import forward, map_tensors, prepare_batch
+from fedseg.core.forward import forward, prepare_batch
 from fedseg.core.hook import Run
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
@@ -261,9 +260,40 @@ class DomainEvaluator:
                     ) from error
                 if part.counted is not None and not part.counted.issuperset(indices):
                     rows = [n for n, index in enumerate(indices) if index in part.counted]
+                    data = _of_samples(data, rows, len(indices))
+                    if isinstance(predictions, list) and len(predictions) == len(indices):
+                        predictions = [predictions[n] for n in rows]  # as MMEngine's models give
+                    else:
+                        predictions = _of_samples(predictions, rows, len(indices))
                     indices = [indices[n] for n in rows]
-                    data, predictions = map_tensors(itemgetter(rows), (data, predictions))
                 yield indices, data, predictions
+
+
+def _of_samples(batch: Any, rows: list[int], size: int, fields: bool = True) -> Any:
+    """What belongs to some samples of a batch: rows of its tensors, items of its lists.
+
+    Args:
+        batch: of ``size`` samples. rows: the wanted ones.
+        fields: whether a sequence is one of fields, such as ``(inputs, labels)``. Inside of a batch
+            it is one if each member has an entry for every sample; else it has the samples
+            themselves, such as file names or images of several sizes.
+    """
+    if isinstance(batch, Mapping):
+        return {name: _of_samples(value, rows, size, False) for name, value in batch.items()}
+    if isinstance(batch, Tensor):
+        return batch[rows] if batch.dim() and len(batch) == size else batch
+    if not isinstance(batch, tuple | list):
+        return batch
+    if fields or len(batch) != size or all(_has_entries(value, size) for value in batch):
+        members = [_of_samples(value, rows, size, False) for value in batch]
+    else:
+        members = [batch[row] for row in rows]
+    return getattr(batch, "_make", type(batch))(members)
+
+
+def _has_entries(value: Any, size: int) -> bool:
+    sized = isinstance(value, tuple | list) or (isinstance(value, Tensor) and value.dim() > 0)
+    return sized and len(value) == size
 
 
 @torch.no_grad()

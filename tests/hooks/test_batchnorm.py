@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 import torch
 import toyseg
+from mmengine.evaluator import BaseMetric
 from torch import nn
 
 from fedseg.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook, SiloBN
-from fedseg.models import FedDriveBiSeNetV2Segmentor
-from fedseg.registry import HOOKS
+from fedseg.models import FedDriveBiSeNetV2Segmentor, ImagePreprocessor
+from fedseg.registry import DATASETS, HOOKS, METRICS, MODELS
 from fedseg.runner.compose import compose, setting_file
 
 STATISTICS = ["bn1.running_mean", "bn1.running_var", "renamed.running_mean", "renamed.running_var"]
@@ -270,6 +271,70 @@ def test_by_domain_uses_the_clients_of_the_domain(tmp_path, policy):
     # east's only client never trained: its images are judged as in the standard evaluation
     for i in [i for i, user in enumerate(toyseg.ToyScenes().users) if user == "e"]:
         assert torch.equal(got["seen_by_domain"][i], got["seen"][i])
+
+
+class NamedPreprocessor(ImagePreprocessor):
+    """Leaves the file names in the batch."""
+
+    def forward(self, data, training=False):
+        return {**super().forward(data, training), "names": data["names"]}
+
+
+@MODELS.register_module()
+class ListedToyNet(toyseg.ToySegNet):
+    """Predicts a list of samples, as MMEngine's models do; takes file names, which it ignores."""
+
+    def __init__(self):
+        super().__init__(data_preprocessor=NamedPreprocessor())
+
+    def forward(self, inputs, data_samples=None, mode="tensor", names=None):
+        out = super().forward(inputs, data_samples, mode)
+        return [{"pred": own} for own in out] if mode == "predict" else out
+
+
+@DATASETS.register_module()
+class NamedScenes(toyseg.ToyScenes):
+    def __getitem__(self, key):
+        index = key[0] if isinstance(key, tuple) else key
+        return {**super().__getitem__(key), "names": f"{index}.png"}
+
+
+@METRICS.register_module()
+class ListedAccuracy(BaseMetric):
+    """Per cent of all pixels that are right; what it has counted, by file name."""
+
+    def process(self, data_batch, data_samples):
+        labels, names = data_batch["data_samples"], data_batch["names"]
+        for label, own, name in zip(labels, data_samples, names, strict=True):
+            valid = label != 255
+            right = ((own["pred"] == label) & valid).sum()
+            self.results.append((name, int(right), int(valid.sum())))
+
+    def compute_metrics(self, results):
+        assert len({name for name, _, _ in results}) == len(results)
+        right, total = (sum(column) for column in list(zip(*results, strict=True))[1:])
+        return {"accuracy": 100 * right / total, "images": len(results)}
+
+
+def test_lists_of_predictions_and_of_names_belong_to_their_images(tmp_path):
+    """Some images of a batch are those of the domain that never trained; lists are cut as tensors.
+
+    The same model, data and pixels: the figures of tensors.
+    """
+    tensors = toyseg.history(run(tmp_path / "tensors", "SiloBN")[0])[-1]["metrics"]
+    named = {"dataset": {"type": "NamedScenes"}}
+    lists = toyseg.history(
+        run(
+            tmp_path / "lists",
+            "SiloBN",
+            model={"type": "ListedToyNet"},
+            train_dataloader=named,
+            val_dataloader={"seen": named, "unseen": named},
+            val_evaluator={"type": "ListedAccuracy"},
+        )[0]
+    )[-1]["metrics"]
+    assert {n: v for n, v in lists.items() if n.endswith("accuracy")} == tensors
+    assert lists["seen_by_domain/images"] == lists["seen/images"] == 33
 
 
 def test_standard_uses_the_batchs_statistics_and_touches_nothing(tmp_path):
