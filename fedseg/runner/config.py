@@ -25,6 +25,7 @@ from fedseg.registry import (
     check_arguments,
     check_component,
 )
+from fedseg.runs.metric_names import evaluated_set
 
 Component = Mapping | None
 Device = type("device", (), {})  # torch's, which is not imported for this
@@ -231,9 +232,16 @@ def _check_names(config: Config) -> None:
     if re.search(r"[\0/\\]|^\.+$", name) or len(os.fsencode(name)) > LONGEST_NAME:
         raise ConfigError(f"experiment_name: is no name for a file: {shown(name, 80)}")
     for field in ("val_dataloader", "test_dataloader"):
-        for name in config.get(field) or ():
+        tests = config.get(field) or {}
+        for name in tests:
             if not isinstance(name, str) or not name.strip():
                 raise ConfigError(f"{field}: a domain needs a name, not {name!r}")
+            own = evaluated_set(name)  # of which this is a further evaluation's name
+            if own != name and None not in (tests[name], tests.get(own)):
+                raise ConfigError(
+                    f"{field}: {name!r} is what a further evaluation of {own!r} is called, whose "
+                    "metrics would be taken for its own: give it another name"
+                )
 
 
 def _apply_data_root(config: Config) -> None:

@@ -98,6 +98,16 @@ def test_names_that_cannot_be_used(field, value):
         complete_config(minimal(**{field: value}))
 
 
+@pytest.mark.parametrize("name", ["seen_by_domain", "global:seen", "global:seen_by_domain"])
+def test_a_test_set_with_the_name_of_a_further_evaluation(name):
+    test = {"dataset": {"type": "Data", "data_root": "a"}}
+    both = {"seen": test, name: test}
+    with pytest.raises(ConfigError, match=f"^val_dataloader: '{name}' is what a further .*'seen'"):
+        complete_config(minimal(val_dataloader=both))
+    complete_config(minimal(val_dataloader={name: test}))
+    complete_config(minimal(val_dataloader={**both, "seen": None}))
+
+
 def test_a_config_that_ends_the_program_is_told(tmp_path):
     path = tmp_path / "config.py"
     path.write_text("import sys\nsys.exit(0)\n")
