@@ -38,7 +38,7 @@ class Slim:
         whole: layers whose output keeps all its channels, for example a classifier.
 
     Raises:
-        ConfigError: a layer that is none of these.
+        ConfigError: a layer that is none of these, or a subclass of one with its own ``forward``.
     """
 
     def __init__(
@@ -46,14 +46,17 @@ class Slim:
     ) -> None:
         self._layers: list[tuple[nn.Module, Callable, bool]] = []
         for name, layer in network.named_modules():
-            slim = next((slim for kind, slim in FORWARDS.items() if isinstance(layer, kind)), None)
+            kind = next((kind for kind in FORWARDS if isinstance(layer, kind)), None)
+            # a subclass with a forward of its own computes something else
+            own = kind is not None and type(layer).forward is not kind.forward
+            slim = None if own else FORWARDS.get(kind)
             if slim is not None:
                 self._layers.append((layer, slim, any(layer is other for other in whole)))
-            if _is_unknown(layer, slim):
+            if own or _is_unknown(layer, slim):
                 raise ConfigError(
                     f"model: layer {name or type(network).__name__} ({type(layer).__name__}) has "
                     "no sub-network: use Conv2d (groups 1 or depthwise, zero padding), Linear, "
-                    "BatchNorm or GroupNorm"
+                    "BatchNorm or GroupNorm, themselves or with their forward"
                 )
         groups = [layer.num_groups for layer, *_ in self._layers if isinstance(layer, nn.GroupNorm)]
         self.multiple = math.lcm(multiple, *groups)

@@ -158,8 +158,36 @@ def test_the_network_is_itself_again():
     assert not any("forward" in vars(module) for module in model.modules())
 
 
+class Standardized(nn.Conv2d):
+    """Weight standardization."""
+
+    def forward(self, x):
+        mean = self.weight.mean((1, 2, 3), keepdim=True)
+        return F.conv2d(x, self.weight - mean, self.bias)
+
+
+class NormAct(nn.BatchNorm2d):
+    """BatchNorm with its activation in it, as timm's."""
+
+    def forward(self, x):
+        return super().forward(x).relu()
+
+
+class Named(nn.Linear):
+    """Computes what it inherits."""
+
+
+def test_a_layer_that_inherits_its_forward_is_one_of_its_kind():
+    layer = Named(4, 8)
+    with Slim(layer).at(0.5):
+        assert layer(torch.ones(1, 4)).shape == (1, 4)
+
+
 def test_layers_without_a_sub_network():
     for layer in (
+        Standardized(4, 8, 1),
+        NormAct(4),
+        NormAct(4, affine=False),
         nn.LayerNorm(4),
         nn.Conv2d(4, 8, 1, groups=2),
         nn.Conv2d(4, 4, 3, padding=1, padding_mode="reflect"),
