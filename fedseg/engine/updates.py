@@ -32,12 +32,13 @@ def validate_update(result: ClientResult, message: Message, trained: bool) -> st
 
     Args:
         result: what the client sends, and its new state; the norms of what it sends are noted.
-        message: what it received: expected shapes and dtypes, and largest norms.
-        trained: whether the client did local steps: it must send ``delta`` then.
+        message: expected shapes, dtypes, largest norms. trained: whether it must send ``delta``.
     """
     check_int("Update.num_bytes", result.update.num_bytes or 0, least=0)
     if trained and "delta" not in result.update.vectors:
         return "delta is missing"
+    if not all(map(math.isfinite, result.update.weights.values())):
+        return f"a weight is not finite: {dict(result.update.weights)}"
     sent = {**result.update.vectors, "buffers": result.buffers}
     for name, vector in {**sent, **result.state_vectors()}.items():
         expected = message.buffers if name == "buffers" else message.w

@@ -65,6 +65,15 @@ def test_a_client_that_did_no_local_steps_needs_no_delta(server):
     assert validate_update(sent, server, trained=True) == "delta is missing"
 
 
+@pytest.mark.parametrize("weight", [NAN, INF, torch.tensor(NAN)])
+def test_a_weight_of_the_algorithms_own_is_finite(server, weight):
+    sent = result({"delta": torch.ones(6)}, torch.ones(4))
+    sent.update.weights = {"per_loss": 0.5}
+    assert validate_update(sent, server, True) is None
+    sent.update.weights = {"per_loss": weight}
+    assert validate_update(sent, server, True).startswith("a weight is not finite: {'per_loss'")
+
+
 @pytest.mark.parametrize("size", [-1, 2.5, True])
 def test_a_size_on_the_wire_is_a_number_of_bytes(server, size):
     sent = result({"delta": torch.ones(6)}, torch.ones(4))
