@@ -8,9 +8,9 @@ changes the clients' loss and nothing else. Where the paper is silent:
   untrained random network as their previous model. FedAlign's code gives them the initial global
   model. A received model as the previous one would be a term of constant value and zero gradient.
 - The two fixed networks run without dropout and the like (eval mode), as in the released code.
-  Their BatchNorm normalizes by the batch, as the trained network's does, and no running statistics
-  are read or changed; the released code reads each network's own running statistics, FedAlign's
-  code takes the batch.
+  Their BatchNorm normalizes by the batch, as the trained network's does (unless that keeps a layer
+  in eval mode), and no running statistics are read or changed; the released code reads each
+  network's own running statistics, FedAlign's code takes the batch.
 - "Global model" is what the client received, which other algorithms perturb or move (FedGloSS,
   FedACG).
 """
@@ -23,7 +23,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from fedseg.batchnorm import batch_statistics
+from fedseg.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.checks import check_float
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
@@ -94,11 +94,12 @@ def _features(client: Client, w: Tensor) -> Tensor:
 
 @contextmanager
 def _at_rest(model: nn.Module) -> Iterator[None]:
-    """Eval mode, but BatchNorm normalizes by the batch and keeps its running statistics."""
+    """Eval mode, but BatchNorm normalizes as it trains, and keeps its running statistics."""
     training = [module for module in model.modules() if module.training]
+    layers = [layer for layer in batchnorm_layers(model).values() if layer.training]
     model.eval()
     try:
-        with batch_statistics(model):
+        with batch_statistics(layers):
             yield
     finally:
         for module in training:

@@ -308,7 +308,8 @@ def reestimate_statistics(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> T
     chosen = everything[np.linspace(0, len(everything) - 1, ESTIMATED).round().astype(int)]
     chosen = np.unique(chosen)
     size = data.batch_size if data.batch_size != "full" else len(chosen)
-    layers = batchnorm_layers(model).values()
+    model.train()  # a network may leave layers in eval mode: these keep their statistics
+    layers = [layer for layer in batchnorm_layers(model).values() if layer.training]
     momenta = [layer.momentum for layer in layers]
     load_model(runner, w, buffers)
     for layer in layers:

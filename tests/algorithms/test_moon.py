@@ -14,13 +14,16 @@ PREVIOUS = "moon_previous"
 
 
 def features_by_hand(w, model, images):
-    """ToyProjected's, from the vector's slots, with the batch's statistics."""
+    """ToyProjected's, from the vector's slots, with the batch's statistics or frozen ones."""
     flat = {}
     for slot in model.slots:
         flat[slot.name] = slot.view(w).contiguous()
     x = torch.nn.functional.conv2d(images, flat["conv.weight"], flat["conv.bias"], stride=2)
-    mean = x.mean((0, 2, 3), keepdim=True)
-    x = (x - mean) / ((x - mean).square().mean((0, 2, 3), keepdim=True) + 1e-5).sqrt()
+    norm, mean = model.model.norm, x.mean((0, 2, 3), keepdim=True)
+    var = (x - mean).square().mean((0, 2, 3), keepdim=True)
+    if not norm.training:
+        mean, var = (v.view(1, -1, 1, 1) for v in (norm.running_mean, norm.running_var))
+    x = (x - mean) / (var + 1e-5).sqrt()
     x = x * flat["norm.weight"][:, None, None] + flat["norm.bias"][:, None, None]
     x = torch.tanh(x).mean((2, 3))
     x = (x @ flat["projection.0.weight"].T + flat["projection.0.bias"]).clamp_min(0)
@@ -75,6 +78,29 @@ def test_loss_and_gradient(mu, tau):
     places = minibatch.some_entries(gradient, 40)
     slopes = minibatch.slopes(by_hand, client.w, places)
     assert minibatch.relative_error(gradient[places], slopes) < 1e-7
+
+
+class Frozen(minibatch.ToyProjected):
+    """Its BatchNorm stays in eval mode, as that of a fine-tuned backbone."""
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.norm.eval()
+        return self
+
+
+def test_statistics_that_a_network_has_frozen_normalize_all_three():
+    model = minibatch.scrambled(Frozen())
+    model.norm.running_mean.copy_(torch.tensor([0.5, -1.0, 0.2]))
+    model.norm.running_var.copy_(torch.tensor([0.3, 2.0, 4.0]))
+    client = minibatch.local_client(model, MOON(mu=5.0))
+    client.state[PREVIOUS] = moved(client.w, 1)
+    client.w.copy_(moved(client.w, 2))
+    minibatch.gradient(client)
+    assert not model.norm.training and model.classifier.training
+    past = client.state[PREVIOUS]
+    hand = loss_by_hand(client.w, client.start, past, client.flat, client.batch, 5.0, 0.5)
+    assert float(client.loss) == pytest.approx(hand, rel=1e-12)
 
 
 def test_the_term_pulls_to_the_global_model():

@@ -8,7 +8,7 @@ from fedseg.core.seeds import seed_for
 from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook
 from fedseg.hooks.averaging import SWA, WIMA
-from fedseg.registry import HOOKS
+from fedseg.registry import HOOKS, MODELS
 
 
 @HOOKS.register_module()
@@ -275,6 +275,27 @@ def test_statistics_can_be_reestimated(tmp_path):
     again = runner.evaluated_model()[1]
     assert torch.equal(buffers, again), "a pure function of the model"
     close(w, mean(seen.models))
+
+
+@MODELS.register_module()
+class FrozenToyNet(toyseg.ToySegNet):
+    """One of its BatchNorm layers stays in eval mode, as those of a fine-tuned backbone."""
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.bn1.eval()
+        return self
+
+
+def test_statistics_that_a_network_has_frozen_are_not_reestimated(tmp_path):
+    averaging = {"type": "WIMA", "window": 4, "bn": "reestimate"}
+    _, runner, _ = run(tmp_path, averaging, 2, **EVALUATED, model={"type": "FrozenToyNet"})
+    _, buffers = runner.evaluated_model()
+    new = {s.name: s.view(buffers) for s in runner.flat.buffer_slots}
+    old = {s.name: s.view(runner.server.buffers) for s in runner.flat.buffer_slots}
+    for name in ("running_mean", "running_var"):
+        assert torch.equal(new[f"bn1.{name}"], old[f"bn1.{name}"])
+        assert not torch.equal(new[f"renamed.{name}"], old[f"renamed.{name}"])
 
 
 def test_a_tested_checkpoint_has_the_figures_of_the_run(tmp_path):
