@@ -240,8 +240,9 @@ class DomainEvaluator:
         runner = self.runner
         statistics = nullcontext()
         if part.batch_statistics:
-            layers = batchnorm_layers(runner.model)
-            statistics = batch_statistics([layers[name] for name in runner.batchnorm.layers])
+            runner.model.train()  # layers that it leaves in eval mode never see a batch's
+            layers = (batchnorm_layers(runner.model)[name] for name in runner.batchnorm.layers)
+            statistics = batch_statistics([layer for layer in layers if layer.training])
         load_model(runner, part.w, part.buffers)
         with statistics:
             for indices, batch in test.batches(part.plan, pin_memory=runner.flat.w.is_cuda):

@@ -366,6 +366,32 @@ def test_standard_uses_the_batchs_statistics_and_touches_nothing(tmp_path):
     assert not any(m.training for m in runner.model.modules())
 
 
+@MODELS.register_module()
+class FrozenToySegNet(toyseg.ToySegNet):
+    """Keeps a BatchNorm layer in eval mode, as a fine-tuned backbone does."""
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.bn1.eval()
+        return self
+
+
+def test_standard_leaves_layers_alone_that_never_see_a_batch(tmp_path):
+    changes = {"model": {"type": "FrozenToySegNet"}}
+    _, runner, _ = run(tmp_path, "SiloBN", train_cfg={"max_rounds": 1}, **changes)
+    model, images = toyseg.ToySegNet(), runner.val_loop.sets[0].dataset
+    model.load_state_dict(runner.flat.state_dict(runner.server.w, runner.server.buffers))
+    model.eval().renamed.train()
+
+    def check(test, prefix, chosen, predicted):
+        inputs = torch.stack([images[i]["inputs"] for i in chosen])
+        data = model.data_preprocessor({"inputs": inputs}, False)
+        assert torch.equal(predicted, model(**data, mode="predict"))
+
+    w, buffers = runner.server.w, runner.server.buffers
+    runner.val_loop.domains.run(w, buffers, check, runner.val_loop.sets[:1])
+
+
 def test_batch_statistics_puts_every_mode_back_after_an_error():
     model = toyseg.ToySegNet().eval()
     model.bn1.train()
