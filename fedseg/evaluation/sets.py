@@ -13,7 +13,7 @@ from fedseg.checks import check_int, check_type, is_number, shown
 from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, MissingDataError
 from fedseg.evaluation.metrics import CountingMetric, labels_of
-from fedseg.loaders.partitioned import balanced_batches
+from fedseg.loaders.partitioned import balanced_batches, domains_of
 from fedseg.loaders.resident import resident_pipeline
 from fedseg.loaders.streaming import TIMEOUT, BatchLoader
 from fedseg.registry import (
@@ -117,7 +117,7 @@ class EvaluationSet(ABC):
         self.batch_size, self.final_only, self.drop_last = batch_size, final_only, drop_last
         for metric in metrics:
             metric.dataset_meta = getattr(self.dataset, "metainfo", None)
-        self.domains: list[str] | None = getattr(self.dataset, "domains", None)
+        self.domains: list[str] | None = domains_of(self.dataset)
         self._shared = False  # whether other processes have counted a part
 
     def groups(self) -> dict[str, np.ndarray]:

@@ -146,7 +146,7 @@ class PartitionedData(ClientData):
 
     def clients_by_domain(self) -> dict[str, list[str]]:
         """Domain -> the clients whose images are all of it; empty without domains."""
-        domains = getattr(self.dataset, "domains", None)
+        domains = domains_of(self.dataset)
         clients: dict[str, list[str]] = {}
         for client, indices in self.indices.items() if domains is not None else ():
             own = {domains[i] for i in indices}
@@ -171,6 +171,15 @@ class PartitionedData(ClientData):
                 names = [str(files[i][0]).removeprefix(root).lstrip("/\\") for i in indices]
             digest.update(json.dumps([client, names]).encode())
         return digest.hexdigest()
+
+
+def domains_of(dataset: Any) -> list[Any] | None:
+    """The domain of every sample, from an array too; None for a data set without domains.
+
+    As plain values: those of an array are no part of a checkpoint that can be read safely.
+    """
+    domains = getattr(dataset, "domains", None)
+    return domains.tolist() if hasattr(domains, "tolist") else domains
 
 
 def balanced_batches(indices: np.ndarray, batch_size: int) -> list[list[int]]:

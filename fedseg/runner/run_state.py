@@ -18,6 +18,7 @@ from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.runner.checkpoint import check_like, check_weights
 from fedseg.runs.from_json import digest
+from fedseg.runs.history import plain
 from fedseg.runs.results import config_digest, environment
 
 BATCH_KEYS = ("type", "batch_size", "shuffle", "drop_last", "transforms")
@@ -36,7 +37,7 @@ def collect(run: Any) -> dict[str, Any]:
     payload = {
         "state_dict": state_dict(run, server.w, server.buffers),
         "round": run.train_loop.round,
-        "pending_record": run.train_loop.pending,
+        "pending_record": plain(run.train_loop.pending),
         "server_state": dict(server.state),
         "norms": server.norms,
         "hooks": {key: hook.state_dict() for key, hook in _stateful_hooks(run)},
@@ -55,7 +56,7 @@ def collect(run: Any) -> dict[str, Any]:
             "identity": _identity(run, run.train_loop.round),
             # class names and colors as plain lists
             "dataset_meta": json.loads(
-                json.dumps(getattr(run.data.dataset, "metainfo", None), default=list)
+                json.dumps(getattr(run.data.dataset, "metainfo", None), default=_listed)
             ),
         },
     }
@@ -67,6 +68,10 @@ def collect(run: Any) -> dict[str, Any]:
     if averaged is not None:
         payload["averaged_state_dict"] = state_dict(run, *averaged)
     return payload
+
+
+def _listed(value: Any) -> Any:
+    return value.tolist() if hasattr(value, "tolist") else list(value)
 
 
 def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:

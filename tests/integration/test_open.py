@@ -4,6 +4,7 @@ import json
 import math
 import sys
 import textwrap
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -12,6 +13,10 @@ import torch
 import toyseg
 from mmengine.config import Config
 
+from fedseg.errors import LoadingError
+from fedseg.hooks import FederatedHook
+from fedseg.registry import DATASETS, HOOKS
+from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.checkpoint_hook import FederatedCheckpointHook
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
@@ -257,6 +262,58 @@ def test_a_metric_without_a_value_is_never_the_best(tmp_path):
         hook.after_val_epoch(runner, metrics={"seen/mIoU": value})
         hook.after_train_epoch(runner)
     assert saved == [2, 6]
+
+
+@DATASETS.register_module()
+class ArrayScenes(toyseg.ToyScenes):
+    """Says in arrays what others say in lists."""
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.users, self.domains = np.array(self.users), np.array(self.domains)
+        self.metainfo = {"classes": ("x", "y", "z"), "palette": np.zeros((3, 3), np.uint8)}
+
+
+@HOOKS.register_module()
+class ArrayHook(FederatedHook):
+    """Leaves numbers of NumPy's in the record."""
+
+    def after_round(self, runner, record):
+        record["mine"] = {"one": np.float32(0.5), "more": np.arange(2)}
+
+
+@HOOKS.register_module()
+class StopsOnce(FederatedHook):
+    """Is interrupted in an evaluation; only once."""
+
+    stopped = False
+
+    def before_val(self, runner):
+        if not StopsOnce.stopped:
+            StopsOnce.stopped = True
+            raise LoadingError("x.png: cannot be read")
+
+
+def test_what_a_users_classes_say_in_arrays_is_plain_in_a_checkpoint(tmp_path):
+    """And means the same: domains with clients of their own, and a record that waits."""
+    changes = {"train_cfg": {"max_rounds": 2, "val_interval": 1}}
+    lists = toyseg.settings(tmp_path / "lists", **changes)
+    named = {"dataset": {"type": "ArrayScenes"}}
+    loaders = {"train_dataloader": named, "val_dataloader": {"seen": named, "unseen": named}}
+    hooks = {"custom_hooks": [{"type": "ArrayHook"}]}
+    arrays = toyseg.settings(tmp_path / "arrays", **changes, **loaders, **hooks)
+    toyseg.train(lists)
+    stopping = {"custom_hooks": [*hooks["custom_hooks"], {"type": "StopsOnce"}]}
+    with pytest.raises(LoadingError):
+        toyseg.train({**arrays, **stopping})
+    waiting = load_checkpoint(Path(arrays["work_dir"], "checkpoints/round_000001.pth"))
+    assert waiting["pending_record"]["mine"] == {"one": 0.5, "more": [0, 1]}
+    assert waiting["meta"]["dataset_meta"]["palette"] == [[0, 0, 0]] * 3
+    toyseg.train(arrays, resume=True)
+    one, other = (toyseg.history(run) for run in (lists, arrays))
+    assert other[0]["mine"] == {"one": 0.5, "more": [0, 1]}
+    assert [line["metrics"] for line in one] == [line["metrics"] for line in other]
+    assert "seen_by_domain/accuracy" in one[0]["metrics"]
 
 
 def test_a_checkpoint_loads_in_a_plain_model(tmp_path):
