@@ -41,7 +41,7 @@ class ClientAccuracyHook(FederatedHook):
 
     def after_val_epoch(self, runner: EvaluatedRun, metrics: Mapping[str, Any]) -> None:
         record = runner.train_loop.pending if runner.data is not None else None
-        if record is None or not hasattr(runner.data.dataset, "labels"):
+        if record is None or not _has_classes(runner.data.dataset):
             return
         if (found := self._accuracies(runner)) is not None:
             record["client_accuracy"] = found
@@ -88,3 +88,12 @@ class ClientAccuracyHook(FederatedHook):
         weight = mix[:, tested].sum(axis=1)
         values = mix[:, tested] @ by_class[tested] / np.where(weight > 0, weight, np.nan)
         return [float(v) if np.isfinite(v) else None for v in values]
+
+
+def _has_classes(dataset: Any) -> bool:
+    """Whether a data set has one class id a sample, and names its classes."""
+    labels = getattr(dataset, "labels", None)
+    if labels is None or not (getattr(dataset, "metainfo", None) or {}).get("classes"):
+        return False
+    first = np.asarray(labels[0])
+    return first.ndim == 0 and np.issubdtype(first.dtype, np.integer)

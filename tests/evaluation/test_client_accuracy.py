@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from mmengine.config import Config
 
-from fedseg.datasets.arrays import write_images
+from fedseg.datasets.arrays import StoredImages, write_images
+from fedseg.registry import DATASETS
 from fedseg.runner.runner import FederatedRunner
 
 NORMALIZE = {"type": "Normalize", "mean": [0.5] * 3, "std": [0.5] * 3}
@@ -20,7 +21,7 @@ def run(tmp_path):
 
     write_images(tmp_path / "data", "three", list("xyz"), images(12), images(10))
 
-    def train() -> dict:
+    def train(**training) -> dict:
         data = {"type": "StoredImages", "data_root": str(tmp_path / "data")}
         config = Config(
             {
@@ -28,7 +29,7 @@ def run(tmp_path):
                 "train_dataloader": {
                     "type": "ResidentData",
                     "batch_size": 4,
-                    "dataset": data,
+                    "dataset": {**data, **training},
                     "partition": {"type": "FixedPartition", "clients": CLIENTS},
                     "transforms": [NORMALIZE],
                 },
@@ -70,3 +71,21 @@ def test_test_images_in_each_clients_class_mix(run):
     assert found["accuracy"][-1] == pytest.approx(expected)
     assert runner.history.read()[-1]["client_accuracy"] == pytest.approx(expected)
     assert found["main_class"] == [0, 0, 1]  # ties go to the first class
+
+
+@DATASETS.register_module()
+class Unnamed(StoredImages):
+    """Training images of a user's own, whose partition needs labels and nobody names of classes."""
+
+    classes = ("x", "y", "z")
+
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        self.metainfo = None
+
+
+def test_training_images_without_names_of_classes_have_none(run):
+    """The test images name theirs."""
+    runner = run(type="Unnamed")
+    assert "accuracy_by_class" in runner.results["final"]["test"]
+    assert "client_accuracy" not in runner.results
