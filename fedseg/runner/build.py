@@ -256,6 +256,7 @@ def assemble_trainer(
     hook_interval = train.get("hook_interval", 50)
     check_int("train_cfg.hook_interval", hook_interval)
     algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm", base=Algorithm)
+    _check_rounds(algorithm)
     lacks = getattr(flat.model, "lacks", None)
     if lacks is not None and cfg.get("load_from") is None:
         warn(
@@ -291,6 +292,21 @@ def assemble_trainer(
         hook_interval=hook_interval,
         make_step=lambda trainer: choose_step(trainer, graphs, warn),
     )
+
+
+def _check_rounds(algorithm: Algorithm) -> None:
+    """Raise ConfigError for an algorithm whose class says what no round can do."""
+    kind, last = type(algorithm).__name__, algorithm.exchanges - 1
+    if not algorithm.trains(last):
+        raise ConfigError(
+            f"algorithm.type: {kind}.training must contain {last}, the last exchange, which gives "
+            "a round its losses, statistics and client states"
+        )
+    if "samples" not in algorithm.weightings:
+        raise ConfigError(
+            f"algorithm.type: {kind}.weightings must contain 'samples', by which the history's "
+            "norm_delta and BatchNorm's statistics are averaged"
+        )
 
 
 def build_client_data(

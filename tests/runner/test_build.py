@@ -15,6 +15,7 @@ import toyseg
 from landmark_files import write_photo
 from mmengine.config import Config
 
+from fedseg.algorithms import FedAvg
 from fedseg.core.client_data import Job
 from fedseg.core.messages import Message, Task
 from fedseg.core.server import Server
@@ -162,6 +163,24 @@ def test_a_default_hook_without_a_type_keeps_its_own(tmp_path):
     assert hooks["default_hooks.checkpoint"][0]["priority"] == "LOW"
     assert hooks["default_hooks.checkpoint"][1].interval == 3
     assert "default_hooks.trackers" in hooks and "default_hooks.pictures" not in hooks
+
+
+class StepsFirst(FedAvg):
+    exchanges, training = 2, (0,)
+
+
+class Unweighted(FedAvg):
+    weightings = ("uniform",)
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [(StepsFirst, r"StepsFirst\.training must contain 1"), (Unweighted, "must contain 'samples'")],
+)
+def test_an_algorithm_that_no_round_can_run_is_told(tmp_path, kind, message):
+    config = toyseg.settings(tmp_path, algorithm={"_delete_": True, "type": kind})
+    with pytest.raises(ConfigError, match=rf"algorithm\.type: .*{message}"):
+        build_trainer(config)
 
 
 def test_nothing_is_written(tmp_path):
