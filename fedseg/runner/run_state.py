@@ -90,7 +90,9 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
     try:
         _apply(run, payload)
         averaged = run.averaged_model()
-        check_weights({} if averaged is None else state_dict(run, *averaged), f"{path}: average")
+        if averaged is not None:
+            check_like(list(averaged), [run.server.w, run.server.buffers], f"{path}: average")
+            check_weights(state_dict(run, *averaged), f"{path}: average")
     except (AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         if lacks_memory(error):
             raise
@@ -140,6 +142,7 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
             check_like(saved, kinds, f"{path}: hooks: {key}")
     vectors = {n: v for n, v in payload["server_state"].items() if not isinstance(v, Real)}
     check_weights(vectors, f"{path}: server_state")
+    check_like(payload, {"stores": dict.fromkeys(payload["stores"], {})}, str(path))
     for name, index in payload["stores"].items():
         if not index:  # an average that has not begun makes an empty store
             continue

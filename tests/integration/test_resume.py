@@ -185,16 +185,18 @@ def test_a_checkpoint_with_something_wrong_is_skipped(run):
     run_state.restore(runner, path, payload)
     wrong = [changed(payload, *keys, to=to) for keys in paths for to in (None, "x")]
     half = payload["state_dict"][weight].half()
+    average = payload["hooks"]["SWA:0"]["w"]
     wrong += [changed(payload, "state_dict", weight, to=t) for t in (half, half.float()[:1])]
     wrong += [
         changed(payload, "server_state", vector, to=torch.tensor([float("inf")])),
+        changed(payload, "stores", "clients", to="x"),
         changed(payload, "stores", "clients", to={"a": {"file": 3}}),
         changed(payload, "stores", "clients", to={"a": {"file": "../x", "sha256": "0"}}),
         changed(payload, "server_state", "exp_avg", to="x"),
         changed(payload, "schedulers", to=[]),
         changed(payload, "schedulers", to=[{}]),
         changed(payload, "hooks", "SWA:0", "w", to="x"),
-        changed(payload, "hooks", "SWA:0", "w", to=payload["hooks"]["SWA:0"]["w"][:5]),
+        *(changed(payload, "hooks", "SWA:0", "w", to=average[:stop]) for stop in (5, -1)),
         changed(payload, "hooks", "SWA:0", "buffers", to=torch.tensor([float("nan")])),
         changed(payload, "hooks", "SWA:0", "count", to="x"),
         changed(payload, "hooks", "SWA:0", "count", to=None),
