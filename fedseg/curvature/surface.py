@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedseg.batchnorm import batch_statistics
+from fedseg.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.core.arithmetic import accumulate
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, prepare_batch, total_loss
@@ -123,8 +123,10 @@ class LossSurface:
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """The model as it is evaluated, without dropout."""
-        model = self.flat.model.eval()
-        with batch_statistics(model) if self.statistics == "batch" else nullcontext():
+        layers = batchnorm_layers(self.flat.model.train()).values()
+        layers = [one for one in layers if one.training]  # a network may keep some in eval mode
+        self.flat.model.eval()
+        with batch_statistics(layers) if self.statistics == "batch" else nullcontext():
             yield
 
     def loss(self, metrics: bool = False) -> tuple[float, dict[str, float]]:

@@ -22,6 +22,8 @@ def is_synthetic(root: str | Path, strict: bool = False) -> bool:
         content = read_json(path, "prepare the data again")
         if not isinstance(content, dict):
             raise DataError(f"{path}: holds no object: prepare the data again")
+        if "embedded" in content:  # of an early version
+            raise DataError(f"{path}: says embedded in place of synthetic: prepare the data again")
         found = content.get("synthetic", False)
         if not isinstance(found, bool):
             raise DataError(f"{path}: synthetic: is {found!r}, no flag: prepare the data again")

@@ -77,7 +77,8 @@ class ClientAccuracyHook(FederatedHook):
         details = runner.val_loop.details
         names = [self.domain] if self.domain else [test.name for test in runner.val_loop.sets]
         names = [f"global:{name}" for name in names] + names
-        chosen = next((details[n][DETAIL] for n in names if details.get(n, {}).get(DETAIL)), None)
+        found = ((n, key) for n in names for key in details if key == n or key.startswith(f"{n}/"))
+        chosen = next((details[key][DETAIL] for _, key in found if details[key].get(DETAIL)), None)
         if chosen is None:
             return None
         by_class = np.array([np.nan if v is None else v for v in chosen.values()], dtype=float)
@@ -93,7 +94,8 @@ class ClientAccuracyHook(FederatedHook):
 def _has_classes(dataset: Any) -> bool:
     """Whether a data set has one class id a sample, and names its classes."""
     labels = getattr(dataset, "labels", None)
-    if labels is None or not (getattr(dataset, "metainfo", None) or {}).get("classes"):
+    classes = (getattr(dataset, "metainfo", None) or {}).get("classes")
+    if labels is None or classes is None or not len(classes):
         return False
     first = np.asarray(labels[0])
     return first.ndim == 0 and np.issubdtype(first.dtype, np.integer)

@@ -116,7 +116,8 @@ class DomainEvaluator:
             for prefix, parts in self._views(test, w, buffers):
                 for samples in self._score(test, prefix, parts, on_prediction):
                     self.runner.call_hook("after_val_batch", prefix=prefix, samples=samples)
-                self.details[prefix] = test.details()
+                for own, values in test.details().items():
+                    self.details[f"{prefix}/{own}" if own else prefix] = values
                 metrics |= {f"{prefix}/{name}": value for name, value in test.score().items()}
                 if prefix != test.name:
                     self.details[prefix]["domains_with_statistics"] = self._trained_domains
@@ -276,16 +277,17 @@ def _of_samples(batch: Any, rows: list[int], size: int, fields: bool = True) -> 
     Args:
         batch: of ``size`` samples. rows: the wanted ones.
         fields: whether a sequence is one of fields, such as ``(inputs, labels)``. Inside of a batch
-            it is one if each member has an entry for every sample; else it has the samples
-            themselves, such as file names or images of several sizes.
+            a tuple is one if each member has an entry for every sample; else a sequence has the
+            samples themselves, such as file names or images of several sizes.
     """
     if isinstance(batch, Mapping):
         return {name: _of_samples(value, rows, size, False) for name, value in batch.items()}
-    if isinstance(batch, Tensor):
-        return batch[rows] if batch.dim() and len(batch) == size else batch
+    if isinstance(batch, Tensor | np.ndarray):
+        return batch[rows] if batch.ndim and len(batch) == size else batch
     if not isinstance(batch, tuple | list):
         return batch
-    if fields or len(batch) != size or all(_has_entries(value, size) for value in batch):
+    own = isinstance(batch, tuple) and all(_has_entries(value, size) for value in batch)
+    if fields or own or len(batch) != size:
         members = [_of_samples(value, rows, size, False) for value in batch]
     else:
         members = [batch[row] for row in rows]
@@ -293,7 +295,8 @@ def _of_samples(batch: Any, rows: list[int], size: int, fields: bool = True) -> 
 
 
 def _has_entries(value: Any, size: int) -> bool:
-    sized = isinstance(value, tuple | list) or (isinstance(value, Tensor) and value.dim() > 0)
+    arrays = Tensor | np.ndarray
+    sized = isinstance(value, tuple | list) or (isinstance(value, arrays) and value.ndim > 0)
     return sized and len(value) == size
 
 

@@ -32,7 +32,8 @@ class CountingMetric(BaseMetric):
     @property
     def classes(self) -> tuple[str, ...]:
         """Class names; empty if the data set gave none."""
-        return tuple((self.dataset_meta or {}).get("classes") or ())
+        found = (self.dataset_meta or {}).get("classes")
+        return () if found is None else tuple(found)
 
     def reset(self) -> None:
         """Start from zero."""

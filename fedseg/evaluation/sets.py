@@ -1,7 +1,6 @@
 """Test images of one domain with their own metrics: streamed, resident, or corrupted."""
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -204,21 +203,17 @@ class EvaluationSet(ABC):
                 scores[name] = value
         return scores
 
-    def details(self) -> dict[str, Any]:
-        """What the metrics keep beyond their values: IoU per class (ask before ``score``).
+    def details(self) -> dict[str, dict[str, Any]]:
+        """What the metrics keep beyond their values, such as IoU per class (ask before ``score``).
 
-        Where several metrics have it, it has the prefix of its metric.
+        By the prefix of the metric, ``""`` without one.
         """
-        named = [
-            (getattr(metric, "per_class_name", "IoU"), getattr(metric, "prefix", None), metric)
-            for metric in self.metrics
-            if hasattr(metric, "per_class")
-        ]
-        several = {n for n, count in Counter(name for name, *_ in named).items() if count > 1}
-        return {
-            f"{prefix}/{name}" if prefix and name in several else name: metric.per_class()
-            for name, prefix, metric in named
-        }
+        found: dict[str, dict[str, Any]] = {"": {}}
+        for metric in self.metrics:
+            if hasattr(metric, "per_class"):
+                place = found.setdefault(getattr(metric, "prefix", None) or "", {})
+                place[getattr(metric, "per_class_name", "IoU")] = metric.per_class()
+        return found
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -365,8 +360,8 @@ class CorruptedSet(ResidentSet):
             metrics[f"accuracy_severity_{severity}"] = float(np.mean(values))
         return metrics
 
-    def details(self) -> dict[str, Any]:
+    def details(self) -> dict[str, dict[str, Any]]:
         table: dict[str, list[float]] = {}
         for (corruption, _), value in self._accuracies().items():
             table.setdefault(corruption, []).append(value)
-        return {"corruptions": table, "severities": self._severities}
+        return {"": {"corruptions": table, "severities": self._severities}}

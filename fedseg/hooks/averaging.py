@@ -216,7 +216,10 @@ class SWA(ModelAverage):
         return {"count": self.count, "w": self._w, "buffers": self._buffers}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.count, self._w, self._buffers = state["count"], state["w"], state["buffers"]
+        vectors = state["w"], state["buffers"]
+        if any((vector is not None) != (state["count"] > 0) for vector in vectors):
+            raise ValueError("SWA: count, w and buffers are not those of one average")
+        self.count, (self._w, self._buffers) = state["count"], vectors
 
 
 @HOOKS.register_module()

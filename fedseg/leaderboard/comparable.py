@@ -14,7 +14,7 @@ from typing import Any
 
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting
 from fedseg.leaderboard.methods import RELEASED
-from fedseg.runs.schema import Curves, DataEntry, Results
+from fedseg.runs.schema import DataEntry, Results
 
 RECIPE_DEFAULTS = {  # a config may omit them
     "PachinkoPartition": {"alpha": 0.1, "beta": 10.0},
@@ -178,7 +178,7 @@ def _other_training(results: Results, setting: Setting) -> Iterator[str]:
 def _fewest_evaluations(results: Results, setting: Setting) -> tuple[int, str]:
     """How many evaluations in the window gave the metric, and of which domain if not of all."""
     window, metric = results.last_rounds, DATASETS[setting.dataset]["metric"]
-    curves = results.curves or Curves((), (), (), {})
+    curves = results.curves
     fewest = window.evaluations, ""
     for domain in setting.domains:  # one may be evaluated less often than others
         values = zip(curves.rounds, curves.figures.get(f"{domain}/{metric}", ()), strict=False)

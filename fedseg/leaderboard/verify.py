@@ -240,7 +240,7 @@ def _evaluate(
         _, others = evaluate_checkpoint(config, not_averaged)
         final |= {f"{GLOBAL}{domain}": entry for domain, entry in others["domains"].items()}
     for entry in final.values():
-        del entry["images"]  # which the test adds
+        entry.pop("images", None)  # which the test adds
     device = runner.flat.w.device
     pairs = {
         "packages": (package_versions(), results.versions),
@@ -248,10 +248,10 @@ def _evaluate(
         "hardware": (hardware(device), results.hardware),
     }
     now = environment(device)
-    for last in _last_environment(results):  # the results may have been written again elsewhere
-        then = {key: last.get(key, value) for key, value in now.items()}
-        pairs["environment of the last rounds"] = (now, then)
     machine = [f"other {name}" for name, (now, then) in pairs.items() if now != then]
+    for last in _last_environment(results):  # the results may have been written again elsewhere
+        if not machine and any(last.get(key, value) != value for key, value in now.items()):
+            machine = ["other environment of the last rounds"]
     return runner, final, ", ".join(machine)
 
 

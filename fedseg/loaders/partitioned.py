@@ -176,10 +176,12 @@ class PartitionedData(ClientData):
 def domains_of(dataset: Any) -> list[Any] | None:
     """The domain of every sample, from an array too; None for a data set without domains.
 
-    As plain values: those of an array are no part of a checkpoint that can be read safely.
+    As plain values: NumPy's are no part of a checkpoint that can be read safely.
     """
     domains = getattr(dataset, "domains", None)
-    return domains.tolist() if hasattr(domains, "tolist") else domains
+    if domains is None:
+        return None
+    return [domain.item() if isinstance(domain, np.generic) else domain for domain in domains]
 
 
 def balanced_batches(indices: np.ndarray, batch_size: int) -> list[list[int]]:

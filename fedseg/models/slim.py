@@ -48,7 +48,7 @@ class Slim:
         for name, layer in network.named_modules():
             kind = next((kind for kind in FORWARDS if isinstance(layer, kind)), None)
             # a subclass with a forward of its own computes something else
-            own = kind is not None and type(layer).forward is not kind.forward
+            own = kind is not None and _has_own_forward(layer, kind)
             slim = None if own else FORWARDS.get(kind)
             if slim is not None:
                 self._layers.append((layer, slim, any(layer is other for other in whole)))
@@ -56,7 +56,7 @@ class Slim:
                 raise ConfigError(
                     f"model: layer {name or type(network).__name__} ({type(layer).__name__}) has "
                     "no sub-network: use Conv2d (groups 1 or depthwise, zero padding), Linear, "
-                    "BatchNorm or GroupNorm, themselves or with their forward"
+                    "BatchNorm or GroupNorm, or subclasses that keep their forward"
                 )
         groups = [layer.num_groups for layer, *_ in self._layers if isinstance(layer, nn.GroupNorm)]
         self.multiple = math.lcm(multiple, *groups)
@@ -126,6 +126,17 @@ FORWARDS: dict[type[nn.Module], Callable[..., Tensor]] = {
     nn.GroupNorm: _group_norm,
     PaddedShortcut: _padded_shortcut,
 }
+
+
+def _has_own_forward(layer: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether a layer computes something else than its kind.
+
+    SyncBatchNorm does not in one process, nor do mmcv's wrappers, which are for old versions of
+    torch.
+    """
+    forward = type(layer).forward
+    known = forward in (kind.forward, nn.SyncBatchNorm.forward)
+    return not known and forward.__module__ != "mmcv.cnn.bricks.wrappers"
 
 
 def _is_unknown(layer: nn.Module, slim: Callable | None) -> bool:

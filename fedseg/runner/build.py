@@ -368,7 +368,8 @@ def check_tests(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
 
 def _classes(dataset: Any) -> list[str]:
     """The names of the classes; empty where a data set has none."""
-    return list((getattr(dataset, "metainfo", None) or {}).get("classes") or ())
+    classes = (getattr(dataset, "metainfo", None) or {}).get("classes")
+    return [] if classes is None else list(classes)
 
 
 def _files(dataset: Any) -> set[tuple[str, ...]]:

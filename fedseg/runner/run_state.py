@@ -1,7 +1,6 @@
 """What a checkpoint holds of a run, and how a run goes on from it."""
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from numbers import Real
@@ -109,8 +108,6 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
         )
     for field, value in _identity(run, payload["round"]).items():
         before = payload["meta"]["identity"].get(field, value)
-        if field in ("averaging", "batchnorm") and before == re.split("[ (]", value)[0]:
-            continue  # an older checkpoint names no more than the class
         if before != value:
             raise ConfigError(
                 f"--resume: {path} was made with another {field} ({before!r}, now {value!r}); "
@@ -142,7 +139,7 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
             check_like(saved, kinds, f"{path}: hooks: {key}")
     vectors = {n: v for n, v in payload["server_state"].items() if not isinstance(v, Real)}
     check_weights(vectors, f"{path}: server_state")
-    check_like(payload, {"stores": dict.fromkeys(payload["stores"], {})}, str(path))
+    check_like(payload, {"stores": {name: {} for name in payload["stores"]}}, str(path))
     for name, index in payload["stores"].items():
         if not index:  # an average that has not begun makes an empty store
             continue

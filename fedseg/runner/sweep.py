@@ -211,7 +211,8 @@ def _start(job: Job) -> subprocess.Popen:
 def _failure(job: Job, code: int) -> str | None:
     """Why a run has failed, by the exit code of its process; None if it has not."""
     if code < 0:  # it has said nothing: the last line may be of another day
-        return f"signal {-code} ({signal.strsignal(-code)}) has ended it: was there enough memory?"
+        ended = f"it was ended by signal {-code} ({signal.strsignal(-code)})"
+        return f"{ended}: was there enough memory?" if -code == signal.SIGKILL else ended
     return _last_line(job) if code else None
 
 

@@ -17,6 +17,7 @@ from fedseg.files import csv_cell, sha256, write_text
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.history import plain
+from fedseg.runs.metric_names import evaluated_set
 from fedseg.runs.results import by_domain, config_digest, package_versions
 from fedseg.runs.schema import TEST_SCHEMA_VERSION
 
@@ -59,7 +60,10 @@ def evaluate_checkpoint(
     domains = by_domain(metrics, loop.details)
     images = {test.name: len(test.dataset) for test in loop.sets}
     for domain, entry in domains.items():
-        entry["images"] = images[domain.removesuffix("_by_domain")]
+        name = domain  # followed by the prefix of a metric that has one
+        while evaluated_set(name) not in images:
+            name = name.rpartition("/")[0]
+        entry["images"] = images[evaluated_set(name)]
     meta = payload.get("meta") or {}
     results = {
         "schema_version": TEST_SCHEMA_VERSION,

@@ -326,8 +326,8 @@ def test_metrics_of_one_name_and_two_values(root):
         if first == "other":
             test.metrics.reverse()
         details, scores = test.details(), test.score()
-        assert details["IoU"] == {"0": 100, "1": 50, "2": 0} and scores["mIoU"] == 50
-        assert details["other/IoU"] == {"0": None, "1": 50, "2": 0}
+        assert details[""]["IoU"] == {"0": 100, "1": 50, "2": 0} and scores["mIoU"] == 50
+        assert details["other"]["IoU"] == {"0": None, "1": 50, "2": 0}
         assert scores["other/mIoU"] == 25
 
 
@@ -444,7 +444,7 @@ def test_real_corruptions_of_a_prepared_folder(tmp_path, logits):
     model = Grayness(logits)
     for indices, batch in test.batches(test.plan(np.arange(len(dataset))), pin_memory=False):
         test.process(indices, batch, model(**batch))
-    table, metrics = test.details()["corruptions"], test.score()
+    table, metrics = test.details()[""]["corruptions"], test.score()
     expected = {}
     for name in chosen:
         made = [corrupt(images[2:], name, severity) for severity in range(1, 6)]

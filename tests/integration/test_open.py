@@ -1,5 +1,6 @@
 """Open from outside: own components from any folder, exact replays, plain checkpoints, records."""
 
+import copy
 import json
 import math
 import sys
@@ -20,6 +21,7 @@ from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.checkpoint_hook import FederatedCheckpointHook
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
+from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.schema import RESULTS_SCHEMA_VERSION
 
 OWN_MODULE = '''
@@ -270,8 +272,9 @@ class ArrayScenes(toyseg.ToyScenes):
 
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
-        self.users, self.domains = np.array(self.users), np.array(self.domains)
-        self.metainfo = {"classes": ("x", "y", "z"), "palette": np.zeros((3, 3), np.uint8)}
+        self.users, self.domains = np.array(self.users), list(np.array(self.domains))
+        classes = np.array(["x", "y", "z"])
+        self.metainfo = {"classes": classes, "palette": np.zeros((3, 3), np.uint8)}
 
 
 @HOOKS.register_module()
@@ -411,3 +414,20 @@ def test_the_mean_over_the_last_rounds():
     figures = window_statistics(history, 100, 10)
     assert figures["mean"] == {"a/mIoU": 97.5} and figures["std"] == {"a/mIoU": 2.5}
     assert figures["evaluations"] == 2 and figures["rounds"] == 10
+
+
+def test_a_metric_with_a_prefix_is_trained_tested_and_verified(tmp_path):
+    """Its values and its IoU by class are together, beside those of the metric without one."""
+    iou = {"type": "IoUMetric", "num_classes": 3}
+    metrics = [iou, {**iou, "prefix": "other"}]
+    config = toyseg.settings(
+        tmp_path, val_evaluator=metrics, test_evaluator=metrics, train_cfg={"max_rounds": 1}
+    )
+    toyseg.train(config)
+    folder = Path(config["work_dir"])
+    final = json.loads((folder / "results.json").read_text())["final"]
+    assert final["seen/other"] == final["seen"] and len(final["seen"]["IoU"]) == 3
+    path = folder / "checkpoints/round_000001.pth"
+    tested = evaluate_checkpoint(Config(copy.deepcopy(config)), path)[1]["domains"]
+    assert tested["seen/other"] == tested["seen"]
+    assert tested["seen"]["mIoU"] == final["seen"]["mIoU"] and tested["seen"]["images"] == 33

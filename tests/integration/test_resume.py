@@ -199,6 +199,7 @@ def test_a_checkpoint_with_something_wrong_is_skipped(run):
         *(changed(payload, "hooks", "SWA:0", "w", to=average[:stop]) for stop in (5, -1)),
         changed(payload, "hooks", "SWA:0", "buffers", to=torch.tensor([float("nan")])),
         changed(payload, "hooks", "SWA:0", "count", to="x"),
+        changed(payload, "hooks", "SWA:0", "count", to=0),
         changed(payload, "hooks", "SWA:0", "count", to=None),
         changed(payload, "pending_record", to={"round": "x"}),
         changed(payload, "history", to=3),

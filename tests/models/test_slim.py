@@ -4,6 +4,7 @@ import minibatch
 import pytest
 import torch
 import torch.nn.functional as F
+from mmcv.cnn.bricks import wrappers
 from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers
@@ -178,9 +179,12 @@ class Named(nn.Linear):
 
 
 def test_a_layer_that_inherits_its_forward_is_one_of_its_kind():
-    layer = Named(4, 8)
-    with Slim(layer).at(0.5):
-        assert layer(torch.ones(1, 4)).shape == (1, 4)
+    for layer in (Named(4, 8), wrappers.Linear(4, 8)):
+        with Slim(layer).at(0.5):
+            assert layer(torch.ones(1, 4)).shape == (1, 4)
+    for layer in (wrappers.Conv2d(4, 8, 1), nn.SyncBatchNorm(8)):
+        with Slim(layer).at(0.5):
+            assert layer(torch.ones(1, 4, 2, 2)).shape == (1, 4, 2, 2)
 
 
 def test_layers_without_a_sub_network():
