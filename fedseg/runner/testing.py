@@ -61,9 +61,10 @@ def evaluate_checkpoint(
     images = {test.name: len(test.dataset) for test in loop.sets}
     for domain, entry in domains.items():
         name = domain  # followed by the prefix of a metric that has one
-        while evaluated_set(name) not in images:
+        while name and evaluated_set(name) not in images:
             name = name.rpartition("/")[0]
-        entry["images"] = images[evaluated_set(name)]
+        if name:
+            entry["images"] = images[evaluated_set(name)]
     meta = payload.get("meta") or {}
     results = {
         "schema_version": TEST_SCHEMA_VERSION,
