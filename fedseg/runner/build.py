@@ -297,10 +297,10 @@ def assemble_trainer(
 def _check_rounds(algorithm: Algorithm) -> None:
     """Raise ConfigError for an algorithm whose class says what no round can do."""
     kind, last = type(algorithm).__name__, algorithm.exchanges - 1
-    if not algorithm.trains(last):
+    if algorithm.training and last not in algorithm.training:
         raise ConfigError(
             f"algorithm.type: {kind}.training must contain {last}, the last exchange, which gives "
-            "a round its losses, statistics and client states"
+            "a round its losses, statistics and client states, or be empty"
         )
     if "samples" not in algorithm.weightings:
         raise ConfigError(

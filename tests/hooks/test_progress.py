@@ -245,7 +245,7 @@ class Talk(FederatedHook):
 
 def build(folder, console=None, resume=False, hook=(), **changes):
     """A runner of the toy and its progress hook, which writes to ``console``."""
-    hooks = {"progress": {"type": "ProgressHook", "figure": "accuracy", **dict(hook)}}
+    hooks = {"progress": {"type": "ProgressHook", "metric": "accuracy", **dict(hook)}}
     config = toyseg.settings(folder, default_hooks=hooks, **changes)
     config["val_evaluator"] = {"type": "PixelAccuracy"}
     runner = toyseg.runner(config, resume)

@@ -539,7 +539,7 @@ def test_testing_a_checkpoint_gives_the_runs_figures(tool, tmp_path, root, refer
 
 def test_a_dry_run_tells_the_plan_and_writes_nothing(tmp_path, root, capsys):
     path = toyseg.write_config(tmp_path / "toy.py", toycls.settings(tmp_path, root))
-    assert train_config(load_config(path, work_dir=tmp_path / "run"), dry_run=True) == 0
+    train_config(load_config(path, work_dir=tmp_path / "run"), dry_run=True)
     rows = {}
     for line in capsys.readouterr().out.splitlines():
         cells = [cell.strip() for cell in line.split("│")[1:-1]]

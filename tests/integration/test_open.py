@@ -286,14 +286,14 @@ class ArrayHook(FederatedHook):
 
 
 @HOOKS.register_module()
-class StopsOnce(FederatedHook):
+class StopsInEvaluation(FederatedHook):
     """Is interrupted in an evaluation; only once."""
 
     stopped = False
 
     def before_val(self, runner):
-        if not StopsOnce.stopped:
-            StopsOnce.stopped = True
+        if not StopsInEvaluation.stopped:
+            StopsInEvaluation.stopped = True
             raise LoadingError("x.png: cannot be read")
 
 
@@ -306,7 +306,7 @@ def test_what_a_users_classes_say_in_arrays_is_plain_in_a_checkpoint(tmp_path):
     hooks = {"custom_hooks": [{"type": "ArrayHook"}]}
     arrays = toyseg.settings(tmp_path / "arrays", **changes, **loaders, **hooks)
     toyseg.train(lists)
-    stopping = {"custom_hooks": [*hooks["custom_hooks"], {"type": "StopsOnce"}]}
+    stopping = {"custom_hooks": [*hooks["custom_hooks"], {"type": "StopsInEvaluation"}]}
     with pytest.raises(LoadingError):
         toyseg.train({**arrays, **stopping})
     waiting = load_checkpoint(Path(arrays["work_dir"], "checkpoints/round_000001.pth"))

@@ -62,7 +62,7 @@ def test_data_entries_must_be_those_of_the_config(run, small_config):
     content = json.loads(file.read_text())
     first = next(name for name in content["data"] if name.startswith("test:"))
     content["data"]["test:other"] = content["data"].pop(first)
-    del content["data"]["train"]["partition"]
+    content["data"]["train"]["partition"] = {"alpha": 1}
     sign_results(file, content)
     found = {one.field for one in verify(run, small_config).differences}
     assert {f"data.{first}", "data.test:other", "data.train.partition.type"} <= found

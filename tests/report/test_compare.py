@@ -46,7 +46,8 @@ def test_paired_differences_are_of_the_last_window(tmp_path):
         # before the last four rounds the second run is far behind
         folder = tmp_path / name
         write_history(folder, [record(r, gain if r > 6 else -50 * gain) for r in range(1, 11)])
-        (folder / "own.py").write_text("train_cfg = dict(max_rounds=20, val_last_rounds=4)")
+        config = {"train_cfg": {"max_rounds": 20, "val_last_rounds": 4}}
+        (folder / "config.json").write_text(json.dumps(config))
     sides = read_sides([tmp_path / "a", tmp_path / "b"])
     assert [side.first.window.rounds for side in sides] == [4, 4]
     assert [side.first.planned for side in sides] == [20, 20]
@@ -102,13 +103,10 @@ def test_seeds_that_only_one_side_has_cannot_be_paired(tmp_path):
 
 
 def test_configs_differ_where_they_do(tmp_path):
-    texts = {
-        "a": "model = dict(type='CNN')\ntrain_cfg = dict(max_rounds=3)\nwork_dir = 'x'",
-        "b": "model = dict(type='CNN')\ntrain_cfg = dict(max_rounds=3)\nalgorithm = dict(mu=0.1)",
-    }
-    for name, text in texts.items():
+    both = {"model": {"type": "CNN"}, "train_cfg": {"max_rounds": 3}}
+    for name, more in {"a": {"work_dir": "x"}, "b": {"algorithm": {"mu": 0.1}}}.items():
         folder = write_history(tmp_path / name, [record(1, 5.0)])
-        (folder / "own.py").write_text(text)
+        (folder / "config.json").write_text(json.dumps({**both, **more}))
     comparison = compare(read_sides([tmp_path / "a", tmp_path / "b"]))
     assert comparison.complete
     assert {k: tuple(map(str, v)) for k, v in comparison.config.items()} == {
