@@ -77,8 +77,8 @@ class ClientAccuracyHook(FederatedHook):
         details = runner.val_loop.details
         names = [self.domain] if self.domain else [test.name for test in runner.val_loop.sets]
         names = [f"global:{name}" for name in names] + names
-        found = ((n, key) for n in names for key in details if key == n or key.startswith(f"{n}/"))
-        chosen = next((details[key][DETAIL] for _, key in found if details[key].get(DETAIL)), None)
+        found = (key for n in names for key in details if key == n or key.startswith(f"{n}/"))
+        chosen = next((details[key][DETAIL] for key in found if details[key].get(DETAIL)), None)
         if chosen is None:
             return None
         by_class = np.array([np.nan if v is None else v for v in chosen.values()], dtype=float)
