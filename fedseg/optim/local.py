@@ -17,7 +17,7 @@ from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.errors import DEBUG, ConfigError
 from fedseg.names import did_you_mean
-from fedseg.optim.ranges import check_optimizer
+from fedseg.optim.ranges import check_memory, check_optimizer
 from fedseg.registry import (
     MISTAKES,
     OPTIM_WRAPPERS,
@@ -164,6 +164,7 @@ def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
     for group in wrapper.optimizer.param_groups:  # which custom_keys may give options of their own
         check_optimizer(group, "optim_wrapper.paramwise_cfg")
     wrapper.bind(flat)
+    check_memory(wrapper.optimizer, "optim_wrapper.optimizer")
     return wrapper
 
 

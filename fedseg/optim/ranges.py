@@ -1,8 +1,11 @@
-"""What the numbers of optimizers and schedules may be that neither PyTorch nor MMEngine checks."""
+"""What optimizers and schedules may be where neither PyTorch nor MMEngine checks it."""
 
+import copy
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
+
+import torch
 
 from fedseg.checks import check_float, check_int
 from fedseg.errors import ConfigError
@@ -49,6 +52,44 @@ def check_optimizer(options: Mapping[str, Any], field: str) -> None:
         raise ConfigError(f"{field}.maximize: federated training minimizes")
 
 
+def check_memory(optimizer: torch.optim.Optimizer, field: str) -> None:
+    """Raise ConfigError for an optimizer that remembers something in its options.
+
+    Its state is cleared between clients, and kept between the server's steps; an option that a
+    step changes would pass from a client to whichever comes next, and be lost on the server.
+
+    Args:
+        optimizer: with gradients; stays as it is. field: where its config stands.
+    """
+    trial = copy.deepcopy(optimizer)  # which leaves out what PyTorch's own do not have
+    trial.__dict__ = {**vars(optimizer), **vars(trial)}
+    before = _options(trial)
+    try:
+        trial.step()
+    except Exception:  # one that only its own wrapper knows how to call
+        return
+    changed = [
+        name
+        for old, new in zip(before, _options(trial), strict=True)
+        for name in new
+        if name not in old or old[name] != new[name]
+    ]
+    if changed:
+        raise ConfigError(
+            f"{field}.type: {type(optimizer).__name__} changes its option {changed[0]} at every "
+            "step: options are shared by all clients and rounds; use an optimizer that keeps this "
+            "in its state, as PyTorch's do"
+        )
+
+
+def _options(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    groups = copy.deepcopy(optimizer.state_dict()["param_groups"])
+    return [
+        {k: v.tolist() if isinstance(v, torch.Tensor) else v for k, v in group.items()}
+        for group in groups
+    ]
+
+
 def check_numbers(ranges: Mapping[str, Check], options: Mapping[str, Any], field: str) -> None:
     """Raise ConfigError unless the numbers of a config, those of its lists too, are in range.
 
@@ -61,6 +102,7 @@ def check_numbers(ranges: Mapping[str, Check], options: Mapping[str, Any], field
             if not value:
                 raise ConfigError(f"{field}.{name}: is empty: give it a number")
             for number, own in enumerate(value):
-                ranges[name](f"{field}.{name}[{number}]", own)
+                if own is not None:
+                    ranges[name](f"{field}.{name}[{number}]", own)
         elif value is not None:
             ranges[name](f"{field}.{name}", value)

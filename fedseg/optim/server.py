@@ -13,8 +13,9 @@ from torch import Tensor
 from fedseg.checks import check_float
 from fedseg.core.arithmetic import descend
 from fedseg.core.server import Server
+from fedseg.errors import ConfigError
 from fedseg.memory import empty_like
-from fedseg.optim.ranges import check_optimizer
+from fedseg.optim.ranges import check_memory, check_optimizer
 from fedseg.registry import OPTIMIZERS, SERVER_OPTIMIZERS, build
 
 
@@ -148,7 +149,17 @@ class Torch(ServerOptimizer):
         if "lr" in optimizer:
             check_float(f"{field}.lr", optimizer["lr"], above=0)
         self.config = optimizer
-        self._build([torch.zeros(1)])
+        w = torch.zeros(1)
+        w.grad = torch.zeros(1)
+        trial = self._build([w])
+        check_memory(trial, field)
+        trial.step()
+        for name, value in trial.state[w].items():
+            if not isinstance(value, Tensor | None):
+                raise ConfigError(
+                    f"{field}.type: {type(trial).__name__} keeps {name} as a "
+                    f"{type(value).__name__}; only tensors are kept between rounds"
+                )
 
     def _build(self, parameters: list[Tensor]) -> torch.optim.Optimizer:
         return build(
@@ -167,6 +178,6 @@ class Torch(ServerOptimizer):
         kept = {k: v for k, v in server.state.items() if k.startswith("optim.")}
         optimizer.state[w].update({k.removeprefix("optim."): v for k, v in kept.items()})
         optimizer.step()
-        kept = {k: v for k, v in optimizer.state[w].items() if isinstance(v, Tensor)}
+        kept = {k: v for k, v in optimizer.state[w].items() if v is not None}
         server.state.update({f"optim.{k}": v for k, v in kept.items()})
         descend(server.w, start - w)

@@ -136,6 +136,23 @@ def test_paramwise_options_reach_their_parameters():
         torch.testing.assert_close(after[name], expected, msg=name)
 
 
+class Growing(torch.optim.SGD):
+    """Raises its own learning rate, as optimizers without one to choose do."""
+
+    def step(self, closure=None):
+        super().step(closure)
+        self.param_groups[0]["d"] = self.param_groups[0].get("d", 1.0) * 1.01
+
+
+def test_an_optimizer_that_would_remember_the_last_client_is_refused():
+    with pytest.raises(ConfigError, match=r"optim_wrapper\.optimizer\.type: Growing changes .* d "):
+        make({"optimizer": {"type": Growing, "lr": 0.1}})
+
+
+def test_adafactor_may_leave_its_first_eps_open():
+    make({"optimizer": {"type": "TorchAdafactor", "lr": 0.1}})
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [

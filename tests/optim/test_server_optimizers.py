@@ -122,6 +122,33 @@ def test_the_state_is_all_there_is(kind):
     assert torch.equal(server.w, whole.w)
 
 
+class Forgetful(torch.optim.SGD):
+    """Counts its steps where a server, or the next client, does not find them."""
+
+    def __init__(self, params, lr, place):
+        super().__init__(params, lr)
+        self.place = place
+
+    def step(self, closure=None):
+        own = self.param_groups[0]
+        own = own if self.place == "options" else self.state[own["params"][0]]
+        own["count"] = own.get("count", 0) + 1
+        return super().step(closure)
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [
+        ("options", "Forgetful changes its option count"),
+        ("state", "Forgetful keeps count as a int"),
+    ],
+)
+def test_what_would_be_forgotten_between_rounds_is_refused(place, message):
+    optimizer = {"type": Forgetful, "lr": 0.1, "place": place}
+    with pytest.raises(ConfigError, match=rf"server_optim\.optimizer\.type: {message}"):
+        build_server_optimizer({"type": "Torch", "optimizer": optimizer})
+
+
 @pytest.mark.parametrize("kind", ["Adam", "Yogi", "Adagrad"])
 def test_a_zero_pseudo_gradient_moves_nothing(kind):
     """Alignment gaps of the flat vector never have a gradient."""
