@@ -17,9 +17,16 @@ _ABOVE_0: Check = partial(check_float, above=0)
 _BELOW_1: Check = partial(check_float, least=0, below=1)
 _SHARE: Check = partial(check_float, least=0, most=1)
 
+
+def _eps(field: str, value: Any) -> None:
+    if value is not None:  # the first of Adafactor's two, which then is the precision's
+        _AT_LEAST_0(field, value)
+
+
 # by the name of the argument, which means the same wherever it occurs
 OPTIMIZER: Mapping[str, Check] = {
-    **dict.fromkeys(("lr", "weight_decay", "eps", "lr_decay", "lambd", "t0"), _AT_LEAST_0),
+    **dict.fromkeys(("lr", "weight_decay", "lr_decay", "lambd", "t0"), _AT_LEAST_0),
+    "eps": _eps,
     **dict.fromkeys(("initial_accumulator_value", "momentum_decay"), _AT_LEAST_0),
     **dict.fromkeys(("momentum", "alpha", "rho", "betas"), _BELOW_1),
     "dampening": _SHARE,
@@ -61,10 +68,12 @@ def check_memory(optimizer: torch.optim.Optimizer, field: str) -> None:
     Args:
         optimizer: with gradients; stays as it is. field: where its config stands.
     """
-    trial = copy.deepcopy(optimizer)  # which leaves out what PyTorch's own do not have
-    trial.__dict__ = {**vars(optimizer), **vars(trial)}
-    before = _options(trial)
+    memo: dict[int, Any] = {}  # one for both copies, so that both have the same parameters
     try:
+        trial = copy.deepcopy(optimizer, memo)  # which leaves out what PyTorch's own do not have
+        rest = {k: v for k, v in vars(optimizer).items() if k not in vars(trial)}
+        vars(trial).update(copy.deepcopy(rest, memo))
+        before = _options(trial)
         trial.step()
     except Exception:  # one that only its own wrapper knows how to call
         return
@@ -102,7 +111,6 @@ def check_numbers(ranges: Mapping[str, Check], options: Mapping[str, Any], field
             if not value:
                 raise ConfigError(f"{field}.{name}: is empty: give it a number")
             for number, own in enumerate(value):
-                if own is not None:
-                    ranges[name](f"{field}.{name}[{number}]", own)
+                ranges[name](f"{field}.{name}[{number}]", own)
         elif value is not None:
             ranges[name](f"{field}.{name}", value)

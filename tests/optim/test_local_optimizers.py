@@ -149,6 +149,26 @@ def test_an_optimizer_that_would_remember_the_last_client_is_refused():
         make({"optimizer": {"type": Growing, "lr": 0.1}})
 
 
+class Nested(torch.optim.SGD):
+    """Leaves the step to an optimizer of its own, as Lookahead does."""
+
+    def __init__(self, params, lr):
+        super().__init__(params, lr)
+        self.inner = torch.optim.SGD(params, lr=lr, momentum=0.9, weight_decay=0.1)
+
+    def step(self, closure=None):
+        self.inner.step(closure)
+
+
+def test_trying_an_optimizer_out_leaves_it_and_the_model_as_they_are():
+    start = FlatModel(Quadratic().double()).w.clone()
+    flat, local, *_ = make({"optimizer": {"type": Nested, "lr": 0.1}})
+    assert torch.equal(flat.w, start)
+    assert not local.optimizer.inner.state
+    local.optimizer.step()
+    assert not torch.equal(flat.w, start)
+
+
 def test_adafactor_may_leave_its_first_eps_open():
     make({"optimizer": {"type": "TorchAdafactor", "lr": 0.1}})
 
@@ -173,6 +193,10 @@ def test_adafactor_may_leave_its_first_eps_open():
         (
             {"optimizer": {"type": "LBFGS", "lr": 1.0}},
             r"optimizer\.type: LBFGS takes several losses",
+        ),
+        (
+            {"optimizer": {"type": "Adam", "betas": (None, 0.9)}},
+            r"optimizer\.betas\[0\]: must be a finite number",
         ),
         ({"optimizer": {"type": "SparseAdam"}}, r"optimizer\.type: SparseAdam takes sparse"),
         ({"optimizer": {"type": "Adamm"}}, r"unknown optimizer 'Adamm' .did you mean 'Adam"),
