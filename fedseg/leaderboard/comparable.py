@@ -157,6 +157,8 @@ def _other_training(results: Results, setting: Setting) -> Iterator[str]:
     model = model_name(results)
     if model != setting.model:
         yield f"other model: {model} instead of {setting.model}"
+    if results.load_from is not None:
+        yield f"trained before: it begins with the weights of {results.load_from} (load_from)"
     each, wanted = str(results.clients_per_round), str(setting.clients_per_round)
     if each != wanted:
         yield f"other participation: {each} clients per round instead of {wanted}"

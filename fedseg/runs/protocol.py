@@ -13,6 +13,7 @@ from mmengine.config import Config
 SIZES = ("size", "crop_size")  # options of transforms that say how large their result is
 # How ``standard`` evaluation with a BatchNorm policy orders images: see EvaluationSet.
 TEST_ORDER = "shuffled"
+IGNORED = 255  # label of pixels that metrics do not count, unless a config says another one
 
 
 def protocol_of(config: Config) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def protocol_of(config: Config) -> dict[str, Any]:
     ``input_size``: (height, width) of training images, None: their own. ``precision``: ``mixed``,
     ``float32`` or ``float64``. ``style_bank``: None without style transfer. The ``test_`` fields
     and ``batchnorm_layers`` are None without a BatchNorm policy, where a prediction does not
-    depend on its batch.
+    depend on its batch. ``ignore_index``: of each metric, None: the usual one.
     """
     loader, model, train = config.train_dataloader, config.model, config.train_cfg
     dataset = _options(loader.get("dataset"))
@@ -29,6 +30,9 @@ def protocol_of(config: Config) -> dict[str, Any]:
     steps = [step if isinstance(step, dict) else {"type": step} for step in steps]
     style = style_of(dataset)
     images = _options(model.get("data_preprocessor"))
+    metrics = config.get("val_evaluator") or []
+    metrics = [metrics] if isinstance(metrics, Mapping) else metrics
+    ignored = [_options(metric).get("ignore_index", IGNORED) for metric in metrics]
     protocol = {
         "network": _options(model.get("network")).get("type") or model["type"],
         "input_size": _input_size(steps),
@@ -45,6 +49,7 @@ def protocol_of(config: Config) -> dict[str, Any]:
         "local_epochs": None if train.get("local_steps") else train.get("local_epochs") or 1,
         "precision": "mixed" if train.get("amp") else config.get("dtype", "float32"),
         "client_draws": _options(config.client_sampler).get("type"),
+        "ignore_index": ignored if any(label != IGNORED for label in ignored) else None,
         **dict.fromkeys(("batchnorm_layers", "test_order", "test_batch_size", "test_drop_last")),
     }
     policy = config.get("batchnorm")

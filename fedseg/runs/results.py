@@ -219,7 +219,9 @@ def configured(cfg: Config) -> dict[str, Any]:
     """The fields of ``results.json`` that a complete config alone decides."""
     train = cfg.train_cfg
     steps = train.get("local_steps")
+    begin = {"load_from": str(cfg.load_from)} if cfg.get("load_from") else {}
     return {
+        **begin,
         "setting": cfg.get("setting"),
         "methods": cfg.get("methods"),
         "config_sha256": config_digest(cfg),

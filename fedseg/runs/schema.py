@@ -142,6 +142,7 @@ class Results:
     protocol: dict[str, Any]  # see fedseg.runs.protocol
     setting: str | None = None  # of a composed config
     methods: tuple[str, ...] | None = None  # likewise
+    load_from: str | None = None  # the checkpoint with whose weights it began; None: random ones
     config_json_sha256: str | None = None  # of the file config.json; None: there was none
     results_sha256: str | None = None  # of everything else in the file but "seconds"
     history_sha256: str | None = None  # of the lines of history.jsonl but for "seconds"

@@ -100,6 +100,7 @@ OTHER_PROTOCOL = {
     "test_order": "by domain",
     "test_batch_size": {"unseen": 8, "seen": 4},
     "test_drop_last": {"unseen": True, "seen": False},
+    "ignore_index": [0],
 }
 
 
@@ -170,6 +171,7 @@ def test_every_difference_from_cifar_is_one_reason():
         ({"data__test_test__content_sha256": "a" * 64}, "other test images (test): the checksum"),
         ({"data__train__content_sha256": None}, "the checksum of training images"),
         ({"model__type": "ResNet18GN"}, "other model: resnet18_gn instead of cnn"),
+        ({"load_from": "good.pth"}, "trained before: it begins with the weights of good.pth"),
     ):
         (reason,) = reasons(CIFAR, **changes)
         assert reason.startswith(expected)

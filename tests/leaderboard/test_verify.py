@@ -205,6 +205,19 @@ def test_the_protocol_is_derived_again_and_compared(name, small_config, tmp_path
     }
 
 
+def test_weights_to_begin_with_are_recorded_and_compared(run, small_config, tmp_path):
+    begin, folder = str(run / "checkpoints/round_000006.pth"), tmp_path / "further"
+    options = ["train_cfg.max_rounds=2", f"load_from={begin}"]
+    train(load_config(small_config, work_dir=folder, options=options))
+    assert verify(folder, trusted=["small_network"]).passed
+    file = folder / "results.json"
+    content = json.loads(file.read_text())
+    assert content.pop("load_from") == begin
+    sign_results(file, content)
+    (difference,) = verify(folder, trusted=["small_network"]).differences
+    assert (difference.field, difference.computed) == ("load_from", begin)
+
+
 def test_a_config_that_cannot_be_evaluated_is_named(run, small_config):
     options = ["model.type=NoModel"]
     with pytest.raises(ConfigError, match=r"--cfg-options: model.*NoModel"):

@@ -49,6 +49,7 @@ FIELDS = {
     "local_epochs": 2,
     "precision": "mixed",
     "client_draws": "UniformSampler",
+    "ignore_index": None,
     "batchnorm_layers": "bn",
     "test_order": "shuffled",
     "test_batch_size": {"seen": 8, "unseen": 1},
@@ -77,10 +78,18 @@ def test_every_field_is_what_the_config_says():
         ("train_cfg.amp", False, "precision", "float32"),
         ("train_dataloader.batch_size", "full", "batch_size", "full"),
         ("model.data_preprocessor.mean", [0.1], "normalization", {"mean": [0.1], "std": [0.2]}),
+        ("val_evaluator", {"type": "IoUMetric", "ignore_index": 0}, "ignore_index", [0]),
     ],
 )
 def test_a_change_of_the_config_changes_one_field(option, value, field, expected):
     assert protocol(**{option: value}) == FIELDS | {field: expected}
+
+
+def test_the_usual_label_without_a_class_is_not_named():
+    metrics = [{"type": "Accuracy"}, {"type": "IoUMetric", "ignore_index": 255}]
+    assert protocol(val_evaluator=metrics) == protocol(val_evaluator=None) == FIELDS
+    metrics[1]["ignore_index"] = 18
+    assert protocol(val_evaluator=metrics) == FIELDS | {"ignore_index": [255, 18]}
 
 
 def test_double_precision_is_named():
