@@ -164,7 +164,26 @@ def _check_keys(config: Config) -> None:
                 if key not in known:
                     raise ConfigError(f"{section}.{key}: unknown{did_you_mean(key, known)}")
                 check_type(f"{section}.{key}", value, known[key])
+    for field, kinds in _keys_without_order("", config.to_dict()):
+        with mistakes:
+            raise ConfigError(
+                f"{field}: its keys must be all text or all numbers, not {' and '.join(kinds)}: a "
+                "run could not write it down"
+            )
     mistakes.tell()
+
+
+def _keys_without_order(field: str, value: Any) -> Iterator[tuple[str, list[str]]]:
+    """(field, types of its keys) of each dict inside whose keys JSON cannot hold or sort."""
+    if isinstance(value, Mapping):
+        kinds = sorted({type(key).__name__ for key in value})
+        if not any(all(isinstance(key, kind) for key in value) for kind in (str, int | float)):
+            yield field, kinds
+    inner = value if isinstance(value, Mapping) else {}
+    if isinstance(value, list | tuple):
+        inner = dict(enumerate(value))
+    for key, one in inner.items():
+        yield from _keys_without_order(f"{field}.{key}".lstrip("."), one)
 
 
 def check_config(config: Config) -> None:

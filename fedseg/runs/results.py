@@ -219,11 +219,11 @@ def configured(cfg: Config) -> dict[str, Any]:
     """The fields of ``results.json`` that a complete config alone decides."""
     train = cfg.train_cfg
     steps = train.get("local_steps")
-    begin = {"load_from": str(cfg.load_from)} if cfg.get("load_from") else {}
+    begin = cfg.get("load_from")
     return {
-        **begin,
         "setting": cfg.get("setting"),
         "methods": cfg.get("methods"),
+        "load_from": None if begin is None else str(begin),
         "config_sha256": config_digest(cfg),
         "experiment_sha256": experiment_digest(cfg),
         "seed": cfg.randomness.seed,

@@ -185,7 +185,7 @@ BAD = {
     "an empty client": (own_partition({"a": [0, 1], "b": []}), r"client 'b' has no sample"),
     "a duplicate client id": (
         own_partition({1: [0, 1], "1": [2, 3]}),
-        r"client '1' occurs twice",
+        r"partition\.clients: its keys must be all text or all numbers, not int and str",
     ),
     "a sample of two clients": (
         own_partition({"a": [0, 1], "b": [1, 2]}),
@@ -417,6 +417,14 @@ def test_a_section_of_the_wrong_type_is_named(tmp_path, key):
         config = toyseg.settings(tmp_path) | {key: value}
         with pytest.raises(ConfigError, match=rf"^{key}(\[0\]|\.\w+)?: must be "):
             complete_config(Config(config))
+
+
+@pytest.mark.parametrize("odd", [{1: 2, "a": 3}, {(0, 0): 1}, {None: 1, 2: 1}])
+def test_a_dict_that_no_run_could_write_down_is_named(tmp_path, odd):
+    config = toyseg.settings(tmp_path) | {"labels": [{1: {"a": 1}, 2.5: 0}]}
+    complete_config(Config(config))
+    with pytest.raises(ConfigError, match=r"^labels\.0\.1: its keys must be all text or all num"):
+        complete_config(Config(config | {"labels": [{1: odd}]}))
 
 
 SCHEDULES = [
