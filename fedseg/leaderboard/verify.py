@@ -19,7 +19,7 @@ from fedseg.runner.build import build_client_data
 from fedseg.runner.checkpoint import load_checkpoint, save_checkpoint
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, naming
-from fedseg.runner.recorded import evaluated, newest_checkpoint, recorded
+from fedseg.runner.recorded import evaluated, newest_checkpoint, read_recorded, recorded
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.config_copy import CONFIG_FILE
@@ -111,7 +111,9 @@ def verify(
     Args:
         folder: work dir of the run.
         config: a config file of the user's own, which is a program; default: what the run recorded.
-        options: ``KEY=VALUE`` overrides, such as ``data_root=...``.
+        options: ``KEY=VALUE`` overrides, such as ``data_root=...``, for reading images and clients
+            and for evaluating the checkpoint; what the run says of its config is compared with the
+            recorded config without them.
         trusted: modules of the user's own whose registered classes a recorded config may name.
 
     Raises:
@@ -138,15 +140,20 @@ def verify(
             with naming(used):
                 reading = nullcontext((used, complete_config(used)))
         with reading as (used, complete), naming(used):
+            # what the run says of itself is compared with its config as it stands
+            stated = read_recorded(folder) if config is None and options else complete
             runner, final, elsewhere = _evaluate(used, checkpoint, results, scratch)
             saved = load_checkpoint(checkpoint)
             if not saved.get("client_sizes"):
                 raise DataError(f"{checkpoint}: client_sizes: is missing, it has no clients")
             rounds = expected_rounds(runner.cfg, runner, saved["client_sizes"], len(history))
-            configuration, loop = plain(configured(complete)), train_loop(complete)
-            entries = _train_entries(complete, runner, saved, trusted if config is None else None)
+            configuration, loop = plain(configured(stated)), train_loop(stated)
+            allowed = trusted if config is None else None
+            entries = _train_entries(complete, stated.train_dataloader, runner, saved, allowed)
+            loaders = [one.get("val_dataloader") or {} for one in (stated, complete)]
             for test in runner.test_loop.sets:
-                entry = dataset_entry(test.dataset, complete.val_dataloader[test.name])
+                loader = next(one[test.name] for one in loaders if one.get(test.name) is not None)
+                entry = dataset_entry(test.dataset, loader)
                 entries.append((f"test:{test.name}", "data set", entry))
     fields = asdict(results)
     summary = {
@@ -157,8 +164,8 @@ def verify(
     says = configuration
     if config is None:
         says = {"config_json_sha256": sha256(folder / CONFIG_FILE), **says}
-        if "experiment_name" in complete:  # of a config of the user's own it is that file's
-            says["name"] = printable(str(complete.experiment_name))
+        if "experiment_name" in stated:  # of a config of the user's own it is that file's
+            says["name"] = printable(str(stated.experiment_name))
     elif options:  # the user's own file, and what it is evaluated with, such as a data_root
         says = {"protocol": says["protocol"]}
     compared: list[Difference] = []
@@ -179,7 +186,7 @@ def verify(
         for key in entry if name == "train" else own:
             add(_pairs(own[key], entry.get(key), f"data.{name}.{key}"), source)
         unchecked = {k: v for k, v in unchecked.items() if name != "train" or k not in entry}
-    tests = complete.get("val_dataloader") or {}
+    tests = stated.get("val_dataloader") or {}
     tests = {n: test for n, test in tests.items() if test is not None}
     names = {n for n, test in tests.items() if n in results.tests or not test.get("optional")}
     every = sorted(names | results.tests.keys())
@@ -195,7 +202,7 @@ def verify(
         accuracy = accuracy if isinstance(accuracy, Mapping) else {}
         for name, values in computed.items():
             add(_pairs(accuracy.get(name), values, f"client_accuracy.{name}"), HISTORY)
-    add(compared_rounds(history, rounds, complete), "config", HISTORY)
+    add(compared_rounds(history, rounds, stated), "config", HISTORY)
     known = saved.get("history")  # checksums of its lines
     if known is not None:
         line = History(own_path(folder, HISTORY)).changed(known)
@@ -263,15 +270,17 @@ def _last_environment(results: Results) -> list[Mapping[str, Any]]:
 
 def _train_entries(
     config: Config,
+    loader: Mapping[str, Any],
     runner: FederatedRunner,
     saved: Mapping[str, Any],
     trusted: Collection[str] | None,
 ) -> list[tuple[str, str, dict[str, Any]]]:
     """What is known of ``data.train``, with where from: all of it only of images that are there.
 
-    ``trusted``: as of :func:`fedseg.runner.recorded.recorded`; None: the config is the user's own.
+    ``loader``: the training data as the run has described them; ``trusted``: as of
+    :func:`fedseg.runner.recorded.recorded`; None: the config is the user's own.
     """
-    loader, built = config.train_dataloader, config
+    built = config
     try:
         if trusted is not None:
             built = evaluated(config, runner.work_dir, trusted, ("train_dataloader",))

@@ -205,6 +205,19 @@ def test_the_protocol_is_derived_again_and_compared(name, small_config, tmp_path
     }
 
 
+def test_options_say_where_the_data_are_and_change_nothing_of_what_is_compared(
+    run, small_config, tmp_path
+):
+    shutil.copytree(small_config.parent / "data", tmp_path / "elsewhere")
+    options = [f"data_root={tmp_path / 'elsewhere'}"]
+    found = verify(run, options=options, trusted=["small_network"])
+    assert found.passed and found.tolerance == 0 and not found.unchecked
+    for path, value in (("experiment_sha256",), "0" * 64), (("data", "train", "batch_size"), 9):
+        change(run, *path, to=value)
+    differences = verify(run, options=options, trusted=["small_network"]).differences
+    assert [one.field for one in differences] == ["experiment_sha256", "data.train.batch_size"]
+
+
 def test_weights_to_begin_with_are_recorded_and_compared(run, small_config, tmp_path):
     begin, folder = str(run / "checkpoints/round_000006.pth"), tmp_path / "further"
     options = ["train_cfg.max_rounds=2", f"load_from={begin}"]
