@@ -179,11 +179,9 @@ def _keys_without_order(field: str, value: Any) -> Iterator[tuple[str, list[str]
         kinds = sorted({type(key).__name__ for key in value})
         if not any(all(isinstance(key, kind) for key in value) for kind in (str, int | float)):
             yield field, kinds
-    inner = value if isinstance(value, Mapping) else {}
-    if isinstance(value, list | tuple):
-        inner = dict(enumerate(value))
-    for key, one in inner.items():
-        yield from _keys_without_order(f"{field}.{key}".lstrip("."), one)
+    for key, one in value.items() if isinstance(value, Mapping) else enumerate(value):
+        if isinstance(one, Mapping | list | tuple):  # lists of indices can be long
+            yield from _keys_without_order(f"{field}.{key}".lstrip("."), one)
 
 
 def check_config(config: Config) -> None:
