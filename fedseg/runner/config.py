@@ -164,7 +164,7 @@ def _check_keys(config: Config) -> None:
                 if key not in known:
                     raise ConfigError(f"{section}.{key}: unknown{did_you_mean(key, known)}")
                 check_type(f"{section}.{key}", value, known[key])
-    for field, kinds in _keys_without_order("", config.to_dict()):
+    for field, kinds in _keys_without_order("", dict(config.items())):
         with mistakes:
             raise ConfigError(
                 f"{field}: its keys must be all text or all numbers, not {' and '.join(kinds)}: a "
