@@ -6,4 +6,4 @@
 import sys
 from pathlib import Path
 
-sys.path += [str(Path(__file__).parents[1] / name) for name in ("toy", "oracles")]
+sys.path += [str(Path(__file__).parents[1] / name) for name in ("support", "oracles")]

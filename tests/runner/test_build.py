@@ -203,7 +203,7 @@ def test_another_process_builds_the_same_model(tmp_path):
     config = settings(tmp_path)
     own = build_trainer(config)
     (tmp_path / "config.json").write_text(json.dumps(config))
-    toy = str(ROOT / "tests" / "toy")
+    toy = str(ROOT / "tests" / "support")
     script = SCRIPT.format(toy=toy, config=str(tmp_path / "config.json"))
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
