@@ -21,6 +21,7 @@ from typing import Any
 from mmengine.config import Config
 
 from fedseg.errors import ConfigError, DataError
+from fedseg.metric_names import flatten
 from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS, SHAPES, by_case, did_you_mean
 from fedseg.runner import experiment
 from fedseg.runner.compose import setting_file
@@ -33,12 +34,7 @@ Options = Mapping[str, Any] | Sequence[str]
 
 def _flat(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
     """``{"unseen": {"mIoU": x}}`` as ``{"unseen/mIoU": x}``, without what is no number."""
-    return {
-        f"{domain}/{name}": value
-        for domain, entry in domains.items()
-        for name, value in entry.items()
-        if isinstance(value, float)
-    }
+    return {name: value for name, value in flatten(domains).items() if isinstance(value, float)}
 
 
 @dataclass(frozen=True)

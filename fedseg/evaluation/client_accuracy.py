@@ -8,6 +8,7 @@ import numpy as np
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import EvaluatedRun
+from fedseg.metric_names import global_name
 from fedseg.registry import HOOKS
 
 DETAIL = "accuracy_by_class"
@@ -76,7 +77,7 @@ class ClientAccuracyHook(FederatedHook):
     def _accuracies(self, runner: EvaluatedRun) -> list[float | None] | None:
         details = runner.val_loop.details
         names = [self.domain] if self.domain else [test.name for test in runner.val_loop.sets]
-        names = [f"global:{name}" for name in names] + names
+        names = [*map(global_name, names), *names]
         found = (key for n in names for key in details if key == n or key.startswith(f"{n}/"))
         chosen = next((details[key][DETAIL] for key in found if details[key].get(DETAIL)), None)
         if chosen is None:

@@ -16,6 +16,7 @@ from fedseg.core.hook import Run
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.loaders.partitioned import balanced_batches
+from fedseg.metric_names import BY_DOMAIN, Metric
 
 ESTIMATED = 512  # training images, at most, that BatchNorm's statistics are re-estimated from
 
@@ -117,8 +118,8 @@ class DomainEvaluator:
                 for samples in self._score(test, prefix, parts, on_prediction):
                     self.runner.call_hook("after_val_batch", prefix=prefix, samples=samples)
                 for own, values in test.details().items():
-                    self.details[f"{prefix}/{own}" if own else prefix] = values
-                metrics |= {f"{prefix}/{name}": value for name, value in test.score().items()}
+                    self.details[str(Metric.of(prefix, own))] = values
+                metrics |= {str(Metric.of(prefix, k)): value for k, value in test.score().items()}
                 if prefix != test.name:
                     self.details[prefix]["domains_with_statistics"] = self._trained_domains
                     self.details[prefix]["domains"] = len(test.groups())
@@ -195,7 +196,8 @@ class DomainEvaluator:
         standard = Part(test.shuffled_plan(), standard_w, buffers, batch_statistics=True)
         yield test.name, [standard]
         if self.has_own_clients(test):
-            yield f"{test.name}_by_domain", self._domain_parts(test, w, buffers, standard)
+            domain = Metric(test.name, BY_DOMAIN, "").domain
+            yield domain, self._domain_parts(test, w, buffers, standard)
 
     def _domain_parts(
         self, test: EvaluationSet, w: Tensor, buffers: Tensor, standard: Part

@@ -8,6 +8,7 @@ from mmengine.runner import BaseLoop
 from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import DomainEvaluator, EvaluatedRun
 from fedseg.evaluation.sets import EvaluationSet, build_evaluation_set
+from fedseg.metric_names import global_name
 from fedseg.registry import LOOPS
 
 
@@ -72,8 +73,8 @@ class FederatedValLoop(BaseLoop):
         if self.evaluate_global and runner.averaging is not None:
             sets = [test for test in sets if not test.final_only]
             others = self.domains.run(runner.server.w, runner.server.buffers, None, sets)
-            metrics |= {f"global:{name}": value for name, value in others.items()}
-            details |= {f"global:{name}": value for name, value in self.domains.details.items()}
+            metrics |= {global_name(name): value for name, value in others.items()}
+            details |= {global_name(name): entry for name, entry in self.domains.details.items()}
         self.details = details
         runner.call_hook(f"after_{self.kind}_epoch", metrics=metrics)
         runner.call_hook(f"after_{self.kind}")

@@ -17,6 +17,7 @@ from rich.text import Text
 
 from fedseg.checks import check_float
 from fedseg.core.hook import FederatedHook
+from fedseg.metric_names import Metric
 from fedseg.registry import HOOKS
 from fedseg.units import format_bytes, format_duration, peak_memory
 
@@ -159,7 +160,8 @@ class ProgressHook(FederatedHook):
         work = _join(work, getattr(getattr(self._runner, "executor", None), "status", ""))
         results = [] if self._loss is None else [f"loss {self._loss:.3f}"]
         names = [n for n in (self._metrics or [{}])[-1] if n.endswith(self.endings)]
-        for name in sorted(names, key=lambda n: n.startswith("global:"))[:4]:  # the averaged first
+        averaged_first = sorted(names, key=lambda n: Metric.parse(n).is_global)
+        for name in averaged_first[:4]:
             values = [metrics.get(name) for metrics in self._metrics]
             best = max((v for v in values if v is not None and math.isfinite(v)), default=None)
             newest = "-" if values[-1] is None else f"{values[-1]:.2f}"

@@ -12,6 +12,7 @@ from itertools import product
 from typing import Any
 
 from fedseg.leaderboard.reference import Published, read_json, read_published
+from fedseg.metric_names import Metric
 from fedseg.runs.schema import Results
 
 _FACTS = read_json("benchmarks.json")
@@ -237,7 +238,7 @@ def _tables(setting: Setting) -> Iterable[Benchmark]:
     title, metric = data.get("group", data["title"]), data["metric"]
     statistic = "final" if setting.window is None else "window"
     columns = tuple(
-        Column(key, label, f"{key}/{metric}", statistic, (key, metric.lower()))
+        Column(key, label, str(Metric.of(key, metric)), statistic, (key, metric.lower()))
         for key, label in data["columns"].items()
     )
     further = FURTHER_COLUMNS

@@ -14,6 +14,7 @@ from typing import Any
 
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting
 from fedseg.leaderboard.methods import RELEASED
+from fedseg.metric_names import Metric
 from fedseg.runs.schema import DataEntry, Results
 
 RECIPE_DEFAULTS = {  # a config may omit them
@@ -183,7 +184,8 @@ def _fewest_evaluations(results: Results, setting: Setting) -> tuple[int, str]:
     curves = results.curves
     fewest = window.evaluations, ""
     for domain in setting.domains:  # one may be evaluated less often than others
-        values = zip(curves.rounds, curves.figures.get(f"{domain}/{metric}", ()), strict=False)
+        name = str(Metric.of(domain, metric))
+        values = zip(curves.rounds, curves.figures.get(name, ()), strict=False)
         begin = results.rounds - window.rounds
         lacking = sum(value is None for round_, value in values if round_ > begin)
         fewest = min(fewest, (window.evaluations - lacking, f" of {domain}"))

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from fedseg.leaderboard.benchmarks import FURTHER_COLUMNS, Benchmark, Column, Setting
 from fedseg.leaderboard.collect import FoundRun
 from fedseg.leaderboard.comparable import model_name
+from fedseg.metric_names import Metric, main_metric
 from fedseg.runs.from_json import digest
-from fedseg.runs.metric_names import main_metric, split_name
 from fedseg.runs.schema import Results
 
 GROUP = "Own data"
@@ -60,7 +60,7 @@ def own_columns(runs: Sequence[FoundRun]) -> tuple[Column, ...]:
     """Columns of such data: its domains' mIoU, or accuracy, or the first metric."""
     names = dict.fromkeys(name for run in runs for name in run.results.last_rounds.mean)
     main = main_metric(names)
-    domains = {name: split_name(name)[0] for name in names if split_name(name)[1] == main}
+    domains = {str(m): m.domain for m in map(Metric.parse, names) if m.metric == main}
     taken = {column.key for column in FURTHER_COLUMNS}  # a domain may have the name of one
     return tuple(
         Column(name if domain in taken else domain, domain, name, "window", (domain, main))

@@ -11,6 +11,7 @@ from fedseg.leaderboard.benchmarks import Benchmark, Column
 from fedseg.leaderboard.collect import FoundRun
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
 from fedseg.leaderboard.reference import Published, read_published
+from fedseg.metric_names import Metric
 from fedseg.report.compare import differing, flat
 from fedseg.runs.curvature_files import measured_value
 from fedseg.runs.schema import Results, experiment_key
@@ -139,8 +140,8 @@ def value_of(results: Results, column: Column, benchmark: Benchmark | None) -> f
     if column.statistic == "window":
         return results.last_rounds.mean.get(column.metric)
     if column.statistic == "final":
-        domain, _, metric = column.metric.rpartition("/")
-        value = results.final.get(domain, {}).get(metric)
+        metric = Metric.parse(column.metric)
+        value = results.final.get(metric.domain, {}).get(metric.metric)
         return float(value) if is_number(value) else None
     reached = results.curves.reach(column.metric, benchmark.target)
     if reached is None or column.statistic == "rounds_to_target":

@@ -15,6 +15,7 @@ from fedseg.cli import printable
 from fedseg.errors import DataError, UserError
 from fedseg.files import read_json, sha256
 from fedseg.leaderboard.verify_history import compared_rounds, expected_rounds, train_loop
+from fedseg.metric_names import Metric, global_name
 from fedseg.runner.build import build_client_data
 from fedseg.runner.checkpoint import load_checkpoint, save_checkpoint
 from fedseg.runner.config import complete_config
@@ -25,7 +26,6 @@ from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.config_copy import CONFIG_FILE
 from fedseg.runs.from_json import own_path
 from fedseg.runs.history import History, plain
-from fedseg.runs.metric_names import GLOBAL
 from fedseg.runs.results import (
     by_domain,
     configured,
@@ -239,13 +239,13 @@ def _evaluate(
         config[f"test_{name}"] = config.get(f"val_{name}")
     runner, tested = evaluate_checkpoint(config, checkpoint)
     final = dict(tested["domains"])
-    if any(domain.startswith(GLOBAL) for domain in results.final):
+    if any(Metric.of(domain).is_global for domain in results.final):
         payload = load_checkpoint(checkpoint)
         payload.pop("averaged_state_dict", None)
         not_averaged = scratch / checkpoint.name
         save_checkpoint(not_averaged, payload)
         _, others = evaluate_checkpoint(config, not_averaged)
-        final |= {f"{GLOBAL}{domain}": entry for domain, entry in others["domains"].items()}
+        final |= {global_name(domain): entry for domain, entry in others["domains"].items()}
     for entry in final.values():
         entry.pop("images", None)  # which the test adds
     device = runner.flat.w.device

@@ -11,10 +11,10 @@ from fedseg.core.client_data import ClientData, Job
 from fedseg.core.server import Server
 from fedseg.engine.loop import FederatedTrainLoop
 from fedseg.engine.trainer import ClientTrainer
+from fedseg.metric_names import Metric
 from fedseg.optim import build_local_optimizer
 from fedseg.registry import ALGORITHMS, SAMPLERS, build
 from fedseg.runner.plan import rehearse
-from fedseg.runs.metric_names import evaluated_set, split_name
 
 SCHEDULE = ("max_rounds", "val_interval", "val_last_rounds", "val_last_interval")
 
@@ -95,7 +95,7 @@ def compared_rounds(
     loop, tests = train_loop(config), config.get("val_dataloader") or {}
     last_metrics = (history[-1].get("metrics") or {}) if history else {}
     at_end = {n for n, test in tests.items() if test is not None and test.get("final_only")}
-    regular = {n for n in last_metrics if evaluated_set(split_name(n)[0]) not in at_end}
+    regular = {n for n in last_metrics if Metric.parse(n).set not in at_end}
     yield "rounds", len(history), loop.max_rounds
     for record, wanted in zip(history, expected, strict=False):
         number = wanted["round"]

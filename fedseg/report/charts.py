@@ -7,6 +7,15 @@ from typing import Any
 import numpy as np
 
 from fedseg.checks import is_number
+from fedseg.metric_names import (
+    BY_DOMAIN,
+    GLOBAL,
+    GLOBAL_BY_DOMAIN,
+    STANDARD,
+    Metric,
+    domain_label,
+    main_metric,
+)
 from fedseg.report.drawing import (
     COLORS,
     MARKERS,
@@ -17,8 +26,9 @@ from fedseg.report.drawing import (
     save_figure,
     write_centered,
 )
-from fedseg.runs.metric_names import BY_DOMAIN, GLOBAL, domain_label, evaluated_set, main_metric
 from fedseg.runs.run_files import RunFiles
+
+LINE_STYLES = {STANDARD: "-", BY_DOMAIN: "--", GLOBAL: ":", GLOBAL_BY_DOMAIN: "--"}
 
 
 def draw_curves(run: RunFiles, path: Path) -> Path:
@@ -40,17 +50,17 @@ def _draw_metric(axes: Any, run: RunFiles) -> None:
     metric = main_metric(names)
     round_axes(axes, run.rounds, f"{metric or 'metrics'} by domain", metric)
     series = {
-        name.removesuffix(f"/{metric}"): points
-        for name in names
-        if name.endswith(f"/{metric}") and (points := run.series(name))
+        one.domain: points
+        for one in map(Metric.parse, names)
+        if one.metric == metric and (points := run.series(str(one)))
     }
     if not series:
         write_centered(axes, "nothing was evaluated")
         return
-    sets = list(dict.fromkeys(map(evaluated_set, series)))
+    sets = list(dict.fromkeys(Metric.of(domain).set for domain in series))
     for domain, points in series.items():
-        number = sets.index(evaluated_set(domain)) % len(COLORS)
-        style = "--" if domain.endswith(BY_DOMAIN) else ":" if domain.startswith(GLOBAL) else "-"
+        one = Metric.of(domain)
+        number, style = sets.index(one.set) % len(COLORS), LINE_STYLES[one.view]
         value = points[max(points)]
         axes.plot(
             list(points),

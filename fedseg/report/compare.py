@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from fedseg.checks import is_number
+from fedseg.metric_names import MAIN_METRICS, Metric, main_metric
 from fedseg.report.compare_sides import ENVIRONMENT, Side, notes, other_test_sets
-from fedseg.runs.metric_names import MAIN_METRICS, evaluated_set, main_metric, split_name
 from fedseg.runs.results import NOT_IDENTITY
 from fedseg.runs.run_files import RunFiles
 
@@ -89,17 +89,17 @@ def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
         configs = [flat({name: each[name] for name in CONFIGURED}) for each in recorded]
     names = list(dict.fromkeys(name for side in sides for run in side.runs for name in run.last))
     # metric by metric, the main ones first
-    metrics = dict.fromkeys((*MAIN_METRICS, *(split_name(name)[1] for name in names)))
-    names = [name for metric in metrics for name in names if split_name(name)[1] == metric]
+    metrics = dict.fromkeys((*MAIN_METRICS, *(Metric.parse(name).metric for name in names)))
+    names = [name for metric in metrics for name in names if Metric.parse(name).metric == metric]
     main = main_metric(names)
     foreign = [other_test_sets(sides[0], side) for side in sides]
     table = {}
     for name in names:
-        domain, metric = split_name(name)
+        parsed = Metric.parse(name)
         cells = []
         for side, other_images in zip(sides, foreign, strict=True):
-            comparable = side is not sides[0] and evaluated_set(domain) not in other_images
-            target = until if metric == main else None
+            comparable = side is not sides[0] and parsed.set not in other_images
+            target = until if parsed.metric == main else None
             cells.append(_cell(name, side, sides[0] if comparable else None, target))
         table[name] = tuple(cells)
     return Comparison(

@@ -10,11 +10,11 @@ from rich.markup import escape
 
 from fedseg.cli import widen_console
 from fedseg.files import write_text
+from fedseg.metric_names import Metric, domain_label, main_metric
 from fedseg.report.compare import MISSING, Comparison, Reached, Value
 from fedseg.report.compare_sides import Side
 from fedseg.report.drawing import COLORS, draw_losses, new_figure, round_axes, save_figure
 from fedseg.report.tables import TextTable, markdown_text
-from fedseg.runs.metric_names import domain_label, main_metric, split_name
 from fedseg.units import format_bytes, format_duration
 
 MANY = 4  # sides, from which on each has a row: columns for all would not fit
@@ -76,11 +76,11 @@ def _metrics(comparison: Comparison) -> TextTable:
     sides, until = comparison.sides, comparison.until
     windows = {run.window.rounds for side in sides for run in side.runs}
     last = f"last {windows.pop()} rounds" if len(windows) == 1 else "last rounds"
-    domains = [split_name(name)[0] for name in comparison.metrics]
+    domains = [Metric.parse(name).domain for name in comparison.metrics]
     rows = []
     for name, cells in comparison.metrics.items():
-        domain, metric = split_name(name)
-        label = f"{metric}, {domain_label(domain, domains)}"
+        metric = Metric.parse(name)
+        label = f"{metric.metric}, {domain_label(metric.domain, domains)}"
         for number, (side, cell) in enumerate(zip(sides, cells, strict=True)):
             row = ("" if number else label, side.label, _number(cell.last))
             seeds = max(len(side.runs), len(sides[0].runs))
@@ -190,9 +190,9 @@ def draw_curves(comparison: Comparison, path: Path) -> Path:
     sides = comparison.sides
     runs = [run for side in sides for run in side.runs]
     metric = main_metric(comparison.metrics)
-    names = [n for n in comparison.metrics if split_name(n)[1] == metric]
+    names = [n for n in comparison.metrics if Metric.parse(n).metric == metric]
     names = [n for n in names if any(len(run.series(n)) > 1 for run in runs)]  # a curve, no point
-    domains = [split_name(name)[0] for name in names]
+    domains = [Metric.parse(name).domain for name in names]
     shown = [(domain_label(d, domains), metric, n) for d, n in zip(domains, names, strict=True)]
     del shown[MOST_PANELS:]  # the tables have them all
     if any(run.norms for run in runs):

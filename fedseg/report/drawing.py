@@ -13,7 +13,7 @@ from matplotlib.ticker import LogFormatter, MaxNLocator
 from matplotlib.transforms import ScaledTranslation, blended_transform_factory
 
 from fedseg.files import atomic_writer
-from fedseg.runs.metric_names import MAIN_METRICS
+from fedseg.metric_names import MAIN_METRICS
 
 # Okabe and Ito's colors, distinct for every kind of color vision (without yellow and black)
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00")

@@ -12,10 +12,10 @@ from rich.table import Table
 from fedseg.checks import is_number
 from fedseg.cli import program
 from fedseg.errors import DataError
+from fedseg.metric_names import Metric, domain_label, main_metric
 from fedseg.report.corruptions import corruption_table
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runs.from_json import REWRITE
-from fedseg.runs.metric_names import domain_label, evaluated_set, main_metric
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 from fedseg.units import format_bytes, format_duration
 
@@ -110,14 +110,14 @@ def _metrics(results: Results) -> Table:
     metric = _main_metric(final)
     columns = {f"{metric} (%)": [_number(entry.get(metric)) for entry in final.values()]}
     if window.evaluations > 1:
-        names = [f"{domain}/{metric}" for domain in final]
+        names = [str(Metric.of(domain, metric)) for domain in final]
         columns[f"last {window.rounds} rounds: mean ± std"] = [
             f"{window.mean[n]:.2f} ± {window.std[n]:.2f}" if n in window.mean else "-"
             for n in names
         ]
     if any("aAcc" in entry for entry in final.values()):
         columns["pixel accuracy"] = [_number(entry.get("aAcc")) for entry in final.values()]
-    tests = [results.tests.get(evaluated_set(domain)) for domain in final]
+    tests = [results.tests.get(Metric.of(domain).set) for domain in final]
     columns["images"] = ["-" if test is None else str(test.samples) for test in tests]
     return _domain_table(f"{results.name}: {_method(results)}", final, columns)
 

@@ -8,6 +8,7 @@ from fedseg.checks import check_int, is_number
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
+from fedseg.metric_names import Metric
 from fedseg.registry import HOOKS
 from fedseg.runner.checkpoint import (
     checkpoint_path,
@@ -15,7 +16,6 @@ from fedseg.runner.checkpoint import (
     load_checkpoint,
     proved_rounds,
 )
-from fedseg.runs.metric_names import evaluated_set, split_name
 
 
 @HOOKS.register_module()
@@ -58,7 +58,7 @@ class FederatedCheckpointHook(FederatedHook):
         self.proved = proved_rounds(runner.history.read())
         if self.save_best is None:
             return
-        domain, tests = evaluated_set(split_name(self.save_best)[0]), runner.val_loop
+        domain, tests = Metric.parse(self.save_best).set, runner.val_loop
         sets = [test.name for test in tests.sets] if tests is not None else []
         if domain not in sets:
             raise ConfigError(

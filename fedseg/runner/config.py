@@ -12,6 +12,7 @@ from mmengine.utils import import_modules_from_strings
 
 from fedseg.checks import check_int, check_type, shown
 from fedseg.errors import ConfigError, Mistakes
+from fedseg.metric_names import Metric
 from fedseg.names import did_you_mean
 from fedseg.registry import (
     ALGORITHMS,
@@ -25,7 +26,6 @@ from fedseg.registry import (
     check_arguments,
     check_component,
 )
-from fedseg.runs.metric_names import evaluated_set
 
 Component = Mapping | None
 Device = type("device", (), {})  # torch's, which is not imported for this
@@ -253,7 +253,7 @@ def _check_names(config: Config) -> None:
         for name in tests:
             if not isinstance(name, str) or not name.strip():
                 raise ConfigError(f"{field}: a domain needs a name, not {name!r}")
-            own = evaluated_set(name)  # of which this is a further evaluation's name
+            own = Metric.of(name).set  # of which this is a further evaluation's name
             if own != name and None not in (tests[name], tests.get(own)):
                 raise ConfigError(
                     f"{field}: {name!r} is what a further evaluation of {own!r} is called, whose "

@@ -14,10 +14,10 @@ from rich.progress import MofNCompleteColumn, Progress, TaskID
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.files import csv_cell, sha256, write_text
+from fedseg.metric_names import Metric
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.history import plain
-from fedseg.runs.metric_names import evaluated_set
 from fedseg.runs.results import by_domain, config_digest, package_versions
 from fedseg.runs.schema import TEST_SCHEMA_VERSION
 
@@ -61,10 +61,10 @@ def evaluate_checkpoint(
     images = {test.name: len(test.dataset) for test in loop.sets}
     for domain, entry in domains.items():
         name = domain  # followed by the prefix of a metric that has one
-        while name and evaluated_set(name) not in images:
+        while name and Metric.of(name).set not in images:
             name = name.rpartition("/")[0]
         if name:
-            entry["images"] = images[evaluated_set(name)]
+            entry["images"] = images[Metric.of(name).set]
     meta = payload.get("meta") or {}
     results = {
         "schema_version": TEST_SCHEMA_VERSION,

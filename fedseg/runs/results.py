@@ -16,6 +16,7 @@ from fedseg.core.hook import Run
 from fedseg.datasets.arrays import ImageArrays, content_checksum
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.files import sha256, write_text
+from fedseg.metric_names import nest
 from fedseg.registry import DATASETS
 from fedseg.runs.config_copy import CONFIG_FILE
 from fedseg.runs.from_json import digest
@@ -124,13 +125,10 @@ def window_statistics(
 
 def by_domain(metrics: dict[str, Any], details: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """``{"unseen/mIoU": x}`` as ``{"unseen": {"mIoU": x, ...details}}``."""
-    nested: dict[str, dict[str, Any]] = {}
-    for name, value in metrics.items():
-        domain, _, metric = name.rpartition("/")
-        nested.setdefault(domain, {})[metric] = value
+    domains = nest(metrics)
     for domain, more in details.items():
-        nested.setdefault(domain, {}).update(more)
-    return nested
+        domains.setdefault(domain, {}).update(more)
+    return domains
 
 
 def curves(history: list[dict[str, Any]]) -> dict[str, Any]:

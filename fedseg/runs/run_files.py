@@ -10,6 +10,7 @@ from typing import Any
 from fedseg.checks import is_number
 from fedseg.errors import DataError
 from fedseg.files import LARGEST
+from fedseg.metric_names import flatten
 from fedseg.runs.config_copy import recorded_config
 from fedseg.runs.from_json import digest, from_plain
 from fedseg.runs.history import History, plain, timeless
@@ -90,12 +91,8 @@ class RunFiles:
             found = evaluated[-1] if evaluated else {}
         else:
             known = {*self.window.mean, *self.curves.figures}
-            found = {
-                f"{domain}/{metric}": value
-                for domain, entry in self.results.final.items()
-                for metric, value in entry.items()
-                if f"{domain}/{metric}" in known
-            }
+            final = flatten(self.results.final)
+            found = {name: value for name, value in final.items() if name in known}
         return {name: value for name, value in found.items() if is_number(value)}
 
     @property

@@ -12,9 +12,9 @@ from typing import Any
 from fedseg.checks import is_number
 from fedseg.errors import DataError
 from fedseg.files import read_json
+from fedseg.metric_names import MAIN_METRICS, Metric
 from fedseg.runs.from_json import REWRITE, digest, from_plain, printable
 from fedseg.runs.history import plain
-from fedseg.runs.metric_names import MAIN_METRICS, split_name
 
 RESULTS_SCHEMA_VERSION = 4  # of results.json
 TEST_SCHEMA_VERSION = 1  # of test_results.json, which fedseg test writes
@@ -302,9 +302,11 @@ def _bounds(results: Results) -> Iterator[tuple[str, float, float, float]]:
         before, total = round_, bytes_
     known = {(d, m): v for d, entry in results.final.items() for m, v in entry.items()}
     shares = [(m, f"final.{d}.{m}", [value]) for (d, m), value in known.items()]
-    shares += [(split_name(n)[1], f"last_rounds.mean.{n}", [v]) for n, v in window.mean.items()]
+    shares += [
+        (Metric.parse(n).metric, f"last_rounds.mean.{n}", [v]) for n, v in window.mean.items()
+    ]
     for name, values in curves.figures.items():
-        domain, metric = split_name(name)
+        domain, metric = (parsed := Metric.parse(name)).domain, parsed.metric
         shares.append((metric, f"curves.figures.{name}", values))
         final = known.get((domain, metric))
         if curves.rounds[-1:] == (done,) and is_number(final) and is_number(values[-1]):

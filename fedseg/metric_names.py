@@ -1,0 +1,95 @@
+"""Names of metrics, such as ``seen/mIoU`` and ``global:seen_by_domain/mIoU``.
+
+A metric is of a test set, in one of the views in which the set is evaluated. Set and view together
+are an evaluated domain: ``seen_by_domain``. Histories, results and configs have the names.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, NamedTuple
+
+MAIN_METRICS = ("mIoU", "accuracy")
+STANDARD, BY_DOMAIN = "standard", "by_domain"
+GLOBAL, GLOBAL_BY_DOMAIN = "global standard", "global by_domain"
+# view -> what stands before and after the name of the set
+VIEWS = {
+    GLOBAL_BY_DOMAIN: ("global:", "_by_domain"),  # of the global model, where there is an average
+    GLOBAL: ("global:", ""),
+    BY_DOMAIN: ("", "_by_domain"),  # with the BatchNorm statistics of each domain's clients
+    STANDARD: ("", ""),
+}
+
+
+class Metric(NamedTuple):
+    """A value of the evaluation; ``str`` gives its name."""
+
+    set: str
+    view: str
+    metric: str  # empty: the evaluated domain as a whole
+
+    @classmethod
+    def parse(cls, name: str) -> "Metric":
+        """``seen_by_domain/mIoU``; a bare metric is of the set ``""``."""
+        domain, _, metric = name.rpartition("/")
+        return cls.of(domain, metric)
+
+    @classmethod
+    def of(cls, domain: str, metric: str = "") -> "Metric":
+        """A metric of an evaluated domain such as ``seen_by_domain``."""
+        for view, (before, after) in VIEWS.items():
+            if domain.startswith(before) and domain.endswith(after):
+                return cls(domain.removeprefix(before).removesuffix(after), view, metric)
+        raise AssertionError("the standard view has no affixes")
+
+    @property
+    def domain(self) -> str:
+        """The evaluated domain."""
+        before, after = VIEWS[self.view]
+        return f"{before}{self.set}{after}"
+
+    @property
+    def is_global(self) -> bool:
+        """Whether it is of the global model although there is an average."""
+        return self.view in (GLOBAL, GLOBAL_BY_DOMAIN)
+
+    def __str__(self) -> str:
+        return "/".join(filter(None, (self.domain, self.metric)))
+
+
+def global_name(name: str) -> str:
+    """The name of the same metric or evaluated domain, of the global model."""
+    return f"{VIEWS[GLOBAL][0]}{name}"
+
+
+def nest(metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """``{"unseen/mIoU": x}`` as ``{"unseen": {"mIoU": x}}``."""
+    domains: dict[str, dict[str, Any]] = {}
+    for metric, value in ((Metric.parse(name), value) for name, value in metrics.items()):
+        domains.setdefault(metric.domain, {})[metric.metric] = value
+    return domains
+
+
+def flatten(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """``{"unseen": {"mIoU": x}}`` as ``{"unseen/mIoU": x}``."""
+    return {
+        str(Metric.of(domain, metric)): value
+        for domain, entry in domains.items()
+        for metric, value in entry.items()
+    }
+
+
+def main_metric(names: Iterable[str]) -> str | None:
+    """The metric to show, of names with or without domain: mIoU, else accuracy, else the first."""
+    metrics = list(dict.fromkeys(Metric.parse(name).metric for name in names))
+    return next((m for m in (*MAIN_METRICS, *metrics) if m in metrics), None)
+
+
+def domain_label(domain: str, domains: Iterable[str]) -> str:
+    """An evaluated domain in words: ``seen_by_domain`` is ``seen by_domain``.
+
+    ``seen`` is ``seen standard`` where ``seen_by_domain`` is among ``domains``.
+    """
+    one, others = Metric.of(domain), [Metric.of(name) for name in domains]
+    views = {o.view for o in others if (o.set, o.is_global) == (one.set, one.is_global)}
+    view = one.view.removeprefix("global ")
+    label = one.set if view == STANDARD and len(views) <= 1 else f"{one.set} {view}"
+    return f"{label}, not averaged" if one.is_global else label
