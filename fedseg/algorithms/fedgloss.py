@@ -68,7 +68,7 @@ class FedGloSS(FedDyn):
 
     def check(self, local: LocalOptimizer, flat: FlatModel) -> None:
         super().check(local, flat)
-        self.rho_client = getattr(local, "target_rho", 0.0)
+        self.rho_client = getattr(local, "rho", 0.0)
 
     def radius(self, round_: int) -> float:
         """The server's radius in a round (from 1)."""

@@ -35,7 +35,6 @@ class Trainer(Protocol):
     flat: FlatModel
     local: LocalOptimizer
     delta_scratch: Tensor
-    replays_draws: bool
 
     def autocast(self) -> AbstractContextManager:
         """The context that every forward pass runs in."""
@@ -112,11 +111,10 @@ class Client:
         Returns:
             The loss, a 0-d tensor.
         """
-        if self._trainer.replays_draws:
-            if replay:
-                self._restore_random_state()
-            else:
-                self._save_random_state()
+        if replay:
+            self._restore_random_state()
+        else:
+            self._save_random_state()
         with self._trainer.autocast():
             loss = self._trainer.loss(self)
         self.flat.backward(loss)

@@ -19,24 +19,6 @@ from fedseg.core.messages import ClientResult, Message, Task
 from fedseg.core.seeds import seed_for, seed_model
 
 
-class EagerStep:
-    """Local steps run kernel by kernel.
-
-    Args:
-        trainer: does them.
-    """
-
-    def __init__(self, trainer: "ClientTrainer") -> None:
-        self._trainer = trainer
-
-    def __call__(self, client: Client) -> None:
-        """Do one local step on ``client.batch``."""
-        self._trainer.local_step(client)
-
-    def leave(self, client: Client) -> None:
-        """Called after a client's last step."""
-
-
 class ClientTrainer:
     """Trains one client after another in the same model.
 
@@ -51,15 +33,7 @@ class ClientTrainer:
         call_hook: called as ``call_hook(stage, **arguments)``.
         check: called before every local step; raises to stop early.
         hook_interval: local steps between two calls of ``after_local_steps``.
-        make_step: gives what does one local step of a client, from this trainer; by default it
-            runs eagerly, :mod:`fedseg.runner.cuda_graph` has another.
-
-    Attributes:
-        cache_casts, replays_draws: turned off while a step is recorded that must do without.
     """
-
-    cache_casts = True
-    replays_draws = True
 
     def __init__(
         self,
@@ -74,7 +48,6 @@ class ClientTrainer:
         call_hook: Callable[..., None],
         check: Callable[[], None] = lambda: None,
         hook_interval: int = 50,
-        make_step: "Callable[[ClientTrainer], EagerStep] | None" = None,
     ) -> None:
         self.flat = flat
         self.model = flat.model
@@ -88,14 +61,12 @@ class ClientTrainer:
         self.check = check
         self.hook_interval = hook_interval
         self.delta_scratch = torch.empty_like(flat.w)
-        self.step = (make_step or EagerStep)(self)
 
     def autocast(self) -> AbstractContextManager:
         """The context that every forward pass runs in."""
         if not self.amp:
             return nullcontext()
-        device = self.flat.w.device.type
-        return torch.autocast(device, dtype=torch.bfloat16, cache_enabled=self.cache_casts)
+        return torch.autocast(self.flat.w.device.type, dtype=torch.bfloat16)
 
     def loss(self, client: Client) -> Tensor:
         """The local loss of ``client.batch``, a 0-d tensor with a graph."""
@@ -155,11 +126,10 @@ class ClientTrainer:
         for batch in self.data.batches(Job(client.round, client.exchange, client.index)):
             self.check()
             client.batch = prepare(batch)
-            self.step(client)
+            self.local_step(client)
             client.step += 1
             if client.step % self.hook_interval == 0:
                 self.call_hook("after_local_steps", client=client)
-        self.step.leave(client)
         client.batch = None
 
     def _full_gradient(self, client: Client) -> Tensor:

@@ -4,7 +4,7 @@ import copy
 import inspect
 import math
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from mmengine.optim import OptimWrapper as MMEngineOptimWrapper
@@ -46,9 +46,6 @@ class OptimWrapper(MMEngineOptimWrapper):
     """
 
     passes = 1  # forward-backward passes per step
-    # attributes that may change without a captured step being another one: a step reads them from
-    # tensors, or does not read them (MMEngine's schedulers count steps)
-    free_in_graphs: ClassVar[frozenset[str]] = frozenset({"_global_step"})
 
     def __init__(self, *args: Any, clip_grad: Mapping | None = None, **kwargs: Any) -> None:
         _check_clipping(clip_grad)
@@ -205,7 +202,6 @@ def linear_warmup(start: float | None, end: float, rounds: int, round_: int) -> 
     return start + (end - start) * min(1.0, (round_ - 1) / rounds)
 
 
-def scale_to_norm(radius: float | torch.Tensor, norm: torch.Tensor) -> torch.Tensor:
+def scale_to_norm(radius: float, norm: torch.Tensor) -> torch.Tensor:
     """``radius / norm`` as a 0-d tensor, 0 where the norm is 0 (no perturbation, no NaN)."""
-    # a number divided by a tensor is this product in PyTorch; a tensor must give the same bits
-    return torch.where(norm > 0, norm.reciprocal() * radius, torch.zeros_like(norm))
+    return torch.where(norm > 0, radius / norm, torch.zeros_like(norm))

@@ -33,11 +33,12 @@ class SAMOptimWrapper(OptimWrapper):
         freeze_statistics: the second pass leaves BatchNorm's running statistics alone (the
             released codes let both passes update them).
         optimizer, clip_grad: as in :class:`OptimWrapper`.
+
+    Attributes:
+        radius: of this round.
     """
 
     passes = 2
-    free_in_graphs = OptimWrapper.free_in_graphs | {"_rho"}
-    _radius: torch.Tensor | None = None
 
     def __init__(
         self,
@@ -51,27 +52,15 @@ class SAMOptimWrapper(OptimWrapper):
         super().__init__(*args, **kwargs)
         check_float("optim_wrapper.rho", rho, least=0)
         check_warmup("optim_wrapper", rho0, rho_rounds)
-        self.target_rho = self.rho = rho
+        self.rho = self.radius = rho
         self.rho0, self.rho_rounds = rho0, rho_rounds
         self.freeze_statistics = freeze_statistics
 
-    @property
-    def rho(self) -> float:
-        """The radius of this round."""
-        return self._rho
-
-    @rho.setter
-    def rho(self, value: float) -> None:
-        self._rho = value
-        if self._radius is not None:
-            self._radius.fill_(value)
-
     def bind(self, flat: FlatModel) -> None:
         self._center = torch.empty_like(flat.w)
-        self._radius = flat.w.new_tensor(self.rho)
 
     def start_round(self, round_: int) -> None:
-        self.rho = linear_warmup(self.rho0, self.target_rho, self.rho_rounds, round_)
+        self.radius = linear_warmup(self.rho0, self.rho, self.rho_rounds, round_)
 
     def gradient(self, client: Client, replay: bool = False) -> None:
         client.backward(replay)
@@ -83,7 +72,7 @@ class SAMOptimWrapper(OptimWrapper):
 
     def perturb(self, w: torch.Tensor, grad: torch.Tensor) -> None:
         """``w <- w + eps(w, grad)`` in place; ``grad`` may be used as scratch."""
-        w.addcmul_(grad, scale_to_norm(self._radius, grad.norm()))
+        w.addcmul_(grad, scale_to_norm(self.radius, grad.norm()))
 
 
 @OPTIM_WRAPPERS.register_module()
@@ -111,7 +100,7 @@ class ASAMOptimWrapper(SAMOptimWrapper):
         scale = torch.abs(w, out=self._scale)
         torch.addcmul(self._offset, scale, self._mask, out=scale)  # T
         grad.mul_(scale)  # T g
-        factor = scale_to_norm(self._radius, grad.norm())
+        factor = scale_to_norm(self.radius, grad.norm())
         w.addcmul_(grad.mul_(scale), factor)  # rho T^2 g / ||T g||
 
 

@@ -59,7 +59,6 @@ from fedseg.registry import (
 )
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.config import DEFAULT_HOOKS, check_config, complete_config
-from fedseg.runner.cuda_graph import choose_step
 
 # schedules that reach their last value one round before their end: without an ``end`` of its own
 # that is the round after the run, and the last round still has a learning rate
@@ -250,9 +249,6 @@ def assemble_trainer(
         warn: called with a message for the user.
     """
     train = cfg.train_cfg
-    graphs = train.get("cuda_graph", False)
-    if not (isinstance(graphs, bool) or graphs == "auto"):
-        raise ConfigError(f"train_cfg.cuda_graph: must be True, False or 'auto', not {graphs!r}")
     hook_interval = train.get("hook_interval", 50)
     check_int("train_cfg.hook_interval", hook_interval)
     algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm", base=Algorithm)
@@ -290,7 +286,6 @@ def assemble_trainer(
         call_hook=call_hook,
         check=check,
         hook_interval=hook_interval,
-        make_step=lambda trainer: choose_step(trainer, graphs, warn),
     )
 
 

@@ -87,7 +87,7 @@ ENVIRONMENT = {  # MMEngine's
 LONGEST_NAME = 230  # bytes of an experiment's; a file's has 255, with what is appended
 RANDOMNESS = {"seed": Any, "deterministic": bool, "diff_rank_seed": bool}  # MMEngine's
 # keys of train_cfg that describe the local training; the others are the loop's
-LOCAL_KEYS = ("amp", "cuda_graph", "hook_interval", "local_epochs", "local_steps")
+LOCAL_KEYS = ("amp", "hook_interval", "local_epochs", "local_steps")
 LOADERS = ("train_dataloader", "val_dataloader.*", "test_dataloader.*")
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
 

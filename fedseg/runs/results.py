@@ -37,7 +37,6 @@ NOT_IDENTITY = (
 NOT_METHOD = (*NOT_IDENTITY, "randomness", "executor", "default_hooks", "state_store", "device")
 NOT_METHOD_ANYWHERE = (
     *("data_root", "num_workers", "prefetch_factor", "val_interval", "hook_interval"),
-    "cuda_graph",
 )
 COMPONENTS = ("algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm")
 LARGEST_CONTENT = 2**29  # bytes of images whose checksum is computed after a run

@@ -97,7 +97,7 @@ def test_rho_schedule():
     _, local, *_ = make({**config, "optimizer": SGD})
     for round_ in (3, 1, 7):
         local.start_round(round_)
-        assert local.rho == values[round_ - 1]
+        assert local.radius == values[round_ - 1]
 
 
 def test_scale_to_norm():

@@ -19,7 +19,6 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fedseg.core.client import Client
 from fedseg.core.messages import Update
-from fedseg.engine.trainer import EagerStep
 from fedseg.errors import ConfigError
 from fedseg.registry import did_you_mean
 from fedseg.report.tables import TextTable
@@ -80,11 +79,8 @@ class MethodRounds(EngineRounds):
 
     def flops(self) -> int:
         """Run the next round; floating-point operations of its network passes."""
-        trainer = self.runner.trainer
-        step, trainer.step = trainer.step, EagerStep(trainer)  # a replayed graph cannot be counted
         with FlopCounterMode(display=False) as counter:
             self()
-        trainer.step = step
         return counter.get_total_flops()
 
     def kept(self) -> float:
