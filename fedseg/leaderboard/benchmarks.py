@@ -5,7 +5,7 @@ A :class:`Setting` is what the rows of a table share: data, split, network, part
 corruptions, traffic until a target. The facts are in ``reference/benchmarks.json``.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cache
 from itertools import product
@@ -21,6 +21,7 @@ MODELS: Mapping[str, str] = _FACTS["models"]
 DATASETS: Mapping[str, Mapping[str, Any]] = _FACTS["datasets"]
 """Data set of the published records -> facts; ``class`` is that of the training set."""
 
+UNNAMED = "mnist"  # data set of the course report, which does not name it
 CORRUPTED_SAMPLES = 19 * 5 * 10_000  # corruptions, severities, test images
 
 
@@ -119,19 +120,14 @@ class Benchmark:
         return (f"{count} of the corruptions are not from the official files",) if count else ()
 
     def matches(self, record: Published) -> Column | None:
-        """The column that a published cell belongs to, or None."""
-        if record.variant is not None or not same_setting(record, self.setting):
+        """The column of one of the setting's published cells that is ranked, or None."""
+        if record.variant is not None or record.split is None:
             return None
         wanted = (record.domain, record.metric)
         return next((column for column in self.columns if column.published == wanted), None)
 
     def matches_further(self, record: Published) -> Column | None:
-        """The column of a cell that is not ranked: see ``further``; centralized; a variant."""
-        if record.variant and record.variant.startswith("at "):  # a point on the way
-            record = replace(record, rounds=None)
-        same_model = (record.model, record.dataset) == (self.setting.model, self.setting.dataset)
-        if not (same_model if record.split is None else same_setting(record, self.setting)):
-            return None
+        """The column of one that is not ranked: see ``further``; centralized; a variant."""
         wanted = (record.domain, record.metric)
         columns = (*self.columns, *self.further) if self.further else ()
         return next((column for column in columns if column.published == wanted), None)
@@ -146,13 +142,34 @@ class Benchmark:
 def same_setting(record: Published, setting: Setting) -> bool:
     """Whether a published cell is of a setting; what the source does not state may be anything."""
     names = ("rounds", "clients_per_round", "n_clients")
-    dataset = record.dataset or "mnist"  # which the course report does not name
+    dataset = record.dataset or UNNAMED
     return (
         (record.model, dataset) == (setting.model, setting.dataset)
         and record.split is not None
         and all(setting.split.get(key, value) == value for key, value in record.split.items())
         and all(getattr(record, name) in (None, getattr(setting, name)) for name in names)
     )
+
+
+@cache
+def _records() -> Mapping[tuple[str, str], Sequence[Published]]:
+    """The published cells by network and data set."""
+    found: dict[tuple[str, str], list[Published]] = {}
+    for record in read_published():
+        found.setdefault((record.model, record.dataset or UNNAMED), []).append(record)
+    return found
+
+
+@cache
+def records_of(setting: Setting) -> tuple[Published, ...]:
+    """The published cells of a setting: also centralized ones, and points on the way."""
+
+    def belongs(record: Published) -> bool:
+        if (record.variant or "").startswith("at "):  # a point on the way
+            record = replace(record, rounds=None)
+        return record.split is None or same_setting(record, setting)
+
+    return tuple(filter(belongs, _records().get((setting.model, setting.dataset), ())))
 
 
 # ---------------------------------------------------------------- the list
@@ -257,7 +274,7 @@ def _tables(setting: Setting) -> Iterable[Benchmark]:
 
 def _target(setting: Setting) -> float | None:
     """FedAvg's final accuracy, where a paper reports how long other methods take to reach it."""
-    cells = [r for r in read_published() if r.variant is None and same_setting(r, setting)]
+    cells = [r for r in records_of(setting) if r.variant is None and r.split is not None]
     papers = {r.paper for r in cells if r.metric == TARGET_COLUMNS[0].published[1]}
     wanted = ("accuracy", None, "fedavg", None, None)
     found = (

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 
 from fedseg.cli import printable
 from fedseg.leaderboard.benchmarks import (
@@ -18,16 +19,18 @@ from fedseg.leaderboard.own_data import own_benchmark, own_columns, own_key
 from fedseg.leaderboard.rows import (
     Row,
     filled,
-    grouped,
     ordered,
     present,
     published_rows,
     ranked,
     run_row,
-    told_apart,
     value_of,
+    with_options,
 )
-from fedseg.runs.schema import FILE_NAME, Results, experiment_key
+from fedseg.runs.schema import FILE_NAME, Results
+from fedseg.runs.tables import experiment_key, group_seeds
+
+RESULTS = attrgetter("results")
 
 
 @dataclass(frozen=True)
@@ -91,8 +94,8 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
     rankings = []
     for benchmark, found in placed.items():
         columns, all_columns = benchmark.columns, (*benchmark.columns, *benchmark.further)
-        rows = [run_row(group, all_columns, benchmark) for group in grouped(found)]
-        rows = told_apart(rows, {run.id: run.results for run in found})
+        rows = [run_row(group, all_columns, benchmark) for group in group_seeds(found, RESULTS)]
+        rows = with_options(rows, {run.id: run.results for run in found})
         published, others = published_rows(benchmark)
         rows = ranked([*rows, *published], columns)
         further = present(benchmark.further, (*rows, *others))
@@ -220,12 +223,12 @@ def _apart_table(left: Sequence[_Left]) -> Table:
     closest, title = _resembled(first, benchmark)
     columns = (benchmark and _present_columns(benchmark, runs)) or own_columns(runs)
     rows = []
-    for group in grouped(runs):
+    for group in group_seeds(runs, RESULTS):
         for why in dict.fromkeys(reasons[run.id] for run in group):
             some = [run for run in group if reasons[run.id] == why]
             row = run_row(some, (*columns, *FURTHER_COLUMNS), benchmark)
             rows.append(replace(row, reasons=why))
-    rows = told_apart(rows, {run.id: run.results for run in runs})
+    rows = with_options(rows, {run.id: run.results for run in runs})
     further = present(FURTHER_COLUMNS, rows)
     rows = filled(rows, (*columns, *further))
     title = f"rendered images, {title}" if first.synthetic else title

@@ -1,14 +1,11 @@
 """The board as files: Markdown, CSV and JSON."""
 
-import csv
-import io
 import json
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from fedseg.files import csv_cell
 from fedseg.leaderboard.benchmarks import Benchmark, Column
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.collect import FoundRun
@@ -16,6 +13,7 @@ from fedseg.leaderboard.page import write_lossy, write_page
 from fedseg.leaderboard.reference import read_published
 from fedseg.leaderboard.rows import Row, present
 from fedseg.leaderboard.text import to_markdown
+from fedseg.runs.tables import csv_text
 
 BOARD_SCHEMA_VERSION = 3  # of leaderboard.json
 CSV_FIELDS = (
@@ -51,23 +49,20 @@ def write_board(
 
 def to_csv(tables: Iterable[Table], *more: str) -> str:
     """A line for every value of some tables, in full precision; ``more`` names further columns."""
-    text = io.StringIO()
-    names = (*CSV_FIELDS, *more)
-    writer = csv.DictWriter(text, names, extrasaction="ignore", lineterminator="\n")
-    writer.writeheader()
+    lines: list[dict[str, Any]] = []
     for table in tables:
         for row in table.rows:
             columns = (*table.columns, *present(table.further_columns, [row]))
-            writer.writerows(_csv_lines(row, table, columns))
+            lines += _csv_lines(row, table, columns)
         for row in table.further_rows:
             columns = present((*table.columns, *table.further_columns), [row])
-            writer.writerows(_csv_lines(row, table, columns))
-    return text.getvalue()
+            lines += _csv_lines(row, table, columns)
+    return csv_text((*CSV_FIELDS, *more), lines)
 
 
 def _csv_lines(row: Row, table: Table, columns: Iterable[Column]) -> Iterator[dict[str, Any]]:
     for column in columns:
-        line = {
+        yield {
             **{name: getattr(row, name) for name in FROM_ROW},
             **asdict(row.cells[column.key]),
             "benchmark": table.benchmark.id if table.benchmark else "",
@@ -79,7 +74,6 @@ def _csv_lines(row: Row, table: Table, columns: Iterable[Column]) -> Iterator[di
             "seeds": " ".join(str(seed) for seed in row.seeds),
             "reasons": "; ".join(row.reasons),
         }
-        yield {name: csv_cell(value) for name, value in line.items()}
 
 
 # ---------------------------------------------------------------- JSON

@@ -16,11 +16,10 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
 from fedseg.files import write_text
-from fedseg.leaderboard.benchmarks import MODELS, Benchmark, Column
+from fedseg.leaderboard.benchmarks import MODELS, Benchmark, Column, records_of
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.methods import method_of_record, name_of
 from fedseg.leaderboard.page_runs import remove_unused, run_data
-from fedseg.leaderboard.reference import read_published
 from fedseg.leaderboard.rows import Row, fedavg_bytes
 from fedseg.leaderboard.text import header, number, traffic, value_text
 
@@ -199,7 +198,7 @@ def _published_costs(benchmark: Benchmark) -> dict[tuple[str, str], int]:
     """Traffic a round relative to FedAvg's, of the published methods whose source states it."""
     return {
         (record.paper, method_of_record(record, benchmark.setting.local_epochs).label): cost
-        for record in read_published()
+        for record in records_of(benchmark.setting)
         if (cost := record.comm_cost) and benchmark.matches(record)
     }
 

@@ -7,28 +7,17 @@ from datetime import date
 from functools import cache
 
 from fedseg.checks import is_number, shown
-from fedseg.leaderboard.benchmarks import Benchmark, Column
+from fedseg.leaderboard.benchmarks import Benchmark, Column, records_of
 from fedseg.leaderboard.collect import FoundRun
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
-from fedseg.leaderboard.reference import Published, read_published
+from fedseg.leaderboard.reference import Published
 from fedseg.metric_names import Metric
 from fedseg.report.compare import differing, flat
 from fedseg.runs.curvature_files import measured_value
-from fedseg.runs.schema import Results, experiment_key
+from fedseg.runs.schema import Results
+from fedseg.runs.tables import Cell, mean_cell, ranks
 
 OPTIONS = ("algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm", "amp")
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A value of a row."""
-
-    value: float | None = None  # mean over the seeds, or as published
-    std: float | None = None  # over the seeds, divided by n - 1, or as published
-    count: int = 0  # number of seeds in the mean; 0 for a published value
-    rank: int | None = None  # in its column, from 1; equal values share a rank
-    doubt: str | None = None  # why it is not ranked although it has a value
-    status: str | None = None  # why it has no value, such as "not_reached", if that is known
 
 
 @dataclass(frozen=True)
@@ -64,27 +53,19 @@ class Row:
 # ---------------------------------------------------------------- runs
 
 
-def grouped(runs: Iterable[FoundRun]) -> list[list[FoundRun]]:
-    """Runs of one experiment together, by seed."""
-    groups: dict[tuple, list[FoundRun]] = {}
-    for run in runs:
-        groups.setdefault(experiment_key(run.results), []).append(run)
-    return [sorted(group, key=lambda run: run.results.seed) for group in groups.values()]
-
-
 def run_row(
     group: Sequence[FoundRun], columns: Sequence[Column], benchmark: Benchmark | None
 ) -> Row:
     """The row of one experiment's runs."""
-    found = [run.results for run in group]
-    epochs = benchmark.setting.local_epochs if benchmark else found[0].local_epochs
-    traffic = [r.communication.bytes_down + r.communication.bytes_up for r in found]
-    seconds = [r.seconds["wall"] for r in found if "wall" in r.seconds]
+    results = [run.results for run in group]
+    epochs = benchmark.setting.local_epochs if benchmark else results[0].local_epochs
+    traffic = [r.communication.bytes_down + r.communication.bytes_up for r in results]
+    seconds = [r.seconds["wall"] for r in results if "wall" in r.seconds]
     return Row(
-        method=method_of_results(found[0], epochs),
-        cells={c.key: _cell([value_of(r, c, benchmark) for r in found], c) for c in columns},
-        name=found[0].name,
-        seeds=tuple(r.seed for r in found),
+        method=method_of_results(results[0], epochs),
+        cells={c.key: _run_cell([value_of(r, c, benchmark) for r in results], c) for c in columns},
+        name=results[0].name,
+        seeds=tuple(r.seed for r in results),
         runs=tuple(run.id for run in group),
         bytes=statistics.fmean(traffic),
         seconds=statistics.fmean(seconds) if seconds else None,
@@ -92,38 +73,37 @@ def run_row(
     )
 
 
-def told_apart(rows: Sequence[Row], results: Mapping[str, Results]) -> list[Row]:
-    """Rows of runs; where method and name are one, the method says in which options they differ.
+def with_options(rows: Sequence[Row], results: Mapping[str, Results]) -> list[Row]:
+    """Rows of runs; where method and name are one, the method names the options that differ.
 
     ``results``: by the id of a run.
     """
     alike: dict[tuple[Method, str], list[int]] = {}
     for place, row in enumerate(rows):
         alike.setdefault((row.method, row.name), []).append(place)
-    made = list(rows)
+    named = list(rows)
     for (method, _), places in alike.items():
         runs = [results[rows[place].runs[0]] for place in places]
         options = [flat({key: getattr(run, key) for key in OPTIONS}) for run in runs]
         keys = differing(options)
-        for place, own in zip(places, options, strict=True):
-            words = [f"{key} {shown(own[key])}" for key in keys if key in own]
+        for place, values in zip(places, options, strict=True):
+            words = [f"{key} {shown(values[key])}" for key in keys if key in values]
             extra = ", ".join(filter(None, [method.extra, *words])) or None
-            made[place] = replace(rows[place], method=replace(method, extra=extra))
-    return made
+            named[place] = replace(rows[place], method=replace(method, extra=extra))
+    return named
 
 
-def _cell(values: Sequence[float | None], column: Column) -> Cell:
+def _run_cell(values: Sequence[float | None], column: Column) -> Cell:
     """Mean and deviation over seeds."""
-    found = [value for value in values if value is not None]
+    known = [value for value in values if value is not None]
     missing = "not_reached" if column.statistic.endswith("_to_target") else "missing"
-    if not found:
+    cell = mean_cell(known)
+    if cell is None:
         return Cell(status=missing)
     doubt = None
-    if len(found) < len(values):
-        doubt = f"{missing.replace('_', ' ')} in {len(values) - len(found)} of {len(values)} runs"
-    several = len(found) > 1 and column.statistic != "parameters"
-    std = statistics.stdev(found) if several else None
-    return Cell(statistics.fmean(found), std, len(found), doubt=doubt)
+    if len(known) < len(values):
+        doubt = f"{missing.replace('_', ' ')} in {len(values) - len(known)} of {len(values)} runs"
+    return replace(cell, std=None if column.statistic == "parameters" else cell.std, doubt=doubt)
 
 
 def value_of(results: Results, column: Column, benchmark: Benchmark | None) -> float | None:
@@ -168,35 +148,33 @@ def published_rows(benchmark: Benchmark) -> tuple[tuple[Row, ...], tuple[Row, ..
     first.
     """
     rows: dict[tuple[str, Method], dict[str, list[Published]]] = {}
-    of_ranked = set()
-    for record in read_published():
-        key = record.paper, method_of_record(record, benchmark.setting.local_epochs)
-        column = benchmark.matches(record)
+    keys_of_ranked = set()
+    for record in records_of(benchmark.setting):
+        ranked_column = benchmark.matches(record)
+        column = ranked_column or benchmark.matches_further(record)
         if column is not None:
-            of_ranked.add(key)
-        else:
-            column = benchmark.matches_further(record)
-        if column is not None:
+            key = record.paper, method_of_record(record, benchmark.setting.local_epochs)
             rows.setdefault(key, {}).setdefault(column.key, []).append(record)
-    made = {key: _published_row(key[1], cells, benchmark) for key, cells in rows.items()}
-    ranked_keys = {column.key for column in benchmark.columns}
-    for key in list(of_ranked):
-        if all(c.status == "lost" for k, c in made[key].cells.items() if k in ranked_keys):
-            of_ranked.remove(key)
-    others = tuple(row for key, row in made.items() if key not in of_ranked)
-    return tuple(row for key, row in made.items() if key in of_ranked), others
+            keys_of_ranked |= {key} if ranked_column else set()
+    ranked_rows, others = [], []
+    for key, records in rows.items():
+        row = _published_row(key[1], records, benchmark)
+        cells = [row.cells[c.key] for c in benchmark.columns if c.key in row.cells]
+        lost = all(cell.status == "lost" for cell in cells)
+        (others if lost or key not in keys_of_ranked else ranked_rows).append(row)
+    return tuple(ranked_rows), tuple(others)
 
 
 def _published_row(
-    method: Method, cells: Mapping[str, Sequence[Published]], benchmark: Benchmark
+    method: Method, records: Mapping[str, Sequence[Published]], benchmark: Benchmark
 ) -> Row:
     def preference(record: Published) -> tuple[bool, ...]:
         return record.value is None, benchmark.doubt(record) is not None, record.std is None
 
     columns = (*benchmark.columns, *benchmark.further)
-    chosen = {c.key: min(cells[c.key], key=preference) for c in columns if c.key in cells}
+    chosen = {c.key: min(records[c.key], key=preference) for c in columns if c.key in records}
     first = next(iter(chosen.values()))
-    tables = dict.fromkeys(r.table for records in cells.values() for r in records)
+    tables = dict.fromkeys(record.table for cell in records.values() for record in cell)
     return Row(
         method=method,
         cells={key: _published_cell(record, benchmark) for key, record in chosen.items()},
@@ -220,8 +198,7 @@ def _published_cell(record: Published, benchmark: Benchmark) -> Cell:
 
 def present(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[Column, ...]:
     """Those of some columns that any of the rows has a value in."""
-    cells = [row.cells for row in rows]
-    has = {key for found in cells for key, cell in found.items() if cell.value is not None}
+    has = {key for row in rows for key, cell in row.cells.items() if cell.value is not None}
     return tuple(column for column in columns if column.key in has)
 
 
@@ -236,21 +213,16 @@ def filled(rows: Iterable[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
 def ranked(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
     """Rows with ranks in every column, ordered by the first.
 
-    Values that print alike share a rank, and the ranks after them are skipped (1, 2, 2, 4). A value
-    in doubt has no rank, and nothing has a rank because of it.
+    Values that print alike share a rank. A value in doubt has no rank, and nothing has a rank
+    because of it.
     """
     cells = [{**{column.key: Cell() for column in columns}, **row.cells} for row in rows]
     for column in columns:
-        column_cells = [found[column.key] for found in cells]
-        sound = [cell for cell in column_cells if cell.value is not None and cell.doubt is None]
-        order = sorted(_sorted_by(cell, column) for cell in sound)
-        for found in cells:
-            if (cell := found[column.key]) in sound:
-                rank = order.index(_sorted_by(cell, column)) + 1
-                found[column.key] = replace(cell, rank=rank)
-    return ordered(
-        [replace(row, cells=found) for row, found in zip(rows, cells, strict=True)], columns[0]
-    )
+        values = [_order_in(column, row[column.key]) for row in cells]
+        for row, rank in zip(cells, ranks(values), strict=True):
+            row[column.key] = replace(row[column.key], rank=rank)
+    made = [replace(row, cells=own) for row, own in zip(rows, cells, strict=True)]
+    return ordered(made, columns[0])
 
 
 def ordered(rows: Iterable[Row], column: Column) -> tuple[Row, ...]:
@@ -258,14 +230,16 @@ def ordered(rows: Iterable[Row], column: Column) -> tuple[Row, ...]:
 
     def key(row: Row) -> tuple:
         cell = row.cells[column.key]
-        value = 0.0 if cell.value is None else _sorted_by(cell, column)
+        value = _order_in(column, replace(cell, doubt=None)) or 0.0
         missing = (cell.value is None, cell.rank is None)
         return (*missing, value, row.kind == "published", row.method.label, row.source)
 
     return tuple(sorted(rows, key=key))
 
 
-def _sorted_by(cell: Cell, column: Column) -> float:
-    """The value as it prints; the least is the best."""
+def _order_in(column: Column, cell: Cell) -> float | None:
+    """The value as it prints, the least the best; None where there is none or it is in doubt."""
+    if cell.value is None or cell.doubt is not None:
+        return None
     value = round(cell.value, column.digits)
     return -value if column.higher else value

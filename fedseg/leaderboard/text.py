@@ -1,17 +1,13 @@
 """The board in words: tables on the terminal and as Markdown."""
 
-from dataclasses import replace
-
 from rich.console import Console
-from rich.markup import escape
-from rich.table import Table as TerminalTable
 from rich.text import Text
 
 from fedseg.cli import widen_console
 from fedseg.leaderboard.benchmarks import Column
 from fedseg.leaderboard.board import Board, Table
-from fedseg.leaderboard.rows import Cell, Row
-from fedseg.report.tables import markdown_text
+from fedseg.leaderboard.rows import Row
+from fedseg.runs.tables import Cell, TextTable, markdown_text
 from fedseg.units import format_bytes
 
 DOUBT = "?"
@@ -49,44 +45,47 @@ def traffic(row: Row) -> str:
     return "-" if row.bytes is None else format_bytes(row.bytes)
 
 
-def _with_further(table: Table, further: bool) -> Table:
-    """The table as it is printed: with what is not ranked, or without."""
-    if not further:
-        return table
-    columns, rows = (*table.columns, *table.further_columns), (*table.rows, *table.further_rows)
-    return replace(table, columns=columns, rows=rows)
+def text_table(table: Table, further: bool = False, why: bool = False) -> TextTable:
+    """A table as text.
+
+    ``further``: with what is not ranked; ``why``: with a column of the reasons against each row.
+    """
+    columns, rows = table.columns, table.rows
+    if further:
+        columns, rows = (*columns, *table.further_columns), (*rows, *table.further_rows)
+    place, ranked = ["rank"] if table.ranked else [], table.ranked
+    head = [*place, "method", *map(header, columns), "seeds"]
+    head += ["traffic", "source"] if ranked else ["experiment"]
+    begin = len(place) + 1
+    right = [*range(len(place)), *range(begin, begin + len(columns))]
+    lines, bold = [], []
+    for number, row in enumerate(rows):
+        cells = [row.cells[column.key] for column in columns]
+        line = [row.method.label, *map(cell_text, cells, columns)]
+        line.append(", ".join(map(str, row.seeds)) or "published")
+        if ranked:
+            line = [str(row.cells[table.columns[0].key].rank or ""), *line, traffic(row)]
+        lines.append((*line, row.source, *(["; ".join(row.reasons)] if why else [])))
+        bold += [(number, begin + n) for n, cell in enumerate(cells) if cell.rank == 1]
+    return TextTable(
+        title=table.title if ranked else f"Not comparable: {table.title}",
+        head=(*head, *(["why"] if why else [])),
+        rows=lines,
+        right=[*right, begin + len(columns) + 1] if ranked else right,
+        bold=bold,
+        dim=[number for number, row in enumerate(rows) if row.kind == "published"],
+    )
 
 
-def _heads(table: Table) -> list[tuple[str, bool]]:
-    """Heads of a table's columns, and whether they hold numbers."""
-    metrics = [(header(column), True) for column in table.columns]
+def _notes(table: Table) -> list[str]:
+    """What a reader of a table must know; why its rows are apart, once if it is one reason."""
     if not table.ranked:
-        return [("method", False), *metrics, ("seeds", False), ("experiment", False)]
-    before, after = [("rank", True), ("method", False)], [("seeds", False), ("traffic", True)]
-    return [*before, *metrics, *after, ("source", False)]
-
-
-def _line(row: Row, table: Table) -> list[tuple[str, bool]]:
-    """A row's texts, and whether each is the best of its column."""
-    seeds = ", ".join(str(seed) for seed in row.seeds) or "published"
-    line = [(row.method.label, False)]
-    for column in table.columns:
-        cell = row.cells[column.key]
-        line.append((cell_text(cell, column), cell.rank == 1))
-    line.append((seeds, False))
-    if table.ranked:
-        rank = row.cells[table.columns[0].key].rank
-        line = [(str(rank or ""), False), *line, (traffic(row), False)]
-    return [*line, (row.source, False)]
-
-
-def _note(table: Table) -> str:
+        if len({row.reasons for row in table.rows}) == 1:
+            return [f"Not comparable because: {'; '.join(table.rows[0].reasons)}"]
+        return [f"{r.name} is not comparable because: {'; '.join(r.reasons)}" for r in table.rows]
     cells = (row.cells[column.key] for row in table.rows for column in table.columns)
     doubtful = any(cell.doubt and cell.value is not None for cell in cells)
-    return "; ".join(filter(None, (table.benchmark.note, LEGEND if doubtful else "")))
-
-
-# ---------------------------------------------------------------- terminal
+    return ["; ".join(filter(None, (table.benchmark.note, LEGEND if doubtful else "")))]
 
 
 def print_board(
@@ -102,9 +101,9 @@ def print_board(
     console = console or Console()
     widen_console(console)
     tables = [*board.shown(everything), *board.apart]
-    for table in (_with_further(table, further) for table in tables):
-        console.print(_terminal_table(table))
-        for note in [_note(table)] if table.ranked else _reasons(table):
+    for table in tables:
+        console.print(text_table(table, further).to_rich())
+        for note in _notes(table):
             console.print(Text(note, style="dim"))
         console.print()
     if not tables:
@@ -113,55 +112,19 @@ def print_board(
         console.print(Text(message, style="yellow"), soft_wrap=True)
 
 
-def _terminal_table(table: Table) -> TerminalTable:
-    title = table.title if table.ranked else f"Not comparable: {table.title}"
-    made = TerminalTable(title=escape(title), title_justify="left")
-    for name, numeric in _heads(table):
-        made.add_column(
-            escape("" if name == "rank" else name),
-            justify="right" if numeric else "left",
-            no_wrap=numeric,
-            overflow="fold",
-        )
-    for row in table.rows:
-        texts = [Text(text, style="bold" if best else "") for text, best in _line(row, table)]
-        made.add_row(*texts, style="dim" if row.kind == "published" else "")
-    return made
-
-
-def _reasons(table: Table) -> list[str]:
-    """Why the rows of a table are apart: once if it is the same for all, else a line for each."""
-    if len({row.reasons for row in table.rows}) == 1:
-        return [f"Not comparable because: {'; '.join(table.rows[0].reasons)}"]
-    return [f"{row.name} is not comparable because: {'; '.join(row.reasons)}" for row in table.rows]
-
-
-# ---------------------------------------------------------------- Markdown
-
-
 def to_markdown(board: Board, everything: bool = False, further: bool = False) -> str:
     """The tables as Markdown, with the options of :func:`print_board`."""
     parts = ["# Leaderboard"]
-    for table in (_with_further(table, further) for table in board.shown(everything)):
-        note = markdown_text(_note(table))
-        parts += [f"## {markdown_text(table.title)}", _markdown_table(table), note]
+    for table in board.shown(everything):
+        notes = map(markdown_text, _notes(table))
+        parts += [f"## {markdown_text(table.title)}", text_table(table, further).to_markdown()]
+        parts += notes
     if board.apart:
         parts.append("## Not comparable with published numbers")
-    for table in (_with_further(table, further) for table in board.apart):
+    for table in board.apart:
         title = markdown_text(f"{table.title[0].upper()}{table.title[1:]}")
-        parts += [f"### {title}", _markdown_table(table)]
+        parts += [f"### {title}", text_table(table, further, why=True).to_markdown()]
     if board.messages:
         lines = [f"- {markdown_text(message)}" for message in board.messages]
         parts += ["## Messages", "\n".join(lines)]
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-def _markdown_table(table: Table) -> str:
-    heads = _heads(table) if table.ranked else [*_heads(table), ("why", False)]
-    names = [markdown_text(name) for name, _ in heads]
-    lines = [names, ["---:" if numeric else "---" for _, numeric in heads]]
-    for row in table.rows:
-        texts = [(markdown_text(text), best) for text, best in _line(row, table)]
-        line = [f"**{text}**" if best else text for text, best in texts]
-        lines.append(line if table.ranked else [*line, markdown_text("; ".join(row.reasons))])
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

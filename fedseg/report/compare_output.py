@@ -14,7 +14,7 @@ from fedseg.metric_names import Metric, domain_label, main_metric
 from fedseg.report.compare import MISSING, Comparison, Reached, Value
 from fedseg.report.compare_sides import Side
 from fedseg.report.drawing import COLORS, draw_losses, new_figure, round_axes, save_figure
-from fedseg.report.tables import TextTable, markdown_text
+from fedseg.runs.tables import TextTable, markdown_text
 from fedseg.units import format_bytes, format_duration
 
 MANY = 4  # sides, from which on each has a row: columns for all would not fit

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from fedseg.errors import DataError
 from fedseg.runs.run_files import HISTORY, RunFiles, is_run, read_run
-from fedseg.runs.schema import FILE_NAME, DataEntry, Results, experiment_key
+from fedseg.runs.schema import FILE_NAME, DataEntry, Results
+from fedseg.runs.tables import experiment_key
 
 ENVIRONMENT = ("versions", "device", "hardware", "threads")
 

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 
 from fedseg.cli import widen_console
-from fedseg.report.tables import TextTable
 from fedseg.runs.from_json import LARGEST_NUMBER
+from fedseg.runs.tables import TextTable
 
 NONE = "—"
 ROWS = {

@@ -10,7 +10,7 @@ from rich.markup import escape
 from fedseg.cli import widen_console
 from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.partition import check_clients
-from fedseg.report.tables import TextTable
+from fedseg.runs.tables import TextTable
 
 PLURAL = {"class": "classes", "domain": "domains"}
 

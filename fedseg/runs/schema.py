@@ -208,14 +208,6 @@ def read_results(path: str | Path, strict: bool = True, bounded: bool = True) ->
     return results
 
 
-def experiment_key(results: Results) -> tuple:
-    """What the seeds of one experiment share: the method, the images and their partition."""
-    train, tests = results.train, results.tests  # of images, nothing depends on the run's seed
-    images = {n: (t.samples, t.content_sha256 or t.split_checksum) for n, t in tests.items()}
-    shared = train.partition_sha256, train.content_sha256, *sorted(images.items())
-    return results.experiment_sha256, results.synthetic, *shared
-
-
 def _check_version(data: dict[str, Any], path: Path) -> None:
     """Raise DataError for a file of another version."""
     version = from_plain(int, data["schema_version"], str(path), "schema_version")

@@ -34,9 +34,9 @@ def test_the_terminal_shows_values_seeds_sources_and_reasons(board):
     text = printed(board)
     assert "IDDA rainy, heterogeneous clients" in text
     row = row_with(text, f"{RAINY}_fedavg", "52.50 ± 0.71")
-    assert "│  2 │ FedAvg " in row and "│ 0, 1 " in row and "61.0 MiB" in row
+    assert row.split()[:2] == ["2", "FedAvg"] and " 0, 1 " in row and "61.0 MiB" in row
     row = row_with(text, "FedAvg + SiloBN, LAB", "53.99")
-    assert "│  1 │" in row and "published" in row and "FedDrive published mIoU" in row
+    assert row.split()[0] == "1" and "published" in row and "FedDrive published mIoU" in row
     paper = printed(board, everything=True)
     assert "48.09 ?" in row_with(paper, "48.09")
     assert "?: in doubt" in paper

@@ -21,10 +21,10 @@ from fedseg.core.client import Client
 from fedseg.core.messages import Update
 from fedseg.errors import ConfigError
 from fedseg.registry import did_you_mean
-from fedseg.report.tables import TextTable
 from fedseg.runner.compose import setting_file
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
+from fedseg.runs.tables import TextTable
 
 REFERENCE = "FedAvg"
 RATE = 1e-4

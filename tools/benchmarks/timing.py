@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from fedseg.errors import ConfigError
-from fedseg.report.tables import TextTable
+from fedseg.runs.tables import TextTable
 from fedseg.units import peak_memory
 
 Seconds = Mapping[str, list[float]]

@@ -1,0 +1,132 @@
+"""Tables of runs: the seeds of an experiment in one row, means over them, ranks; printing."""
+
+import csv
+import html
+import io
+import statistics
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from rich import box
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from fedseg.cli import printable
+from fedseg.files import csv_cell
+from fedseg.runs.schema import Results
+
+MISSING = "—"  # in place of a value that there is not
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A value of a row: a mean over runs or rounds, or a published number."""
+
+    value: float | None = None
+    std: float | None = None  # divided by n - 1 over seeds, by n over rounds and evaluations
+    count: int = 0  # number of values in the mean; 0 for a published value
+    over: str = ""  # what they are: seeds, rounds, evaluations; "unpaired": a difference of means
+    rank: int | None = None  # in its column, from 1; equal values share a rank
+    doubt: str | None = None  # why it is not ranked although it has a value
+    status: str | None = None  # why it has no value, such as "not_reached", if that is known
+
+
+def mean_cell(
+    values: Collection[float],
+    over: str = "seeds",
+    deviation: Callable[[Collection[float]], float] = statistics.stdev,
+) -> Cell | None:
+    """Mean and deviation; None without values, no deviation of a single one."""
+    if not values:
+        return None
+    std = deviation(values) if len(values) > 1 else None
+    return Cell(statistics.fmean(values), std, len(values), over)
+
+
+def experiment_key(results: Results) -> tuple:
+    """What the seeds of one experiment share: the method, the images and their partition."""
+    train, tests = results.train, results.tests  # of images, nothing depends on the run's seed
+    images = {n: (t.samples, t.content_sha256 or t.split_checksum) for n, t in tests.items()}
+    shared = train.partition_sha256, train.content_sha256, *sorted(images.items())
+    return results.experiment_sha256, results.synthetic, *shared
+
+
+def group_seeds(runs: Iterable[Item], results_of: Callable[[Item], Results]) -> list[list[Item]]:
+    """The runs of each experiment, ordered by seed."""
+    groups: dict[tuple, list[Item]] = {}
+    for run in runs:
+        groups.setdefault(experiment_key(results_of(run)), []).append(run)
+    return [sorted(group, key=lambda run: results_of(run).seed) for group in groups.values()]
+
+
+def ranks(values: Sequence[float | None]) -> list[int | None]:
+    """The rank of each value, from 1 for the least; equal ones share it (1, 2, 2, 4)."""
+    order = sorted(value for value in values if value is not None)
+    return [None if value is None else order.index(value) + 1 for value in values]
+
+
+# ---------------------------------------------------------------- text
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """Cells as text, for any medium."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: Sequence[tuple[str, ...]]  # as many cells each
+    right: Collection[int] = ()  # columns of numbers
+    group: int = 1  # rows that belong together; a line between groups
+    bold: Collection[tuple[int, int]] = ()  # (row, column) of the best values
+    dim: Collection[int] = ()  # rows
+
+    def to_rich(self) -> Table:
+        """For the terminal."""
+        table = Table(title=_shown(self.title), title_justify="left", box=box.SIMPLE_HEAD)
+        for number, name in enumerate(self.head):
+            right = number in self.right
+            justify = "right" if right else "left"
+            table.add_column(_shown(name), justify=justify, no_wrap=right, overflow="fold")
+        for number, row in enumerate(self.rows):
+            cells = [
+                Text(printable(text), style="bold" if (number, column) in self.bold else "")
+                for column, text in enumerate(row)
+            ]
+            end = self.group > 1 and (number + 1) % self.group == 0
+            table.add_row(*cells, end_section=end, style="dim" if number in self.dim else "")
+        return table
+
+    def to_markdown(self) -> str:
+        """Without the title."""
+        lines = [
+            [markdown_text(name) for name in self.head],
+            ["---:" if number in self.right else "---" for number in range(len(self.head))],
+        ]
+        for number, row in enumerate(self.rows):
+            texts = enumerate(map(markdown_text, row))
+            lines.append([f"**{t}**" if (number, c) in self.bold else t for c, t in texts])
+        return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def markdown_text(text: str) -> str:
+    """Text as Markdown that shows it as it is, in one line: no markup gets through."""
+    plain = html.escape(printable(" ".join(text.split())), quote=False)
+    for character in "\\|*_`[]~#":
+        plain = plain.replace(character, f"\\{character}")
+    return plain
+
+
+def csv_text(head: Sequence[str], lines: Iterable[Mapping[str, Any]]) -> str:
+    """Lines as CSV, with the fields of ``head``; no text becomes a formula."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows([csv_cell(line[name]) for name in head] for line in lines)
+    return text.getvalue()
+
+
+def _shown(text: str) -> str:
+    return escape(printable(text))
