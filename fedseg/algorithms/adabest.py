@@ -51,7 +51,7 @@ class AdaBest(Algorithm):
         delta, h = client.delta(), client.state["h"]
         last_round = client.state.get("last_round")
         if last_round is not None:  # at first, h_k is zero
-            h.div_(client.round - int(last_round))
+            h.div_(client.round - last_round)
         h.add_(delta, alpha=self.mu)
         client.state["last_round"] = torch.tensor(client.round, device=h.device)
         return Update({"delta": delta})
