@@ -11,13 +11,14 @@ that one when it is asked for it.
 import inspect
 from collections.abc import Iterable, Mapping
 from importlib import import_module
-from typing import Any, get_type_hints
+from typing import Any
 
 from mmengine import registry as _mmengine
 from mmengine.registry import Registry
 from mmseg import registry as _mmseg
 
-from fedseg.checks import PLAIN, check_type, is_number, shown
+from fedseg.checks import shown
+from fedseg.config.schema import PLAIN, check_arguments
 from fedseg.errors import DEBUG, ConfigError
 from fedseg.names import did_you_mean
 from fedseg.sources import ClassSource, registered
@@ -106,7 +107,6 @@ EXECUTORS = _root("executor", "fedseg.engine.executor", "fedseg.parallel.executo
 SERVER_OPTIMIZERS = _root("server optimizer", "fedseg.optim.server")
 
 
-VARIABLE = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 # what a constructor raises when it is given something wrong
 MISTAKES = (
     *(TypeError, ValueError, LookupError, AttributeError),
@@ -198,52 +198,6 @@ def unknown_type(
     )
 
 
-def unknown_argument(name: str, kind: str, field: str, known: Iterable[str]) -> ConfigError:
-    """The error of an argument that a class does not have."""
-    known = sorted(known)
-    hint = did_you_mean(name, known) or (
-        f"; known: {', '.join(known) or 'none'}; _delete_=True in {field} drops what it inherits"
-    )
-    return ConfigError(f"{field}.{name}: unknown argument of {kind}{hint}")
-
-
-def check_arguments(
-    function: Any,
-    options: Mapping[str, Any],
-    field: str,
-    given: Iterable[str] = (),
-    defaults: Iterable[str] = (),
-) -> None:
-    """Raise ConfigError unless options are arguments of a function or class, of the types it names.
-
-    Args:
-        function: its signature is what counts; a default is right whatever its type.
-        options: the config's.
-        field: where they stand in the config.
-        given: arguments that are not the config's to set. defaults: that it need not set.
-    """
-    kind, given = getattr(function, "__name__", function), set(given)
-    parameters, takes_any = parameters_of(function)
-    for name, value in options.items():
-        if name in given:
-            raise ConfigError(f"{field}.{name}: is set by the run itself; remove it")
-        if name not in parameters and not takes_any:
-            raise unknown_argument(name, kind, field, set(parameters) - given)
-        same = [parameter for parameter, _ in parameters.get(name, ())]
-        endless = any(isinstance(p.default, float) and not is_number(p.default) for p in same)
-        if not any(p.default is value for p in same) and not (endless and isinstance(value, float)):
-            hints = [hint for _, hint in parameters.get(name, ()) if hint is not EMPTY]
-            check_type(f"{field}.{name}", value, hints[0] if hints else Any)
-    there = {*options, *given, *defaults}
-    for name, parameter in (_signature(function) or {}).items():
-        if parameter.default is EMPTY and parameter.kind not in VARIABLE and name not in there:
-            raise ConfigError(f"{field}: {kind}: argument {name!r} is missing")
-
-
-EMPTY = inspect.Parameter.empty
-LOOSE = ("mmcv", "mmengine", "mmseg")  # take lists where their signatures say dict, and the like
-
-
 def _find(registry: Registry, name: str) -> Any:
     try:
         return registry.get(name)
@@ -253,46 +207,3 @@ def _find(registry: Registry, name: str) -> Any:
 
 def _is_a(kind: Any, base: type) -> bool:
     return inspect.isclass(kind) and issubclass(kind, base)
-
-
-def _signature(function: Any) -> Mapping[str, inspect.Parameter] | None:
-    try:
-        return inspect.signature(function).parameters
-    except (TypeError, ValueError):  # written in C
-        return None
-
-
-def parameters_of(kind: Any) -> tuple[dict[str, list[tuple[inspect.Parameter, Any]]], bool]:
-    """The arguments of a function, or of a class and of those to which it passes on **kwargs.
-
-    Returns:
-        Name -> that argument, and its type, of each class in the chain that has it; and whether
-        the last one takes arguments of any name.
-    """
-    found: dict[str, list[tuple[inspect.Parameter, Any]]] = {}
-    for part in kind.__mro__ if inspect.isclass(kind) else [kind]:
-        function = part
-        if inspect.isclass(part):
-            function = vars(part).get("__init__") or vars(part).get("__new__")
-            if function is None:
-                continue
-        parameters = _signature(part)
-        if parameters is None:
-            return found, True
-        hints = _hints(function)
-        loose = part.__module__.partition(".")[0] in LOOSE
-        for name, parameter in parameters.items():
-            if parameter.kind not in VARIABLE:
-                hint = hints.get(name, parameter.annotation)
-                hint = EMPTY if loose and hint not in (bool, int, float, str) else hint
-                found.setdefault(name, []).append((parameter, hint))
-        if not any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values()):
-            return found, False
-    return found, True
-
-
-def _hints(function: Any) -> Mapping[str, Any]:
-    try:
-        return get_type_hints(function)
-    except Exception:  # a name that is imported for type checkers only
-        return {}

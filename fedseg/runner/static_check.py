@@ -16,13 +16,12 @@ from typing import Any
 
 import fedseg.registry
 from fedseg.checks import check_int
-from fedseg.errors import DataError, Mistakes
+from fedseg.config.schema import read_signature, unknown_argument
+from fedseg.errors import ConfigError, DataError, Mistakes
 from fedseg.names import by_case, made_by
 from fedseg.registry import (
     DATASETS,
     LateRegistry,
-    parameters_of,
-    unknown_argument,
     unknown_type,
 )
 from fedseg.runner.config import DEFAULT_HOOKS, LOADERS, LOCAL_KEYS, find
@@ -152,7 +151,8 @@ def _check(
         return  # told later
     foreign = _index(FOREIGN.get(variable, ()))
     if kind in registry.module_dict and kind not in sources:  # the user's own, imported by now
-        known, takes_any = parameters_of(registry.module_dict[kind])
+        signature = read_signature(registry.module_dict[kind])
+        known, takes_any = set(signature.parameters), signature.takes_any
     elif kind not in sources and kind not in foreign:
         if registry.parent is None or foreign:
             raise unknown_type(registry, kind, field, {*sources, *registry.module_dict})
@@ -164,7 +164,8 @@ def _check(
     for name in component:
         if not takes_any and name not in known and name not in ("type", "_scope_", *besides):
             with mistakes:
-                raise unknown_argument(name, kind, field, {*known, *besides, "type"} - GIVEN)
+                options = {*known, *besides, "type"} - GIVEN
+                raise ConfigError(unknown_argument(name, kind, field, options))
     mistakes.tell()
 
 

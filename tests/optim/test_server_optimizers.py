@@ -169,7 +169,7 @@ def test_a_zero_pseudo_gradient_moves_nothing(kind):
         ({"type": "SGD", "lr": 0}, r"algorithm\.server_optim\.lr: must be .*> 0"),
         ({"type": "SGD", "momentum": 1.5}, r"algorithm\.server_optim\.momentum: must be .*< 1"),
         ({"type": "Yogi", "lr": None}, r"algorithm\.server_optim\.lr: must be"),
-        ({"type": "Adam", "betas": 0.9}, r"algorithm\.server_optim\.betas: must be a list of 2"),
+        ({"type": "Adam", "betas": 0.9}, r"algorithm\.server_optim\.betas: must be a list"),
         ({"type": "Adam", "betas": (0.9, 1)}, r"algorithm\.server_optim\.betas\[1\]: must be"),
         ({"type": "Torch", "optimizer": {"type": "Adamm"}}, r"server_optim\.optimizer\.type.*Adam"),
         ({"type": "Torch", "optimizer": {"type": "Adam", "epz": 1}}, r"optimizer\.epz.*'eps'"),
