@@ -1,0 +1,204 @@
+"""The keys of a config and their roles: the one table that digests, resuming and boards filter.
+
+- ``identity`` tells apart the runs of one experiment;
+- ``method`` is what a paper proposes: the rule of training and its hyper-parameters;
+- ``protocol`` must be equal for results to be compared: data, network, sizes, rounds, precision;
+- ``measurement`` says what is measured besides, and changes no figure;
+- ``environment`` is of the machine: where data lie, workers, devices; it changes last digits only;
+- ``place`` is where a run writes and what it is called.
+
+A key is written with dots, ``train_dataloader.transforms.0.type``.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from typing import Any, Literal, NamedTuple, get_args
+
+Role = Literal["identity", "method", "protocol", "measurement", "environment", "place"]
+ROLES: tuple[Role, ...] = get_args(Role)
+IDENTITY, METHOD, PROTOCOL, MEASUREMENT, ENVIRONMENT, PLACE = ROLES
+
+
+class Key(NamedTuple):
+    """A row of the table.
+
+    Attributes:
+        pattern: a key; it covers what is below it, too. ``*`` is any one name or number, ``**`` in
+            front any number of them.
+        may_change: between a run and its continuation by ``--resume``.
+    """
+
+    pattern: str
+    role: Role
+    may_change: bool = False
+
+
+# of the rows that cover a key the first holds
+TABLE = (
+    Key("work_dir", PLACE, True),
+    Key("resume", PLACE, True),
+    Key("experiment_name", PLACE, True),
+    Key("setting", PLACE, True),
+    Key("methods", PLACE, True),
+    Key("log_level", PLACE, True),
+    Key("visualizer", PLACE, True),
+    Key("launcher", PLACE, True),
+    Key("**.data_root", ENVIRONMENT, True),
+    Key("**.num_workers", ENVIRONMENT, True),
+    Key("**.prefetch_factor", ENVIRONMENT, True),
+    Key("*_dataloader.timeout", ENVIRONMENT, True),
+    Key("val_dataloader.*.timeout", ENVIRONMENT, True),
+    Key("executor", ENVIRONMENT, True),
+    Key("device", ENVIRONMENT, True),
+    Key("env_cfg", ENVIRONMENT, True),
+    Key("state_store", ENVIRONMENT, True),
+    Key("default_hooks", ENVIRONMENT, True),
+    Key("log_processor", ENVIRONMENT, True),
+    Key("train_cfg.val_interval", ENVIRONMENT, True),
+    Key("train_cfg.hook_interval", ENVIRONMENT, True),
+    Key("channels_last", ENVIRONMENT),
+    Key("randomness.seed", IDENTITY),
+    Key("randomness", ENVIRONMENT, True),
+    # the method
+    Key("averaging.start", METHOD, True),  # until it starts, there is no average
+    Key("averaging.bn", METHOD, True),
+    Key("averaging.parameters", METHOD, True),
+    Key("averaging.memory_limit", METHOD, True),
+    Key("**.priority", METHOD, True),
+    Key("algorithm", METHOD),
+    Key("local_loss", METHOD),
+    Key("averaging", METHOD),
+    Key("batchnorm.layers", PROTOCOL),
+    Key("batchnorm", METHOD),
+    Key("optim_wrapper.optimizer.lr", METHOD, True),
+    Key("optim_wrapper", METHOD),
+    Key("param_scheduler.end", METHOD, True),
+    Key("param_scheduler.*.end", METHOD, True),
+    Key("param_scheduler", METHOD),
+    Key("custom_hooks", METHOD, True),
+    Key("custom_imports", METHOD, True),
+    Key("default_scope", METHOD, True),
+    Key("model.stochastic_depth", METHOD),
+    Key("model.projection", METHOD),
+    # the protocol
+    Key("train_cfg.max_rounds", PROTOCOL, True),
+    Key("train_cfg.local_epochs", PROTOCOL),
+    Key("train_cfg.local_steps", PROTOCOL),
+    Key("train_cfg.amp", PROTOCOL),
+    Key("train_cfg.val_last_rounds", PROTOCOL, True),
+    Key("train_cfg.val_last_interval", PROTOCOL, True),
+    Key("train_cfg", METHOD, True),
+    Key("model.weights", PROTOCOL, True),
+    Key("model", PROTOCOL),
+    Key("data_preprocessor", PROTOCOL),
+    Key("dtype", PROTOCOL),
+    Key("load_from", PROTOCOL, True),
+    Key("client_sampler.participants", PROTOCOL, True),  # they grow with the rounds
+    Key("client_sampler.file", PROTOCOL, True),
+    Key("client_sampler", PROTOCOL),
+    Key("train_dataloader.type", METHOD),
+    Key("train_dataloader.batch_size", PROTOCOL),
+    Key("train_dataloader.shuffle", PROTOCOL),
+    Key("train_dataloader.drop_last", PROTOCOL),
+    Key("train_dataloader.transforms", PROTOCOL),
+    Key("train_dataloader.dataset.style.type", METHOD),
+    Key("train_dataloader.dataset.style", PROTOCOL),
+    Key("train_dataloader.dataset.pipeline", PROTOCOL),
+    Key("train_dataloader.dataset", PROTOCOL, True),  # images and clients have a checksum
+    Key("train_dataloader.partition.seed", IDENTITY, True),
+    Key("train_dataloader.partition", PROTOCOL, True),
+    Key("train_dataloader", METHOD, True),
+    Key("val_dataloader.*.type", MEASUREMENT, True),
+    Key("val_dataloader.*.optional", MEASUREMENT, True),
+    Key("val_dataloader.*.final_only", MEASUREMENT, True),
+    Key("val_dataloader", PROTOCOL),
+    Key("val_evaluator", PROTOCOL),
+    Key("val_cfg", MEASUREMENT, True),
+    Key("test_dataloader", MEASUREMENT, True),
+    Key("test_evaluator", MEASUREMENT, True),
+    Key("test_cfg", MEASUREMENT, True),
+)
+
+
+def row(key: str) -> Key | None:
+    """The row that covers a key; None for what no row knows, such as a user's own variable."""
+    return _row(tuple(key.split(".")))
+
+
+def role(key: str) -> Role:
+    """The role of a key; whatever no row covers may matter and belongs to the method."""
+    return _role(tuple(key.split(".")))
+
+
+def select(config: Mapping[str, Any], *roles: Role, resumed: bool = False) -> dict[str, Any]:
+    """The values of a config by key, ``{"a.b.c": value}``.
+
+    A list is one value unless it holds dicts, which are counted: ``transforms.0.type``.
+
+    Args:
+        roles: of the keys that are wanted; none: all.
+        resumed: leave out what a resumed run may change.
+    """
+    return {
+        ".".join(path): list(value) if isinstance(value, tuple) else value
+        for path, value in _leaves(config, ())
+        if (not roles or _role(path) in roles) and not (resumed and _may_change(path))
+    }
+
+
+def keep(config: Mapping[str, Any], *roles: Role) -> dict[str, Any]:
+    """The config with the keys of some roles only, as nested as it is."""
+    return _kept(config, (), roles)
+
+
+def _kept(value: Any, path: tuple[str, ...], roles: Sequence[Role]) -> Any:
+    if isinstance(value, Mapping) and value:
+        inner = {key: (v, (*path, str(key))) for key, v in value.items()}
+        return {
+            key: _kept(v, below, roles)
+            for key, (v, below) in inner.items()
+            if any(_role(leaf) in roles for leaf, _ in _leaves(v, below))
+        }
+    if _has_dicts(value):
+        return [_kept(one, (*path, str(number)), roles) for number, one in enumerate(value)]
+    return value
+
+
+def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if isinstance(value, Mapping) and value:
+        inner = value.items()
+    elif _has_dicts(value):
+        inner = enumerate(value)
+    else:
+        yield path, value
+        return
+    for key, one in inner:
+        yield from _leaves(one, (*path, str(key)))
+
+
+def _has_dicts(value: Any) -> bool:
+    return isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value)
+
+
+def _may_change(path: tuple[str, ...]) -> bool:
+    found = _row(path)
+    return found is None or found.may_change
+
+
+@cache
+def _role(path: tuple[str, ...]) -> Role:
+    found = _row(path)
+    return METHOD if found is None else found.role
+
+
+@cache
+def _row(path: tuple[str, ...]) -> Key | None:
+    return next((one for one in TABLE if _covers(tuple(one.pattern.split(".")), path)), None)
+
+
+def _covers(pattern: tuple[str, ...], path: tuple[str, ...]) -> bool:
+    if pattern[0] == "**":
+        return any(_covers(pattern[1:], path[start:]) for start in range(len(path)))
+    return len(pattern) <= len(path) and all(
+        wanted in ("*", name) for wanted, name in zip(pattern, path, strict=False)
+    )
