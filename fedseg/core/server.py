@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Mapping
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -129,6 +130,13 @@ class Server:
         self._num_parameters = flat.num_parameters
         self._num_buffers = flat.num_buffers
         self.round = self.exchange = 0
+
+    def state_dict(self) -> dict[str, Any]:
+        """The state besides the model, which a checkpoint holds as a plain state dict."""
+        return {"state": dict(self.state), "norms": self.norms}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        self.state, self.norms = dict(state["state"]), state["norms"]
 
     def message(
         self, w: Tensor, extras: Mapping[str, Tensor] | None = None, known: bool = False

@@ -110,24 +110,22 @@ def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
         )
     payload, flat, data = load_checkpoint(checkpoint), run.flat, run.data
     algorithm, local = run.trainer.algorithm, run.trainer.local
-    expected = {"round": 0, "server_state": {}, "stores": {"clients": {}}}
+    expected = {"round": 0, "server": {"state": {}}, "stores": {"clients": {}}}
     check_like(payload, expected, str(checkpoint))
     server = Server(flat, len(data.clients), algorithm.server_vectors)
     restore_model(SimpleNamespace(flat=flat, server=server), payload["state_dict"])
-    server.state = map_tensors(lambda t: t.to(server.w.device), payload["server_state"])
+    server.load_state_dict(map_tensors(lambda t: t.to(server.w.device), payload["server"]))
     store = StateStore(run_folder(checkpoint) / "state" / "clients", "disk")
-    store.load(payload["stores"]["clients"])
+    store.load_state_dict(payload["stores"]["clients"])
     if build_schedulers(run.config, local):
-        for group, saved in zip(local.optimizer.param_groups, payload["param_groups"], strict=True):
-            group.update(saved)
+        local.load_state_dict(payload["optim_wrapper"])
     number = server.round = payload["round"] + 1
     local.start_round(number)
     if run.config.get("averaging") is not None:
         own = {k: v for k, v in run.config.averaging.items() if k != "priority"}
         average = build(HOOKS, own, "averaging", base=ModelAverage)
-        lrs = average.local_lrs(local.optimizer, number, run.config.train_cfg.max_rounds)
-        for group, lr in zip(local.optimizer.param_groups, lrs, strict=True):
-            group["lr"] = lr
+        rounds = run.config.train_cfg.max_rounds
+        local.change_rates(average.local_lrs(local.optimizer, number, rounds))
     chosen, trained = run.sampler.participants(number), {}
     executor = InProcessExecutor()
     executor.bind(run)

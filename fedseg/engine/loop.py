@@ -68,6 +68,12 @@ class FederatedTrainLoop(BaseLoop):
     max_epochs = max_iters = property(lambda self: self.max_rounds)
     epoch = iter = property(lambda self: self.round)
 
+    def state_dict(self) -> dict[str, Any]:
+        return {"round": self.round, "pending": self._runner.history.plain(self.pending)}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.round, self.pending = state["round"], state["pending"]
+
     def evaluates(self, round_: int) -> bool:
         """Whether a round ends with an evaluation."""
         if round_ == self.max_rounds or round_ % self.val_interval == 0:

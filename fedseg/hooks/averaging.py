@@ -144,9 +144,6 @@ class SWA(ModelAverage):
         lr2: lowest local learning rate; needed unless ``cycle`` is 1. A group of parameters with
             an ``lr_mult`` has that many times it.
         start, bn, parameters: as in :class:`ModelAverage`.
-
-    Attributes:
-        ordinary_lrs: within a round of a cycle, lr1 of each of the optimizer's groups; else None.
     """
 
     def __init__(
@@ -162,7 +159,6 @@ class SWA(ModelAverage):
         self.count = 0
         self._w: Tensor | None = None
         self._buffers: Tensor | None = None
-        self.ordinary_lrs: list[float] | None = None
 
     def first_model(self, start_round: int) -> int:
         return -(-max(start_round, 1) // self.cycle) * self.cycle
@@ -178,14 +174,11 @@ class SWA(ModelAverage):
         return [(1 - t) * lr + t * low for lr, low in zip(lrs, lowest, strict=True)]
 
     def before_round(self, runner: Run) -> None:
-        optimizer = runner.optim_wrapper.optimizer
-        self.ordinary_lrs = [group["lr"] for group in optimizer.param_groups]
-        lrs = self.local_lrs(optimizer, runner.round, runner.max_rounds)
-        for group, lr in zip(optimizer.param_groups, lrs, strict=True):
-            group["lr"] = lr
+        local = runner.optim_wrapper
+        local.change_rates(self.local_lrs(local.optimizer, runner.round, runner.max_rounds))
 
     def after_round(self, runner: Run, record: dict[str, Any]) -> None:
-        self.restore_lr(runner)
+        runner.optim_wrapper.restore_rates()
         if runner.round < self.start_round or runner.round % self.cycle:
             return
         server = runner.server
@@ -198,16 +191,7 @@ class SWA(ModelAverage):
         self.count += 1
 
     def on_interrupt(self, runner: Run) -> None:
-        self.restore_lr(runner)
-
-    def restore_lr(self, runner: Run) -> None:
-        """Give the optimizer back its ordinary rate (also when a round is given up)."""
-        if self.ordinary_lrs is not None:
-            for group, lr in zip(
-                runner.optim_wrapper.optimizer.param_groups, self.ordinary_lrs, strict=True
-            ):
-                group["lr"] = lr
-            self.ordinary_lrs = None
+        runner.optim_wrapper.restore_rates()
 
     def average(self) -> tuple[Tensor, Tensor] | None:
         return None if self._w is None else (self._w, self._buffers)

@@ -3,7 +3,7 @@
 import copy
 import inspect
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -50,6 +50,7 @@ class OptimWrapper(MMEngineOptimWrapper):
     def __init__(self, *args: Any, clip_grad: Mapping | None = None, **kwargs: Any) -> None:
         _check_clipping(clip_grad)
         super().__init__(*args, clip_grad=clip_grad, **kwargs)
+        self._ordinary_rates: list[float] | None = None
         # Adagrad begins with a state
         self._fresh = {p: copy.deepcopy(state) for p, state in self.optimizer.state.items()}
         if self._accumulative_counts != 1:
@@ -63,6 +64,36 @@ class OptimWrapper(MMEngineOptimWrapper):
 
     def start_round(self, round_: int) -> None:
         """Called before the clients of 1-based round ``round_``; sets what depends on the round."""
+
+    def change_rates(self, rates: Sequence[float]) -> None:
+        """Give the groups other learning rates, until :meth:`restore_rates`."""
+        self._ordinary_rates = [group["lr"] for group in self.optimizer.param_groups]
+        self._set_rates(rates)
+
+    def restore_rates(self) -> None:
+        """Return to the ordinary learning rates, if they were changed."""
+        if self._ordinary_rates is not None:
+            self._set_rates(self._ordinary_rates)
+            self._ordinary_rates = None
+
+    def _set_rates(self, rates: Sequence[float]) -> None:
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"] = rate
+
+    def state_dict(self) -> dict[str, Any]:
+        """The options of the groups, with their ordinary rates; moments live within a client."""
+        groups = self.optimizer.param_groups
+        rates = self._ordinary_rates or [group["lr"] for group in groups]
+        return {
+            "param_groups": [
+                {**{key: value for key, value in group.items() if key != "params"}, "lr": rate}
+                for group, rate in zip(groups, rates, strict=True)
+            ]
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        for group, saved in zip(self.optimizer.param_groups, state["param_groups"], strict=True):
+            group.update(saved)
 
     def reset_state(self) -> None:
         """Start a client afresh: momentum does not pass from one to the next."""

@@ -100,7 +100,7 @@ class FederatedCheckpointHook(FederatedHook):
     def _save(self, runner: Any) -> Path:
         round_ = runner.train_loop.round
         path = runner.save(round_)
-        self._indexes[round_] = {name: store.flush() for name, store in runner.stores.items()}
+        self._indexes[round_] = {name: store.state_dict() for name, store in runner.stores.items()}
         self._clean(runner)
         return path
 

@@ -1,8 +1,7 @@
-"""What a checkpoint holds of a run, and how a run goes on from it."""
+"""The state of a run by its parts: what a checkpoint holds, and how a run goes on from it."""
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -12,12 +11,10 @@ from torch import Tensor
 
 from fedseg.core.forward import map_tensors
 from fedseg.core.hook import FederatedHook, Run
-from fedseg.core.server import accumulation_dtype
 from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.runner.checkpoint import check_like, check_weights
 from fedseg.runs.from_json import digest
-from fedseg.runs.history import plain
 from fedseg.runs.results import config_digest, environment
 
 BATCH_KEYS = ("type", "batch_size", "shuffle", "drop_last", "transforms")
@@ -30,24 +27,33 @@ FREE_OF_TESTS = ("type", "num_workers", "prefetch_factor", "timeout", "optional"
 PROGRESS = ("last_step", "_global_step", "_last_value", "end")
 
 
+def stateful_parts(run: Any) -> dict[str, Any]:
+    """The parts of a built run that have a state, by name in a checkpoint, as they are restored.
+
+    A part, or a list or dict of them, has ``state_dict`` and ``load_state_dict``.
+    """
+    return {
+        "server": run.server,
+        "schedulers": list(run.param_schedulers),
+        # a schedule goes on from its last rate; without one the config's holds
+        **({"optim_wrapper": run.optim_wrapper} if run.param_schedulers else {}),
+        "stores": run.stores,
+        "history": run.history,
+        "run": run,
+        "loop": run.train_loop,
+        "hooks": dict(_stateful_hooks(run)),
+    }
+
+
 def collect(run: Any) -> dict[str, Any]:
     """Everything that a built run's future depends on, as tensors and plain values."""
     server = run.server
     payload = {
         "state_dict": state_dict(run, server.w, server.buffers),
         "round": run.train_loop.round,
-        "pending_record": plain(run.train_loop.pending),
-        "server_state": dict(server.state),
-        "norms": server.norms,
-        "hooks": {key: hook.state_dict() for key, hook in _stateful_hooks(run)},
-        "schedulers": [scheduler.state_dict() for scheduler in run.param_schedulers],
-        "param_groups": _param_groups(run),
-        "stores": {name: store.flush() for name, store in run.stores.items()},
-        "history": list(run.history.checksums),
-        "environments": run.environments,
+        **{name: _states(part) for name, part in stateful_parts(run).items()},
         "client_sizes": run.client_sizes,
         "domain_clients": run.domain_clients,
-        "seconds": run.seconds,
         "meta": {
             "seed": run.seed,
             "config": run.config_text,
@@ -66,7 +72,14 @@ def collect(run: Any) -> dict[str, Any]:
     averaged = run.averaged_model()
     if averaged is not None:
         payload["averaged_state_dict"] = state_dict(run, *averaged)
+    payload["hooks"] = {name: state for name, state in payload["hooks"].items() if state}
     return payload
+
+
+def _states(part: Any) -> Any:
+    if isinstance(part, dict):
+        return {name: _states(inner) for name, inner in part.items()}
+    return [_states(inner) for inner in part] if isinstance(part, list) else part.state_dict()
 
 
 def _listed(value: Any) -> Any:
@@ -84,10 +97,10 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
     """
     _check(run, path, payload)
     # before anything is changed: an older checkpoint may lack what this one would bring
-    rounds = payload["round"] - (payload["pending_record"] is not None)
+    rounds = payload["round"] - (payload["loop"]["pending"] is not None)
     run.history.verify(rounds, payload["history"])
     try:
-        _apply(run, payload)
+        _load(run, payload)
         averaged = run.averaged_model()
         if averaged is not None:
             check_like(list(averaged), [run.server.w, run.server.buffers], f"{path}: average")
@@ -98,7 +111,32 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
         raise DataError(f"{path}: cannot be restored: {type(error).__name__}: {error}") from error
 
 
+def _load(run: Any, payload: dict[str, Any]) -> None:
+    restore_model(run, payload["state_dict"])
+    device = run.server.w.device
+
+    def load(part: Any, state: Any) -> None:
+        if isinstance(part, dict):
+            for name in filter(state.__contains__, part):
+                load(part[name], state[name])
+        elif isinstance(part, list):
+            for inner, own in zip(part, state, strict=True):
+                load(inner, {**own, "end": inner.end})  # of a schedule, which may be prolonged
+        else:
+            part.load_state_dict(map_tensors(lambda tensor: tensor.to(device), state))
+
+    for name, part in stateful_parts(run).items():
+        load(part, payload[name])
+    run.round = run.train_loop.round
+
+
 def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
+    """Raise an error unless a checkpoint is of the same run, and complete."""
+    if "server_state" in payload:
+        raise ConfigError(
+            f"--resume: {path} was made by an earlier version of fedseg: resume it with that "
+            "version, or give another --work-dir; testing it works"
+        )
     check_like(payload, {"meta": {"identity": {}}, "round": 0}, str(path))
     if payload["round"] > run.max_rounds:
         raise ConfigError(
@@ -113,33 +151,22 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
                 f"--resume: {path} was made with another {field} ({before!r}, now {value!r}); "
                 "use the run's own config, or another --work-dir"
             )
-    w = run.server.w
-    vector = torch.zeros(w.shape, dtype=accumulation_dtype(w.device))
-    expected = {
-        "state_dict": run.flat.state_dict(),
-        "pending_record": None,
-        "server_state": dict.fromkeys(run.algorithm.server_vectors, vector),
-        "norms": {},
-        "hooks": {},
-        "schedulers": [scheduler.state_dict() for scheduler in run.param_schedulers],
-        "param_groups": [{"lr": 0.0} for _ in run.optim_wrapper.optimizer.param_groups],
-        "stores": {},
-        "history": [],
-        "environments": [],
-        "seconds": 0.0,
+    # stores write what they have not written when they are asked; a hook's tensors and lists grow
+    parts = {name: part for name, part in stateful_parts(run).items() if name != "stores"}
+    expected = {name: _states(part) for name, part in parts.items()}
+    hooks = payload.get("hooks")
+    expected["hooks"] = {
+        name: {key: _kind(value) for key, value in state.items() if key in hooks[name]}
+        for name, state in expected["hooks"].items()
+        if isinstance(hooks, Mapping) and isinstance(hooks.get(name), Mapping)
     }
+    expected |= {"state_dict": run.flat.state_dict(), "stores": {}}
     check_like(payload, expected, str(path))
-    if payload["pending_record"] is not None:
-        check_like(payload, {"pending_record": {"round": 0, "seconds": {}}}, str(path))
-    for key, hook in _stateful_hooks(run):
-        saved = payload["hooks"].get(key)
-        if saved:  # which may hold more or fewer names than the hook has at the start
-            check_like(saved, {}, f"{path}: hooks: {key}")
-            kinds = {k: _kind(v) for k, v in hook.state_dict().items() if k in saved}
-            check_like(saved, kinds, f"{path}: hooks: {key}")
-    vectors = {n: v for n, v in payload["server_state"].items() if not isinstance(v, Real)}
-    check_weights(vectors, f"{path}: server_state")
-    check_like(payload, {"stores": {name: {} for name in payload["stores"]}}, str(path))
+    if payload["loop"]["pending"] is not None:
+        check_like(payload["loop"], {"pending": {"round": 0, "seconds": {}}}, f"{path}: loop")
+    vectors = payload["server"]["state"].items()
+    check_weights({n: v for n, v in vectors if not isinstance(v, Real)}, f"{path}: server: state")
+    check_like(payload, {"stores": dict.fromkeys(payload["stores"], {})}, str(path))
     for name, index in payload["stores"].items():
         if not index:  # an average that has not begun makes an empty store
             continue
@@ -151,45 +178,9 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
         run.stores[name].verify(index)
 
 
-def _param_groups(run: Any) -> list[dict[str, Any]]:
-    """The local optimizer's options between two rounds, also while one is under way."""
-    groups = run.optim_wrapper.optimizer.param_groups
-    rates = getattr(run.averaging, "ordinary_lrs", None) or [group["lr"] for group in groups]
-    return [
-        {**{key: value for key, value in group.items() if key != "params"}, "lr": rate}
-        for group, rate in zip(groups, rates, strict=True)
-    ]
-
-
 def _kind(value: Any) -> Any:
-    """What :func:`check_like` takes for all values of a kind; a hook's tensors and lists grow."""
+    """What :func:`check_like` takes for all values of a kind."""
     return type(value)() if isinstance(value, dict | list | float | int) else None
-
-
-def _apply(run: Any, payload: dict[str, Any]) -> None:
-    server = run.server
-    to_device = partial(map_tensors, lambda tensor: tensor.to(server.w.device))
-    restore_model(run, payload["state_dict"])
-    server.state = to_device(payload["server_state"])
-    server.norms = payload["norms"]
-    hooks = to_device(payload["hooks"])
-    for scheduler, state in zip(run.param_schedulers, payload["schedulers"], strict=True):
-        scheduler.load_state_dict({**state, "end": scheduler.end})
-    if run.param_schedulers:  # a schedule goes on from its last rate; else the config's holds
-        groups = run.optim_wrapper.optimizer.param_groups
-        for group, saved in zip(groups, payload["param_groups"], strict=True):
-            group.update(saved)
-    for name, index in payload["stores"].items():
-        if name in run.stores:
-            run.stores[name].load(index)
-    run.environments = list(payload["environments"])
-    loop = run.train_loop
-    run.seconds_before = payload["seconds"]
-    run.round = loop.round = payload["round"]
-    loop.pending = payload["pending_record"]
-    for key, hook in _stateful_hooks(run):
-        if hooks.get(key):
-            hook.load_state_dict(hooks[key])
 
 
 def note_environment(run: Any) -> None:

@@ -110,6 +110,7 @@ class FederatedRunner(Runner):
         self.client_sizes: dict[str, int] = {}
         self.domain_clients: dict[str, list[str]] = {}
         self.seconds_before = 0.0
+        self.begin = time.perf_counter()
         self.environments: list[dict[str, Any]] = []
         self._estimate: tuple[int, Tensor] | None = None  # round, re-estimated buffers
         self._other_config = False  # whether a finished run is resumed with a permitted change
@@ -176,6 +177,13 @@ class FederatedRunner(Runner):
     def seconds(self) -> float:
         """Wall time of the run, earlier parts of a resumed one included."""
         return self.seconds_before + time.perf_counter() - self.begin
+
+    def state_dict(self) -> dict[str, Any]:
+        """The time it took so far, and what computed it; the parts' states are their own."""
+        return {"seconds": self.seconds, "environments": self.environments}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.seconds_before, self.environments = state["seconds"], list(state["environments"])
 
     def autocast(self) -> AbstractContextManager:
         """The context of every forward pass: bfloat16 if ``train_cfg.amp``."""
@@ -332,7 +340,7 @@ class FederatedRunner(Runner):
                 aside = set_aside_later(self.cfg, self.round, done < self.max_rounds)
                 if aside is not None:
                     self.logger.warning(f"what came after {path} is in {aside}, with the history")
-                if done < self.round and payload["pending_record"] is None:
+                if done < self.round and payload["loop"]["pending"] is None:
                     self.history.checksums = self.history.verify(done, payload["history"])
                     self.save(self.round)  # a kill in the evaluation finds the record there
                 self.history.restore(done, payload["history"])

@@ -171,7 +171,7 @@ class StateStore:
         self._files.pop(key, None)
         self._unsaved.pop(key, None)
 
-    def flush(self) -> Index:
+    def state_dict(self) -> Index:
         """Write what is only in memory; returns the index that a checkpoint keeps."""
         for key, round_ in self._unsaved.items():
             name = file_name(key, f"{round_:06d}")
@@ -194,8 +194,8 @@ class StateStore:
             if sha256(path) != entry.get("sha256"):
                 raise DataError(f"{path}: damaged, its checksum does not match (state of {key!r})")
 
-    def load(self, index: Index) -> None:
-        """Return to the state that ``index`` describes (see :meth:`flush`)."""
+    def load_state_dict(self, index: Index) -> None:
+        """Return to the state that ``index`` describes (see :meth:`state_dict`)."""
         self.verify(index)
         self.discard()
         self._memory.clear()

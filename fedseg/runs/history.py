@@ -48,6 +48,14 @@ class History:
         self.path = path
         self.checksums: list[int] = []
 
+    plain = staticmethod(plain)
+
+    def state_dict(self) -> list[int]:
+        return list(self.checksums)
+
+    def load_state_dict(self, state: list[int]) -> None:
+        self.checksums = list(state)
+
     def append(self, record: dict[str, Any]) -> None:
         """Add the line of a round."""
         line = json.dumps(plain(record), allow_nan=False).encode() + b"\n"

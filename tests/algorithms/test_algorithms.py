@@ -131,7 +131,7 @@ def test_clients_keep_their_own_vectors(tmp_path):
     kept = {client: float(state["mine"].max()) for client, state in states.items()}
     assert kept == {"a": 2, "b": 1, "f": 1}
     # round 1: 0 + 1; round 2: that + 2 for the 5 images of a and + 1 for the 8 of f
-    control = toyseg.checkpoint(config)["server_state"]["control"]
+    control = toyseg.checkpoint(config)["server"]["state"]["control"]
     torch.testing.assert_close(control, torch.full_like(control, 1 + (2 * 5 + 8) / 13))
 
 

@@ -66,7 +66,7 @@ def test_only_participants_keep_anything(runs, name):
         assert set(state) == client_vectors
         vectors = [tensor for tensor in state.values() if tensor.dim()]
         assert all(t.dtype == torch.float32 and t.abs().max() > 0 for t in vectors)
-    server = toyseg.checkpoint(runs[name])["server_state"]
+    server = toyseg.checkpoint(runs[name])["server"]["state"]
     assert set(server) == server_vectors
     assert all(t.dtype == torch.float64 and t.abs().max() > 0 for t in server.values())
 

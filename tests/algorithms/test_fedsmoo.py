@@ -31,7 +31,7 @@ def test_rho_zero_is_feddyn(tmp_path):
     assert toyalgorithms.model_differences(one, other) == []
     states = toyseg.client_states(one)["clients"].values()
     assert all(not state["mu"].any() for state in states)
-    assert not toyseg.checkpoint(one)["server_state"]["s"].any()
+    assert not toyseg.checkpoint(one)["server"]["state"]["s"].any()
 
 
 def test_the_first_step_is_feddyns_with_sam(tmp_path):
@@ -132,7 +132,7 @@ def test_states_and_traffic(tmp_path):
     states = toyseg.client_states(config)["clients"]
     assert states.keys() == TRAINED
     assert all(s.keys() == {"mu", "sigma"} for s in states.values())
-    server = toyseg.checkpoint(config)["server_state"]
+    server = toyseg.checkpoint(config)["server"]["state"]
     assert server.keys() == {"s", "sigma"}
     assert float(server["s"].norm()) == pytest.approx(RHO)
     average = toyalgorithms.run(tmp_path / "b", FEDAVG, model={"norm": False})

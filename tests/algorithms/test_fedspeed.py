@@ -155,7 +155,7 @@ def test_states_and_traffic(tmp_path):
     config = toyalgorithms.run(tmp_path / "a", NAME)
     states = toyseg.client_states(config)["clients"]
     assert states.keys() == TRAINED and all(s.keys() == {"ghat"} for s in states.values())
-    assert toyseg.checkpoint(config)["server_state"] == {}
+    assert toyseg.checkpoint(config)["server"]["state"] == {}
     average = toyalgorithms.run(tmp_path / "b", FEDAVG)
     assert toyalgorithms.bytes_of(config) == toyalgorithms.bytes_of(average)
 
@@ -166,7 +166,7 @@ def test_with_all_corrections_the_server_keeps_their_mean_and_sends_nothing_more
     assert toyalgorithms.bytes_of(config) == toyalgorithms.bytes_of(plain)
     states = toyseg.client_states(config)["clients"]
     mean = sum(state["ghat"].double() for state in states.values()) / len(toyseg.USERS)
-    server = toyseg.checkpoint(config)["server_state"]
+    server = toyseg.checkpoint(config)["server"]["state"]
     assert server.keys() == {"ghat"} and server["ghat"].norm() > 0
     torch.testing.assert_close(server["ghat"].double(), mean, rtol=1e-4, atol=1e-7)
 

@@ -113,7 +113,7 @@ def test_both_gradients_share_minibatch_and_dropout(tmp_path, wrapper):
     )
     runner = toyseg.runner(config)
     runner.build_federation()
-    w, m = runner.server.w.clone(), toyseg.checkpoint(config)["server_state"]["m"]
+    w, m = runner.server.w.clone(), toyseg.checkpoint(config)["server"]["state"]["m"]
     runner.flat.load_state_dict(toyseg.checkpoint(config)["state_dict"])
     assert m.norm() > 0.01
     torch.testing.assert_close(w - runner.flat.w, 0.1 * m.float(), rtol=1e-3, atol=1e-7)
@@ -155,7 +155,7 @@ def test_traffic_and_states(tmp_path, name):
     """Two vectors each way; BatchNorm's statistics travel once."""
     config = toyalgorithms.run(tmp_path / "a", {**name, "momentum": 0.9})
     assert toyseg.client_states(config)["clients"] == {}
-    assert toyseg.checkpoint(config)["server_state"].keys() == {"m"}
+    assert toyseg.checkpoint(config)["server"]["state"].keys() == {"m"}
     average = toyalgorithms.run(tmp_path / "b", FEDAVG)
     runner = toyseg.runner(config)
     runner.build_federation()

@@ -112,7 +112,7 @@ def test_the_servers_is_the_mean_of_all_clients(tmp_path):
     states = toyseg.client_states(config)["clients"]
     assert set(states) == toyalgorithms.TRAINED
     mean = sum(state["control"].double() for state in states.values()) / len(toyseg.USERS)
-    server = toyseg.checkpoint(config)["server_state"]["control"]
+    server = toyseg.checkpoint(config)["server"]["state"]["control"]
     assert server.abs().max() > 0.01
     torch.testing.assert_close(server, mean, rtol=1e-5, atol=1e-7)
     norm = toyseg.history(config)[-1]["norm_control"]

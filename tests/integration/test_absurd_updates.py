@@ -49,7 +49,7 @@ def test_a_client_with_an_absurd_update_is_as_if_it_had_not_been_there(tmp_path,
     other = toyquad.run(tmp_path / "b", SCAFFOLD, client_sampler=fixed(*rounds))
     np.testing.assert_array_equal(trace(one), trace(other))
     assert reasons(one) == [(round_, "b", "delta")]
-    assert toyseg.checkpoint(one)["norms"] == toyseg.checkpoint(other)["norms"]
+    assert toyseg.checkpoint(one)["server"]["norms"] == toyseg.checkpoint(other)["server"]["norms"]
 
 
 @pytest.mark.parametrize("name", ["delta", "control", "buffers"])
@@ -74,7 +74,7 @@ def test_the_limits_go_on_after_a_resume(tmp_path):
     rounds = fixed("abcd", "abcd", "abc")
     tiny = {"optim_wrapper": {"optimizer": {"lr": 1e-4}}}
     whole = toyquad.run(tmp_path / "a", FEDAVG, client_sampler=rounds, **limit, **tiny)
-    medians = toyseg.checkpoint(whole, 2)["norms"]
+    medians = toyseg.checkpoint(whole, 2)["server"]["norms"]
     assert set(medians) == {"delta", "buffers"} and 0 < medians["delta"] < 0.01
     length = max(2 * np.linalg.norm(toyquad.START), 300 * medians["delta"])
     changes = {**poison(["b"], 3, length), **tiny}

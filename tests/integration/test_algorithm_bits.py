@@ -51,7 +51,7 @@ def test_the_runs_are_worth_comparing(wholes, name):
     for state in states.values():
         assert VECTORS[name] <= state.keys()
         assert all(state[vector].any() for vector in VECTORS[name])
-    now, before = (toyseg.checkpoint(wholes[name], i)["server_state"] for i in (6, 5))
+    now, before = (toyseg.checkpoint(wholes[name], i)["server"]["state"] for i in (6, 5))
     assert now.keys() == before.keys() and now
     assert len(toyseg.differences(now, before)) == len(now)
 
@@ -115,7 +115,7 @@ def test_ctrl_c_in_every_exchange(tmp_path, wholes, monkeypatch, keep):
         assert (server.round, server.exchange) == (round_, exchange)
         assert bool(server.scratch) == (exchange == 1)
         assert toyseg.history(config)[-1]["round"] == round_ - 1
-        kept = toyseg.checkpoint(config, round_ - 1)["server_state"]
+        kept = toyseg.checkpoint(config, round_ - 1)["server"]["state"]
         assert toyseg.differences(kept, dict(server.state)) == []
     toyseg.train(config, resume=True)
     assert toyseg.run_differences(wholes["MIME"], config) == []

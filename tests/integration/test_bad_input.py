@@ -595,7 +595,7 @@ def test_a_rejected_client_is_as_if_it_had_not_been_there(tmp_path, value):
     for config in (poisoned, without):
         toyseg.train(config)
     a, b = toyseg.checkpoint(poisoned), toyseg.checkpoint(without)
-    for key in ("state_dict", "averaged_state_dict", "server_state"):
+    for key in ("state_dict", "averaged_state_dict", "server"):
         assert toyseg.differences(a[key], b[key]) == [], key
     states = toyseg.client_states(poisoned)["clients"]
     assert set(states) == {"a", "c", "f"}

@@ -264,7 +264,7 @@ def test_an_interrupted_evaluation_is_done_again(tmp_path, reference, monkeypatc
         patch.setattr(DomainEvaluator, "run", stop)
         toyseg.train(config)
     assert [line["round"] for line in toyseg.history(config)] == [1, 2]
-    assert toyseg.checkpoint(config, 3)["pending_record"]["round"] == 3
+    assert toyseg.checkpoint(config, 3)["loop"]["pending"]["round"] == 3
     toyseg.train(config, resume=True)
     assert toyseg.run_differences(reference, config) == []
 

@@ -310,7 +310,7 @@ def test_what_a_users_classes_say_in_arrays_is_plain_in_a_checkpoint(tmp_path):
     with pytest.raises(LoadingError):
         toyseg.train({**arrays, **stopping})
     waiting = load_checkpoint(Path(arrays["work_dir"], "checkpoints/round_000001.pth"))
-    assert waiting["pending_record"]["mine"] == {"one": 0.5, "more": [0, 1]}
+    assert waiting["loop"]["pending"]["mine"] == {"one": 0.5, "more": [0, 1]}
     assert waiting["meta"]["dataset_meta"]["palette"] == [[0, 0, 0]] * 3
     toyseg.train(arrays, resume=True)
     one, other = (toyseg.history(run) for run in (lists, arrays))

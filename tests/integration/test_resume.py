@@ -141,16 +141,18 @@ def test_a_history_that_is_touched_while_the_run_runs(run):
 # ---------------------------------------------------------------- the checkpoint
 
 
-def poison(path: Path, part: str = "state_dict") -> None:
-    payload = load_checkpoint(path)
-    next(iter(payload[part].values())).view(-1)[0] = float("nan")
+def poison(path: Path, *keys: str) -> None:
+    payload = part = load_checkpoint(path)
+    for key in keys:
+        part = part[key]
+    next(iter(part.values())).view(-1)[0] = float("nan")
     save_checkpoint(path, payload)
 
 
 def test_weights_that_are_not_finite(run, finished):
     folder = Path(run["work_dir"]) / "checkpoints"
     path = checkpoint_path(folder, ROUNDS)
-    poison(path)
+    poison(path, "state_dict")
     with pytest.raises(DataError, match="is not finite"):
         toyseg.runner(run).test(path)
     with pytest.raises(DataError, match="is not finite"):
@@ -158,8 +160,8 @@ def test_weights_that_are_not_finite(run, finished):
     toyseg.train(run, resume=True)
     assert "is not finite" in log(run) and toyseg.run_differences(finished, run) == []
     for round_ in (BEFORE, ROUNDS):
-        poison(checkpoint_path(folder, round_), "server_state")
-    with pytest.raises(DataError, match=r"round_000006\.pth: server_state: .*is not finite"):
+        poison(checkpoint_path(folder, round_), "server", "state")
+    with pytest.raises(DataError, match=r"round_000006\.pth: server: state: .*is not finite"):
         toyseg.train(run, resume=True)
 
 
@@ -175,10 +177,24 @@ def test_a_checkpoint_with_something_wrong_is_skipped(run):
     """Whatever it is, as long as the run cannot go on from it; nothing of it reaches the run."""
     path = checkpoint_path(Path(run["work_dir"]) / "checkpoints", ROUNDS)
     payload = load_checkpoint(path)
-    weight, vector = next(iter(payload["state_dict"])), next(iter(payload["server_state"]))
-    parts = ("state_dict", "pending_record", "server_state", "hooks", "schedulers", "param_groups")
-    paths = [(part,) for part in (*parts, "stores", "seconds", "meta")]
-    paths += [("meta", "identity"), ("state_dict", weight)]
+    weight, vector = next(iter(payload["state_dict"])), next(iter(payload["server"]["state"]))
+    parts = (
+        "state_dict",
+        "loop",
+        "server",
+        "hooks",
+        "schedulers",
+        "optim_wrapper",
+        "stores",
+        "run",
+    )
+    paths = [(part,) for part in (*parts, "meta")]
+    paths += [
+        ("meta", "identity"),
+        ("state_dict", weight),
+        ("server", "state"),
+        ("loop", "pending"),
+    ]
     runner = toyseg.runner(run, resume=True)
     runner.build_federation()
     runner.call_hook("register_stores")
@@ -188,11 +204,11 @@ def test_a_checkpoint_with_something_wrong_is_skipped(run):
     average = payload["hooks"]["SWA:0"]["w"]
     wrong += [changed(payload, "state_dict", weight, to=t) for t in (half, half.float()[:1])]
     wrong += [
-        changed(payload, "server_state", vector, to=torch.tensor([float("inf")])),
+        changed(payload, "server", "state", vector, to=torch.tensor([float("inf")])),
         changed(payload, "stores", "clients", to="x"),
         changed(payload, "stores", "clients", to={"a": {"file": 3}}),
         changed(payload, "stores", "clients", to={"a": {"file": "../x", "sha256": "0"}}),
-        changed(payload, "server_state", "exp_avg", to="x"),
+        changed(payload, "server", "state", "exp_avg", to="x"),
         changed(payload, "schedulers", to=[]),
         changed(payload, "schedulers", to=[{}]),
         changed(payload, "hooks", "SWA:0", "w", to="x"),
@@ -201,7 +217,7 @@ def test_a_checkpoint_with_something_wrong_is_skipped(run):
         changed(payload, "hooks", "SWA:0", "count", to="x"),
         changed(payload, "hooks", "SWA:0", "count", to=0),
         changed(payload, "hooks", "SWA:0", "count", to=None),
-        changed(payload, "pending_record", to={"round": "x"}),
+        changed(payload, "loop", "pending", to={"round": "x"}),
         changed(payload, "history", to=3),
         changed(payload, "history", to=payload["history"][:-1]),
     ]
@@ -443,7 +459,7 @@ def test_a_finished_run_with_a_permitted_change_is_one_run(run):
     after = toyseg.checkpoint(run)
     assert after["meta"]["config_sha256"] == results["config_sha256"]
     assert before["meta"]["config_sha256"] != results["config_sha256"]
-    names = ("state_dict", "averaged_state_dict", "server_state", "history", "stores")
+    names = ("state_dict", "averaged_state_dict", "server", "history", "stores")
     assert [toyseg.differences(before[name], after[name]) for name in names] == [[]] * len(names)
 
 

@@ -167,7 +167,7 @@ def run_engine(folder: Path, algorithm: dict[str, Any], **options: Any) -> Trace
         trace.weights.append(flat(checkpoint["state_dict"]))
         mean = checkpoint.get("averaged_state_dict")
         trace.averaged.append(None if mean is None else flat(mean))
-        trace.server.append({n: plain(t) for n, t in checkpoint["server_state"].items()})
+        trace.server.append({n: plain(t) for n, t in checkpoint["server"]["state"].items()})
         states = {
             client: torch.load(work_dir / "state" / "clients" / entry["file"], weights_only=True)
             for client, entry in checkpoint["stores"]["clients"].items()

@@ -61,16 +61,16 @@ def test_every_index_keeps_its_version(tmp_path, keep):
     indexes = []
     for round_ in (1, 2, 3):
         put(store, "a", round_, round_)
-        indexes.append(store.flush())
+        indexes.append(store.state_dict())
     assert len({i["a"]["file"] for i in indexes}) == 3
     for round_, index in enumerate(indexes, start=1):
         other = StateStore(tmp_path, keep)
-        other.load(index)
+        other.load_state_dict(index)
         assert value(other, "a") == round_
     put(store, "a", 4, 4)
-    store.load(indexes[0])
+    store.load_state_dict(indexes[0])
     assert value(store, "a") == 1, "back to the index, with nothing of later rounds"
-    assert store.flush() == indexes[0], "nothing unsaved is left over"
+    assert store.state_dict() == indexes[0], "nothing unsaved is left over"
 
 
 @MODES
@@ -78,10 +78,10 @@ def test_flush_writes_only_what_changed(tmp_path, keep):
     store = StateStore(tmp_path, keep)
     put(store, "a", 1, 1)
     put(store, "b", 1, 1)
-    store.flush()
+    store.state_dict()
     before = {p.name: p.stat().st_mtime_ns for p in tmp_path.iterdir()}
     put(store, "b", 2, 2)
-    index = store.flush()
+    index = store.state_dict()
     after = {p.name: p.stat().st_mtime_ns for p in tmp_path.iterdir()}
     assert len(after) == 3 and all(after[name] == before[name] for name in before)
     assert index["a"]["file"] in before and index["b"]["file"] not in before
@@ -100,7 +100,7 @@ def test_dtypes_and_bits_come_back(tmp_path, keep):
     store.stage("a", exact)
     store.commit(1)
     other = StateStore(tmp_path, keep)
-    other.load(store.flush())
+    other.load_state_dict(store.state_dict())
     for name, tensor in exact.items():
         got = other.get("a")[name]
         assert got.dtype == tensor.dtype and got.shape == tensor.shape
@@ -119,10 +119,10 @@ def test_keys_that_become_the_same_name(tmp_path):
     store = StateStore(tmp_path / "state", "disk")
     for number, key in enumerate(keys):
         put(store, key, number, 1)
-    index = store.flush()
+    index = store.state_dict()
     assert len({entry["file"] for entry in index.values()}) == len(keys)
     other = StateStore(tmp_path / "state", "memory")
-    other.load(index)
+    other.load_state_dict(index)
     assert [value(other, key) for key in keys] == list(range(len(keys)))
     assert list(tmp_path.iterdir()) == [tmp_path / "state"], "no key leaves the folder"
 
@@ -134,7 +134,7 @@ def test_garbage_is_what_no_index_needs(tmp_path, keep):
     for round_ in (1, 2, 3):
         put(store, "a", round_, round_)
         put(store, f"once{round_}", round_, round_)
-        indexes.append(store.flush())
+        indexes.append(store.state_dict())
     (tmp_path / "half-written.pt.tmp").write_bytes(b"x")
     (tmp_path / "notes.txt").write_text("not ours")
     store.collect_garbage(indexes[1:])
@@ -161,16 +161,16 @@ def test_between_two_indexes_only_the_newest_version_stays(tmp_path):
         assert versions() == 1
     put(store, "a", 4, 3)
     assert versions() == 1 and value(store, "a") == 4, "a round may be committed again"
-    index = store.flush()
+    index = store.state_dict()
     for round_ in (5, 6, 7):
         put(store, "a", round_, round_)
         assert versions() == 2
     other = StateStore(tmp_path, "disk")
-    other.load(index)
+    other.load_state_dict(index)
     for round_ in (4, 5):
         put(other, "a", round_, round_)
     other.verify(index)
-    newer = other.flush()
+    newer = other.state_dict()
     other.collect_garbage([newer])
     assert versions() == 1 and value(other, "a") == 5
     put(other, "a", 6, 6)
@@ -185,7 +185,7 @@ def test_garbage_of_a_folder_that_does_not_exist(tmp_path):
 def test_damage_is_noticed(tmp_path, damage):
     store = StateStore(tmp_path / "s")
     put(store, "client one", 1, 1)
-    index = store.flush()
+    index = store.state_dict()
     path = tmp_path / "s" / index["client one"]["file"]
     content = path.read_bytes()
     if damage == "missing":
@@ -199,7 +199,7 @@ def test_damage_is_noticed(tmp_path, damage):
     other = StateStore(tmp_path / "s")
     other.stage("kept", tensors(1))
     with pytest.raises(DataError, match="client one"):
-        other.load(index)
+        other.load_state_dict(index)
     assert other.keys() == [], "a failed load changes nothing"
 
 
@@ -210,12 +210,12 @@ def test_no_foreign_object_is_unpickled(tmp_path):
 
     store = StateStore(tmp_path, "disk")
     put(store, "a", 1, 1)
-    index = store.flush()
+    index = store.state_dict()
     path = tmp_path / index["a"]["file"]
     torch.save({"sigma": Evil()}, path)
     index["a"]["sha256"] = sha256(path)
     other = StateStore(tmp_path, "disk")
-    other.load(index)
+    other.load_state_dict(index)
     with pytest.raises(Exception, match=r"(?i)weights.only"):
         other.get("a")
     assert not (tmp_path / "pwned").exists()

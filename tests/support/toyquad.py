@@ -173,7 +173,7 @@ def vector(flat: Tensor) -> np.ndarray:
 
 def server_vector(config: Mapping[str, Any], name: str, round_: int | None = None) -> np.ndarray:
     """A vector of the server's state after a round (default: the last)."""
-    return vector(toyseg.checkpoint(config, round_)["server_state"][name])
+    return vector(toyseg.checkpoint(config, round_)["server"]["state"][name])
 
 
 def client_vector(config: Mapping[str, Any], client: str, name: str) -> np.ndarray:

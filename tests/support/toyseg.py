@@ -417,7 +417,7 @@ def differences(a: Any, b: Any, path: str = "") -> list[str]:
     return [] if a == b or (a != a and b != b) else [f"{path}: {a!r} != {b!r}"]
 
 
-CARRIED = ("state_dict", "averaged_state_dict", "server_state", "hooks", "schedulers")
+CARRIED = ("state_dict", "averaged_state_dict", "server", "hooks", "schedulers")
 
 
 def run_differences(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:

@@ -48,8 +48,8 @@ def state(folder: Path, clients: int, parameters: int) -> dict[str, float]:
     megabytes = 4 * clients * parameters / 1e6
     before = peak()
     written = megabytes / clocked(write)
-    index = store.flush()
-    checked = megabytes / clocked(lambda: resumed.load(index))
+    index = store.state_dict()
+    checked = megabytes / clocked(lambda: resumed.load_state_dict(index))
     was_read = megabytes / clocked(read)
     size = sum((folder / entry["file"]).stat().st_size for entry in index.values())
     return {
