@@ -6,7 +6,6 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from fedseg.core.forward import map_tensors
@@ -166,7 +165,7 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
         check_like(payload["loop"], {"pending": {"round": 0, "seconds": {}}}, f"{path}: loop")
     vectors = payload["server"]["state"].items()
     check_weights({n: v for n, v in vectors if not isinstance(v, Real)}, f"{path}: server: state")
-    check_like(payload, {"stores": dict.fromkeys(payload["stores"], {})}, str(path))
+    check_like(payload, {"stores": {name: {} for name in payload["stores"]}}, str(path))
     for name, index in payload["stores"].items():
         if not index:  # an average that has not begun makes an empty store
             continue
