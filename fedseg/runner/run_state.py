@@ -1,13 +1,15 @@
 """The state of a run by its parts: what a checkpoint holds, and how a run goes on from it."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+from fedseg.config.keys import select
 from fedseg.core.forward import map_tensors
 from fedseg.core.hook import FederatedHook, Run
 from fedseg.errors import ConfigError, DataError, lacks_memory
@@ -16,12 +18,10 @@ from fedseg.runner.checkpoint import check_like, check_weights
 from fedseg.runs.from_json import digest
 from fedseg.runs.results import config_digest, environment
 
-BATCH_KEYS = ("type", "batch_size", "shuffle", "drop_last", "transforms")
-LISTS = ("participants", "file")  # of a client sampler, what lists who takes part
-# of an average, what does not decide which models are in it; ``start`` is compared as a round
-FREE_OF_AVERAGES = ("type", "start", "bn", "parameters", "memory_limit", "priority")
-# of a test set, what does not decide its figures
-FREE_OF_TESTS = ("type", "num_workers", "prefetch_factor", "timeout", "optional", "final_only")
+# values of keys that a config may leave out
+DEFAULTS = {"train_cfg.amp": False, "channels_last": True}
+# without a BatchNorm policy no figure depends on them
+TEST_BATCHES = r"val_dataloader\.[^.]*\.(batch_size|drop_last)"
 # of a schedule's state, how far it has got; ``end`` only says when it stops
 PROGRESS = ("last_step", "_global_step", "_last_value", "end")
 
@@ -143,13 +143,13 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
             f"train_cfg.max_rounds={run.max_rounds} is fewer; give at least as many, or another "
             "--work-dir"
         )
-    for field, value in _identity(run, payload["round"]).items():
-        before = payload["meta"]["identity"].get(field, value)
-        if before != value:
-            raise ConfigError(
-                f"--resume: {path} was made with another {field} ({before!r}, now {value!r}); "
-                "use the run's own config, or another --work-dir"
-            )
+    other = _other_value(payload["meta"]["identity"], _identity(run, payload["round"]))
+    if other is not None:
+        name, before, now = other
+        raise ConfigError(
+            f"--resume: {path} was made with another {name} ({before!r}, now {now!r}); use the "
+            "run's own config, or another --work-dir"
+        )
     # stores write what they have not written when they are asked; a hook's tensors and lists grow
     parts = {name: part for name, part in stateful_parts(run).items() if name != "stores"}
     expected = {name: _states(part) for name, part in parts.items()}
@@ -239,97 +239,74 @@ def _stateful_hooks(run: Any) -> Iterator[tuple[str, Any]]:
 
 
 def _identity(run: Any, round_: int) -> dict[str, Any]:
-    """What a resumed run must share with the one that it continues after a round.
+    """The values that a run resumed after a round shares with the one it continues, by name.
 
-    An average that has not begun by then is none yet: until it starts, runs with and without it are
-    the same.
+    Names are keys of the config, and of what the config does not say. An average that has not begun
+    by then is none yet: until it starts, runs with and without it are the same.
     """
-    cfg, averaging = run.cfg, "NoneType"
-    if run.averaging is not None and run.averaging.has_begun(round_, run.max_rounds):
-        first = run.averaging.first_round(run.max_rounds)
-        options = _options(cfg.averaging, FREE_OF_AVERAGES)
-        averaging = ", ".join([f"{type(run.averaging).__name__} from round {first}", *options])
-    local, dataset = cfg.optim_wrapper, cfg.train_dataloader.get("dataset")
-    dataset = dataset if isinstance(dataset, Mapping) else {}
-    optimizer = {k: v for k, v in local.optimizer.items() if k != "lr"}
-    # a list of participants has to grow with the rounds, after those that are trained
-    sampler = {k: v for k, v in cfg.client_sampler.items() if k not in LISTS}
-    lists = {}
-    if len(sampler) < len(cfg.client_sampler):
+    config = run.cfg.to_dict()
+    metrics: dict[str, list[Any]] = {}
+    given = config.get("val_evaluator") or ()
+    for metric in given if isinstance(given, list | tuple) else (given,):
+        metrics.setdefault(str(_kind_of(metric)), []).append(metric)
+    tests = {n: t for n, t in (config.get("val_dataloader") or {}).items() if t is not None}
+    config |= {"val_evaluator": metrics, "val_dataloader": tests}
+    begun = run.averaging is not None and run.averaging.has_begun(round_, run.max_rounds)
+    identity = {
+        name: value
+        for name, value in {**DEFAULTS, **select(config, resumed=True)}.items()
+        if (begun or not name.startswith("averaging"))
+        and not (name.endswith(".drop_last") and value is False)
+        and (run.batchnorm is not None or not re.fullmatch(TEST_BATCHES, name))
+    }
+    if begun:
+        identity["averaging: first round"] = run.averaging.first_round(run.max_rounds)
+    sampler = config["client_sampler"]
+    if select({"client_sampler": sampler}) != select({"client_sampler": sampler}, resumed=True):
         listed = [run.client_sampler.participants(number) for number in range(1, round_ + 1)]
-        lists = {f"participants of rounds 1 to {round_}": digest(listed)}
+        identity[f"participants of rounds 1 to {round_}"] = digest(listed)
     schedules = [
         {k: v for k, v in scheduler.state_dict().items() if k not in PROGRESS}
         for scheduler in run.param_schedulers
     ]
-    return {
-        "seed": run.seed,
-        "algorithm": _text(cfg.algorithm),
-        "local loss": _text(cfg.get("local_loss")),
-        "train data": run.data.checksum(),
-        "batches": json.dumps(
-            {key: cfg.train_dataloader.get(key) for key in BATCH_KEYS}, default=str
-        ),
-        "model parameters": run.flat.num_parameters,
+    identity |= {
         "dtype": str(run.flat.w.dtype),
-        "amp": bool(cfg.train_cfg.get("amp", False)),
-        "channels_last": bool(cfg.get("channels_last", True)),
-        "averaging": averaging,
-        "batchnorm": f"{type(run.batchnorm).__name__}({', '.join(_options(cfg.get('batchnorm')))})",
-        "param_scheduler": [type(s).__name__ for s in run.param_schedulers],
-        # of these an older checkpoint says nothing
-        "learning rate schedule": _text(schedules),
-        "local optimizer": _text({**local, "optimizer": optimizer}),
-        "local training": _text({k: cfg.train_cfg.get(k) for k in ("local_epochs", "local_steps")}),
-        "client sampler": _text(sampler),
-        **lists,
-        "model": _text({k: v for k, v in cfg.model.items() if k != "weights"}),
-        "image preparation": _text({k: dataset.get(k) for k in ("pipeline", "style")}),
-        "hooks with states of clients": _text([type(hook).__name__ for hook in _keepers(run)]),
-        **{f"test set {name} (its data)": test for name, test in _test_sets(cfg).items()},
-        **{f"metric {name}": metric for name, metric in _metrics(cfg).items()},
+        "model parameters": run.flat.num_parameters,
+        "train data": run.data.checksum(),
+        "learning rate schedule": schedules,
+        "hooks with states of clients": [type(hook).__name__ for hook in _hooks_with_stores(run)],
     }
+    return json.loads(json.dumps(identity, default=lambda part: type(part).__name__))
 
 
-def _options(config: Any, free: Sequence[str] = ("type", "priority")) -> list[str]:
-    options = sorted(config.items()) if isinstance(config, Mapping) else ()
-    return [f"{key}={value!r}" for key, value in options if key not in free]
+def _kind_of(component: Any) -> Any:
+    return component.get("type") if isinstance(component, Mapping) else type(component).__name__
 
 
-def _keepers(run: Any) -> list[Any]:
-    """Hooks with a store of their own, besides averages, which are compared as such."""
+def _other_value(before: Mapping[str, Any], now: Mapping[str, Any]) -> tuple[str, Any, Any] | None:
+    """The first (name, value, value) in which two identities differ, or None.
+
+    A test set or metric that only one of them has makes no difference.
+    """
+    shared = {_part(name) for name in before} & {_part(name) for name in now}
+    for name in sorted(before.keys() | now.keys(), key=lambda name: (" " in name, name)):
+        optional = name.startswith(("val_dataloader.", "val_evaluator."))
+        values = before.get(name), now.get(name)
+        if values[0] != values[1] and (_part(name) in shared or not optional):
+            return name, *values
+    return None
+
+
+def _part(name: str) -> str:
+    return ".".join(name.split(".")[:2])
+
+
+def _hooks_with_stores(run: Any) -> list[Any]:
+    """Hooks with stores of their own, without averages, which are compared as such."""
     hooks = [hook for hook in run.hooks if isinstance(hook, FederatedHook)]
-    own = [h for h in hooks if type(h).register_stores is not FederatedHook.register_stores]
-    return [hook for hook in own if not isinstance(hook, ModelAverage)]
-
-
-def _metrics(cfg: Any) -> dict[str, str]:
-    """The options of each metric: others may be added, but one figure has one meaning."""
-    given = cfg.get("val_evaluator") or ()
-    found: dict[str, list[Any]] = {}
-    for metric in given if isinstance(given, list | tuple) else (given,):
-        kind = metric.get("type") if isinstance(metric, Mapping) else type(metric).__name__
-        found.setdefault(str(kind), []).append(metric)
-    return {name: _text_by_types(own) for name, own in found.items()}
-
-
-def _test_sets(cfg: Any) -> dict[str, str]:
-    """What decides the figures of each test set; where its images lie does not."""
-    tests = {n: test for n, test in (cfg.get("val_dataloader") or {}).items() if test is not None}
-    free = FREE_OF_TESTS if cfg.get("batchnorm") else (*FREE_OF_TESTS, "batch_size")
-    found = {}
-    for name, test in tests.items():
-        own = {"drop_last": False, **{k: v for k, v in test.items() if k not in free}}
-        if isinstance(own.get("dataset"), Mapping):
-            own["dataset"] = {k: v for k, v in own["dataset"].items() if k != "data_root"}
-        found[name] = _text_by_types(own)
-    return found
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, sort_keys=True, default=str)
-
-
-def _text_by_types(value: Any) -> str:
-    """Of a part that came built, the type: its own text may have an address."""
-    return json.dumps(value, sort_keys=True, default=lambda part: type(part).__name__)
+    return [
+        hook
+        for hook in hooks
+        if type(hook).register_stores is not FederatedHook.register_stores
+        and not isinstance(hook, ModelAverage)
+    ]

@@ -265,22 +265,22 @@ def test_until_an_average_starts_a_run_with_it_is_one_without(tmp_path, before, 
 
 @pytest.mark.parametrize("average", [None, {"type": "WIMA"}])
 def test_an_average_that_has_begun_goes_on(run, average):
-    with pytest.raises(ConfigError, match=r"was made with another averaging \('SWA from round 2"):
+    with pytest.raises(ConfigError, match="was made with another averaging"):
         toyseg.train({**run, "averaging": average}, resume=True)
 
 
 @pytest.mark.parametrize(
     ("changes", "what"),
     [
-        ({"averaging": {"start": 3}}, "averaging"),
-        ({"averaging": {"cycle": 2, "lr2": 0.1}}, "averaging"),
-        ({"averaging": {"start": 0.75}, "train_cfg": {"max_rounds": 8}}, "averaging"),
-        ({"param_scheduler": [{"type": "ExponentialLR", "gamma": 0.8}]}, "learning rate schedule"),
+        ({"averaging": {"start": 3}}, "averaging: first round"),
+        ({"averaging": {"cycle": 2, "lr2": 0.1}}, "averaging.cycle"),
+        ({"averaging": {"start": 0.75}, "train_cfg": {"max_rounds": 8}}, "averaging: first round"),
+        ({"param_scheduler": [{"type": "ExponentialLR", "gamma": 0.8}]}, "param_scheduler.0.gamma"),
         ({"optim_wrapper": {"optimizer": {"lr": 0.2}}}, "learning rate schedule"),
-        ({"optim_wrapper": {"optimizer": {"momentum": 0.5}}}, "local optimizer"),
-        ({"optim_wrapper": {"type": "SAMOptimWrapper", "rho": 0.1}}, "local optimizer"),
-        ({"train_cfg": {"local_epochs": 2}}, "local training"),
-        ({"client_sampler": {"clients_per_round": 1}}, "client sampler"),
+        ({"optim_wrapper": {"optimizer": {"momentum": 0.5}}}, "optim_wrapper.optimizer.momentum"),
+        ({"optim_wrapper": {"type": "SAMOptimWrapper", "rho": 0.1}}, "optim_wrapper.(rho|type)"),
+        ({"train_cfg": {"local_epochs": 2}}, "train_cfg.local_epochs"),
+        ({"client_sampler": {"clients_per_round": 1}}, "client_sampler.clients_per_round"),
     ],
 )
 def test_a_resumed_run_is_the_same_run(run, changes, what):
@@ -418,9 +418,13 @@ TEST_SET = {"seen": {"dataset": {"users": {"u": 5}, "domains": {"u": "nowhere"}}
 @pytest.mark.parametrize(
     ("before", "changes", "what"),
     [
-        ({"batchnorm": {"type": "SiloBN"}}, {"batchnorm": {"layers": "renamed"}}, "batchnorm"),
-        ({}, {"val_dataloader": TEST_SET}, "test set seen"),
-        ({}, {"val_evaluator": {"prefix": "other"}}, "metric PixelAccuracy"),
+        (
+            {"batchnorm": {"type": "SiloBN"}},
+            {"batchnorm": {"layers": "renamed"}},
+            "batchnorm.layers",
+        ),
+        ({}, {"val_dataloader": TEST_SET}, "val_dataloader.seen.dataset.*"),
+        ({}, {"val_evaluator": {"prefix": "other"}}, "val_evaluator.PixelAccuracy.*"),
         ({}, {"custom_hooks": [{"type": "KeptMomentum"}]}, "hooks with states of clients"),
     ],
 )
