@@ -1,10 +1,9 @@
 """Loss landscapes: fedseg landscape KIND RUN|CHECKPOINT... (see --help)."""
 
-import os
+from typing import get_args
 
 from fedseg import cli
-from fedseg.checks import check_int
-from fedseg.curvature.settings import KINDS, RUNNING, Spec, add_options, read_options, read_source
+from fedseg.curvature.settings import RUNNING, Kind, Spec, add_options, read_options, read_source
 
 DETAILS = """\
 kinds:
@@ -14,8 +13,7 @@ kinds:
                 are the same draws for all models
   eigenvectors  the same along the two top eigenvectors of the Hessian
 
-Points are computed in processes of their own; the same command again goes on where it was stopped.
-docs/flatness.md says what the pictures mean.
+The same command again goes on where it was stopped. docs/flatness.md says what the pictures mean.
 
 examples:
   fedseg landscape line work_dirs/fedavg work_dirs/fedasam --data train test
@@ -27,16 +25,13 @@ examples:
 
 def main() -> None:
     parser = cli.parser(
-        "The loss between, around and across models: PNG, SVG and an interactive page.", DETAILS
+        "The loss between, around and across models: PNG, SVG and pages of surfaces.", DETAILS
     )
-    parser.add_argument("kind", type=str.lower, choices=KINDS)
+    parser.add_argument("kind", type=str.lower, choices=get_args(Kind))
     add_options(parser, Spec)
-    jobs, text = os.cpu_count() or 1, "processes (default: all cores)"
-    parser.add_argument("--jobs", type=int, metavar="N", default=jobs, help=text)
     text = "default: curvature/landscape_<kind>, with client and statistics, in the first run"
     parser.add_argument("--out", type=cli.folder, help=text)
     arguments = parser.parse_args()
-    check_int("--jobs", arguments.jobs)
     source = read_source(arguments, arguments.paths)
     cli.check_there(
         (place for place, _ in source.models()), "name a run's work dir or a checkpoint"
@@ -45,7 +40,7 @@ def main() -> None:
     from rich.progress import MofNCompleteColumn, Progress
 
     from fedseg.curvature.checkpoint import find_checkpoints
-    from fedseg.curvature.landscape import landscape
+    from fedseg.curvature.landscape import compute_landscape
     from fedseg.report.landscapes import write_landscape
     from fedseg.runner.checkpoint import run_folder
     from fedseg.runs.from_json import own_folder
@@ -58,6 +53,6 @@ def main() -> None:
     with Progress(*Progress.get_default_columns(), MofNCompleteColumn()) as bars:
         task = bars.add_task("points")
         advance = lambda done, total: bars.update(task, completed=done, total=total)  # noqa: E731
-        content = landscape(spec, folder, arguments.jobs, advance)
+        content = compute_landscape(spec, folder, advance)
     for path in write_landscape(content, folder):
         print(path)

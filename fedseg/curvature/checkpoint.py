@@ -37,7 +37,7 @@ from fedseg.runner.recorded import newest_checkpoint, recorded
 from fedseg.runner.sampler import ClientSampler
 from fedseg.runs.from_json import digest
 
-OF_TEST = ("pipeline", "test_mode", "style")  # how a data set's samples are prepared
+PREPARATION = ("pipeline", "test_mode", "style")  # options that say how samples are prepared
 
 
 class RunData:
@@ -50,10 +50,10 @@ class RunData:
 
     Attributes:
         flat: the model. data: the clients' training data.
-        hooks: types of custom hooks that the run had and this has not. ray: whether it had workers
-            of Ray. cluster: where, None for this machine. changed: overrides of its config, but for
-            where data are. has_average: whether the checkpoint that was loaded last has one.
-        statistics: client -> what the policy keeps with it.
+        hooks: types of the run's custom hooks, which are left out here.
+        changed: overrides of its config, except those that say where data are.
+        has_average: whether the checkpoint that was loaded last has one.
+        statistics: client -> its personal state under the BatchNorm policy.
     """
 
     def __init__(
@@ -67,7 +67,6 @@ class RunData:
         self.hooks: list[Any] = []
         self.changed: list[str] = []
         self.has_average = False
-        self.ray, self.cluster = False, None
         self._images: dict[str, EvaluationSet] = {}
 
     def load(self, checkpoint: Path, averaged: bool = True) -> Point:
@@ -99,20 +98,20 @@ class RunData:
             if "num_workers" in test:
                 test["num_workers"] = 0  # every product would start them anew
         if name == TRAIN:
-            own = self.config.train_dataloader["dataset"]
-            like = [test for test in tests.values() if test["dataset"]["type"] == own["type"]]
+            train = self.config.train_dataloader["dataset"]
+            like = [test for test in tests.values() if test["dataset"]["type"] == train["type"]]
             if not like:
                 raise ConfigError(
-                    "val_dataloader: no set is of the training images' kind, which says how to "
-                    "prepare them without augmentation: use --augment"
+                    "val_dataloader: no test set has the training images' type, so nothing says "
+                    "how to prepare them without augmentation: use --augment"
                 )
-            dataset = {k: v for k, v in own.items() if k not in OF_TEST}
-            dataset |= {k: v for k, v in like[0]["dataset"].items() if k in OF_TEST}
+            dataset = {k: v for k, v in train.items() if k not in PREPARATION}
+            dataset |= {k: v for k, v in like[0]["dataset"].items() if k in PREPARATION}
             tests[TRAIN] = {**like[0], "dataset": dataset, "final_only": False}
         if name not in tests:
             raise ConfigError(f"--data: {name!r} is none of {', '.join((TRAIN, *tests))}")
-        given = self.config.val_evaluator, "val", self.flat.w
-        return self._images.setdefault(name, build_evaluation_set(name, tests[name], *given))
+        arguments = name, tests[name], self.config.val_evaluator, "val", self.flat.w
+        return self._images.setdefault(name, build_evaluation_set(*arguments))
 
     def samples(
         self,
@@ -126,9 +125,8 @@ class RunData:
     ) -> Samples:
         """Data D.
 
-        Clients' training images are seen with what each client keeps to itself (SiloBN's
-        statistics), unless ``personal`` is off; those of clients that have never trained are left
-        out then.
+        Clients' training images are seen with each client's personal state (SiloBN's statistics),
+        unless ``personal`` is off; clients that have never trained are left out then.
 
         Args:
             name: ``train`` or a test domain. client: only its training images.
@@ -147,12 +145,12 @@ class RunData:
         test = None if name == TRAIN and augment else self.images(name)
         if client is not None and client not in self.data.indices:
             raise ConfigError(f"--client: the run has none of the name {client!r}")
-        names = [client] if client else self.data.clients
-        own = {c: self.data.indices[c] for c in names if policy is None or c in self.statistics}
-        if not own:
+        clients = [client] if client else self.data.clients
+        held = {c: self.data.indices[c] for c in clients if policy is None or c in self.statistics}
+        if not held:
             raise DataError(f"{name}: the checkpoint has no client's BatchNorm statistics")
-        train = name == TRAIN
-        chosen = np.concatenate(list(own.values())) if train else np.arange(len(test.dataset))
+        is_train = name == TRAIN
+        chosen = np.concatenate(list(held.values())) if is_train else np.arange(len(test.dataset))
         if count is not None and count < len(chosen):
             chosen = generator_for(self.seed, "curvature samples").choice(chosen, count, False)
         source = test or self.data
@@ -161,8 +159,8 @@ class RunData:
         size = len(chosen) if size == "full" else size
         parts = [Part(balanced_batches(np.unique(chosen), size))]
         if policy is not None:
-            plans = {c: balanced_batches(np.intersect1d(own[c], chosen), size) for c in own}
-            personal = {c: partial(policy.personal, states=[(1, self.statistics[c])]) for c in own}
+            plans = {c: balanced_batches(np.intersect1d(held[c], chosen), size) for c in held}
+            personal = {c: partial(policy.personal, states=[(1, self.statistics[c])]) for c in held}
             parts = [Part(plan, personal[c]) for c, plan in plans.items() if plan]
         if test is None:
             return Samples(name, parts, lambda p: zip(p, self.data.sample_batches(p), strict=True))
@@ -171,7 +169,7 @@ class RunData:
     def checksum(self, name: str) -> str | None:
         """SHA-256 of the data: clients and their samples, or a test set's images if it has any.
 
-        Of images on disk these are names; the sizes of all files tell others of the same names.
+        Images on disk count by name, and by the sizes of all files.
         """
         dataset = self.data.dataset if name == TRAIN else self.images(name).dataset
         known = self.data.checksum() if name == TRAIN else getattr(dataset, "split_checksum", None)
@@ -219,7 +217,7 @@ class RunData:
 def _size(path: str) -> int | None:
     try:
         return os.stat(path).st_size
-    except OSError:  # it is told when it is read
+    except OSError:  # reported when it is read
         return None
 
 
@@ -252,10 +250,6 @@ def opened(source: Source) -> Iterator[RunData]:
         run = RunData(config, trainer, *trainer.hooks)  # the BatchNorm policy, if there is one
         hooks = (hook.get("type") for hook in whole.get("custom_hooks") or ())
         run.hooks = [name for name in hooks if name != "CurvatureHook"]
-        executor = whole.get("executor")
-        if isinstance(executor, Mapping) and executor.get("type") == "RayExecutor":
-            # a record is somebody's data: it must not say with which machine this one connects
-            run.ray, run.cluster = True, "auto" if executor.get("address") == "auto" else None
         run.changed = [o for o in source.options if not o.startswith("data_root=")]
         run.changed += [f"--config {sha256(setting_file(source.config))}"] if source.config else []
         yield run

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
@@ -18,9 +17,8 @@ class Directions:
     """The points ``origin + sum_i c_i axes[i]``; BatchNorm's statistics move along with them.
 
     Attributes:
-        origin: the point with coordinates 0.
         axes: vectors like ``w``.
-        buffer_axes: what the float buffers change by, one for each axis; none: they stay.
+        buffer_axes: changes of the float buffers, one for each axis; none: they stay.
     """
 
     origin: Point
@@ -40,10 +38,10 @@ class Directions:
     def project(self, w: Tensor) -> tuple[list[float], float]:
         """Coordinates of a model's projection on orthonormal axes, and its distance from them."""
         away = w.double() - self.origin.w.double()
-        found = [float(away @ axis.double()) for axis in self.axes]
-        for c, axis in zip(found, self.axes, strict=True):
+        coordinates = [float(away @ axis.double()) for axis in self.axes]
+        for c, axis in zip(coordinates, self.axes, strict=True):
             away = away - c * axis.double()
-        return found, float(away.norm())
+        return coordinates, float(away.norm())
 
 
 def line(a: Point, b: Point) -> Directions:
@@ -62,22 +60,24 @@ def plane(first: Point, second: Point, third: Point) -> Directions:
     """
     u, v = (other.w.double() - first.w.double() for other in (second, third))
     bu, bv = (other.buffers.double() - first.buffers.double() for other in (second, third))
-    whole = v.norm()
+    length = v.norm()
     share = (v @ u) / (u @ u) if u.any() else u.new_tensor(0.0)
     v, bv = v - share * u, bv - share * bu
-    if u.norm() == 0 or v.norm() <= 1e-6 * whole:
+    if u.norm() == 0 or v.norm() <= 1e-6 * length:
         raise DataError(
-            f"{first.name}, {second.name}, {third.name}: lie on a line, which is no plane; name "
+            f"{first.name}, {second.name}, {third.name}: lie on a line and make no plane; name "
             "three different models"
         )
     return Directions(first, [u / u.norm(), v / v.norm()], [bu / u.norm(), bv / v.norm()])
 
 
-def random_directions(flat: FlatModel, point: Point, count: int, rng: Any) -> Directions:
+def random_directions(
+    flat: FlatModel, point: Point, count: int, rng: np.random.Generator
+) -> Directions:
     """Gaussian directions whose filters are as long as the model's (Li et al., NeurIPS 2018).
 
-    A filter is what makes one output of a weight; biases and the parameters of normalizations do
-    not move. The same generator gives every model the same draws.
+    A filter is the part of a weight that makes one output; biases and the parameters of
+    normalizations do not move. The same generator gives every model the same draws.
     """
     axes = []
     for _ in range(count):
@@ -86,20 +86,19 @@ def random_directions(flat: FlatModel, point: Point, count: int, rng: Any) -> Di
             draw = torch.from_numpy(rng.standard_normal(tuple(slot.shape))).to(axis)
             if len(slot.shape) > 1:
                 weight = slot.view(point.w).double()
-                rows = (-1, *[1] * (len(slot.shape) - 1))
                 lengths = weight.flatten(1).norm(dim=1) / draw.flatten(1).norm(dim=1)
-                slot.view(axis).copy_(draw * lengths.view(rows))
+                slot.view(axis).copy_(draw * lengths.view(-1, *[1] * (draw.dim() - 1)))
         axes.append(axis)
     return Directions(point, axes)
 
 
 def along(point: Point, axes: Sequence[Tensor]) -> Directions:
-    """Along given vectors, each made of length 1: eigenvectors of the Hessian."""
+    """Along given vectors, normalized: eigenvectors of the Hessian."""
     return Directions(point, [axis.double() / axis.double().norm() for axis in axes])
 
 
 def barrier(gammas: Sequence[float], losses: Sequence[float]) -> float:
-    """How far the loss between two models rises above the straight line between their losses.
+    """Height of the loss between two models above the straight line between their losses.
 
     The largest ``L(gamma) - (gamma L_a + (1 - gamma) L_b)`` over gamma in [0, 1]; at least 0.
 

@@ -13,14 +13,17 @@ from fedseg.core.client import Client
 from fedseg.core.hook import FederatedHook, Run
 from fedseg.core.messages import Update
 from fedseg.core.seeds import generator_for
+from fedseg.curvature import spectrum
 from fedseg.curvature.checkpoint import RunData
+from fedseg.curvature.products import Products
 from fedseg.curvature.surface import LossSurface, Point
 from fedseg.engine.executor import InProcessExecutor
 from fedseg.errors import ConfigError, TrainingError
 from fedseg.registry import HOOKS
 from fedseg.runs.curvature_files import CURVATURE, OF_MODEL, OF_PARTICIPANTS
 
-PRODUCTS = 25  # that one eigenvalue takes, about
+PRODUCTS = 25  # products that one eigenvalue takes, about
+QUANTITIES = (*OF_MODEL, *OF_PARTICIPANTS)
 
 
 @HOOKS.register_module()
@@ -30,12 +33,12 @@ class CurvatureHook(FederatedHook):
     ``lambda_max``: the largest Hessian eigenvalue of the new global model's loss;
     ``gradient_norm``: the length of its gradient; ``client_lambda_max``: the mean over participants
     of the largest eigenvalue of each one's trained model on its own data; ``client_drift``: their
-    mean distance from what they received; ``update_cosine``: the mean cosine of two of their
+    mean distance from the model they received; ``update_cosine``: the mean cosine of two of their
     updates. Images are not augmented. Nothing that the run computes depends on the hook.
 
     Args:
         interval: rounds between two measurements.
-        quantities: those of the above that are wanted.
+        quantities: those of the above to measure.
         samples: a fixed random subset of the training images of at most so many, as of a client's.
         tolerance: residual of an eigenvalue, relative to it.
     """
@@ -45,17 +48,17 @@ class CurvatureHook(FederatedHook):
     def __init__(
         self,
         interval: int = 50,
-        quantities: Sequence[str] = (*OF_MODEL, *OF_PARTICIPANTS),
+        quantities: Sequence[str] = QUANTITIES,
         samples: int = 1000,
         tolerance: float = 0.01,
     ) -> None:
         check_int("CurvatureHook.interval", interval)
         check_int("CurvatureHook.samples", samples)
         check_float("CurvatureHook.tolerance", tolerance, above=0)
-        known = (*OF_MODEL, *OF_PARTICIPANTS)
-        if isinstance(quantities, str) or not set(quantities) <= set(known):
+        if isinstance(quantities, str) or not set(quantities) <= set(QUANTITIES):
             raise ConfigError(
-                f"CurvatureHook.quantities: must be some of {', '.join(known)}, not {quantities!r}"
+                f"CurvatureHook.quantities: must be some of {', '.join(QUANTITIES)}, "
+                f"not {quantities!r}"
             )
         self.interval, self.samples, self.tolerance = interval, samples, tolerance
         self.quantities = tuple(quantities)
@@ -86,8 +89,8 @@ class CurvatureHook(FederatedHook):
             return
         begin = time.perf_counter()
         if runner.batchnorm is not None:
-            own = {c: runner.batchnorm.own(runner.store.get(c)) for c in runner.client_sizes}
-            self._run.statistics = {c: state for c, state in own.items() if state}
+            states = {c: runner.batchnorm.own(runner.store.get(c)) for c in runner.client_sizes}
+            self._run.statistics = {c: state for c, state in states.items() if state}
         for name in self.quantities:
             try:
                 record[name] = getattr(self, f"_{name}")(runner)
@@ -98,22 +101,22 @@ class CurvatureHook(FederatedHook):
 
     def results(self, runner: Run, history: list[dict[str, Any]]) -> dict[str, Any]:
         lines = [line for line in history if "curvature" in (line.get("seconds") or {})]
-        found = {n: [line.get(n) for line in lines] for n in ("round", *self.quantities)}
-        return {CURVATURE: {"rounds": found.pop("round"), **found}} if lines else {}
+        series = {name: [line.get(name) for line in lines] for name in self.quantities}
+        return {CURVATURE: {"rounds": [line["round"] for line in lines], **series}} if lines else {}
 
     def seconds_in_all(self, runner: Any) -> float:
         """What all measurements will take, from one product over the data; for ``--dry-run``."""
         self.before_train(runner)
         surface = self._surface(runner, personal=False)
-        products = surface.products()
+        products = Products(surface)
         begin = time.perf_counter()
         products(np.ones(products.n))
-        each = (time.perf_counter() - begin) / len(surface.data)
+        seconds = (time.perf_counter() - begin) / len(surface.data)
         images = len(surface.data) * ("lambda_max" in self.quantities)
         if "client_lambda_max" in self.quantities:
             sizes = [runner.data.sizes[c] for c in runner.client_sampler.participants(1)]
             images += sum(min(size, self.samples) for size in sizes)
-        return PRODUCTS * each * images * (runner.max_rounds // self.interval)
+        return PRODUCTS * seconds * images * (runner.max_rounds // self.interval)
 
     # ---------------------------------------------------------------- quantities
 
@@ -123,10 +126,8 @@ class CurvatureHook(FederatedHook):
         return LossSurface(runner.flat, data, point)
 
     def _largest(self, surface: LossSurface) -> float:
-        from fedseg.curvature.spectrum import largest
-
         rng = generator_for(self._run.seed, "curvature top")
-        return float(largest(surface.products(), 1, rng, self.tolerance).values[0])
+        return float(spectrum.largest(Products(surface), 1, rng, self.tolerance).values[0])
 
     def _lambda_max(self, runner: Run) -> float:
         return self._largest(self._surface(runner))
@@ -135,11 +136,11 @@ class CurvatureHook(FederatedHook):
         return float(self._surface(runner).gradient()[0].norm())
 
     def _client_lambda_max(self, runner: Run) -> float:
-        found = []
+        values = []
         for point, _ in self._trained:
             data = self._run.samples(client=point.name, count=self.samples, personal=False)
-            found.append(self._largest(LossSurface(runner.flat, data, point)))
-        return float(np.mean(found))
+            values.append(self._largest(LossSurface(runner.flat, data, point)))
+        return float(np.mean(values))
 
     def _client_drift(self, runner: Run) -> float:
         return float(np.mean([float(update.norm()) for _, update in self._trained]))

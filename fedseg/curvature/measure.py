@@ -27,16 +27,16 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.markup import escape
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from fedseg.core.seeds import generator_for
 from fedseg.curvature import spectrum
 from fedseg.curvature.checkpoint import RunData, check_average
 from fedseg.curvature.clients import gram_matrix, hessian_differences, participants_models
+from fedseg.curvature.products import Products
 from fedseg.curvature.settings import BATCH, TRAIN, USED, Settings
 from fedseg.curvature.sharpness import rise
-from fedseg.curvature.surface import LossSurface, Point
+from fedseg.curvature.surface import LossSurface, Point, Samples
 from fedseg.errors import ConfigError, DataError, TrainingError
 from fedseg.files import atomic_writer, read_json, write_text
 from fedseg.runner.checkpoint import run_folder
@@ -57,7 +57,7 @@ class Measurement:
     """The quantities of one checkpoint.
 
     Args:
-        run: its run. checkpoint: its file. settings: see there.
+        run: its run. checkpoint: its file.
         folder: where ``curvature.json`` goes; None: ``curvature/<checkpoint's name>`` of the run.
     """
 
@@ -86,17 +86,17 @@ class Measurement:
             "changed": run.changed,
         }
 
-    def measure(self, quantities: Sequence[str]) -> dict[str, Any]:
-        """Measure what is not there yet; returns the content of ``curvature.json``.
+    def measure(self, names: Sequence[str]) -> dict[str, Any]:
+        """Measure the quantities that are not there yet; returns what ``curvature.json`` holds.
 
         Raises:
-            ConfigError: a quantity has no meaning here; another process measures.
+            ConfigError: a quantity does not apply here; another process measures.
         """
         with hold(self.folder), self._bars:
-            found = self.result["quantities"] = self._earlier()
-            for name in quantities:
+            quantities = self.result["quantities"] = self._read_earlier()
+            for name in names:
                 used = {key: getattr(self.settings, key) for key in (*SHARED, *USED[name])}
-                if (found.get(name) or {}).get("settings") == used:
+                if (quantities.get(name) or {}).get("settings") == used:
                     self._bars.console.print(f"{name}: measured before", markup=False)
                     continue
                 begin = time.perf_counter()
@@ -107,31 +107,31 @@ class Measurement:
                     raise TrainingError(f"{about} ({error})") from error
                 seconds = time.perf_counter() - begin
                 about = {"num_samples": len(self.data), "settings": used, "seconds": seconds}
-                found[name] = plain({**entry, **about})
+                quantities[name] = plain({**entry, **about})
                 text = json.dumps(self.result, indent=2, allow_nan=False)
                 write_text(self.folder / FILE_NAME, f"{text}\n")
                 self._bars.console.print(f"{name}: {seconds:.1f} s", markup=False)
         return self.result
 
-    def _earlier(self) -> dict[str, Any]:
-        """What was measured of the same checkpoint and data before; a damaged file has nothing."""
+    def _read_earlier(self) -> dict[str, Any]:
+        """Quantities of the same checkpoint and data, measured before; none in a damaged file."""
         try:
-            found = read_json(self.folder / FILE_NAME)
-            same = all(found[name] == self.result[name] for name in SAME)
-            quantities = found["quantities"].items() if same else ()
+            earlier = read_json(self.folder / FILE_NAME)
+            same = all(earlier[name] == self.result[name] for name in SAME)
+            quantities = earlier["quantities"].items() if same else ()
             return {name: entry for name, entry in quantities if isinstance(entry, dict)}
         except (DataError, KeyError, TypeError, AttributeError):
             return {}
 
     # ---------------------------------------------------------------- parts of quantities
 
-    def _samples(self, client: str | None = None, **options: Any) -> Any:
+    def _samples(self, client: str | None = None, personal: bool = True) -> Samples:
         s, client = self.settings, client or self.settings.client
-        name = TRAIN if client is not None else s.data
-        options["evaluated"] = s.statistics == BATCH
-        return self.run.samples(name, client, s.samples, s.batch_size, s.augment, **options)
+        name, evaluated = TRAIN if client is not None else s.data, s.statistics == BATCH
+        options = s.samples, s.batch_size, s.augment, personal, evaluated
+        return self.run.samples(name, client, *options)
 
-    def _surface(self, data: Any = None, point: Point | None = None) -> LossSurface:
+    def _surface(self, data: Samples | None = None, point: Point | None = None) -> LossSurface:
         where = data or self.data, point or self.point
         return LossSurface(self.run.flat, *where, self.settings.statistics)
 
@@ -139,28 +139,20 @@ class Measurement:
         return generator_for(self.run.seed, f"curvature {name}", *counters)
 
     @contextmanager
-    def _products(self, text: str, total: int, more: int = 0, **where: Any) -> Iterator[Any]:
-        """Products that a bar counts; ``more``: ``total`` is what is certain, and grows by it."""
-        text = escape(f"{text}: products" + ", at least" * bool(more))
-        number = self._bars.add_task(text, total=total)
-        bar = self._bars.tasks[-1]
+    def _products(self, surface: LossSurface, total: int | None = None) -> Iterator[Products]:
+        """Products, counted on a bar; ``total`` of them if that is known before."""
+        bar = self._bars.add_task("products", total=total)
+        yield Products(surface, self.settings.matrix, lambda: self._bars.advance(bar))
+        self._bars.remove_task(bar)
 
-        def tick() -> None:
-            grown = more if bar.completed >= bar.total else 0
-            self._bars.update(number, advance=1, total=bar.total + grown)
+    def _largest(self, surface: LossSurface, k: int = 1) -> tuple[spectrum.Spectrum, int]:
+        with self._products(surface) as products:
+            largest = spectrum.largest(products, k, self._rng("top"), self.settings.tolerance)
+            return largest, products.count
 
-        yield self._surface(**where).products(self.settings.matrix, tick)
-        self._bars.remove_task(number)
-
-    def _largest(self, name: str, k: int = 1, **where: Any) -> tuple[spectrum.Spectrum, int]:
-        basis = spectrum.basis_size(self.run.flat.num_parameters, k)
-        with self._products(name, basis + k, max(1, basis - k), **where) as products:
-            found = spectrum.largest(products, k, self._rng("top"), self.settings.tolerance)
-            return found, products.count
-
-    def _clients_measured(self, text: str) -> Iterator[tuple[str, Any]]:
+    def _clients_data(self) -> Iterator[tuple[str, Samples]]:
         clients = self.run.first_clients(self.settings.clients)
-        for client in self._bars.track(clients, description=text):
+        for client in self._bars.track(clients, description="clients"):
             yield client, self._samples(client)
 
     # ---------------------------------------------------------------- quantities
@@ -171,31 +163,35 @@ class Measurement:
         norms = {"gradient_norm": float(gradient.norm()), "norm_w": float(self.point.w.norm())}
         return {"loss": loss, "metrics": metrics, **norms}
 
-    def _top(self, name: str = "top", k: int | None = None) -> dict[str, Any]:
-        found, count = self._largest(name, k or self.settings.top)
+    def _top(self) -> dict[str, Any]:
+        return self._eigenvalues(self.settings.top)
+
+    def _spectrum(self) -> dict[str, Any]:
+        return self._eigenvalues(min(SPECTRUM, self.run.flat.num_parameters - 1))
+
+    def _eigenvalues(self, k: int) -> dict[str, Any]:
+        largest, count = self._largest(self._surface(), k)
         with atomic_writer(self.folder / VECTORS, "wb") as file:
-            np.save(file, found.vectors[:, :2].T.astype(np.float32))
-        values = found.values
+            np.save(file, largest.vectors[:, :2].T.astype(np.float32))
+        values = largest.values
         entry = {"lambda_max": values[0], "eigenvalues": values}
         if len(values) >= 5 and values[4]:
             entry["lambda_max_over_lambda5"] = values[0] / values[4]
-        return {**entry, "residuals": found.residuals, "products": count}
-
-    def _spectrum(self) -> dict[str, Any]:
-        return self._top("spectrum", min(SPECTRUM, self.run.flat.num_parameters - 1))
+        return {**entry, "residuals": largest.residuals, "products": count}
 
     def _trace(self) -> dict[str, Any]:
         probes = self.settings.probes // 3 * 3
-        with self._products("trace", probes) as products:
-            found = spectrum.trace_and_norm(products, probes, self._rng("trace"))
-        return {name: asdict(estimate) for name, estimate in found.items()} | {"products": probes}
+        with self._products(self._surface(), probes) as products:
+            estimates = spectrum.trace_and_norm(products, probes, self._rng("trace"))
+        entry = {name: asdict(estimate) for name, estimate in estimates.items()}
+        return {**entry, "products": probes}
 
     def _density(self) -> dict[str, Any]:
         probes, steps = DENSITY_PROBES, self.settings.steps
-        with self._products("density", probes * steps) as products:
-            found = spectrum.density(products, steps, probes, self._rng("density"))
-        moments = {str(order): asdict(found.moment(order)) for order in (1, 2)}
-        return {**asdict(found), "moments": moments}
+        with self._products(self._surface(), probes * steps) as products:
+            density = spectrum.density(products, steps, probes, self._rng("density"))
+        moments = {str(order): asdict(density.moment(order)) for order in (1, 2)}
+        return {**asdict(density), "moments": moments}
 
     def _sharpness(self) -> dict[str, Any]:
         s, surface = self.settings, self._surface()
@@ -205,9 +201,9 @@ class Measurement:
 
     def _clients(self) -> dict[str, Any]:
         values, residuals = {}, {}
-        for client, data in self._clients_measured("clients"):
-            found, _ = self._largest(f"client {client}", data=data)
-            values[client], residuals[client] = found.values[0], found.residuals[0]
+        for client, data in self._clients_data():
+            largest, _ = self._largest(self._surface(data))
+            values[client], residuals[client] = largest.values[0], largest.residuals[0]
         quartiles = np.quantile(list(values.values()), [0, 0.25, 0.5, 0.75, 1])
         return {"lambda_max": values, "residuals": residuals, "quartiles": quartiles}
 
@@ -218,40 +214,38 @@ class Measurement:
             raise ConfigError("fedalign: compares clients, and there is only one")
         exact = n <= EXACT_DIAGONAL
         groups = 1 if exact else min(9, max(3, self.settings.probes // 10))
-        each = n if exact else self.settings.probes // groups
-        kind = np.float64 if exact else np.float32
+        probes = n if exact else self.settings.probes // groups
+        dtype = np.float64 if exact else np.float32
         with TemporaryFile(dir=self.folder) as file:  # on disk: there may be many clients
-            diagonals = np.memmap(file, kind, "w+", shape=(len(clients), groups, n))
-            for number, (client, data) in enumerate(self._clients_measured("clients")):
-                with self._products(f"client {client}", groups * each, data=data) as products:
+            diagonals = np.memmap(file, dtype, "w+", shape=(len(clients), groups, n))
+            for number, (_, data) in enumerate(self._clients_data()):
+                with self._products(self._surface(data), groups * probes) as products:
                     for group in range(groups):
                         rng = None if exact else self._rng("diagonal", number, group)
-                        diagonals[number, group] = spectrum.diagonal(products, each, rng)
-            found = hessian_differences(gram_matrix(diagonals))
-        entry = {name: asdict(estimate) for name, estimate in found.items()}
-        return {**entry, "clients": clients, "probes": None if exact else groups * each}
+                        diagonals[number, group] = spectrum.diagonal(products, probes, rng)
+            differences = hessian_differences(gram_matrix(diagonals))
+        entry = {name: asdict(estimate) for name, estimate in differences.items()}
+        return {**entry, "clients": clients, "probes": None if exact else groups * probes}
 
     def _participants(self) -> dict[str, Any]:
-        found: dict[str, dict[str, float]] = {"lambda_max_local": {}, "lambda_max_global": {}}
         if self.settings.client is not None:
             raise ConfigError("--client: participants are measured on all data, too: leave it out")
-        everything = self._samples(personal=False)
+        local, everywhere = {}, {}
+        all_data = self._samples(personal=False)
         models = participants_models(self.run, self.checkpoint)
         for point in self._bars.track(models, description="participants"):
-            own = self._samples(point.name, personal=False)
-            for values, data in zip(found.values(), (own, everything), strict=True):
-                text = f"client {point.name}, {'own' if data is own else 'all'} data"
-                values[point.name] = self._largest(text, data=data, point=point)[0].values[0]
-        return found
+            of_client = self._samples(point.name, personal=False)
+            for values, data in ((local, of_client), (everywhere, all_data)):
+                values[point.name] = self._largest(self._surface(data, point))[0].values[0]
+        return {"lambda_max_local": local, "lambda_max_global": everywhere}
 
     def _features(self) -> dict[str, Any]:
-        measured = self._clients_measured("features")
-        clients = {client: self._surface(data).feature_norms() for client, data in measured}
+        clients = {c: self._surface(data).feature_norms() for c, data in self._clients_data()}
         return {"norm_by_class": self._surface().feature_norms(), "of_clients": clients}
 
 
 def default_folder(checkpoint: Path, settings: Settings, changed: Sequence[str] = ()) -> Path:
-    """``curvature/<checkpoint's name>`` in its run, with what differs from the usual settings.
+    """``curvature/<checkpoint's name>`` in its run, and the settings that are not the default.
 
     Args:
         changed: overrides of the run's config.

@@ -1,16 +1,22 @@
-"""Products of the Hessian and of the Gauss-Newton matrix with vectors, by curvlinops."""
+"""Exact products of the Hessian and of the Gauss-Newton matrix with vectors.
 
-from collections.abc import Callable, Iterator, Mapping
+Networks with ReLU have a Hessian almost everywhere; that of OHEM is the one with the pixels
+selected at the point itself.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
 
 import numpy as np
 import torch
-from curvlinops import GGNLinearOperator, HessianLinearOperator
 from torch import Tensor, nn
+from torch.autograd import grad
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
+from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, total_loss
+from fedseg.core.server import accumulation_dtype
+from fedseg.curvature.surface import Batch, LossSurface
 from fedseg.errors import ConfigError
 from fedseg.models.losses import PixelLoss
 
@@ -18,10 +24,10 @@ from fedseg.models.losses import PixelLoss
 class Products:
     """``H v`` for float64 arrays [n], n the number of parameters, without the flat vector's gaps.
 
-    The product is computed in the model's precision.
+    The product is computed in the model's precision, and summed over batches in double precision.
 
     Args:
-        surface: L_D and the point, a :class:`fedseg.curvature.surface.LossSurface`.
+        surface: L_D and the point.
         kind: ``"hessian"``, or ``"ggn"`` for the Gauss-Newton matrix.
         tick: called after every product.
 
@@ -29,34 +35,71 @@ class Products:
         n: length of a vector. count: products so far.
     """
 
-    def __init__(self, surface: Any, kind: str, tick: Callable[[], None]) -> None:
+    def __init__(
+        self, surface: LossSurface, kind: str = "hessian", tick: Callable[[], None] = lambda: None
+    ) -> None:
         flat = surface.flat
         self._surface, self._tick, self.n, self.count = surface, tick, flat.num_parameters, 0
         if kind == "ggn" and not hasattr(flat.model, "losses"):
             raise ConfigError(
-                f"model: {type(flat.model).__name__} does not tell outputs from losses, which "
+                f"model: {type(flat.model).__name__} does not separate outputs from losses, as "
                 "Gauss-Newton products need"
             )
-        outputs = _Outputs(flat.model)
+        self._multiply = self._gauss_newton if kind == "ggn" else self._hessian
         parameters = dict(flat.model.named_parameters())
-        operator = GGNLinearOperator if kind == "ggn" else _Hessian
-        self._operator = operator(
-            outputs,
-            _LossOfOutputs(outputs),
-            [parameters[slot.name] for slot in flat.slots],
-            surface,
-            check_deterministic=False,
-            num_data=surface.total,
-            batch_size_fn=lambda x: x["weight"],
-        )
+        self._parameters = [parameters[slot.name] for slot in flat.slots]
 
     def __call__(self, v: np.ndarray) -> np.ndarray:
-        vector = torch.from_numpy(np.asarray(v).reshape(-1)).to(self._surface.w)
-        with twice_differentiable(self._surface.flat.model), self._surface.evaluating():
-            product = self._operator @ vector
+        surface = self._surface
+        vectors = split(surface.flat, torch.from_numpy(np.asarray(v).reshape(-1)).to(surface.w))
+        dtype = accumulation_dtype(surface.w.device)
+        product = torch.zeros(self.n, dtype=dtype, device=surface.w.device)
+        total = surface.total
+        with torch.enable_grad(), twice_differentiable(surface.flat.model), surface.evaluating():
+            for batch in surface:
+                parts = self._multiply(batch, vectors)
+                flat = torch.cat([part.reshape(-1) for part in parts])
+                product.add_(flat.to(dtype), alpha=batch.weight / total)
         self.count += 1
         self._tick()
         return product.double().cpu().numpy()
+
+    def _hessian(self, batch: Batch, vectors: Sequence[Tensor]) -> Sequence[Tensor]:
+        """By a backward pass through the gradient."""
+        loss = total_loss(forward(self._surface.flat.model, batch.data, "loss"))
+        return _pull_back(_gradients(loss, self._parameters), self._parameters, vectors)
+
+    def _gauss_newton(self, batch: Batch, vectors: Sequence[Tensor]) -> Sequence[Tensor]:
+        """``J^T (d^2 loss / d outputs^2) J v``; J v by differentiating ``J^T u``, linear in u."""
+        model = self._surface.flat.model
+        outputs = model.outputs(batch.data["inputs"])
+        u = [torch.zeros_like(output, requires_grad=True) for output in outputs]
+        moved = _pull_back(_gradients(outputs, self._parameters, u), u, vectors)
+        leaves = [output.detach().requires_grad_() for output in outputs]
+        slopes = _gradients(total_loss(model.losses(leaves, batch.labels)), leaves)
+        curved = _pull_back(slopes, leaves, moved)
+        return _gradients(outputs, self._parameters, curved, create_graph=False)
+
+
+def _gradients(
+    outputs: Tensor | Sequence[Tensor],
+    inputs: Sequence[Tensor],
+    vectors: Sequence[Tensor] | None = None,
+    create_graph: bool = True,
+) -> Sequence[Tensor]:
+    options = {"allow_unused": True, "materialize_grads": True}
+    return grad(outputs, inputs, vectors, create_graph=create_graph, **options)
+
+
+def _pull_back(
+    outputs: Sequence[Tensor], inputs: Sequence[Tensor], vectors: Sequence[Tensor]
+) -> Sequence[Tensor]:
+    """Vector-Jacobian products, where some of the outputs do not depend on the inputs."""
+    pairs = [(o, v) for o, v in zip(outputs, vectors, strict=True) if o.requires_grad]
+    if not pairs:
+        return [torch.zeros_like(one) for one in inputs]
+    outputs, vectors = zip(*pairs, strict=True)
+    return _gradients(outputs, inputs, vectors, create_graph=False)
 
 
 @contextmanager
@@ -83,50 +126,16 @@ def twice_differentiable(model: nn.Module) -> Iterator[None]:
             hook.remove()
 
 
-class _Hessian(HessianLinearOperator):
-    """Of any loss that a model gives, by a backward pass through the gradient.
-
-    curvlinops differentiates the gradient forward; PyTorch cannot do that for GroupNorm and others.
-    """
-
-    def _matmat_batch(self, X: Any, y: Tensor, M: list[Tensor]) -> list[Tensor]:
-        with torch.enable_grad():
-            loss = total_loss(forward(self._model_func.model, X["batch"], "loss"))
-            options = {"allow_unused": True, "materialize_grads": True}
-            first = torch.autograd.grad(loss, self._params, create_graph=True, **options)
-            curved = [n for n, gradient in enumerate(first) if gradient.requires_grad]
-            if not curved:
-                return [torch.zeros_like(m) for m in M]
-            chosen = [first[n] for n in curved], [M[n][..., 0] for n in curved]  # M is one vector
-            second = torch.autograd.grad(chosen[0], self._params, chosen[1], **options)
-        return [part.unsqueeze(-1) for part in second]
+def split(flat: FlatModel, vector: Tensor) -> list[Tensor]:
+    """The parameters' parts, in their shapes, of a vector [n] without gaps."""
+    parts = vector.split([slot.numel for slot in flat.slots])
+    return [part.view(slot.shape) for part, slot in zip(parts, flat.slots, strict=True)]
 
 
-class _Outputs(nn.Module):
-    """All outputs of the network in one vector, as curvlinops wants them."""
-
-    def __init__(self, model: nn.Module) -> None:
-        super().__init__()
-        self.model = model
-        self.shapes: list[torch.Size] = []
-
-    def forward(self, x: Mapping[str, Any]) -> Tensor:
-        outputs = self.model.outputs(x["batch"]["inputs"])
-        self.shapes = [output.shape for output in outputs]
-        every = sum(p.sum() for p in self.model.parameters() if p.requires_grad)
-        # curvlinops fails for a parameter that no output depends on
-        return torch.cat([output.flatten() for output in outputs]) + 0 * every
-
-
-class _LossOfOutputs(nn.Module):
-    reduction = "mean"
-
-    def __init__(self, outputs: _Outputs) -> None:
-        super().__init__()
-        self._outputs = [outputs]  # in a list: its parameters are not the loss's
-
-    def forward(self, vector: Tensor, labels: Tensor) -> Tensor:
-        (outputs,) = self._outputs
-        parts = vector.split([shape.numel() for shape in outputs.shapes])
-        logits = [part.view(shape) for part, shape in zip(parts, outputs.shapes, strict=True)]
-        return total_loss(outputs.model.losses(logits, labels))
+def expand(flat: FlatModel, array: np.ndarray) -> Tensor:
+    """A vector like ``flat.w``, in its precision, from float64 [n] without gaps."""
+    vector = torch.zeros_like(flat.w)
+    parts = split(flat, torch.from_numpy(np.ascontiguousarray(array)).to(flat.w))
+    for slot, part in zip(flat.slots, parts, strict=True):
+        slot.view(vector).copy_(part)
+    return vector

@@ -1,19 +1,20 @@
-"""What the tools of curvature take: every option once, with its default, bounds and help."""
+"""Options of the curvature tools: fields of dataclasses, whose annotations hold bounds and help."""
 
 import argparse
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import Any
+from types import NoneType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+from annotated_types import Ge, Gt
 
 from fedseg import cli
-from fedseg.checks import check_float, check_int
-from fedseg.cli import add_cfg_options, add_trust
+from fedseg.config.schema import check_value, check_values
 from fedseg.errors import ConfigError
 
 TRAIN = "train"  # the training data of all clients
-RUNNING, BATCH, REESTIMATE = STATISTICS = "running", "batch", "reestimate"
-KINDS = ("line", "plane", "random", "eigenvectors")
+RUNNING, BATCH, REESTIMATE = "running", "batch", "reestimate"
 MOST_POINTS = 1_000_000
 GLOBAL = ":global"  # after a run or checkpoint: the global model, not the average
 USED = {  # quantity -> the settings that it depends on, besides those of all
@@ -28,7 +29,16 @@ USED = {  # quantity -> the settings that it depends on, besides those of all
     "participants": ("tolerance",),
     "features": ("clients",),
 }
-BOUNDS = ("least", "above")
+Kind = Literal["line", "plane", "random", "eigenvectors"]
+Count = Annotated[int, Ge(1)]
+Positive = Annotated[float, Gt(0)]
+
+
+class Help:
+    """The help of an option, and keywords of ``add_argument`` that its type does not imply."""
+
+    def __init__(self, text: str, **keywords: Any) -> None:
+        self.text, self.keywords = text, keywords
 
 
 def count_or_all(text: str) -> int | None:
@@ -36,27 +46,14 @@ def count_or_all(text: str) -> int | None:
     return None if text == "all" else int(text)
 
 
-def option(default: Any, text: str, **keywords: Any) -> Any:
-    """A field that is an option: keywords of ``add_argument``, and its bound."""
-    if isinstance(default, bool):
-        keywords["action"] = "store_false" if default else "store_true"
-    elif isinstance(default, float):
-        keywords["type"] = float
-    elif "least" in keywords:
-        keywords = {"type": int, "metavar": "N", **keywords}
-    if isinstance(default, int | float | str) and not isinstance(default, bool):
-        text += " (default: %(default)s)"
-    return field(default=default, metadata={"help": text, **keywords})
-
-
 @dataclass(frozen=True)
 class Source:
-    """Where models come from, in plain values.
+    """Where models come from.
 
     Attributes:
         paths: runs (of which the newest checkpoint is taken) or checkpoints of one network, with
             :data:`GLOBAL` after them or without; model and data are those of the first.
-        config: of the user's own, a program; None: what the run recorded, read as data.
+        config: the user's own config, a program; None: the recorded one, read as data.
         options: ``KEY=VALUE`` overrides. trusted: modules that a recorded config may use.
     """
 
@@ -72,81 +69,85 @@ class Source:
 
 @dataclass(frozen=True)
 class Options:
-    """Options of a tool, checked."""
+    """Options of both tools; ConfigError names all that are out of bounds."""
 
-    samples: int | None = option(
-        None, "a seeded subset of the data, and of each client's", least=1, type=count_or_all
+    samples: Annotated[
+        Count | None, Help("a seeded subset of the data, and of each client's", type=count_or_all)
+    ] = None
+    statistics: Annotated[Literal["running", "batch"], Help("what BatchNorm normalizes by")] = (
+        RUNNING
     )
-    statistics: str = option(RUNNING, "what BatchNorm normalizes by", choices=STATISTICS[:2])
 
     def __post_init__(self) -> None:
-        for one in fields(self):
-            bounds = {k: v for k, v in one.metadata.items() if k in BOUNDS}
-            if bounds and (value := getattr(self, one.name)) is not None:
-                check = check_float if isinstance(one.default, float) else check_int
-                check(_flag(one.name), value, **bounds)
+        values, hints = vars(self), get_type_hints(type(self), include_extras=True)
+        names = {one.name: _flag(one.name) for one in fields(self)}
+        check_values({names[n]: values[n] for n in names}, {names[n]: hints[n] for n in names})
 
 
 @dataclass(frozen=True)
 class Settings(Options):
     """What is measured of a checkpoint, and how well."""
 
-    averaged: bool = True  # of the model itself: GLOBAL
-    data: str = option(TRAIN, "train, or a test domain")
-    client: str | None = option(None, "in place of --data: the training images of this client")
-    augment: bool = option(False, "training images in their augmentation, drawn once")
-    matrix: str = option("hessian", "ggn: the Gauss-Newton matrix", choices=("hessian", "ggn"))
-    batch_size: int | None = option(
-        None, "images at a time; default: 1 if they come from disk, else the evaluation's", least=1
-    )
-    top: int = option(5, "largest eigenvalues", least=1)
-    tolerance: float = option(0.01, "of residuals, relative to the eigenvalue", above=0)
-    probes: int = option(90, "random vectors of a trace or a diagonal", least=6)
-    steps: int = option(80, "steps of the density's Lanczos process", least=1)
-    clients: int | None = option(
-        10, "how many clients, the first that took part, or all", least=1, type=count_or_all
-    )
-    rho: float = option(0.05, "SAM's radius", above=0)
-    asam_rho: float = option(0.5, "ASAM's radius", above=0)
-    eta: float = option(0.2, "ASAM's eta", least=0)
-    ascent: int = option(5, "steps of ascent", least=1)
+    averaged: bool = True  # else the global model itself
+    data: Annotated[str, Help("train, or a test domain")] = TRAIN
+    client: Annotated[
+        str | None, Help("in place of --data: the training images of this client")
+    ] = None
+    augment: Annotated[bool, Help("training images in their augmentation, drawn once")] = False
+    matrix: Annotated[Literal["hessian", "ggn"], Help("ggn: the Gauss-Newton matrix")] = "hessian"
+    batch_size: Annotated[
+        Count | None,
+        Help("images at a time; default: 1 if they come from disk, else the evaluation's"),
+    ] = None
+    top: Annotated[Count, Help("largest eigenvalues")] = 5
+    tolerance: Annotated[Positive, Help("of residuals, relative to the eigenvalue")] = 0.01
+    probes: Annotated[int, Ge(6), Help("random vectors of a trace or a diagonal")] = 90
+    steps: Annotated[Count, Help("steps of the density's Lanczos process")] = 80
+    clients: Annotated[
+        Count | None,
+        Help("how many clients, the first that took part, or all", type=count_or_all),
+    ] = 10
+    rho: Annotated[Positive, Help("SAM's radius")] = 0.05
+    asam_rho: Annotated[Positive, Help("ASAM's radius")] = 0.5
+    eta: Annotated[float, Ge(0), Help("ASAM's eta")] = 0.2
+    ascent: Annotated[Count, Help("steps of ascent")] = 5
 
 
 @dataclass(frozen=True)
 class Spec(Options):
-    """A landscape, in plain values: any process can compute any of its points."""
+    """A landscape."""
 
-    kind: str = "line"
+    kind: Kind = "line"
     source: Source = Source(())
-    data: tuple[str, ...] = option(
-        (TRAIN,), "train (default), test domains", action="extend", nargs="+"
-    )
-    client: str | None = option(
-        None,
-        "the model that this participant of the next round trains, on its own and on all data; "
-        "line: between the global model and it",
-    )
-    points: int | None = option(None, "on an axis (21; on a line 31)", least=2)
-    ends: tuple[float, float] | None = option(
-        None,
-        "of the axes (line: -1 2; around a model: -1 1); of a plane the second is the margin "
-        "around the models, as a share of their extent (0.25)",
-        **{"metavar": ("LOW", "HIGH"), "nargs": 2, "type": float},
-    )
-    statistics: str = option(
-        RUNNING,
-        "what BatchNorm normalizes by; reestimate: training data, anew at every point",
-        choices=STATISTICS,
-    )
-    metrics: bool = option(False, "compute the metrics, too (on a line they always are)")
+    data: Annotated[tuple[str, ...], Help("train, test domains")] = (TRAIN,)
+    client: Annotated[
+        str | None,
+        Help(
+            "the model that this participant of the next round trains, on its own and on all data; "
+            "line: between the global model and it"
+        ),
+    ] = None
+    points: Annotated[Annotated[int, Ge(2)] | None, Help("on an axis (21; on a line 31)")] = None
+    ends: Annotated[
+        tuple[float, float] | None,
+        Help(
+            "of the axes (line: -1 2; around a model: -1 1); of a plane the second is the margin "
+            "around the models, as a share of their extent (0.25)",
+            metavar=("LOW", "HIGH"),
+        ),
+    ] = None
+    statistics: Annotated[
+        Literal["running", "batch", "reestimate"],
+        Help("what BatchNorm normalizes by; reestimate: training data, anew at every point"),
+    ] = RUNNING
+    metrics: Annotated[bool, Help("compute the metrics, too (on a line they always are)")] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
         line, plane = self.kind == "line", self.kind == "plane"
         usual = (-1.0, 2.0) if line else (0.0, 0.25) if plane else (-1.0, 1.0)
         ends = tuple(map(float, self.ends or usual))
-        check_float("--ends", ends[0])
-        check_float("--ends", ends[1], above=0 if plane else ends[0])
+        check_value("--ends", ends[1], Annotated[float, Gt(0 if plane else ends[0])])
         points = self.points or (31 if line else 21)
         if points ** (1 if line else 2) > MOST_POINTS:
             raise ConfigError(f"--points: a landscape has at most {MOST_POINTS:,} in all")
@@ -164,25 +165,46 @@ def _flag(name: str) -> str:
     return f"--{name.replace('_', '-')}"
 
 
-def _run_path(text: str) -> str:
-    path = text.removesuffix(GLOBAL)
-    return f"{cli.run_path(path)}{text[len(path) :]}"
-
-
 def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
     """Every option of a kind, and where the models come from."""
     text = f"with {GLOBAL} after it, the global model where there is an average"
     metavar = "RUN|CHECKPOINT"
     parser.add_argument("paths", nargs="+", type=_run_path, metavar=metavar, help=text)
-    for one in (one for one in fields(kind) if one.metadata):
-        keywords = {k: v for k, v in one.metadata.items() if k not in BOUNDS}
-        # an extending option would add its values to a default
-        default = argparse.SUPPRESS if "action" in keywords else one.default
-        parser.add_argument(_flag(one.name), dest=one.name, default=default, **keywords)
+    hints = get_type_hints(kind, include_extras=True)
+    for one in fields(kind):
+        annotation = hints[one.name]
+        for about in getattr(annotation, "__metadata__", ()):
+            if isinstance(about, Help):
+                keywords, text = {**_keywords(annotation), **about.keywords}, about.text
+                if one.default not in (None, False):
+                    default = " ".join(one.default) if keywords.get("nargs") else one.default
+                    text += f" (default: {default})"
+                keywords["default"] = argparse.SUPPRESS  # the dataclass has the defaults
+                parser.add_argument(_flag(one.name), help=text, **keywords)
     text = "a config of yours in place of the recorded one; it is a program and runs"
     parser.add_argument("--config", help=text)
-    add_cfg_options(parser, "override config fields, for example data_root=data/camvid")
-    add_trust(parser)
+    cli.add_cfg_options(parser, "override config fields, for example data_root=data/camvid")
+    cli.add_trust(parser)
+
+
+def _keywords(hint: Any) -> dict[str, Any]:
+    """Keywords of ``add_argument`` for a type."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin is Literal:
+        return {"choices": inner}
+    if origin is tuple:
+        several = {"action": "extend", "nargs": "+"} if ... in inner else {"nargs": len(inner)}
+        return {**several, "type": inner[0]}
+    if origin is Annotated or NoneType in inner:
+        return _keywords(inner[0])
+    if hint is bool:
+        return {"action": "store_true"}
+    return {"type": int, "metavar": "N"} if hint is int else {"type": hint}
+
+
+def _run_path(text: str) -> str:
+    path = text.removesuffix(GLOBAL)
+    return f"{cli.run_path(path)}{text[len(path) :]}"
 
 
 def read_options(kind: type[Options], arguments: argparse.Namespace, **given: Any) -> Any:

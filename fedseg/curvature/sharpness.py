@@ -11,12 +11,12 @@ from fedseg.optim.sam import adaptive_mask
 def rise(
     surface: LossSurface, rho: float, steps: int = 1, eta: float | None = None
 ) -> tuple[float, float]:
-    """``max L(w + eps) - L(w)`` found by ascent over ``||eps|| <= rho``, and ``||gradient||`` at w.
+    """``max L(w + eps) - L(w)`` by ascent over ``||eps|| <= rho``, and ``||gradient||`` at w.
 
     The first step is SAM's own, ``eps = rho g / ||g||`` (Foret et al., ICLR 2021, equation 2);
     further ones add the gradient's direction at ``w + eps``, of length rho too, and return to the
-    sphere; the largest loss met counts, and is not a number if one is not. With ``eta`` it is
-    ASAM's scale-invariant measure (Kwon et al., ICML 2021, equation 3): ``||eps / T|| <= rho`` with
+    sphere. The largest loss met counts; it is NaN if one of them is. With ``eta`` it is ASAM's
+    scale-invariant measure (Kwon et al., ICML 2021, equation 3): ``||eps / T|| <= rho`` with
     ``T = |w| + eta``, 1 for biases. OHEM selects its pixels anew at every point. Gradients are of
     all data.
     """
@@ -34,10 +34,10 @@ def rise(
             loss = there.loss()[0]
         else:
             gradient, loss = there.gradient()
-        highest = float(np.maximum(highest, loss))  # not a number if either is not
+        highest = float(np.maximum(highest, loss))  # NaN if either is
     return highest - start, length
 
 
-def _on_sphere(vector: Tensor, rho: float) -> Tensor:
+def _on_sphere(vector: Tensor, radius: float) -> Tensor:
     length = vector.norm()
-    return vector * (rho / length) if length > 0 else vector
+    return vector * (radius / length) if length > 0 else vector

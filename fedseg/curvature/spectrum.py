@@ -1,8 +1,7 @@
 """Eigenvalues, trace, norm, density and diagonal of a symmetric matrix that is known by products.
 
 ``products`` is a function of float64 arrays [n] to ``H v`` [n], with the attribute ``n``. Random
-vectors are those of ``rng``. curvlinops has estimators of these, too, but without standard errors,
-from the global generator, and its Lanczos method does not keep the basis orthogonal.
+vectors come from ``rng``.
 """
 
 from dataclasses import dataclass
@@ -37,11 +36,6 @@ class Spectrum:
     residuals: np.ndarray
 
 
-def basis_size(n: int, k: int) -> int:
-    """Lanczos vectors that are kept for k eigenvalues: the products before a restart."""
-    return min(n, max(2 * k + 1, 20) if k < 20 else k + 20)
-
-
 def largest(products: Any, k: int, rng: np.random.Generator, tolerance: float = 0.01) -> Spectrum:
     """The k largest eigenvalues (algebraically) by Lanczos with implicit restarts (ARPACK).
 
@@ -53,24 +47,27 @@ def largest(products: Any, k: int, rng: np.random.Generator, tolerance: float = 
         ConfigError: k is not below n.
         TrainingError: no convergence, or a product is not finite.
     """
-    if not 0 < k < products.n:
-        raise ConfigError(f"--top: must be from 1 to {products.n - 1}, not {k}")
-    operator = LinearOperator((products.n, products.n), matvec=products, dtype=np.float64)
-    options = {"v0": rng.standard_normal(products.n), "ncv": basis_size(products.n, k)}
+    n = products.n
+    if not 0 < k < n:
+        raise ConfigError(f"--top: must be from 1 to {n - 1}, not {k}")
+    operator = LinearOperator((n, n), matvec=products, dtype=np.float64)
+    start = rng.standard_normal(n)
+    basis = min(n, max(2 * k + 1, 20) if k < 20 else k + 20)  # ARPACK's 2 k + 1 needs more memory
     try:
-        values, vectors = eigsh(operator, k, which="LA", tol=tolerance, **options)
+        values, vectors = eigsh(operator, k, which="LA", tol=tolerance, v0=start, ncv=basis)
     except ArpackNoConvergence as error:
         raise TrainingError(
             f"--top: {len(error.eigenvalues)} of {k} eigenvalues converged: ask for "
             "fewer, or for a larger tolerance"
         ) from error
     except ArpackError as error:
-        if operator.matvec(options["v0"]).any():
+        if operator.matvec(start).any():
             raise TrainingError(f"no eigenvalues: is the loss finite? ({error})") from error
-        return Spectrum(np.zeros(k), np.eye(products.n, k), np.zeros(k))  # H is 0
+        return Spectrum(np.zeros(k), np.eye(n, k), np.zeros(k))  # H is 0
     values, vectors = values[::-1], vectors[:, ::-1]  # ARPACK's are ascending
-    away = [np.linalg.norm(products(v) - x * v) for x, v in zip(values, vectors.T, strict=True)]
-    return Spectrum(values, vectors, np.array(away))
+    pairs = zip(values, vectors.T, strict=True)
+    residuals = [np.linalg.norm(products(v) - value * v) for value, v in pairs]
+    return Spectrum(values, vectors, np.array(residuals))
 
 
 def signs(n: int, rng: np.random.Generator) -> np.ndarray:
@@ -130,23 +127,23 @@ class Density:
 
     def moment(self, order: int) -> Estimate:
         """``tr(H^order) / n``."""
-        found = (self.weights * self.nodes**order).sum(1)
-        error = found.std(ddof=1) / np.sqrt(len(found)) if len(found) > 1 else float("nan")
-        return Estimate(float(found.mean()), float(error))
+        moments = (self.weights * self.nodes**order).sum(1)
+        error = moments.std(ddof=1) / np.sqrt(len(moments)) if len(moments) > 1 else float("nan")
+        return Estimate(float(moments.mean()), float(error))
 
 
 def density(products: Any, steps: int, probes: int, rng: np.random.Generator) -> Density:
     """Stochastic Lanczos quadrature (Ghorbani et al., ICML 2019, algorithm 1)."""
     steps = min(steps, products.n)
-    found = np.zeros((2, probes, steps))
+    nodes, weights = np.zeros((2, probes, steps))
     for probe in range(probes):
-        values = _quadrature(products, steps, rng)
-        found[:, probe, : values.shape[1]] = values
-    return Density(*found)
+        values, first = _lanczos(products, steps, rng)
+        nodes[probe, : len(values)], weights[probe, : len(values)] = values, first**2
+    return Density(nodes, weights)
 
 
-def _quadrature(products: Any, steps: int, rng: np.random.Generator) -> np.ndarray:
-    """Nodes and weights of one probe, [2, at most steps]."""
+def _lanczos(products: Any, steps: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray]:
+    """Eigenvalues of the tridiagonal matrix of one probe, and their vectors' first components."""
     basis = np.zeros((steps, products.n))
     basis[0] = signs(products.n, rng) / np.sqrt(products.n)
     diagonal, beside = [], []
@@ -161,7 +158,7 @@ def _quadrature(products: Any, steps: int, rng: np.random.Generator) -> np.ndarr
         beside.append(length)
         basis[step + 1] = v / length
     values, vectors = eigh_tridiagonal(diagonal, beside)
-    return np.stack([values, vectors[0] ** 2])
+    return values, vectors[0]
 
 
 def diagonal(products: Any, probes: int, rng: np.random.Generator | None) -> np.ndarray:
@@ -172,8 +169,8 @@ def diagonal(products: Any, probes: int, rng: np.random.Generator | None) -> np.
     """
     if rng is None:
         return np.array([products(unit)[i] for i, unit in enumerate(np.eye(products.n))])
-    found = np.zeros(products.n)
+    total = np.zeros(products.n)
     for _ in range(probes):
         z = signs(products.n, rng)
-        found += z * products(z) / probes
-    return found
+        total += z * products(z) / probes
+    return total

@@ -1,4 +1,4 @@
-"""Pictures of landscapes and spectra, each as PNG, SVG and an interactive page."""
+"""Pictures of landscapes and spectra: PNG and SVG by Matplotlib, a page of surfaces by Plotly."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import plotly.graph_objects as go
 from matplotlib.colors import LogNorm, Normalize
-from plotly.subplots import make_subplots
+from matplotlib.figure import Figure
 
 from fedseg.errors import DataError
 from fedseg.files import write_text
@@ -17,16 +17,23 @@ from fedseg.runs.from_json import LARGEST_NUMBER
 
 MAP = "cividis"  # the same for every kind of color vision
 LEVELS = 14
-DOTS = 60  # values of a curve up to which each has a dot
-BLUR = 100  # the width of a density is so many times that of one of its eigenvalues
+MOST_DOTS = 60  # values of a curve up to which each has a dot
+BLUR = 100  # a density is so many times as wide as the bell of an eigenvalue
+
+
+class Curve(NamedTuple):
+    label: str
+    x: Sequence[float]
+    y: Sequence[float]
+    dashed: bool = False
 
 
 def write_landscape(content: Mapping[str, Any], folder: Path) -> list[Path]:
-    """``landscape.png``, ``.svg`` and ``.html`` of the content of a ``landscape.json``.
+    """``landscape.png`` and ``.svg`` of the content of a ``landscape.json``.
 
-    A surface is drawn from above, too: ``landscape_map``. Panels beside each other have one scale
-    and the same levels; it is logarithmic if losses are above 0 and differ by a factor of 10 or
-    more.
+    A surface is drawn from above, too, as ``landscape_map``; a grid has a page ``landscape.html``
+    where it can be turned. Panels beside each other have one scale and the same levels; it is
+    logarithmic if losses are above 0 and differ by a factor of 10 or more.
 
     Raises:
         DataError: no loss is finite.
@@ -35,43 +42,49 @@ def write_landscape(content: Mapping[str, Any], folder: Path) -> list[Path]:
     losses = losses[np.isfinite(losses)]
     if not len(losses):
         raise DataError(f"{folder}: no loss of the landscape is finite: name smaller --ends")
-    low, high = float(losses.min()), float(losses.max())
-    logarithmic = 0 < 10 * low < high
-    if low == high:
-        low, high = low - 0.5, high + 0.5
-    flat = {"line": _lines, "plane": _maps}.get(content["spec"]["kind"])
-    drawn = {"landscape": flat} if flat else {"landscape": _surfaces, "landscape_map": _maps}
-    scale = low, high, logarithmic
-    return [p for n, draw in drawn.items() for p in _write(*draw(content, *scale), folder, n)]
+    kind, scale = content["spec"]["kind"], _scale(losses)
+    if kind == "line":
+        return _save(_draw_lines(content), folder, "landscape")
+    page = folder / "landscape.html"
+    write_text(page, _surface_page(content, scale).to_html(include_plotlyjs=True, div_id="page"))
+    contours = _draw_maps(content, scale)
+    if kind == "plane":
+        return [*_save(contours, folder, "landscape"), page]
+    surfaces = _save(_draw_surfaces(content, scale), folder, "landscape")
+    return [*surfaces, page, *_save(contours, folder, "landscape_map")]
 
 
-def write_spectra(found: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
-    """``spectra.png``, ``.svg`` and ``.html`` of what was measured of some checkpoints.
+def write_spectra(results: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
+    """``spectra.png`` and ``.svg`` of the measurements of some checkpoints.
 
     The largest eigenvalues, the spectral density (each eigenvalue a bell curve), and the largest
     eigenvalue on each client's data, the largest first: as far as they were measured.
 
     Args:
-        found: name of a checkpoint -> content of its ``curvature.json``.
+        results: name of a checkpoint -> content of its ``curvature.json``.
     """
-    names, panels = short_names(found), [[], [], []]
-    for name, result in found.items():
+    names = short_names(results)
+    panels: dict[tuple[str, str], list[Curve]] = {
+        ("number", "eigenvalue"): [],
+        ("eigenvalue", "density"): [],
+        ("client", "largest eigenvalue"): [],
+    }
+    top, densities, clients = panels.values()
+    for name, result in results.items():
         quantities = result["quantities"]
         with suppress(TypeError, ValueError, KeyError, AttributeError, OverflowError):  # damaged
             values = (quantities.get("spectrum") or quantities.get("top") or {}).get("eigenvalues")
-            clients = quantities.get("clients", {}).get("lambda_max", {}).values()
-            for panel, rows in ((panels[0], values or ()), (panels[2], sorted(clients)[::-1])):
-                if rows:
-                    drawn = _finite(rows).tolist()
-                    panel.append(Curve(names[name], range(1, 1 + len(rows)), drawn))
+            local = quantities.get("clients", {}).get("lambda_max", {}).values()
+            for panel, row in ((top, values or ()), (clients, sorted(local)[::-1])):
+                if row:
+                    panel.append(Curve(names[name], range(1, 1 + len(row)), _finite(row)))
             if "density" in quantities:
-                panels[1].append(Curve(names[name], *_density(quantities["density"])))
-    labels = ("number", "eigenvalue"), ("eigenvalue", "density"), ("client", "largest eigenvalue")
-    drawn = [Panel(*words, p) for words, p in zip(labels, panels, strict=True) if p]
-    return _write(*_curves(drawn), folder, "spectra") if drawn else []
+                densities.append(Curve(names[name], *_blur(quantities["density"])))
+    panels = {labels: curves for labels, curves in panels.items() if curves}
+    return _save(_draw_curves(panels), folder, "spectra") if panels else []
 
 
-def _density(density: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
+def _blur(density: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     nodes, weights = (_finite(np.ravel(density[key])) for key in ("nodes", "weights"))
     weights = weights / weights.sum()
     width = (np.ptp(nodes[weights > 0]) or 1) / BLUR
@@ -81,10 +94,8 @@ def _density(density: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     return x, np.where(y > 1e-9 * y.max(), y, np.nan)
 
 
-def _write(figure: Any, page: go.Figure, folder: Path, name: str) -> list[Path]:
-    paths = [save_figure(figure, folder / f"{name}.{kind}") for kind in ("png", "svg")]
-    write_text(folder / f"{name}.html", page.to_html(include_plotlyjs=True, div_id=name))
-    return [*paths, folder / f"{name}.html"]
+def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
+    return [save_figure(figure, folder / f"{name}.{kind}") for kind in ("png", "svg")]
 
 
 def _values(nested: Any) -> np.ndarray:
@@ -93,10 +104,10 @@ def _values(nested: Any) -> np.ndarray:
 
 def _finite(values: Any) -> np.ndarray:
     """Numbers [n]; ValueError if they are of another form or size than can be drawn."""
-    found = _values(values)
-    if found.ndim != 1 or not (abs(found) < LARGEST_NUMBER).all():
+    array = _values(values)
+    if array.ndim != 1 or not (abs(array) < LARGEST_NUMBER).all():
         raise ValueError("not finite numbers in a row")
-    return found
+    return array
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
@@ -108,133 +119,122 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
     return {name: str(Path(*p[shared:])) for name, p in parts.items()}
 
 
-def _labels(content: Mapping[str, Any]) -> list[str]:
-    """Models and data of every series."""
+def _label_series(content: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
+    """Every series with the names of its models and data."""
     series = content["series"]
     short = short_names({name for one in series for name in one["models"]})
-    named = [" to ".join(short[name] for name in one["models"]) for one in series]
-    return [", ".join(filter(None, (n, s["data"]))) for n, s in zip(named, series, strict=True)]
+    for one in series:
+        models = " to ".join(short[name] for name in one["models"])
+        yield ", ".join(filter(None, (models, one["data"]))), one
 
 
 # ---------------------------------------------------------------- curves
 
 
-class Curve(NamedTuple):
-    label: str
-    x: Sequence[float]
-    y: Sequence[float]
-    dash: bool = False
-
-
-class Panel(NamedTuple):
-    across: str
-    up: str
-    curves: list[Curve]
-
-
-def _curves(panels: Sequence[Panel], marks: Sequence[float] = ()) -> tuple[Any, go.Figure]:
+def _draw_curves(
+    panels: Mapping[tuple[str, str], Sequence[Curve]], marks: Sequence[float] = ()
+) -> Figure:
     """Panels beside each other, those logarithmic whose values differ by a factor of 10 or more."""
-    figure, page = new_figure(5.2 * len(panels), 4), make_subplots(1, len(panels))
-    labels = list(dict.fromkeys(curve.label for panel in panels for curve in panel.curves))
-    named: dict[str, Any] = {}
-    for column, panel in enumerate(panels, start=1):
-        axes, place = figure.add_subplot(1, len(panels), column), {"row": 1, "col": column}
-        values = np.concatenate([_values(curve.y) for curve in panel.curves])
-        scale = "log" if 0 < 10 * np.nanmin(values) < np.nanmax(values) else "linear"
-        for label, x, y, dash in panel.curves:
-            color, y, dots = COLORS[labels.index(label) % len(COLORS)], _values(y), len(y) <= DOTS
-            style = {"linestyle": "--" if dash else "-", "color": color, "marker": "." * dots}
-            legend = {"name": label, "legendgroup": label, "showlegend": label not in named}
-            line = {"color": color, "dash": "dash" if dash else "solid"}
-            mode = "lines+markers" if dots else "lines"
-            page.add_scatter(x=list(x), y=y, line=line, mode=mode, **legend, **place)
-            (named[label],) = axes.plot(x, y, **style)
+    figure = new_figure(5.2 * len(panels), 4)
+    row = figure.subplots(1, len(panels), squeeze=False)[0]
+    colors = dict.fromkeys(curve.label for curves in panels.values() for curve in curves)
+    colors = {label: COLORS[n % len(COLORS)] for n, label in enumerate(colors)}
+    lines: dict[str, Any] = {}
+    for axes, ((across, up), curves) in zip(row, panels.items(), strict=True):
+        for label, x, y, dashed in curves:
+            style = {"linestyle": "--" if dashed else "-", "marker": "." * (len(y) <= MOST_DOTS)}
+            (lines[label],) = axes.plot(x, _values(y), color=colors[label], **style)
         for mark in marks:
             axes.axvline(mark, color="0.6", linewidth=0.8)
-        axes.set(xlabel=panel.across, ylabel=panel.up, yscale=scale)
-        page.update_yaxes(type=scale, title=panel.up, **place)
-        page.update_xaxes(title=panel.across, **place)
+        values = np.concatenate([_values(curve.y) for curve in curves])
+        scale = "log" if 0 < 10 * np.nanmin(values) < np.nanmax(values) else "linear"
+        axes.set(xlabel=across, ylabel=up, yscale=scale)
         plain_axes(axes)
     style = {"loc": "outside upper left", "fontsize": 8, "frameon": False}
-    figure.legend(named.values(), named.keys(), **style)
-    return figure, page
+    figure.legend(lines.values(), lines.keys(), **style)
+    return figure
 
 
-def _lines(content: Mapping[str, Any], *_: Any) -> tuple[Any, go.Figure]:
-    panels = []
+def _draw_lines(content: Mapping[str, Any]) -> Figure:
+    panels = {}
     for name in ("loss", *content["series"][0]["metrics"]):
         curves = []
-        for label, one in zip(_labels(content), content["series"], strict=True):
+        for label, one in _label_series(content):
             label += f", barrier {one['barrier']:.3g}" if one.get("barrier") is not None else ""
             values = one["loss"] if name == "loss" else one["metrics"][name]
             curves.append(Curve(label, content["axes"][0], values, one["data"] != "train"))
-        panels.append(Panel("gamma (0: the first model, 1: the second)", name, curves))
-    return _curves(panels, marks=(0, 1))
+        panels["gamma (0: the first model, 1: the second)", name] = curves
+    return _draw_curves(panels, marks=(0, 1))
 
 
 # ---------------------------------------------------------------- maps and surfaces
 
 
-def _maps(
-    content: Mapping[str, Any], low: float, high: float, logarithmic: bool
-) -> tuple[Any, go.Figure]:
-    count, (x, y) = len(content["series"]), map(np.array, content["axes"])
+def _scale(losses: np.ndarray) -> Normalize:
+    """One scale for all finite losses of a landscape."""
+    low, high = float(losses.min()), float(losses.max())
+    if 0 < 10 * low < high:
+        return LogNorm(low, high)
+    return Normalize(low, high) if low < high else Normalize(low - 0.5, high + 0.5)
+
+
+def _heights(losses: Any, scale: Normalize) -> tuple[np.ndarray, str]:
+    """Losses as heights, and the title of their axis."""
+    if isinstance(scale, LogNorm):
+        return np.log10(_values(losses)), "log10 loss"
+    return _values(losses), "loss"
+
+
+def _draw_maps(content: Mapping[str, Any], scale: Normalize) -> Figure:
+    count, (x, y) = len(content["series"]), content["axes"]
     figure = new_figure(5 * count + 1, 4.6)
-    titles = [f"loss: {label}" for label in _labels(content)]
-    page = make_subplots(1, count, subplot_titles=titles)
-    norm = LogNorm(low, high) if logarithmic else Normalize(low, high)
-    levels = (np.geomspace if logarithmic else np.linspace)(low, high, LEVELS)
-    change, title = _scaled(logarithmic)
-    ends = {"zmin": float(change(low)), "zmax": float(change(high)), "colorscale": MAP}
     panels = figure.subplots(1, count, squeeze=False)[0]
-    short = short_names(content["marks"])
-    for column, (axes, one) in enumerate(zip(panels, content["series"], strict=True), start=1):
-        loss, place = _values(one["loss"]).T, {"row": 1, "col": column}
-        shown = axes.contourf(x, y, loss, levels=levels, norm=norm, cmap=MAP, extend="both")
+    short, levels = short_names(content["marks"]), scale.inverse(np.linspace(0, 1, LEVELS))
+    for axes, (label, one) in zip(panels, _label_series(content), strict=True):
+        loss = _values(one["loss"]).T
+        filled = axes.contourf(x, y, loss, levels=levels, norm=scale, cmap=MAP, extend="both")
         axes.contour(x, y, loss, levels=levels, colors="white", linewidths=0.4)
-        bar = {"colorbar": {"title": title}, "showscale": column == 1}
-        page.add_contour(x=x, y=y, z=change(loss), **bar, **ends, **place)
         for number, (name, spot) in enumerate(content["marks"].items()):
-            path = content["trajectory"].get(name, [])
-            along = np.array([step["coordinates"] for step in path]).reshape(-1, 2)
+            steps = [step["coordinates"] for step in content["trajectory"].get(name, [])]
             color = COLORS[1 + number % 3]
-            axes.plot(*along.T, ".-", color=color, linewidth=0.8, markersize=3)
+            path = np.array(steps).reshape(-1, 2).T
+            axes.plot(*path, ".-", color=color, linewidth=0.8, markersize=3)
             style = {"color": color, "markersize": 10, "markeredgecolor": "white"}
             axes.plot(*spot, MARKERS[number], label=short[name], linestyle="", **style)
-            look = {"marker": {"size": 11, "color": color}, "showlegend": column == 1, **place}
-            page.add_scatter(x=spot[:1], y=spot[1:], mode="markers", name=short[name], **look)
         axes.set(xlim=(x[0], x[-1]), ylim=(y[0], y[-1]))
-        axes.set_title(titles[column - 1], fontsize=11)
+        axes.set_title(f"loss: {label}", fontsize=11)
     if content["marks"]:
         panels[0].legend(fontsize=7)
-    figure.colorbar(shown, ax=list(panels), format="%.4g")
-    page.update_layout(legend={"orientation": "h"})
-    return figure, page
+    figure.colorbar(filled, ax=list(panels), format="%.4g")
+    return figure
 
 
-def _surfaces(
-    content: Mapping[str, Any], low: float, high: float, logarithmic: bool
-) -> tuple[Any, go.Figure]:
+def _draw_surfaces(content: Mapping[str, Any], scale: Normalize) -> Figure:
     """The first as a solid, the others as nets."""
-    figure, page = new_figure(6, 5, layout=None), go.Figure()
+    figure = new_figure(6, 5, layout=None)
     axes = figure.add_axes((0, 0.02, 0.92, 0.98), projection="3d")
-    x, y = np.meshgrid(*content["axes"], indexing="ij")
-    change, title = _scaled(logarithmic)
-    for number, (label, one) in enumerate(zip(_labels(content), content["series"], strict=True)):
-        z, color = change(_values(one["loss"])), COLORS[number % len(COLORS)]
-        solid = number == 0
-        if solid:
-            axes.plot_surface(x, y, z, color=color, alpha=0.75, linewidth=0, label=label)
+    grid = np.meshgrid(*content["axes"], indexing="ij")
+    for number, (label, one) in enumerate(_label_series(content)):
+        heights, title = _heights(one["loss"], scale)
+        style = {"color": COLORS[number % len(COLORS)], "label": label}
+        if number == 0:
+            axes.plot_surface(*grid, heights, alpha=0.75, linewidth=0, **style)
         else:
-            axes.plot_wireframe(x, y, z, color=color, linewidth=0.7, label=label)
-        look = {"opacity": 0.9 if solid else 0.5, "colorscale": [[0, color], [1, color]]}
-        page.add_surface(x=x, y=y, z=z, name=label, showlegend=True, showscale=False, **look)
+            axes.plot_wireframe(*grid, heights, linewidth=0.7, **style)
     axes.set_zlabel(title)
     axes.locator_params(nbins=5)
     axes.legend(fontsize=8)
+    return figure
+
+
+def _surface_page(content: Mapping[str, Any], scale: Normalize) -> go.Figure:
+    """Every surface in its color, to be turned and switched off."""
+    page = go.Figure()
+    x, y = np.meshgrid(*content["axes"], indexing="ij")
+    for number, (label, one) in enumerate(_label_series(content)):
+        color = COLORS[number % len(COLORS)]
+        style = {"colorscale": [[0, color], [1, color]], "opacity": 0.5 if number else 0.9}
+        heights, title = _heights(one["loss"], scale)
+        page.add_surface(x=x, y=y, z=heights, name=label, showlegend=True, showscale=False, **style)
     page.update_scenes(zaxis_title=title)
-    return figure, page
-
-
-def _scaled(logarithmic: bool) -> tuple[Any, str]:
-    return (np.log10, "log10 loss") if logarithmic else (np.asarray, "loss")
+    return page

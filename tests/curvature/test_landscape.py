@@ -1,10 +1,7 @@
 """Lines, planes and directions against their definitions; grids that can be stopped."""
 
 import json
-import multiprocessing
-import os
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -17,10 +14,10 @@ from torch import nn
 from fedseg.core.flat import FlatModel
 from fedseg.curvature.checkpoint import opened
 from fedseg.curvature.directions import along, barrier, line, plane, random_directions
-from fedseg.curvature.landscape import FILE_NAME, POINTS, Landscape, landscape
+from fedseg.curvature.landscape import FILE_NAME, POINTS, Landscape, compute_landscape
 from fedseg.curvature.settings import Source, Spec
 from fedseg.curvature.surface import LossSurface, Point
-from fedseg.errors import ConfigError, DataError, ResourceError
+from fedseg.errors import ConfigError, DataError
 from fedseg.report.landscapes import write_landscape
 
 W = torch.tensor([[1.0, 2, 0], [4, 2, 0], [2, 5, 1]]).double()
@@ -130,21 +127,21 @@ def checkpoints(run: Path) -> tuple[str, ...]:
 )
 def test_points_that_are_damaged_are_computed_again(run, tmp_path, line):
     spec = spec_of("line", checkpoints(run)[:2], points=2)
-    whole = landscape(spec, tmp_path)
+    whole = compute_landscape(spec, tmp_path)
     lines = (tmp_path / POINTS).read_text().splitlines()
     first = json.loads(lines[0])
     if line.startswith("{"):
         line = json.dumps({**first, **json.loads(line)})
     (tmp_path / POINTS).write_text("\n".join([line, *lines[1:]]))
-    assert landscape(spec, tmp_path) == whole
+    assert compute_landscape(spec, tmp_path) == whole
 
 
 def test_another_landscape_in_a_folder_leaves_the_points_of_the_first(run, tmp_path):
     first, other = (spec_of("line", checkpoints(run)[:2], points=n) for n in (2, 3))
-    landscape(first, tmp_path)
-    landscape(other, tmp_path)
+    compute_landscape(first, tmp_path)
+    compute_landscape(other, tmp_path)
     seen = []
-    landscape(first, tmp_path, advance=lambda *n: seen.append(n))
+    compute_landscape(first, tmp_path, advance=lambda *n: seen.append(n))
     assert seen == [(4, 4)]
 
 
@@ -154,13 +151,13 @@ def test_a_damaged_round_is_left_out_of_a_plane(run, tmp_path):
     paths = checkpoints(copied)
     (copied / "checkpoints" / "round_000000.pth").write_bytes(Path(paths[0]).read_bytes()[:900])
     with pytest.warns(UserWarning, match=r"round_000000\.pth.*left out of the rounds"):
-        content = landscape(spec_of("plane", paths, points=2), tmp_path / "plane")
+        content = compute_landscape(spec_of("plane", paths, points=2), tmp_path / "plane")
     assert [step["round"] for step in content["trajectory"][paths[0]]] == [1, 2, 3]
 
 
 def test_beyond_the_models_variances_stay_positive_and_the_barrier_is_told(run, tmp_path):
     spec = spec_of("line", checkpoints(run)[::2], points=5, ends=(-400, 400))
-    (series,) = landscape(spec, tmp_path)["series"]
+    (series,) = compute_landscape(spec, tmp_path)["series"]
     assert series["barrier"] >= 0
 
 
@@ -172,14 +169,14 @@ def test_more_points_than_anyone_can_wait_for(kind, points):
 
 def test_a_stopped_landscape_goes_on_to_the_same_bits(run, tmp_path):
     spec = spec_of("plane", checkpoints(run), points=3, data=("train", "test"))
-    whole = landscape(spec, tmp_path / "whole")
+    whole = compute_landscape(spec, tmp_path / "whole")
     lines = (tmp_path / "whole" / POINTS).read_text().splitlines()
     assert len(lines) == 18
     part = tmp_path / "part"
     part.mkdir()
     (part / POINTS).write_text("\n".join([*lines[3:9], lines[9][:20]]) + "\n")
     seen = []
-    assert landscape(spec, part, advance=lambda *n: seen.append(n)) == whole
+    assert compute_landscape(spec, part, advance=lambda *n: seen.append(n)) == whole
     assert seen[0] == (6, 18)
     assert (part / FILE_NAME).read_bytes() == (tmp_path / "whole" / FILE_NAME).read_bytes()
     steps, *others = whole["trajectory"].values()  # all three are of one run
@@ -188,63 +185,36 @@ def test_a_stopped_landscape_goes_on_to_the_same_bits(run, tmp_path):
         assert step["coordinates"] == pytest.approx(place, abs=1e-6)
 
 
-def test_processes_give_the_same_bits(run, tmp_path):
+def test_ends_of_a_line_are_the_models(run, tmp_path):
     spec = spec_of("line", checkpoints(run)[1:], points=3)
-    one = landscape(spec, tmp_path / "one", 1)
-    assert landscape(spec, tmp_path / "two", 2) == one
-    ends = one["axes"][0].index(0.0), one["axes"][0].index(1.0)
+    content = compute_landscape(spec, tmp_path)
+    ends = content["axes"][0].index(0.0), content["axes"][0].index(1.0)
     with opened(spec.source) as data:
-        here = Landscape(spec, data)
-        for place, point in zip(ends, here.points, strict=True):
-            at = LossSurface(data.flat, here.samples(0), point)
-            assert one["series"][0]["loss"][place] == pytest.approx(at.loss()[0])
-    assert set(one["series"][0]["metrics"]) == {"accuracy"}
+        grid = Landscape(spec, data)
+        for place, point in zip(ends, grid.points, strict=True):
+            at = LossSurface(data.flat, grid.samples(0), point)
+            assert content["series"][0]["loss"][place] == pytest.approx(at.loss()[0])
+    assert set(content["series"][0]["metrics"]) == {"accuracy"}
 
 
-RAY = ("executor.type=RayExecutor", "executor.num_workers=2")
+def test_an_interrupted_landscape_keeps_its_points(run, tmp_path):
+    spec = spec_of("plane", checkpoints(run), points=3)
 
+    def interrupt(done: int, total: int) -> None:
+        if done == 4:
+            raise KeyboardInterrupt
 
-def test_ray_gives_the_same_bits(run, tmp_path, monkeypatch):
-    pytest.importorskip("ray")
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, sys.path)))  # of its processes
-    paths = checkpoints(run)[1:]
-    spec = spec_of("line", paths, points=2)
-    one = landscape(spec, tmp_path / "one")
-    source = Source(paths, trusted=("toycls",), options=RAY)
-    two = landscape(Spec(kind="line", source=source, points=2), tmp_path / "two", 2)
-    assert two["series"] == one["series"]
-
-
-@pytest.mark.parametrize(
-    ("address", "cluster"), [("ray://somewhere:10001", None), ("auto", "auto"), (None, None)]
-)
-def test_a_record_does_not_say_with_which_machine_to_connect(run, address, cluster):
-    options = (*RAY, f"executor.address={address}")
-    with opened(Source(checkpoints(run), trusted=("toycls",), options=options)) as data:
-        assert data.ray and data.cluster == cluster
-    with opened(Source(checkpoints(run), trusted=("toycls",))) as data:
-        assert not data.ray
-
-
-def test_a_killed_process_is_told_and_the_same_command_goes_on(run, tmp_path):
-    spec = spec_of("plane", checkpoints(run), points=9)
-
-    def kill(done: int, total: int) -> None:
-        for process in multiprocessing.active_children() if done else ():
-            process.kill()
-
-    with pytest.raises(ResourceError, match="--jobs: a process was killed"):
-        landscape(spec, tmp_path / "killed", 2, kill)
-    assert not multiprocessing.active_children()
+    with pytest.raises(KeyboardInterrupt):
+        compute_landscape(spec, tmp_path / "stopped", interrupt)
     seen = []
-    again = landscape(spec, tmp_path / "killed", 1, lambda *n: seen.append(n))
-    assert seen[0][0] >= 1 and again == landscape(spec, tmp_path / "whole")
+    again = compute_landscape(spec, tmp_path / "stopped", lambda *n: seen.append(n))
+    assert seen[0] == (4, 9) and again == compute_landscape(spec, tmp_path / "whole")
 
 
 def test_pictures_are_written(run, tmp_path):
     for kind, count in (("plane", 3), ("eigenvectors", 1), ("random", 2)):
         spec = spec_of(kind, checkpoints(run)[:count], points=2, samples=8)
-        content = landscape(spec, tmp_path / kind)
+        content = compute_landscape(spec, tmp_path / kind)
         assert json.loads((tmp_path / kind / FILE_NAME).read_text()) == json.loads(
             json.dumps(content)
         )

@@ -10,8 +10,9 @@ from torch import nn
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, total_loss
 from fedseg.curvature import spectrum
+from fedseg.curvature.products import Products, expand
 from fedseg.curvature.sharpness import rise
-from fedseg.curvature.surface import LossSurface, Part, Point, Samples, expand
+from fedseg.curvature.surface import LossSurface, Part, Point, Samples
 from fedseg.errors import TrainingError
 from fedseg.models import Segmentor
 from fedseg.models.classifier import Classifier
@@ -118,7 +119,7 @@ def test_a_first_pass_sees_each_clients_own_statistics():
 )
 def test_hessian_is_the_dense_one(loss, norm, statistics):
     of = surface(Segmentor(Network(norm), loss), statistics)
-    products, hessian = of.products(), dense(of)
+    products, hessian = Products(of), dense(of)
     buffers = of.flat.buffers.clone()
     vectors = np.random.default_rng(0).standard_normal((3, products.n))
     for v in vectors:
@@ -136,7 +137,7 @@ def test_hessian_is_the_dense_one(loss, norm, statistics):
 @pytest.mark.parametrize("loss", [CrossEntropy(), OHEMCrossEntropy(0.5)], ids=["ce", "ohem"])
 def test_gauss_newton_is_the_jacobian_around_the_loss(loss):
     of = surface(Segmentor(Network(nn.GroupNorm(2, 4)), loss))
-    products, model = of.products("ggn"), of.flat.model
+    products, model = Products(of, "ggn"), of.flat.model
     parameters = [dict(model.named_parameters())[slot.name] for slot in of.flat.slots]
     expected, weights = 0, 0
     for _, batch in of.data.load(PLAN):
@@ -174,8 +175,8 @@ def test_a_layer_that_nothing_uses_has_no_curvature(kind):
     of, alone = surface(with_spare), surface(Perceptron(2))
     alone.w.copy_(of.w[: len(alone.w)])
     v = np.random.default_rng(0).standard_normal(of.flat.num_parameters)
-    expected = alone.products(kind)(v[:-3])
-    np.testing.assert_allclose(of.products(kind)(v), np.append(expected, np.zeros(3)), atol=1e-14)
+    expected = Products(alone, kind)(v[:-3])
+    np.testing.assert_allclose(Products(of, kind)(v), np.append(expected, np.zeros(3)), atol=1e-14)
 
 
 def test_class_weights_of_a_pytorch_loss():
@@ -193,7 +194,7 @@ def test_class_weights_of_a_pytorch_loss():
 def test_two_thousand_parameters_and_batches_that_do_not_matter():
     of = surface(Perceptron(118))
     assert of.flat.num_parameters == 2010
-    hessian, products = dense(of), of.products()
+    hessian, products = dense(of), Products(of)
     found = spectrum.largest(products, 5, np.random.default_rng(3), 1e-10)
     values = np.linalg.eigvalsh(hessian)
     np.testing.assert_allclose(found.values, values[::-1][:5], atol=1e-8)
@@ -205,7 +206,7 @@ def test_two_thousand_parameters_and_batches_that_do_not_matter():
     whole = Samples("six", [Part([[*range(6)]])], of.data.load)
     one = LossSurface(of.flat, whole, Point("the same", of.w, of.buffers))
     v = np.random.default_rng(0).standard_normal(2010)
-    np.testing.assert_allclose(one.products()(v), products(v), atol=1e-12)
+    np.testing.assert_allclose(Products(one)(v), products(v), atol=1e-12)
     assert one.loss()[0] == pytest.approx(of.loss()[0])
 
 
@@ -230,7 +231,7 @@ def test_logistic_regression_has_its_closed_form():
     product = np.einsum("iajb,jb->ia", expected, v)
     flat = np.r_[v[:, :12].ravel(), v[:, 12]]
     for kind in ("hessian", "ggn"):
-        result = of.products(kind)(flat)
+        result = Products(of, kind)(flat)
         np.testing.assert_allclose(
             result, np.r_[product[:, :12].ravel(), product[:, 12]], atol=1e-12
         )
@@ -392,7 +393,7 @@ def test_images_without_a_label_have_no_loss_and_no_curvature(loss):
     load = lambda plan: ((i, {"inputs": images[i], "data_samples": none[i]}) for i in plan)  # noqa: E731
     of = LossSurface(of.flat, Samples("none", [Part(PLAN)], load), Point("", of.w, of.buffers))
     assert of.loss()[0] == 0 and not of.gradient()[0].any()
-    found = spectrum.largest(of.products(), 3, np.random.default_rng(0))
+    found = spectrum.largest(Products(of), 3, np.random.default_rng(0))
     assert not found.values.any() and not found.residuals.any()
 
 

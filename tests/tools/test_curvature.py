@@ -15,7 +15,7 @@ import toyseg
 
 from fedseg.curvature.checkpoint import opened
 from fedseg.curvature.clients import participants_models
-from fedseg.curvature.landscape import landscape
+from fedseg.curvature.landscape import compute_landscape
 from fedseg.curvature.settings import Source, Spec
 from fedseg.curvature.surface import LossSurface, Point
 from fedseg.errors import ConfigError
@@ -210,9 +210,9 @@ def test_statistics_between_models_are_taken_anew_at_every_point(silo, tmp_path)
     paths = tuple(str(silo / "checkpoints" / f"round_00000{n}.pth") for n in (1, 2))
     source = Source(tuple(f"{path}:global" for path in paths), trusted=("toyseg",))
     with pytest.raises(ConfigError, match="--statistics"):
-        landscape(Spec(source=source), tmp_path)
+        compute_landscape(Spec(source=source), tmp_path)
     options = {"source": source, "points": 3, "ends": (0, 1), "statistics": "reestimate"}
-    (series,) = landscape(Spec(**options), tmp_path)["series"]
+    (series,) = compute_landscape(Spec(**options), tmp_path)["series"]
     with opened(source) as run:
         check = SimpleNamespace(check=lambda: None)
         parts = {"data": run.data, "model": run.flat.model, "flat": run.flat, "interrupt": check}
@@ -230,7 +230,7 @@ def test_statistics_between_models_are_taken_anew_at_every_point(silo, tmp_path)
 def test_a_line_from_the_average_to_the_global_model_of_one_run(silo, tmp_path):
     source = Source((str(silo), f"{silo}:global"), trusted=("toyseg",))
     options = {"statistics": "batch", "points": 2, "ends": (0, 1)}
-    (series,) = landscape(Spec(source=source, **options), tmp_path)["series"]
+    (series,) = compute_landscape(Spec(source=source, **options), tmp_path)["series"]
     payload = torch.load(silo / "checkpoints" / "round_000002.pth", weights_only=True)
     with opened(source) as run:
         data, losses = run.samples(personal=False, evaluated=True), []
@@ -251,7 +251,7 @@ def test_a_line_to_a_participant_begins_at_the_model_that_it_received(silo, tmp_
         received, data = run.load(last, averaged=False), run.samples(personal=False, evaluated=True)
         loss = LossSurface(run.flat, data, received, "batch").loss()[0]
     options = {"client": client, "statistics": "batch", "points": 2, "ends": (0, 1)}
-    _, everything = landscape(Spec(source=source, **options), tmp_path)["series"]
+    _, everything = compute_landscape(Spec(source=source, **options), tmp_path)["series"]
     assert everything["loss"][0] == pytest.approx(loss, rel=1e-6)
 
 

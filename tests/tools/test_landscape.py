@@ -1,18 +1,11 @@
 """tools/landscape.py: the command line of fedseg.curvature.landscape."""
 
 import json
-import os
-import signal
-import subprocess
-import sys
-import time
 from pathlib import Path
 
 import pytest
 import toycls
 import toyseg
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture(scope="module")
@@ -26,12 +19,12 @@ def run(tmp_path_factory) -> Path:
 
 def test_line_between_two_rounds_and_wrong_arguments(run_tool, run, tmp_path):
     first = run / "checkpoints" / "round_000001.pth"
-    options = ("--points", 3, "--jobs", 1, "--out", tmp_path / "line", "--trust", "toycls")
+    options = ("--points", 3, "--out", tmp_path / "line", "--trust", "toycls")
     data = ("--data", "train", "--data", "test")  # adds up, like any option that takes several
     code, out, err = run_tool("landscape", "line", first, run, *data, *options)
     assert code == 0, err
     files = [Path(line) for line in out.split() if "landscape." in line]
-    assert {file.suffix for file in files} == {".png", ".svg", ".html"}
+    assert {file.suffix for file in files} == {".png", ".svg"}
     assert all(file.stat().st_size > 1000 for file in files)
     content = json.loads((tmp_path / "line" / "landscape.json").read_text())
     assert content["axes"] == [[-1, 0, 0.5, 1, 2]]
@@ -54,43 +47,4 @@ def test_line_between_two_rounds_and_wrong_arguments(run_tool, run, tmp_path):
     assert [series["data"] for series in content["series"]] == ["own data", "all data"]
     code, out, err = run_tool("landscape", "random", first, "--client", client, *options)
     assert code == 0, err
-    assert "landscape_map.svg" in out
-
-
-@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 130), (signal.SIGKILL, -9)])
-def test_stopped_or_killed_nothing_is_left_running(run, tmp_path, number, code):
-    points = tmp_path / "out" / "points.jsonl"
-    words = (
-        "random",
-        run,
-        "--points",
-        99,
-        "--jobs",
-        2,
-        "--out",
-        points.parent,
-        "--trust",
-        "toycls",
-    )
-    command = [sys.executable, ROOT / "tools" / "landscape.py", *map(str, words)]
-    path = os.pathsep.join(filter(None, sys.path))  # with the module to trust
-    with subprocess.Popen(
-        command,
-        start_new_session=True,
-        stderr=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        env={**os.environ, "PYTHONPATH": path},
-    ) as tool:
-        while not points.exists() or not points.stat().st_size:
-            assert tool.poll() is None
-            time.sleep(0.05)
-        tool.send_signal(number)
-    assert tool.returncode == code
-    for _ in range(600):  # the processes notice
-        try:
-            os.killpg(tool.pid, 0)
-        except ProcessLookupError:
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail("processes are left")
+    assert "landscape_map.svg" in out and "landscape.html" in out

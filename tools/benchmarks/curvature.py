@@ -10,6 +10,7 @@ from benchmarks.timing import alternate, clocked, median_ratio, medians, peak
 from torch import Tensor
 
 from fedseg.core.flat import FlatModel
+from fedseg.curvature.products import Products
 from fedseg.curvature.spectrum import largest
 from fedseg.curvature.surface import LossSurface, Part, Point, Samples
 from fedseg.errors import DataError
@@ -31,13 +32,13 @@ def curvature(images: int, eigenvalue_images: int, repeats: int) -> dict[str, An
     torch.manual_seed(0)
     flat = FlatModel(CNN(10))
     few = _surface(flat, images)
-    products = few.products()
+    products = Products(few)
     vector = np.random.default_rng(0).standard_normal(products.n)
     if not np.allclose(products(vector), _by_hand(few, vector), rtol=1e-3, atol=1e-4):
         raise DataError("curvature: the products of the two ways differ")
     sides = {"product": lambda: products(vector), "by hand": lambda: _by_hand(few, vector)}
     seconds, before = alternate(sides, repeats), peak()
-    many = _surface(flat, eigenvalue_images).products()
+    many = Products(_surface(flat, eigenvalue_images))
     many(vector)
     grown = peak() - before
     taken = clocked(lambda: largest(many, 5, np.random.default_rng(0)))
