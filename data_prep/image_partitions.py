@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from fedseg.config.schema import check_arguments
 from fedseg.datasets.arrays import ImageArrays
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_bytes, write_text
@@ -92,7 +93,7 @@ def named_partitions(
     known = {name: options[name] for name in names if name in options}
     each = [{"alpha": alpha} for alpha in dict.fromkeys(alphas)] if "alpha" in names else [{}]
     for alpha in each:
-        PARTITIONERS[partition](**known, **alpha)
+        check_arguments(PARTITIONERS[partition], {**known, **alpha}, "partition")
     return [NamedPartition(partition, {**known, **alpha}, users) for alpha in each]
 
 

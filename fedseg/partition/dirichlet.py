@@ -8,8 +8,8 @@ split over the clients, with concentration alpha per client.
 from typing import Any
 
 import numpy as np
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt
 
-from fedseg.checks import check_float, check_int
 from fedseg.errors import ConfigError
 from fedseg.partition.draws import (
     RandomPartition,
@@ -52,17 +52,14 @@ class DirichletPartition(RandomPartition):
 
     Args:
         num_clients: K; clients are ``"0"`` to ``"K-1"``.
-        alpha: >= 0; small: few classes per client; large: clients alike.
-        seed: of the draws, >= 0; labels, options and seed determine the partition.
-
-    Raises:
-        ConfigError: an option has a wrong value, the data set has no labels or fewer samples than
-            clients, or alpha is 0 and there are fewer clients than classes.
+        alpha: small: few classes per client; large: clients alike.
+        seed: of the draws; labels, options and seed determine the partition.
     """
 
-    def __init__(self, num_clients: int, alpha: float, seed: int = 0) -> None:
+    def __init__(
+        self, num_clients: PositiveInt, alpha: NonNegativeFloat, seed: NonNegativeInt = 0
+    ) -> None:
         super().__init__(num_clients, seed)
-        check_float("partition.alpha", alpha, least=0, single=False)
         self.alpha = float(alpha)
 
     def __call__(self, dataset: Any) -> Clients:
@@ -130,22 +127,20 @@ class DirichletClassPartition(RandomPartition):
 
     Args:
         num_clients: K; clients are ``"0"`` to ``"K-1"``.
-        alpha: > 0; small: few classes per client and very different sizes. For one class per client
-            see ``DirichletPartition`` with alpha 0.
-        seed: of the draws, >= 0; labels, options and seed determine the partition.
-        min_samples: the least size of a client, >= 1.
-
-    Raises:
-        ConfigError: an option has a wrong value, the data set has no labels or too few samples, or
-            clients of that size were not found in 2,000 draws.
+        alpha: small: few classes per client and very different sizes. For one class per client see
+            ``DirichletPartition`` with alpha 0.
+        seed: of the draws; labels, options and seed determine the partition.
+        min_samples: the least size of a client.
     """
 
     def __init__(
-        self, num_clients: int, alpha: float, seed: int = 0, min_samples: int = 10
+        self,
+        num_clients: PositiveInt,
+        alpha: PositiveFloat,
+        seed: NonNegativeInt = 0,
+        min_samples: PositiveInt = 10,
     ) -> None:
         super().__init__(num_clients, seed)
-        check_float("partition.alpha", alpha, above=0, single=False)
-        check_int("partition.min_samples", min_samples)
         self.alpha, self.min_samples = float(alpha), min_samples
 
     def __call__(self, dataset: Any) -> Clients:
@@ -189,11 +184,7 @@ class HomogeneousPartition(RandomPartition):
 
     Args:
         num_clients: K; clients are ``"0"`` to ``"K-1"``.
-        seed: of the order, >= 0; number of samples, number of clients and seed determine the
-            partition.
-
-    Raises:
-        ConfigError: an option has a wrong value, or there are fewer samples than clients.
+        seed: of the order; number of samples, number of clients and seed determine the partition.
     """
 
     def __call__(self, dataset: Any) -> Clients:

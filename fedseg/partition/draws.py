@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from pydantic import NonNegativeInt, PositiveInt
 
-from fedseg.checks import check_int
 from fedseg.errors import ConfigError
 
 # Below this a Dirichlet draw has a single non-zero entry for every purpose, and 1/concentration
@@ -23,9 +23,7 @@ def generator(seed: int, purpose: str) -> np.random.Generator:
 class RandomPartition:
     """Base of partitions that draw: their number of clients and their generator."""
 
-    def __init__(self, num_clients: int, seed: int = 0) -> None:
-        check_int("partition.num_clients", num_clients)
-        check_int("partition.seed", seed, least=0)
+    def __init__(self, num_clients: PositiveInt, seed: NonNegativeInt = 0) -> None:
         self.num_clients, self.seed = num_clients, seed
 
     def rng(self) -> np.random.Generator:
@@ -34,11 +32,7 @@ class RandomPartition:
 
 
 def labels_of(dataset: Any, partition: Any) -> np.ndarray:
-    """The class id of every sample, int64 [N].
-
-    Raises:
-        ConfigError: the data set has no ``labels``, or they are not one class id >= 0 a sample.
-    """
+    """The class id of every sample, int64 [N]."""
     labels, size = np.asarray(getattr(dataset, "labels", None)), len(dataset)
     sound = size and labels.shape == (size,) and np.issubdtype(labels.dtype, np.integer)
     if not sound or labels.min() < 0:
@@ -54,9 +48,6 @@ def equal_sizes(samples: int, clients: int) -> np.ndarray:
     """Sizes of the clients, int64 [clients], which sum to ``samples`` and differ by at most 1.
 
     The first clients have the larger size.
-
-    Raises:
-        ConfigError: there are more clients than samples.
     """
     if clients > samples:
         raise ConfigError(

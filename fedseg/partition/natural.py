@@ -3,10 +3,13 @@
 import warnings
 from collections.abc import Mapping, Sequence, Sized
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+from annotated_types import MinLen
+from pydantic import RootModel
 
+from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_json
 from fedseg.partition.split_files import is_name
@@ -23,9 +26,6 @@ class NaturalPartition:
     Args:
         key: the attribute, one value per sample: ``"users"`` (the split file's user ids) or
             ``"domains"``.
-
-    Raises:
-        ConfigError: the data set has no such attribute, or too few values.
     """
 
     def __init__(self, key: str = "users") -> None:
@@ -61,6 +61,12 @@ class SinglePartition:
         return check_clients({self.client: range(len(dataset))}, len(dataset))
 
 
+class ClientFile(RootModel[dict[str, list[int]]]):
+    """The content of a file of clients: client id -> indices."""
+
+    model_config = STRICT
+
+
 @PARTITIONS.register_module()
 class FixedPartition:
     """Clients given by their indices; samples that no client lists are not used.
@@ -68,21 +74,19 @@ class FixedPartition:
     Args:
         clients: client id -> indices into the data set, in client order.
         file: instead, a JSON file with that object.
-
-    Raises:
-        ConfigError: the clients do not fit the data set.
-        DataError: the file cannot be read, or a note beside it says that it is for other images.
     """
 
     def __init__(
-        self, clients: Mapping[str, Sequence[int]] | None = None, file: str | Path | None = None
+        self,
+        clients: Mapping[str, Sequence[int]] | None = None,
+        file: Annotated[str, MinLen(1)] | Path | None = None,
     ) -> None:
         if (clients is None) == (file is None):
-            raise ConfigError("partition: FixedPartition needs either clients or file")
-        if file == "":
-            raise ConfigError("partition.file: is empty: name a JSON file")
+            raise ValueError("needs either clients or file")
         self.where = "partition.clients" if file is None else str(file)
-        self.clients = clients if file is None else _read_clients(Path(file))
+        self.clients = clients
+        if file is not None:
+            self.clients = read_model(ClientFile, read_json(file), file).root
         self.images = None if file is None else _noted_images(Path(file).with_suffix(NOTE))
 
     def __call__(self, dataset: Any) -> Clients:
@@ -103,46 +107,33 @@ class FixedPartition:
 def check_clients(
     clients: Mapping[str, Sequence[int]], size: int, where: str = "partition"
 ) -> Clients:
-    """Indices as int64 arrays, checked against a data set of ``size`` samples.
-
-    Raises:
-        ConfigError: no client, a client without samples, an index that is no integer or out of
-            range, or a sample that two clients hold or one holds twice.
-    """
+    """Indices as int64 arrays, checked against a data set of ``size`` samples: no sample twice."""
     if not clients:
         raise ConfigError(f"{where}: there is no client: is the data set empty?")
     holder = np.full(size, -1, dtype=np.int64)
     names = [str(client) for client in clients]
     checked: Clients = {}
-    for position, (client, given) in enumerate(zip(names, clients.values(), strict=True)):
-        if isinstance(given, list | tuple) and any(isinstance(i, bool | list) for i in given):
-            raise ConfigError(f"{where}: client {client!r} must have a plain list of integers")
-        indices = np.asarray(given)
+    for position, (client, samples) in enumerate(zip(names, clients.values(), strict=True)):
+        indices, mistake = np.asarray(samples), None
         if not is_name(client):
-            raise ConfigError(f"{where}: client {client!r} must have a printable name")
-        if client in checked:
-            raise ConfigError(f"{where}: client {client!r} occurs twice: ids are compared as text")
-        if indices.size == 0:
-            raise ConfigError(f"{where}: client {client!r} has no sample: remove it")
-        if indices.ndim != 1 or not np.issubdtype(indices.dtype, np.integer):
-            raise ConfigError(f"{where}: client {client!r} must have a plain list of integers")
-        indices = indices.astype(np.int64)
-        outside = indices[(indices < 0) | (indices >= size)]
-        if outside.size:
-            raise ConfigError(
-                f"{where}: client {client!r} has index {outside[0]}, but the data set has indices "
-                f"0 to {size - 1}"
-            )
-        if np.unique(indices).size < indices.size:
-            raise ConfigError(f"{where}: client {client!r} has a sample twice: list each once")
-        taken = indices[holder[indices] >= 0]
-        if taken.size:
-            raise ConfigError(
-                f"{where}: sample {taken[0]} belongs to client {names[holder[taken[0]]]!r} and to "
-                f"{client!r}: a sample has one client"
-            )
+            mistake = "must have a printable name"
+        elif client in checked:
+            mistake = "occurs twice: ids are compared as text"
+        elif indices.size == 0:
+            mistake = "has no sample: remove it"
+        elif indices.ndim != 1 or not np.issubdtype(indices.dtype, np.integer):
+            mistake = "must have a plain list of integers"
+        elif (outside := indices[(indices < 0) | (indices >= size)]).size:
+            mistake = f"has index {outside[0]}, but the data set has indices 0 to {size - 1}"
+        elif np.unique(indices).size < indices.size:
+            mistake = "has a sample twice: list each once"
+        elif (taken := indices[holder[indices] >= 0]).size:
+            other = names[holder[taken[0]]]
+            mistake = f"has sample {taken[0]}, which belongs to client {other!r}: it has one client"
+        if mistake is not None:
+            raise ConfigError(f"{where}: client {client!r} {mistake}")
+        checked[client] = indices.astype(np.int64)
         holder[indices] = position
-        checked[client] = indices
     return checked
 
 
@@ -152,10 +143,3 @@ def _noted_images(note: Path) -> Any:
         return read_json(note).get("images_sha256")
     except (DataError, AttributeError):
         return None  # absent, or somebody else's
-
-
-def _read_clients(file: Path) -> Mapping[str, Sequence[int]]:
-    clients = read_json(file)
-    if not isinstance(clients, dict) or not all(isinstance(v, list) for v in clients.values()):
-        raise DataError(f"{file}: must be a JSON object, client id -> list of indices")
-    return clients

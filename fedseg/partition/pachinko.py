@@ -3,8 +3,8 @@
 from typing import Any
 
 import numpy as np
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
-from fedseg.checks import check_float
 from fedseg.errors import ConfigError
 from fedseg.partition.draws import (
     RandomPartition,
@@ -31,21 +31,19 @@ class PachinkoPartition(RandomPartition):
 
     Args:
         num_clients: K; clients are ``"0"`` to ``"K-1"``. The paper has 500 of 100 images.
-        alpha: > 0, concentration of each coarse label.
-        beta: > 0, concentration of each fine label.
-        seed: of the draws, >= 0; labels, options and seed determine the partition.
-
-    Raises:
-        ConfigError: an option has a wrong value, the data set has no labels, no ``coarse_labels``
-            (int64 [classes], the coarse label of each class) or fewer samples than clients.
+        alpha: concentration of each coarse label.
+        beta: concentration of each fine label.
+        seed: of the draws; labels, options and seed determine the partition.
     """
 
     def __init__(
-        self, num_clients: int = 500, alpha: float = 0.1, beta: float = 10.0, seed: int = 0
+        self,
+        num_clients: PositiveInt = 500,
+        alpha: PositiveFloat = 0.1,
+        beta: PositiveFloat = 10.0,
+        seed: NonNegativeInt = 0,
     ) -> None:
         super().__init__(num_clients, seed)
-        check_float("partition.alpha", alpha, above=0, single=False)
-        check_float("partition.beta", beta, above=0, single=False)
         self.alpha, self.beta = float(alpha), float(beta)
 
     def __call__(self, dataset: Any) -> Clients:

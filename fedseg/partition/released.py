@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from fedseg.checks import check_float, check_int
+from pydantic import NonNegativeFloat, PositiveInt
+
 from fedseg.errors import DataError
 from fedseg.files import read_json
 from fedseg.partition.natural import Clients, FixedPartition
@@ -28,15 +29,9 @@ class ReleasedPartition:
     Args:
         alpha: the concentration, which names the file below the root of the images.
         num_clients: how many clients the file must hold.
-
-    Raises:
-        ConfigError: an option has a wrong value.
-        DataError: the file is missing or damaged, or was written for other images.
     """
 
-    def __init__(self, alpha: float, num_clients: int = 100) -> None:
-        check_float("partition.alpha", alpha, least=0, single=False)
-        check_int("partition.num_clients", num_clients)
+    def __init__(self, alpha: NonNegativeFloat, num_clients: PositiveInt = 100) -> None:
         self.alpha, self.num_clients = alpha, num_clients
 
     def __call__(self, dataset: Any) -> Clients:

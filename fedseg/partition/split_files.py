@@ -14,19 +14,85 @@ import json
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_types import MinLen
+from pydantic import AfterValidator, BaseModel, model_validator
+
+from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import DataError
 from fedseg.files import atomic_writer, read_json
 
 Sample = tuple[str, str]
-KEYS = ("users", "num_samples", "user_data")
 FILE_NAME = "clients.json"
 UNFINISHED = "unfinished"  # a file beside split folders that are being written
+
+
+def check_path(path: str) -> str | None:
+    """What is wrong with a path of a split file (it must stay below its root), or None."""
+    if not path:
+        return "is empty"
+    if "\\" in path or "\0" in path:
+        return "holds a backslash or a null byte"
+    if path.startswith("/") or re.match(r"[A-Za-z]:", path):
+        return "is absolute"
+    if {"", ".", ".."} & set(path.split("/")):
+        return "holds an empty part, '.' or '..'"
+    return None
+
+
+def is_name(value: Any) -> bool:
+    """Whether a value can name a client, in tables and messages too."""
+    return isinstance(value, str) and value != "" and value.isprintable()
+
+
+def _require_path(path: str) -> str:
+    if fault := check_path(path):
+        raise ValueError(f"{path!r} {fault}: write it relative to the data root")
+    return path
+
+
+def _require_name(name: str) -> str:
+    if not is_name(name):
+        raise ValueError(f"{name!r} is not printable: rename the user")
+    return name
+
+
+class UserSamples(BaseModel):
+    """One user's images and their labels."""
+
+    model_config = STRICT
+    x: Annotated[list[Annotated[str, AfterValidator(_require_path)]], MinLen(1)]
+    y: list[Annotated[str, AfterValidator(_require_path)]]
+
+
+class SplitFile(BaseModel):
+    """The content of one file; ``num_samples`` is in the order of ``users``."""
+
+    model_config = STRICT
+    users: Annotated[list[Annotated[str, AfterValidator(_require_name)]], MinLen(1)]
+    num_samples: list[int]
+    user_data: dict[str, UserSamples]
+
+    @model_validator(mode="after")
+    def _check_users(self) -> "SplitFile":
+        user, count = Counter(self.users).most_common(1)[0]
+        if count > 1:
+            raise ValueError(f"user {user!r} is listed twice in users: remove one")
+        if other := sorted(set(self.users) ^ set(self.user_data)):
+            raise ValueError(f"user {other[0]!r} is in only one of users and user_data")
+        counts = dict(zip(self.users, self.num_samples, strict=False))
+        self.user_data = {user: self.user_data[user] for user in self.users}
+        for user, own in self.user_data.items():
+            if not counts.get(user) == len(own.x) == len(own.y):
+                raise ValueError(
+                    f"user {user!r}: num_samples is {counts.get(user)}, x has {len(own.x)} images "
+                    f"and y {len(own.y)} labels: correct it"
+                )
+        return self
 
 
 @dataclass(frozen=True)
@@ -64,12 +130,9 @@ def read_split(
         folder: the folder with the files.
         root: the folder of images and labels, or (image root, label root). If given, a path that
             leaves it through a symbolic link is refused too. Files need not exist.
-
-    Raises:
-        DataError: no file, one that breaks a rule above, or a user or an image that occurs twice.
     """
-    roots = root if isinstance(root, tuple) else (root, root)
-    roots = tuple(None if below is None else Path(os.path.realpath(below)) for below in roots)
+    roots = () if root is None else root if isinstance(root, tuple) else (root, root)
+    roots = tuple(Path(os.path.realpath(below)) for below in roots)
     users: dict[str, list[Sample]] = {}
     origin: dict[str, Path] = {}
     holder: dict[str, str] = {}
@@ -81,9 +144,7 @@ def read_split(
                     "split: rename the user or remove one of the files"
                 )
             for sample in samples:
-                for path, below in zip(sample, roots, strict=True):
-                    if below is None:
-                        continue
+                for path, below in zip(sample, roots, strict=False):
                     if not Path(os.path.realpath(below / path)).is_relative_to(below):
                         raise DataError(
                             f"{file}: user {user!r}: {path!r} leaves {below} through a symbolic "
@@ -107,9 +168,6 @@ def write_split(folder: str | Path, split: Split) -> Path:
 
     Returns:
         The file.
-
-    Raises:
-        DataError: the split breaks a rule that :func:`read_split` checks.
     """
     file = Path(folder) / FILE_NAME
     data = {
@@ -129,11 +187,7 @@ def write_split(folder: str | Path, split: Split) -> Path:
 
 
 def split_paths(folder: str | Path) -> list[Path]:
-    """The ``*.json`` files of a split folder, numbers in their names in numeric order.
-
-    Raises:
-        DataError: no folder, no such file in it, or one that was not written to its end.
-    """
+    """The ``*.json`` files of a split folder, numbers in their names in numeric order."""
     folder = Path(folder)
     if (unfinished := folder.parent / UNFINISHED).exists():
         raise DataError(
@@ -147,63 +201,12 @@ def split_paths(folder: str | Path) -> list[Path]:
     return files
 
 
-def check_path(path: Any) -> str | None:
-    """What is wrong with a path of a split file (it must stay below its root), or None."""
-    if not isinstance(path, str) or not path:
-        return "is not a path"
-    if "\\" in path or "\0" in path:
-        return "holds a backslash or a null byte"
-    if path.startswith("/") or re.match(r"[A-Za-z]:", path):
-        return "is absolute"
-    if {"", ".", ".."} & set(path.split("/")):
-        return "holds an empty part, '.' or '..'"
-    return None
-
-
 def _natural(path: Path) -> list[tuple[int, int | str]]:
     parts = re.split(r"(\d+)", path.name)
     return [(0, int(part)) if part.isdecimal() else (1, part) for part in parts if part]
 
 
-def is_name(value: Any) -> bool:
-    """Whether a value can name a client, in tables and messages too."""
-    return isinstance(value, str) and value != "" and value.isprintable()
-
-
 def check_content(file: Path, data: Any) -> dict[str, list[Sample]]:
     """Samples by user from a split file's content; DataError if it breaks the form."""
-    if not isinstance(data, dict) or any(key not in data for key in KEYS):
-        raise DataError(f"{file}: is not a split file: it needs the keys {', '.join(KEYS)}")
-    users, counts, user_data = (data[key] for key in KEYS)
-    if not isinstance(users, list) or not users or not all(map(is_name, users)):
-        raise DataError(f"{file}: 'users' must be a list of one or more printable strings")
-    if not isinstance(counts, list) or len(counts) != len(users):
-        raise DataError(f"{file}: 'num_samples' must be a list with a number for each of 'users'")
-    if not isinstance(user_data, dict):
-        raise DataError(f"{file}: 'user_data' must be an object with an entry for each of 'users'")
-    if len(set(users)) < len(users):
-        user = Counter(users).most_common(1)[0][0]
-        raise DataError(f"{file}: user {user!r} is listed twice in 'users': remove one")
-    if other := sorted(set(users) ^ set(user_data)):
-        raise DataError(f"{file}: user {other[0]!r} is in only one of 'users' and 'user_data'")
-    return {
-        user: _check_user(f"{file}: user {user!r}", count, user_data[user])
-        for user, count in zip(users, counts, strict=True)
-    }
-
-
-def _check_user(where: str, count: Any, data: Any) -> list[Sample]:
-    if not isinstance(data, Mapping) or not all(isinstance(data.get(k), list) for k in ("x", "y")):
-        raise DataError(f"{where}: must have a list 'x' of images and a list 'y' of labels")
-    images, labels = data["x"], data["y"]
-    if not images:
-        raise DataError(f"{where}: has no image: remove the user or give it images")
-    if isinstance(count, bool) or not count == len(images) == len(labels):
-        raise DataError(
-            f"{where}: 'num_samples' is {count!r}, but 'x' has {len(images)} images and 'y' "
-            f"{len(labels)} labels: correct it"
-        )
-    for path in [*images, *labels]:
-        if fault := check_path(path):
-            raise DataError(f"{where}: path {path!r} {fault}: write it relative to the data root")
-    return list(zip(images, labels, strict=True))
+    content = read_model(SplitFile, data, file)
+    return {u: list(zip(own.x, own.y, strict=True)) for u, own in content.user_data.items()}

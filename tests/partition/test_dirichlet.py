@@ -1,60 +1,19 @@
 """Dirichlet partitions: published values, a slow transcription, and what every split must hold."""
 
-import hashlib
-import os
-import subprocess
-import sys
-
 import numpy as np
 import pytest
+from partitions import Labeled, balanced, check_split, counts, same
+from partitions import split as split_by
 
 from fedseg.errors import ConfigError
-from fedseg.partition import check_clients
-from fedseg.registry import PARTITIONS
-
-
-class Labeled:
-    """A data set as far as a partition sees it."""
-
-    def __init__(self, labels):
-        self.labels = labels
-
-    def __len__(self):
-        return 4 if self.labels is None else len(self.labels)
-
-
-def balanced(classes: int, samples: int) -> Labeled:
-    return Labeled(np.tile(np.arange(classes), samples // classes))
 
 
 def split(dataset, kind="DirichletPartition", **options):
-    return PARTITIONS.build(dict(type=kind, **options))(dataset)
-
-
-def counts(clients, dataset) -> np.ndarray:
-    """Images of each class [clients, classes]."""
-    labels = np.asarray(dataset.labels)
-    return np.stack([np.bincount(labels[i], minlength=labels.max() + 1) for i in clients.values()])
+    return split_by(dataset, kind, **options)
 
 
 def mean_classes(clients, dataset) -> float:
     return float((counts(clients, dataset) > 0).sum(axis=1).mean())
-
-
-def check_split(clients, dataset, number: int, equal: bool = True) -> None:
-    """Every sample exactly once, ids and order, and equal sizes."""
-    assert list(clients) == [str(i) for i in range(number)]
-    check_clients(clients, len(dataset))
-    assert all(i.dtype == np.int64 and (np.diff(i) > 0).all() for i in clients.values())
-    held = np.concatenate(list(clients.values()))
-    assert np.array_equal(np.sort(held), np.arange(len(dataset)))
-    sizes = [len(i) for i in clients.values()]
-    if equal:
-        assert max(sizes) - min(sizes) <= 1
-
-
-def same(one, other) -> bool:
-    return all(np.array_equal(one[k], other[k]) for k in one)
 
 
 # ---- equal sizes, mixes by client
@@ -144,15 +103,6 @@ def test_mixes_vary_as_the_dirichlet_distribution_says():
     assert abs(squares.mean() - variance) < 3.5 * squares.std() / np.sqrt(len(shares))
 
 
-def test_images_of_a_class_are_drawn_at_random():
-    # the order of the images must not matter, however far apart the weights of the classes are
-    dataset = Labeled(np.zeros(4000, np.int64))
-    deviation = np.sqrt((4000**2 - 1) / 12 / 1000 * (1 - 1000 / 4000))
-    for alpha in (5e-324, 0.05, 100):
-        for own in split(dataset, num_clients=4, alpha=alpha).values():
-            assert abs(own.mean() - 1999.5) < 4 * deviation
-
-
 def test_exhausted_classes_are_replaced_by_what_is_left():
     # every client wants one class, and there are more clients than the classes can serve
     dataset = Labeled([0] * 9 + [1] * 2 + [2] * 1)
@@ -226,10 +176,6 @@ def test_shares_of_a_class_vary_as_the_dirichlet_distribution_says():
     squares = (shares[:, 0] - mean) ** 2
     variance = mean * (1 - mean) / (alpha * number + 1)
     assert abs(squares.mean() - variance) < 3.5 * squares.std() / np.sqrt(squares.size)
-    # and the images of a class are assigned at random, not in their order
-    first = split(dataset, "DirichletClassPartition", num_clients=number, alpha=1e6)["0"]
-    places = np.flatnonzero(dataset.labels == 0).searchsorted(first[dataset.labels[first] == 0])
-    assert abs(places.mean() - 500) < 4 * 1000 / np.sqrt(12 * len(places))
 
 
 def test_class_splits_without_a_solution():
@@ -239,124 +185,3 @@ def test_class_splits_without_a_solution():
     # ten classes, each whole with one client, cannot serve twenty
     with pytest.raises(ConfigError, match=r"partition\.alpha: .*20 clients"):
         split(dataset, "DirichletClassPartition", num_clients=20, alpha=1e-4)
-
-
-# ---- homogeneous
-
-
-def test_homogeneous_needs_no_labels_and_assigns_at_random():
-    dataset = range(1003)
-    clients = split(dataset, "HomogeneousPartition", num_clients=10)
-    check_split(clients, dataset, 10)
-    # the mean of 100 of 0..1002 without replacement
-    deviation = np.sqrt((1003**2 - 1) / 12 / 100 * (1 - 100 / 1003))
-    assert all(abs(i.mean() - 501) < 4 * deviation for i in clients.values())
-    with pytest.raises(ConfigError, match=r"partition\.num_clients"):
-        split(range(1), "HomogeneousPartition", num_clients=2)
-
-
-# ---- all of them
-
-KINDS = [
-    dict(kind="DirichletPartition", alpha=0.3),
-    dict(kind="DirichletPartition", alpha=0),
-    dict(kind="DirichletClassPartition", alpha=2, min_samples=1),
-    dict(kind="HomogeneousPartition"),
-]
-
-
-def test_pure_function_of_labels_options_and_seed():
-    dataset = balanced(4, 400)
-    for options in KINDS:
-        np.random.seed(0)  # noqa: NPY002 - must not matter, and must not move
-        state = np.random.get_state()[1].copy()  # noqa: NPY002
-        first = split(dataset, num_clients=8, seed=3, **options)
-        assert np.array_equal(state, np.random.get_state()[1])  # noqa: NPY002
-        partition = PARTITIONS.build(
-            dict(num_clients=8, seed=3, type=options["kind"])
-            | {k: v for k, v in options.items() if k != "kind"}
-        )
-        np.random.seed(1)  # noqa: NPY002
-        assert same(first, partition(dataset))
-        assert same(first, partition(dataset))  # called again
-        assert not same(first, split(dataset, num_clients=8, seed=4, **options))
-        default = split(dataset, num_clients=8, **options)
-        assert same(default, split(dataset, num_clients=8, seed=0, **options))
-
-
-# Where each kind is drawn from seed 0: runs name their clients by seed, so these never change.
-KEPT = """
-e0db1a644472f8bd
-4f27cfccb880d9b3
-8273efc2fafe2707
-9f2bf1d588d8d895
-"""
-OLDER = "AVX2 FMA3 AVX512F AVX512_SKX AVX512_CLX AVX512_ICL X86_V3 X86_V4"
-
-
-def digests() -> str:
-    dataset = balanced(10, 5000)
-    clients = [split(dataset, num_clients=50, seed=0, **options) for options in KINDS]
-    digest = [hashlib.sha256(b"".join(i.tobytes() for i in own.values())) for own in clients]
-    return "\n".join(["", *(one.hexdigest()[:16] for one in digest), ""])
-
-
-def test_one_seed_is_one_split_on_every_processor():
-    assert digests() == KEPT
-    program = "from tests.partition.test_dirichlet import digests; print(end=digests())"
-    older = os.environ | {"NPY_DISABLE_CPU_FEATURES": OLDER}
-    command = [sys.executable, "-W", "ignore", "-c", program]
-    assert subprocess.run(command, env=older, capture_output=True, text=True).stdout == KEPT
-
-
-@pytest.mark.parametrize("alpha", [0, 5e-324, 1e-3, 0.3, 2, 1e9])
-def test_random_labels_are_split_completely(alpha):
-    rng = np.random.default_rng(7)
-    for trial in range(60):
-        samples, classes = rng.integers(1, 60), rng.integers(1, 9)
-        weights = rng.dirichlet(np.ones(classes))  # unbalanced, and some classes do not occur
-        labels = rng.choice(classes, size=samples, p=weights) * rng.integers(1, 4)
-        kinds = [np.int64, np.int32, np.uint8]
-        dataset = Labeled(labels.astype(kinds[trial % 3]) if trial % 4 else labels.tolist())
-        occurring = len(set(labels.tolist()))
-        number = int(rng.integers(occurring if alpha == 0 else 1, samples + 1))
-        clients = split(dataset, num_clients=number, alpha=alpha, seed=trial)
-        check_split(clients, dataset, number, equal=alpha > 0)
-        if alpha == 0:
-            assert ((counts(clients, dataset) > 0).sum(axis=1) == 1).all()
-        if alpha >= 2:
-            number = min(number, 3)
-            options = dict(num_clients=number, alpha=alpha, seed=trial, min_samples=1)
-            if samples >= 20:
-                clients = split(dataset, "DirichletClassPartition", **options)
-                check_split(clients, dataset, number, equal=False)
-        check_split(split(dataset, "HomogeneousPartition", num_clients=number), dataset, number)
-
-
-BOTH = ("DirichletPartition", "DirichletClassPartition")
-WRONG = {
-    "alpha": (-0.1, float("nan"), float("inf"), "0.5", None, True),
-    "num_clients": (0, -3, 2.0, True, 21),
-    "seed": (None, 0.5, "a", -1, True),
-}
-
-
-def test_wrong_options():
-    dataset = balanced(2, 20)
-    cases = [(kind, field, value) for kind in BOTH for field in WRONG for value in WRONG[field]]
-    cases += [("HomogeneousPartition", f, v) for f in ("num_clients", "seed") for v in WRONG[f]]
-    cases += [("DirichletClassPartition", "min_samples", v) for v in (0, 2.5, True)]
-    cases += [("DirichletClassPartition", "alpha", 0)]
-    for kind, field, value in cases:
-        options = {"num_clients": 2, "alpha": 1, field: value}
-        if kind == "HomogeneousPartition":
-            options.pop("alpha")
-        with pytest.raises(ConfigError, match=rf"partition\.{field}: .*{value!r}"):
-            split(dataset, kind, **options)
-
-
-def test_data_sets_without_proper_labels():
-    for kind in BOTH:
-        for labels in (None, [[0, 1]], [], [0.5, 1.0], [0, -1]):
-            with pytest.raises(ConfigError, match=r"partition\.type: .*Labeled"):
-                split(Labeled(labels), kind, num_clients=1, alpha=1)

@@ -2,21 +2,8 @@
 
 import numpy as np
 import pytest
-
-from fedseg.errors import ConfigError
-from fedseg.partition import check_clients
-from fedseg.registry import PARTITIONS
-
-
-class Labeled:
-    """A data set as far as a partition sees it."""
-
-    def __init__(self, labels, coarse_labels=None):
-        self.labels = np.asarray(labels)
-        self.coarse_labels = coarse_labels
-
-    def __len__(self):
-        return len(self.labels)
+from partitions import Labeled, check_split, counts
+from partitions import split as split_by
 
 
 @pytest.fixture(scope="module")
@@ -30,29 +17,13 @@ def cifar100():
 
 
 def split(dataset, **options):
-    return PARTITIONS.build(dict(type="PachinkoPartition", **options))(dataset)
-
-
-def counts(clients, dataset) -> np.ndarray:
-    """Images of each class [clients, classes]."""
-    classes = len(dataset.coarse_labels)
-    return np.stack([np.bincount(dataset.labels[i], minlength=classes) for i in clients.values()])
+    return split_by(dataset, "PachinkoPartition", **options)
 
 
 def coarse_counts(table: np.ndarray, coarse_labels) -> np.ndarray:
     """Images of each coarse label [clients, coarse], from those of each class."""
     coarse = np.asarray(coarse_labels)
     return np.stack([table[..., coarse == c].sum(axis=-1) for c in np.unique(coarse)], axis=-1)
-
-
-def check_split(clients, dataset, number: int) -> None:
-    assert list(clients) == [str(i) for i in range(number)]
-    check_clients(clients, len(dataset))
-    assert all(i.dtype == np.int64 and (np.diff(i) > 0).all() for i in clients.values())
-    held = np.concatenate(list(clients.values()))
-    assert np.array_equal(np.sort(held), np.arange(len(dataset)))
-    sizes = [len(i) for i in clients.values()]
-    assert max(sizes) - min(sizes) <= 1
 
 
 def test_cifar100_as_published(cifar100):
@@ -101,13 +72,6 @@ def test_mixes_vary_as_both_dirichlet_distributions_say():
     shares, n = fine[seed, label] / total[seed, label][:, None], total[seed, label]
     excess = ((shares - 1 / 3) ** 2).mean(axis=1) - variance(1 / 3, 3 * beta, n)
     assert abs(excess.mean()) < 3.5 * excess.std() / np.sqrt(len(excess))
-
-
-def test_images_of_a_class_are_drawn_at_random():
-    dataset = Labeled(np.zeros(4000, np.int64), [0])
-    for own in split(dataset, num_clients=4).values():
-        deviation = np.sqrt((4000**2 - 1) / 12 / 1000 * (1 - 1000 / 4000))
-        assert abs(own.mean() - 1999.5) < 4 * deviation
 
 
 def reddi_one_image_at_a_time(labels, coarse_labels, num_clients, alpha, beta, rng):
@@ -167,58 +131,3 @@ def test_same_distribution_as_a_slow_transcription():
     one, two = statistics(fast), statistics(slow)
     error = np.sqrt(one.var(axis=1) / one.shape[1] + two.var(axis=1) / two.shape[1])
     assert (np.abs(one.mean(axis=1) - two.mean(axis=1)) < 4 * error + 1e-9).all()
-
-
-def test_pure_function_of_labels_options_and_seed():
-    dataset = Labeled(np.arange(200) % 10, np.arange(10) // 2)
-    first, again = (split(dataset, num_clients=9, seed=5) for _ in range(2))
-    other = split(dataset, num_clients=9, seed=6)
-    assert all(np.array_equal(first[k], again[k]) for k in first)
-    assert not all(np.array_equal(first[k], other[k]) for k in first)
-
-
-def test_random_labels_are_split_completely():
-    rng = np.random.default_rng(3)
-    for trial in range(80):
-        samples, classes = rng.integers(1, 60), rng.integers(1, 9)
-        weights = rng.dirichlet(np.ones(classes))  # unbalanced, and some classes do not occur
-        dataset = Labeled(
-            rng.choice(classes, size=samples, p=weights).astype([np.int64, np.uint8][trial % 2]),
-            rng.integers(0, 4, size=classes) * 7,  # ids of coarse labels may have gaps
-        )
-        number = int(rng.integers(1, samples + 1))
-        alpha, beta = rng.choice([1e-300, 1e-3, 0.1, 1, 1e9], size=2)
-        clients = split(dataset, num_clients=number, alpha=alpha, beta=beta, seed=trial)
-        check_split(clients, dataset, number)
-
-
-def test_wrong_options():
-    dataset = Labeled([0, 1, 2, 0, 1, 2], np.array([0, 0, 1]))
-    wrong = {
-        "alpha": (0, -1),
-        "beta": (0, float("nan"), float("inf"), "10"),
-        "num_clients": (0, 7),
-        "seed": ("0",),
-    }
-    for field, values in wrong.items():
-        for value in values:
-            with pytest.raises(ConfigError, match=rf"partition\.{field}: .*{value!r}"):
-                split(dataset, **{"num_clients": 2, field: value})
-
-
-def test_wrong_coarse_labels():
-    for coarse_labels, message in (
-        (None, r"Labeled\.coarse_labels"),
-        ([0, 0], r"3 classes, not int64 \[2\]"),
-        ([0.0, 0.5, 1.0], r"float64 \[3\]"),
-        ([[0], [0], [1]], r"int64 \[3, 1\]"),
-    ):
-        with pytest.raises(ConfigError, match=rf"partition\.type: .*{message}"):
-            split(Labeled([0, 1, 2], coarse_labels), num_clients=2)
-
-
-def test_labels_are_needed():
-    with pytest.raises(
-        ConfigError, match=r"partition\.type: PachinkoPartition needs range\.labels"
-    ):
-        split(range(4), num_clients=2)

@@ -75,31 +75,32 @@ def test_writing_replaces_the_other_files_of_the_folder(tmp_path):
 
 
 REFUSED = [
-    ([1], "user_data"),
+    ([1], "content"),
     ("{", "JSON"),
-    ({"users": []}, "user_data"),
-    (content(users=[], num_samples=[], user_data={}), "'users'"),
-    (content(users=["b", "\x1b[31m"]), "'users'"),
+    ({"users": []}, "user_data: is missing"),
+    (content(users=[], num_samples=[], user_data={}), "users: must have at least 1"),
+    (content(users=["b", "\x1b[31m"]), "users[1]"),
     (content(users=["b", "b"]), "user 'b' is listed twice"),
-    (content(users=["b", "c"]), "only one of 'users'"),
+    (content(users=["b", "c"]), "only one of users"),
     (content(users=["b"], num_samples=[2]), "user 'a' is in only one"),
-    (content(num_samples=[2]), "'num_samples'"),
-    (content(num_samples=[2, 2]), "'num_samples' is 2"),
-    (one_user(["1.jpg"], []), "'x' has 1 images and 'y' 0 labels"),
-    (one_user([], []), "has no image"),
-    (content(users=["u"], num_samples=[1], user_data={"u": {"x": "a"}}), "a list 'x'"),
+    (content(num_samples=[2]), "user 'a': num_samples is None"),
+    (content(num_samples=[2, 2]), "user 'a': num_samples is 2"),
+    (content(num_samples=[2, True]), "num_samples[1]"),
+    (one_user(["1.jpg"], []), "x has 1 images and y 0 labels"),
+    (one_user([], []), "user_data.u.x: must have at least 1"),
+    (content(users=["u"], num_samples=[1], user_data={"u": {"x": "a"}}), "user_data.u.x: "),
     (
         '{"users": ["u"], "num_samples": [1], "user_data": '
         '{"u": {"x": ["1"], "y": ["1"]}, "u": {"x": ["2"], "y": ["2"]}}}',
         "'u' occurs twice",
     ),
     (one_user(["1.jpg", "1.jpg"], ["1.png", "2.png"]), "'1.jpg' is already held by user 'u'"),
-    (one_user(["/etc/passwd"], ["1.png"]), "'/etc/passwd' is absolute"),
-    (one_user(["C:/1.jpg"], ["1.png"]), "'C:/1.jpg' is absolute"),
-    (one_user(["1.jpg"], ["d/../../1.png"]), "'..'"),
+    (one_user(["/etc/passwd"], ["1.png"]), "x[0]: '/etc/passwd' is absolute"),
+    (one_user(["C:/1.jpg"], ["1.png"]), "x[0]: 'C:/1.jpg' is absolute"),
+    (one_user(["1.jpg"], ["d/../../1.png"]), "y[0]: 'd/../../1.png' "),
     (one_user(["..\\1.jpg"], ["1.png"]), "backslash"),
     (one_user(["./1.jpg"], ["1.png"]), "'./1.jpg'"),
-    (one_user([3], ["1.png"]), "path 3"),
+    (one_user([3], ["1.png"]), "user_data.u.x[0]: "),
 ]
 
 
@@ -149,6 +150,6 @@ def test_link_out_of_the_root_is_refused_and_a_linked_root_is_not(tmp_path):
 def test_writing_checks_too(tmp_path):
     with pytest.raises(DataError, match=r"'\.\.'"):
         write_split(tmp_path, Split({"u": [("../1.jpg", "1.png")]}))
-    with pytest.raises(DataError, match="has no image"):
+    with pytest.raises(DataError, match=r"user_data\.u\.x"):
         write_split(tmp_path, Split({"u": []}))
     assert not list(tmp_path.iterdir())
