@@ -2,7 +2,9 @@
 
 from collections.abc import Sequence
 
-from fedseg.checks import check_int
+from pydantic import PositiveInt
+
+from fedseg.config.schema import Share
 from fedseg.models.segmentor import Segmentor
 from fedseg.registry import MODELS
 
@@ -30,7 +32,7 @@ class BiSeNetV2Segmentor(Segmentor):
     """
 
     def __init__(
-        self, num_classes: int, dropout: float = 0.1, auxiliary: bool = True, **kwargs
+        self, num_classes: PositiveInt, dropout: Share = 0.1, auxiliary: bool = True, **kwargs
     ) -> None:
         heads = [
             dict(type="FCNHead", in_channels=i, channels=c, num_convs=n, concat_input=False)
@@ -44,7 +46,6 @@ def bisenetv2_config(
     backbone: str | type, heads: Sequence[dict], num_classes: int, dropout: float, auxiliary: bool
 ) -> dict:
     """MMSegmentation's config of a network whose main head and four auxiliary ones are given."""
-    check_int("model.num_classes", num_classes)
     common = {
         "num_classes": num_classes,
         "out_channels": num_classes,

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import torch
 import torch.nn.functional as F
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from fedseg.checks import check_int
 from fedseg.errors import DataError
 from fedseg.models.weights import InitializedModel
 
@@ -34,9 +34,6 @@ class Classifier(InitializedModel):
     Attributes:
         projection: these layers, the identity without any.
         classifier: the last layer, [B, D] to [B, C].
-
-    Raises:
-        ConfigError: ``num_classes`` or a width is no positive integer; no such weights file.
     """
 
     projection: nn.Module
@@ -44,23 +41,20 @@ class Classifier(InitializedModel):
 
     def __init__(
         self,
-        num_classes: int,
+        num_classes: PositiveInt,
         in_channels: int = 3,
         image_size: Sequence[int] | None = None,
         data_preprocessor: dict | nn.Module | None = None,
         weights: str | dict | None = None,
-        projection: Sequence[int] | None = None,
+        projection: Sequence[PositiveInt] | None = None,
         init_cfg: dict | None = None,
         pretrained: str | None = None,
     ) -> None:
         super().__init__(data_preprocessor, weights, init_cfg, pretrained)
-        check_int("model.num_classes", num_classes)
         self.num_classes = num_classes
         self.in_channels = in_channels
         self.image_size = None if image_size is None else tuple(image_size)
-        self._projection_widths = () if projection is None else projection
-        for width in self._projection_widths:
-            check_int("model.projection", width)
+        self._projection_widths = projection or ()
 
     def add_head(self, width: int) -> None:
         """Add ``projection`` and ``classifier`` on top of ``width`` activations of an image."""
@@ -85,10 +79,6 @@ class Classifier(InitializedModel):
             data_samples: class ids, int64 [B], or class probabilities, float [B, C] (mixup).
             mode: ``loss``: ``dict(loss=...)``, the mean cross-entropy, a scalar; ``predict``: class
                 ids, int64 [B], the first of equals; ``tensor``: logits [B, C].
-
-        Raises:
-            DataError: images of a wrong type, number of channels or size; on a CPU also labels
-                out of range.
         """
         (logits,) = outputs = self.outputs(inputs)
         if mode == "loss":

@@ -1,6 +1,7 @@
 """Small convolutional networks: of the flat-minima papers for CIFAR, and a LeNet for MNIST."""
 
 import torch.nn.functional as F
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from fedseg.models.classifier import Classifier
@@ -20,7 +21,7 @@ class CNN(Classifier):
         kwargs: data_preprocessor, weights, projection: see ``Classifier``.
     """
 
-    def __init__(self, num_classes: int, **kwargs) -> None:
+    def __init__(self, num_classes: PositiveInt, **kwargs) -> None:
         super().__init__(num_classes, in_channels=3, image_size=(32, 32), **kwargs)
         self.conv1 = nn.Conv2d(3, 64, 5)
         self.conv2 = nn.Conv2d(64, 64, 5)
@@ -50,7 +51,7 @@ class MNISTCNN(Classifier):
         kwargs: data_preprocessor, weights, projection: see ``Classifier``.
     """
 
-    def __init__(self, num_classes: int = 10, **kwargs) -> None:
+    def __init__(self, num_classes: PositiveInt = 10, **kwargs) -> None:
         super().__init__(num_classes, in_channels=1, image_size=(28, 28), **kwargs)
         self.conv1 = nn.Conv2d(1, 20, 5)
         self.conv2 = nn.Conv2d(20, 50, 5)

@@ -4,8 +4,10 @@ import torch
 import torch.nn.functional as F
 from mmcv.cnn import ConvModule
 from mmengine.model import kaiming_init
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
+from fedseg.config.schema import Share
 from fedseg.models.bisenetv2 import bisenetv2_config
 from fedseg.models.mmsegmentation import BaseDecodeHead, BGALayer, BiSeNetV2, GELayer
 from fedseg.models.segmentor import Segmentor
@@ -38,8 +40,8 @@ class FedDriveBiSeNetV2Segmentor(Segmentor):
 
     def __init__(
         self,
-        num_classes: int,
-        dropout: float = 0.1,
+        num_classes: PositiveInt,
+        dropout: Share = 0.1,
         auxiliary: bool = True,
         align_corners: bool = True,
         **kwargs,

@@ -8,13 +8,15 @@ three times as fast.
 """
 
 import math
+from typing import Annotated
 
 import numpy as np
 import torch
 import torch.nn.functional as F
+from annotated_types import Interval
 from torch import Tensor, nn
 
-from fedseg.checks import check_float
+from fedseg.config.schema import Float32
 from fedseg.errors import DataError
 from fedseg.registry import MODELS
 
@@ -47,11 +49,8 @@ class PixelLoss(nn.Module):
 
         Args:
             logits: float [B, C, h, w].
-            labels: integer [B, H, W], class ids or ``ignore_index``.
-
-        Raises:
-            DataError: labels are no integers; or one is neither a class of the logits nor
-                ``ignore_index`` (checked on the CPU; elsewhere the check would stall the device).
+            labels: integer [B, H, W], class ids or ``ignore_index``; others are a DataError on the
+                CPU, elsewhere the check would stall the device.
         """
         if labels.is_floating_point():
             raise DataError(f"data_samples: must be class ids, integers, not {labels.dtype}")
@@ -121,13 +120,14 @@ class OHEMCrossEntropy(PixelLoss):
     trains with ratio 0.25. Pixels that tie at the threshold share what is left of the weight.
 
     Args:
-        ratio: share of the pixels that count, in (0, 1].
+        ratio: share of the pixels that count.
         ignore_index: label of pixels without a loss.
     """
 
-    def __init__(self, ratio: float = 0.25, ignore_index: int = 255) -> None:
+    def __init__(
+        self, ratio: Annotated[Float32, Interval(gt=0, le=1)] = 0.25, ignore_index: int = 255
+    ) -> None:
         super().__init__(ignore_index)
-        check_float("model.loss.ratio", ratio, above=0, most=1)
         self.ratio = ratio
 
     def num_hard(self, num_pixels: int) -> int:

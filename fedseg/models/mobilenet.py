@@ -1,5 +1,6 @@
 """MobileNetV2 (Sandler et al., CVPR 2018) with GroupNorm, for images of about 224x224."""
 
+from pydantic import PositiveInt
 from torch import Tensor, nn
 from torchvision.models import mobilenet_v2
 
@@ -32,7 +33,7 @@ class MobileNetV2GN(Classifier):
             17 inverted residual blocks and the last 1x1 convolution, one after another.
     """
 
-    def __init__(self, num_classes: int, groups: int = 8, **kwargs) -> None:
+    def __init__(self, num_classes: PositiveInt, groups: PositiveInt = 8, **kwargs) -> None:
         super().__init__(num_classes, in_channels=3, **kwargs)
         self.backbone = mobilenet_v2(norm_layer=group_norm(groups))
         self.add_head(self.backbone.last_channel)

@@ -1,14 +1,18 @@
 """From a loader's uint8 batch to what a network takes: normalized, on its device, in its dtype."""
 
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import torch
+from annotated_types import Interval
 from mmengine.model import BaseDataPreprocessor
 from torch import Tensor
 
-from fedseg.checks import check_float
-from fedseg.errors import ConfigError, DataError
+from fedseg.config.schema import Float32, Share
+from fedseg.errors import DataError
 from fedseg.registry import MODELS
+
+PositiveShare = Annotated[Float32, Interval(gt=0, le=1)]
 
 
 @MODELS.register_module()
@@ -19,25 +23,17 @@ class ImagePreprocessor(BaseDataPreprocessor):
     and that float type. Constants are not part of the state dict.
 
     Args:
-        mean, std: one number per channel (RGB), in units of 0..1, std above 0.
-
-    Raises:
-        ConfigError: mean and std differ in length, or a value is out of range.
+        mean, std: one number per channel (RGB), in units of 0..1.
     """
 
     def __init__(
         self,
-        mean: Sequence[float] = (0.5, 0.5, 0.5),
-        std: Sequence[float] = (0.5, 0.5, 0.5),
+        mean: Sequence[Share] = (0.5, 0.5, 0.5),
+        std: Sequence[PositiveShare] = (0.5, 0.5, 0.5),
     ) -> None:
         super().__init__()
         if len(mean) != len(std):
-            raise ConfigError(
-                f"model.data_preprocessor: mean {mean} and std {std} differ in length"
-            )
-        for m, s in zip(mean, std, strict=True):
-            check_float("model.data_preprocessor.mean", m, least=0, most=1)
-            check_float("model.data_preprocessor.std", s, above=0, most=1)
+            raise ValueError(f"mean {mean} and std {std} differ in length")
         # float64 until the model is cast, so that a float64 model gets exact constants.
         std64 = torch.tensor(std, dtype=torch.float64).view(-1, 1, 1)
         mean64 = torch.tensor(mean, dtype=torch.float64).view(-1, 1, 1)
@@ -62,9 +58,6 @@ class ImagePreprocessor(BaseDataPreprocessor):
 
         Returns:
             ``dict(inputs=float, data_samples=int64)`` on the model's device.
-
-        Raises:
-            DataError: images are not uint8, or not of as many channels as ``mean``.
         """
         if isinstance(data, Mapping):
             inputs, labels = data["inputs"], data.get("data_samples")

@@ -5,12 +5,15 @@ GroupNorm layers too. He et al. describe the networks (CVPR 2016; section 4.2 th
 """
 
 from collections.abc import Callable, Sequence
+from typing import Annotated
 
 import torch.nn.functional as F
+from annotated_types import Interval
+from pydantic import PositiveInt
 from torch import Tensor, nn
 from torchvision.models import resnet as torchvision_resnet
 
-from fedseg.checks import check_float
+from fedseg.config.schema import Float32
 from fedseg.models.classifier import Classifier
 from fedseg.models.groupnorm import group_norm
 from fedseg.registry import MODELS
@@ -98,9 +101,6 @@ class ResNet(Classifier):
             steps; a dropped block is computed here, but has no gradient.
         kwargs: data_preprocessor, weights, projection: see ``Classifier``.
 
-    Raises:
-        ConfigError: ``stochastic_depth`` is no probability above 0.
-
     Attributes:
         stem: images [B, 3, H, W] to [B, widths[0], H, W].
         stages: one ``nn.Sequential`` of blocks each; the last block is ``stages[-1][-1]``.
@@ -108,18 +108,16 @@ class ResNet(Classifier):
 
     def __init__(
         self,
-        num_classes: int,
+        num_classes: PositiveInt,
         block: type[BasicBlock] | type[Bottleneck],
         depths: Sequence[int],
         widths: Sequence[int],
         norm: Norm,
         padded: bool = False,
-        stochastic_depth: float | None = None,
+        stochastic_depth: Annotated[Float32, Interval(gt=0, le=1)] | None = None,
         **kwargs,
     ) -> None:
         super().__init__(num_classes, in_channels=3, **kwargs)
-        if stochastic_depth is not None:
-            check_float("model.stochastic_depth", stochastic_depth, above=0, most=1)
         channels = widths[0]
         self.stem = nn.Sequential(
             nn.Conv2d(3, channels, 3, padding=1, bias=False), norm(channels), nn.ReLU(inplace=True)
@@ -179,7 +177,7 @@ class ResNet18GN(ResNet):
             ``Classifier``.
     """
 
-    def __init__(self, num_classes: int, groups: int = 2, **kwargs) -> None:
+    def __init__(self, num_classes: PositiveInt, groups: PositiveInt = 2, **kwargs) -> None:
         norm = group_norm(groups)
         super().__init__(num_classes, BasicBlock, (2, 2, 2, 2), (64, 128, 256, 512), norm, **kwargs)
 
@@ -198,7 +196,7 @@ class ResNet20GN(ResNet):
             ``Classifier``.
     """
 
-    def __init__(self, num_classes: int, groups: int = 2, **kwargs) -> None:
+    def __init__(self, num_classes: PositiveInt, groups: PositiveInt = 2, **kwargs) -> None:
         norm = group_norm(groups)
         super().__init__(
             num_classes, BasicBlock, (3, 3, 3), (16, 32, 64), norm, padded=True, **kwargs
@@ -219,6 +217,8 @@ class ResNet56(ResNet):
             ``Classifier``.
     """
 
-    def __init__(self, num_classes: int, groups: int | None = None, **kwargs) -> None:
+    def __init__(
+        self, num_classes: PositiveInt, groups: PositiveInt | None = None, **kwargs
+    ) -> None:
         norm = nn.BatchNorm2d if groups is None else group_norm(groups)
         super().__init__(num_classes, Bottleneck, (6, 6, 6), (16, 32, 64), norm, **kwargs)

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from fedseg.checks import check_float, check_int
+from fedseg.config.schema import NonNegative
 from fedseg.errors import ConfigError
 from fedseg.models.losses import compute_dtype
 from fedseg.models.mmsegmentation import EncoderDecoder
@@ -36,30 +37,24 @@ class Segmentor(InitializedModel):
         data_preprocessor: config or module.
         weights: a local file of weights to start from (see ``WeightsFile``): its path, or
             ``dict(path=..., module=..., ignore=...)``. Nothing is ever downloaded.
-
-    Raises:
-        ConfigError: an unsupported network, or no such weights file.
     """
 
     def __init__(
         self,
         network: dict | nn.Module,
         loss: dict | nn.Module = {"type": "OHEMCrossEntropy"},  # noqa: B006 (never changed)
-        num_classes: int | None = None,
-        aux_weight: float = 1.0,
+        num_classes: PositiveInt | None = None,
+        aux_weight: NonNegative = 1.0,
         align_corners: bool = False,
         data_preprocessor: dict | nn.Module | None = None,
         weights: str | dict | None = None,
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(data_preprocessor or {"type": "ImagePreprocessor"}, weights, init_cfg)
-        if num_classes is not None:
-            check_int("model.num_classes", num_classes)
         if isinstance(network, Mapping):
             network = build(MODELS, _with_num_classes(network, num_classes), "model.network")
         self.network = network
         self.criterion = build(MODELS, loss, "model.loss", base=nn.Module)
-        check_float("model.aux_weight", aux_weight, least=0)
         self.aux_weight = aux_weight
         self.align_corners = align_corners
         self._heads: list[nn.Module] = []  # of an EncoderDecoder

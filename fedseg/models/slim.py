@@ -36,9 +36,6 @@ class Slim:
         network: the module to run.
         multiple: see above.
         whole: layers whose output keeps all its channels, for example a classifier.
-
-    Raises:
-        ConfigError: a layer that is none of these, or a subclass of one with its own ``forward``.
     """
 
     def __init__(

@@ -1,5 +1,6 @@
 """Segmentation networks of torchvision, by name."""
 
+from pydantic import PositiveInt
 from torch import nn
 from torchvision.models import get_model, list_models, segmentation
 
@@ -8,16 +9,15 @@ from fedseg.registry import MODELS
 
 
 @MODELS.register_module()
-def TorchvisionSegmentation(name: str, num_classes: int, aux_loss: bool = False) -> nn.Module:
+def TorchvisionSegmentation(
+    name: str, num_classes: PositiveInt, aux_loss: bool = False
+) -> nn.Module:
     """Build e.g. ``deeplabv3_resnet50`` or ``lraspp_mobilenet_v3_large``, randomly initialized.
 
     Args:
         name: one of ``torchvision.models.list_models(module=torchvision.models.segmentation)``.
         num_classes: C of the logits.
         aux_loss: with the auxiliary head, where the network has one.
-
-    Raises:
-        ConfigError: torchvision has no such network.
     """
     known = list_models(module=segmentation)
     if name not in known:

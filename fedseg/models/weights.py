@@ -1,4 +1,4 @@
-"""Initial weights from a local file, checked tensor by tensor."""
+"""Initial weights from a local file."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -50,9 +50,6 @@ class WeightsFile:
 
         A file made for BatchNorm fits a network with GroupNorm in its place: scales and shifts are
         loaded, running statistics left out.
-
-        Raises:
-            ConfigError: the file is unreadable; a tensor is missing, unknown or of another shape.
         """
         try:
             target = network.get_submodule(self.module)
@@ -60,23 +57,19 @@ class WeightsFile:
             raise ConfigError(
                 f"model.weights.module: the network has no {self.module!r}"
             ) from error
-        found, expected = self._part(self._read()), target.state_dict()
-        wrong = [
-            f"{name}: {list(found[name].shape)} in the file, {list(tensor.shape)} in the model"
-            for name, tensor in expected.items()
-            if name in found and found[name].shape != tensor.shape
-        ]
-        wrong += [
-            f"{name}: missing in the file"
-            for name in expected
-            if name not in found and not name.endswith("num_batches_tracked")
-        ]
+        try:
+            missing, unknown = target.load_state_dict(self._part(self._read()), strict=False)
+        except RuntimeError as error:  # shapes
+            raise ConfigError(f"model.weights: {self.path} does not fit: {error}") from error
         groupnorm = [n for n, layer in target.named_modules() if isinstance(layer, nn.GroupNorm)]
-        statistics = {
-            f"{n}.{kind}" for n in groupnorm for kind in RUNNING_STATISTICS
-        } & found.keys()
-        others = [name for name in found if name not in expected and name not in statistics]
+        statistics = {f"{n}.{kind}" for n in groupnorm for kind in RUNNING_STATISTICS}
+        others = [name for name in unknown if name not in statistics]
         ignored = self.ignore if isinstance(self.ignore, str) else tuple(self.ignore)
+        wrong = [
+            f"{name}: missing in the file"
+            for name in missing
+            if not name.endswith("num_batches_tracked")
+        ]
         wrong += [
             f"{name}: not in the model (list its prefix in model.weights.ignore to skip it)"
             for name in others
@@ -87,10 +80,9 @@ class WeightsFile:
             raise ConfigError(
                 f"model.weights: {self.path} does not fit in {len(wrong)} places:\n  {listed}"
             )
-        target.load_state_dict(found, strict=False)
         notes = [f"{', '.join(others)} ignored"] if others else []
-        if statistics:
-            notes.append(f"{len(statistics)} running statistics skipped, GroupNorm has none")
+        if skipped := len(unknown) - len(others):
+            notes.append(f"{skipped} running statistics skipped, GroupNorm has none")
         if notes:
             print_log(f"model.weights: {self.path}: {'; '.join(notes)}", logger="current")
 

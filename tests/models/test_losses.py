@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DataError
 from fedseg.models import CrossEntropy, OHEMCrossEntropy
 
 IGNORE = 255
@@ -233,12 +233,6 @@ def test_a_negative_label_is_refused_unless_it_is_the_ignored_one(loss):
     labels[0, 0, 0] = -2
     with pytest.raises(DataError, match=r"data_samples: label -2 "):
         loss(ignore_index=-1)(logits, labels)
-
-
-def test_bad_ratio():
-    for ratio in (0, -0.1, 1.5):
-        with pytest.raises(ConfigError, match=r"loss\.ratio"):
-            OHEMCrossEntropy(ratio)
 
 
 def test_result_does_not_depend_on_how_images_are_grouped(monkeypatch):

@@ -5,6 +5,7 @@ import torch
 
 from fedseg.errors import ConfigError, DataError
 from fedseg.models import ImagePreprocessor, Segmentor
+from fedseg.registry import MODELS, build
 
 MEAN, STD = (0.3257, 0.3690, 0.3223), (0.2112, 0.2148, 0.2115)
 
@@ -61,5 +62,6 @@ def test_float_images_are_refused():
 
 def test_bad_constants():
     for mean, std in (((123.7, 116.3, 103.5), STD), (MEAN, (0.2, 0.0, 0.2)), (MEAN, (0.5,))):
+        config = {"type": "ImagePreprocessor", "mean": mean, "std": std}
         with pytest.raises(ConfigError, match=r"model\.data_preprocessor"):
-            ImagePreprocessor(mean, std)
+            build(MODELS, config, "model.data_preprocessor")

@@ -6,7 +6,6 @@ import torch.nn.functional as F
 import torchvision
 from torch import nn
 
-from fedseg.errors import ConfigError
 from fedseg.models import ResNet18GN, ResNet20GN, ResNet56
 
 
@@ -106,20 +105,6 @@ def test_initialization():
             assert (module.weight == 1).all() and (module.bias == 0).all()
 
 
-def test_blocks_are_reachable():
-    """A block is relu(residual + shortcut), and the network stem, blocks in turn, mean."""
-    for model in (ResNet18GN(10), ResNet20GN(10), ResNet56(10)):
-        model.eval()
-        images = torch.randn(2, 3, 16, 16)
-        x = model.stem(images)
-        for block in (block for stage in model.stages for block in stage):
-            y = block(x)
-            torch.testing.assert_close(y, (block.residual(x) + block.shortcut(x)).relu())
-            x = y
-        torch.testing.assert_close(model.features(images), x.mean((2, 3)))
-        assert block is model.stages[-1][-1]
-
-
 # ---------------------------------------------------------------- stochastic depth
 
 
@@ -164,9 +149,3 @@ def test_a_block_that_is_out_has_no_gradient():
     last = network.blocks[-1]
     assert all((parameter.grad == 0).all() for parameter in last.parameters())
     assert (network.stem[0].weight.grad != 0).any()
-
-
-def test_no_probability():
-    for probability in (0, -0.5, 1.5, float("nan")):
-        with pytest.raises(ConfigError, match=r"model\.stochastic_depth"):
-            ResNet56(10, stochastic_depth=probability)
