@@ -171,7 +171,7 @@ def evaluate(
     from fedseg.runner.checkpoint import run_folder
     from fedseg.runner.recorded import newest_checkpoint, recorded
     from fedseg.runner.testing import evaluate_checkpoint, write_test_results
-    from fedseg.runner.work_dir import hold
+    from fedseg.runner.work_dir import lock_work_dir
     from fedseg.runs.from_json import own_folder
 
     chosen = Path(checkpoint) if checkpoint is not None else newest_checkpoint(folder)[1]
@@ -181,7 +181,7 @@ def evaluate(
     else:
         place = Path(out or own_folder(folder, f"test/{chosen.stem}"))
         reading = recorded(folder, place, options, trust)
-    with reading as (config, whole), naming(config), hold(place):
+    with reading as (config, whole), naming(config), lock_work_dir(place):
         runner, results = evaluate_checkpoint(config, chosen, whole)
         files = write_test_results(results, place)
         if pictures > 0:

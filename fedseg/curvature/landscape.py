@@ -31,7 +31,7 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.files import read_bytes, write_text
 from fedseg.runner.checkpoint import checkpoints, run_folder
-from fedseg.runner.work_dir import hold
+from fedseg.runner.work_dir import lock_work_dir
 from fedseg.runs.from_json import digest
 from fedseg.runs.history import plain
 
@@ -224,7 +224,7 @@ def compute_landscape(
     with opened(spec.source) as run:
         if spec.client is not None and spec.client not in run.data.indices:
             raise ConfigError(f"--client: the run has none of the name {spec.client!r}")
-        with hold(folder):
+        with lock_work_dir(folder):
             return _compute(Landscape(spec, run), folder, advance)
 
 

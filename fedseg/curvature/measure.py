@@ -40,7 +40,7 @@ from fedseg.curvature.surface import LossSurface, Point, Samples
 from fedseg.errors import ConfigError, DataError, TrainingError
 from fedseg.files import atomic_writer, read_json, write_text
 from fedseg.runner.checkpoint import run_folder
-from fedseg.runner.work_dir import hold
+from fedseg.runner.work_dir import lock_work_dir
 from fedseg.runs.curvature_files import CURVATURE, FILE_NAME
 from fedseg.runs.from_json import digest, own_folder
 from fedseg.runs.history import plain
@@ -92,7 +92,7 @@ class Measurement:
         Raises:
             ConfigError: a quantity does not apply here; another process measures.
         """
-        with hold(self.folder), self._bars:
+        with lock_work_dir(self.folder), self._bars:
             quantities = self.result["quantities"] = self._read_earlier()
             for name in names:
                 used = {key: getattr(self.settings, key) for key in (*SHARED, *USED[name])}

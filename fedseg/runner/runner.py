@@ -53,9 +53,9 @@ from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.sampler import ClientSampler
 from fedseg.runner.state_store import StateStore
 from fedseg.runner.work_dir import (
-    adopt,
-    advised,
-    hold,
+    explain_how_to_resume,
+    lock_work_dir,
+    mark_resumed,
     set_aside_later,
     start_anew,
     write_config,
@@ -238,7 +238,7 @@ class FederatedRunner(Runner):
 
     def train(self) -> nn.Module:
         """Train to the last round; the model then holds the global (or averaged) weights."""
-        with hold(self.work_dir), advised(self.cfg), threads():
+        with lock_work_dir(self.work_dir), explain_how_to_resume(self.cfg), threads():
             self.build_federation()
             self.begin = time.perf_counter()
             with self.interrupt:
@@ -344,7 +344,7 @@ class FederatedRunner(Runner):
                     self.history.checksums = self.history.verify(done, payload["history"])
                     self.save(self.round)  # a kill in the evaluation finds the record there
                 self.history.restore(done, payload["history"])
-                adopt(self.cfg)
+                mark_resumed(self.cfg)
                 self.logger.info(f"resumed from {path} after round {self.round}")
                 return
             self.logger.warning(

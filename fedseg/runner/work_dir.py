@@ -1,6 +1,5 @@
 """The folder of a run: what it writes there, and what it finds of an earlier one."""
 
-import errno
 import json
 import os
 import re
@@ -15,7 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from filelock import BaseFileLock, FileLock, SoftFileLease, Timeout
+from filelock import FileLock, Timeout
 from mmengine.config import Config
 
 from fedseg import cli
@@ -47,32 +46,22 @@ OUTPUTS = (
 MEASURED = ("test", "curvature")  # what is measured of checkpoints, each in a folder with a mark
 MARK = ".fedseg.json"  # the folder is a run's, or a test's: its id, and the process that writes
 LOCK = ".fedseg.lock"
-LEASE = ".fedseg.lease"
-LEASE_SECONDS = 30.0
 
 
 @contextmanager
-def hold(work_dir: str | Path) -> Iterator[None]:
+def lock_work_dir(work_dir: str | Path) -> Iterator[None]:
     """Keep every other process out of a work dir.
 
-    The operating system drops the lock of a process that dies, on network file systems too. Where
-    a file system has no such locks, the process renews a lease instead, and another one waits
-    until that has run out.
+    The operating system drops the lock of a process that dies, on network file systems too.
 
     Raises:
         ConfigError: another process writes there.
     """
     work_dir = Path(work_dir)
     work_dir.mkdir(parents=True, exist_ok=True)
-    lock: BaseFileLock = FileLock(work_dir / LOCK, timeout=0, fallback_to_soft=False)
+    lock = FileLock(work_dir / LOCK, timeout=0)
     try:
-        try:
-            lock.acquire()
-        except OSError as error:
-            if error.errno not in (errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP):
-                raise
-            lock = SoftFileLease(work_dir / LEASE, lease_duration=LEASE_SECONDS)
-            lock.acquire(timeout=LEASE_SECONDS + 1)
+        lock.acquire()
     except Timeout:
         holder = _read_mark(work_dir)
         raise ConfigError(
@@ -146,7 +135,7 @@ def start_anew(cfg: Config) -> Path | None:
     stamp = time.strftime("%Y%m%d_%H%M%S")
     aside = root / "previous" / f"{stamp}_{uuid.uuid4().hex[:4]}"
     for path in tests:
-        with hold(path):
+        with lock_work_dir(path):
             _move(path, aside / path.parent.name / path.name)
     for path in leftovers:
         _move(path, aside / path.name)
@@ -154,7 +143,7 @@ def start_anew(cfg: Config) -> Path | None:
     return aside if leftovers or tests else None
 
 
-def adopt(cfg: Config) -> None:
+def mark_resumed(cfg: Config) -> None:
     """Mark the work dir of a resumed run, which had no mark if an older version began it."""
     root = Path(cfg.work_dir)
     if not _made(root):
@@ -177,7 +166,7 @@ def _move(path: Path, target: Path) -> None:
 
 
 @contextmanager
-def advised(cfg: Config) -> Iterator[None]:
+def explain_how_to_resume(cfg: Config) -> Iterator[None]:
     """Within it, an error that ends a run says what of it is saved, and how to go on."""
     try:
         yield

@@ -19,7 +19,7 @@ from fedseg.hooks import FederatedHook
 from fedseg.registry import DATASETS, HOOKS
 from fedseg.runner.build import move_model
 from fedseg.runner.runner import FederatedRunner
-from fedseg.runner.work_dir import MARK, hold
+from fedseg.runner.work_dir import MARK, lock_work_dir
 
 BROKEN, ROUND = 6, 4  # a sample of client b, which trains in round 4 for the first time
 PLAIN = {**toyseg.PLAIN, "train_cfg": {"local_epochs": 1}, "val_dataloader": None}
@@ -73,10 +73,13 @@ def test_a_file_system_without_locks(tmp_path, monkeypatch):
         raise OSError(38, "Function not implemented")
 
     monkeypatch.setattr("fcntl.flock", flock)
-    monkeypatch.setattr("fedseg.runner.work_dir.LEASE_SECONDS", 0.2)
-    with hold(tmp_path), pytest.raises(ConfigError, match=f"process {os.getpid()}"), hold(tmp_path):
+    with (
+        lock_work_dir(tmp_path),
+        pytest.raises(ConfigError, match=f"process {os.getpid()}"),
+        lock_work_dir(tmp_path),
+    ):
         pass
-    with hold(tmp_path):
+    with lock_work_dir(tmp_path):
         pass
 
 
@@ -281,7 +284,7 @@ def test_only_tests_of_the_suite_are_moved(tmp_path):
     run = tmp_path / "run"
     (run / "test" / "own").mkdir(parents=True)
     toyseg.train(config)
-    with hold(run / "test" / "round_000001"):  # as tools/test.py
+    with lock_work_dir(run / "test" / "round_000001"):  # as tools/test.py
         (run / "test" / "round_000001" / "test_results.json").touch()
         with pytest.raises(ConfigError, match="round_000001 is in use"):
             toyseg.train(config)
@@ -306,7 +309,7 @@ def test_a_mark_names_nothing_else(tmp_path, made):
 
 def test_a_mark_that_is_a_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / MARK)
-    with hold(tmp_path):
+    with lock_work_dir(tmp_path):
         assert json.loads((tmp_path / MARK).read_text())["pid"] == os.getpid()
 
 

@@ -21,7 +21,7 @@ from fedseg.curvature.surface import LossSurface, Point
 from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.files import sha256
-from fedseg.runner.work_dir import hold
+from fedseg.runner.work_dir import lock_work_dir
 
 CHANGED = ("--cfg-options", "val_dataloader.seen.batch_size=3")
 
@@ -310,7 +310,7 @@ def test_a_strangers_run_is_data(tool, silo, tmp_path):
     assert code == 2
     assert "curvature" in err
     (run / "curvature").unlink()
-    with hold(run / "curvature" / "round_000002"):
+    with lock_work_dir(run / "curvature" / "round_000002"):
         code, _, err = tool(run)
     assert code == 2
     assert "in use" in err
