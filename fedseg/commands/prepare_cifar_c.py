@@ -72,10 +72,11 @@ def main() -> None:
         if names:
             print(f"{len(names)} {what}: {', '.join(names)}")
     print(f"{outcome.folder}: 5 severities of {outcome.images} images each")
-    from fedseg.report.corruptions import contact_sheet  # the processes above need no charts
+    from fedseg.report.corruptions import draw_contact_sheet  # the processes above need no charts
+    from fedseg.report.drawing import save_figure
 
     dataset = CorruptedImages(args.root, args.folder, args.corruptions)
-    print(contact_sheet(dataset, outcome.folder / "contact_sheet.png"))
+    print(save_figure(draw_contact_sheet(dataset), outcome.folder / "contact_sheet.png"))
     if dataset.generated:
         print(
             "Images that were made here have their own noise, and frost is drawn: for published "

@@ -1,10 +1,10 @@
 """Charts of a run: loss and metrics over rounds, IoU by class, accuracy for each client."""
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from fedseg.checks import is_number
 from fedseg.metric_names import (
@@ -23,7 +23,6 @@ from fedseg.report.drawing import (
     draw_percentages,
     new_figure,
     round_axes,
-    save_figure,
     write_centered,
 )
 from fedseg.runs.run_files import RunFiles
@@ -31,8 +30,8 @@ from fedseg.runs.run_files import RunFiles
 LINE_STYLES = {STANDARD: "-", BY_DOMAIN: "--", GLOBAL: ":", GLOBAL_BY_DOMAIN: "--"}
 
 
-def draw_curves(run: RunFiles, path: Path) -> Path:
-    """Loss of each round on the left, the main metric of every domain on the right, as a PNG."""
+def draw_curves(run: RunFiles) -> Figure:
+    """Loss of each round on the left, the main metric of every domain on the right."""
     figure = new_figure(13, 4.4)
     figure.suptitle(run.name, fontsize=12, fontweight="bold")
     left, right = figure.subplots(1, 2)
@@ -42,7 +41,7 @@ def draw_curves(run: RunFiles, path: Path) -> Path:
     else:
         write_centered(left, "no loss was recorded")
     _draw_metric(right, run)
-    return save_figure(figure, path)
+    return figure
 
 
 def _draw_metric(axes: Any, run: RunFiles) -> None:
@@ -61,18 +60,11 @@ def _draw_metric(axes: Any, run: RunFiles) -> None:
     for domain, points in series.items():
         one = Metric.of(domain)
         number, style = sets.index(one.set) % len(COLORS), LINE_STYLES[one.view]
-        value = points[max(points)]
-        axes.plot(
-            list(points),
-            list(points.values()),
-            color=COLORS[number],
-            linestyle=style,
-            linewidth=1.8,
-            marker=MARKERS[number],
-            markersize=4.5,
-            markerfacecolor="white" if style != "-" else COLORS[number],
-            label=f"{domain_label(domain, series)}: {value:.1f}",
-        )
+        color, face = COLORS[number], "white" if style != "-" else COLORS[number]
+        marker = {"marker": MARKERS[number], "markersize": 4.5, "markerfacecolor": face}
+        label = f"{domain_label(domain, series)}: {points[max(points)]:.1f}"
+        line = {"color": color, "linestyle": style, "linewidth": 1.8}
+        axes.plot(list(points), list(points.values()), label=label, **line, **marker)
     axes.set_ylim(bottom=min(0, min(min(points.values()) for points in series.values())))
     # beside the axes: among the lines there is seldom room
     place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02), "alignment": "left"}
@@ -80,55 +72,51 @@ def _draw_metric(axes: Any, run: RunFiles) -> None:
 
 
 def draw_iou_by_class(
-    domains: Mapping[str, Mapping[str, Any]],
-    path: Path,
-    palette: Sequence[Sequence[int]] | None = None,
-) -> Path | None:
+    domains: Mapping[str, Mapping[str, Any]], palette: Sequence[Sequence[int]] | None = None
+) -> Figure | None:
     """Heat map of the IoU of every class (rows) in every domain (columns), with the mIoU below.
 
-    A PNG; None if no domain has an IoU, as ``{"unseen": {"mIoU": 30.1, "IoU": {"road": 90.2}}}``
-    has. ``palette``: RGB colors of the classes, shown beside their names.
+    None if no domain has an IoU, as ``{"unseen": {"mIoU": 30.1, "IoU": {"road": 90.2}}}`` has.
+    ``palette``: RGB colors of the classes, shown beside their names.
     """
     columns = [d for d in domains if domains[d].get("IoU")]
     if not columns:
         return None
     names = dict.fromkeys(name for d in columns for name in domains[d]["IoU"])
-    found = {name: [domains[d]["IoU"].get(name) for d in columns] for name in names}
-    rows = {name: [v if is_number(v) else None for v in row] for name, row in found.items()}
+    rows = {name: [domains[d]["IoU"].get(name) for d in columns] for name in names}
+    rows = {name: [v if is_number(v) else None for v in row] for name, row in rows.items()}
     rows["mIoU"] = [domains[d].get("mIoU") for d in columns]
     labels = [domain_label(d, columns).replace(" ", "\n", 1) for d in columns]
-    return draw_percentages(rows, labels, path, "IoU by class (%)", palette)
+    return draw_percentages(rows, labels, "IoU by class (%)", palette)
 
 
-def draw_client_accuracy(found: Mapping[str, Any], path: Path, title: str = "") -> Path:
-    """Heat map of the accuracy for each client (rows) over the evaluated rounds (columns); a PNG.
+def draw_client_accuracy(entry: Mapping[str, Any], title: str = "") -> Figure:
+    """Heat map of the accuracy for each client (rows) over the evaluated rounds (columns).
 
     Clients are sorted by the class that they hold most of: what the model forgets from one round
-    to another shows as bands that go dark. ``found`` is ``client_accuracy`` of a run's results.
+    to another shows as bands that go dark. ``entry`` is ``client_accuracy`` of a run's results.
     """
-    rounds = np.asarray(found["rounds"])
-    values = np.array(found["accuracy"], dtype=float).T  # None is NaN
-    main = np.asarray(found["main_class"])
-    order = np.lexsort((np.arange(len(main)), main))
-    figure = new_figure(9.5, min(2 + 0.05 * max(len(main), 20), 8))
+    rounds, classes = np.asarray(entry["rounds"]), np.asarray(entry["main_class"])
+    values = np.array(entry["accuracy"], dtype=float).T  # None is NaN
+    order = np.argsort(classes, kind="stable")
+    figure = new_figure(9.5, min(2 + 0.05 * max(len(classes), 20), 8))
     axes = figure.add_subplot()
     style = {"aspect": "auto", "interpolation": "nearest", "cmap": "cividis"}
     image = axes.imshow(values[order], vmin=0, vmax=100, **style)
     ticks = np.unique(np.linspace(0, len(rounds) - 1, min(len(rounds), 8)).round().astype(int))
     axes.set_xticks(ticks, rounds[ticks])
     axes.set_xlabel("round (evaluated ones, evenly spaced here)")
-    axes.set_ylabel(f"{len(main)} clients, by their main class")
+    axes.set_ylabel(f"{len(classes)} clients, by their main class")
     axes.set_yticks([])
-    ends = np.flatnonzero(np.diff(main[order])) + 0.5
+    ends = np.flatnonzero(np.diff(classes[order])) + 0.5
     if len(ends) < 30:
-        for end in ends:
-            axes.axhline(end, color="white", linewidth=0.7)
-        middles = (np.r_[-0.5, ends] + np.r_[ends, len(main) - 0.5]) / 2
-        axes.set_yticks(middles, [found["classes"][c] for c in np.unique(main)])
+        axes.hlines(ends, -0.5, len(rounds) - 0.5, "white", linewidth=0.7)
+        middles = (np.r_[-0.5, ends] + np.r_[ends, len(classes) - 0.5]) / 2
+        axes.set_yticks(middles, [entry["classes"][c] for c in np.unique(classes)])
         axes.tick_params(axis="y", length=0)
     figure.colorbar(image, ax=axes, pad=0.01).set_label("accuracy (%)")
     kind = "test images in each client's class mix"
-    if found.get("images") == "train":
+    if entry.get("images") == "train":
         kind = "each client's own training images"
     axes.set_title(f"{title + ': ' if title else ''}accuracy on {kind}", fontsize=11)
-    return save_figure(figure, path)
+    return figure

@@ -1,16 +1,16 @@
 """Accuracy under corruptions as a picture; a contact sheet of the images themselves."""
 
 from collections.abc import Collection, Mapping
-from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
+from matplotlib.figure import Figure
 
 from fedseg.checks import is_number
 from fedseg.datasets.corrupted import CORRUPTIONS, CorruptedImages
 from fedseg.errors import DataError
-from fedseg.report.drawing import draw_percentages, new_figure, save_figure
+from fedseg.report.drawing import draw_percentages, new_figure
 
 
 def corruption_table(
@@ -27,16 +27,16 @@ def corruption_table(
     entry = next((e for e in domains.values() if e.get("corruptions")), None)
     if entry is None:
         return None
-    found = entry["corruptions"]
-    severities = list(entry.get("severities") or range(1, 1 + max(map(len, found.values()))))
+    rows = entry["corruptions"]
+    severities = list(entry.get("severities") or range(1, 1 + max(map(len, rows.values()))))
     table: dict[str, dict[int | str, float | None]] = {}
-    for name in dict.fromkeys([*(n for n in CORRUPTIONS if n in found), *found]):
-        if len(found[name]) != len(severities):
+    for name in dict.fromkeys([*(n for n in CORRUPTIONS if n in rows), *rows]):
+        if len(rows[name]) != len(severities):
             raise DataError(
-                f"corruptions.{name}: has {len(found[name])} accuracies for {len(severities)} "
+                f"corruptions.{name}: has {len(rows[name])} accuracies for {len(severities)} "
                 "severities; evaluate again with fedseg test"
             )
-        known = (value if is_number(value) else None for value in found[name])
+        known = (value if is_number(value) else None for value in rows[name])
         row = dict(zip(severities, known, strict=True))
         table[name] = {**row, "mean": _mean(row.values())}
     columns = (*severities, "mean")
@@ -48,34 +48,28 @@ def _mean(values: Collection[Any]) -> float | None:
 
 
 def draw_corruptions(
-    table: Mapping[str, Mapping[int | str, float | None]], path: Path, title: str = ""
-) -> Path:
-    """Heat map of a :func:`corruption_table` under a title; a PNG."""
+    table: Mapping[str, Mapping[int | str, float | None]], title: str = ""
+) -> Figure:
+    """Heat map of a :func:`corruption_table` under a title."""
     rows = {_words(name): list(row.values()) for name, row in table.items()}
     columns = [c if c == "mean" else f"severity {c}" for c in table["mean"]]
-    return draw_percentages(rows, columns, path, f"{title}\naccuracy (%)".strip())
+    return draw_percentages(rows, columns, f"{title}\naccuracy (%)".strip())
 
 
-def contact_sheet(dataset: CorruptedImages, path: Path) -> Path:
-    """The first test image under every corruption (rows) and severity (columns), as a PNG."""
+def draw_contact_sheet(dataset: CorruptedImages) -> Figure:
+    """The first test image under every corruption (rows) and severity (columns)."""
     names = list(dict.fromkeys(name for name, _ in dataset.groups))
     levels = list(dict.fromkeys(level for _, level in dataset.groups))
+    images = dataset.gather(np.arange(len(dataset.groups)) * dataset.group_size)[0]
+    sheet = np.vstack([np.hstack(row) for row in np.split(images, len(names))])
     figure = new_figure(2 + 0.8 * len(levels), 0.6 + 0.8 * len(names))
     axes = figure.add_subplot()
     extent = (0, len(levels), len(names), 0)
-    sheet = tiles(dataset, len(names))
     axes.imshow(sheet, cmap="gray", extent=extent, interpolation="nearest")
     axes.set_xticks(np.arange(len(levels)) + 0.5, [f"severity {level}" for level in levels])
     axes.set_yticks(np.arange(len(names)) + 0.5, map(_words, names))
     axes.tick_params(length=0, labeltop=True, labelbottom=False)
-    return save_figure(figure, path)
-
-
-def tiles(dataset: CorruptedImages, rows: int) -> np.ndarray:
-    """The first image of every group beside each other, uint8 [rows * H, columns * W, C]."""
-    numbers = np.arange(len(dataset.groups)) * dataset.group_size
-    images = dataset.gather(numbers)[0]
-    return np.vstack([np.hstack(row) for row in np.split(images, rows)])
+    return figure
 
 
 def _words(name: str) -> str:

@@ -6,11 +6,10 @@ from typing import Any
 
 import numpy as np
 from matplotlib import colormaps
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.text import Text
 from matplotlib.ticker import LogFormatter, MaxNLocator
-from matplotlib.transforms import ScaledTranslation, blended_transform_factory
+from matplotlib.transforms import ScaledTranslation
 
 from fedseg.files import atomic_writer
 from fedseg.metric_names import MAIN_METRICS
@@ -26,9 +25,7 @@ SMOOTHED_FROM = 60  # rounds from which on a moving average helps the eye
 def new_figure(width: float, height: float, layout: str | None = "constrained") -> Figure:
     """A canvas of so many inches."""
     # not pyplot: it keeps global state and may want a display
-    figure = Figure(figsize=(width, height), dpi=DPI, layout=layout)
-    FigureCanvasAgg(figure)
-    return figure
+    return Figure(figsize=(width, height), dpi=DPI, layout=layout)
 
 
 def save_figure(figure: Figure, path: str | Path) -> Path:
@@ -68,44 +65,39 @@ def write_centered(axes: Any, text: str) -> None:
 def draw_percentages(
     table: Mapping[str, Sequence[float | None]],
     columns: Sequence[str],
-    path: Path,
     title: str,
     palette: Sequence[Sequence[int]] | None = None,
-) -> Path:
-    """Heat map of percentages by row, None in gray; the last row, a mean, is apart and bold. A PNG.
+) -> Figure:
+    """Heat map of percentages by row, None in gray; the last row, a mean, is apart and bold.
 
     ``palette`` has RGB colors to show beside the rows' names, as many as there are.
     """
     values = np.array(list(table.values()), dtype=float)  # None is NaN
     mean = len(table) - 1
     figure = new_figure(2.6 + 1.1 * len(columns), 1.5 + 0.31 * len(table))
-    axes = figure.add_subplot()
-    axes.set_facecolor("0.95")
+    axes = figure.add_subplot(facecolor="0.95")
     axes.pcolormesh(values, cmap=SHADES, vmin=0, vmax=100)
     for (y, x), value in np.ndenumerate(values):
         text = "–" if np.isnan(value) else f"{value:.1f}"  # noqa: RUF001 (a dash, not a minus)
         weight, color = "bold" if y == mean else "normal", "white" if value > 58 else "0.1"
         style = {"ha": "center", "va": "center", "fontsize": 9, "fontweight": weight}
         axes.text(x + 0.5, y + 0.5, text, color=color, **style)
-    for y in range(1, len(table)):
-        axes.axhline(y, color="white", linewidth=5 if y == mean else 1.5)
-    for x in range(1, len(columns)):
-        axes.axvline(x, color="white", linewidth=1.5)
-    beside = blended_transform_factory(axes.transAxes, axes.transData)
-    beside += ScaledTranslation(-10 / 72, 0, figure.dpi_scale_trans)
-    for y, color in enumerate((palette or ())[:mean]):
-        rgb = [c / 255 for c in color]
-        axes.plot(0, y + 0.5, "s", color=rgb, markersize=9, transform=beside, clip_on=False)
-    axes.set_xlim(0, len(columns))
-    axes.set_ylim(len(table), 0)
+    axes.hlines(range(1, len(table)), 0, len(columns), "white", linewidth=1.5)
+    axes.vlines(range(1, len(columns)), 0, len(table), "white", linewidth=1.5)
+    axes.axhline(mean, color="white", linewidth=5)
+    colors = np.array(palette or [])[:mean] / 255
+    beside = axes.get_yaxis_transform() + ScaledTranslation(-10 / 72, 0, figure.dpi_scale_trans)
+    for y, color in enumerate(colors):
+        axes.plot(0, y + 0.5, "s", color=color, markersize=9, transform=beside, clip_on=False)
+    axes.set(xlim=(0, len(columns)), ylim=(len(table), 0))
     axes.set_xticks(np.arange(len(columns)) + 0.5, columns)
     axes.set_yticks(np.arange(len(table)) + 0.5, list(table))
     axes.get_yticklabels()[-1].set_fontweight("bold")
-    axes.tick_params(length=0, top=False, bottom=False, labeltop=True, labelbottom=False)
+    axes.tick_params(length=0, labeltop=True, labelbottom=False)
     axes.tick_params(axis="y", pad=20 if palette else 4)
     axes.spines[:].set_visible(False)
     axes.set_title(title, fontsize=12, fontweight="bold", pad=10)
-    return save_figure(figure, path)
+    return figure
 
 
 def round_axes(axes: Any, rounds: int, title: str, shown: str | None) -> None:

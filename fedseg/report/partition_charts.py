@@ -15,7 +15,7 @@ from fedseg.report.partition_view import PLURAL, View, partition_statistics
 
 NAMED = 110  # classes or clients up to which each has its name at the axis; IDDA has 105 domains
 MOST_ROWS, MOST_COLUMNS = 500, 1000  # cells of the picture; beyond, neighbors share one
-BARS = 40  # of a histogram, at most
+MOST_BARS = 40  # of a histogram
 OVERVIEW = "splits.png"
 # without the palest part of the map: a share of one sample must differ from none
 SHADES = LinearSegmentedColormap.from_list("shares", colormaps["YlGnBu"](np.linspace(0.2, 1)))
@@ -29,13 +29,14 @@ def show_partition(
     Clients and labels are as of :func:`fedseg.report.partition_view.partition_statistics`,
     ``classes`` the names in order of their ids.
     """
-    found = partition_statistics(clients, labels, len(classes))
+    statistics = partition_statistics(clients, labels, len(classes))
     print(
-        f"{path.stem}: {found.in_words()}; {len(classes):,} classes in all, {found.unused:,} "
-        "samples unused; mean total-variation distance to the whole data set "
-        f"{found.total_variation:.3f}"
+        f"{path.stem}: {statistics.in_words()}; {len(classes):,} classes in all, "
+        f"{statistics.unused:,} samples unused; mean total-variation distance to the whole data "
+        f"set {statistics.total_variation:.3f}"
     )
-    draw_view(View(path.stem, path.stem, clients, found, "class", tuple(classes)), path)
+    view = View(path.stem, path.stem, clients, statistics, "class", tuple(classes))
+    save_figure(draw_view(view), path)
 
 
 def write_pictures(
@@ -46,23 +47,22 @@ def write_pictures(
     ``pixels`` has those of every class that each client holds, by view, for
     ``<name>_pixels.png``.
     """
-    folder, pixels = Path(folder), pixels or {}
-    paths = [draw_side_by_side(views, folder / OVERVIEW)]
+    figures, pixels = {OVERVIEW: draw_side_by_side(views)}, pixels or {}
     for view in views:
         # the overview's own name is taken
         stem = view.name if f"{view.name}.png" != OVERVIEW else f"{view.name}_1"
         if view.kind is not None:
-            paths.append(draw_view(view, folder / f"{stem}.png"))
+            figures[f"{stem}.png"] = draw_view(view)
         if view.name in pixels:
-            paths.append(draw_view(view, folder / f"{stem}_pixels.png", pixels[view.name]))
-    return paths
+            figures[f"{stem}_pixels.png"] = draw_view(view, pixels[view.name])
+    return [save_figure(figure, Path(folder) / name) for name, figure in figures.items()]
 
 
 # ---------------------------------------------------------------- one split
 
 
-def draw_view(view: View, path: Path, pixels: np.ndarray | None = None) -> Path:
-    """Heat map of the share of each class (rows) in each client (columns), and sizes; a PNG.
+def draw_view(view: View, pixels: np.ndarray | None = None) -> Figure:
+    """Heat map of the share of each class (rows) in each client (columns), and sizes.
 
     Columns are in order of the client's largest class, which shows skew as a diagonal; a class that
     the client does not have is white. Test sets have columns of their own, on the right. Pixels of
@@ -70,29 +70,24 @@ def draw_view(view: View, path: Path, pixels: np.ndarray | None = None) -> Path:
     """
     kind, rows, counts = view.kind or "class", view.rows, view.statistics.counts
     subtitle, whose = view.statistics.in_words(kind), "client's samples"
-    sizes, names, tests = view.statistics.sizes, list(view.clients), view.test_counts
+    sizes, names, tests = view.statistics.sizes, np.array(list(view.clients)), view.test_counts
     if pixels is not None:
         shown = pixels.sum(axis=1) > 0  # a client's images may be ignored everywhere
-        counts, sizes = pixels[shown], sizes[shown]
-        names = [name for name, there in zip(names, shown, strict=True) if there]
+        counts, sizes, names = pixels[shown], sizes[shown], names[shown]
         kind, rows, tests = "class", view.dataset.classes, {}
         subtitle = f"{len(names):,} clients; {pixels.sum():,} pixels that are not ignored"
         whose = "client's pixels"
     shares = counts / counts.sum(axis=1, keepdims=True)
-    order = order_of(shares)
+    order = sort_clients(shares)
     # 0.115 inch a row is the least for names that can be read
     height = min(max(2.4, 0.115 * len(rows), 0.24 * min(len(rows), 14)), 12)
     figure = new_figure(13, height + 2.6)
     figure.suptitle(view.title, fontsize=12, fontweight="bold")
-    grid = figure.subplots(
-        2,
-        1 + bool(tests),
-        squeeze=False,
-        sharex="col",
-        sharey="row",
-        height_ratios=[height, 1.3],
-        width_ratios=[22, max(1.6, 0.9 * len(tests))] if tests else None,
-    )
+    ratios = {"height_ratios": [height, 1.3]}
+    if tests:
+        ratios["width_ratios"] = [22, max(1.6, 0.9 * len(tests))]
+    shared = {"sharex": "col", "sharey": "row", "squeeze": False}
+    grid = figure.subplots(2, 1 + bool(tests), **shared, **ratios)
     upper, lower = grid[:, 0]
     mixes = {name: row / max(row.sum(), 1) for name, row in tests.items()}
     most = max([shares.max(), *(mix.max() for mix in mixes.values())])
@@ -102,80 +97,75 @@ def draw_view(view: View, path: Path, pixels: np.ndarray | None = None) -> Path:
         whose = "samples"
         beside, below = grid[:, 1]
         draw_cells(beside, np.stack(list(mixes.values())).T, rows, most, kind)
-        beside.set_title("test sets", fontsize=10)
-        beside.set_ylabel("")
+        beside.set(title="test sets", ylabel="")
+        beside.title.set_fontsize(10)
         below.set_axis_off()
         for number, name in enumerate(mixes):
             style = {"rotation": 90, "va": "top", "ha": "center", "fontsize": 9}
             place = below.get_xaxis_transform()  # its own height, not the clients' scale
             text = below.text(number + 0.5, 1, name, transform=place, **style)
             text.set_in_layout(False)  # it may reach down beside the clients' names
-    add_scale(figure, image, list(grid[0]), f"share of the {whose}")
-    lower.stairs(sizes[order], np.arange(len(sizes) + 1), fill=True, color=COLORS[0])
-    lower.set_ylabel("samples")
-    lower.set_xlim(0, len(sizes))
-    lower.set_ylim(0, sizes.max() * 1.08)
+    _add_scale(figure, image, list(grid[0]), f"share of the {whose}")
+    lower.stairs(sizes[order], fill=True, color=COLORS[0])
+    lower.margins(x=0)
     lower.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     lower.xaxis.set_major_locator(MaxNLocator(integer=True))
     plain_axes(lower, grid="y")
     if len(names) <= NAMED:
-        names = [names[i] for i in order]
-        lower.set_xticks(np.arange(len(names)) + 0.5, names)
+        lower.set_xticks(np.arange(len(names)) + 0.5, names[order])
         small = len(names) > 30 or sum(map(len, names)) > 120
         lower.tick_params(axis="x", labelsize=6.5 if small else 9, rotation=90 if small else 0)
-    lower.set_xlabel(f"clients, in order of their largest {kind}")
-    return save_figure(figure, path)
+    lower.set(xlabel=f"clients, in order of their largest {kind}", ylabel="samples")
+    return figure
 
 
 # ---------------------------------------------------------------- side by side
 
 
-def draw_side_by_side(views: Sequence[View], path: Path) -> Path:
+def draw_side_by_side(views: Sequence[View]) -> Figure:
     """A column for each split: its clients' mixes, in one scale, sizes, numbers of classes."""
     width = 4.6 if len(views) > 1 else 8
     names = max(len(view.rows) for view in views)
     height = min(max(2.6, 0.115 * names), 12) if names <= NAMED else 6
     figure = new_figure(width * len(views) + 0.8, height + 3.9)
     grid = figure.subplots(3, len(views), squeeze=False, height_ratios=[height, 1.4, 1.4])
-    found = [view.statistics for view in views]
-    shares = [one.counts / one.sizes[:, None] for one in found]
+    shares = [view.statistics.counts / view.statistics.sizes[:, None] for view in views]
     most = max(float(array.max()) for array in shares)
     image = None
-    for column, (view, one, mixes) in enumerate(zip(views, found, shares, strict=True)):
+    for column, (view, mixes) in enumerate(zip(views, shares, strict=True)):
         upper, middle, lower = grid[:, column]
         upper.set_title(view.name, fontsize=10, fontweight="bold")
+        _draw_histogram(middle, view.statistics.sizes, COLORS[0], "samples per client")
         if view.kind is None:
             upper.set_axis_off()
             lower.set_axis_off()
             write_centered(upper, "classes are not known")
         else:
-            image = draw_cells(upper, mixes[order_of(mixes)].T, view.rows, most, view.kind)
+            image = draw_cells(upper, mixes[sort_clients(mixes)].T, view.rows, most, view.kind)
             upper.set_xlabel(f"{len(view.clients):,} clients")
             upper.xaxis.set_major_locator(MaxNLocator(5, integer=True))
             if column and view.rows == views[column - 1].rows:
                 upper.tick_params(axis="y", labelleft=False)
                 upper.set_ylabel("")
             label = f"{PLURAL[view.kind]} per client"
-            _draw_histogram(lower, one.classes_per_client, COLORS[1], label)
-        _draw_histogram(middle, one.sizes, COLORS[0], "samples per client")
-        for axes in (middle, lower):
-            axes.set_ylabel("" if column else "clients")
+            _draw_histogram(lower, view.statistics.classes_per_client, COLORS[1], label)
+    for axes in grid[1:, 0]:
+        axes.set_ylabel("clients")
     if image is not None:
-        add_scale(figure, image, list(grid[0]), "share of the client's samples")
-    return save_figure(figure, path)
+        _add_scale(figure, image, list(grid[0]), "share of the client's samples")
+    return figure
 
 
 def _draw_histogram(axes: Any, values: np.ndarray, color: str, label: str) -> None:
-    """How many clients have how much; bars are as wide as whole numbers allow."""
+    """Numbers of clients; bars are as wide as whole numbers allow."""
     low, high = int(values.min()), int(values.max())
-    step = max(1, -(-(high - low + 1) // BARS))
+    step = -(-(high - low + 1) // MOST_BARS)
     edges = np.arange(low, high + step + 1, step) - 0.5
     axes.hist(values, edges, rwidth=0.92, color=color)
     axes.set_xlabel(f"{label}: all {low:,}" if low == high else label)
     axes.xaxis.set_major_locator(MaxNLocator(6, integer=True))
     if low == high:
-        axes.set_xlim(low - 1.5, high + 1.5)
-        axes.set_xticks([low])
+        axes.set(xlim=(low - 1.5, high + 1.5), xticks=[low])
     axes.yaxis.set_major_locator(MaxNLocator(4, integer=True))
     plain_axes(axes, grid="y")
 
@@ -183,7 +173,7 @@ def _draw_histogram(axes: Any, values: np.ndarray, color: str, label: str) -> No
 # ---------------------------------------------------------------- heat maps
 
 
-def order_of(shares: np.ndarray) -> np.ndarray:
+def sort_clients(shares: np.ndarray) -> np.ndarray:
     """Clients in order of their largest class, those with most of it first; from [clients, K]."""
     return np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
 
@@ -191,7 +181,7 @@ def order_of(shares: np.ndarray) -> np.ndarray:
 def draw_cells(
     axes: Any, shares: np.ndarray, classes: Sequence[str], most: float, kind: str = "class"
 ) -> Any:
-    """A heat map of shares [classes, clients] from 0 to ``most``, white at 0; gives its image."""
+    """A heat map of shares [classes, clients] from 0 to ``most``, white at 0; returns its image."""
     rows, columns = shares.shape
     cells = _pool(_pool(shares, MOST_ROWS), MOST_COLUMNS, axis=1)
     image = axes.imshow(
@@ -203,10 +193,10 @@ def draw_cells(
         extent=(0, columns, rows, 0),
     )
     # a line between the classes, and between clients where there is room
-    for y in range(1, rows if rows <= NAMED else 0):
-        axes.axhline(y, color="0.93", linewidth=0.5)
-    for x in range(1, columns if columns <= NAMED else 0):
-        axes.axvline(x, color="0.93", linewidth=0.5)
+    if rows <= NAMED:
+        axes.hlines(range(1, rows), 0, columns, "0.93", linewidth=0.5)
+    if columns <= NAMED:
+        axes.vlines(range(1, columns), 0, rows, "0.93", linewidth=0.5)
     if rows <= NAMED:
         axes.set_yticks(np.arange(rows) + 0.5, classes, fontsize=9 if rows <= 30 else 6.5)
     else:
@@ -223,13 +213,11 @@ def _pool(values: np.ndarray, most: int, axis: int = 0) -> np.ndarray:
     length = values.shape[axis]
     if length <= most:
         return values
-    starts = np.unique(np.arange(most) * length // most)
-    return np.maximum.reduceat(values, starts, axis=axis)
+    return np.maximum.reduceat(values, np.arange(most) * length // most, axis=axis)
 
 
-def add_scale(figure: Figure, image: Any, axes: Any, label: str) -> None:
+def _add_scale(figure: Figure, image: Any, axes: Any, label: str) -> None:
     """The scale of a heat map, beside its axes."""
-    bar = figure.colorbar(image, ax=axes, pad=0.01, fraction=0.02, aspect=60)
-    bar.ax.yaxis.set_major_formatter(PercentFormatter(xmax=1, decimals=0))
-    bar.set_label(label)
-    bar.outline.set_visible(False)
+    percent = PercentFormatter(xmax=1, decimals=0)
+    style = {"pad": 0.01, "fraction": 0.02, "aspect": 60, "format": percent}
+    figure.colorbar(image, ax=axes, label=label, **style).outline.set_visible(False)

@@ -106,24 +106,28 @@ def print_views(views: Sequence[View], console: Console | None = None) -> None:
 
 
 def _splits_table(views: Sequence[View]) -> TextTable:
-    found = [view.statistics for view in views]
-    rows = [
-        ("clients", *(f"{len(view.clients):,}" for view in views)),
-        ("samples", *(f"{one.sizes.sum():,}" for one in found)),
-        ("unused", *(f"{one.unused:,}" for one in found)),
-        ("samples per client", *(spread(one.sizes) for one in found)),
-    ]
-    for kind in dict.fromkeys(view.kind for view in views if view.kind):
-        held, each = [], []
-        for view, one in zip(views, found, strict=True):
-            own = view.kind == kind
-            held.append(f"{one.counts.any(axis=0).sum():,}" if own else "")
-            each.append(spread(one.classes_per_client) if own else "")
-        rows += [(PLURAL[kind], *held), (f"{PLURAL[kind]} per client", *each)]
-    pairs = zip(views, found, strict=True)
-    rows.append(("distance", *(f"{o.total_variation:.3f}" if v.kind else "" for v, o in pairs)))
-    head = ("", *(view.name for view in views))
-    return TextTable("splits", head, tuple(rows), right=tuple(range(1, len(head))))
+    columns = {view.name: _describe(view) for view in views}
+    names = dict.fromkeys(name for column in columns.values() for name in column)
+    order = [*(name for name in names if name != "distance"), "distance"]
+    rows = tuple((name, *(c.get(name, "") for c in columns.values())) for name in order)
+    head = ("", *columns)
+    return TextTable("splits", head, rows, right=tuple(range(1, len(head))))
+
+
+def _describe(view: View) -> dict[str, str]:
+    statistics = view.statistics
+    column = {
+        "clients": f"{len(view.clients):,}",
+        "samples": f"{statistics.sizes.sum():,}",
+        "unused": f"{statistics.unused:,}",
+        "samples per client": spread(statistics.sizes),
+    }
+    if view.kind:
+        plural = PLURAL[view.kind]
+        column[plural] = f"{statistics.counts.any(axis=0).sum():,}"
+        column[f"{plural} per client"] = spread(statistics.classes_per_client)
+        column["distance"] = f"{statistics.total_variation:.3f}"
+    return column
 
 
 def _tests_table(views: Sequence[View]) -> TextTable:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedseg.report.charts import draw_client_accuracy, draw_curves, draw_iou_by_class
 from fedseg.report.corruptions import corruption_table, draw_corruptions
+from fedseg.report.drawing import save_figure
 from fedseg.report.overlays import Classes, Example, draw_example
 from fedseg.runs.run_files import read_run
 
@@ -25,12 +26,13 @@ def write_charts(
 ) -> list[Path]:
     """Write ``curves.png`` and what else a run has: IoU by class, clients, corruptions."""
     run = read_run(work_dir, strict=False)
-    paths = [draw_curves(run, folder / "curves.png")]
+    paths = [save_figure(draw_curves(run), folder / "curves.png")]
     if run.results is None:
         return paths
     clients = run.results.extras.get("client_accuracy")
     if clients:
-        paths.append(draw_client_accuracy(clients, folder / "client_accuracy.png", run.name))
+        figure = draw_client_accuracy(clients, run.name)
+        paths.append(save_figure(figure, folder / "client_accuracy.png"))
     return paths + _write_domains(run.results.final, folder, palette, run.name)
 
 
@@ -38,11 +40,12 @@ def _write_domains(
     domains: Mapping[str, Mapping[str, Any]], folder: Path, palette: Any, title: str = ""
 ) -> list[Path]:
     """IoU by class; accuracy under corruptions."""
-    by_class = draw_iou_by_class(domains, folder / "iou_by_class.png", palette)
-    paths = [] if by_class is None else [by_class]
-    corrupted = corruption_table(domains)
-    if corrupted is not None:
-        paths.append(draw_corruptions(corrupted, folder / "corruptions.png", title))
+    paths = []
+    if (by_class := draw_iou_by_class(domains, palette)) is not None:
+        paths.append(save_figure(by_class, folder / "iou_by_class.png"))
+    if (corrupted := corruption_table(domains)) is not None:
+        figure = draw_corruptions(corrupted, title)
+        paths.append(save_figure(figure, folder / "corruptions.png"))
     return paths
 
 
@@ -69,8 +72,8 @@ def write_overlays(
     for test, domain, index, prediction in evaluator.predict_some(w, buffers, chosen):
         example = _example(test, index, prediction.cpu().numpy())
         stem = re.sub(r"[^\w.-]+", "_", Path(example.file).stem)
-        path = folder / domain / f"{index:05d}_{stem}.png"
-        paths.append(draw_example(example, classes_of(test), path))
+        figure = draw_example(example, classes_of(test))
+        paths.append(save_figure(figure, folder / domain / f"{index:05d}_{stem}.png"))
     return paths
 
 

@@ -6,7 +6,7 @@ domains follow from the names in the split files.
 
 import inspect
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from itertools import count
@@ -62,18 +62,18 @@ def read_views(
         if path.suffix == ".py":
             config = load_config(path, methods=methods, options=options)
             with naming(config):
-                views.append(_of_config(path, complete_config(config), images))
+                views.append(_read_config(path, complete_config(config), images))
         elif path.is_dir():
-            views.append(_of_split(path))
+            views.append(_read_folder(path))
         else:
-            views.append(_of_file(path))
+            views.append(_read_file(path))
     if not views:
         raise DataError("no split is named: only notes about splits")
-    return _with_own_names(views)
+    return _rename(views)
 
 
-def _with_own_names(views: Sequence[View]) -> list[View]:
-    """The second view of a name is ``<name>_2``, for each is a file."""
+def _rename(views: Sequence[View]) -> list[View]:
+    """Give each a name of its own, for its files: the second one is ``<name>_2``."""
     named: dict[str, View] = {}
     for view in views:
         stem = re.sub(r"[^\w.-]+", "_", view.name) or "split"
@@ -86,32 +86,35 @@ def _with_own_names(views: Sequence[View]) -> list[View]:
 # ---------------------------------------------------------------- configs
 
 
-def _of_config(path: Path, config: Config, images: bool) -> View:
-    loader = config.train_dataloader
-    for key in ("dataset", "partition"):
-        if loader.get(key) is None:
-            raise ConfigError(f"train_dataloader.{key}: is missing")
-    dataset = _dataset(loader["dataset"], "train_dataloader.dataset", images)
-    partition = build(PARTITIONS, loader["partition"], "train_dataloader.partition")
+def _read_config(path: Path, config: Config, images: bool) -> View:
+    recipe = _get(config.train_dataloader, "partition", "train_dataloader")
+    dataset = _build_dataset(config.train_dataloader, "train_dataloader", images)
+    partition = build(PARTITIONS, recipe, "train_dataloader.partition")
     clients = check_clients(partition(dataset), len(dataset))
     tests, notes = {}, []
     for name, entry in (config.get("val_dataloader") or {}).items():
-        field = f"val_dataloader.{name}"
-        if not isinstance(entry, Mapping) or entry.get("dataset") is None:
-            raise ConfigError(f"{field}.dataset: is missing")
         try:
-            tests[name] = _dataset(entry["dataset"], f"{field}.dataset", False)
+            tests[name] = _build_dataset(entry, f"val_dataloader.{name}", False)
         except MissingDataError as error:
             if not entry.get("optional"):
                 raise
             notes.append(f"{path.stem}: test set {name!r} is not there ({error})")
-    recipe = loader["partition"]
-    title = f"{path.stem}: {_recipe(recipe) if isinstance(recipe, Mapping) else partition}"
-    return _view(path.stem, title, clients, dataset, tests, notes)
+    title = f"{path.stem}: {type(partition).__name__}"
+    for key, value in recipe.items() if isinstance(recipe, Mapping) else ():
+        if key != "type" and not isinstance(value, Mapping):
+            title += f", {key} {value}"
+    return _make_view(path.stem, title, clients, dataset, tests, notes)
 
 
-def _dataset(config: Any, field: str, images: bool) -> Any:
-    """A data set as configured; one that is listed by a split file needs no images."""
+def _get(loader: Any, key: str, field: str) -> Any:
+    if not isinstance(loader, Mapping) or loader.get(key) is None:
+        raise ConfigError(f"{field}.{key}: is missing")
+    return loader[key]
+
+
+def _build_dataset(loader: Any, field: str, images: bool) -> Any:
+    """A loader's data set; one that is listed by a split file needs no images."""
+    config = _get(loader, "dataset", field)
     if isinstance(config, Mapping) and not images:
         kind = config.get("type")
         kind = DATASETS.get(kind) if isinstance(kind, str) else kind
@@ -119,16 +122,10 @@ def _dataset(config: Any, field: str, images: bool) -> Any:
             unchecked = type(kind.__name__, (kind,), {"check_files": lambda self: None})
             config = {k: v for k, v in config.items() if k not in ("style", "pipeline")}
             config["type"] = unchecked
-    return build(DATASETS, config, field)
+    return build(DATASETS, config, f"{field}.dataset")
 
 
-def _recipe(config: Mapping[str, Any]) -> str:
-    """Type and plain options of a partition."""
-    options = [f"{k} {v}" for k, v in config.items() if k != "type" and not isinstance(v, Mapping)]
-    return ", ".join([str(config.get("type")), *options])
-
-
-def _view(
+def _make_view(
     name: str,
     title: str,
     clients: Mapping[str, np.ndarray],
@@ -137,29 +134,29 @@ def _view(
     notes: Sequence[str] = (),
 ) -> View:
     """A view of data sets, by class if they have class ids, else by domain if they have these."""
-    kind, labels = _labels(dataset)
-    of_tests = {test: _labels(of) for test, of in tests.items()}
-    alike = {test: own for test, (of_kind, own) in of_tests.items() if kind and of_kind == kind}
+    kind, labels = _read_labels(dataset)
+    labels_of = {test: _read_labels(of) for test, of in tests.items()}
+    alike = {test: of for test, (of_kind, of) in labels_of.items() if kind and of_kind == kind}
     rows: tuple[str, ...] = ()
     if kind == "class":
-        most = max(int(own.max()) for own in (labels, *alike.values()))
+        most = max(int(ids.max()) for ids in (labels, *alike.values()))
         names = (getattr(dataset, "metainfo", None) or {}).get("classes")
         rows = tuple(map(str, range(most + 1))) if names is None else tuple(names)
         if most >= len(rows):
             raise DataError(f"{title}: class id {most} occurs, but there are {len(rows)} classes")
     elif kind == "domain":
-        found = np.unique(np.concatenate([labels, *alike.values()]))
-        rows, labels = tuple(found.tolist()), np.searchsorted(found, labels)
-        alike = {test: np.searchsorted(found, own) for test, own in alike.items()}
+        domains = np.unique(np.concatenate([labels, *alike.values()]))
+        rows, labels = tuple(domains.tolist()), np.searchsorted(domains, labels)
+        alike = {test: np.searchsorted(domains, names) for test, names in alike.items()}
     statistics = partition_statistics(clients, labels, max(len(rows), 1))
     sizes = {test: len(of) for test, of in tests.items()}
-    counts = {test: np.bincount(own, minlength=len(rows)) for test, own in alike.items()}
+    counts = {test: np.bincount(ids, minlength=len(rows)) for test, ids in alike.items()}
     maps = dataset if isinstance(dataset, SegmentationDataset) else None
     return View(name, title, clients, statistics, kind, rows, sizes, counts, tuple(notes), maps)
 
 
-def _labels(dataset: Any) -> tuple[str | None, np.ndarray]:
-    """What there is one of for each sample: class ids, names of domains, or nothing (zeros)."""
+def _read_labels(dataset: Any) -> tuple[str | None, np.ndarray]:
+    """One label for each sample and its kind: class ids, names of domains, or zeros."""
     labels = np.asarray(getattr(dataset, "labels", None))
     one_each = labels.shape == (len(dataset),) and np.issubdtype(labels.dtype, np.integer)
     if one_each and labels.size and labels.min() >= 0:
@@ -172,34 +169,34 @@ def _labels(dataset: Any) -> tuple[str | None, np.ndarray]:
 # ---------------------------------------------------------------- files
 
 
-def _of_file(path: Path) -> View:
+def _read_file(path: Path) -> View:
     if not path.exists():
         raise DataError(
             f"{path}: does not exist: name a config, a split file or a folder of split files"
         )
     content = read_json(path, "name a config (.py), a split file or a folder of split files")
     if isinstance(content, dict) and all(key in content for key in KEYS):
-        return _of_split(path.parent)  # all files of a folder are one split
-    return _of_indices(path)
+        return _read_folder(path.parent)  # all files of a folder are one split
+    return _read_indices(path)
 
 
-def _of_indices(path: Path) -> View:
+def _read_indices(path: Path) -> View:
     """Clients by indices, with the labels of the prepared folder that the file lies in."""
     partition = FixedPartition(file=path)
     root = path.parent.parent
     if not (root / INDEX).is_file():
-        known = [i for own in partition.clients.values() for i in own if type(i) is int]
+        known = [i for held in partition.clients.values() for i in held if type(i) is int]
         samples = 1 + max(known, default=0)  # at least: what nobody holds is not known
         if samples > MOST_SAMPLES:
             raise DataError(f"{path}: index {samples - 1:,} is larger than any data set here")
         note = f"{path}: the classes are not known: {root} is no prepared folder"
         listed = range(samples)
-        return _view(path.stem, path.stem, partition(listed), listed, {}, [note])
+        return _make_view(path.stem, path.stem, partition(listed), listed, {}, [note])
     train, test = StoredImages(root, "train"), StoredImages(root, "test")
-    return _view(path.stem, path.stem, partition(train), train, {"test": test})
+    return _make_view(path.stem, path.stem, partition(train), train, {"test": test})
 
 
-def _of_split(folder: Path) -> View:
+def _read_folder(folder: Path) -> View:
     """A folder of FedDrive's split files, or one with such folders ``train`` and ``test``."""
     if (folder / "train").is_dir():
         folder = folder / "train"
@@ -207,19 +204,19 @@ def _of_split(folder: Path) -> View:
     beside = folder.parent / "test"
     listed = {}
     if folder.name == "train" and any(beside.glob("*.json")):
-        listed = {test: Split({test: own}) for test, own in read_split(beside).users.items()}
+        listed = {user: Split({user: pairs}) for user, pairs in read_split(beside).users.items()}
     name = "_".join(folder.parts[-3:-1] if folder.name == "train" else folder.parts[-2:])
-    domain_of = _layout([train, *listed.values()])
+    domain_of = _find_layout([train, *listed.values()])
     notes = [] if domain_of else [f"{folder}: its paths are of no known data set: no domains"]
-    shown, title = _Listed(train, domain_of), "/".join(folder.parts[-3:])
-    of_tests = {test: _Listed(split, domain_of) for test, split in listed.items()}
-    return _view(name, title, NaturalPartition()(shown), shown, of_tests, notes)
+    samples, title = _Listed(train, domain_of), "/".join(folder.parts[-3:])
+    tests = {test: _Listed(split, domain_of) for test, split in listed.items()}
+    return _make_view(name, title, NaturalPartition()(samples), samples, tests, notes)
 
 
 class _Listed:
     """Samples of split files, known by their paths."""
 
-    def __init__(self, split: Split, domain_of: Any) -> None:
+    def __init__(self, split: Split, domain_of: Callable[[str], str] | None) -> None:
         self.users = [user for user, samples in split.users.items() for _ in samples]
         self.domains = [domain_of(x) for x, _ in split.samples] if domain_of else None
 
@@ -227,10 +224,10 @@ class _Listed:
         return len(self.users)
 
 
-def _layout(splits: Sequence[Split]) -> Any:
-    """How the paths of a data set give the domain; None for an unknown data set.
+def _find_layout(splits: Sequence[Split]) -> Callable[[str], str] | None:
+    """The function that reads a path's domain; None for an unknown data set.
 
-    A data set is known by how it derives the path of a label from that of its image.
+    A data set is recognized by the way it derives a label's path from its image's.
     """
     samples = [sample for split in splits for sample in split.samples]
     for kind in LAYOUTS:
@@ -264,17 +261,15 @@ def pixel_counts(view: View) -> np.ndarray:
     train_ids = np.full(256, IGNORE)
     train_ids[list(dataset.label_ids)] = list(dataset.label_ids.values())
 
-    def of_image(index: int) -> np.ndarray:
+    def count_image(index: int) -> np.ndarray:
         raw = np.bincount(read_label(dataset.files[index][1]).ravel(), minlength=256)
         return np.bincount(train_ids, weights=raw, minlength=256).astype(np.int64)
 
-    counts = np.zeros((len(view.clients), 256), np.int64)
-    jobs = [(row, index) for row, held in enumerate(view.clients.values()) for index in held]
+    counts, console = np.zeros((len(view.clients), 256), np.int64), Console(stderr=True)
+    images = [(row, index) for row, held in enumerate(view.clients.values()) for index in held]
+    bar = {"total": len(images), "console": console, "disable": not console.is_terminal}
     with ThreadPoolExecutor(READERS) as pool:
-        found = pool.map(of_image, [index for _, index in jobs])
-        console = Console(stderr=True)
-        hidden = not console.is_terminal
-        found = track(found, "reading label maps", len(jobs), console=console, disable=hidden)
-        for (row, _), pixels in zip(jobs, found, strict=True):
-            counts[row] += pixels
+        pixels = pool.map(count_image, [index for _, index in images])
+        for (row, _), of_image in zip(images, track(pixels, "label maps", **bar), strict=True):
+            counts[row] += of_image
     return counts[:, : len(dataset.classes)]

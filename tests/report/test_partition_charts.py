@@ -1,15 +1,12 @@
 """Statistics of a partition worked out by hand, and the picture of them."""
 
-from itertools import groupby
-
 import numpy as np
 import pytest
 from PIL import Image
 
 from fedseg.errors import ConfigError
-from fedseg.report.drawing import COLORS
-from fedseg.report.partition_charts import show_partition
-from fedseg.report.partition_view import partition_statistics
+from fedseg.report.partition_charts import draw_side_by_side, draw_view, show_partition
+from fedseg.report.partition_view import View, partition_statistics
 
 LABELS = np.array([0, 0, 1, 1, 1, 1, 2, 2])
 CLIENTS = {"a": np.array([0, 2, 6]), "b": np.array([4, 3]), "c": np.array([7])}
@@ -19,11 +16,6 @@ def one_class_each(classes: int, clients: int, size: int = 4):
     """Clients of one class, in turn."""
     labels = np.repeat(np.arange(clients) % classes, size)
     return {str(i): np.arange(i * size, (i + 1) * size) for i in range(clients)}, labels
-
-
-def picture(clients, labels, classes, path) -> np.ndarray:
-    show_partition(clients, labels, classes, path)
-    return np.asarray(Image.open(path).convert("RGB")).astype(int)
 
 
 def test_statistics_by_hand():
@@ -68,58 +60,72 @@ def test_printed_statistics(tmp_path, capsys):
         assert part in printed
 
 
-def test_picture_is_drawn_at_any_scale(tmp_path):
-    for classes, clients in ((10, 100), (100, 500), (3, 1), (700, 1500)):
-        held, labels = one_class_each(classes, clients)
-        names = [f"class {i}" for i in range(classes)]
-        drawn = picture(held, labels, names, tmp_path / "new" / "s.png")
-        assert drawn.shape[1] == 1560  # more than a pixel for each of 500 clients
-        assert drawn.shape[0] < 1800
+def drawn(clients, labels, classes):
+    """The axes of a partition's picture: its heat map, sizes and scale."""
+    statistics = partition_statistics(clients, labels, len(classes))
+    return draw_view(View("s", "s", clients, statistics, "class", tuple(classes))).axes
 
 
-def test_picture_has_a_diagonal_of_full_cells(tmp_path):
+def shares(axes) -> np.ndarray:
+    return np.ma.filled(axes.images[0].get_array(), 0)
+
+
+@pytest.mark.parametrize(("classes", "clients"), [(10, 100), (100, 500), (3, 1), (700, 1500)])
+def test_picture_is_drawn_at_any_scale(tmp_path, classes, clients, capsys):
+    held, labels = one_class_each(classes, clients)
+    names = [f"class {i}" for i in range(classes)]
+    show_partition(held, labels, names, tmp_path / "new" / "s.png")
+    with Image.open(tmp_path / "new" / "s.png") as picture:
+        assert picture.width == 1560 and picture.height < 1800
+    upper = drawn(held, labels, names)[0]
+    assert (shares(upper).max(axis=0) == 1).all()  # of neighbors in a cell, none is lost
+    assert upper.images[0].get_extent() == [0, clients, classes, 0]
+
+
+def test_clients_are_in_order_of_their_largest_class():
     held, labels = one_class_each(10, 100)
-    drawn = picture(held, labels, list("abcdefghij"), tmp_path / "s.png")
-    full = (drawn == [8, 29, 88]).all(axis=-1)  # the end of the map: a share of 1
-    full[:, 1450:] = False  # the color bar
-    rows, columns = np.nonzero(full)
-    # in order of the largest class, though clients take classes in turn: row follows column
-    assert np.corrcoef(rows, columns)[0, 1] > 0.99
-    area = (np.ptp(rows) + 1) * (np.ptp(columns) + 1)
-    assert 0.08 < len(rows) / area < 0.11  # a tenth, less the lines between cells
+    upper, *_ = drawn(held, labels, list("abcdefghij"))
+    np.testing.assert_array_equal(shares(upper), np.eye(10).repeat(10, axis=1))
+    assert [t.get_text() for t in upper.get_yticklabels()] == list("abcdefghij")
 
 
-def test_few_samples_differ_from_none_and_many(tmp_path):
+def test_few_samples_differ_from_none_and_many():
     # 499 samples of class 0 and one of class 1; class 2 is at nobody's
     labels = np.array([0] * 499 + [1])
-    drawn = picture({"0": np.arange(500)}, labels, ["a", "b", "c"], tmp_path / "s.png")
-    column = drawn[:, 700]
-    colors, areas = np.unique(column, axis=0, return_counts=True)
-    flat = {tuple(c) for c, n in zip(colors.tolist(), areas, strict=True) if n > 20}
-    # the share of nearly all, of nearly none, and of none; the bar of the size
-    (pale,) = flat - {(8, 29, 88), (0, 114, 178), (255, 255, 255)}
-    assert len(flat) == 4
-    assert 150 < min(pale) < 200 and pale[1] > 225  # a yellowish green
-    runs = [(color, len(list(same))) for color, same in groupby(map(tuple, column.tolist()))]
-    cell = max(length for color, length in runs if color == pale)
-    assert max(length for color, length in runs if color == (8, 29, 88)) == pytest.approx(
-        cell, abs=2
-    )
+    upper, *_ = drawn({"0": np.arange(500)}, labels, ["a", "b", "c"])
+    many, few, none = upper.images[0].to_rgba(upper.images[0].get_array())[:, 0]
+    assert none[3] == 0 and few[3] == many[3] == 1  # white, as the page is
+    assert 0.6 < min(few[:3]) < 0.8 and few[1] > 0.88  # a yellowish green
 
 
-def test_picture_shows_sizes(tmp_path):
-    blue = [int(COLORS[0][i : i + 2], 16) for i in (1, 3, 5)]
+def test_picture_shows_sizes():
+    ends = np.cumsum([40, 20, 10])
+    held = {str(k): part for k, part in enumerate(np.split(np.arange(70), ends[:-1]))}
+    lower = drawn(held, np.zeros(70, np.int64), ["one"])[1]
+    assert lower.patches[0].get_data().values.tolist() == [40, 20, 10]
+    assert [t.get_text() for t in lower.get_xticklabels()] == ["0", "1", "2"]
 
-    def bar_heights(sizes):
-        ends = np.cumsum(sizes)
-        held = {
-            str(k): np.arange(e - s, e) for k, (s, e) in enumerate(zip(sizes, ends, strict=True))
-        }
-        labels = np.zeros(ends[-1], np.int64)
-        drawn = picture(held, labels, ["one"], tmp_path / "s.png")
-        found = (drawn == blue).all(axis=-1).sum(axis=0)
-        return found[found > 20]
 
-    heights = bar_heights([40, 20, 10])
-    assert heights.max() / heights.min() == pytest.approx(4, rel=0.1)
-    assert bar_heights([20, 20, 20]).std() < 1
+def test_test_sets_stand_beside_the_clients():
+    statistics = partition_statistics(CLIENTS, LABELS, 4)
+    counts = {"test": np.array([1, 1, 1, 1]), "unseen": np.array([0, 0, 0, 5])}
+    view = View("s", "s", CLIENTS, statistics, "class", tuple("abcd"), {}, counts)
+    upper, beside, _, below, _ = draw_view(view).axes
+    assert not shares(upper)[3].any()  # no client holds it
+    np.testing.assert_array_equal(shares(beside).T, [[0.25] * 4, [0, 0, 0, 1]])
+    assert [text.get_text() for text in below.texts] == ["test", "unseen"]
+    assert upper.images[0].norm.vmax == beside.images[0].norm.vmax == 1
+
+
+def test_splits_side_by_side_have_one_scale():
+    views = []
+    for clients in (CLIENTS, {"0": np.arange(8)}):
+        statistics = partition_statistics(clients, LABELS, 3)
+        views.append(View("s", "s", clients, statistics, "class", tuple("abc")))
+    sizes_only = partition_statistics({"0": np.arange(8)}, LABELS * 0, 1)
+    views.append(View("n", "n", {"0": np.arange(8)}, sizes_only))
+    axes = draw_side_by_side(views).axes
+    maps = [one for one in axes[:3] if one.images]
+    assert [one.images[0].norm.vmax for one in maps] == [1, 1]
+    assert "classes are not known" in [text.get_text() for text in axes[2].texts]
+    assert [bar.get_height() for bar in axes[3].patches] == [1, 1, 1]  # clients of 1, 2, 3 samples

@@ -1,22 +1,20 @@
 """The pictures of a whole run, and that predictions in them are the evaluation's."""
 
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+import toyseg
 from PIL import Image
 
-from fedseg.report.pictures import classes_of, spread, write_charts, write_overlays
-from fedseg.report.pictures_hook import PicturesHook
+from fedseg.report import overlays, pictures
+from fedseg.report.pictures import spread, write_charts, write_overlays
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
 
 PALETTE = {"road": (128, 64, 128), "building": (70, 70, 70), "sky": (70, 130, 180)}
-
-
-def occurs(picture: np.ndarray, color: tuple[int, ...]) -> bool:
-    return bool((picture == np.array(color, np.uint8)).all(-1).any())
 
 
 @pytest.fixture
@@ -72,9 +70,15 @@ def test_a_domain_without_statistics_is_predicted_as_in_the_standard_evaluation(
     assert evaluator.details["seen_by_domain"]["domains"] == 2
 
 
-def test_overlays_of_every_domain(tested, tmp_path):
+def test_overlays_of_every_domain(tested, tmp_path, monkeypatch):
     runner, predictions = tested
-    server, folder = runner.server, tmp_path / "pictures"
+    server, folder, drawn = runner.server, tmp_path / "pictures", {}
+
+    def draw_example(example, classes):
+        drawn[example.domain, example.file] = example, classes
+        return overlays.draw_example(example, classes)
+
+    monkeypatch.setattr(pictures, "draw_example", draw_example)
     paths = write_overlays(runner.test_loop.domains, server.w, server.buffers, folder, count=2)
     assert sorted(str(p.relative_to(folder)) for p in paths) == [
         "seen/00001_5_T01_CN_A.png",
@@ -84,22 +88,12 @@ def test_overlays_of_every_domain(tested, tmp_path):
         "unseen/00001_1_T03_HRN_A.png",
         "unseen/00003_3_T03_HRN_A.png",
     ]
-    assert all(path.is_file() for path in paths)
-    # the labels are 128 x 72: a panel is 5 times as large; its right column begins after the left
-    picture = np.asarray(Image.open(folder / "unseen" / "00001_1_T03_HRN_A.png").convert("RGB"))
-    right = 20 + 640 + 8
-    assert picture.shape[1] == right + 640 + 20
-    first = next(y for y in range(len(picture)) if tuple(picture[y, right]) == PALETTE["sky"])
-    truth = picture[first : first + 360, right : right + 640]
-    assert {tuple(c) for c in truth.reshape(-1, 3).tolist()} == {*PALETTE.values(), (0, 0, 0)}
-    classes = classes_of(runner.test_loop.sets[0])
-    shown = classes.table()[predictions["unseen", 1].numpy().astype(np.uint8)]
-    expected = shown.repeat(5, axis=0).repeat(5, axis=1)
-    bottom = [
-        y for y in range(first + 360, len(picture) - 359)
-        if (picture[y : y + 360, right : right + 640] == expected).all()
-    ]  # fmt: skip
-    assert len(bottom) == 1  # the prediction stands below the truth
+    example, classes = drawn["T03_HRN_A", "1_T03_HRN_A.jpg"]
+    assert np.array_equal(example.prediction, predictions["unseen", 1].numpy())
+    colors = {tuple(c) for c in classes.table()[example.truth].reshape(-1, 3).tolist()}
+    assert colors == {*PALETTE.values(), (0, 0, 0)}
+    with Image.open(paths[0]) as picture:
+        assert picture.width > 1000
 
 
 def test_training_leaves_pictures(small_run):
@@ -109,8 +103,6 @@ def test_training_leaves_pictures(small_run):
     for domain in ("unseen", "seen", "seen_by_domain"):
         predicted = sorted((folder / domain).iterdir())
         assert len(predicted) == 3
-        assert occurs(np.asarray(Image.open(predicted[0]))[..., :3], PALETTE["building"])
-    assert occurs(np.asarray(Image.open(folder / "iou_by_class.png"))[..., :3], PALETTE["road"])
 
 
 def test_charts_can_be_drawn_again(small_run, tmp_path):
@@ -118,26 +110,17 @@ def test_charts_can_be_drawn_again(small_run, tmp_path):
     assert [p.name for p in paths] == ["curves.png", "iou_by_class.png"]
 
 
-class Logger:
-    def __init__(self):
-        self.warnings = []
+def test_a_failing_picture_is_a_warning(tmp_path, monkeypatch):
+    def fail(*_):
+        raise RuntimeError("no room")
 
-    def warning(self, text):
-        self.warnings.append(text)
-
-
-class Runner:
-    val_loop = object()  # has none of what a loop has
-
-    def __init__(self, work_dir):
-        self.work_dir, self.logger = work_dir, Logger()
-
-
-def test_a_failing_picture_is_a_warning(tmp_path):
-    runner = Runner(tmp_path)
-    PicturesHook().after_run(runner)
-    assert len(runner.logger.warnings) == 1
-    assert "pictures" in runner.logger.warnings[0]
+    monkeypatch.setattr(pictures, "write_charts", fail)
+    hooks = {"pictures": {"type": "PicturesHook"}}
+    config = toyseg.settings(tmp_path, train_cfg={"max_rounds": 1}, default_hooks=hooks)
+    toyseg.train(config)
+    (log,) = Path(config["work_dir"]).glob("*/*.log")
+    assert "pictures: not all could be drawn: RuntimeError('no room')" in log.read_text()
+    assert (Path(config["work_dir"]) / "results.json").is_file()
 
 
 def test_classification_has_curves_but_no_overlays(tested, small_run, tmp_path):
