@@ -1,34 +1,62 @@
 """A run is the same bits whether it was killed, stopped, or fed by other workers.
 
-FedASAM + SWA + SiloBN with augmentation, six rounds; the command line in processes of its own where
-a signal must really come, and many more moments and algorithms in this process, where an exception
-that nothing catches stands for the kill.
+FedASAM + SWA with augmentation, six rounds, on scenes that are streamed (with SiloBN) and on images
+in memory; the command line in processes of its own where a signal must really come, and many more
+moments and algorithms in this process, where an exception that nothing catches stands for the kill.
 """
 
 import contextlib
+import json
 import os
 import re
 import shlex
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
+import toycls
 import toyseg
 from command_line import TIMEOUT
 
+from fedseg.errors import Interrupted
+from fedseg.evaluation.domains import DomainEvaluator
 from fedseg.runner import checkpoint as checkpoint_module
 from fedseg.runner import state_store as store_module
+from fedseg.runner.interrupt import InterruptGuard
+
+TOYS = ("scenes", "images")
+EACH_TOY = pytest.mark.parametrize("toy", TOYS)
+Settings = Callable[..., dict[str, Any]]
 
 
 @pytest.fixture(scope="module")
-def reference(tmp_path_factory):
-    """The undisturbed run."""
+def settings(tmp_path_factory) -> dict[str, Settings]:
+    """By toy, what makes a config from a folder and changes."""
+    root = toycls.write_data(tmp_path_factory.mktemp("data") / "images")
+    return {
+        "scenes": toyseg.settings,
+        "images": lambda folder, **changes: toycls.settings(folder, root, **changes),
+    }
+
+
+@pytest.fixture(scope="module")
+def references(tmp_path_factory, settings):
+    """The undisturbed runs by toy."""
     torch.set_num_threads(1)
-    config = toyseg.settings(tmp_path_factory.mktemp("reference"))
-    toyseg.train(config)
-    return config
+    runs = {toy: settings[toy](tmp_path_factory.mktemp(toy)) for toy in TOYS}
+    for config in runs.values():
+        toyseg.train(config)
+    return runs
+
+
+@pytest.fixture(scope="module")
+def reference(references):
+    return references["scenes"]
 
 
 def test_the_reference_is_worth_comparing(reference):
@@ -49,17 +77,21 @@ def test_loader_workers(tmp_path, reference, workers):
     assert toyseg.run_differences(reference, config) == []
 
 
-def test_a_second_run_and_the_state_of_the_process(tmp_path, reference):
+@EACH_TOY
+def test_a_second_run_and_the_state_of_the_process(tmp_path, settings, references, toy):
     torch.manual_seed(99)
-    config = toyseg.settings(tmp_path)
+    np.random.seed(3)  # noqa: NPY002 - nothing of it may matter
+    config = settings[toy](tmp_path)
     toyseg.train(config)
-    assert toyseg.run_differences(reference, config) == []
+    assert toyseg.run_differences(references[toy], config) == []
 
 
 # ---------------------------------------------------------------- signals, in other processes
 
 
-def killing(folder: Path, at: str, round_: int, number: int = signal.SIGKILL) -> tuple[dict, Path]:
+def killing(
+    settings: Settings, folder: Path, at: str, round_: int, number: int = signal.SIGKILL
+) -> tuple[dict, Path]:
     hook = {
         "type": "KillHook",
         "at": at,
@@ -68,27 +100,31 @@ def killing(folder: Path, at: str, round_: int, number: int = signal.SIGKILL) ->
         "number": int(number),
     }
     changes = {"custom_hooks": [hook], "train_cfg": {"hook_interval": 1}}
-    config = toyseg.settings(folder, **changes)
+    config = settings(folder, **changes)
     return config, toyseg.write_config(folder / "toy.py", config)
 
 
-MOMENTS = [("client", 4), ("aggregate", 5), ("checkpoint", 4)]
+MOMENTS = [
+    ("scenes", "client", 4),
+    ("scenes", "aggregate", 5),
+    ("scenes", "checkpoint", 4),
+    ("images", "client", 5),
+]
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory):
+def killed(tmp_path_factory, settings):
     """Runs of the command line that were killed, by moment: config, config file, exit code."""
     started = {}
-    for at, round_ in MOMENTS:
-        folder = tmp_path_factory.mktemp(at)
-        config, path = killing(folder, at, round_)
-        started[at] = config, path, toyseg.start_cli(path)
-    return {at: (c, p, s.wait()) for at, (c, p, s) in started.items()}
+    for toy, at, round_ in MOMENTS:
+        config, path = killing(settings[toy], tmp_path_factory.mktemp(at), at, round_)
+        started[toy, at] = config, path, toyseg.start_cli(path)
+    return {moment: (c, p, s.wait()) for moment, (c, p, s) in started.items()}
 
 
-@pytest.mark.parametrize(("at", "round_"), MOMENTS)
-def test_sigkill_and_resume(killed, reference, at, round_):
-    config, path, code = killed[at]
+@pytest.mark.parametrize(("toy", "at", "round_"), MOMENTS)
+def test_sigkill_and_resume(killed, references, toy, at, round_):
+    config, path, code = killed[toy, at]
     folder = path.parent
     assert code == -signal.SIGKILL and (folder / "killed").exists()
     written = sorted(p.name for p in (folder / "run" / "checkpoints").glob("round_*.pth"))
@@ -101,14 +137,14 @@ def test_sigkill_and_resume(killed, reference, at, round_):
         assert process.returncode == 0, err
     else:
         toyseg.train(config, resume=True)
-    assert toyseg.run_differences(reference, config) == []
+    assert toyseg.run_differences(references[toy], config) == []
     assert (folder / "run" / "results.json").is_file()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_ctrl_c_saves_and_tells_how_to_resume(tmp_path, reference, number):
     """A terminal and a scheduler send it to the whole process group, loader workers too."""
-    config, path = killing(tmp_path, "client", 4, signal.SIGSTOP)
+    config, path = killing(toyseg.settings, tmp_path, "client", 4, signal.SIGSTOP)
     config["train_dataloader"]["num_workers"] = 2
     toyseg.write_config(path, config)
     process = toyseg.start_cli(path)
@@ -143,25 +179,25 @@ class KilledError(BaseException):
     """Stands for SIGKILL: nothing in the engine catches it."""
 
 
-class Countdown:
-    """Raises :class:`KilledError` at the n-th of the calls it counts."""
+def raise_at(number: int, error: type[BaseException]) -> Callable[..., None]:
+    """A function that raises at its n-th call."""
+    calls = []
 
-    def __init__(self, moment: int) -> None:
-        self.moment, self.calls = moment, 0
+    def tick(*_: Any, **__: Any) -> None:
+        calls.append(None)
+        if len(calls) == number:
+            raise error("stopped")
 
-    def tick(self) -> None:
-        self.calls += 1
-        if self.calls == self.moment:
-            raise KilledError
+    return tick
 
 
 def killed_on_disk(config: dict, moment: int, resume: bool = False) -> bool:
     """Train, killed at the n-th write, rename or sync; whether it came to that."""
-    countdown = Countdown(moment)
+    tick = raise_at(moment, KilledError)
 
     def wrap(function):
         def wrapped(*args, **kwargs):
-            countdown.tick()
+            tick()
             return function(*args, **kwargs)
 
         return wrapped
@@ -205,14 +241,15 @@ VARIANTS = {
 }
 
 
-@pytest.mark.parametrize("name", VARIANTS)
-def test_kills_while_something_is_written(tmp_path, name):
+@pytest.mark.parametrize("name", [*VARIANTS, "images"])
+def test_kills_while_something_is_written(tmp_path, settings, name):
     """Every few writes, renames and syncs of a four-round run; one run killed again and again."""
+    make = settings["images" if name == "images" else "scenes"]
     small = {"train_cfg": {"max_rounds": 4, "local_epochs": 1, "val_interval": 4}}
-    changes = {**VARIANTS[name], **small}
-    whole = toyseg.settings(tmp_path / "whole", **changes)
+    changes = {**VARIANTS.get(name, {}), **small}
+    whole = make(tmp_path / "whole", **changes)
     toyseg.train(whole)
-    again = toyseg.settings(tmp_path / "again", **changes)
+    again = make(tmp_path / "again", **changes)
     resume, kills = False, 0
     for moment in (7, 9, 6, 11, 8, 14, 13, 21, 25, 10_000):
         if not killed_on_disk(again, moment, resume):
@@ -222,37 +259,28 @@ def test_kills_while_something_is_written(tmp_path, name):
     assert toyseg.run_differences(whole, again) == []
 
 
-def test_an_interrupt_at_every_check(tmp_path, reference, monkeypatch):
-    """Ctrl-C in a client's steps, in an evaluation, before the first round: resume, same bits."""
-    from fedseg.runner.interrupt import Interrupted, InterruptGuard
+STOPS = {"scenes": (3, 50, 60, 24, 7, 10**9), "images": (1, 11, 4, 13, 9, 10**9)}
 
-    def stop_at(number):
-        seen = [0]
 
-        def check(guard):
-            seen[0] += 1
-            if seen[0] == number:
-                raise Interrupted("stopped")
-
-        return check
-
-    config = toyseg.settings(tmp_path)
-    resume, stops = False, []
-    for number in (3, 50, 60, 24, 7, 10**9):
-        with monkeypatch.context() as patch, contextlib.suppress(Interrupted):
-            patch.setattr(InterruptGuard, "check", stop_at(number))
+@EACH_TOY
+@pytest.mark.parametrize("error", [KilledError, Interrupted])
+def test_stopped_at_a_step_or_in_an_evaluation(
+    tmp_path, settings, references, monkeypatch, toy, error
+):
+    """One run stopped again and again: before its first round, in clients, in evaluations."""
+    config = settings[toy](tmp_path)
+    resume, stops = False, 0
+    for number in STOPS[toy]:
+        with monkeypatch.context() as patch, contextlib.suppress(error):
+            patch.setattr(InterruptGuard, "check", raise_at(number, error))
             toyseg.train(config, resume)
             break
-        resume = True
-        stops.append(toyseg.history(config)[-1]["round"] if len(stops) else 0)
-    assert len(stops) >= 3
-    assert toyseg.run_differences(reference, config) == []
+        resume, stops = True, stops + 1
+    assert stops >= 3
+    assert toyseg.run_differences(references[toy], config) == []
 
 
 def test_an_interrupted_evaluation_is_done_again(tmp_path, reference, monkeypatch):
-    from fedseg.evaluation.domains import DomainEvaluator
-    from fedseg.runner.interrupt import Interrupted
-
     config = toyseg.settings(tmp_path)
     run = DomainEvaluator.run
 
@@ -321,17 +349,39 @@ def test_without_resume_nothing_is_overwritten(tmp_path, reference):
     assert {p.name for p in kept[0].iterdir()} >= {"checkpoints", "state", "results.json"}
 
 
-def test_resuming_a_finished_run_changes_nothing(tmp_path):
-    import json
-
-    config = toyseg.settings(tmp_path)
+@EACH_TOY
+def test_resuming_a_finished_run_changes_nothing(tmp_path, settings, toy):
+    config = settings[toy](tmp_path)
     toyseg.train(config)
-    before = json.loads((tmp_path / "run" / "results.json").read_text())
-    checkpoints = toyseg.checkpoint(config)
+    before, checkpoint, history = (
+        _results(config),
+        toyseg.checkpoint(config),
+        toyseg.history(config),
+    )
     toyseg.train(config, resume=True)
-    after = json.loads((tmp_path / "run" / "results.json").read_text())
-    assert {**after, "seconds": None} == {**before, "seconds": None}
-    assert toyseg.differences(checkpoints, toyseg.checkpoint(config)) == []
+    assert toyseg.differences(before, _results(config)) == []
+    assert toyseg.differences(checkpoint, toyseg.checkpoint(config)) == []
+    assert toyseg.history(config) == history
+
+
+@pytest.mark.parametrize(
+    "last", ["fedseg.runner.runner.write_results", "fedseg.evaluation.sets.CorruptedSet.score"]
+)
+def test_killed_at_the_very_end(tmp_path, settings, references, monkeypatch, last):
+    """All rounds are done; what only the last evaluation knows must be found again."""
+    config = settings["images"](tmp_path)
+    with monkeypatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr(last, raise_at(1, KilledError))
+        toyseg.train(config)
+    assert not (tmp_path / "run" / "results.json").exists()
+    toyseg.train(config, resume=True)
+    assert toyseg.run_differences(references["images"], config) == []
+    assert _results(config)["final"] == _results(references["images"])["final"]
+
+
+def _results(config: dict) -> dict:
+    results = json.loads((Path(config["work_dir"]) / "results.json").read_text())
+    return {**results, "seconds": None}
 
 
 def test_a_longer_run_goes_on_from_a_shorter_one(tmp_path, reference):
