@@ -26,7 +26,7 @@ from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.files import read_json
 from fedseg.partition import FixedPartition, NaturalPartition, Split, check_clients, read_split
 from fedseg.partition.natural import NOTE
-from fedseg.partition.split_files import KEYS
+from fedseg.partition.split_files import SplitFile
 from fedseg.registry import DATASETS, PARTITIONS, build
 from fedseg.report.partition_view import View, partition_statistics
 from fedseg.runner.config import complete_config
@@ -175,7 +175,7 @@ def _read_file(path: Path) -> View:
             f"{path}: does not exist: name a config, a split file or a folder of split files"
         )
     content = read_json(path, "name a config (.py), a split file or a folder of split files")
-    if isinstance(content, dict) and all(key in content for key in KEYS):
+    if isinstance(content, dict) and SplitFile.model_fields.keys() <= content.keys():
         return _read_folder(path.parent)  # all files of a folder are one split
     return _read_indices(path)
 
