@@ -41,6 +41,21 @@ MADE_BY = {
     "--size 256x128 --limit-per-user 8 --limit-test 100",
 }
 
+# what makes the folder of a data set
+PREPARED_BY = {
+    "CIFAR10Dataset": "fedseg prepare cifar",
+    "CIFAR10CDataset": "fedseg prepare cifar",
+    "CIFAR100Dataset": "fedseg prepare cifar --dataset cifar100",
+    "CIFAR100CDataset": "fedseg prepare cifar --dataset cifar100",
+    "CamVidDataset": "fedseg prepare camvid",
+    "CityscapesDataset": "fedseg prepare cityscapes",
+    "IDDADataset": "fedseg prepare idda",
+    "LandmarksDataset": "fedseg prepare landmarks",
+    "MNISTDataset": "fedseg prepare mnist",
+    "StoredImages": "fedseg prepare cifar",
+    "SyntheticShapesDataset": "fedseg prepare cifar --synthetic",
+}
+
 FOLDER = "corrupted"  # for them, in the folder of the test set
 # how a split of labeled images is drawn, as prepare tools call it
 PARTITIONS = ("dirichlet", "dirichlet-class", "pachinko", "homogeneous", "natural")

@@ -4,13 +4,14 @@ With ``default_scope = 'fedseg'`` a name in a config is looked up here first, th
 mmengine, so none of them needs a prefix. Roles that only federated training has (algorithms, client
 samplers, partitions, executors) are roots of their own.
 
-A registry knows from the sources which module of its ``locations`` registers a name, and imports
-that one when it is asked for it.
+Each registry has a table of what the suite registers in it, and imports a module when a name of it
+is asked for: to import all of them would take seconds.
 """
 
 import inspect
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import import_module
+from types import MappingProxyType
 from typing import Any
 
 from mmengine import registry as _mmengine
@@ -21,29 +22,35 @@ from fedseg.checks import shown
 from fedseg.config.schema import PLAIN, check_arguments
 from fedseg.errors import DEBUG, ConfigError
 from fedseg.names import did_you_mean
-from fedseg.sources import ClassSource, registered
 
 
-class LateRegistry(Registry):
-    """A registry that imports only what is asked for: all of it would take seconds."""
+class LazyRegistry(Registry):
+    """A registry that imports a module of the suite when a name of it is asked for.
 
-    def sources(self) -> dict[str, ClassSource]:
-        """What the suite itself registers, imported or not: name -> class."""
-        variables = (name for name, own in globals().items() if own is self)
-        return registered(next(variables, ""), self._locations)
+    Args:
+        role: what is registered, for messages.
+        modules: what the suite registers here: module under ``fedseg`` -> names.
+        parent: where other names are looked up.
+
+    Attributes:
+        modules: name -> module.
+    """
+
+    def __init__(
+        self, role: str, modules: Mapping[str, Sequence[str]], parent: Registry | None = None
+    ) -> None:
+        super().__init__(role, parent=parent, scope="fedseg")
+        self.modules = {n: f"fedseg.{module}" for module, names in modules.items() for n in names}
 
     def import_from_location(self) -> None:
-        """Import every module that registers something here."""
-        if not self._imported:
-            for source in self.sources().values():
-                import_module(source.module)
-            super().import_from_location()
+        """Import every module of the suite that registers something here."""
+        for module in self.modules.values():
+            import_module(module)
 
     def get(self, key: str) -> Any:
         """The class of a name, or None; see :meth:`mmengine.registry.Registry.get`."""
-        source = None if key in self.module_dict else self.sources().get(key)
-        if source is not None:
-            import_module(source.module)
+        if key in self.modules:
+            import_module(self.modules[key])
         registry: Registry | None = self
         while registry is not None:
             if key in registry.module_dict:
@@ -52,59 +59,170 @@ class LateRegistry(Registry):
         return super().get(key)
 
 
-def _child(role: str, parent: Registry, *locations: str) -> Registry:
-    return LateRegistry(role, parent=parent, scope="fedseg", locations=list(locations))
+def load_class(package: str, name: str, modules: Mapping[str, str]) -> Any:
+    """The attribute of a package whose modules are imported when a name of them is used."""
+    if name not in modules:
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    return getattr(import_module(modules[name]), name)
 
 
-def _root(role: str, *locations: str) -> Registry:
-    return LateRegistry(role, scope="fedseg", locations=list(locations))
+def _child(role: str, parent: Registry, modules: Mapping = MappingProxyType({})) -> LazyRegistry:
+    return LazyRegistry(role, modules, parent)
 
 
-RUNNERS = _child("runner", _mmseg.RUNNERS, "fedseg.runner.runner")
+RUNNERS = _child("runner", _mmseg.RUNNERS, {"runner.runner": ["FederatedRunner"]})
 RUNNER_CONSTRUCTORS = _child("runner constructor", _mmseg.RUNNER_CONSTRUCTORS)
-LOOPS = _child("loop", _mmseg.LOOPS, "fedseg.engine.loop", "fedseg.evaluation.loop")
+LOOPS = _child(
+    "loop",
+    _mmseg.LOOPS,
+    {
+        "engine.loop": ["FederatedTrainLoop"],
+        "evaluation.loop": ["FederatedValLoop", "FederatedTestLoop"],
+    },
+)
 HOOKS = _child(
     "hook",
     _mmseg.HOOKS,
-    "fedseg.hooks",
-    "fedseg.runner.checkpoint_hook",
-    "fedseg.evaluation.client_accuracy",
-    "fedseg.curvature.hook",
-    "fedseg.report.pictures_hook",
+    {
+        "hooks.averaging": ["SWA", "WIMA"],
+        "hooks.batchnorm": ["SiloBN", "FedBN"],
+        "hooks.momentum": ["KeptMomentum"],
+        "hooks.progress": ["ProgressHook"],
+        "hooks.trackers": ["TrackersHook"],
+        "runner.checkpoint_hook": ["FederatedCheckpointHook"],
+        "evaluation.client_accuracy": ["ClientAccuracyHook"],
+        "curvature.hook": ["CurvatureHook"],
+        "report.pictures_hook": ["PicturesHook"],
+    },
 )
 STRATEGIES = _child("strategy", _mmengine.STRATEGIES)
 
-DATASETS = _child("dataset", _mmseg.DATASETS, "fedseg.datasets")
+DATASETS = _child(
+    "dataset",
+    _mmseg.DATASETS,
+    {
+        "datasets.arrays": ["StoredImages", "CIFAR10Dataset", "CIFAR100Dataset", "MNISTDataset"],
+        "datasets.camvid": ["CamVidDataset"],
+        "datasets.cityscapes": ["CityscapesDataset"],
+        "datasets.corrupted": ["CIFAR10CDataset", "CIFAR100CDataset"],
+        "datasets.idda": ["IDDADataset"],
+        "datasets.landmarks": ["LandmarksDataset"],
+        "datasets.photos": ["ImageFolderDataset"],
+        "datasets.synthetic": ["SyntheticShapesDataset"],
+    },
+)
 DATA_SAMPLERS = _child("data sampler", _mmseg.DATA_SAMPLERS)
-TRANSFORMS = _child("transform", _mmseg.TRANSFORMS, "fedseg.datasets")
+TRANSFORMS = _child(
+    "transform",
+    _mmseg.TRANSFORMS,
+    {
+        "datasets.feddrive_transforms": ["RandomAreaCrop", "ChannelMeanJitter"],
+        "datasets.style": ["LABStyle", "CFSIStyle"],
+        "datasets.transforms": ["RandomScaleCrop", "ResizeInput", "ResizeLabel"],
+    },
+)
 
-MODELS = _child("model", _mmseg.MODELS, "fedseg.models")
+MODELS = _child(
+    "model",
+    _mmseg.MODELS,
+    {
+        "models.bisenetv2": ["BiSeNetV2Segmentor"],
+        "models.cnn": ["CNN", "MNISTCNN"],
+        "models.feddrive_bisenetv2": [
+            "FedDriveBiSeNetV2Segmentor",
+            "FedDriveBiSeNetV2",
+            "PixelShuffleHead",
+        ],
+        "models.losses": ["CrossEntropy", "OHEMCrossEntropy"],
+        "models.mobilenet": ["MobileNetV2GN"],
+        "models.preprocessor": ["ImagePreprocessor"],
+        "models.resnet": ["ResNet18GN", "ResNet20GN", "ResNet56"],
+        "models.segmentor": ["Segmentor"],
+        "models.torchvision_segmentation": ["TorchvisionSegmentation"],
+    },
+)
 MODEL_WRAPPERS = _child("model wrapper", _mmseg.MODEL_WRAPPERS)
 WEIGHT_INITIALIZERS = _child("weight initializer", _mmseg.WEIGHT_INITIALIZERS)
 
 OPTIMIZERS = _child("optimizer", _mmseg.OPTIMIZERS)
-OPTIM_WRAPPERS = _child("optim wrapper", _mmseg.OPTIM_WRAPPERS, "fedseg.optim")
+OPTIM_WRAPPERS = _child(
+    "optim wrapper",
+    _mmseg.OPTIM_WRAPPERS,
+    {"optim.local": ["OptimWrapper"], "optim.sam": ["SAMOptimWrapper", "ASAMOptimWrapper"]},
+)
 OPTIM_WRAPPER_CONSTRUCTORS = _child("optim wrapper constructor", _mmseg.OPTIM_WRAPPER_CONSTRUCTORS)
 PARAM_SCHEDULERS = _child("parameter scheduler", _mmseg.PARAM_SCHEDULERS)
 
 TASK_UTILS = _child("task util", _mmseg.TASK_UTILS)
-METRICS = _child("metric", _mmseg.METRICS, "fedseg.evaluation")
+METRICS = _child("metric", _mmseg.METRICS, {"evaluation.metrics": ["Accuracy", "IoUMetric"]})
 EVALUATOR = _child("evaluator", _mmseg.EVALUATOR)
-VISUALIZERS = _child("visualizer", _mmseg.VISUALIZERS)
-VISBACKENDS = _child("vis_backend", _mmseg.VISBACKENDS, "fedseg.hooks.trackers_backends")
+VISUALIZERS = _child("visualizer", _mmseg.VISUALIZERS, {"hooks.trackers": ["LazyVisualizer"]})
+VISBACKENDS = _child(
+    "vis_backend",
+    _mmseg.VISBACKENDS,
+    {"hooks.trackers_backends": ["TensorboardVisBackend", "WandbVisBackend", "MLflowVisBackend"]},
+)
 LOG_PROCESSORS = _child("log processor", _mmseg.LOG_PROCESSORS)
 INFERENCERS = _child("inferencer", _mmseg.INFERENCERS)
 FUNCTIONS = _child("function", _mmengine.FUNCTIONS)
 
-ALGORITHMS = _root("algorithm", "fedseg.algorithms")
-SAMPLERS = _root("client sampler", "fedseg.runner.sampler")
-PARTITIONS = _root("partition", "fedseg.partition")
-LOCAL_LOSSES = _root("local loss", "fedseg.algorithms")
-BATCH_TRANSFORMS = _root("batch transform", "fedseg.datasets")
-CLIENT_DATA = _root("loader", "fedseg.loaders.resident", "fedseg.loaders.streaming")
-EVALUATION_SETS = _root("loader", "fedseg.evaluation.sets")
-EXECUTORS = _root("executor", "fedseg.engine.executor", "fedseg.parallel.executor")
-SERVER_OPTIMIZERS = _root("server optimizer", "fedseg.optim.server")
+ALGORITHMS = LazyRegistry(
+    "algorithm",
+    {
+        "algorithms.adabest": ["AdaBest"],
+        "algorithms.fedacg": ["FedACG"],
+        "algorithms.fedavg": ["FedAvg"],
+        "algorithms.fedcm": ["FedCM"],
+        "algorithms.feddyn": ["FedDyn"],
+        "algorithms.fedgamma": ["FedGamma"],
+        "algorithms.fedgloss": ["FedGloSS", "NaiveFedGloSS"],
+        "algorithms.fedprox": ["FedProx"],
+        "algorithms.fedsmoo": ["FedSMOO"],
+        "algorithms.fedspeed": ["FedSpeed"],
+        "algorithms.mime": ["MIMELite", "MIME"],
+        "algorithms.scaffold": ["SCAFFOLD"],
+    },
+)
+SAMPLERS = LazyRegistry(
+    "client sampler", {"runner.sampler": ["UniformSampler", "RoundSeededSampler", "FixedSampler"]}
+)
+PARTITIONS = LazyRegistry(
+    "partition",
+    {
+        "partition.dirichlet": [
+            "DirichletPartition",
+            "DirichletClassPartition",
+            "HomogeneousPartition",
+        ],
+        "partition.natural": ["NaturalPartition", "SinglePartition", "FixedPartition"],
+        "partition.pachinko": ["PachinkoPartition"],
+        "partition.released": ["ReleasedPartition"],
+    },
+)
+LOCAL_LOSSES = LazyRegistry(
+    "local loss",
+    {
+        "algorithms.fedalign": ["FedAlign"],
+        "algorithms.gradaug": ["GradAug"],
+        "algorithms.moon": ["MOON"],
+    },
+)
+BATCH_TRANSFORMS = LazyRegistry(
+    "batch transform",
+    {"datasets.batch_transforms": ["RandomCrop", "RandomFlip", "Normalize", "Cutout", "Mixup"]},
+)
+CLIENT_DATA = LazyRegistry(
+    "loader", {"loaders.resident": ["ResidentData"], "loaders.streaming": ["StreamingData"]}
+)
+EVALUATION_SETS = LazyRegistry(
+    "loader", {"evaluation.sets": ["StreamingData", "ResidentData", "CorruptedData"]}
+)
+EXECUTORS = LazyRegistry(
+    "executor", {"engine.executor": ["InProcessExecutor"], "parallel.executor": ["RayExecutor"]}
+)
+SERVER_OPTIMIZERS = LazyRegistry(
+    "server optimizer", {"optim.server": ["SGD", "Adam", "Yogi", "Adagrad", "Torch"]}
+)
 
 
 # what a constructor raises when it is given something wrong

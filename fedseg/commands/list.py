@@ -114,27 +114,27 @@ def classes(kind: str) -> Iterator[Row]:
     from fedseg.registry import ALGORITHMS, DATASETS, MODELS
 
     registry = {"algorithms": ALGORITHMS, "datasets": DATASETS, "models": MODELS}[kind]
-    for name, source in sorted(registry.sources().items()):
-        if not source.module.endswith(("losses", "preprocessor")):  # of models
-            yield name, _plain(source.line), ""
+    for name, module in sorted(registry.modules.items()):
+        if not module.endswith(("losses", "preprocessor")):  # of models
+            yield name, _plain(registry.get(name)), ""
 
 
 def _line(values: Mapping[str, Any]) -> str:
     """What a method's component is, by its documentation's first line."""
     from fedseg import registry
-    from fedseg.runner.static_check import PLACES
+    from fedseg.config.components import PLACES
 
     for key in COMPONENTS:
         kind = (values.get(key) or {}).get("type")
-        source = getattr(registry, PLACES[key][0]).sources().get(kind)
-        if source is not None:
-            return _plain(source.line).rstrip(".")
+        if kind is not None:
+            return _plain(getattr(registry, PLACES[key].registry).get(kind)).rstrip(".")
     return ""
 
 
-def _plain(text: str) -> str:
-    """A documentation's text without marks of reStructuredText."""
-    return re.sub(r":\w+:`~?([^`]*)`|``([^`]*)``", r"\1\2", text)
+def _plain(cls: type) -> str:
+    """The first line of a class's documentation without marks of reStructuredText."""
+    line = (cls.__doc__ or "").partition("\n")[0]
+    return re.sub(r":\w+:`~?([^`]*)`|``([^`]*)``", r"\1\2", line)
 
 
 def _published(count: int, what: str) -> str:

@@ -184,7 +184,8 @@ class Signature:
                     hint = part_hints.get(name, Any)
                     if loose and hint not in (bool, int, float, str):
                         hint = Any
-                    if hint is float and parameter.default in (math.inf, -math.inf):
+                    default = parameter.default
+                    if hint is float and isinstance(default, float) and not math.isfinite(default):
                         hint = Annotated[float, AllowInfNan()]
                     self.parameters.setdefault(name, []).append(parameter)
                     hints.setdefault(name, hint)

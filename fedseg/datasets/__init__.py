@@ -1,29 +1,21 @@
 """Data sets, their transforms and style transfer. They know nothing of federated training."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
 import fedseg.opencv  # before what imports cv2 itself
-from fedseg.sources import lazy_exports
+from fedseg.registry import DATASETS, TRANSFORMS, load_class
 
-if TYPE_CHECKING:
-    from fedseg.datasets.arrays import (
-        CIFAR10Dataset,
-        CIFAR100Dataset,
-        ImageArrays,
-        MNISTDataset,
-        StoredImages,
-        write_images,
-    )
-    from fedseg.datasets.camvid import CamVidDataset
-    from fedseg.datasets.cityscapes import CityscapesDataset
-    from fedseg.datasets.corrupted import CIFAR10CDataset, CIFAR100CDataset, CorruptedImages
-    from fedseg.datasets.feddrive_transforms import ChannelMeanJitter, RandomAreaCrop
-    from fedseg.datasets.idda import IDDADataset
-    from fedseg.datasets.landmarks import LandmarksDataset
-    from fedseg.datasets.photos import ImageFolderDataset
-    from fedseg.datasets.segmentation import SegmentationDataset
-    from fedseg.datasets.style import CFSIStyle, LABStyle, StyleTransfer
-    from fedseg.datasets.synthetic import SyntheticShapesDataset
-    from fedseg.datasets.transforms import Pipeline, RandomScaleCrop, ResizeInput, ResizeLabel
+_MODULES = {
+    **DATASETS.modules,
+    **TRANSFORMS.modules,
+    "ImageArrays": "fedseg.datasets.arrays",
+    "write_images": "fedseg.datasets.arrays",
+    "CorruptedImages": "fedseg.datasets.corrupted",
+    "SegmentationDataset": "fedseg.datasets.segmentation",
+    "StyleTransfer": "fedseg.datasets.style",
+    "Pipeline": "fedseg.datasets.transforms",
+}
 
-__getattr__ = lazy_exports(__name__, __file__)
+
+def __getattr__(name: str) -> Any:
+    return load_class(__name__, name, _MODULES)

@@ -4,6 +4,7 @@ import os
 
 from fedseg.datasets.cityscapes import COLORS
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
+from fedseg.names import PREPARED_BY
 from fedseg.registry import DATASETS
 
 # The class of Cityscapes that has the same color.
@@ -34,7 +35,7 @@ class CamVidDataset(SegmentationDataset):
     classes = tuple(_LIKE)
     palette = [COLORS[name] for name in _LIKE.values()]
     label_ids = {**{i: i for i in range(11)}, 11: IGNORE}
-    tool = "fedseg prepare camvid"
+    tool = PREPARED_BY["CamVidDataset"]
 
     def label_of(self, image: str) -> str:
         folder, name = image.split("/", 1)

@@ -3,6 +3,7 @@
 from mmseg.utils import cityscapes_classes, cityscapes_palette
 
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
+from fedseg.names import PREPARED_BY
 from fedseg.registry import DATASETS
 
 COLORS = dict(zip(cityscapes_classes(), cityscapes_palette(), strict=True))
@@ -27,7 +28,7 @@ class CityscapesDataset(SegmentationDataset):
     image_root = "leftImg8bit"
     label_root = "gtFine"
     label_ids = _LABEL_IDS
-    tool = "fedseg prepare cityscapes"
+    tool = PREPARED_BY["CityscapesDataset"]
 
     def label_of(self, image: str) -> str:
         return image.removesuffix("_leftImg8bit.png") + "_gtFine_labelIds.png"

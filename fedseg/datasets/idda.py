@@ -4,6 +4,7 @@ import os
 
 from fedseg.datasets.cityscapes import COLORS
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
+from fedseg.names import PREPARED_BY
 from fedseg.registry import DATASETS
 
 # Train ids of the raw ids 0..20. The road line (7) is road; what has no class here is ignored.
@@ -24,7 +25,7 @@ class IDDADataset(SegmentationDataset):
     image_root = label_root = "IDDAsmall"
     label_ids = dict.fromkeys(range(256), IGNORE) | dict(enumerate(_TRAIN_IDS))
     ignore_unlisted = True
-    tool = "fedseg prepare idda"
+    tool = PREPARED_BY["IDDADataset"]
 
     def label_of(self, image: str) -> str:
         domain, _, name = image.rsplit("/", 2)

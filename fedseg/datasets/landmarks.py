@@ -19,6 +19,7 @@ from fedseg.datasets.photos import PIPELINES, PhotoDataset
 from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_bytes
+from fedseg.names import PREPARED_BY
 from fedseg.registry import DATASETS
 
 SPLITS = ("train", "test")
@@ -78,7 +79,7 @@ class LandmarksDataset(PhotoDataset):
             image is.
     """
 
-    tool = "fedseg prepare landmarks"
+    tool = PREPARED_BY["LandmarksDataset"]
 
     def __init__(
         self,

@@ -1,23 +1,21 @@
 """Models: segmentors and classifiers, their preprocessing and losses."""
 
-from typing import TYPE_CHECKING
+from typing import Any
 
-from fedseg.sources import lazy_exports
+from fedseg.registry import MODELS, load_class
 
-if TYPE_CHECKING:
-    from fedseg.models.bisenetv2 import BiSeNetV2Segmentor
-    from fedseg.models.classifier import Classifier
-    from fedseg.models.cnn import CNN, MNISTCNN
-    from fedseg.models.feddrive_bisenetv2 import FedDriveBiSeNetV2Segmentor
-    from fedseg.models.groupnorm import group_norm
-    from fedseg.models.losses import CrossEntropy, OHEMCrossEntropy, PixelLoss
-    from fedseg.models.mobilenet import MobileNetV2GN
-    from fedseg.models.preprocessor import ImagePreprocessor
-    from fedseg.models.recording import recorded
-    from fedseg.models.resnet import ResNet, ResNet18GN, ResNet20GN, ResNet56
-    from fedseg.models.segmentor import Segmentor, class_map
-    from fedseg.models.slim import Slim
-    from fedseg.models.torchvision_segmentation import TorchvisionSegmentation
-    from fedseg.models.weights import WeightsFile
+_MODULES = {
+    **MODELS.modules,
+    "Classifier": "fedseg.models.classifier",
+    "group_norm": "fedseg.models.groupnorm",
+    "PixelLoss": "fedseg.models.losses",
+    "recorded": "fedseg.models.recording",
+    "ResNet": "fedseg.models.resnet",
+    "class_map": "fedseg.models.segmentor",
+    "Slim": "fedseg.models.slim",
+    "WeightsFile": "fedseg.models.weights",
+}
 
-__getattr__ = lazy_exports(__name__, __file__)
+
+def __getattr__(name: str) -> Any:
+    return load_class(__name__, name, _MODULES)

@@ -31,6 +31,7 @@ from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers
 from fedseg.checks import check_int, shown
+from fedseg.config.components import DEFAULT_HOOKS
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
@@ -58,7 +59,7 @@ from fedseg.registry import (
     did_you_mean,
 )
 from fedseg.runner.checkpoint import load_checkpoint
-from fedseg.runner.config import DEFAULT_HOOKS, check_config, complete_config
+from fedseg.runner.config import check_config, complete_config
 
 # schedules that reach their last value one round before their end: without an ``end`` of its own
 # that is the round after the run, and the last round still has a learning rate

@@ -11,6 +11,7 @@ from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 
 from fedseg.checks import check_int, check_type, shown
+from fedseg.config.components import LOADERS, check_components, find
 from fedseg.errors import ConfigError, Mistakes
 from fedseg.metric_names import Metric
 from fedseg.names import did_you_mean
@@ -18,13 +19,10 @@ from fedseg.registry import (
     ALGORITHMS,
     HOOKS,
     LOCAL_LOSSES,
-    LOG_PROCESSORS,
     MODELS,
-    PARAM_SCHEDULERS,
     SAMPLERS,
     build,
     check_arguments,
-    check_component,
 )
 
 Component = Mapping | None
@@ -71,13 +69,6 @@ KEYS: Mapping[str, Any] = {
     "visualizer": Component,
     "work_dir": str | Path | None,
 }
-DEFAULT_HOOKS = {
-    "checkpoint": {"type": "FederatedCheckpointHook"},
-    "progress": {"type": "ProgressHook"},
-    "trackers": {"type": "TrackersHook"},
-    "client_accuracy": {"type": "ClientAccuracyHook"},
-    "pictures": {"type": "PicturesHook"},
-}
 ENVIRONMENT = {  # MMEngine's
     "cudnn_benchmark": bool,
     "mp_cfg": Mapping,
@@ -86,9 +77,6 @@ ENVIRONMENT = {  # MMEngine's
 }
 LONGEST_NAME = 230  # bytes of an experiment's; a file's has 255, with what is appended
 RANDOMNESS = {"seed": Any, "deterministic": bool, "diff_rank_seed": bool}  # MMEngine's
-# keys of train_cfg that describe the local training; the others are the loop's
-LOCAL_KEYS = ("amp", "hook_interval", "local_epochs", "local_steps")
-LOADERS = ("train_dataloader", "val_dataloader.*", "test_dataloader.*")
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
 
 
@@ -126,9 +114,7 @@ def complete_config(config: Config) -> Config:
     check_int("train_cfg.max_rounds", config.train_cfg.get("max_rounds"))
     _default(config, "dtype", "float32")
     config.train_cfg.setdefault("type", "FederatedTrainLoop")
-    amp = config.train_cfg.get("amp", False)
-    check_type("train_cfg.amp", amp, bool)
-    if config.dtype == "float64" and amp:
+    if config.dtype == "float64" and config.train_cfg.get("amp"):
         raise ConfigError("train_cfg.amp: bfloat16 contradicts dtype='float64'; choose one")
     _evaluation_defaults(config, "val", "FederatedValLoop")
     if config.get("test_dataloader") is None:
@@ -195,6 +181,8 @@ def check_config(config: Config) -> None:
     from fedseg.hooks import BatchNormPolicy, ModelAverage
 
     mistakes = Mistakes()
+    with mistakes:
+        check_components(dict(config.items()))
     for field, registry, base in (
         ("algorithm", ALGORITHMS, Algorithm),
         ("averaging", HOOKS, ModelAverage),
@@ -210,17 +198,6 @@ def check_config(config: Config) -> None:
     if config.get("custom_imports"):
         with mistakes:
             check_arguments(import_modules_from_strings, config.custom_imports, "custom_imports")
-    with mistakes:
-        check_component(
-            LOG_PROCESSORS,
-            {"type": "LogProcessor", **(config.get("log_processor") or {})},
-            "log_processor",
-        )
-    given = config.get("param_scheduler") or []
-    for number, schedule in enumerate([given] if isinstance(given, Mapping) else given):
-        field = f"param_scheduler[{number}]"
-        with mistakes:
-            check_component(PARAM_SCHEDULERS, schedule, field, defaults=("optimizer",))
     mistakes.tell()
     if config.default_scope not in (known := _scopes()):
         raise ConfigError(
@@ -269,22 +246,6 @@ def _apply_data_root(config: Config) -> None:
     for loader in LOADERS:
         for _, dataset in find(dict(config.items()), f"{loader}.dataset"):
             dataset["data_root"] = str(root)
-
-
-def find(config: Any, pattern: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """(field, component) of what a config has at a place; ``"*"``: each entry of a list or dict."""
-    found = [("", config)]
-    for part in pattern.split("."):
-        inner = []
-        for field, value in found:
-            if part == "*" and isinstance(value, list | tuple):
-                inner += [(f"{field}[{number}]", item) for number, item in enumerate(value)]
-            elif part == "*" and isinstance(value, Mapping) and "type" not in value:
-                inner += [(f"{field}.{name}", item) for name, item in value.items()]
-            elif isinstance(value, Mapping) and part in value:
-                inner.append((f"{field}.{part}".lstrip("."), value[part]))
-        found = inner
-    yield from ((field, value) for field, value in found if isinstance(value, Mapping))
 
 
 def _default(config: Any, key: str, value: Any) -> None:

@@ -10,10 +10,10 @@ from typing import Any
 from mmengine.config import Config, DictAction
 
 from fedseg.checks import check_type
+from fedseg.config.components import VAL, check_roots, match_case
 from fedseg.errors import ConfigError, DataError, Mistakes
 from fedseg.runner.compose import KEYS, compose, make_importable, setting_file
-from fedseg.runner.config import complete_config
-from fedseg.runner.static_check import VAL, check_names, check_roots, match_case
+from fedseg.runner.config import check_config, complete_config
 
 COMPOSED = ("setting", "methods", *KEYS)  # what only a file can say
 
@@ -177,23 +177,22 @@ def unfinished(config: Config) -> bool:
 
 
 def check(config: Config, *loaders: str) -> None:
-    """Raise an error for what is wrong as far as that is seen without importing torch.
+    """Raise an error for what is wrong with a config.
 
-    ``loaders`` are those whose data sets must be there, as in ``static_check.PLACES``.
+    Keys and missing data are told before torch is imported, types and arguments after it.
+
+    Args:
+        loaders: whose data sets must be there, as in :data:`fedseg.config.components.PLACES`.
 
     Raises:
         ConfigError: with all mistakes of the config.
         DataError: the folder of a data set is missing.
     """
-    mistakes, complete = Mistakes(), config
     with naming(config):
         match_case(dict(config.items()))
-        with mistakes:
-            complete = complete_config(config)
-        with mistakes:
-            check_names(dict(config.items()))
-        mistakes.tell()
+        complete = complete_config(config)
         check_roots(dict(complete.items()), *loaders)
+        check_config(complete)
 
 
 def train(config: Config, dry_run: bool = False, quiet: bool = False) -> None:

@@ -13,6 +13,7 @@ from mmengine.logging import MMLogger
 from mmengine.runner import Runner
 from torch import Tensor, nn
 
+from fedseg.config.components import LOCAL_TRAINING
 from fedseg.core.flat import FlatModel
 from fedseg.core.server import Server
 from fedseg.engine.executor import Executor
@@ -48,7 +49,7 @@ from fedseg.runner.checkpoint import (
     remove_leftovers,
     save_checkpoint,
 )
-from fedseg.runner.config import LOCAL_KEYS, check_config, complete_config
+from fedseg.runner.config import check_config, complete_config
 from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.sampler import ClientSampler
 from fedseg.runner.state_store import StateStore
@@ -225,7 +226,7 @@ class FederatedRunner(Runner):
         self.server = Server(self.flat, len(self.data.clients), self.algorithm.server_vectors)
         self.executor: Executor = build(EXECUTORS, cfg.executor, "executor")
         self.executor.bind(self)
-        loop = {key: value for key, value in cfg.train_cfg.items() if key not in LOCAL_KEYS}
+        loop = {key: value for key, value in cfg.train_cfg.items() if key not in LOCAL_TRAINING}
         parts = {"runner": self, "dataloader": self._train_dataloader}
         self._train_loop = build(LOOPS, loop, "train_cfg", parts)
         self.param_schedulers = build_schedulers(cfg, self.optim_wrapper)

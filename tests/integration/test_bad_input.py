@@ -268,7 +268,7 @@ BAD = {
         {"param_scheduler": "cosine"},
         r"param_scheduler: must be a dict or a list.*, not 'cosine'",
     ),
-    "a number as a device": ({"device": float("nan")}, r"device: must be a string .*, not nan"),
+    "a number as a device": ({"device": float("nan")}, r"device: must be a .*, not nan"),
     "an average over a number": (
         {"averaging": {"_delete_": True, "type": "WIMA", "parameters": float("nan")}},
         r"averaging\.parameters: must be a string.*, not nan",

@@ -10,6 +10,7 @@ from typing import Any
 
 from mmengine.config import Config
 
+from fedseg.config.components import LOCAL_TRAINING
 from fedseg.datasets.transforms import build_transform
 from fedseg.registry import (
     ALGORITHMS,
@@ -31,7 +32,6 @@ from fedseg.registry import (
     TRANSFORMS,
     build,
 )
-from fedseg.runner.config import LOCAL_KEYS
 
 ROOT = Path(__file__).parents[2]
 SETTINGS = sorted(path.stem for path in (ROOT / "configs" / "settings").glob("*.py"))
@@ -84,7 +84,7 @@ def check_component(path: str, component_json: str) -> None:
     if registry in BUILT:
         assert isinstance(build(registry, component, path), cls)
         return
-    accepted = set(LOCAL_KEYS) if path == "train_cfg" else set()
+    accepted = set(LOCAL_TRAINING) if path == "train_cfg" else set()
     if registry is EVALUATION_SETS:
         accepted.add("optional")
     for part in cls.__mro__:

@@ -6,9 +6,9 @@ from typing import Any
 import torch
 from mmengine.config import Config
 
+from fedseg.config.components import DEFAULT_HOOKS
 from fedseg.core.client_data import ClientData
 from fedseg.optim import OptimWrapper, build_local_optimizer
-from fedseg.runner.build import DEFAULT_HOOKS
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.sampler import FixedSampler
 
