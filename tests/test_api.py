@@ -77,10 +77,11 @@ def test_training_returns_its_run(small_config, tmp_path):
 
 
 def test_mistakes_are_user_errors(tmp_path):
+    here = {"data_root": str(tmp_path)}
     with pytest.raises(ConfigError, match=r"idda_rany.*'idda_rainy'"):
         fedseg.train("idda_rany")
     with pytest.raises(ConfigError, match=r"optim_wrapper\.roh"):
-        fedseg.train("idda_rainy", ["fedasam"], options={"optim_wrapper.roh": 1})
+        fedseg.train("demo_shapes", ["fedsam"], options={"optim_wrapper.roh": 1, **here})
     with pytest.raises(ConfigError, match="checkpoint"):
         fedseg.evaluate("idda_rainy")
     with pytest.raises(DataError, match=r"nowhere\.pth"):

@@ -14,7 +14,7 @@ by the client's own N_k; the paper, and this, does not.
 
 import torch
 
-from fedseg.checks import check_float
+from fedseg.config.schema import NonNegative, Share
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.arithmetic import descend
 from fedseg.core.client import Client
@@ -28,18 +28,15 @@ class AdaBest(Algorithm):
     """Adaptive bias estimation, at FedAvg's traffic.
 
     Args:
-        mu: what a client's way adds to its estimate, >= 0 and finite (a gradient per distance);
-            0: none.
-        beta: share of the server's last step in its estimate, in [0, 1]; 0: none.
+        mu: what a client's way adds to its estimate (a gradient per distance); 0: none.
+        beta: share of the server's last step in its estimate; 0: none.
     """
 
     client_vectors = ("h",)  # beside it the client's last round, ``last_round``
     server_vectors = ("h",)
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
 
-    def __init__(self, mu: float, beta: float) -> None:
-        check_float("algorithm.mu", mu, least=0)
-        check_float("algorithm.beta", beta, least=0, most=1)
+    def __init__(self, mu: NonNegative, beta: Share) -> None:
         self.mu, self.beta = mu, beta
 
     def correct(self, client: Client) -> None:

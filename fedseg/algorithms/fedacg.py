@@ -9,7 +9,7 @@ it clips gradients at norm 10; and its momentum runs over BatchNorm's statistics
 ``beta`` is the paper's, clipping is the local optimizer's option, and statistics are averaged.
 """
 
-from fedseg.checks import check_float
+from fedseg.config.schema import Decay, NonNegative
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.arithmetic import descend
 from fedseg.core.client import Client
@@ -23,17 +23,14 @@ class FedACG(Algorithm):
     """Accelerated client gradient, at FedAvg's traffic: what is sent is ``w + lam m``.
 
     Args:
-        lam: decay of the server's momentum and how far it is looked ahead (lambda in the paper),
-            in [0, 1).
-        beta: strength of the proximal term around the start, >= 0 and finite.
+        lam: decay of the server's momentum and how far it is looked ahead (lambda in the paper).
+        beta: strength of the proximal term around the start.
     """
 
     server_vectors = ("momentum",)
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
 
-    def __init__(self, lam: float, beta: float) -> None:
-        check_float("algorithm.lam", lam, least=0, below=1)
-        check_float("algorithm.beta", beta, least=0)
+    def __init__(self, lam: Decay, beta: NonNegative) -> None:
         self.lam, self.beta = lam, beta
 
     def broadcast(self, server: Server) -> Message:

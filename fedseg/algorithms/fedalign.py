@@ -15,11 +15,15 @@ Mendieta et al., "Local Learning Matters: Rethinking Data Heterogeneity in Feder
   clips the gradient's norm at 10, here an option of the local optimizer.
 """
 
+from typing import Annotated
+
 import torch
 import torch.nn.functional as F
+from annotated_types import Interval
+from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from fedseg.checks import check_float, check_int
+from fedseg.config.schema import Float32, NonNegative
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss, full_precision
@@ -37,22 +41,19 @@ class FedAlign(LocalLoss):
     spectral norm: X_F in the full stage, X_S in its sub-block.
 
     Args:
-        mu: weight of the term, >= 0; 0 is plain training.
-        width: part of the channels that the sub-block has, in (0, 1].
+        mu: weight of the term; 0 is plain training.
+        width: part of the channels that the sub-block has.
         power_iterations: of each spectral norm, from a vector of ones.
         relative: scale the term to the value of the cross-entropy, as the released code does.
     """
 
     def __init__(
         self,
-        mu: float = 0.45,
-        width: float = 0.25,
-        power_iterations: int = 10,
+        mu: NonNegative = 0.45,
+        width: Annotated[Float32, Interval(gt=0, le=1)] = 0.25,
+        power_iterations: PositiveInt = 10,
         relative: bool = False,
     ) -> None:
-        check_float("local_loss.mu", mu, least=0)
-        check_float("local_loss.width", width, above=0, most=1)
-        check_int("local_loss.power_iterations", power_iterations)
         self.mu, self.width = mu, width
         self.power_iterations, self.relative = power_iterations, relative
 

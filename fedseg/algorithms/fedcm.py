@@ -10,10 +10,13 @@ their harmonic mean: the clients' models then weigh 1/K_k.
 """
 
 from collections.abc import Mapping
+from typing import Annotated
+
+from annotated_types import Interval
 
 from fedseg.algorithms.fedavg import FedAvg
 from fedseg.algorithms.mean_gradient import check_optimizer, k_eta
-from fedseg.checks import check_float
+from fedseg.config.schema import Float32
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Message, Update
@@ -27,7 +30,7 @@ class FedCM(FedAvg):
     """Client-level momentum. One and a half times FedAvg's traffic: ``D`` goes down with ``w``.
 
     Args:
-        alpha: share of the client's own gradient, in (0, 1]; 1 is FedAvg.
+        alpha: share of the client's own gradient; 1 is FedAvg.
         server_optim: as in :class:`FedAvg`.
         count_momentum: as in :class:`SCAFFOLD <fedseg.algorithms.scaffold.SCAFFOLD>`.
         weigh_samples: the model moves as FedAvg's does, by the mean weighted by N_k, and not along
@@ -39,13 +42,12 @@ class FedCM(FedAvg):
 
     def __init__(
         self,
-        alpha: float,
+        alpha: Annotated[Float32, Interval(gt=0, le=1)],
         server_optim: Mapping | None = None,
         count_momentum: bool = False,
         weigh_samples: bool = False,
     ) -> None:
         super().__init__(server_optim)
-        check_float("algorithm.alpha", alpha, above=0, most=1)
         self.alpha, self.count_momentum = alpha, count_momentum
         self.weigh_samples = weigh_samples
 

@@ -9,7 +9,7 @@ beta: for a large beta the clients train like FedAvg's, the server still adds th
 
 import torch
 
-from fedseg.checks import check_float
+from fedseg.config.schema import Positive
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.arithmetic import descend
 from fedseg.core.client import Client
@@ -23,15 +23,14 @@ class FedDyn(Algorithm):
     """Dynamic regularization.
 
     Args:
-        beta: inverse strength of the quadratic term (1/alpha in the paper), > 0 and finite.
+        beta: inverse strength of the quadratic term (1/alpha in the paper).
     """
 
     client_vectors = ("sigma",)
     server_vectors = ("sigma",)
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
 
-    def __init__(self, beta: float) -> None:
-        check_float("algorithm.beta", beta, above=0)
+    def __init__(self, beta: Positive) -> None:
         self.beta = beta
 
     def correct(self, client: Client) -> None:

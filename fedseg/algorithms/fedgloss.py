@@ -13,17 +13,17 @@ The schedule of rho itself is the released one: it begins at rho_0. Appendix C, 
 is one of its T_s steps ahead.
 """
 
+from pydantic import NonNegativeInt
 from torch import Tensor
 
 from fedseg.algorithms.feddyn import FedDyn
-from fedseg.checks import check_float
+from fedseg.config.schema import NonNegative, Positive
 from fedseg.core.arithmetic import descend
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Message, Update
 from fedseg.core.server import Aggregate, Server
-from fedseg.errors import ConfigError
-from fedseg.optim.local import check_warmup, linear_warmup, scale_to_norm
+from fedseg.optim.local import check_warmup, check_warmup_end, linear_warmup, scale_to_norm
 from fedseg.registry import ALGORITHMS
 
 
@@ -34,8 +34,8 @@ class FedGloSS(FedDyn):
     Clients start at ``w + eps``; with ADMM their rule is FedDyn's around that point.
 
     Args:
-        rho_server: radius of the server's perturbation, >= 0.
-        beta: inverse strength of the ADMM term, > 0 and finite (unused without ADMM).
+        rho_server: radius of the server's perturbation.
+        beta: inverse strength of the ADMM term (unused without ADMM).
         admm: align the clients by dual variables; without it, FedAvg with a server-side SAM step.
         rho0: start of the server's rho schedule.
         rho_rounds: rounds T_s over which it grows linearly to ``rho_server``; 0: none.
@@ -47,18 +47,17 @@ class FedGloSS(FedDyn):
 
     def __init__(
         self,
-        rho_server: float,
-        beta: float | None = None,
+        rho_server: NonNegative,
+        beta: Positive | None = None,
         admm: bool = True,
-        rho0: float | None = None,
-        rho_rounds: int = 0,
+        rho0: NonNegative | None = None,
+        rho_rounds: NonNegativeInt = 0,
         released_rules: bool = False,
     ) -> None:
-        check_float("algorithm.rho_server", rho_server, least=0)
-        check_warmup("algorithm", rho0, rho_rounds)
+        check_warmup(rho0, rho_rounds)
         if admm:
             if beta is None:
-                raise ConfigError("algorithm.beta: is needed with admm=True")
+                raise ValueError("beta is needed with admm=True")
             super().__init__(beta)
         self.rho_server = rho_server
         self.admm = admm
@@ -69,6 +68,9 @@ class FedGloSS(FedDyn):
     def check(self, local: LocalOptimizer, flat: FlatModel) -> None:
         super().check(local, flat)
         self.rho_client = getattr(local, "rho", 0.0)
+
+    def check_rounds(self, max_rounds: int) -> None:
+        check_warmup_end("algorithm", self.rho_rounds, max_rounds)
 
     def radius(self, round_: int) -> float:
         """The server's radius in a round (from 1)."""

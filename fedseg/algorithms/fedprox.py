@@ -11,7 +11,7 @@ epochs, are no part of the rule and not here: every client does all its steps.
 from collections.abc import Mapping
 
 from fedseg.algorithms.fedavg import FedAvg
-from fedseg.checks import check_float
+from fedseg.config.schema import NonNegative
 from fedseg.core.client import Client
 from fedseg.registry import ALGORITHMS
 
@@ -21,13 +21,12 @@ class FedProx(FedAvg):
     """FedAvg with the local gradient ``g + mu (w_k - w)``.
 
     Args:
-        mu: strength of the proximal term, >= 0 and finite; 0 is FedAvg.
+        mu: strength of the proximal term; 0 is FedAvg.
         server_optim: as in :class:`FedAvg`.
     """
 
-    def __init__(self, mu: float, server_optim: Mapping | None = None) -> None:
+    def __init__(self, mu: NonNegative, server_optim: Mapping | None = None) -> None:
         super().__init__(server_optim)
-        check_float("algorithm.mu", mu, least=0)
         self.mu = mu
 
     def correct(self, client: Client) -> None:

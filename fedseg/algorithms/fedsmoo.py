@@ -12,7 +12,7 @@ import torch
 
 from fedseg.algorithms.feddyn import FedDyn
 from fedseg.algorithms.perturbation import OwnPerturbation
-from fedseg.checks import check_float
+from fedseg.config.schema import NonNegative, Positive
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Message, Update
@@ -29,18 +29,17 @@ class FedSMOO(OwnPerturbation, FedDyn):
     server the global perturbation ``s``: a second vector each way, twice FedAvg's traffic.
 
     Args:
-        rho: radius of the perturbation, of the clients' and of the server's, >= 0; 0 is FedDyn.
-        beta: inverse strength of the quadratic term, as in FedDyn, > 0 and finite.
+        rho: radius of the perturbation, of the clients' and of the server's; 0 is FedDyn.
+        beta: inverse strength of the quadratic term, as in FedDyn.
         freeze_statistics: see :class:`~fedseg.algorithms.perturbation.OwnPerturbation`.
     """
 
     client_vectors = ("mu", "sigma")
     server_vectors = ("s", "sigma")
 
-    def __init__(self, rho: float, beta: float, freeze_statistics: bool = False) -> None:
+    def __init__(self, rho: NonNegative, beta: Positive, freeze_statistics: bool = False) -> None:
         OwnPerturbation.__init__(self, freeze_statistics)
         FedDyn.__init__(self, beta)
-        check_float("algorithm.rho", rho, least=0)
         self.rho = rho
 
     def bind(self, flat: FlatModel) -> None:

@@ -18,7 +18,7 @@ may not settle; the mean of all clients' corrections changes little from a round
 import torch
 
 from fedseg.algorithms.perturbation import OwnPerturbation
-from fedseg.checks import check_float
+from fedseg.config.schema import NonNegative, Positive, Share
 from fedseg.core.arithmetic import descend
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
@@ -46,16 +46,13 @@ class FedSpeed(OwnPerturbation):
 
     def __init__(
         self,
-        rho: float,
-        alpha: float,
-        lam: float,
+        rho: NonNegative,
+        alpha: Share,
+        lam: Positive,
         freeze_statistics: bool = False,
         all_corrections: bool = False,
     ) -> None:
         super().__init__(freeze_statistics)
-        check_float("algorithm.rho", rho, least=0)
-        check_float("algorithm.alpha", alpha, least=0, most=1)
-        check_float("algorithm.lam", lam, above=0)
         self.rho, self.alpha, self.lam = rho, alpha, lam
         self.all_corrections = all_corrections
         self.server_vectors = ("ghat",) if all_corrections else ()

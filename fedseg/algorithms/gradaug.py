@@ -15,12 +15,15 @@ and set back for SAM's second pass: both passes have the same sub-networks.
 """
 
 from collections.abc import Sequence
+from typing import Annotated
 
 import torch
 import torch.nn.functional as F
+from annotated_types import Interval, MinLen
+from pydantic import PositiveInt
 from torch import Tensor
 
-from fedseg.checks import check_float
+from fedseg.config.schema import Float32, NonNegative
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss, full_precision
@@ -39,9 +42,9 @@ class GradAug(LocalLoss):
     forward and backward passes of narrower networks more than FedAvg's.
 
     Args:
-        n: sub-networks, >= 1.
-        width: smallest part of the channels that a sub-network has, in (0, 1].
-        mu: weight of their losses, >= 0; 0 is plain training. The NeurIPS paper has 1; FedAlign
+        n: sub-networks.
+        width: smallest part of the channels that a sub-network has.
+        mu: weight of their losses; 0 is plain training. The NeurIPS paper has 1; FedAlign
             1.75 for n = 2.
         resolutions: sides in pixels, one of which is drawn for every sub-network; None leaves the
             images as they are. The default is FedAlign's for CIFAR.
@@ -51,21 +54,13 @@ class GradAug(LocalLoss):
 
     def __init__(
         self,
-        n: int = 2,
-        width: float = 0.8,
-        mu: float = 1.75,
-        resolutions: Sequence[int] | None = (32, 28, 24, 20),
+        n: PositiveInt = 2,
+        width: Annotated[Float32, Interval(gt=0, le=1)] = 0.8,
+        mu: NonNegative = 1.75,
+        resolutions: Annotated[Sequence[PositiveInt], MinLen(1)] | None = (32, 28, 24, 20),
         smallest: bool = False,
-        multiple: int = 1,
+        multiple: PositiveInt = 1,
     ) -> None:
-        check_float("local_loss.mu", mu, least=0)
-        check_float("local_loss.width", width, above=0, most=1)
-        sides = [1] if resolutions is None else list(resolutions)
-        for name, values in (("n", [n]), ("multiple", [multiple]), ("resolutions", sides)):
-            if not values or not all(isinstance(v, int) and v >= 1 for v in values):
-                raise ConfigError(
-                    f"local_loss.{name}: needs positive whole numbers, not {values!r}"
-                )
         self.n, self.width, self.mu = n, width, mu
         self.resolutions = None if resolutions is None else tuple(resolutions)
         self.smallest, self.multiple = smallest, multiple

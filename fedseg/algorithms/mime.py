@@ -19,7 +19,7 @@ from collections.abc import Mapping
 import torch
 
 from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
-from fedseg.checks import check_float
+from fedseg.config.schema import Decay
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
@@ -37,7 +37,7 @@ class MIMELite(Algorithm):
     A second vector each way (m down, the full-batch gradient up), twice FedAvg's traffic.
 
     Args:
-        momentum: b, from 0 to below 1.
+        momentum: b.
         server_optim: how the server moves along ``mean_S (w - w_k)``, as in FedAvg; SGD with lr 1
             is the paper's average.
     """
@@ -46,8 +46,7 @@ class MIMELite(Algorithm):
     server_vectors = ("m",)
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the rest is not
 
-    def __init__(self, momentum: float = 0.0, server_optim: Mapping | None = None) -> None:
-        check_float("algorithm.momentum", momentum, least=0, below=1)
+    def __init__(self, momentum: Decay = 0.0, server_optim: Mapping | None = None) -> None:
         self.momentum = momentum
         self.server_optim = build_server_optimizer(server_optim)
 

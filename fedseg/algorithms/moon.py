@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from fedseg.batchnorm import batch_statistics, batchnorm_layers
-from fedseg.checks import check_float
+from fedseg.config.schema import NonNegative, Positive
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss, full_precision
@@ -48,13 +48,11 @@ class MOON(LocalLoss):
     Each step has two forward passes more than FedAvg's, and a client keeps one vector.
 
     Args:
-        mu: weight of the contrastive term, >= 0; 0 is plain training.
-        tau: temperature, > 0.
+        mu: weight of the contrastive term; 0 is plain training.
+        tau: temperature.
     """
 
-    def __init__(self, mu: float = 1.0, tau: float = 0.5) -> None:
-        check_float("local_loss.mu", mu, least=0)
-        check_float("local_loss.tau", tau, above=0)
+    def __init__(self, mu: NonNegative = 1.0, tau: Positive = 0.5) -> None:
         self.mu, self.tau = mu, tau
 
     def check(self, flat: FlatModel) -> None:

@@ -16,7 +16,7 @@ mean gradient and the control variates grow from one participation to the next, 
 import torch
 
 from fedseg.algorithms.mean_gradient import check_optimizer, k_eta
-from fedseg.checks import check_float
+from fedseg.config.schema import Positive
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.arithmetic import descend
 from fedseg.core.client import Client
@@ -32,7 +32,7 @@ class SCAFFOLD(Algorithm):
     """Stochastic controlled averaging. Twice FedAvg's traffic: ``c`` down, ``c_k+ - c_k`` up.
 
     Args:
-        eta_g: global step size, > 0 and finite.
+        eta_g: global step size.
         count_momentum: divide by what momentum makes of K_k local steps instead of by K_k, so that
             ``c_k`` is a mean gradient with momentum, too; the same without momentum.
     """
@@ -41,8 +41,7 @@ class SCAFFOLD(Algorithm):
     server_vectors = ("control",)
     weightings = ("samples", "uniform")  # the buffers are averaged by samples, the model is not
 
-    def __init__(self, eta_g: float = 1.0, count_momentum: bool = False) -> None:
-        check_float("algorithm.eta_g", eta_g, above=0)
+    def __init__(self, eta_g: Positive = 1.0, count_momentum: bool = False) -> None:
         self.eta_g, self.count_momentum = eta_g, count_momentum
 
     def check(self, local: OptimWrapper, flat: FlatModel) -> None:

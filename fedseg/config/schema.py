@@ -8,19 +8,22 @@ import functools
 import inspect
 import math
 import os
+import re
 import types
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from annotated_types import Ge, Interval, Lt
+from annotated_types import Ge, Gt, Interval, Lt, MinLen
 from pydantic import (
     AfterValidator,
     AllowInfNan,
     BaseModel,
     ConfigDict,
     InstanceOf,
+    NonNegativeInt,
     PlainValidator,
+    PositiveInt,
     Strict,
     TypeAdapter,
     ValidationError,
@@ -46,11 +49,46 @@ def _check_float32(value: float) -> float:
     return value
 
 
+def _check_pattern(value: str) -> str:
+    try:
+        re.compile(value)
+    except re.error as error:
+        message = "Input should be a regular expression ({error})"
+        raise PydanticCustomError("pattern", message, {"error": str(error)}) from error
+    return value
+
+
 Float32 = Annotated[float, AfterValidator(_check_float32)]
 """A number that vectors of a model in single precision are computed with."""
+Pattern = Annotated[str, AfterValidator(_check_pattern)]
+"""A regular expression."""
 NonNegative = Annotated[Float32, Ge(0)]
+Positive = Annotated[Float32, Gt(0)]
 Share = Annotated[Float32, Interval(ge=0, le=1)]
 Decay = Annotated[Float32, Interval(ge=0, lt=1)]
+
+# what PyTorch's optimizers and MMEngine's schedules do not check themselves: their arguments mean
+# the same wherever they occur
+OPTIMIZER: Mapping[str, Any] = {
+    **dict.fromkeys(("lr", "weight_decay", "lr_decay", "lambd", "t0"), NonNegative),
+    **dict.fromkeys(("initial_accumulator_value", "momentum_decay"), NonNegative),
+    **dict.fromkeys(("momentum", "alpha", "rho"), Decay),
+    "betas": tuple[Decay, Decay],
+    "dampening": Share,
+    "eps": NonNegative | tuple[NonNegative | None, NonNegative],  # Adafactor has two
+}
+SCHEDULE: Mapping[str, Any] = {
+    **dict.fromkeys(("div_factor", "final_div_factor", "power"), Positive),
+    **dict.fromkeys(("gamma", "eta_min", "eta_max"), NonNegative | None),
+    **dict.fromkeys(("factor", "start_factor", "end_factor"), Share),
+    **dict.fromkeys(("eta_min_ratio", "pct_start"), Share | None),
+    **dict.fromkeys(("step_size", "T_max", "end"), PositiveInt),
+    "total_steps": PositiveInt | None,
+    "begin": NonNegativeInt,
+    "milestones": Annotated[Sequence[NonNegativeInt], MinLen(1)],
+    "periods": Annotated[Sequence[PositiveInt], MinLen(1)],
+}
+RANGES = {"torch.optim": OPTIMIZER, "mmengine.optim.scheduler": SCHEDULE}  # by module
 
 
 def check_arguments(
@@ -101,7 +139,9 @@ def unknown_argument(name: str, kind: str, field: str, known: Iterable[str]) -> 
 
 def check_value(field: str, value: Any, hint: Any) -> None:
     """Raise ConfigError unless a value is of a type, written as in a signature."""
-    check_values({field: value}, {field: hint})
+    mistakes = _types_of(hint).find_mistakes({"": value}, field)
+    if mistakes:
+        raise ConfigError("\n".join(mistakes))
 
 
 def check_values(values: Mapping[str, Any], hints: Mapping[str, Any], field: str = "") -> None:
@@ -152,6 +192,11 @@ class Types:
         return []
 
 
+@functools.cache
+def _types_of(hint: Any) -> Types:
+    return Types({"": hint})
+
+
 class Signature:
     """The arguments of a function, or of a class and of those to which it passes ``**kwargs``.
 
@@ -179,6 +224,7 @@ class Signature:
                 break
             part_hints = _read_hints(called)
             loose = part.__module__.partition(".")[0] in LOOSE
+            ranges = next((r for m, r in RANGES.items() if part.__module__.startswith(m)), {})
             for name, parameter in parameters.items():
                 if parameter.kind not in STARS:
                     hint = part_hints.get(name, Any)
@@ -188,7 +234,7 @@ class Signature:
                     if hint is float and isinstance(default, float) and not math.isfinite(default):
                         hint = Annotated[float, AllowInfNan()]
                     self.parameters.setdefault(name, []).append(parameter)
-                    hints.setdefault(name, hint)
+                    hints.setdefault(name, ranges.get(name, hint))
             if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
                 self.takes_any = False
                 break
@@ -225,6 +271,8 @@ def _accept(hint: Any) -> Any:
         return Annotated[(_accept(inner[0]), *hint.__metadata__)]
     if kind in UNIONS:
         members = [_accept(own) for own in inner if own is not types.NoneType]
+        if Any in members:
+            return Any
         one = members[0] if len(members) == 1 else Annotated[Any, _accept_union(members)]
         return one | None if types.NoneType in inner else one
     if kind is Literal:
@@ -303,7 +351,13 @@ def _tell(error: ValidationError, field: str) -> list[str]:
     for one in error.errors(include_url=False):
         place = field
         for part in one["loc"]:
-            place += f"[{part}]" if isinstance(part, int) else f".{part}" if part != "[key]" else ""
+            place += (
+                f"[{part}]"
+                if isinstance(part, int)
+                else f".{part}"
+                if part not in ("", "[key]")
+                else ""
+            )
         sentences.append(f"{place.lstrip('.') or 'content'}: {_describe(one)}")
     return sentences
 

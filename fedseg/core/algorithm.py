@@ -48,6 +48,9 @@ class Algorithm:
     def check(self, local: LocalOptimizer, flat: FlatModel) -> None:
         """Raise ConfigError for a local optimizer or a model that has no meaning with this one."""
 
+    def check_rounds(self, max_rounds: int) -> None:
+        """Raise ConfigError for a schedule that does not fit the rounds of the run."""
+
     def trains(self, exchange: int) -> bool:
         """Whether clients do local steps in an exchange."""
         return self.training is None or exchange in self.training

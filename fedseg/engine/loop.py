@@ -4,11 +4,13 @@ import math
 import statistics
 import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_types import Ge
 from mmengine.runner import BaseLoop
+from pydantic import NonNegativeInt, PositiveInt
 
-from fedseg.checks import check_float, check_int
+from fedseg.config.schema import Float32
 from fedseg.core.arithmetic import finite_norm
 from fedseg.core.client_data import JobStream
 from fedseg.core.hook import Run
@@ -44,19 +46,13 @@ class FederatedTrainLoop(BaseLoop):
         self,
         runner: Run,
         dataloader: Any,
-        max_rounds: int,
-        val_interval: int = 50,
-        val_last_rounds: int = 100,
-        val_last_interval: int = 5,
-        max_norm_ratio: float | None = 1000.0,
+        max_rounds: PositiveInt,
+        val_interval: PositiveInt = 50,
+        val_last_rounds: NonNegativeInt = 100,
+        val_last_interval: PositiveInt = 5,
+        max_norm_ratio: Annotated[Float32, Ge(1)] | None = 1000.0,
     ) -> None:
         self._runner = runner
-        check_int("train_cfg.max_rounds", max_rounds)
-        check_int("train_cfg.val_interval", val_interval)
-        check_int("train_cfg.val_last_interval", val_last_interval)
-        check_int("train_cfg.val_last_rounds", val_last_rounds, least=0)
-        if max_norm_ratio is not None:
-            check_float("train_cfg.max_norm_ratio", max_norm_ratio, least=1)
         self.max_rounds = max_rounds
         self.max_norm_ratio = math.inf if max_norm_ratio is None else max_norm_ratio
         self.val_interval = val_interval

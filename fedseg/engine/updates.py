@@ -3,7 +3,9 @@
 import math
 from collections.abc import Mapping
 
-from fedseg.checks import check_int
+from pydantic import NonNegativeInt
+
+from fedseg.config.schema import check_value
 from fedseg.core.arithmetic import finite_norm
 from fedseg.core.messages import ClientResult, Message
 
@@ -34,7 +36,7 @@ def validate_update(result: ClientResult, message: Message, trained: bool) -> st
         result: what the client sends, and its new state; the norms of what it sends are noted.
         message: expected shapes, dtypes, largest norms. trained: whether it must send ``delta``.
     """
-    check_int("Update.num_bytes", result.update.num_bytes or 0, least=0)
+    check_value("Update.num_bytes", result.update.num_bytes, NonNegativeInt | None)
     if trained and "delta" not in result.update.vectors:
         return "delta is missing"
     if not all(map(math.isfinite, result.update.weights.values())):

@@ -8,20 +8,22 @@ Improves Generalization in Heterogeneous Federated Learning", ICCV Workshops 202
 
 import math
 import re
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from annotated_types import Interval
+from pydantic import NonNegativeInt, PositiveInt
 from torch import Tensor
 from torch.optim import Optimizer
 
-from fedseg.checks import check_float, check_int
+from fedseg.config.schema import NonNegative, Pattern
 from fedseg.core.flat import FlatModel
 from fedseg.core.hook import FederatedHook, Run
 from fedseg.core.server import accumulation_dtype
 from fedseg.errors import ConfigError
 from fedseg.registry import HOOKS
 
-BN_RULES = ("average", "reestimate")
+Start = NonNegativeInt | Annotated[float, Interval(ge=0, le=1)]
 
 
 class ModelAverage(FederatedHook):
@@ -40,23 +42,11 @@ class ModelAverage(FederatedHook):
     priority = "VERY_HIGH"
 
     def __init__(
-        self, start: float | int = 1, bn: str = "average", parameters: str | None = None
+        self,
+        start: Start = 1,
+        bn: Literal["average", "reestimate"] = "average",
+        parameters: Pattern | None = None,
     ) -> None:
-        check_float("averaging.start", start, least=0)
-        if isinstance(start, float) and start > 1:
-            raise ConfigError(
-                f"averaging.start: a fraction of the rounds is at most 1.0, not {start!r}; write a "
-                "round as a whole number"
-            )
-        if bn not in BN_RULES:
-            raise ConfigError(f"averaging.bn: must be one of {BN_RULES}, not {bn!r}")
-        if parameters is not None:
-            try:
-                re.compile(parameters)
-            except (re.error, TypeError) as error:
-                raise ConfigError(
-                    f"averaging.parameters: {parameters!r} is no regular expression: {error}"
-                ) from error
         self.start = start
         self.bn = bn
         self.parameters = parameters
@@ -147,14 +137,15 @@ class SWA(ModelAverage):
     """
 
     def __init__(
-        self, start: float | int = 0.75, cycle: int = 10, lr2: float | None = None, **kwargs: Any
+        self,
+        start: Start = 0.75,
+        cycle: PositiveInt = 10,
+        lr2: NonNegative | None = None,
+        **kwargs: Any,
     ) -> None:
         super().__init__(start, **kwargs)
-        check_int("averaging.cycle", cycle)
-        if lr2 is not None:
-            check_float("averaging.lr2", lr2, least=0)
-        elif cycle > 1:
-            raise ConfigError("averaging.lr2: is needed with a cycle of more than one round")
+        if lr2 is None and cycle > 1:
+            raise ValueError("lr2 is needed with a cycle of more than one round")
         self.cycle, self.lr2 = cycle, lr2
         self.count = 0
         self._w: Tensor | None = None
@@ -223,13 +214,12 @@ class WIMA(ModelAverage):
 
     def __init__(
         self,
-        window: int = 100,
-        memory_limit: int = 2**30,
-        start: float | int = 1,
+        window: PositiveInt = 100,
+        memory_limit: NonNegativeInt = 2**30,
+        start: Start = 1,
         **kwargs: Any,
     ) -> None:
         super().__init__(start, **kwargs)
-        check_int("averaging.window", window)
         self.window = window
         self.memory_limit = memory_limit
         self._sums: dict[str, Tensor] = {}

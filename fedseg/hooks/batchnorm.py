@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from fedseg.batchnorm import batchnorm_layers
+from fedseg.config.schema import Pattern
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
@@ -34,13 +35,8 @@ class BatchNormPolicy(FederatedHook):
 
     local_affine = False
 
-    def __init__(self, layers: str | None = None) -> None:
-        try:
-            self._pattern = re.compile(layers or "")
-        except (TypeError, re.error) as error:
-            raise ConfigError(
-                f"batchnorm.layers: must be a regular expression, not {layers!r}: {error}"
-            ) from error
+    def __init__(self, layers: Pattern | None = None) -> None:
+        self._pattern = re.compile(layers or "")
 
     def bind(self, flat: FlatModel) -> None:
         names = [name for name in batchnorm_layers(flat.model) if self._pattern.search(name)]

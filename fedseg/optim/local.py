@@ -4,26 +4,25 @@ import copy
 import inspect
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import torch
+from annotated_types import Gt
 from mmengine.optim import OptimWrapper as MMEngineOptimWrapper
 from mmengine.optim import build_optim_wrapper
 from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
-from fedseg.checks import check_float, check_int, check_type
+from fedseg.config.schema import OPTIMIZER, Float32, check_arguments, check_value, check_values
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.errors import DEBUG, ConfigError
 from fedseg.names import did_you_mean
-from fedseg.optim.ranges import check_memory, check_optimizer
 from fedseg.registry import (
     MISTAKES,
     OPTIM_WRAPPERS,
     OPTIMIZERS,
     build,
-    check_arguments,
     check_component,
 )
 
@@ -47,20 +46,24 @@ class OptimWrapper(MMEngineOptimWrapper):
 
     passes = 1  # forward-backward passes per step
 
-    def __init__(self, *args: Any, clip_grad: Mapping | None = None, **kwargs: Any) -> None:
+    def __init__(
+        self,
+        *args: Any,
+        accumulative_counts: Literal[1] = 1,  # every local step takes one batch
+        clip_grad: Mapping | None = None,
+        **kwargs: Any,
+    ) -> None:
         _check_clipping(clip_grad)
         super().__init__(*args, clip_grad=clip_grad, **kwargs)
         self._ordinary_rates: list[float] | None = None
         # Adagrad begins with a state
         self._fresh = {p: copy.deepcopy(state) for p, state in self.optimizer.state.items()}
-        if self._accumulative_counts != 1:
-            raise ConfigError(
-                "optim_wrapper.accumulative_counts: must be 1: every local step takes one batch; "
-                "for larger ones raise train_dataloader.batch_size"
-            )
 
     def bind(self, flat: FlatModel) -> None:
         """Called once, with the model's vectors."""
+
+    def check_rounds(self, max_rounds: int) -> None:
+        """Raise ConfigError for a schedule that does not fit the rounds of the run."""
 
     def start_round(self, round_: int) -> None:
         """Called before the clients of 1-based round ``round_``; sets what depends on the round."""
@@ -140,8 +143,8 @@ def _check_clipping(config: Mapping | None) -> None:
     if isinstance(kind, float) and kind == math.inf:  # the largest gradient
         del options["norm_type"]
     check_arguments(clip, options, "optim_wrapper.clip_grad", ("parameters",))
-    for name in {bound, "norm_type"} & options.keys():
-        check_float(f"optim_wrapper.clip_grad.{name}", options[name], above=0)
+    positive = Annotated[Float32, Gt(0)]
+    check_values(options, {bound: positive, "norm_type": positive}, "optim_wrapper.clip_grad")
 
 
 def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
@@ -190,7 +193,7 @@ def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
         )
         wrapper = build(OPTIM_WRAPPERS, config, "optim_wrapper")
     for group in wrapper.optimizer.param_groups:  # which custom_keys may give options of their own
-        check_optimizer(group, "optim_wrapper.paramwise_cfg")
+        check_values(group, OPTIMIZER, "optim_wrapper.paramwise_cfg")
     wrapper.bind(flat)
     check_memory(wrapper.optimizer, "optim_wrapper.optimizer")
     return wrapper
@@ -201,24 +204,28 @@ def _check_paramwise(config: Mapping, flat: FlatModel) -> None:
     field, own = "optim_wrapper.paramwise_cfg", config.get("paramwise_cfg")
     if "constructor" in config or own is None:
         return
-    check_type(field, own, Mapping)
+    check_value(field, own, Mapping)
     for key in own:
         if key not in PARAMWISE:
             raise ConfigError(f"{field}.{key}: unknown{did_you_mean(key, PARAMWISE)}")
-    check_type(f"{field}.custom_keys", own.get("custom_keys", {}), Mapping)
+    check_value(f"{field}.custom_keys", own.get("custom_keys", {}), Mapping)
     for key in own.get("custom_keys", {}):
         if not any(key in slot.name for slot in flat.slots):
             raise ConfigError(f"{field}.custom_keys: {key!r} is in no parameter's name")
 
 
-def check_warmup(field: str, start: float | None, rounds: int) -> None:
-    """Raise ConfigError unless ``rho0`` and ``rho_rounds`` of a component are a schedule."""
-    check_int(f"{field}.rho_rounds", rounds, least=0)
-    if start is not None:
-        check_float(f"{field}.rho0", start, least=0)
+def check_warmup(start: float | None, rounds: int) -> None:
+    """Raise ValueError unless ``rho0`` and ``rho_rounds`` of a component are a schedule."""
     if (start is None) != (rounds == 0):
+        raise ValueError("rho_rounds goes with rho0, the first round's radius: set both or neither")
+
+
+def check_warmup_end(field: str, rounds: int, max_rounds: int) -> None:
+    """Raise ConfigError if a rho schedule of the component at ``field`` outlasts the run."""
+    if rounds > max_rounds:
         raise ConfigError(
-            f"{field}.rho_rounds: goes with rho0, the first round's radius: set both or neither"
+            f"{field}.rho_rounds: {rounds} rounds are more than the run's train_cfg.max_rounds "
+            f"({max_rounds}): the radius would not reach its value"
         )
 
 
@@ -236,3 +243,61 @@ def linear_warmup(start: float | None, end: float, rounds: int, round_: int) -> 
 def scale_to_norm(radius: float, norm: torch.Tensor) -> torch.Tensor:
     """``radius / norm`` as a 0-d tensor, 0 where the norm is 0 (no perturbation, no NaN)."""
     return torch.where(norm > 0, radius / norm, torch.zeros_like(norm))
+
+
+# PyTorch's that a local or a server step cannot run
+UNUSABLE = {
+    "LBFGS": "takes several losses per step, and a step here has one",
+    "SparseAdam": "takes sparse gradients, and a model's vector has dense ones",
+}
+
+
+def check_optimizer(options: Mapping[str, Any], field: str) -> None:
+    """Raise ConfigError unless the config of a torch optimizer is one that can train here."""
+    check_value(field, options, Mapping)
+    kind = options.get("type")
+    kind = getattr(kind, "__name__", kind)
+    if isinstance(kind, str) and kind in UNUSABLE:
+        raise ConfigError(f"{field}.type: {kind} {UNUSABLE[kind]}; take another, such as SGD")
+    if options.get("maximize"):
+        raise ConfigError(f"{field}.maximize: federated training minimizes")
+
+
+def check_memory(optimizer: torch.optim.Optimizer, field: str) -> None:
+    """Raise ConfigError for an optimizer that remembers something in its options.
+
+    Its state is cleared between clients, and kept between the server's steps; an option that a
+    step changes would pass from a client to whichever comes next, and be lost on the server.
+
+    Args:
+        optimizer: with gradients; stays as it is. field: where its config stands.
+    """
+    memo: dict[int, Any] = {}  # one for both copies, so that both have the same parameters
+    try:
+        trial = copy.deepcopy(optimizer, memo)  # which leaves out what PyTorch's own do not have
+        rest = {k: v for k, v in vars(optimizer).items() if k not in vars(trial)}
+        vars(trial).update(copy.deepcopy(rest, memo))
+        before = _options(trial)
+        trial.step()
+    except Exception:  # one that only its own wrapper knows how to call
+        return
+    changed = [
+        name
+        for old, new in zip(before, _options(trial), strict=True)
+        for name in new
+        if name not in old or old[name] != new[name]
+    ]
+    if changed:
+        raise ConfigError(
+            f"{field}.type: {type(optimizer).__name__} changes its option {changed[0]} at every "
+            "step: options are shared by all clients and rounds; use an optimizer that keeps this "
+            "in its state, as PyTorch's do"
+        )
+
+
+def _options(optimizer: torch.optim.Optimizer) -> list[dict[str, Any]]:
+    groups = copy.deepcopy(optimizer.state_dict()["param_groups"])
+    return [
+        {k: v.tolist() if isinstance(v, torch.Tensor) else v for k, v in group.items()}
+        for group in groups
+    ]

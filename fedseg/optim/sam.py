@@ -10,12 +10,19 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+from pydantic import NonNegativeInt
 
 from fedseg.batchnorm import frozen_running_statistics
-from fedseg.checks import check_float
+from fedseg.config.schema import NonNegative
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
-from fedseg.optim.local import OptimWrapper, check_warmup, linear_warmup, scale_to_norm
+from fedseg.optim.local import (
+    OptimWrapper,
+    check_warmup,
+    check_warmup_end,
+    linear_warmup,
+    scale_to_norm,
+)
 from fedseg.registry import OPTIM_WRAPPERS
 
 
@@ -26,7 +33,7 @@ class SAMOptimWrapper(OptimWrapper):
     Both passes use the same minibatch, augmentation and dropout.
 
     Args:
-        rho: radius of the perturbation, >= 0; 0 is plain training (at two passes per step).
+        rho: radius of the perturbation; 0 is plain training (at two passes per step).
         rho0: start of the rho schedule, see ``rho_rounds``.
         rho_rounds: rounds over which rho grows linearly from ``rho0`` (FedGloSS, appendix C); 0:
             none.
@@ -43,21 +50,23 @@ class SAMOptimWrapper(OptimWrapper):
     def __init__(
         self,
         *args: Any,
-        rho: float,
-        rho0: float | None = None,
-        rho_rounds: int = 0,
+        rho: NonNegative,
+        rho0: NonNegative | None = None,
+        rho_rounds: NonNegativeInt = 0,
         freeze_statistics: bool = False,
         **kwargs: Any,
     ) -> None:
         super().__init__(*args, **kwargs)
-        check_float("optim_wrapper.rho", rho, least=0)
-        check_warmup("optim_wrapper", rho0, rho_rounds)
+        check_warmup(rho0, rho_rounds)
         self.rho = self.radius = rho
         self.rho0, self.rho_rounds = rho0, rho_rounds
         self.freeze_statistics = freeze_statistics
 
     def bind(self, flat: FlatModel) -> None:
         self._center = torch.empty_like(flat.w)
+
+    def check_rounds(self, max_rounds: int) -> None:
+        check_warmup_end("optim_wrapper", self.rho_rounds, max_rounds)
 
     def start_round(self, round_: int) -> None:
         self.radius = linear_warmup(self.rho0, self.rho, self.rho_rounds, round_)
@@ -80,14 +89,13 @@ class ASAMOptimWrapper(SAMOptimWrapper):
     """``eps = rho T^2 g / ||T g||`` with ``T = |w| + eta``, and ``T = 1`` for biases.
 
     Args:
-        rho: radius in the scaled space, >= 0.
-        eta: keeps T away from 0, >= 0.
+        rho: radius in the scaled space.
+        eta: keeps T away from 0.
         rho0, rho_rounds, freeze_statistics, optimizer, clip_grad: as in :class:`SAMOptimWrapper`.
     """
 
-    def __init__(self, *args: Any, rho: float, eta: float = 0.2, **kwargs: Any) -> None:
-        super().__init__(*args, rho=rho, **kwargs)
-        check_float("optim_wrapper.eta", eta, least=0)
+    def __init__(self, *args: Any, eta: NonNegative = 0.2, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
         self.eta = eta
 
     def bind(self, flat: FlatModel) -> None:

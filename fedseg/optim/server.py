@@ -8,14 +8,15 @@ float64.
 from collections.abc import Mapping
 
 import torch
+from pydantic import PositiveFloat
 from torch import Tensor
 
-from fedseg.checks import check_float
+from fedseg.config.schema import Decay, Positive, check_values
 from fedseg.core.arithmetic import descend
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError
 from fedseg.memory import empty_like
-from fedseg.optim.ranges import check_memory, check_optimizer
+from fedseg.optim.local import check_memory, check_optimizer
 from fedseg.registry import OPTIMIZERS, SERVER_OPTIMIZERS, build
 
 
@@ -54,9 +55,7 @@ class SGD(ServerOptimizer):
         momentum: 0 is FedAvg, 0.9 the usual FedAvgM (Hsu et al. 2019).
     """
 
-    def __init__(self, lr: float = 1.0, momentum: float = 0.0) -> None:
-        check_float("algorithm.server_optim.lr", lr, above=0, single=False)
-        check_float("algorithm.server_optim.momentum", momentum, least=0, below=1)
+    def __init__(self, lr: PositiveFloat = 1.0, momentum: Decay = 0.0) -> None:
         self.lr, self.momentum = lr, momentum
 
     def step(self, server: Server, delta: Tensor) -> None:
@@ -68,8 +67,6 @@ class SGD(ServerOptimizer):
 
 class _Adaptive(ServerOptimizer):
     def __init__(self, lr: float, betas: tuple[float, float], tau: float) -> None:
-        check_float("algorithm.server_optim.lr", lr, above=0, single=False)
-        check_float("algorithm.server_optim.tau", tau, above=0)
         self.lr, self.betas, self.tau = lr, betas, tau
 
     def second_moment(self, v: Tensor, square: Tensor) -> None:
@@ -96,11 +93,11 @@ class Adam(_Adaptive):
     """
 
     def __init__(
-        self, lr: float = 0.01, betas: tuple[float, float] = (0.9, 0.99), tau: float = 1e-3
+        self,
+        lr: PositiveFloat = 0.01,
+        betas: tuple[Decay, Decay] = (0.9, 0.99),
+        tau: Positive = 1e-3,
     ) -> None:
-        field = "algorithm.server_optim.betas"
-        for position, beta in enumerate(betas):
-            check_float(f"{field}[{position}]", beta, least=0, below=1)
         super().__init__(lr, tuple(betas), tau)
 
     def second_moment(self, v: Tensor, square: Tensor) -> None:
@@ -125,8 +122,7 @@ class Adagrad(_Adaptive):
         tau: degree of adaptivity, added to the root.
     """
 
-    def __init__(self, lr: float = 0.1, beta1: float = 0.0, tau: float = 1e-3) -> None:
-        check_float("algorithm.server_optim.beta1", beta1, least=0, below=1)
+    def __init__(self, lr: PositiveFloat = 0.1, beta1: Decay = 0.0, tau: Positive = 1e-3) -> None:
         super().__init__(lr, (beta1, 0.0), tau)
 
     def second_moment(self, v: Tensor, square: Tensor) -> None:
@@ -146,8 +142,7 @@ class Torch(ServerOptimizer):
     def __init__(self, optimizer: Mapping) -> None:
         field = "algorithm.server_optim.optimizer"
         check_optimizer(optimizer, field)
-        if "lr" in optimizer:
-            check_float(f"{field}.lr", optimizer["lr"], above=0)
+        check_values(optimizer, {"lr": Positive}, field)
         self.config = optimizer
         w = torch.zeros(1)
         w.grad = torch.zeros(1)

@@ -30,7 +30,7 @@ from mmengine.utils import import_modules_from_strings
 from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers
-from fedseg.checks import check_int, shown
+from fedseg.checks import shown
 from fedseg.config.components import DEFAULT_HOOKS
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client_data import ClientData
@@ -44,7 +44,6 @@ from fedseg.evaluation.sets import EvaluationSet, check_evaluation_set
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.optim import OptimWrapper, build_local_optimizer
-from fedseg.optim.ranges import SCHEDULE, check_numbers
 from fedseg.registry import (
     ALGORITHMS,
     CLIENT_DATA,
@@ -145,7 +144,6 @@ def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
     schedulers = []
     for number, config in enumerate([given] if isinstance(given, Mapping) else given):
         field = f"param_scheduler[{number}]"
-        check_numbers(SCHEDULE, config, field)
         if not config.get("by_epoch", True) or config.get("convert_to_iter_based"):
             raise ConfigError(
                 f"{field}.by_epoch: must be True: the local learning rate is scheduled by "
@@ -251,7 +249,6 @@ def assemble_trainer(
     """
     train = cfg.train_cfg
     hook_interval = train.get("hook_interval", 50)
-    check_int("train_cfg.hook_interval", hook_interval)
     algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm", base=Algorithm)
     _check_rounds(algorithm)
     lacks = getattr(flat.model, "lacks", None)
@@ -264,12 +261,8 @@ def assemble_trainer(
     local = build_local_optimizer(cfg.optim_wrapper, flat)
     if not any(group["lr"] for group in local.optimizer.param_groups):
         warn("optim_wrapper.optimizer.lr: is 0: no client learns anything")
-    for field, part in (("algorithm", algorithm), ("optim_wrapper", local)):
-        if getattr(part, "rho_rounds", 0) > train.max_rounds:
-            raise ConfigError(
-                f"{field}.rho_rounds: {part.rho_rounds} rounds are more than the run's "
-                f"train_cfg.max_rounds ({train.max_rounds}): the radius would not reach its value"
-            )
+    algorithm.check_rounds(train.max_rounds)
+    local.check_rounds(train.max_rounds)
     algorithm.check(local, flat)
     algorithm.bind(flat)
     local_loss = LocalLoss()

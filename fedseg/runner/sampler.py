@@ -7,10 +7,13 @@ workers can prefetch past the end of the round.
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
+from annotated_types import MinLen
+from pydantic import PositiveInt
 
-from fedseg.checks import check_int, check_type
+from fedseg.config.schema import check_value
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_bytes
@@ -41,8 +44,7 @@ class UniformSampler(ClientSampler):
         clients_per_round: a number of clients, or ``"all"``.
     """
 
-    def __init__(self, clients_per_round: int | str) -> None:
-        check_int("client_sampler.clients_per_round", clients_per_round, also="all")
+    def __init__(self, clients_per_round: PositiveInt | Literal["all"]) -> None:
         self.clients_per_round = clients_per_round
 
     def bind(self, clients: Sequence[str], seed: int) -> None:
@@ -75,7 +77,7 @@ class RoundSeededSampler(UniformSampler):
         return rng.choice(total, size=count, replace=False).tolist()
 
 
-Rounds = Sequence[Sequence[str | int]]
+Rounds = Annotated[Sequence[Annotated[Sequence[str | int], MinLen(1)]], MinLen(1)]
 
 
 @SAMPLERS.register_module()
@@ -96,12 +98,9 @@ class FixedSampler(ClientSampler):
         repeat: bool = False,
     ) -> None:
         if (participants is None) == (file is None):
-            raise ConfigError("client_sampler: give either participants or file")
+            raise ValueError("give either participants or file")
         self.rounds = self._read(Path(file)) if file is not None else participants
         self.repeat = repeat
-        check_type("client_sampler.participants", self.rounds, Rounds)
-        if not self.rounds:
-            raise ConfigError("client_sampler: the list of participants is empty")
 
     @staticmethod
     def _read(path: Path) -> list[list[str]]:
@@ -114,7 +113,7 @@ class FixedSampler(ClientSampler):
                 history.verify(len(text.splitlines()))
                 return [[p["client"] for p in line["participants"]] for line in history.read()]
             rounds = json.loads(text)
-            check_type("it", rounds, Rounds)
+            check_value("it", rounds, Rounds)
             return rounds
         except (OSError, ValueError, KeyError, TypeError, RecursionError, ConfigError) as error:
             raise DataError(f"{path}: not a list of participants ({error})") from error
@@ -132,8 +131,6 @@ class FixedSampler(ClientSampler):
                 )
             if len(set(ids)) < len(ids):
                 raise ConfigError(f"client_sampler: round {number} names a client twice")
-            if not ids:
-                raise ConfigError(f"client_sampler: round {number} has no participant")
             self._positions.append(sorted(position[client] for client in ids))
 
     def participants(self, round_: int) -> list[int]:

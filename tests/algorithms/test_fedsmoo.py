@@ -145,19 +145,3 @@ def test_states_and_traffic(tmp_path):
 def test_a_second_perturbation_is_refused(tmp_path, kind):
     with pytest.raises(ConfigError, match=rf"optim_wrapper\.type: {kind}.*FedSMOO.*rule of its"):
         toyalgorithms.run(tmp_path, NAME, optim_wrapper={"type": kind, "rho": 0.1})
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"rho": -0.1},
-        {"rho": float("nan")},
-        {"rho": float("inf")},
-        {"beta": 0.0},
-        {"beta": float("inf")},
-    ],
-)
-def test_wrong_arguments(values):
-    (name,) = values
-    with pytest.raises(ConfigError, match=rf"algorithm\.{name}: must be"):
-        build(ALGORITHMS, {**NAME, **values}, "algorithm")

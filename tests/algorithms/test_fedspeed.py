@@ -195,24 +195,3 @@ def test_gradients_of_ones_own_are_refused_where_they_would_not_be_taken(kind):
 def test_a_second_perturbation_is_refused(tmp_path, kind):
     with pytest.raises(ConfigError, match=rf"optim_wrapper\.type: {kind}.*FedSpeed.*rule of its"):
         toyalgorithms.run(tmp_path, NAME, optim_wrapper={"type": kind, "rho": 0.1})
-
-
-@pytest.mark.parametrize(
-    "values",
-    [
-        {"rho": -0.1},
-        {"rho": float("nan")},
-        {"rho": float("inf")},
-        {"alpha": 1.1},
-        {"alpha": -0.1},
-        {"alpha": float("nan")},
-        {"lam": 0.0},
-        {"lam": -1.0},
-        {"lam": float("inf")},
-        {"lam": float("nan")},
-    ],
-)
-def test_wrong_arguments(values):
-    (name,) = values
-    with pytest.raises(ConfigError, match=rf"algorithm\.{name}: must be"):
-        build(ALGORITHMS, named(**values), "algorithm")

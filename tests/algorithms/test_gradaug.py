@@ -158,21 +158,3 @@ def test_a_network_for_one_size_has_one_resolution():
         GradAug().check(flat)
     for resolutions in (None, (32,)):
         GradAug(resolutions=resolutions).check(flat)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"mu": -1.0}, r"local_loss\.mu"),
-        ({"width": 0.0}, r"local_loss\.width"),
-        ({"width": 1.1}, r"local_loss\.width"),
-        ({"n": 0}, r"local_loss\.n"),
-        ({"n": 1.5}, r"local_loss\.n"),
-        ({"multiple": 0}, r"local_loss\.multiple"),
-        ({"resolutions": ()}, r"local_loss\.resolutions"),
-        ({"resolutions": (32, 0)}, r"local_loss\.resolutions"),
-    ],
-)
-def test_wrong_arguments(arguments, message):
-    with pytest.raises(ConfigError, match=message):
-        GradAug(**arguments)

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from fedseg.algorithms import MOON, LocalLoss
-from fedseg.errors import ConfigError
 from fedseg.models import ResNet56
 
 PREVIOUS = "moon_previous"
@@ -191,17 +190,3 @@ def test_the_paper_s_head_on_resnet56():
     assert model.features(images).shape == (2, 256)
     assert [type(layer).__name__ for layer in model.projection] == ["Linear", "ReLU", "Linear"]
     assert (model.features(images) < 0).any()
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"mu": -1.0}, r"local_loss\.mu"),
-        ({"mu": math.inf}, r"local_loss\.mu"),
-        ({"tau": 0.0}, r"local_loss\.tau"),
-        ({"tau": math.nan}, r"local_loss\.tau"),
-    ],
-)
-def test_wrong_arguments(arguments, message):
-    with pytest.raises(ConfigError, match=message):
-        MOON(**arguments)

@@ -173,83 +173,38 @@ def test_adafactor_may_leave_its_first_eps_open():
     make({"optimizer": {"type": "TorchAdafactor", "lr": 0.1}})
 
 
+def custom_keys(name, factor):
+    return {"custom_keys": {name: {"lr_mult": factor}}}
+
+
+SAM = {"type": "SAMOptimWrapper", "rho": 1, "optimizer": SGD}
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"type": "OptimWrapper"}, r"optim_wrapper\.optimizer"),
-        ({"optimizer": {"type": "SDG", "lr": 1}}, r"optim_wrapper\.optimizer\.type.*'SDG'"),
-        ({"optimizer": {"type": "SGD", "lr": 1, "momentun": 1}}, r"optim_wrapper\.optimizer\.mome"),
-        ({"type": "SAMOptimWrapper", "optimizer": SGD}, "optim_wrapper.*rho"),
-        ({"type": "SAMOptimWrapper", "rho": -1, "optimizer": SGD}, r"optim_wrapper\.rho"),
-        (
-            {"type": "ASAMOptimWrapper", "rho": 1, "eta": -1, "optimizer": SGD},
-            r"optim_wrapper\.eta",
-        ),
-        ({"type": "SAMOptimWrapper", "rho": 1, "rho_rounds": 3, "optimizer": SGD}, "rho0"),
-        ({"type": "SAMOptimWrapper", "rho": 1, "rho0": 0.1, "optimizer": SGD}, "rho_rounds"),
+        ({"optimizer": "SGD"}, r"optimizer: must be a dict such as"),
+        ({**SAM, "rho_rounds": 3}, "rho_rounds goes with rho0"),
+        ({**SAM, "rho0": 0.1}, "rho_rounds goes with rho0"),
         ({"type": "AmpOptimWrapper", "optimizer": SGD}, r"optim_wrapper\.type.*train_cfg\.amp"),
-        ({"type": "NoWrapper", "optimizer": SGD}, r"optim_wrapper\.type: unknown"),
         ({"optimizer": {"type": "SGD", "lr": 0.1, "maximize": True}}, "maximize"),
-        (
-            {"optimizer": {"type": "LBFGS", "lr": 1.0}},
-            r"optimizer\.type: LBFGS takes several losses",
-        ),
-        (
-            {"optimizer": {"type": "Adam", "betas": (None, 0.9)}},
-            r"optimizer\.betas\[0\]: must be a finite number",
-        ),
+        ({"optimizer": {"type": "LBFGS", "lr": 1.0}}, "LBFGS takes several losses"),
         ({"optimizer": {"type": "SparseAdam"}}, r"optimizer\.type: SparseAdam takes sparse"),
         ({"optimizer": {"type": "Adamm"}}, r"unknown optimizer 'Adamm' .did you mean 'Adam"),
         ({"optimizer": SGD, "paramwise_cfg": [1]}, r"paramwise_cfg: must be a dict"),
-        (
-            {"optimizer": SGD, "paramwise_cfg": {"norm_decay_mul": 0.0}},
-            r"paramwise_cfg\.norm_decay_mul: unknown.*'norm_decay_mult'",
-        ),
-        (
-            {"optimizer": SGD, "paramwise_cfg": {"norm_decay_mult": 0.0}},
-            "paramwise_cfg or constructor.*base_wd",
-        ),
-        (
-            {"optimizer": SGD, "paramwise_cfg": {"custom_keys": {"backbone": {"lr_mult": 0.1}}}},
-            "custom_keys: 'backbone' is in no parameter's name",
-        ),
-        (
-            {"optimizer": SGD, "paramwise_cfg": {"custom_keys": {"fc": {"lr_mult": -1}}}},
-            r"paramwise_cfg\.lr: must be",
-        ),
-        (
-            {"optimizer": SGD, "paramwise_cfg": {"custom_keys": {"fc": {"lr_mult": "a"}}}},
-            "paramwise_cfg",
-        ),
+        ({"optimizer": SGD, "paramwise_cfg": {"norm_decay_mul": 0}}, r"norm_decay_mul: unknown"),
+        ({"optimizer": SGD, "paramwise_cfg": {"norm_decay_mult": 0.0}}, "constructor.*base_wd"),
+        ({"optimizer": SGD, "paramwise_cfg": custom_keys("backbone", 0.1)}, "'backbone' is in no"),
+        ({"optimizer": SGD, "paramwise_cfg": custom_keys("fc", -1)}, r"paramwise_cfg\.lr: must be"),
+        ({"optimizer": SGD, "paramwise_cfg": custom_keys("fc", "a")}, "paramwise_cfg"),
         ({"optimizer": SGD, "constructor": "Nope"}, "constructor"),
-        ({"optimizer": {"type": "SGD", "lr": "fast"}}, r"optim_wrapper\.optimizer\.lr: must be"),
-        ({"optimizer": {"type": "SGD", "lr": float("nan")}}, r"optim_wrapper\.optimizer\.lr: must"),
-        (
-            {"type": "SAMOptimWrapper", "rho": "0,1", "optimizer": SGD},
-            r"optim_wrapper\.rho: must",
-        ),
-        (
-            {"type": "SAMOptimWrapper", "rho": 1, "rho0": 0, "rho_rounds": -1, "optimizer": SGD},
-            r"optim_wrapper\.rho_rounds: must be",
-        ),
-        ({"clip_grad": 5, "optimizer": SGD}, r"optim_wrapper\.clip_grad: must be a dict"),
-        ({"clip_grad": {}, "optimizer": SGD}, r"optim_wrapper\.clip_grad: must be dict\(max_norm"),
-        (
-            {"clip_grad": {"maxnorm": 1}, "optimizer": SGD},
-            r"optim_wrapper\.clip_grad: must be dict\(max_norm.*'maxnorm'",
-        ),
-        (
-            {"clip_grad": {"max_norm": 1, "normtype": 1}, "optimizer": SGD},
-            r"optim_wrapper\.clip_grad\.normtype: unknown.*'norm_type'",
-        ),
-        ({"clip_grad": {"max_norm": -1}, "optimizer": SGD}, r"clip_grad\.max_norm: must be .* > 0"),
+        ({"clip_grad": {}, "optimizer": SGD}, r"clip_grad: must be dict\(max_norm"),
+        ({"clip_grad": {"maxnorm": 1}, "optimizer": SGD}, r"clip_grad: .*max_norm.*'maxnorm'"),
+        ({"clip_grad": {"max_norm": 1, "normtype": 1}, "optimizer": SGD}, "normtype: unknown"),
+        ({"clip_grad": {"max_norm": -1}, "optimizer": SGD}, r"clip_grad\.max_norm: must be"),
         (
             {"clip_grad": {"type": "value", "clip_value": "1e"}, "optimizer": SGD},
-            r"clip_grad\.clip_value: must be a finite number",
-        ),
-        (
-            {"accumulative_counts": 2, "optimizer": SGD},
-            r"accumulative_counts: must be 1",
+            "clip_value: must",
         ),
     ],
 )

@@ -157,36 +157,20 @@ def test_a_zero_pseudo_gradient_moves_nothing(kind):
     assert server.w.tolist() == [1, 1, 1]
 
 
+def torch_optimizer(**options):
+    return {"type": "Torch", "optimizer": options}
+
+
 @pytest.mark.parametrize(
     ("config", "message"),
     [
-        ({"type": "Adamm"}, r"algorithm\.server_optim\.type: unknown .*'Adamm'.*Adam"),
         ({"lr": 1.0}, r"algorithm\.server_optim\.type: is missing"),
-        ({"type": "SGD", "momentun": 0.9}, r"algorithm\.server_optim\.momentun.*'momentum'"),
-        ({"type": "Adam", "tau": 0.0}, r"algorithm\.server_optim\.tau"),
         ("SGD", r"algorithm\.server_optim: must be"),
-        ({"type": "SGD", "lr": "1,0"}, r"algorithm\.server_optim\.lr: must be a finite number"),
-        ({"type": "SGD", "lr": 0}, r"algorithm\.server_optim\.lr: must be .*> 0"),
-        ({"type": "SGD", "momentum": 1.5}, r"algorithm\.server_optim\.momentum: must be .*< 1"),
-        ({"type": "Yogi", "lr": None}, r"algorithm\.server_optim\.lr: must be"),
-        ({"type": "Adam", "betas": 0.9}, r"algorithm\.server_optim\.betas: must be a list"),
-        ({"type": "Adam", "betas": (0.9, 1)}, r"algorithm\.server_optim\.betas\[1\]: must be"),
-        ({"type": "Torch", "optimizer": {"type": "Adamm"}}, r"server_optim\.optimizer\.type.*Adam"),
-        ({"type": "Torch", "optimizer": {"type": "Adam", "epz": 1}}, r"optimizer\.epz.*'eps'"),
-        (
-            {"type": "Torch", "optimizer": {"type": "LBFGS"}},
-            r"optimizer\.type: LBFGS takes several",
-        ),
-        (
-            {"type": "Torch", "optimizer": {"type": "SGD", "lr": 0.0}},
-            r"optimizer\.lr: must be .*> 0",
-        ),
-        (
-            {"type": "Torch", "optimizer": {"type": "SGD", "lr": 1.0, "maximize": True}},
-            r"optimizer\.maximize: ",
-        ),
-        ({"type": "Torch", "optimizer": "Adam"}, r"server_optim\.optimizer: must be a dict"),
-        ({"type": "Adagrad", "beta1": "0"}, r"algorithm\.server_optim\.beta1: must be"),
+        (torch_optimizer(type="Adamm"), r"server_optim\.optimizer\.type.*Adam"),
+        (torch_optimizer(type="Adam", epz=1), r"optimizer\.epz.*'eps'"),
+        (torch_optimizer(type="LBFGS"), r"optimizer\.type: LBFGS takes several"),
+        (torch_optimizer(type="SGD", lr=0.0), r"optimizer\.lr: must be greater than 0"),
+        (torch_optimizer(type="SGD", lr=1.0, maximize=True), r"optimizer\.maximize: "),
     ],
 )
 def test_wrong_configs(config, message):

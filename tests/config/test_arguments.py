@@ -1,0 +1,121 @@
+"""Every parameter of every registered class: one sentence names the field of a wrong value."""
+
+import inspect
+import math
+from typing import Any
+
+import pytest
+from pydantic import TypeAdapter, ValidationError
+
+import fedseg.registry
+from fedseg.config.schema import STRICT, read_signature
+from fedseg.errors import ConfigError
+from fedseg.registry import LazyRegistry, build, check_component
+
+REGISTRIES = {n: one for n, one in vars(fedseg.registry).items() if isinstance(one, LazyRegistry)}
+CLASSES = [(name, kind) for name, one in REGISTRIES.items() for kind in one.modules]
+# of these, every number has bounds
+BOUNDED = ("ALGORITHMS", "LOCAL_LOSSES", "OPTIM_WRAPPERS", "SAMPLERS", "SERVER_OPTIMIZERS")
+WRONG = ["no such value", -1, 0, 0.5, 1, 2, 1e40, math.nan, True, [], [["x"]], {"x": 1}, None]
+
+
+def hint_fits(hint: Any, value: Any) -> bool:
+    try:
+        TypeAdapter(hint, config=STRICT).validate_python(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def parameters(registry: str, kind: str) -> dict[str, Any]:
+    """The types of a class's arguments by name, without those that take anything."""
+    hints = read_signature(REGISTRIES[registry].get(kind)).types.hints
+    return {name: hint for name, hint in hints.items() if hint is not Any}
+
+
+@pytest.mark.parametrize(("registry", "kind"), CLASSES)
+def test_a_wrong_value_is_told_in_one_sentence(registry, kind):
+    signature = read_signature(REGISTRIES[registry].get(kind))
+    needless = set(signature.parameters)
+    for name, hint in parameters(registry, kind).items():
+        defaults = [p.default for p in signature.parameters[name]]
+        wrong = [v for v in WRONG if not hint_fits(hint, v) and not any(v is d for d in defaults)]
+        assert wrong, name
+        for value in wrong:
+            with pytest.raises(ConfigError) as error:
+                config = {"type": kind, name: value}
+                check_component(REGISTRIES[registry], config, "field", defaults=needless)
+            for line in str(error.value).split("\n"):
+                assert line.startswith((f"field.{name}: must ", f"field.{name}[", f"field.{name}."))
+        default = next((d for d in defaults if d is not inspect.Parameter.empty), None)
+        if default is not None:
+            config = {"type": kind, name: default}
+            check_component(REGISTRIES[registry], config, "field", defaults=needless)
+
+
+@pytest.mark.parametrize(("registry", "kind"), [c for c in CLASSES if c[0] in BOUNDED])
+def test_every_number_has_bounds(registry, kind):
+    for name, hint in parameters(registry, kind).items():
+        if hint_fits(hint, -1e9) or hint_fits(hint, -(10**9)):
+            pytest.fail(f"{name}: any number fits")
+
+
+OUTSIDE = {
+    ("ALGORITHMS", "AdaBest"): {"mu": -0.1, "beta": 1.1},
+    ("ALGORITHMS", "FedACG"): {"lam": 1.0, "beta": -0.1},
+    ("ALGORITHMS", "FedCM"): {"alpha": 0.0, "server_optim": "SGD"},
+    ("ALGORITHMS", "FedDyn"): {"beta": 0.0},
+    ("ALGORITHMS", "FedGloSS"): {"beta": 0.0, "rho0": -1, "rho_rounds": -1, "rho_server": -0.1},
+    ("ALGORITHMS", "FedProx"): {"mu": -0.1},
+    ("ALGORITHMS", "FedSMOO"): {"rho": -0.1, "beta": 0.0},
+    ("ALGORITHMS", "FedSpeed"): {"rho": -0.1, "alpha": 1.1, "lam": 0.0},
+    ("ALGORITHMS", "MIME"): {"momentum": 1.0},
+    ("ALGORITHMS", "SCAFFOLD"): {"eta_g": 0.0},
+    ("HOOKS", "SWA"): {"start": 1.5, "cycle": 0, "lr2": -0.1, "bn": "guess", "parameters": "("},
+    ("HOOKS", "WIMA"): {"start": -3, "window": 0},
+    ("HOOKS", "SiloBN"): {"layers": "("},
+    ("LOCAL_LOSSES", "FedAlign"): {"mu": -0.1, "width": 0.0, "power_iterations": 0},
+    ("LOCAL_LOSSES", "GradAug"): {"mu": -1, "width": 1.1, "n": 0, "multiple": 0, "resolutions": []},
+    ("LOCAL_LOSSES", "MOON"): {"mu": -0.1, "tau": 0.0},
+    ("LOOPS", "FederatedTrainLoop"): {"max_norm_ratio": 0.5, "max_rounds": 0, "val_interval": 0},
+    ("OPTIM_WRAPPERS", "ASAMOptimWrapper"): {"eta": -0.1, "rho": -0.1, "rho_rounds": -1},
+    ("OPTIMIZERS", "Adam"): {"betas": [0.9, 1.0], "eps": -1e-8, "lr": -0.1, "weight_decay": -0.1},
+    ("OPTIMIZERS", "SGD"): {"dampening": 1.5, "momentum": 1.0},
+    ("PARAM_SCHEDULERS", "MultiStepLR"): {"gamma": -0.1, "milestones": []},
+    ("PARAM_SCHEDULERS", "PolyLR"): {"begin": -1, "power": 0.0},
+    ("SAMPLERS", "UniformSampler"): {"clients_per_round": 0},
+    ("SAMPLERS", "FixedSampler"): {"participants": [["a"], []]},
+    ("SERVER_OPTIMIZERS", "Adagrad"): {"beta1": 1.0, "lr": 0.0, "tau": 0.0},
+    ("SERVER_OPTIMIZERS", "Adam"): {"betas": [0.9, 1.0], "lr": 0.0, "tau": 0.0},
+    ("SERVER_OPTIMIZERS", "SGD"): {"lr": 0.0, "momentum": 1.0},
+}
+
+
+@pytest.mark.parametrize(("registry", "kind"), OUTSIDE)
+def test_values_outside_their_bounds(registry, kind):
+    one = getattr(fedseg.registry, registry)
+    wrong = OUTSIDE[registry, kind]
+    needless = set(read_signature(one.get(kind)).parameters)
+    with pytest.raises(ConfigError) as error:
+        check_component(one, {"type": kind, **wrong}, "field", defaults=needless)
+    fields = [line.partition(":")[0].partition("[")[0] for line in str(error.value).split("\n")]
+    assert sorted(fields) == sorted(f"field.{name}" for name in wrong)
+
+
+@pytest.mark.parametrize(
+    ("registry", "config", "message"),
+    [
+        ("ALGORITHMS", {"type": "FedGloSS", "rho_server": 0.1}, "beta is needed"),
+        (
+            "ALGORITHMS",
+            {"type": "FedGloSS", "rho_server": 0.1, "beta": 1.0, "rho_rounds": 5},
+            "goes with rho0",
+        ),
+        ("HOOKS", {"type": "SWA", "cycle": 2}, "lr2 is needed"),
+        ("SAMPLERS", {"type": "FixedSampler"}, "either participants or file"),
+        ("SAMPLERS", {"type": "FixedSampler", "participants": [["a"]], "file": "x"}, "either"),
+    ],
+)
+def test_arguments_that_contradict_each_other(registry, config, message):
+    with pytest.raises(ConfigError, match=f"^field: {config['type']}: .*{message}"):
+        build(REGISTRIES[registry], config, "field")
