@@ -37,9 +37,10 @@ def main() -> None:
     if kind and chosen is None:
         show(f"methods of {kind}", setting_rows(Composition(setting_file(kind))))
         return
-    rows = {"settings": settings, "experiments": experiments, "methods": methods}
+    described = chosen is not None  # what a class does is in its documentation: it is imported
+    rows = {"settings": settings(), "experiments": experiments(), "methods": methods(described)}
     for name in KINDS if chosen is None else [chosen]:
-        show(name, rows[name]() if name in rows else classes(name))
+        show(name, rows[name] if name in rows else classes(name, described))
 
 
 def show(title: str, rows: Iterator[Row]) -> None:
@@ -76,7 +77,7 @@ def experiments() -> Iterator[Row]:
         yield path.stem, composition.title, " ".join(composition.methods)
 
 
-def methods() -> Iterator[Row]:
+def methods(described: bool) -> Iterator[Row]:
     """Each method: what it decides, what it is, for how many settings its values are published."""
     from fedseg.leaderboard.reference import hyperparameters, source_of_values
     from fedseg.runner.compose import CONFIGS, Composition
@@ -90,7 +91,8 @@ def methods() -> Iterator[Row]:
         wanted = [] if name == "fedavg" else [name]
         named = {s for r in hyperparameters() if r["methods"] == wanted for s in r["settings"]}
         told = [s for s in named if source_of_values(s, [name]) == "published"]
-        more = "; ".join(filter(None, (_line(part.values), _published(len(told), "setting"))))
+        line = _line(part.values) if described else ""
+        more = "; ".join(filter(None, (line, _published(len(told), "setting"))))
         yield name, ", ".join(slot.replace("_", " ") for slot in part.slots), more
 
 
@@ -109,14 +111,14 @@ def setting_rows(composition: "Composition") -> Iterator[Row]:
         yield name, slots, MARKS[source_of_values(composition.title, [name])]
 
 
-def classes(kind: str) -> Iterator[Row]:
-    """Each registered class with the first line of its documentation."""
+def classes(kind: str, described: bool) -> Iterator[Row]:
+    """Each registered class, and the first line of its documentation."""
     from fedseg.registry import ALGORITHMS, DATASETS, MODELS
 
     registry = {"algorithms": ALGORITHMS, "datasets": DATASETS, "models": MODELS}[kind]
     for name, module in sorted(registry.modules.items()):
         if not module.endswith(("losses", "preprocessor")):  # of models
-            yield name, _plain(registry.get(name)), ""
+            yield name, _plain(registry.get(name)) if described else "", ""
 
 
 def _line(values: Mapping[str, Any]) -> str:
