@@ -275,7 +275,7 @@ BAD = {
     ),
     "an average over half a pattern": (
         {"averaging": {"_delete_": True, "type": "WIMA", "parameters": "(conv"}},
-        r"averaging\.parameters: '\(conv' is no regular expression",
+        r"averaging\.parameters: must be a regular expression .*'\(conv'",
     ),
     "an option of a partition that has none": (
         {"train_dataloader": {"partition": {"_delete_": True, "type": "NoOptions", "seed": 1}}},
