@@ -2,18 +2,18 @@
 
 A :class:`Setting` is what the rows of a table share: data, split, network, participation, rounds. A
 :class:`Benchmark` is a table of one setting. A setting can have several: accuracy, accuracy under
-corruptions, traffic until a target. The facts are in ``reference/benchmarks.json``.
+corruptions, traffic until a target. Names and the published splits are in
+``reference/benchmarks.json``, the rest is composed: ``reference/protocols.json`` holds it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import product
 from typing import Any
 
 from fedseg.leaderboard.reference import Published, read_json, read_published
 from fedseg.metric_names import Metric
-from fedseg.runs.schema import Results
 
 _FACTS = read_json("benchmarks.json")
 MODELS: Mapping[str, str] = _FACTS["models"]
@@ -22,7 +22,6 @@ DATASETS: Mapping[str, Mapping[str, Any]] = _FACTS["datasets"]
 """Data set of the published records -> facts; ``class`` is that of the training set."""
 
 UNNAMED = "mnist"  # data set of the course report, which does not name it
-CORRUPTED_SAMPLES = 19 * 5 * 10_000  # corruptions, severities, test images
 
 
 @dataclass(frozen=True)
@@ -55,14 +54,12 @@ FURTHER_COLUMNS = _columns(_FACTS["further_columns"], statistic="published", hig
 
 
 @dataclass(frozen=True)
-class Protocol:
-    """What a run must have besides its setting, see :mod:`fedseg.runs.protocol`."""
+class Variant:
+    """A method whose other values of the protocol count as well."""
 
-    name: str  # of a method in configs/methods that makes it
-    values: Mapping[str, Any]  # one for all test sets where a run has one for each
-    # what differs from the values with a BatchNorm policy, by its class
-    by_policy: Mapping[str, Mapping[str, Any]]
-    also: Mapping[str, Any] = field(default_factory=dict)  # values that count as well
+    method: str  # in configs/methods
+    when: Mapping[str, str]  # by key, the class that a run must have for these values
+    change: Mapping[str, Any]  # the values by key
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,19 +76,15 @@ class Setting:
     rounds: int
     local_epochs: int  # the usual number; a row with another one says so
     domains: tuple[str, ...]  # test sets
-    # partition type and options that a run must have; empty where a checksum identifies the split
-    recipe: Mapping[str, Any] = field(default_factory=dict)
-    # part of the path by which configs name the split; helps to place a run with another split
-    place: str = ""
+    # the values that a run's config must have, see fedseg.leaderboard.protocols
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+    variants: tuple[Variant, ...] = ()
+    free: tuple[str, ...] = ()  # keys of the protocol that no source states
     # checksums of the data: "train", and "test" by domain
     known: Mapping[str, Any] = field(default_factory=dict)
-    # required transforms of test images, where they decide what is scored; None: any
-    test_steps: tuple[Mapping[str, Any], ...] | None = None
-    protocol: Protocol | None = None  # of the published numbers; None: only the checks above
     window: int | None = 100  # reported rounds at the end; None: the last evaluation is reported
     evaluations: int = 20  # required number in the window
     note: str = ""  # for the reader
-    released_split: bool = False  # whether the papers' clients were released
     command: str = ""  # what trains FedAvg in it, after "fedseg train"
     parameters: int | None = None  # trainable ones of the network
 
@@ -108,16 +101,6 @@ class Benchmark:
     further: tuple[Column, ...] = ()  # can be shown, and are not ranked
     target: float | None = None  # accuracy in percent that traffic is measured to
     note: str = ""  # for the reader
-
-    def reasons_against(self, results: Results) -> tuple[str, ...]:
-        """Why a run that fits the setting does not fit this table."""
-        test = results.tests.get("corrupted")
-        if self.columns != CORRUPTED_COLUMNS or test is None:
-            return ()
-        if test.samples != CORRUPTED_SAMPLES:
-            return (f"other corruptions: {test.samples} images instead of {CORRUPTED_SAMPLES}",)
-        count = len(test.generated)
-        return (f"{count} of the corruptions are not from the official files",) if count else ()
 
     def matches(self, record: Published) -> Column | None:
         """The column of one of the setting's published cells that is ranked, or None."""
@@ -175,78 +158,76 @@ def records_of(setting: Setting) -> tuple[Published, ...]:
 # ---------------------------------------------------------------- the list
 
 
+def setting_facts() -> Iterator[dict[str, Any]]:
+    """What ``benchmarks.json`` says of each setting, its id and command filled in."""
+    for group in _FACTS["settings"]:
+        for case in group.get("cases", [{}]):
+            facts = {k: v for k, v in (group | case).items() if k != "cases"}
+            axes = {k: v for k, v in facts.items() if isinstance(v, list) and k != "also"}
+            for values in product(*axes.values()):
+                chosen = facts | dict(zip(axes, values, strict=True))
+                words = {**chosen, "of_kind": "", "a": str(chosen.get("alpha")).replace(".", "")}
+                if chosen["kind"] != "heterogeneous":
+                    words["of_kind"] = f"_{chosen['kind']}"
+                words |= _FACTS["protocols"].get(chosen.get("protocol"), {})
+                texts = {k: chosen.get(k, "").format(**words) for k in ("id", "command", "data")}
+                yield chosen | texts | {"id": texts["id"].replace(".", "")}
+
+
 @cache
 def settings() -> tuple[Setting, ...]:
     """Every setting, in the order in which a reader sees them."""
-    return tuple(
-        setting
-        for group in _FACTS["settings"]
-        for case in group.get("cases", [{}])
-        for setting in _settings({**group, **case})
-    )
+    return tuple(map(_setting, setting_facts()))
 
 
 @cache
 def benchmarks() -> tuple[Benchmark, ...]:
     """Every benchmark, in the order in which a reader sees them."""
-    found = [benchmark for setting in settings() for benchmark in _tables(setting)]
-    groups = [benchmark.group for benchmark in found]
-    return tuple(sorted(found, key=lambda benchmark: groups.index(benchmark.group)))
+    tables = [benchmark for setting in settings() for benchmark in _tables(setting)]
+    groups = [benchmark.group for benchmark in tables]
+    return tuple(sorted(tables, key=lambda benchmark: groups.index(benchmark.group)))
 
 
-def _settings(facts: Mapping[str, Any]) -> Iterator[Setting]:
-    """The settings of a group: one for each combination of what it lists."""
-    lists = {k: v for k, v in facts.items() if isinstance(v, list) and k != "cases"}
-    for chosen in product(*lists.values()):
-        yield _setting({**facts, **dict(zip(lists, chosen, strict=True))})
-
-
-def _setting(facts: dict[str, Any]) -> Setting:
-    data, of_protocol = DATASETS[facts["dataset"]], _FACTS["protocols"].get(facts.get("protocol"))
-    words = {**facts, "kind_title": _FACTS["kinds"].get(facts["kind"])}
-    if of_protocol:
-        words |= {"protocol_title": of_protocol["title"], "suffix": of_protocol["suffix"]}
-        facts["rounds"] = of_protocol["rounds"]
-    if "alpha" in facts:
-        words["a"] = str(facts["alpha"]).replace(".", "")  # as the configs are named
-    words["of_kind"] = {"heterogeneous": ""}.get(facts["kind"], f"_{facts['kind']}")
-    for name in ("id", "title", "place", "data", "command"):
-        facts[name] = facts.get(name, "").format(**words)
-    facts["id"] = facts["id"].replace(".", "")
-    known = read_json("known_data.json").get(facts["data"] or facts["dataset"], {})
-    note = data.get("note", "")
-    if facts.get("released_split"):  # one that papers have released must be that one, once known
+def _setting(facts: Mapping[str, Any]) -> Setting:
+    data = DATASETS[facts["dataset"]]
+    composed = read_json("protocols.json")[facts["id"]]
+    protocol = composed["protocol"]
+    known, note = read_json("known_data.json").get(facts["data"] or facts["dataset"], {}), ""
+    if "released_split" in facts.get("also", ()):  # it must be that one, once it is known
         released = known["released_splits"][f"{facts['alpha']:g}"]
+        note = "" if released else _FACTS["released_note"]
         if released:
             known = {**known, "train": {**known["train"], "partition_sha256": released}}
-        else:
-            note = _FACTS["released_note"]
-    recipe = facts.get("recipe", {})
-    if recipe and "alpha" in facts:
-        recipe = {**recipe, "alpha": facts["alpha"]}
-    made = {
-        "split": {name: facts[name] for name in ("kind", "shift", "alpha") if name in facts},
-        "n_clients": facts.get("n_clients") or known["train"]["clients"],
-        "domains": tuple(data["domains"]),
-        "recipe": recipe,
-        "known": known,
-        "note": note,
-        "test_steps": tuple(data["test_steps"]) if "test_steps" in data else None,
-        "protocol": of_protocol and _protocol(facts, of_protocol),
-        "parameters": data["parameters"][facts["model"]],
+    train = known.get("train", {})
+    drawn = protocol.get("train_dataloader.partition.num_clients")
+    sizes = {
+        "n_clients": drawn or facts.get("n_clients") or train["clients"],
+        "clients_per_round": protocol["client_sampler.clients_per_round"],
+        "rounds": protocol["train_cfg.max_rounds"],
     }
-    names = {one.name for one in fields(Setting)}
-    return Setting(**{name: value for name, value in facts.items() if name in names} | made)
-
-
-def _protocol(facts: Mapping[str, Any], of_protocol: Mapping[str, Any]) -> Protocol:
-    values = {
-        **_FACTS["shared_protocol"],
-        **DATASETS[facts["dataset"]]["protocol"],
-        **of_protocol["values"],
-        **{name: facts[name] for name in ("rounds", "local_epochs")},
-    }
-    return Protocol(facts["protocol"], values, of_protocol["with"], of_protocol.get("also", {}))
+    published = _FACTS["protocols"].get(facts.get("protocol"))
+    words = {**facts, **sizes, "kind_title": _FACTS["kinds"].get(facts["kind"])}
+    words["protocol_title"] = published and published["title"]
+    model = MODELS[protocol["model.type"]]
+    return Setting(
+        id=facts["id"],
+        title=facts["title"].format(**words),
+        dataset=facts["dataset"],
+        split={name: facts[name] for name in ("kind", "shift", "alpha") if name in facts},
+        model=model,
+        **sizes,
+        local_epochs=protocol.get("train_cfg.local_epochs", 1),
+        domains=tuple(data["domains"]),
+        protocol=protocol,
+        variants=tuple(Variant(**variant) for variant in composed["variants"]),
+        free=tuple(published["free"] if published else _FACTS["free"]),
+        known=known,
+        window=facts.get("window", protocol["train_cfg.val_last_rounds"]),
+        evaluations=facts.get("evaluations", 20),
+        note=note or data.get("note", ""),
+        command=facts["command"],
+        parameters=data["parameters"][model],
+    )
 
 
 def _tables(setting: Setting) -> Iterable[Benchmark]:

@@ -14,7 +14,7 @@ from fedseg.leaderboard.benchmarks import (
     settings,
 )
 from fedseg.leaderboard.collect import FoundRun
-from fedseg.leaderboard.comparable import distance, reasons_against, reasons_of_no_split, same_split
+from fedseg.leaderboard.comparable import matches
 from fedseg.leaderboard.own_data import own_benchmark, own_columns, own_key
 from fedseg.leaderboard.rows import (
     Row,
@@ -169,13 +169,11 @@ def _places(results: Results) -> Iterator[tuple[Benchmark | None, tuple[str, ...
         lacking = f"there is no benchmark of {results.train.dataset}, and the run has no metrics"
         yield None, () if results.last_rounds.mean else (lacking,)
         return
-    setting = min(
-        candidates, key=lambda s: (bool(reasons_against(results, s)), distance(results, s))
-    )
-    main, *further = (b for b in benchmarks() if b.setting is setting)
-    reasons = reasons_against(results, setting)
-    if not same_split(results, setting):
-        reasons = reasons_of_no_split(results, setting)
+    match = min(matches(results, candidates), key=lambda m: (bool(m.reasons), m.distance))
+    main, *further = (b for b in benchmarks() if b.setting is match.setting)
+    reasons = match.reasons
+    if not match.same_split:
+        reasons = match.reasons_of_no_split
     elif not reasons and value_of(results, main.columns[0], main) is None:
         reasons = (f"the metric {main.columns[0].metric} is missing",)
     yield main, reasons
@@ -183,7 +181,7 @@ def _places(results: Results) -> Iterator[tuple[Benchmark | None, tuple[str, ...
         column = benchmark.columns[0]
         of_target = benchmark.target is not None and column.metric in results.curves.figures
         if of_target or value_of(results, column, benchmark) is not None:
-            yield benchmark, benchmark.reasons_against(results)
+            yield benchmark, match.reasons_against_table(benchmark)
 
 
 # ---------------------------------------------------------------- apart
@@ -212,7 +210,7 @@ def _resembled(results: Results, benchmark: Benchmark | None) -> tuple[Benchmark
     """The benchmark, unless it has another split, and what the run resembles in words."""
     if benchmark is None:
         return None, results.train.dataset
-    if same_split(results, benchmark.setting):
+    if matches(results, [benchmark.setting])[0].same_split:
         return benchmark, f"like {benchmark.title}"
     return None, f"like {DATASETS[benchmark.setting.dataset]['title']}"
 

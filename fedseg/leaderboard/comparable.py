@@ -1,73 +1,30 @@
 """What a run must have to be compared in a setting; every difference is a reason in words.
 
-Where published numbers have a protocol, every field of the run's must have its value.
-
-What "the same split" means depends on the setting: where split files are known, clients and images
-must be those, by checksum; elsewhere the recipe must be the same (kind of partition, concentration,
-number of clients), whatever the seed of the draw. The released splits of CIFAR are asked for once
-their checksums are in ``reference/known_data.json``.
+The protocol of a run's config must be the setting's. Where checksums of data are known, images and
+clients must be those; elsewhere the config says how clients are drawn, whatever the seed. The
+released splits of CIFAR are asked for once their checksums are in ``reference/known_data.json``.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
-from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting
-from fedseg.leaderboard.methods import RELEASED
+from fedseg.config.keys import select
+from fedseg.leaderboard.benchmarks import CORRUPTED_COLUMNS, DATASETS, MODELS, Benchmark, Setting
+from fedseg.leaderboard.protocols import DECIDING, protocol_of
 from fedseg.metric_names import Metric
 from fedseg.runs.schema import DataEntry, Results
 
-RECIPE_DEFAULTS = {  # a config may omit them
-    "PachinkoPartition": {"alpha": 0.1, "beta": 10.0},
-    "DirichletClassPartition": {"min_samples": 10},
-}
 CENTRALIZED = "SinglePartition"
+CORRUPTED, CORRUPTED_SAMPLES = "corrupted", 19 * 5 * 10_000  # corruptions, severities, images
+NOT_SET = "not set"  # in place of a value that a config omits
 LONGEST = 200  # characters of two values that a reason shows
-
-
-def reasons_against(results: Results, setting: Setting) -> tuple[str, ...]:
-    """Why a run cannot be compared in a setting; empty if it can."""
-    return (
-        *(_synthetic(results, setting) or _other_data(results, setting)),
-        *_other_split(results, setting),
-        *_other_training(results, setting),
-        *_other_protocol(results, setting),
-    )
-
-
-def reasons_of_no_split(results: Results, setting: Setting) -> tuple[str, ...]:
-    """Why a run cannot be compared in any setting of its data set, of which ``setting`` is one."""
-    partition = results.train.partition
-    if partition.get("type") == CENTRALIZED:
-        reasons = _other_split(results, setting)[:1]
-    else:
-        words = [f"{results.train.clients} clients", str(partition.get("type", ""))]
-        words += [f"{k} {_short(v)}" for k, v in partition.items() if k in ("alpha", "beta")]
-        title = DATASETS[setting.dataset]["title"]
-        reasons = [f"other split: {', '.join(filter(None, words))}, as in no benchmark of {title}"]
-    return (*_synthetic(results, setting), *reasons)
-
-
-def distance(results: Results, setting: Setting) -> tuple[int, ...]:
-    """How far a run is from a setting: its differences, the gravest first."""
-    return (
-        not same_split(results, setting),
-        results.train.clients != setting.n_clients,
-        model_name(results) != setting.model,
-        results.clients_per_round.max != setting.clients_per_round,
-        len(other_fields(results, setting)),
-        results.rounds != setting.rounds,
-    )
-
-
-def same_split(results: Results, setting: Setting) -> bool:
-    """Whether a run's recipe, checksum or path of the split is the setting's; images may differ."""
-    if setting.recipe or not setting.place:
-        return not _other_recipe(results, setting)
-    return (
-        results.train.partition_sha256 in setting.known["train"]["partition_sha256"]
-        or f"/{setting.place}/" in f"/{results.train.split}/"
-    )
+SPLIT, PARTITION = "train_dataloader.dataset.split", "train_dataloader.partition."
+CLIENTS = f"{PARTITION}num_clients"
+PARTICIPANTS, ROUNDS = "client_sampler.clients_per_round", "train_cfg.max_rounds"
+WINDOW = "train_cfg.val_last_rounds"
 
 
 def model_name(results: Results) -> str:
@@ -75,31 +32,203 @@ def model_name(results: Results) -> str:
     return MODELS.get(results.model.type, results.model.network or results.model.type)
 
 
-# ---------------------------------------------------------------- data
+def matches(results: Results, settings: Sequence[Setting]) -> list["Match"]:
+    """A run beside each of some settings."""
+    values = select(results.config or {})
+    classes = {key: values.get(key) for key in DECIDING}
+    protocol = None if results.config is None else protocol_of(results.config)
+    return [Match(results, setting, protocol, classes) for setting in settings]
 
 
-def _synthetic(results: Results, setting: Setting) -> list[str]:
-    title = DATASETS[setting.dataset]["title"]
-    found = [f"synthetic data: the images are rendered, they are not {title}"]
-    return found if results.synthetic else []
+@dataclass(frozen=True, eq=False)
+class Match:
+    """A run beside a setting."""
 
+    results: Results
+    setting: Setting
+    protocol: Mapping[str, Any] | None  # of the run; None: its config is not there
+    classes: Mapping[str, Any]  # of the run's components that a variant asks for
 
-def _other_data(results: Results, setting: Setting) -> Iterator[str]:
-    """Other images than the data set's."""
-    data, known = DATASETS[setting.dataset], setting.known
-    train = {"samples": data.get("train_samples"), **known.get("train", {})}
-    if train["samples"] is not None and results.protocol.get("mirror_images"):
-        train["samples"] *= 2  # mirrored ones count, too
-    yield from _other_images("training images", results.train, train)
-    for domain in setting.domains:
-        test, words = results.tests.get(domain), f"test images ({domain})"
-        if test is None:
-            yield f"no test set {domain!r}"
-            continue
-        found = {"samples": data.get("test_samples"), **known.get("test", {}).get(domain, {})}
-        yield from _other_images(words, test, found)
-        if setting.test_steps is not None and list(test.steps) != list(setting.test_steps):
-            yield f"{words} are prepared in another way"
+    @cached_property
+    def reasons(self) -> tuple[str, ...]:
+        """Why the run cannot be compared in the setting; empty if it can."""
+        return (
+            *(self._rendered() or self._other_data()),
+            *self._other_split(),
+            *self._other_protocol(self.differences),
+            *self._other_evaluations(),
+        )
+
+    @property
+    def reasons_of_no_split(self) -> tuple[str, ...]:
+        """Why the run cannot be compared in any setting of its data set."""
+        train = self.results.train
+        words = [f"{train.clients} clients", str(train.partition.get("type", ""))]
+        words += [f"{k} {train.partition[k]}" for k in ("alpha", "beta") if k in train.partition]
+        title = DATASETS[self.setting.dataset]["title"]
+        other = f"other split: {', '.join(filter(None, words))}, as in no benchmark of {title}"
+        return (*self._rendered(), *(self._centralized() or [other]))
+
+    def reasons_against_table(self, table: Benchmark) -> tuple[str, ...]:
+        """Why a run that fits the setting does not fit one of its further tables."""
+        test = self.results.tests.get(CORRUPTED)
+        if table.columns != CORRUPTED_COLUMNS or test is None:
+            return ()
+        if test.samples != CORRUPTED_SAMPLES:
+            return (f"other corruptions: {test.samples} images instead of {CORRUPTED_SAMPLES}",)
+        if test.generated:
+            count = len(test.generated)
+            return (f"{count} of the corruptions are not from the official files",)
+        return tuple(self._other_protocol(self._differences_in([CORRUPTED])))
+
+    @cached_property
+    def distance(self) -> tuple[int, ...]:
+        """How far the run is from the setting: its differences, the gravest first."""
+        return (
+            not self.same_split,
+            self.results.train.clients != self.setting.n_clients,
+            "model.type" in self.differences,
+            PARTICIPANTS in self.differences,
+            len(self.differences),
+        )
+
+    @cached_property
+    def same_split(self) -> bool:
+        """Whether checksum, path or rule of the split is the setting's; images may differ."""
+        if self.results.train.partition_sha256 in self._known_clients:
+            return True
+        keys = self._all_differences
+        if self.setting.protocol[f"{PARTITION}type"] == "NaturalPartition":
+            return self.protocol is not None and SPLIT not in keys
+        return not any(key.startswith(PARTITION) and key != CLIENTS for key in keys)
+
+    # ------------------------------------------------------------ data
+
+    @property
+    def _known_clients(self) -> Sequence[str]:
+        return self.setting.known.get("train", {}).get("partition_sha256", ())
+
+    def _rendered(self) -> list[str]:
+        title = DATASETS[self.setting.dataset]["title"]
+        reason = f"synthetic data: the images are rendered, they are not {title}"
+        return [reason] if self.results.synthetic else []
+
+    def _centralized(self) -> list[str]:
+        is_single = self.results.train.partition.get("type") == CENTRALIZED
+        return ["centralized training: one client holds every image"] if is_single else []
+
+    def _other_data(self) -> Iterator[str]:
+        data, known = DATASETS[self.setting.dataset], self.setting.known
+        train = {"samples": data.get("train_samples"), **known.get("train", {})}
+        if self.setting.protocol.get("train_dataloader.dataset.mirror"):
+            train["samples"] *= 2  # mirrored ones count, too
+        yield from _other_images("training images", self.results.train, train)
+        for domain in self.setting.domains:
+            test = self.results.tests.get(domain)
+            if test is None:
+                yield f"no test set {domain!r}"
+                continue
+            wanted = {"samples": data.get("test_samples"), **known.get("test", {}).get(domain, {})}
+            yield from _other_images(f"test images ({domain})", test, wanted)
+
+    def _other_split(self) -> list[str]:
+        train, wanted = self.results.train, self.setting.n_clients
+        if centralized := self._centralized():
+            return centralized
+        if train.clients != wanted and CLIENTS not in self.differences:
+            return [f"other split: {train.clients} clients instead of {wanted}"]
+        if self._known_clients and train.partition_sha256 not in self._known_clients:
+            return ["other split: the checksum is not the published one's"]
+        return []
+
+    # ------------------------------------------------------------ protocol
+
+    @cached_property
+    def differences(self) -> dict[str, tuple[Any, Any]]:
+        """The keys of the protocol that differ: key -> (the run's value, the setting's)."""
+        known = self.setting.known.get("train", {})
+        skipped = [*self.setting.free]
+        if self.setting.window is None:
+            skipped.append(WINDOW)
+        if {"partition_sha256", "content_sha256"} & known.keys():
+            skipped.append(SPLIT)
+        if "partition_sha256" in known or self._centralized():
+            skipped.append(PARTITION)
+        for domain in self.setting.known.get("test", {}):
+            skipped += [f"val_dataloader.{domain}.dataset.{key}" for key in ("split", "users")]
+        differences = self._all_differences.items()
+        return {key: pair for key, pair in differences if not key.startswith(tuple(skipped))}
+
+    @cached_property
+    def _all_differences(self) -> dict[str, tuple[Any, Any]]:
+        return self._differences_in(d for d in self.setting.domains if d in self.results.tests)
+
+    def _differences_in(self, domains: Iterable[str]) -> dict[str, tuple[Any, Any]]:
+        """All differences but those in other test sets than ``domains``.
+
+        Without a BatchNorm policy, the size of test batches makes no difference.
+        """
+        if self.protocol is None:
+            return {}
+        tests = tuple(f"val_dataloader.{domain}." for domain in domains)
+        batches = [f"{test}batch_size" for test in tests if self.results.batchnorm is None]
+
+        def pairs(wanted: Mapping[str, Any]) -> dict[str, tuple[Any, Any]]:
+            return {
+                key: (self.protocol.get(key, NOT_SET), wanted.get(key, NOT_SET))
+                for key in {**wanted, **self.protocol}
+                if self.protocol.get(key, NOT_SET) != wanted.get(key, NOT_SET)
+                and (not key.startswith("val_dataloader.") or key.startswith(tests))
+                and key not in batches
+            }
+
+        wanted = self.setting.protocol
+        fewest = pairs(wanted)
+        for variant in self.setting.variants:
+            if all(self.classes[key] == cls for key, cls in variant.when.items()):
+                other = {**wanted, **variant.change}
+                if variant.when or len(pairs(other)) < len(fewest):
+                    fewest, wanted = pairs(other), other
+        return fewest
+
+    def _other_protocol(self, differences: Mapping[str, tuple[Any, Any]]) -> Iterator[str]:
+        if self.protocol is None:
+            yield "the protocol is not known: config.json is missing beside results.json"
+        owners = [key.removesuffix("type") for key in differences if key.endswith(".type")]
+        for key, pair in differences.items():
+            if any(key.startswith(owner) and key != f"{owner}type" for owner in owners):
+                continue  # another class has other options
+            given, wanted = (v if v is NOT_SET else json.dumps(v) for v in pair)
+            texts = f": {given}, in {self.setting.id} {wanted}"
+            yield f"{key}{texts if len(texts) <= LONGEST else f' is not as in {self.setting.id}'}"
+
+    def _other_evaluations(self) -> Iterator[str]:
+        """What the rounds themselves say against a run."""
+        results, setting = self.results, self.setting
+        took, window = results.clients_per_round, results.last_rounds
+        if PARTICIPANTS not in self.differences and str(took) != str(setting.clients_per_round):
+            yield f"other participation: {took} clients per round, not {setting.clients_per_round}"
+        if setting.window is None or self.differences.keys() & {ROUNDS, WINDOW}:
+            return
+        fewest, of = self._fewest_evaluations()
+        if fewest < setting.evaluations:
+            yield (
+                f"too few evaluations: {fewest}{of} in the last {window.rounds} rounds, at "
+                f"least {setting.evaluations} are needed"
+            )
+
+    def _fewest_evaluations(self) -> tuple[int, str]:
+        """How many evaluations in the window gave the metric, and of which domain if not of all."""
+        window, curves = self.results.last_rounds, self.results.curves
+        metric = DATASETS[self.setting.dataset]["metric"]
+        fewest = window.evaluations, ""
+        for domain in self.setting.domains:  # one may be evaluated less often than others
+            values = curves.figures.get(str(Metric.of(domain, metric)), ())
+            begin = self.results.rounds - window.rounds
+            rounds = zip(curves.rounds, values, strict=False)
+            lacking = sum(value is None for round_, value in rounds if round_ > begin)
+            fewest = min(fewest, (window.evaluations - lacking, f" of {domain}"))
+        return fewest
 
 
 def _other_images(words: str, entry: DataEntry, known: Mapping[str, Any]) -> list[str]:
@@ -112,121 +241,3 @@ def _other_images(words: str, entry: DataEntry, known: Mapping[str, Any]) -> lis
         if name in known and getattr(entry, name) not in known[name]:
             return [f"other {words}: the checksum differs"]
     return []
-
-
-# ---------------------------------------------------------------- split
-
-
-def _other_split(results: Results, setting: Setting) -> list[str]:
-    train = results.train
-    if train.partition.get("type") == CENTRALIZED:
-        return ["centralized training: one client holds every image"]
-    reasons = _other_recipe(results, setting)
-    known = setting.known.get("train", {}).get("partition_sha256")
-    if train.clients != setting.n_clients:
-        reasons.append(f"other split: {train.clients} clients instead of {setting.n_clients}")
-    elif known is not None and train.partition_sha256 not in known:
-        reasons.append("other split: the checksum is not the published one's")
-    return reasons
-
-
-def _other_recipe(results: Results, setting: Setting) -> list[str]:
-    known = setting.known.get("train", {}).get("partition_sha256", ())
-    if not setting.recipe or results.train.partition_sha256 in known:
-        return []
-    kind = results.train.partition.get("type")
-    released = setting.released_split and kind == RELEASED
-    if kind != setting.recipe["type"] and not released:
-        return [f"other split: {kind} instead of {setting.recipe['type']}"]
-    defaults = RECIPE_DEFAULTS.get(kind, {})
-    partition = {**defaults, **results.train.partition}
-    return [
-        f"other split: {key} {_short(partition.get(key))} instead of {_short(wanted)}"
-        for key, wanted in {**defaults, **setting.recipe}.items()
-        if key != "type" and partition.get(key) != wanted
-    ]
-
-
-def _short(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, int | float) else str(value)
-
-
-# ---------------------------------------------------------------- training and evaluation
-
-
-def _other_training(results: Results, setting: Setting) -> Iterator[str]:
-    model = model_name(results)
-    if model != setting.model:
-        yield f"other model: {model} instead of {setting.model}"
-    if results.load_from is not None:
-        yield f"trained before: it begins with the weights of {results.load_from} (load_from)"
-    each, wanted = str(results.clients_per_round), str(setting.clients_per_round)
-    if each != wanted:
-        yield f"other participation: {each} clients per round instead of {wanted}"
-    window = results.last_rounds
-    if results.rounds != setting.rounds:  # with other rounds, the window is another anyway
-        fewer = "fewer" if results.rounds < setting.rounds else "more"
-        yield f"{fewer} rounds: {results.rounds} instead of {setting.rounds}"
-    elif setting.window not in (None, window.rounds):
-        yield f"other metric: mean over the last {window.rounds} rounds instead of {setting.window}"
-    elif setting.window is not None:
-        fewest, of = _fewest_evaluations(results, setting)
-        if fewest < setting.evaluations:
-            yield (
-                f"too few evaluations: {fewest}{of} in the last {window.rounds} rounds, at "
-                f"least {setting.evaluations} are needed"
-            )
-
-
-def _fewest_evaluations(results: Results, setting: Setting) -> tuple[int, str]:
-    """How many evaluations in the window gave the metric, and of which domain if not of all."""
-    window, metric = results.last_rounds, DATASETS[setting.dataset]["metric"]
-    curves = results.curves
-    fewest = window.evaluations, ""
-    for domain in setting.domains:  # one may be evaluated less often than others
-        name = str(Metric.of(domain, metric))
-        values = zip(curves.rounds, curves.figures.get(name, ()), strict=False)
-        begin = results.rounds - window.rounds
-        lacking = sum(value is None for round_, value in values if round_ > begin)
-        fewest = min(fewest, (window.evaluations - lacking, f" of {domain}"))
-    return fewest
-
-
-# ---------------------------------------------------------------- protocol
-
-
-def other_fields(results: Results, setting: Setting) -> dict[str, tuple[Any, Any]]:
-    """The fields in which a run's protocol differs: name -> (of the run, wanted)."""
-    if setting.protocol is None:
-        return {}
-    wanted = wanted_protocol(results, setting)
-    found = {name: results.protocol.get(name) for name in wanted}
-    return {name: (found[name], value) for name, value in wanted.items() if found[name] != value}
-
-
-def wanted_protocol(results: Results, setting: Setting) -> dict[str, Any]:
-    """The protocol that a run must have for its BatchNorm policy and style transfer."""
-    policy = None if results.batchnorm is None else str(results.batchnorm.get("type"))
-    wanted = {**setting.protocol.values, **setting.protocol.by_policy.get(policy, {})}
-    for name, other in setting.protocol.also.items():
-        if results.protocol.get(name) == other:
-            wanted[name] = other
-    for name in ("test_batch_size", "test_drop_last"):
-        wanted[name] = dict.fromkeys(setting.domains, wanted[name])
-    if policy is None:
-        names = [name for name in wanted if name.startswith(("test_", "batchnorm_"))]
-        wanted |= dict.fromkeys(names)
-    if results.train.style is None:
-        wanted["style_bank"] = None
-    return wanted
-
-
-def _other_protocol(results: Results, setting: Setting) -> Iterator[str]:
-    told = {
-        "network": model_name(results) != setting.model,
-        "rounds": results.rounds != setting.rounds,
-    }
-    for name, (found, wanted) in other_fields(results, setting).items():
-        if not told.get(name):
-            texts = f": {json.dumps(found)} instead of {json.dumps(wanted)}"
-            yield f"other {name.replace('_', ' ')}{texts if len(texts) <= LONGEST else ''}"

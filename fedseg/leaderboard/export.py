@@ -15,7 +15,7 @@ from fedseg.leaderboard.rows import Row, present
 from fedseg.leaderboard.text import to_markdown
 from fedseg.runs.tables import csv_text
 
-BOARD_SCHEMA_VERSION = 3  # of leaderboard.json
+BOARD_SCHEMA_VERSION = 4  # of leaderboard.json
 CSV_FIELDS = (
     *("benchmark", "title", "kind", "method", "experiment", "paper", "table", "column", "metric"),
     *("value", "std", "seeds", "rank", "doubt", "status", "bytes", "seconds", "year", "url"),
@@ -23,7 +23,7 @@ CSV_FIELDS = (
 FROM_ROW = ("kind", "paper", "table", "bytes", "seconds", "year", "url")
 SETTING_FIELDS = (
     *("id", "dataset", "split", "model", "n_clients", "clients_per_round", "rounds"),
-    *("local_epochs", "window", "command"),
+    *("local_epochs", "window", "command", "protocol"),
 )
 
 
@@ -104,8 +104,6 @@ def to_json(board: Board) -> dict[str, Any]:
 
 def _benchmark(benchmark: Benchmark) -> dict[str, Any]:
     setting = {name: getattr(benchmark.setting, name) for name in SETTING_FIELDS}
-    protocol = benchmark.setting.protocol
-    setting["protocol"] = protocol and asdict(protocol)
     kept = {name: getattr(benchmark, name) for name in ("id", "group", "note", "target")}
     return {**kept, "setting": setting}
 
@@ -130,6 +128,6 @@ def _table(table: Table) -> dict[str, Any]:
 def _run(run: FoundRun) -> dict[str, Any]:
     config = asdict(run.results)
     apart = {name: config.pop(name) for name in ("last_rounds", "final", "curves")}
-    del config["versions"], config["extras"]
+    del config["versions"], config["extras"], config["config"]
     about = {"folder": str(run.folder), "synthetic": run.results.synthetic}
     return {**about, **apart, "config": config}

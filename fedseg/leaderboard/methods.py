@@ -80,9 +80,9 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
     if results.train.partition.get("type") == RELEASED:
         extra = _joined(extra, "released split")
     return Method(
-        _with_local_optimizer(algorithm, _type(results.optim_wrapper)),
-        _type(results.averaging).lower() or None,
-        _type(results.batchnorm).lower() or None,
+        _with_local_optimizer(algorithm, component_type(results.optim_wrapper)),
+        component_type(results.averaging).lower() or None,
+        component_type(results.batchnorm).lower() or None,
         _augmentation(results),
         server_opt,
         extra,
@@ -92,15 +92,15 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
 def _algorithm(results: Results) -> tuple[str, str | None]:
     """(key without local optimizer, server optimizer unless it is plain SGD)."""
     config = results.algorithm
-    key = _key(_type(config) or "FedAvg")
+    key = _key(component_type(config) or "FedAvg")
     server, server_opt = config.get("server_optim"), None
     if key == "mime_sgd" and config.get("momentum"):
         key = "mime_sgdm"
-    if key == "fedavg" and _type(server) not in ("", "SGD"):
-        server_opt = _type(server).lower()
+    if key == "fedavg" and component_type(server) not in ("", "SGD"):
+        server_opt = component_type(server).lower()
     elif key == "fedavg" and isinstance(server, Mapping) and server.get("momentum"):
         key = "fedavgm"
-    losses = [_key(_type(results.local_loss))]
+    losses = [_key(component_type(results.local_loss))]
     if results.model.options.get("stochastic_depth") is not None:
         losses.append("stochdepth")
     for loss in filter(None, losses):
@@ -125,7 +125,7 @@ def _with_local_optimizer(algorithm: str, wrapper: str) -> str:
 
 def _augmentation(results: Results) -> str | None:
     """What goes beyond crops, flips and scales."""
-    types = [_type(step) for step in (*results.train.steps, results.train.style)]
+    types = [component_type(step) for step in (*results.train.steps, results.train.style)]
     return " and ".join(AUGMENTATIONS[name] for name in types if name in AUGMENTATIONS) or None
 
 
@@ -148,6 +148,7 @@ def _epochs(epochs: int | None, usual: int | None) -> str | None:
     return f"E = {epochs}" if epochs and epochs != usual else None
 
 
-def _type(config: Any) -> str:
-    found = config.get("type") if isinstance(config, Mapping) else None
-    return found if isinstance(found, str) else ""
+def component_type(config: Any) -> str:
+    """The class of a component's config; empty if it names none."""
+    name = config.get("type") if isinstance(config, Mapping) else None
+    return name if isinstance(name, str) else ""

@@ -50,9 +50,7 @@ def text_table(table: Table, further: bool = False, why: bool = False) -> TextTa
 
     ``further``: with what is not ranked; ``why``: with a column of the reasons against each row.
     """
-    columns, rows = table.columns, table.rows
-    if further:
-        columns, rows = (*columns, *table.further_columns), (*rows, *table.further_rows)
+    columns, rows = _shown(table, further)
     place, ranked = ["rank"] if table.ranked else [], table.ranked
     head = [*place, "method", *map(header, columns), "seeds"]
     head += ["traffic", "source"] if ranked else ["experiment"]
@@ -77,13 +75,20 @@ def text_table(table: Table, further: bool = False, why: bool = False) -> TextTa
     )
 
 
-def _notes(table: Table) -> list[str]:
+def _shown(table: Table, further: bool) -> tuple[tuple[Column, ...], tuple[Row, ...]]:
+    if not further:
+        return table.columns, table.rows
+    return (*table.columns, *table.further_columns), (*table.rows, *table.further_rows)
+
+
+def _notes(table: Table, further: bool) -> list[str]:
     """What a reader of a table must know; why its rows are apart, once if it is one reason."""
     if not table.ranked:
         if len({row.reasons for row in table.rows}) == 1:
             return [f"Not comparable because: {'; '.join(table.rows[0].reasons)}"]
         return [f"{r.name} is not comparable because: {'; '.join(r.reasons)}" for r in table.rows]
-    cells = (row.cells[column.key] for row in table.rows for column in table.columns)
+    columns, rows = _shown(table, further)
+    cells = (row.cells[column.key] for row in rows for column in columns)
     doubtful = any(cell.doubt and cell.value is not None for cell in cells)
     return ["; ".join(filter(None, (table.benchmark.note, LEGEND if doubtful else "")))]
 
@@ -103,7 +108,7 @@ def print_board(
     tables = [*board.shown(everything), *board.apart]
     for table in tables:
         console.print(text_table(table, further).to_rich())
-        for note in _notes(table):
+        for note in _notes(table, further):
             console.print(Text(note, style="dim"))
         console.print()
     if not tables:
@@ -116,7 +121,7 @@ def to_markdown(board: Board, everything: bool = False, further: bool = False) -
     """The tables as Markdown, with the options of :func:`print_board`."""
     parts = ["# Leaderboard"]
     for table in board.shown(everything):
-        notes = map(markdown_text, _notes(table))
+        notes = map(markdown_text, _notes(table, further))
         parts += [f"## {markdown_text(table.title)}", text_table(table, further).to_markdown()]
         parts += notes
     if board.apart:

@@ -13,6 +13,7 @@ from fedseg.checks import is_number
 from fedseg.errors import DataError
 from fedseg.files import read_json
 from fedseg.metric_names import MAIN_METRICS, Metric
+from fedseg.runs.config_copy import recorded_config
 from fedseg.runs.from_json import REWRITE, digest, from_plain, printable
 from fedseg.runs.history import plain
 
@@ -149,6 +150,7 @@ class Results:
     # of the rounds from each "round" on: threads, device, hardware, versions; None: not recorded
     environments: tuple[dict[str, Any], ...] | None = None
     extras: dict[str, Any] = field(default_factory=dict)  # what hooks added, unchecked
+    config: dict[str, Any] | None = None  # of config.json; not in the file
     edited: str = ""  # why the file is not known to be as the run wrote it; not in the file
 
     @property
@@ -194,13 +196,17 @@ def read_results(path: str | Path, strict: bool = True, bounded: bool = True) ->
         raise DataError(f"{path}: is not a results.json of fedseg: it has no schema_version")
     data = printable(content)
     _check_version(data, path)
-    known = {one.name for one in fields(Results)} - {"extras", "edited"}
+    known = {one.name for one in fields(Results)} - {"extras", "edited", "config"}
     extras = {k: data.pop(k) for k in list(data) if k not in known}
     results = from_plain(Results, data, str(path))
     edited = "" if results.results_sha256 in (None, own_digest(content)) else EDITED
     if results.results_sha256 is None:
         edited = UNSIGNED
-    results = replace(results, extras=extras, edited=edited)
+    try:
+        config = recorded_config(path.parent, results.config_json_sha256)
+    except DataError:
+        config = None
+    results = replace(results, extras=extras, edited=edited, config=config)
     if strict:
         _check_run(results, path)
         if bounded:

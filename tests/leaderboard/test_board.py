@@ -1,5 +1,6 @@
 """Runs become rows: seeds, ranks, published numbers, what is left out and why."""
 
+import copy
 import csv
 import io
 import json
@@ -277,24 +278,15 @@ def test_a_run_belongs_to_the_protocol_whose_values_it_has(board):
 
 
 def test_a_run_with_another_value_is_listed_apart_near_its_protocol(board):
-    long = toyresults.results(f"{RAINY}_paper", {"unseen/mIoU": 41.0}, protocol__local_epochs=3)
-    short = idda(rounds=300, completed_rounds=300, final_round=300, protocol__rounds=300, **OTHER)
+    long = toyresults.results(f"{RAINY}_paper", {"unseen/mIoU": 41.0}, local_epochs=3)
+    short = idda(rounds=300, completed_rounds=300, final_round=300, **OTHER)
     found = board(long, short)
     assert not any(table.runs for table in found.rankings)
     reasons = {apart.benchmark.id: apart.rows[0].reasons for apart in found.apart}
     assert reasons == {
-        RAINY: ("fewer rounds: 300 instead of 1600",),
-        f"{RAINY}_paper": ("other local epochs: 3 instead of 2",),
+        RAINY: (f"train_cfg.max_rounds: 300, in {RAINY} 1600",),
+        f"{RAINY}_paper": (f"train_cfg.local_epochs: 3, in {RAINY}_paper 2",),
     }
-
-
-@pytest.mark.parametrize("precision", ["mixed", "float32", "float64"])
-def test_the_papers_precision_is_one_of_two(board, precision):
-    run = toyresults.results(
-        f"{RAINY}_paper", {"unseen/mIoU": 41.0}, protocol__precision=precision, **OTHER
-    )
-    found = board(run)
-    assert bool(ranking(found, f"{RAINY}_paper").runs) == (precision != "float64")
 
 
 # ---------------------------------------------------------------- apart
@@ -344,7 +336,7 @@ def test_what_keeps_a_run_apart(board, tmp_path):
     elsewhere = toyresults.results(RAINY, {"elsewhere/mIoU": 10.0})
     for number, (content, closest, title, reason, found) in enumerate(
         (
-            (short, CIFAR, "like CIFAR-10, alpha 0, ", "fewer rounds: ", {"test": 70.0}),
+            (short, CIFAR, "like CIFAR-10, alpha 0, ", "train_cfg.max_rounds: ", {"test": 70.0}),
             (alone, None, "like CIFAR-10 (100 clients, ", "centralized", {"test": 70.0}),
             (blobs, None, "Blobs (100 clients, 10000 rounds)", "there is no bench", {}),
             (elsewhere, RAINY, "like IDDA rainy, ", "the metric unseen/mIoU", {"elsewhere": 10.0}),
@@ -369,7 +361,8 @@ def test_a_run_is_placed_where_it_differs_least(board):
     demo = toyresults.synthetic(
         idda(rounds=30, completed_rounds=30, final_round=30, data__train__partition_sha256="a" * 64)
     )
-    uniform = toyresults.changed(demo, data__train__split="splits/uniform/rainy/train")
+    uniform = copy.deepcopy(demo)
+    uniform["config"]["train_dataloader"]["dataset"]["split"] = "splits/uniform/rainy/train"
     found = board(demo, {**uniform, **OTHER})
     assert [apart.benchmark.id for apart in found.apart] == ["idda_rainy_uniform", RAINY]
 
@@ -377,7 +370,7 @@ def test_a_run_is_placed_where_it_differs_least(board):
 def test_a_split_of_no_benchmark(board):
     own = toyresults.synthetic(
         idda(
-            data__train__split="splits/train",
+            config__train_dataloader__dataset__split="splits/train",
             data__train__clients=2,
             rounds=6,
             completed_rounds=6,
@@ -535,7 +528,8 @@ BAD_VALUES = {
     "a partition of another kind": {"data__train__partition": {"type": ["x"], "alpha": {}}},
     "steps of another kind": {"data__train__steps": [[1], 2, None, {"type": []}]},
     "a style of another kind": {"data__train__style": {"type": [1]}},
-    "a protocol of another kind": {"protocol": {"input_size": {}, "mirror_images": "x"}},
+    "a config of another kind": {"config": {"train_dataloader": {"transforms": "x"}, "model": 3}},
+    "a component of another kind": {"config__val_dataloader": {"seen": [{"a": 1}, 2, {}]}},
     "a number beyond a float": {"seed": 10**400},
     "a large number": {"last_rounds__mean": {"unseen/mIoU": 1e308}},
     "an infinite number": {"seconds": {"wall": float("inf")}},

@@ -5,11 +5,15 @@ from dataclasses import replace
 import pytest
 import toyresults
 
+from fedseg.config.keys import select
 from fedseg.leaderboard.benchmarks import benchmarks, settings
-from fedseg.leaderboard.comparable import reasons_against
+from fedseg.leaderboard.comparable import Match, matches
+from fedseg.leaderboard.protocols import protocol_of
 
-RAINY = "idda_rainy_heterogeneous"
+RAINY, PAPER = "idda_rainy_heterogeneous", "idda_rainy_heterogeneous_paper"
 CIFAR = "cifar10_a005_c5_cnn"
+SILO, LAB = {"type": "SiloBN"}, {"type": "LABStyle"}
+WITH_METHODS = {"batchnorm": SILO, "data__train__style": LAB}
 
 
 def metrics_of(setting) -> dict[str, float]:
@@ -17,9 +21,8 @@ def metrics_of(setting) -> dict[str, float]:
 
 
 def reasons(id_: str, **changes) -> tuple[str, ...]:
-    setting = toyresults.setting(id_)
-    content = toyresults.results(id_, metrics_of(setting), **changes)
-    return reasons_against(toyresults.parsed(content), setting)
+    content = toyresults.results(id_, metrics_of(toyresults.setting(id_)), **changes)
+    return toyresults.match(id_, content).reasons
 
 
 def test_a_run_as_the_benchmark_wants_it_is_comparable():
@@ -30,41 +33,155 @@ def test_a_run_as_the_benchmark_wants_it_is_comparable():
 def test_synthetic_data_are_never_comparable():
     for setting in settings():
         content = toyresults.results(setting.id, metrics_of(setting))
-        (reason,) = reasons_against(toyresults.parsed(toyresults.synthetic(content)), setting)
+        (reason,) = toyresults.match(setting.id, toyresults.synthetic(content)).reasons
         assert reason.startswith("synthetic data")
         content["data"][f"test:{setting.domains[0]}"]["synthetic"] = True  # one set is enough
-        assert reasons_against(toyresults.parsed(content), setting) == (reason,)
+        assert toyresults.match(setting.id, content).reasons == (reason,)
 
 
-def test_every_difference_from_feddrive_is_one_reason():
-    steps = list(toyresults.setting(RAINY).test_steps)
-    for changes, expected in (
-        ({"rounds": 300, "completed_rounds": 300}, "fewer rounds: 300 instead of 1600"),
-        ({"rounds": 3000}, "more rounds: 3000 instead of 1600"),
-        (
-            {"clients_per_round": {"min": 10, "max": 10}},
-            "other participation: 10 clients per round instead of 5",
-        ),
-        (
-            {"clients_per_round": {"min": 4, "max": 5}},
-            "other participation: 4 to 5 clients per round instead of 5",
-        ),
+# ---------------------------------------------------------------- the protocol
+
+
+def identified_by_checksum(setting) -> set[str]:
+    """Keys that say which images and clients there are, where a checksum says so, too."""
+    train, tests = setting.known.get("train", {}), setting.known.get("test", {})
+    keys = {f"val_dataloader.{d}.dataset.{key}" for d in tests for key in ("split", "users")}
+    if {"partition_sha256", "content_sha256"} & train.keys():
+        keys.add("train_dataloader.dataset.split")
+    if "partition_sha256" in train:
+        keys |= {key for key in setting.protocol if key.startswith("train_dataloader.partition.")}
+    return keys
+
+
+@pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.id)
+def test_another_value_of_any_key_of_the_protocol_is_told(setting):
+    """Of the composed config, each key with each of its values changed once."""
+    methods = WITH_METHODS if any(v.when for v in setting.variants) else {"batchnorm": SILO}
+    content = toyresults.results(setting.id, metrics_of(setting), **methods)
+    results = toyresults.parsed(content)
+    assert matches(results, [setting])[0].reasons == ()
+    untold = set()
+    for key, value in protocol_of(results.config).items():
+        others = [value + 1 if isinstance(value, int | float) else "other", ...]
+        if isinstance(value, list):
+            others += [[*value, "other"], value[:-1]]
+        for other in others:
+            config = toyresults.copy.deepcopy(results.config)
+            toyresults.put(config, key, other)
+            told = matches(replace(results, config=config), [setting])[0].reasons
+            if not any(reason.startswith(key) for reason in told):
+                untold.add(key)
+    tests = (f"val_dataloader.{domain}." for domain in setting.domains)
+    elsewhere = {k for k in setting.protocol if k.startswith("val_dataloader.")}
+    elsewhere -= {k for test in tests for k in setting.protocol if k.startswith(test)}
+    unasked = {*setting.free, *identified_by_checksum(setting), *elsewhere}
+    unasked |= set() if setting.window else {"train_cfg.val_last_rounds"}
+    assert untold == unasked & protocol_of(results.config).keys()
+
+
+def test_values_that_a_config_does_not_name_are_told_too():
+    for key in ("dtype", "load_from", "val_evaluator__ignore_index", "batchnorm__layers"):
+        (reason,) = reasons(RAINY, batchnorm=SILO, **{f"config__{key}": "other"})
+        assert reason == f'{key.replace("__", ".")}: "other", in {RAINY} not set'
+
+
+def test_without_its_config_the_protocol_of_a_run_is_not_known():
+    content = toyresults.results(RAINY, {})
+    (reason,) = toyresults.match(RAINY, {**content, "config": None}).reasons
+    assert "config.json" in reason
+
+
+def test_another_class_is_one_reason():
+    for part in ("model", "client_sampler", "val_evaluator"):
+        (reason,) = reasons(RAINY, **{f"config__{part}": {"type": "Other", "option": 3}})
+        assert reason.startswith(f'{part}.type: "Other", in {RAINY} "')
+
+
+def test_a_method_may_have_a_protocol_of_its_own():
+    """FedDrive trains SiloBN in smaller batches, and gives LAB any image of other conditions."""
+    batch, exclude = "train_dataloader.batch_size", "train_dataloader.dataset.style.exclude"
+    silo = toyresults.results(RAINY, {}, batchnorm=SILO)
+    assert silo["config"]["train_dataloader"]["batch_size"] == 8
+    assert reasons(RAINY, config__train_dataloader__batch_size=8)[0].startswith(f"{batch}: 8, in")
+    same = {"batchnorm": SILO, "config__train_dataloader__batch_size": 16}
+    assert reasons(RAINY, **same) == (f"{batch}: 16, in {RAINY} 8",)
+    style = {**LAB, "images_per_domain": None, "exclude": "domain"}
+    (reason,) = reasons(
+        RAINY, data__train__style=LAB, config__train_dataloader__dataset__style=style
+    )
+    assert reason == f'{exclude}: "domain", in {RAINY} "condition"'
+    for odd in ({"type": ["SiloBN"]}, {}):  # in an untrusted file
+        assert reasons(RAINY, batchnorm=odd) == ()
+
+
+def test_the_size_of_test_batches_matters_to_a_batchnorm_policy_alone():
+    other = {"config__val_dataloader__seen__batch_size": 3}
+    assert reasons(RAINY, **other) == ()
+    (reason,) = reasons(RAINY, batchnorm=SILO, **other)
+    assert reason.startswith("val_dataloader.seen.batch_size: 3, in")
+
+
+def test_what_no_source_states_is_free():
+    """The ECCV 2022 paper's precision; elsewhere local training, which the row names, too."""
+    half, single = {"config__train_cfg__amp": True}, {"config__train_cfg__amp": False}
+    assert reasons(PAPER, **half) == reasons(PAPER, **single) == reasons(CIFAR, **half) == ()
+    assert reasons(RAINY, **single)[0].startswith("train_cfg.amp")
+    assert reasons(PAPER, config__dtype="float64")[0].startswith("dtype")
+    assert reasons(CIFAR, local_epochs=3) == ()
+    assert reasons(PAPER, local_epochs=3) == (f"train_cfg.local_epochs: 3, in {PAPER} 2",)
+
+
+def test_values_of_either_paper_and_augmentations_count():
+    setting = toyresults.setting(CIFAR)
+    (eccv,) = (variant for variant in setting.variants if variant.method == "eccv2022")
+    normalize = {f"config__{key.replace('.', '__')}": v for key, v in eccv.change.items()}
+    assert reasons(CIFAR, **normalize) == ()
+    steps = normalize.pop("config__train_dataloader__transforms")
+    assert len(reasons(CIFAR, **normalize)) == 1  # trained in one way, tested in another
+    steps = [*steps, {"type": "Cutout", "size": 8}, {"type": "Mixup", "alpha": 1.0}]
+    assert reasons(CIFAR, **normalize, config__train_dataloader__transforms=steps) == ()
+
+
+# ---------------------------------------------------------------- data, split, rounds
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"clients_per_round": {"min": 4, "max": 5}}, "other participation: 4 to 5 clients"),
         ({"data__train__partition_sha256": "a" * 64}, "other split: the checksum"),
         ({"data__train__clients": 70}, "other split: 70 clients instead of 69"),
         ({"data__train__samples": 138}, "other training images: 138 instead of 3312"),
         ({"data__test_unseen__samples": 35}, "other test images (unseen): 35 instead of 2100"),
         ({"data__test_seen__split_checksum": "a" * 64}, "other test images (seen): the checksum"),
-        ({"data__test_seen__steps": steps[:1]}, "test images (seen) are prepared"),
         ({"data__test_seen": ...}, "no test set 'seen'"),
-        (
-            {"model__type": "Segmentor", "model__network": "EncoderDecoder"},
-            "other model: EncoderDecoder instead of bisenetv2",
-        ),
-        ({"last_rounds__rounds": 50}, "other metric: mean over the last 50 rounds instead of 100"),
         ({"last_rounds__evaluations": 2}, "too few evaluations: 2 in the last 100 rounds"),
-    ):
-        (reason,) = reasons(RAINY, **changes)
-        assert reason.startswith(expected)
+        ({"rounds": 300, "completed_rounds": 300}, f"train_cfg.max_rounds: 300, in {RAINY} 1600"),
+    ],
+)
+def test_every_difference_from_feddrive_is_one_reason(changes, expected):
+    (reason,) = reasons(RAINY, **changes)
+    assert reason.startswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"data__train__partition__alpha": 0.5}, "train_dataloader.partition.alpha: 0.5, in"),
+        (
+            {"data__train__partition": {"type": "DirichletClassPartition", "alpha": 0.05}},
+            'train_dataloader.partition.type: "DirichletClassPartition", in',
+        ),
+        ({"data__train__clients": 50}, "other split: 50 clients instead of 100"),
+        ({"data__test_test__content_sha256": "a" * 64}, "other test images (test): the checksum"),
+        ({"data__train__content_sha256": None}, "the checksum of training images"),
+        ({"model__type": "ResNet18GN"}, 'model.type: "ResNet18GN", in'),
+        ({"load_from": "good.pth"}, 'load_from: "good.pth", in'),
+    ],
+)
+def test_every_difference_from_cifar_is_one_reason(changes, expected):
+    (reason,) = reasons(CIFAR, **changes)
+    assert reason.startswith(expected)
 
 
 def test_a_domain_that_was_evaluated_at_the_end_only_has_no_mean():
@@ -74,63 +191,10 @@ def test_a_domain_that_was_evaluated_at_the_end_only_has_no_mean():
     rounds = list(range(setting.rounds - 95, setting.rounds + 1, 5))
     content["curves"] |= {"rounds": rounds, "bytes": rounds, "loss": [1.0] * len(rounds)}
     figures = content["curves"]["figures"] = {n: [50.0] * len(rounds) for n in metrics_of(setting)}
-    assert reasons_against(toyresults.parsed(content), setting) == ()
+    assert toyresults.match(RAINY, content).reasons == ()
     figures["unseen/mIoU"][:-1] = [None] * (len(rounds) - 1)
-    (reason,) = reasons_against(toyresults.parsed(content), setting)
+    (reason,) = toyresults.match(RAINY, content).reasons
     assert reason.startswith("too few evaluations: 1 of unseen in the last 100 rounds, at least 20")
-
-
-SILO, LAB = {"type": "SiloBN"}, {"type": "LABStyle"}
-# of every field: another value, for a run with SiloBN and LAB
-OTHER_PROTOCOL = {
-    "network": "BiSeNetV2Segmentor",
-    "input_size": [256, 464],
-    "training_transforms": [{"type": "HorizontalFlip", "p": 0.5}],
-    "mirror_images": None,
-    "normalization": {"mean": [0.3, 0.4, 0.3], "std": [0.5, 0.5, 0.5]},
-    "style_bank": {"images_per_domain": 8, "exclude": "domain"},
-    "batch_size": 4,
-    "drop_last": False,
-    "shuffle": "epoch",
-    "rounds": 1000,
-    "local_epochs": 1,
-    "precision": "float64",
-    "client_draws": "UniformSampler",
-    "batchnorm_layers": "bn",
-    "test_order": "by domain",
-    "test_batch_size": {"unseen": 8, "seen": 4},
-    "test_drop_last": {"unseen": True, "seen": False},
-    "ignore_index": [0],
-}
-
-
-@pytest.mark.parametrize("id_", ["idda_rainy_heterogeneous", "idda_rainy_heterogeneous_paper"])
-@pytest.mark.parametrize(("field", "value"), OTHER_PROTOCOL.items())
-def test_another_value_of_a_protocol_field_is_one_reason(id_, field, value):
-    method = {"batchnorm": SILO, "data__train__style": LAB}
-    assert reasons(id_, **method) == ()
-    (reason,) = reasons(id_, **method, **{f"protocol__{field}": value})
-    assert reason.startswith(f"other {field.replace('_', ' ')}")
-
-
-def test_every_field_of_a_protocol_is_compared():
-    for id_ in ("idda_rainy_heterogeneous", "cityscapes_uniform_paper"):
-        content = toyresults.results(id_, {}, batchnorm=SILO, data__train__style=LAB)
-        assert set(content["protocol"]) == set(OTHER_PROTOCOL)
-
-
-def test_a_protocol_is_not_compared_where_there_is_none():
-    assert reasons(CIFAR, protocol={"batch_size": 3}) == ()
-
-
-def test_values_that_a_method_does_not_use_are_not_asked_for():
-    for name in ("test_order", "test_batch_size", "test_drop_last", "batchnorm_layers"):
-        assert toyresults.results(RAINY, {})["protocol"][name] is None
-    assert toyresults.results(RAINY, {})["protocol"]["style_bank"] is None
-    assert toyresults.results(RAINY, {}, batchnorm=SILO)["protocol"]["batch_size"] == 8
-    for odd in ({"type": ["SiloBN"]}, {}):  # in an untrusted file
-        found = reasons(RAINY, batchnorm=odd, protocol=toyresults.results(RAINY, {})["protocol"])
-        assert any(reason.startswith("other test order") for reason in found)
 
 
 def test_mirrored_images_count_twice():
@@ -143,65 +207,58 @@ def test_a_released_split_must_be_that_one_once_its_checksum_is_known():
     train = {**setting.known["train"], "partition_sha256": ["a" * 64]}
     asking = replace(setting, known={**setting.known, "train": train})
 
-    def found(**changes):
-        content = toyresults.results(CIFAR, {}, **changes)
-        return reasons_against(toyresults.parsed(content), asking)
+    def against(**changes):
+        match = toyresults.match(CIFAR, toyresults.results(CIFAR, {}, **changes))
+        return replace(match, setting=asking).reasons
 
-    of_papers = {"type": "ReleasedPartition", "alpha": 0.05}
+    of_papers = {"type": "ReleasedPartition", "alpha": 0.05, "num_clients": 100}
     released = {"data__train__partition": of_papers, "data__train__partition_sha256": "a" * 64}
-    assert found(**released) == reasons(CIFAR, **released) == ()
-    (reason,) = found()  # drawn by the same rule
+    assert against(**released) == reasons(CIFAR, **released) == ()
+    (reason,) = against()  # drawn by the same rule
     assert reason.startswith("other split: the checksum")
-    (reason,) = found(data__train__partition=of_papers)
+    (reason,) = against(data__train__partition=of_papers)
     assert reason.startswith("other split: the checksum")
     (reason,) = reasons(CIFAR, data__train__partition={**of_papers, "alpha": 0})
-    assert reason.startswith("other split: alpha 0 instead of 0.05")
+    assert reason.startswith("train_dataloader.partition.alpha: 0, in")
     (reason,) = reasons("cifar10_a005_c10_resnet20", data__train__partition=of_papers)
-    assert reason.startswith("other split: ReleasedPartition")
-
-
-def test_every_difference_from_cifar_is_one_reason():
-    for changes, expected in (
-        ({"data__train__partition__alpha": 0.5}, "other split: alpha 0.5 instead of 0.05"),
-        (
-            {"data__train__partition": {"type": "DirichletClassPartition", "alpha": 0.05}},
-            "other split: DirichletClassPartition instead of DirichletPartition",
-        ),
-        ({"data__train__clients": 50}, "other split: 50 clients instead of 100"),
-        ({"data__test_test__content_sha256": "a" * 64}, "other test images (test): the checksum"),
-        ({"data__train__content_sha256": None}, "the checksum of training images"),
-        ({"model__type": "ResNet18GN"}, "other model: resnet18_gn instead of cnn"),
-        ({"load_from": "good.pth"}, "trained before: it begins with the weights of good.pth"),
-    ):
-        (reason,) = reasons(CIFAR, **changes)
-        assert reason.startswith(expected)
+    assert reason.startswith('train_dataloader.partition.type: "ReleasedPartition", in')
 
 
 def test_all_differences_are_reasons():
-    found = reasons(CIFAR, data__train__samples=1000, rounds=500, data__train__clients=10)
-    assert len(found) == 3
+    assert len(reasons(CIFAR, data__train__samples=1, rounds=500, data__train__clients=10)) == 3
     for id_ in (RAINY, CIFAR):
         partition = {"type": "SinglePartition"}
         (reason,) = reasons(id_, data__train__partition=partition, data__train__clients=1)
         assert reason.startswith("centralized training")
 
 
-def test_a_recipe_may_have_another_seed_and_omit_defaults():
-    assert reasons(CIFAR, data__train__partition__seed=4, data__train__partition_sha256="b") == ()
-    changes = {"data__train__partition": {"type": "PachinkoPartition"}}
+def test_a_partition_may_have_another_seed_and_omit_defaults():
+    seed = {"config__train_dataloader__partition__seed": 4, "data__train__partition_sha256": "b"}
+    assert reasons(CIFAR, **seed) == ()
+    changes = {"data__train__partition": {"type": "PachinkoPartition", "num_clients": 500}}
     assert reasons("cifar100_pam_c10_r10000_resnet18", **changes) == ()
 
 
 def test_corruptions_must_be_the_official_ones():
     (table,) = (b for b in benchmarks() if b.id == f"{CIFAR}_corrupted")
+
+    def against(content) -> tuple[str, ...]:
+        return toyresults.match(CIFAR, content).reasons_against_table(table)
+
     content = toyresults.results(CIFAR, {"test/accuracy": 70.0, "corrupted/accuracy": 60.0})
     corrupted = toyresults.entry("CIFAR10CDataset", {"samples": 950_000})
     content["data"]["test:corrupted"] = corrupted
-    assert table.reasons_against(toyresults.parsed(content)) == ()
+    assert against(content) == ()
     for changes, expected in (
         ({"generated": ["fog", "snow"]}, "2 of the corruptions"),
         ({"samples": 10_000}, "10000 images instead of 950000"),
     ):
         content["data"]["test:corrupted"] = {**corrupted, **changes}
-        (reason,) = table.reasons_against(toyresults.parsed(content))
+        (reason,) = against(content)
         assert expected in reason
+    content["data"]["test:corrupted"] = corrupted
+    content["config"]["val_dataloader"]["corrupted"]["transforms"] = []
+    (reason,) = against(content)
+    assert reason.startswith("val_dataloader.corrupted.transforms")
+    assert isinstance(toyresults.match(CIFAR, content), Match)
+    assert select(content["config"])["val_dataloader.corrupted.dataset.type"] == "CIFAR10CDataset"

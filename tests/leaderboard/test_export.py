@@ -61,8 +61,7 @@ def test_json_has_the_whole_board(board):
     by_id = {b["id"]: b for b in content["benchmarks"]}
     rainy = by_id[RAINY]
     assert rainy["setting"]["split"] == {"kind": "heterogeneous", "shift": "rainy"}
-    assert rainy["setting"]["protocol"]["name"] == "released"
-    assert rainy["setting"]["protocol"]["values"]["batch_size"] == 16
+    assert rainy["setting"]["protocol"]["train_dataloader.batch_size"] == 16
     assert [c["key"] for c in rainy["further_columns"]] == ["parameters", "seconds"]
     assert labels_of(by_id["cifar10_a100_c5_cnn"]["further_rows"]) >= {"FedGloSS, without ADMM"}
     assert [c["key"] for c in rainy["columns"]] == ["unseen", "seen", "seen_by_domain"]

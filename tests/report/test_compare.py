@@ -115,8 +115,9 @@ def test_configs_differ_where_they_do(tmp_path):
 
 
 def test_without_config_copies_results_are_compared(tmp_path):
-    one = finished(tmp_path / "a")
-    other = finished(tmp_path / "b", algorithm={"type": "FedProx", "mu": 0.1}, seed=0)
+    one, other = finished(tmp_path / "a"), tmp_path / "b"
+    fedprox = toyresults.results(RAINY, {METRIC: 50.0}, algorithm={"type": "FedProx", "mu": 0.1})
+    toyresults.write(other, {**fedprox, "config": None})
     comparison = compare(read_sides([one, other]))
     assert not comparison.complete
     assert comparison.config["algorithm.type"] == ("FedAvg", "FedProx")
@@ -153,7 +154,7 @@ def test_every_reason_not_to_compare_has_a_note(tmp_path):
             ({"versions": {"python": "3.9"}}, "versions"),
             ({"device": "cuda", "threads": 2}, "device and threads"),
             ({"seed": 5}, "seeds (0 and 5)"),
-            ({"data__test_unseen__steps": []}, "images of unseen"),
+            ({"data__test_unseen__steps": [{"type": "Other"}]}, "images of unseen"),
         )
     ):
         folder = tmp_path / str(number)

@@ -4,16 +4,31 @@ import copy
 import json
 import os
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from fedseg.config.keys import select
+from fedseg.files import sha256
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting, settings
-from fedseg.leaderboard.comparable import wanted_protocol
+from fedseg.leaderboard.comparable import Match, matches
+from fedseg.leaderboard.protocols import DECIDING
 from fedseg.runs.from_json import from_plain
 from fedseg.runs.schema import OWN_DIGEST, RESULTS_SCHEMA_VERSION, Results, own_digest
 
 SETTINGS = {setting.id: setting for setting in settings()}
 CLASS_OF = {name: cls for cls, name in MODELS.items()}
+FIELDS = {  # of the results -> of the config
+    "rounds": "train_cfg.max_rounds",
+    "local_epochs": "train_cfg.local_epochs",
+    "model__type": "model.type",
+    **{name: name for name in ("algorithm", "local_loss", "optim_wrapper", "averaging")},
+    "batchnorm": "batchnorm",
+    "load_from": "load_from",
+    "data__train__style": "train_dataloader.dataset.style",
+    "data__train__partition": "train_dataloader.partition",
+    "data__train__partition__alpha": "train_dataloader.partition.alpha",
+}
 
 
 def setting(id_: str) -> Setting:
@@ -52,9 +67,9 @@ def results(
     """
     one = setting(id_)
     facts, known = DATASETS[one.dataset], one.known
-    steps = [dict(step) for step in one.test_steps or ()]
+    config = config_of(one, seed, **changes)
     train = {"samples": facts.get("train_samples"), **known.get("train", {})}
-    if one.protocol and one.protocol.values["mirror_images"]:
+    if one.protocol.get("train_dataloader.dataset.mirror"):
         train["samples"] *= 2
     test = {"samples": facts.get("test_samples")}
     rounds = [changes.get("completed_rounds", one.rounds)]
@@ -87,15 +102,15 @@ def results(
             "train": entry(
                 facts["class"],
                 train,
-                split=f"splits/{one.place}/train" if one.place else "train",
+                split=config["train_dataloader"]["dataset"]["split"],
                 clients=one.n_clients,
-                partition=dict(one.recipe) or {"type": "NaturalPartition", "key": "users"},
+                partition=config["train_dataloader"]["partition"],
                 partition_sha256=train.get("partition_sha256", ["f" * 64])[0],
                 batch_size=8,
             ),
             **{
                 f"test:{domain}": entry(
-                    facts["class"], test | known.get("test", {}).get(domain, {}), steps=steps
+                    facts["class"], test | known.get("test", {}).get(domain, {})
                 )
                 for domain in one.domains
             },
@@ -123,12 +138,42 @@ def results(
         "rejected_updates": 0,
         "seconds": {"train": 50.0, "aggregate": 1.0, "evaluate": 9.0, "wall": 60.0},
     }
-    before = {k: v for k, v in changes.items() if not k.startswith("protocol__")}
-    content = changed(content, **before)
-    if "protocol" not in content and one.protocol:  # what the setting wants of this method
-        content["protocol"] = wanted_protocol(parsed({**content, "protocol": {}}), one)
-    content.setdefault("protocol", {})
-    return changed(content, **{k: v for k, v in changes.items() if k.startswith("protocol__")})
+    fields = {k: v for k, v in changes.items() if not k.startswith("config__")}
+    return {**changed({**content, "protocol": {}}, **fields), "config": config}
+
+
+def config_of(one: Setting, seed: int = 0, **changes: Any) -> dict[str, Any]:
+    """The config of FedAvg in a setting.
+
+    ``changes`` are those of the results where the config has them too, and
+    ``config__train_cfg__max_rounds``.
+    """
+    config: dict[str, Any] = {"randomness": {"seed": seed}, "algorithm": {"type": "FedAvg"}}
+    for key, value in one.protocol.items():
+        put(config, key, value)
+    for name, value in changes.items():
+        if name in FIELDS:
+            put(config, FIELDS[name], value)
+    values = select(config)
+    for variant in one.variants:  # what the method of these classes changes besides
+        if variant.when and variant.when.items() <= {k: values.get(k) for k in DECIDING}.items():
+            for key, value in variant.change.items():
+                put(config, key, value)
+    for name, value in changes.items():
+        if name.startswith("config__"):
+            put(config, name.removeprefix("config__").replace("__", "."), value)
+    return config
+
+
+def put(config: dict[str, Any], key: str, value: Any) -> None:
+    """Set a key with dots; ``...`` removes it."""
+    *path, last = key.split(".")
+    for part in path:
+        config = config.setdefault(part, {})
+    if value is ...:
+        del config[last]
+    else:
+        config[last] = copy.deepcopy(value)
 
 
 def changed(content: Mapping[str, Any], **changes: Any) -> dict[str, Any]:
@@ -162,7 +207,10 @@ def synthetic(content: Mapping[str, Any]) -> dict[str, Any]:
 def write(folder: Path, content: Mapping[str, Any], changed_at: float | None = None) -> Path:
     """Write a run's folder; returns it. Its own checksum is made right."""
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "results.json"
+    path, content = folder / "results.json", dict(content)
+    if (config := content.pop("config", None)) is not None:
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+        content["config_json_sha256"] = sha256(folder / "config.json")
     signed = {OWN_DIGEST: own_digest(content)}
     path.write_text(json.dumps({**content, **signed}), encoding="utf-8")
     if changed_at is not None:
@@ -172,7 +220,14 @@ def write(folder: Path, content: Mapping[str, Any], changed_at: float | None = N
 
 def parsed(content: Mapping[str, Any]) -> Results:
     """A content as the reader gives it."""
-    return from_plain(Results, content, "results.json")
+    content = dict(content)
+    config = content.pop("config", None)
+    return replace(from_plain(Results, content, "results.json"), config=config)
+
+
+def match(id_: str, content: Mapping[str, Any]) -> Match:
+    """A run beside a setting."""
+    return matches(parsed(content), [setting(id_)])[0]
 
 
 def write_four(root: Path) -> Path:
