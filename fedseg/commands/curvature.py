@@ -46,12 +46,13 @@ def main() -> None:
     from fedseg.report.landscapes import write_spectra
 
     cli.say_trust(arguments.trust)
-    found = {}
+    results = {}
     for source, (_, averaged) in zip(sources, models, strict=True):
-        own, (file,) = replace(settings, averaged=averaged), find_checkpoints(source)
+        (file,) = find_checkpoints(source)
         with opened(source) as run:
-            measurement = Measurement(run, file, own, arguments.out)
-            found[source.paths[0]] = measurement.measure(arguments.quantities or usual)
-    print_curvature(found)
-    for file in write_spectra(found, measurement.folder):
+            chosen = replace(settings, averaged=averaged)
+            measurement = Measurement(run, file, chosen, arguments.out)
+            results[source.paths[0]] = measurement.measure(arguments.quantities or usual)
+    print_curvature(results)
+    for file in write_spectra(results, measurement.folder):
         print(file)

@@ -52,7 +52,6 @@ class RunData:
         flat: the model. data: the clients' training data.
         hooks: types of the run's custom hooks, which are left out here.
         changed: overrides of its config, except those that say where data are.
-        has_average: whether the checkpoint that was loaded last has one.
         statistics: client -> its personal state under the BatchNorm policy.
     """
 
@@ -66,19 +65,23 @@ class RunData:
         self.statistics: Mapping[str, Mapping[str, Tensor]] = {}
         self.hooks: list[Any] = []
         self.changed: list[str] = []
-        self.has_average = False
         self._images: dict[str, EvaluationSet] = {}
 
-    def load(self, checkpoint: Path, averaged: bool = True) -> Point:
+    def load(self, checkpoint: Path, averaged: bool = True, beside_average: bool = False) -> Point:
         """The model of a checkpoint: the averaged one if it has one and ``averaged``.
+
+        Args:
+            beside_average: raise ConfigError if the global model is asked for and has no average.
 
         Raises:
             DataError: it is missing, damaged, not finite, or of another model.
         """
         payload = load_weights(self.flat, str(checkpoint))
-        self.has_average = "averaged_state_dict" in payload
-        if averaged and self.has_average:
-            self.flat.load_state_dict(payload["averaged_state_dict"])
+        average = payload.get("averaged_state_dict")
+        if beside_average and not averaged and average is None:
+            raise ConfigError(f"{checkpoint}{GLOBAL}: has no average: leave {GLOBAL!r} out")
+        if averaged and average is not None:
+            self.flat.load_state_dict(average)
         self.statistics = payload.get("client_statistics", {})
         return Point(checkpoint.stem, self.flat.w.clone(), self.flat.buffers.clone())
 
@@ -198,7 +201,7 @@ class RunData:
         return [c for c in names if self.policy is None or c in self.statistics][:count]
 
     def identity(self, checkpoint: Path) -> dict[str, Any]:
-        """What a checkpoint is and what computes with it, for files of results."""
+        """The checkpoint and the environment that computes with it, for files of results."""
         payload = load_checkpoint(checkpoint)
         meta = payload.get("meta") or {}
         return {
@@ -219,12 +222,6 @@ def _size(path: str) -> int | None:
         return os.stat(path).st_size
     except OSError:  # reported when it is read
         return None
-
-
-def check_average(run: RunData, checkpoint: Path, averaged: bool) -> None:
-    """Raise ConfigError where the global model is asked for beside an average that is not there."""
-    if not averaged and not run.has_average:
-        raise ConfigError(f"{checkpoint}{GLOBAL}: has no average: leave {GLOBAL!r} out")
 
 
 def find_checkpoints(source: Source) -> list[Path]:

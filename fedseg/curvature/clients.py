@@ -1,4 +1,4 @@
-"""How clients' losses differ in curvature: the measures of FedAlign and of FedGloSS."""
+"""Differences between the curvatures of clients' losses: measures of FedAlign and FedGloSS."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -33,12 +33,12 @@ def gram_matrix(diagonals: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
         float64 [clients, groups, clients, groups].
     """
     clients, groups = len(diagonals), len(diagonals[0])
-    flat = [estimate for own in diagonals for estimate in own]
-    found = np.empty((len(flat), len(flat)))
+    flat = [estimate for estimates in diagonals for estimate in estimates]
+    gram = np.empty((len(flat), len(flat)))
     for i, one in enumerate(flat):
         for j in range(i + 1):
-            found[i, j] = found[j, i] = np.dot(one.astype(float), flat[j].astype(float))
-    return found.reshape(clients, groups, clients, groups)
+            gram[i, j] = gram[j, i] = np.dot(one.astype(float), flat[j].astype(float))
+    return gram.reshape(clients, groups, clients, groups)
 
 
 def hessian_differences(gram: np.ndarray) -> dict[str, Estimate]:
@@ -70,18 +70,18 @@ def hessian_differences(gram: np.ndarray) -> dict[str, Estimate]:
         without = np.array([_differences(part) for part in parts])
         errors = np.sqrt((groups - 1) / groups * ((without - without.mean(0)) ** 2).sum(0))
     names = "hessian_norm_diff", "hessian_direction_cos"
-    found = zip(names, values, errors, strict=True)
-    return {name: Estimate(float(value), float(error)) for name, value, error in found}
+    estimates = map(Estimate, values.tolist(), errors.tolist())
+    return dict(zip(names, estimates, strict=True))
 
 
 def diagonal_norms(gram: np.ndarray) -> np.ndarray:
     """``||d_k||`` of each client; 0 where noise makes the estimate of the square negative."""
     clients, groups = gram.shape[:2]
-    own = np.stack([gram[k, :, k, :] for k in range(clients)])
+    blocks = np.stack([gram[k, :, k, :] for k in range(clients)])
     if groups == 1:
-        return np.sqrt(own[:, 0, 0])
+        return np.sqrt(blocks[:, 0, 0])
     different = ~np.eye(groups, dtype=bool)
-    return np.sqrt(own[:, different].mean(1).clip(0))
+    return np.sqrt(blocks[:, different].mean(1).clip(0))
 
 
 def _differences(gram: np.ndarray) -> np.ndarray:

@@ -2,13 +2,12 @@
 
 import time
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from fedseg.checks import check_float, check_int
 from fedseg.core.client import Client
 from fedseg.core.hook import FederatedHook, Run
 from fedseg.core.messages import Update
@@ -16,6 +15,7 @@ from fedseg.core.seeds import generator_for
 from fedseg.curvature import spectrum
 from fedseg.curvature.checkpoint import RunData
 from fedseg.curvature.products import Products
+from fedseg.curvature.settings import Count, Positive
 from fedseg.curvature.surface import LossSurface, Point
 from fedseg.engine.executor import InProcessExecutor
 from fedseg.errors import ConfigError, TrainingError
@@ -47,19 +47,11 @@ class CurvatureHook(FederatedHook):
 
     def __init__(
         self,
-        interval: int = 50,
-        quantities: Sequence[str] = QUANTITIES,
-        samples: int = 1000,
-        tolerance: float = 0.01,
+        interval: Count = 50,
+        quantities: Sequence[Literal[QUANTITIES]] = QUANTITIES,
+        samples: Count = 1000,
+        tolerance: Positive = 0.01,
     ) -> None:
-        check_int("CurvatureHook.interval", interval)
-        check_int("CurvatureHook.samples", samples)
-        check_float("CurvatureHook.tolerance", tolerance, above=0)
-        if isinstance(quantities, str) or not set(quantities) <= set(QUANTITIES):
-            raise ConfigError(
-                f"CurvatureHook.quantities: must be some of {', '.join(QUANTITIES)}, "
-                f"not {quantities!r}"
-            )
         self.interval, self.samples, self.tolerance = interval, samples, tolerance
         self.quantities = tuple(quantities)
         self._of_participants = not set(quantities).isdisjoint(OF_PARTICIPANTS)
@@ -105,7 +97,7 @@ class CurvatureHook(FederatedHook):
         return {CURVATURE: {"rounds": [line["round"] for line in lines], **series}} if lines else {}
 
     def seconds_in_all(self, runner: Any) -> float:
-        """What all measurements will take, from one product over the data; for ``--dry-run``."""
+        """Seconds of all measurements, estimated from one product; for ``--dry-run``."""
         self.before_train(runner)
         surface = self._surface(runner, personal=False)
         products = Products(surface)

@@ -20,7 +20,7 @@ from torch import Tensor
 
 from fedseg.checks import is_number
 from fedseg.core.seeds import generator_for
-from fedseg.curvature.checkpoint import RunData, check_average, find_checkpoints, opened
+from fedseg.curvature.checkpoint import RunData, find_checkpoints, opened
 from fedseg.curvature.clients import participants_models
 from fedseg.curvature.directions import Directions, along, barrier, line, plane, random_directions
 from fedseg.curvature.products import Products, expand
@@ -80,8 +80,7 @@ class Landscape:
         self.marks: dict[str, list[float]] = {}
         models = spec.source.models()
         for path, file, (_, averaged) in zip(spec.source.paths, self.files, models, strict=True):
-            self.points.append(replace(run.load(file, averaged), name=path))
-            check_average(run, file, averaged)
+            self.points.append(replace(run.load(file, averaged, beside_average=True), name=path))
             if spec.client is None and not between:
                 self._add((path,), self._directions(self.points[-1]), run.statistics)
         if spec.client is not None:

@@ -1,19 +1,6 @@
 """Quantities of a checkpoint, each written to ``curvature.json`` as soon as it is done.
 
-Definitions, for the mean loss L_D over data D and its Hessian H:
-
-- ``loss``: L_D, the metrics on D, and the norm of the gradient.
-- ``top``: the largest eigenvalues; lambda_max is the first, lambda_max_over_lambda5 its ratio to
-  the fifth (Caldarola et al., ECCV 2022, table 1; they ran at most 20 power iterations).
-- ``spectrum``: the same for the 50 largest.
-- ``trace``: H_T of FedAlign (table 1), and the Frobenius norm.
-- ``density``: the spectral density as point masses.
-- ``sharpness``: the rise of the loss that SAM's and ASAM's ascent finds.
-- ``clients``: lambda_max on each client's data, at the global model (ECCV 2022's bars).
-- ``fedalign``: H_N and H_D from the diagonals of the clients' Hessians at the global model.
-- ``participants``: lambda_{1,l} and lambda_{1,g} of FedGloSS (table 1): lambda_max of each
-  participant's trained model on its own data and on D.
-- ``features``: the mean norm of the last features by class, on D and on each client's data.
+They are of the mean loss L_D over data D and its Hessian H; docs/flatness.md defines them.
 """
 
 import json
@@ -31,7 +18,7 @@ from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
 from fedseg.core.seeds import generator_for
 from fedseg.curvature import spectrum
-from fedseg.curvature.checkpoint import RunData, check_average
+from fedseg.curvature.checkpoint import RunData
 from fedseg.curvature.clients import gram_matrix, hessian_differences, participants_models
 from fedseg.curvature.products import Products
 from fedseg.curvature.settings import BATCH, TRAIN, USED, Settings
@@ -65,8 +52,7 @@ class Measurement:
         self, run: RunData, checkpoint: Path, settings: Settings, folder: Path | None = None
     ) -> None:
         self.run, self.checkpoint = run, checkpoint
-        self.point = run.load(checkpoint, settings.averaged)
-        check_average(run, checkpoint, settings.averaged)
+        self.point = run.load(checkpoint, settings.averaged, beside_average=True)
         if settings.client is not None:
             settings = replace(settings, data=TRAIN)
         if run.policy is not None and settings.data != TRAIN:  # no client has statistics for it
@@ -170,6 +156,7 @@ class Measurement:
         return self._eigenvalues(min(SPECTRUM, self.run.flat.num_parameters - 1))
 
     def _eigenvalues(self, k: int) -> dict[str, Any]:
+        """The ratio lambda_1 / lambda_5 is that of Caldarola et al. (ECCV 2022), table 1."""
         largest, count = self._largest(self._surface(), k)
         with atomic_writer(self.folder / VECTORS, "wb") as file:
             np.save(file, largest.vectors[:, :2].T.astype(np.float32))
@@ -180,6 +167,7 @@ class Measurement:
         return {**entry, "residuals": largest.residuals, "products": count}
 
     def _trace(self) -> dict[str, Any]:
+        """H_T of FedAlign (table 1), and the Frobenius norm."""
         probes = self.settings.probes // 3 * 3
         with self._products(self._surface(), probes) as products:
             estimates = spectrum.trace_and_norm(products, probes, self._rng("trace"))
@@ -200,6 +188,7 @@ class Measurement:
         return {"sam": sam, "asam": asam, "gradient_norm": norm}
 
     def _clients(self) -> dict[str, Any]:
+        """lambda_max of the global model on each client's data (ECCV 2022's bars)."""
         values, residuals = {}, {}
         for client, data in self._clients_data():
             largest, _ = self._largest(self._surface(data))
@@ -208,6 +197,7 @@ class Measurement:
         return {"lambda_max": values, "residuals": residuals, "quartiles": quartiles}
 
     def _fedalign(self) -> dict[str, Any]:
+        """H_N and H_D, from the diagonals of the clients' Hessians at the global model."""
         clients = self.run.first_clients(self.settings.clients)
         n = self.run.flat.num_parameters
         if len(clients) < 2:
@@ -228,6 +218,7 @@ class Measurement:
         return {**entry, "clients": clients, "probes": None if exact else groups * probes}
 
     def _participants(self) -> dict[str, Any]:
+        """lambda_max of the trained models on their own data and on D (FedGloSS, table 1)."""
         if self.settings.client is not None:
             raise ConfigError("--client: participants are measured on all data, too: leave it out")
         local, everywhere = {}, {}

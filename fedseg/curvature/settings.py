@@ -1,4 +1,4 @@
-"""Options of the curvature tools: fields of dataclasses, whose annotations hold bounds and help."""
+"""Options of the curvature tools: fields of dataclasses, annotated with bounds and their help."""
 
 import argparse
 from collections.abc import Sequence
@@ -34,21 +34,9 @@ Count = Annotated[int, Ge(1)]
 Positive = Annotated[float, Gt(0)]
 
 
-class Help:
-    """The help of an option, and keywords of ``add_argument`` that its type does not imply."""
-
-    def __init__(self, text: str, **keywords: Any) -> None:
-        self.text, self.keywords = text, keywords
-
-
-def count_or_all(text: str) -> int | None:
-    """A whole number; None for ``all``."""
-    return None if text == "all" else int(text)
-
-
 @dataclass(frozen=True)
 class Source:
-    """Where models come from.
+    """The models to measure.
 
     Attributes:
         paths: runs (of which the newest checkpoint is taken) or checkpoints of one network, with
@@ -71,46 +59,36 @@ class Source:
 class Options:
     """Options of both tools; ConfigError names all that are out of bounds."""
 
-    samples: Annotated[
-        Count | None, Help("a seeded subset of the data, and of each client's", type=count_or_all)
-    ] = None
-    statistics: Annotated[Literal["running", "batch"], Help("what BatchNorm normalizes by")] = (
-        RUNNING
-    )
+    samples: Annotated[Count | None, "a seeded subset of the data, and of each client's"] = None
+    statistics: Annotated[Literal["running", "batch"], "what BatchNorm normalizes by"] = RUNNING
 
     def __post_init__(self) -> None:
-        values, hints = vars(self), get_type_hints(type(self), include_extras=True)
-        names = {one.name: _flag(one.name) for one in fields(self)}
-        check_values({names[n]: values[n] for n in names}, {names[n]: hints[n] for n in names})
+        hints = get_type_hints(type(self), include_extras=True)
+        values = {_flag(name): value for name, value in vars(self).items()}
+        check_values(values, {_flag(name): hint for name, hint in hints.items()})
 
 
 @dataclass(frozen=True)
 class Settings(Options):
-    """What is measured of a checkpoint, and how well."""
+    """Options of a measurement."""
 
     averaged: bool = True  # else the global model itself
-    data: Annotated[str, Help("train, or a test domain")] = TRAIN
-    client: Annotated[
-        str | None, Help("in place of --data: the training images of this client")
-    ] = None
-    augment: Annotated[bool, Help("training images in their augmentation, drawn once")] = False
-    matrix: Annotated[Literal["hessian", "ggn"], Help("ggn: the Gauss-Newton matrix")] = "hessian"
+    data: Annotated[str, "train, or a test domain"] = TRAIN
+    client: Annotated[str | None, "in place of --data: this client's training images"] = None
+    augment: Annotated[bool, "training images in their augmentation, drawn once"] = False
+    matrix: Annotated[Literal["hessian", "ggn"], "ggn: the Gauss-Newton matrix"] = "hessian"
     batch_size: Annotated[
-        Count | None,
-        Help("images at a time; default: 1 if they come from disk, else the evaluation's"),
+        Count | None, "images at a time; default: 1 if they come from disk, else the evaluation's"
     ] = None
-    top: Annotated[Count, Help("largest eigenvalues")] = 5
-    tolerance: Annotated[Positive, Help("of residuals, relative to the eigenvalue")] = 0.01
-    probes: Annotated[int, Ge(6), Help("random vectors of a trace or a diagonal")] = 90
-    steps: Annotated[Count, Help("steps of the density's Lanczos process")] = 80
-    clients: Annotated[
-        Count | None,
-        Help("how many clients, the first that took part, or all", type=count_or_all),
-    ] = 10
-    rho: Annotated[Positive, Help("SAM's radius")] = 0.05
-    asam_rho: Annotated[Positive, Help("ASAM's radius")] = 0.5
-    eta: Annotated[float, Ge(0), Help("ASAM's eta")] = 0.2
-    ascent: Annotated[Count, Help("steps of ascent")] = 5
+    top: Annotated[Count, "largest eigenvalues"] = 5
+    tolerance: Annotated[Positive, "of residuals, relative to the eigenvalue"] = 0.01
+    probes: Annotated[int, Ge(6), "random vectors of a trace or a diagonal"] = 90
+    steps: Annotated[Count, "steps of the density's Lanczos process"] = 80
+    clients: Annotated[Count | None, "how many, the first that took part, or all"] = 10
+    rho: Annotated[Positive, "SAM's radius"] = 0.05
+    asam_rho: Annotated[Positive, "ASAM's radius"] = 0.5
+    eta: Annotated[float, Ge(0), "ASAM's eta"] = 0.2
+    ascent: Annotated[Count, "steps of ascent"] = 5
 
 
 @dataclass(frozen=True)
@@ -119,28 +97,23 @@ class Spec(Options):
 
     kind: Kind = "line"
     source: Source = Source(())
-    data: Annotated[tuple[str, ...], Help("train, test domains")] = (TRAIN,)
+    data: Annotated[tuple[str, ...], "train, test domains"] = (TRAIN,)
     client: Annotated[
         str | None,
-        Help(
-            "the model that this participant of the next round trains, on its own and on all data; "
-            "line: between the global model and it"
-        ),
+        "the model that this participant of the next round trains, on its own and on all data; "
+        "line: between the global model and it",
     ] = None
-    points: Annotated[Annotated[int, Ge(2)] | None, Help("on an axis (21; on a line 31)")] = None
+    points: Annotated[Annotated[int, Ge(2)] | None, "on an axis (21; on a line 31)"] = None
     ends: Annotated[
         tuple[float, float] | None,
-        Help(
-            "of the axes (line: -1 2; around a model: -1 1); of a plane the second is the margin "
-            "around the models, as a share of their extent (0.25)",
-            metavar=("LOW", "HIGH"),
-        ),
+        "of the axes (line: -1 2; around a model: -1 1); of a plane the second is the margin "
+        "around the models, as a share of their extent (0.25)",
     ] = None
     statistics: Annotated[
         Literal["running", "batch", "reestimate"],
-        Help("what BatchNorm normalizes by; reestimate: training data, anew at every point"),
+        "what BatchNorm normalizes by; reestimate: training data, anew at every point",
     ] = RUNNING
-    metrics: Annotated[bool, Help("compute the metrics, too (on a line they always are)")] = False
+    metrics: Annotated[bool, "compute the metrics, too (on a line they always are)"] = False
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -172,34 +145,39 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
     parser.add_argument("paths", nargs="+", type=_run_path, metavar=metavar, help=text)
     hints = get_type_hints(kind, include_extras=True)
     for one in fields(kind):
-        annotation = hints[one.name]
-        for about in getattr(annotation, "__metadata__", ()):
-            if isinstance(about, Help):
-                keywords, text = {**_keywords(annotation), **about.keywords}, about.text
-                if one.default not in (None, False):
-                    default = " ".join(one.default) if keywords.get("nargs") else one.default
-                    text += f" (default: {default})"
-                keywords["default"] = argparse.SUPPRESS  # the dataclass has the defaults
-                parser.add_argument(_flag(one.name), help=text, **keywords)
+        about = [text for text in getattr(hints[one.name], "__metadata__", ()) if type(text) is str]
+        if about:
+            keywords = _keywords(hints[one.name], one.default)
+            if one.default not in (None, False):
+                default = " ".join(one.default) if "nargs" in keywords else one.default
+                about.append(f"(default: {default})")
+            keywords["default"] = argparse.SUPPRESS  # the dataclass has the defaults
+            parser.add_argument(_flag(one.name), help=" ".join(about), **keywords)
     text = "a config of yours in place of the recorded one; it is a program and runs"
     parser.add_argument("--config", help=text)
     cli.add_cfg_options(parser, "override config fields, for example data_root=data/camvid")
     cli.add_trust(parser)
 
 
-def _keywords(hint: Any) -> dict[str, Any]:
+def _keywords(hint: Any, default: Any) -> dict[str, Any]:
     """Keywords of ``add_argument`` for a type."""
     origin, inner = get_origin(hint), get_args(hint)
     if origin is Literal:
         return {"choices": inner}
     if origin is tuple:
-        several = {"action": "extend", "nargs": "+"} if ... in inner else {"nargs": len(inner)}
-        return {**several, "type": inner[0]}
+        several = {"nargs": "+", "action": "extend"}
+        return several if ... in inner else {"nargs": 2, "type": float, "metavar": ("LOW", "HIGH")}
+    if NoneType in inner and default is not None:
+        return {"type": _count_or_all, "metavar": "N"}
     if origin is Annotated or NoneType in inner:
-        return _keywords(inner[0])
+        return _keywords(inner[0], default)
     if hint is bool:
         return {"action": "store_true"}
     return {"type": int, "metavar": "N"} if hint is int else {"type": hint}
+
+
+def _count_or_all(text: str) -> int | None:
+    return None if text == "all" else int(text)
 
 
 def _run_path(text: str) -> str:
@@ -214,6 +192,6 @@ def read_options(kind: type[Options], arguments: argparse.Namespace, **given: An
 
 
 def read_source(arguments: argparse.Namespace, paths: Sequence[str]) -> Source:
-    """Where a command line takes models from."""
+    """The models that a command line names."""
     options = tuple(arguments.cfg_options), tuple(arguments.trust)
     return Source(tuple(paths), arguments.config, *options)

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping
 from contextlib import suppress
+from itertools import chain
 from typing import Any
 
 from rich.console import Console
@@ -30,37 +31,38 @@ ROWS = {
 }
 
 
-def print_curvature(found: Mapping[str, Mapping[str, Any]]) -> None:
+def print_curvature(results: Mapping[str, Mapping[str, Any]]) -> None:
     """Print a column for each checkpoint, and norms of features by class and client.
 
     Args:
-        found: name of a checkpoint -> content of its ``curvature.json``.
+        results: name of a checkpoint -> content of its ``curvature.json``.
     """
-    console, quantities = Console(), [r["quantities"] for r in found.values()]
+    console, quantities = Console(), [result["quantities"] for result in results.values()]
     widen_console(console)
-    head = ("", *(f"{name} ({result['checkpoint']})" for name, result in found.items()))
-    rows = {"data": [result["data"] for result in found.values()]}
-    rows["samples"] = [_samples(q) for q in quantities]
-    rows |= {n: [_text(q.get(p, {}).get(key)) for q in quantities] for n, (p, key) in ROWS.items()}
-    features, norms = [q.get("features", {}) for q in quantities], {}
+    head = ("", *(f"{name} ({result['checkpoint']})" for name, result in results.items()))
+    rows = {"data": [result["data"] for result in results.values()]}
+    rows["samples"] = [_count_samples(q) for q in quantities]
+    for row, (quantity, key) in ROWS.items():
+        rows[row] = [_format(q.get(quantity, {}).get(key)) for q in quantities]
+    norms = {}
     for kind, part in (("class", "norm_by_class"), ("client", "of_clients")):
-        measured = [f.get(part) if isinstance(f.get(part), Mapping) else {} for f in features]
-        for key in dict.fromkeys(key for one in measured for key in one):
-            norms[f"{kind} {key}"] = [_text(one.get(key)) for one in measured]
+        columns = [q.get("features", {}).get(part) for q in quantities]
+        columns = [column if isinstance(column, Mapping) else {} for column in columns]
+        for key in dict.fromkeys(chain(*columns)):
+            norms[f"{kind} {key}"] = [_format(column.get(key)) for column in columns]
     for title, table in (("curvature", rows), ("norm of the last features, means", norms)):
         kept = tuple((name, *cells) for name, cells in table.items() if set(cells) != {NONE})
         if kept:
             console.print(TextTable(title, head, kept).to_rich())
 
 
-def _samples(quantities: Mapping[str, Any]) -> str:
-    """Of how many samples the quantities are."""
-    counts = [q.get("num_samples") for q in quantities.values() if isinstance(q, Mapping)]
+def _count_samples(quantities: Mapping[str, Any]) -> str:
+    counts = [q.get("num_samples") for q in quantities.values()]
     sound = {n for n in counts if isinstance(n, int) and 0 <= n < LARGEST_NUMBER}
     return ", ".join(map(str, sorted(sound))) or NONE
 
 
-def _text(value: Any) -> str:
+def _format(value: Any) -> str:
     """A number, an estimate, quartiles, or the mean of several; a damaged file's is none."""
     with suppress(TypeError, ValueError, KeyError, IndexError, ArithmeticError):
         if isinstance(value, list):

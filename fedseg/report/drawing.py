@@ -1,4 +1,4 @@
-"""What charts share: colors, canvases, axes, heat maps of percentages, smoothed losses."""
+"""Shared parts of charts: colors, canvases, axes, heat maps of percentages, smoothed losses."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path

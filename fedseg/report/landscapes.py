@@ -64,12 +64,8 @@ def write_spectra(results: Mapping[str, Mapping[str, Any]], folder: Path) -> lis
         results: name of a checkpoint -> content of its ``curvature.json``.
     """
     names = short_names(results)
-    panels: dict[tuple[str, str], list[Curve]] = {
-        ("number", "eigenvalue"): [],
-        ("eigenvalue", "density"): [],
-        ("client", "largest eigenvalue"): [],
-    }
-    top, densities, clients = panels.values()
+    labels = ("number", "eigenvalue"), ("eigenvalue", "density"), ("client", "largest eigenvalue")
+    top, densities, clients = panels = [], [], []
     for name, result in results.items():
         quantities = result["quantities"]
         with suppress(TypeError, ValueError, KeyError, AttributeError, OverflowError):  # damaged
@@ -80,7 +76,7 @@ def write_spectra(results: Mapping[str, Mapping[str, Any]], folder: Path) -> lis
                     panel.append(Curve(names[name], range(1, 1 + len(row)), _finite(row)))
             if "density" in quantities:
                 densities.append(Curve(names[name], *_blur(quantities["density"])))
-    panels = {labels: curves for labels, curves in panels.items() if curves}
+    panels = {pair: curves for pair, curves in zip(labels, panels, strict=True) if curves}
     return _save(_draw_curves(panels), folder, "spectra") if panels else []
 
 

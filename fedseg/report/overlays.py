@@ -18,7 +18,7 @@ LONGEST_NAME = 60  # characters of a file's name in the title
 
 @dataclass(frozen=True)
 class Classes:
-    """What the ids of a class map mean."""
+    """Names and colors of the ids of a class map."""
 
     names: Sequence[str]
     palette: Sequence[Sequence[int]]  # RGB

@@ -1,4 +1,4 @@
-"""Which client holds what, in numbers and as tables on the terminal."""
+"""The samples of each client, in numbers and as tables on the terminal."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -32,7 +32,7 @@ class PartitionStatistics:
 
     @property
     def classes_per_client(self) -> np.ndarray:
-        """How many classes each client has, int64 [clients]."""
+        """Number of classes of each client, int64 [clients]."""
         return (self.counts > 0).sum(axis=1)
 
     def in_words(self, kind: str = "class") -> str:

@@ -98,7 +98,7 @@ def _colors(count: int) -> list[list[int]]:
 
 
 def _is_segmentation(test: "EvaluationSet") -> bool:
-    """Whether the labels are maps and the inputs pictures."""
+    """True if the labels are maps and the inputs pictures."""
     image, label = _sample(test.dataset, 0)
     return getattr(label, "ndim", 0) == 2 and getattr(image, "ndim", 0) == 3 and len(image) == 3
 

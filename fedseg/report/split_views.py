@@ -1,4 +1,4 @@
-"""Which client holds what, read from a config or from a split's files.
+"""The samples of each client, read from a config or from a split's files.
 
 Nothing is trained and no model is built. For segmentation, images need not even be on disk: the
 domains follow from the names in the split files.
@@ -185,8 +185,8 @@ def _read_indices(path: Path) -> View:
     partition = FixedPartition(file=path)
     root = path.parent.parent
     if not (root / INDEX).is_file():
-        known = [i for held in partition.clients.values() for i in held if type(i) is int]
-        samples = 1 + max(known, default=0)  # at least: what nobody holds is not known
+        indices = [i for held in partition.clients.values() for i in held]
+        samples = 1 + max(indices, default=0)  # at least: what nobody holds is not known
         if samples > MOST_SAMPLES:
             raise DataError(f"{path}: index {samples - 1:,} is larger than any data set here")
         note = f"{path}: the classes are not known: {root} is no prepared folder"

@@ -1,7 +1,5 @@
 """Products and what is estimated from them, against dense Hessians and closed forms."""
 
-from types import SimpleNamespace
-
 import numpy as np
 import pytest
 import torch
@@ -144,22 +142,17 @@ def test_gauss_newton_is_the_jacobian_around_the_loss(loss):
         batch = model.data_preprocessor(batch)
         outputs = model.outputs(batch["inputs"])
         flat = torch.cat([output.flatten() for output in outputs])
-        sizes, shapes = [o.numel() for o in outputs], [o.shape for o in outputs]
 
-        def loss_of(vector, batch=batch, sizes=sizes, shapes=shapes):
-            parts = zip(vector.split(sizes), shapes, strict=True)
-            return total_loss(model.losses([p.view(s) for p, s in parts], batch["data_samples"]))
+        def loss_of(vector, labels=batch["data_samples"], outputs=outputs):
+            parts = vector.split([output.numel() for output in outputs])
+            parts = [part.view_as(output) for part, output in zip(parts, outputs, strict=True)]
+            return total_loss(model.losses(parts, labels))
 
-        jacobian = torch.stack(
-            [
-                torch.cat([g.reshape(-1) for g in torch.autograd.grad(
-                    f, parameters, retain_graph=True, allow_unused=True, materialize_grads=True
-                )])
-                for f in flat
-            ]
-        )  # fmt: skip
+        options = {"retain_graph": True, "allow_unused": True, "materialize_grads": True}
+        rows = [torch.autograd.grad(f, parameters, **options) for f in flat]
+        jacobian = torch.stack([torch.cat([g.reshape(-1) for g in row]) for row in rows])
         inner = torch.autograd.functional.hessian(loss_of, flat.detach())
-        weight = of._weigh(batch["data_samples"])
+        weight = model.criterion.weight(batch["data_samples"])
         expected = expected + weight * jacobian.T @ inner @ jacobian
         weights += weight
     expected = (expected / weights).detach().numpy()
@@ -237,7 +230,7 @@ def test_logistic_regression_has_its_closed_form():
         )
 
 
-def test_products_vectors_leave_out_the_gaps():
+def test_vectors_of_products_leave_out_the_gaps():
     flat = surface(Segmentor(Network(nn.BatchNorm2d(4)), CrossEntropy())).flat
     assert flat.w.numel() > flat.num_parameters
     parameters = dict(flat.model.named_parameters())
@@ -406,19 +399,8 @@ def test_products_that_are_no_numbers_are_told():
 
 def test_a_rise_to_what_is_no_number_is_none():
     class Overflows(LossSurface):
-        """Its loss is no number anywhere but at the point."""
-
-        def at(self, w):
-            return SimpleNamespace(loss=lambda: (float("nan"), {}))
+        def loss(self, metrics=False):
+            return float("nan"), {}
 
     of = surface(Perceptron(3))
     assert np.isnan(rise(Overflows(of.flat, of.data, Point("", of.w, of.buffers)), 0.05)[0])
-
-
-def test_vectors_of_the_largest_eigenvalues_are_in_their_order():
-    matrix = np.diag(np.arange(40.0))
-    products = lambda v: matrix @ v  # noqa: E731
-    products.n = 40
-    found = spectrum.largest(products, 3, np.random.default_rng(0), 1e-10)
-    np.testing.assert_allclose(found.values, [39, 38, 37])
-    np.testing.assert_allclose(abs(found.vectors), np.eye(40)[:, [39, 38, 37]], atol=1e-6)

@@ -23,7 +23,7 @@ from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.files import sha256
 from fedseg.runner.work_dir import lock_work_dir
 
-CHANGED = ("--cfg-options", "val_dataloader.seen.batch_size=3")
+CHANGED = ("--cfg-options", "dtype=float64", "train_cfg.amp=False")
 
 
 @pytest.fixture
@@ -101,15 +101,18 @@ def test_goes_on_where_it_was_stopped(tool, silo):
 
 
 def test_what_a_changed_config_gives_is_measured_anew(tool, silo):
-    tool(silo, "--data", "seen", "--quantities", "loss")
-    path = silo / "curvature" / "round_000002-seen-batch" / "curvature.json"
-    assert json.loads(path.read_text())["changed"] == []
-    own = path.read_bytes()
-    _, _, err = tool(silo, "--data", "seen", "--quantities", "loss", *CHANGED)
-    assert "measured before" not in err and path.read_bytes() == own
+    arguments = (silo, "--data", "seen", "--samples", 4, "--quantities", "loss")
+    tool(*arguments)
+    usual = result(silo, "round_000002-seen-batch")
+    assert usual["changed"] == [] and usual["dtype"] == "float32"
+    assert usual["data_sha256"] is None and usual["quantities"]["loss"]["num_samples"] == 4
+    _, _, err = tool(*arguments, *CHANGED)
+    assert "measured before" not in err
+    assert result(silo, "round_000002-seen-batch") == usual
     (other,) = silo.glob("curvature/*seen*changed*/curvature.json")
-    assert json.loads(other.read_text())["changed"] == [CHANGED[1]]
-    _, _, err = tool(silo, "--data", "seen", "--quantities", "loss", *CHANGED)
+    content = json.loads(other.read_text())
+    assert content["changed"] == [*CHANGED[1:]] and content["dtype"] == "float64"
+    _, _, err = tool(*arguments, *CHANGED)
     assert "measured before" in err
 
 
@@ -148,14 +151,6 @@ def test_other_images_of_the_same_names_are_measured_anew(
     assert loss(tmp_path / "moved", tmp_path / "moved" / "run") == (first, True)
 
 
-def test_clients_statistics_in_double_precision(tool, silo):
-    options = ("--cfg-options", "dtype=float64", "train_cfg.amp=False")
-    code, _, err = tool(silo, "--samples", 8, "--quantities", "loss", *options)
-    assert code == 0, err
-    (file,) = silo.glob("curvature/round_000002-changed*/curvature.json")
-    assert json.loads(file.read_text())["dtype"] == "float64"
-
-
 @pytest.mark.parametrize(
     "entry",
     [
@@ -178,13 +173,6 @@ def test_a_damaged_file_of_results_breaks_nothing(tool, silo, entry):
     assert code == 0, err
     assert "loss: measured before" in err and "lambda" not in out
     path.unlink()
-
-
-def test_a_test_set_without_a_checksum(tool, silo):
-    code, _, err = tool(silo, "--data", "seen", "--samples", 4, "--quantities", "loss")
-    assert code == 0, err
-    found = result(silo, "round_000002-seen-batch")
-    assert found["data_sha256"] is None and found["quantities"]["loss"]["num_samples"] == 4
 
 
 def test_clients_are_seen_with_statistics_of_their_own(tool, silo):
