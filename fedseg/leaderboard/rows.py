@@ -7,17 +7,15 @@ from datetime import date
 from functools import cache
 
 from fedseg.checks import is_number, shown
+from fedseg.config.keys import METHOD, PROTOCOL, select
 from fedseg.leaderboard.benchmarks import Benchmark, Column, records_of
 from fedseg.leaderboard.collect import FoundRun
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
 from fedseg.leaderboard.reference import Published
 from fedseg.metric_names import Metric
-from fedseg.report.compare import differing, flat
 from fedseg.runs.curvature_files import measured_value
 from fedseg.runs.schema import Results
-from fedseg.runs.tables import Cell, mean_cell, ranks
-
-OPTIONS = ("algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm", "amp")
+from fedseg.runs.tables import Cell, differing, mean_cell, ranks
 
 
 @dataclass(frozen=True)
@@ -84,7 +82,7 @@ def with_options(rows: Sequence[Row], results: Mapping[str, Results]) -> list[Ro
     named = list(rows)
     for (method, _), places in alike.items():
         runs = [results[rows[place].runs[0]] for place in places]
-        options = [flat({key: getattr(run, key) for key in OPTIONS}) for run in runs]
+        options = [select(run.config or {}, METHOD, PROTOCOL) for run in runs]
         keys = differing(options)
         for place, values in zip(places, options, strict=True):
             words = [f"{key} {shown(values[key])}" for key in keys if key in values]

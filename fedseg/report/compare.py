@@ -6,20 +6,22 @@ seeds says whether a difference would come out again.
 """
 
 import statistics
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Any
 
 from fedseg.checks import is_number
+from fedseg.config.keys import ENVIRONMENT, METHOD, PROTOCOL, select
+from fedseg.errors import DataError
 from fedseg.metric_names import MAIN_METRICS, Metric, main_metric
-from fedseg.report.compare_sides import ENVIRONMENT, Side, notes, other_test_sets
-from fedseg.runs.results import NOT_IDENTITY
-from fedseg.runs.run_files import RunFiles
+from fedseg.runs.run_files import HISTORY, RunFiles, is_run, read_run
+from fedseg.runs.schema import FILE_NAME, DataEntry, Results
+from fedseg.runs.tables import Cell, differing, experiment_key, mean_cell
 
+MACHINE = ("versions", "device", "hardware", "threads")
 NOT_CONDITIONS = ("steps", "style", "partition", "batch_size")  # of the data; the config has them
-# The seed has a column of its own; no metric of a run depends on what fedseg test does.
-LEFT_OUT = (*NOT_IDENTITY, "randomness.seed", "test_cfg", "test_dataloader", "test_evaluator")
-MISSING = "—"  # in place of a value, where a config has no such key
+UNSET = (None, (), [])
 CONFIGURED = (  # what ``results.json`` records of the config
     *("rounds", "model", "algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm"),
     *("amp", "clients_per_round", "local_epochs", "local_steps"),
@@ -27,36 +29,45 @@ CONFIGURED = (  # what ``results.json`` records of the config
 
 
 @dataclass(frozen=True)
-class Value:
-    """A mean over ``count`` rounds, evaluations or seeds (``over``), with its deviation.
+class Side:
+    """A run, or seeds of one experiment. The first side of a comparison is its reference."""
 
-    ``std`` is divided by n - 1 over seeds, by n over rounds and evaluations; None for a single one.
-    ``over`` is empty for a value as it is, ``unpaired`` for means that share no seeds.
-    """
+    label: str  # ``A``, ``B``, ...
+    path: Path  # as the user named it
+    runs: tuple[RunFiles, ...]  # at least one, ordered by seed
 
-    mean: float
-    std: float | None = None
-    count: int = 1
-    over: str = ""
+    @property
+    def first(self) -> RunFiles:
+        """The run that stands for config and data, in which seeds do not differ."""
+        return self.runs[0]
+
+    @property
+    def seeds(self) -> list[int]:
+        """Those that are known."""
+        return [run.seed for run in self.runs if run.seed is not None]
+
+    def by_seed(self, values: Callable[[RunFiles], Mapping[str, float]], name: str) -> dict:
+        """One of some values of each run that has it, by seed."""
+        return {run.seed: values(run)[name] for run in self.runs if name in values(run)}
 
 
 @dataclass(frozen=True)
 class Reached:
     """When a metric of a side first was at least a target."""
 
-    round: Value | None  # over the seeds that got there, as are the bytes; None if none did
-    bytes: Value | None  # sent until then
+    round: Cell | None  # over the seeds that got there, as are the bytes; None if none did
+    bytes: Cell | None  # sent until then
     seeds: int  # how many got there, of the side's
 
 
 @dataclass(frozen=True)
-class Cell:
+class Figures:
     """A metric of a side. What there is not is None."""
 
-    last: Value | None  # of the last evaluation
-    window: Value | None  # over the evaluations of the last rounds
-    difference: Value | None = None  # of ``last`` to the reference's
-    paired: Value | None = None  # over rounds that both evaluated, or means of seeds of both
+    last: Cell | None  # of the last evaluation
+    window: Cell | None  # over the evaluations of the last rounds
+    difference: Cell | None = None  # of ``last`` to the reference's
+    paired: Cell | None = None  # over rounds that both evaluated, or means of seeds of both
     reached: Reached | None = None  # of a main metric with a curve, if there is a target
 
 
@@ -68,10 +79,42 @@ class Comparison:
     config: Mapping[str, tuple[Any, ...]]  # differing keys
     complete: bool  # whether all of the configs are compared, or what ``results.json`` says of them
     conditions: Mapping[str, tuple[Any, ...]]  # differing versions, hardware and checksums
-    metrics: Mapping[str, tuple[Cell, ...]]  # ``<domain>/<metric>``
+    metrics: Mapping[str, tuple[Figures, ...]]  # ``<domain>/<metric>``
     costs: Mapping[str, tuple[float | None, ...]]  # in bytes and seconds; norms in the last round
-    until: float | None  # the target of ``Cell.reached``
+    until: float | None  # the target of ``Figures.reached``
     notes: tuple[str, ...]  # what keeps the sides from being compared, in words
+
+
+def read_sides(paths: Iterable[str | Path]) -> list[Side]:
+    """Read work dirs, ``results.json`` files, or folders of seeds.
+
+    Raises:
+        DataError: one is missing, damaged, of another program, or holds several experiments.
+    """
+    return [
+        Side(chr(ord("A") + number) if number < 26 else f"R{number + 1}", path, _read_runs(path))
+        for number, path in enumerate(map(Path, paths))
+    ]
+
+
+def _read_runs(path: Path) -> tuple[RunFiles, ...]:
+    if not path.exists():
+        raise DataError(f"{path}: does not exist: name a run's work dir or its {FILE_NAME}")
+    if path.is_file() or is_run(path):
+        return (read_run(path),)
+    runs = [read_run(folder) for folder in sorted(path.iterdir()) if is_run(folder)]
+    if not runs:
+        raise DataError(f"{path}: holds no run, neither {FILE_NAME} nor {HISTORY}")
+    alone = "name the runs one by one"
+    for run in runs:
+        if run.results is None and len(runs) > 1:
+            raise DataError(f"{run.folder}: the run is not finished: wait for it, or {alone}")
+    if len({experiment_key(run.results) for run in runs if run.results is not None}) > 1:
+        raise DataError(f"{path}: holds runs of different experiments: {alone}")
+    seeds = [run.seed for run in runs]
+    if twice := [seed for seed in seeds if seeds.count(seed) > 1]:
+        raise DataError(f"{path}: holds seed {twice[0]} twice: {alone}")
+    return tuple(sorted(runs, key=lambda run: run.seed or 0))
 
 
 def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
@@ -80,151 +123,124 @@ def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
     ``until``: a value of the main metric, in percent; also find when each side first reached it.
     """
     runs = [side.first for side in sides]
-    configs = [flat(run.config) for run in runs if run.config is not None]
+    results = [run.results for run in runs if run.results is not None]
+    results = results if len(results) == len(runs) else []
+    configs = [run.config for run in runs if run.config is not None]
     complete = len(configs) == len(runs)
-    recorded = [asdict(run.results) for run in runs if run.results is not None]
-    if len(recorded) < len(runs):
-        recorded = []
     if not complete:
-        configs = [flat({name: each[name] for name in CONFIGURED}) for each in recorded]
-    names = list(dict.fromkeys(name for side in sides for run in side.runs for name in run.last))
-    # metric by metric, the main ones first
-    metrics = dict.fromkeys((*MAIN_METRICS, *(Metric.parse(name).metric for name in names)))
-    names = [name for metric in metrics for name in names if Metric.parse(name).metric == metric]
-    main = main_metric(names)
+        configs = [{name: asdict(one)[name] for name in CONFIGURED} for one in results]
     foreign = [other_test_sets(sides[0], side) for side in sides]
-    table = {}
-    for name in names:
-        parsed = Metric.parse(name)
-        cells = []
-        for side, other_images in zip(sides, foreign, strict=True):
-            comparable = side is not sides[0] and parsed.set not in other_images
-            target = until if parsed.metric == main else None
-            cells.append(_cell(name, side, sides[0] if comparable else None, target))
-        table[name] = tuple(cells)
     return Comparison(
         sides=tuple(sides),
-        config=differing(configs),
+        config=differing([select(one, METHOD, PROTOCOL, ENVIRONMENT) for one in configs]),
         complete=complete,
-        conditions=differing(list(map(_conditions, recorded))),
-        metrics=table,
-        costs=_measured(sides),
+        conditions=differing([select(_conditions(one)) for one in results]),
+        metrics=_metrics(sides, foreign, until),
+        costs=_mean_costs(sides),
         until=until,
-        notes=tuple(notes(sides, foreign, complete, bool(configs))),
+        notes=tuple(_notes(sides, foreign, complete, bool(configs))),
     )
 
 
-# ---------------------------------------------------------------- configs, conditions
-
-
-def flat(config: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Values by dotted key, as ``param_scheduler.0.type``, without those that do not change a run.
-
-    A list is one value unless it holds dicts.
-    """
-    found: dict[str, Any] = {}
-    for name, value in config.items():
-        key = f"{prefix}{name}"
-        if isinstance(value, list | tuple) and any(isinstance(inner, Mapping) for inner in value):
-            value = dict(enumerate(value))
-        if key in LEFT_OUT:
-            continue
-        if isinstance(value, Mapping) and value:
-            found |= flat(value, f"{key}.")
-        else:
-            found[key] = list(value) if isinstance(value, tuple) else value
-    return found
-
-
-def differing(configs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
-    """The keys in which flat configs differ, sorted: a value of each, or :data:`MISSING`."""
-    keys = sorted({key for config in configs for key in config})
-    values = {key: tuple(config.get(key, MISSING) for config in configs) for key in keys}
-    return {key: row for key, row in values.items() if any(v != row[0] for v in row[1:])}
-
-
-def _conditions(results: Mapping[str, Any]) -> dict[str, Any]:
-    """Versions, hardware, data and their checksums, by dotted key."""
-    found = {name: results[name] for name in ENVIRONMENT}
-    for name, entry in results["data"].items():
-        kept = {k: v for k, v in entry.items() if k not in NOT_CONDITIONS and v not in (None, ())}
-        found[f"data.{name}"] = kept
-    return flat(found)
+def _conditions(results: Results) -> dict[str, Any]:
+    """Versions, hardware, data and their checksums."""
+    conditions = {name: getattr(results, name) for name in MACHINE}
+    for name, entry in results.data.items():
+        fields = asdict(entry).items()
+        known = {k: v for k, v in fields if k not in NOT_CONDITIONS and v not in UNSET}
+        conditions[f"data.{name}"] = known
+    return conditions
 
 
 # ---------------------------------------------------------------- metrics
 
 
-def _cell(name: str, side: Side, reference: Side | None, target: float | None) -> Cell:
+def _metrics(
+    sides: Sequence[Side], foreign: Sequence[set[str]], until: float | None
+) -> dict[str, tuple[Figures, ...]]:
+    """Every metric, the main ones first; ``foreign``: each side's test sets with other images."""
+    names = list(dict.fromkeys(name for side in sides for run in side.runs for name in run.last))
+    order = list(dict.fromkeys((*MAIN_METRICS, *(Metric.parse(name).metric for name in names))))
+    main = main_metric(names)
+    table = {}
+    for name in sorted(names, key=lambda name: order.index(Metric.parse(name).metric)):
+        metric = Metric.parse(name)
+        figures = []
+        for side, other_images in zip(sides, foreign, strict=True):
+            comparable = side is not sides[0] and metric.set not in other_images
+            target = until if metric.metric == main else None
+            figures.append(_figures(name, side, sides[0] if comparable else None, target))
+        table[name] = tuple(figures)
+    return table
+
+
+def _last(run: RunFiles) -> Mapping[str, float]:
+    return run.last
+
+
+def _window_means(run: RunFiles) -> Mapping[str, float]:
+    return run.window.mean
+
+
+def _figures(name: str, side: Side, reference: Side | None, target: float | None) -> Figures:
+    last, means = side.by_seed(_last, name), side.by_seed(_window_means, name)
     difference = paired = None
     if reference is not None:
+        of_last, of_means = reference.by_seed(_last, name), reference.by_seed(_window_means, name)
         single = len(reference.runs) == len(side.runs) == 1
         over = "" if single else "unpaired"
-        difference = _difference(side.last(name), reference.last(name), over)
+        difference = _difference(last, of_last, over)
         if single:
             paired = _paired_rounds(name, reference.first, side.first)
         else:
-            paired = _difference(side.mean(name), reference.mean(name), over)
-    last = _of_side(side, side.last(name).values())
+            paired = _difference(means, of_means, over)
     reached = None if target is None else _reached(name, side, target)
-    return Cell(last, _window(name, side), difference, paired, reached)
+    return Figures(_of_side(side, last.values()), _window(name, side), difference, paired, reached)
 
 
-def _of_side(side: Side, values: Collection[float]) -> Value | None:
+def _of_side(side: Side, values: Collection[float]) -> Cell | None:
     """A run's own value, or the mean over the seeds."""
-    return Value(*values) if len(values) == len(side.runs) == 1 else _mean(values)
+    return mean_cell(values, "" if len(side.runs) == 1 else "seeds")
 
 
-def _mean(
-    values: Collection[float], over: str = "seeds", deviation: Any = statistics.stdev
-) -> Value | None:
-    if not values:
-        return None
-    std = deviation(values) if len(values) > 1 else None
-    return Value(statistics.fmean(values), std, len(values), over)
-
-
-def _window(name: str, side: Side) -> Value | None:
+def _window(name: str, side: Side) -> Cell | None:
     """The mean of a metric over the last rounds; of seeds, over their means."""
     run = side.first
     if len(side.runs) > 1 or name not in run.window.mean:
-        return _mean(side.mean(name).values())
-    begin = run.rounds - _length(run)
+        return mean_cell(side.by_seed(_window_means, name).values())
+    begin = run.rounds - max(run.window.rounds, 1)
     count = sum(round_ > begin for round_ in run.series(name)) or run.window.evaluations
     std = run.window.std.get(name) if count > 1 else None
-    return Value(run.window.mean[name], std, count, "evaluations")
+    return Cell(run.window.mean[name], std, count, "evaluations")
 
 
-def _length(run: RunFiles) -> int:
-    return max(run.window.rounds, 1)
-
-
-def _difference(values: Mapping[Any, float], of: Mapping[Any, float], over: str) -> Value | None:
+def _difference(values: Mapping[Any, float], of: Mapping[Any, float], over: str) -> Cell | None:
     """Of values by seed: seed by seed where both sides have several of the same, else of means."""
     shared = [seed for seed in of if seed in values]
     if len(shared) > 1:
-        return _mean([values[seed] - of[seed] for seed in shared])
+        return mean_cell([values[seed] - of[seed] for seed in shared])
     if not values or not of:
         return None
-    return Value(statistics.fmean(values.values()) - statistics.fmean(of.values()), over=over)
+    return mean_cell([statistics.fmean(values.values()) - statistics.fmean(of.values())], over)
 
 
-def _paired_rounds(name: str, reference: RunFiles, run: RunFiles) -> Value | None:
+def _paired_rounds(name: str, reference: RunFiles, run: RunFiles) -> Cell | None:
     """Over the last of the rounds that both have evaluated."""
     of, values = reference.series(name), run.series(name)
     rounds = sorted(of.keys() & values.keys())
-    begin = max(rounds, default=0) - min(_length(reference), _length(run))
+    length = max(min(reference.window.rounds, run.window.rounds), 1)
+    begin = max(rounds, default=0) - length
     differences = [values[r] - of[r] for r in rounds if r > begin]
-    return _mean(differences, "rounds", statistics.pstdev)
+    return mean_cell(differences, "rounds", statistics.pstdev)
 
 
 def _reached(name: str, side: Side, target: float) -> Reached | None:
     """The first evaluation of a metric that is at least ``target``, over a side's runs."""
     if not all(run.series(name) for run in side.runs):
         return None
-    found = [first for run in side.runs if (first := run.curves.reach(name, target))]
-    rounds, sent = [round_ for round_, _ in found], [bytes_ for _, bytes_ in found]
-    return Reached(_of_side(side, rounds), _of_side(side, sent), len(found))
+    firsts = [first for run in side.runs if (first := run.curves.reach(name, target))]
+    rounds, sent = [round_ for round_, _ in firsts], [bytes_ for _, bytes_ in firsts]
+    return Reached(_of_side(side, rounds), _of_side(side, sent), len(firsts))
 
 
 # ---------------------------------------------------------------- cost
@@ -232,25 +248,98 @@ def _reached(name: str, side: Side, target: float) -> Reached | None:
 
 def _costs(run: RunFiles) -> dict[str, float | None]:
     """In bytes and seconds; the wall time of an unfinished run is not known."""
-    known = run.summary
-    sent = asdict(known.communication)
+    known, sent = run.summary, run.summary.communication
     last = run.history[-1] if run.history else {}
-    norms = {name: last.get(name) for name in ("norm_w", "norm_delta")}
     return {
         "rounds": run.rounds,
-        **sent,
-        "bytes": sum(sent.values()),
+        "bytes_down": sent.bytes_down,
+        "bytes_up": sent.bytes_up,
+        "bytes": sent.bytes_down + sent.bytes_up,
         **{name: known.seconds.get(name) for name in ("wall", "train", "aggregate", "evaluate")},
         "rejected_updates": known.rejected_updates,
-        **{name: value if is_number(value) else None for name, value in norms.items()},
+        **{name: last.get(name) for name in ("norm_w", "norm_delta")},
     }
 
 
-def _measured(sides: Sequence[Side]) -> dict[str, tuple[float | None, ...]]:
+def _mean_costs(sides: Sequence[Side]) -> dict[str, tuple[float | None, ...]]:
     """Means over a side's seeds."""
-    measured = [[_costs(run) for run in side.runs] for side in sides]
+    costs = [[_costs(run) for run in side.runs] for side in sides]
     table = {}
-    for name in measured[0][0]:
-        found = [[v for run in runs if (v := run[name]) is not None] for runs in measured]
-        table[name] = tuple(statistics.fmean(values) if values else None for values in found)
+    for name in costs[0][0]:
+        known = [[run[name] for run in runs if is_number(run[name])] for runs in costs]
+        table[name] = tuple(statistics.fmean(values) if values else None for values in known)
     return table
+
+
+# ---------------------------------------------------------------- what differs, in words
+
+
+def same_images(one: DataEntry, other: DataEntry) -> bool | None:
+    """Whether two data sets hold the same images; None if the files do not say."""
+    if (one.samples, one.synthetic) != (other.samples, other.synthetic):
+        return False
+    for name in ("content_sha256", "split_checksum"):
+        values = getattr(one, name), getattr(other, name)
+        if None not in values:
+            return values[0] == values[1]
+    return None
+
+
+def other_test_sets(reference: Side, side: Side) -> set[str]:
+    """Test sets whose images are not the reference's: their metrics do not compare."""
+    one, other = reference.first.results, side.first.results
+    if one is None or other is None:
+        return set()
+    shared = one.tests.keys() & other.tests.keys()
+    return {name for name in shared if same_images(one.tests[name], other.tests[name]) is False}
+
+
+def _notes(
+    sides: Sequence[Side], foreign: Sequence[set[str]], complete: bool, compared: bool
+) -> Iterator[str]:
+    """One sentence for each reason.
+
+    ``complete`` and ``compared``: whether all of the configs were compared, or anything of them.
+    """
+    for side in sides:
+        run = side.first
+        if run.results is None:
+            of = f" of {run.planned}" if run.planned else ""
+            yield f"{side.label} is not finished ({run.rounds}{of} rounds)."
+        elif not run.history:
+            yield f"{side.label} has no {HISTORY}: its norms are unknown, its losses are means."
+        if run.summary.final_round is None:
+            yield f"{side.label} has no evaluation yet."
+        for edited in sorted({one.results.edited for one in side.runs if one.results} - {""}):
+            yield f"{side.label}: {FILE_NAME} {edited}."
+    last = {side.label: side.first.summary.final_round for side in sides}
+    if len({round_ for round_ in last.values() if round_}) > 1:
+        listed = ", ".join(f"{label} {round_}" for label, round_ in last.items() if round_)
+        yield f"The last evaluations are of different rounds ({listed})."
+    for side, domains in zip(sides[1:], foreign[1:], strict=True):
+        labels = f"{sides[0].label} and {side.label}"
+        for domain in sorted(domains):
+            yield f"{labels} have different test images in {domain}: no difference is shown."
+        if sides[0].seeds and side.seeds and sides[0].seeds != side.seeds:
+            listed = " and ".join(", ".join(map(str, of.seeds)) for of in (sides[0], side))
+            yield f"{labels} have different seeds ({listed}): chance differs too."
+        one, other = sides[0].first.results, side.first.results
+        if one is not None and other is not None:
+            yield from (f"{labels} {text}" for text in _differences(one, other))
+    if not complete:
+        what = f"only what {FILE_NAME} records of it is" if compared else "configs are not"
+        yield f"Not every run has a readable copy of its config: {what} compared."
+
+
+def _differences(one: Results, other: Results) -> Iterator[str]:
+    if same_images(one.train, other.train) is False:
+        yield "were trained on different images."
+    elif one.train.partition_sha256 != other.train.partition_sha256:
+        yield "have different splits: other clients hold the training images."
+    for domain in sorted(one.tests.keys() & other.tests.keys()):
+        if one.tests[domain].steps != other.tests[domain].steps:
+            yield f"preprocess the test images of {domain} differently."
+    if differs := [name for name in MACHINE if getattr(one, name) != getattr(other, name)]:
+        yield (
+            f"have different {' and '.join(differs)}: even equal configs need not give equal bits."
+        )

@@ -1,9 +1,10 @@
 """A comparison of runs: tables for the terminal and as Markdown, the curves in one picture."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from rich.console import Console
 from rich.markup import escape
@@ -11,10 +12,9 @@ from rich.markup import escape
 from fedseg.cli import widen_console
 from fedseg.files import write_text
 from fedseg.metric_names import Metric, domain_label, main_metric
-from fedseg.report.compare import MISSING, Comparison, Reached, Value
-from fedseg.report.compare_sides import Side
+from fedseg.report.compare import Comparison, Reached, Side
 from fedseg.report.drawing import COLORS, draw_losses, new_figure, round_axes, save_figure
-from fedseg.runs.tables import TextTable, markdown_text
+from fedseg.runs.tables import MISSING, Cell, TextTable, markdown_text
 from fedseg.units import format_bytes, format_duration
 
 MANY = 4  # sides, from which on each has a row: columns for all would not fit
@@ -27,101 +27,7 @@ STD = {
     "seeds": "std over seeds, divided by n - 1",
     "evaluations": "std over the evaluations of the last rounds",
 }
-
-
-def tables(comparison: Comparison) -> Iterator[TextTable]:
-    """Runs, configs, conditions, metrics, cost, norms; without empty ones."""
-    sides = comparison.sides
-    labels = tuple(side.label for side in sides)
-    head = ("", "experiment", "seed", "rounds", "folder")
-    yield TextTable("runs", head, tuple(map(_run_row, sides)))
-    if comparison.config:
-        yield _values("config: what differs", labels, comparison.config)
-    if comparison.conditions:
-        title = "versions, hardware and data: what differs"
-        yield _values(title, labels, comparison.conditions)
-    if comparison.metrics:
-        yield _metrics(comparison)
-    measured = (_measures(title, comparison) for title in MEASURES)
-    yield from (table for table in measured if len(table.head) > 1)
-
-
-def _run_row(side: Side) -> tuple[str, ...]:
-    run = side.first
-    seeds = ", ".join(MISSING if one.seed is None else str(one.seed) for one in side.runs)
-    of = "" if run.results else f" of {run.planned:,}" if run.planned else " so far"
-    return side.label, run.name, seeds, f"{run.rounds:,}{of}", str(side.path)
-
-
-def _values(title: str, labels: Sequence[str], values: Mapping[str, Sequence[Any]]) -> TextTable:
-    """A column for each side; of many sides a row for each value, with the sides that have it."""
-    rows = {key: [_plain(key, value) for value in row] for key, row in values.items()}
-    if len(labels) < MANY:
-        return TextTable(title, ("", *labels), tuple((key, *row) for key, row in rows.items()))
-    lines = []
-    for key, row in rows.items():
-        for number, text in enumerate(dict.fromkeys(row)):
-            having = [label for label, other in zip(labels, row, strict=True) if other == text]
-            lines.append(("" if number else key, text, ", ".join(having)))
-    return TextTable(title, ("", "", "in"), tuple(lines))
-
-
-def _plain(key: str, value: Any) -> str:
-    if isinstance(value, str) and ("sha256" in key or key.endswith("checksum")):
-        return f"{value[:12]}…"  # enough to tell two apart
-    return str(value)
-
-
-def _metrics(comparison: Comparison) -> TextTable:
-    sides, until = comparison.sides, comparison.until
-    windows = {run.window.rounds for side in sides for run in side.runs}
-    last = f"last {windows.pop()} rounds" if len(windows) == 1 else "last rounds"
-    domains = [Metric.parse(name).domain for name in comparison.metrics]
-    rows = []
-    for name, cells in comparison.metrics.items():
-        metric = Metric.parse(name)
-        label = f"{metric.metric}, {domain_label(metric.domain, domains)}"
-        for number, (side, cell) in enumerate(zip(sides, cells, strict=True)):
-            row = ("" if number else label, side.label, _number(cell.last))
-            seeds = max(len(side.runs), len(sides[0].runs))
-            some = cell.difference is not None and 1 < cell.difference.count < seeds
-            row += (_number(cell.difference, "+", some), _number(cell.window, count=True))
-            row += (_number(cell.paired, "+", count=True),)
-            rows.append(row if until is None else row + _reached(cell.reached, side))
-    reference = sides[0].label
-    head = ("", "", "last", f"- {reference}", f"{last}: mean ± std")
-    head += (f"paired difference to {reference} ± std",)
-    if until is not None:
-        head += (f"rounds until {until:g}", "traffic")
-    right = tuple(range(2, len(head)))
-    return TextTable("metrics", head, tuple(rows), right, group=len(sides))
-
-
-def _reached(reached: Reached | None, side: Side) -> tuple[str, str]:
-    if reached is None:
-        return MISSING, MISSING
-    if reached.round is None or reached.bytes is None:
-        return "not reached", MISSING
-    first = reached.round
-    rounds = f"{first.mean:,.0f}" + ("" if first.std is None else f" ± {first.std:,.0f}")
-    if reached.seeds < len(side.runs):
-        rounds += f" ({reached.seeds} of {len(side.runs)} seeds)"
-    return rounds, format_bytes(reached.bytes.mean)
-
-
-def _number(value: Value | None, sign: str = "", count: bool = False) -> str:
-    if value is None:
-        return MISSING
-    text = f"{value.mean:{sign}.2f}"
-    if value.std is not None:
-        text += f" ± {value.std:.2f}"
-    if not count:
-        return text
-    over = value.over.removesuffix("s") if value.count == 1 else value.over
-    return f"{text} (unpaired)" if over == "unpaired" else f"{text} ({value.count} {over})"
-
-
-MEASURES: dict[str, dict[str, tuple[str, Callable[[float], str]]]] = {
+COSTS = {  # title -> name of a cost -> (in words, its text)
     "cost": {
         "rounds": ("rounds", "{:,.0f}".format),
         "bytes_down": ("traffic to the clients", format_bytes),
@@ -140,90 +46,180 @@ MEASURES: dict[str, dict[str, tuple[str, Callable[[float], str]]]] = {
 }
 
 
-def _measures(title: str, comparison: Comparison) -> TextTable:
+def tables(comparison: Comparison) -> Iterator[TextTable]:
+    """Runs, configs, conditions, metrics, cost, norms; without empty ones."""
+    sides = comparison.sides
+    rows = [_run_row(side) for side in sides]
+    yield TextTable("runs", ("", "experiment", "seed", "rounds", "folder"), rows)
+    for title, values in (
+        ("config: what differs", comparison.config),
+        ("versions, hardware and data: what differs", comparison.conditions),
+    ):
+        if values:
+            yield _values(title, [side.label for side in sides], values)
+    if comparison.metrics:
+        yield _metrics(comparison)
+    for title in COSTS:
+        table = _costs(title, comparison)
+        if len(table.head) > 1:
+            yield table
+
+
+def _run_row(side: Side) -> tuple[str, ...]:
+    run = side.first
+    seeds = ", ".join(map(str, side.seeds)) or MISSING
+    of = "" if run.results else f" of {run.planned:,}" if run.planned else " so far"
+    return side.label, run.name, seeds, f"{run.rounds:,}{of}", str(side.path)
+
+
+def _values(title: str, labels: Sequence[str], values: Mapping[str, Sequence[Any]]) -> TextTable:
+    """A column for each side; of many sides a row for each value, with the sides that have it."""
+    texts = {key: [_value_text(key, value) for value in row] for key, row in values.items()}
+    if len(labels) < MANY:
+        return TextTable(title, ("", *labels), [(key, *row) for key, row in texts.items()])
+    lines = []
+    for key, row in texts.items():
+        for number, text in enumerate(dict.fromkeys(row)):
+            having = [label for label, other in zip(labels, row, strict=True) if other == text]
+            lines.append(("" if number else key, text, ", ".join(having)))
+    return TextTable(title, ("", "", "in"), lines)
+
+
+def _value_text(key: str, value: Any) -> str:
+    if isinstance(value, str) and ("sha256" in key or key.endswith("checksum")):
+        return f"{value[:12]}…"  # enough to tell two apart
+    return str(value)
+
+
+def _metrics(comparison: Comparison) -> TextTable:
+    sides, until = comparison.sides, comparison.until
+    windows = {run.window.rounds for side in sides for run in side.runs}
+    last = f"last {windows.pop()} rounds" if len(windows) == 1 else "last rounds"
+    metrics = [Metric.parse(name) for name in comparison.metrics]
+    domains = [metric.domain for metric in metrics]
+    rows = []
+    for metric, figures in zip(metrics, comparison.metrics.values(), strict=True):
+        label = f"{metric.metric}, {domain_label(metric.domain, domains)}"
+        for number, (side, own) in enumerate(zip(sides, figures, strict=True)):
+            seeds = max(len(side.runs), len(sides[0].runs))
+            some = own.difference is not None and 1 < own.difference.count < seeds
+            row = ("" if number else label, side.label, _number(own.last))
+            row += (_number(own.difference, "+", some), _number(own.window, count=True))
+            row += (_number(own.paired, "+", count=True),)
+            rows.append(row if until is None else row + _reached(own.reached, side))
+    reference = sides[0].label
+    head = ("", "", "last", f"- {reference}", f"{last}: mean ± std")
+    head += (f"paired difference to {reference} ± std",)
+    if until is not None:
+        head += (f"rounds until {until:g}", "traffic")
+    return TextTable("metrics", head, rows, right=range(2, len(head)), group=len(sides))
+
+
+def _reached(reached: Reached | None, side: Side) -> tuple[str, str]:
+    if reached is None:
+        return MISSING, MISSING
+    if reached.round is None or reached.bytes is None:
+        return "not reached", MISSING
+    first = reached.round
+    rounds = f"{first.value:,.0f}" + ("" if first.std is None else f" ± {first.std:,.0f}")
+    if reached.seeds < len(side.runs):
+        rounds += f" ({reached.seeds} of {len(side.runs)} seeds)"
+    return rounds, format_bytes(reached.bytes.value)
+
+
+def _number(cell: Cell | None, sign: str = "", count: bool = False) -> str:
+    if cell is None:
+        return MISSING
+    text = f"{cell.value:{sign}.2f}"
+    if cell.std is not None:
+        text += f" ± {cell.std:.2f}"
+    if not count:
+        return text
+    over = cell.over.removesuffix("s") if cell.count == 1 else cell.over
+    return f"{text} (unpaired)" if over == "unpaired" else f"{text} ({cell.count} {over})"
+
+
+def _costs(title: str, comparison: Comparison) -> TextTable:
     """A row for each side: values, and in parentheses their ratios to the reference's."""
     head, columns = [""], [[side.label for side in comparison.sides]]
-    for name, (word, form) in MEASURES[title].items():
+    for name, (word, text_of) in COSTS[title].items():
         reference, *others = comparison.costs[name]
         if not any(comparison.costs[name]):
             continue
-        texts = [MISSING if reference is None else form(reference)]
+        texts = [MISSING if reference is None else text_of(reference)]
         for value in others:
             ratio = f" ({value / reference:.2f})" if value is not None and reference else ""
-            texts.append(MISSING if value is None else f"{form(value)}{ratio}")
+            texts.append(MISSING if value is None else f"{text_of(value)}{ratio}")
         head.append(word)
         columns.append(texts)
-    right = tuple(range(1, len(head)))
-    return TextTable(title, tuple(head), tuple(zip(*columns, strict=True)), right)
+    rows = list(zip(*columns, strict=True))
+    return TextTable(title, tuple(head), rows, right=range(1, len(head)))
 
 
 def remarks(comparison: Comparison) -> list[str]:
     """Which deviation is which, and what does not compare."""
-    kinds = {
-        value.over
-        for cells in comparison.metrics.values()
-        for cell in cells
-        for value in (cell.window, cell.paired)
-        if value is not None and value.std is not None
-    }
-    found = []
+    figures = [own for row in comparison.metrics.values() for own in row]
+    cells = [cell for own in figures for cell in (own.window, own.paired) if cell is not None]
+    kinds = {cell.over for cell in cells if cell.std is not None}
+    texts = []
     if kinds:
-        found.append("; ".join(f"± ({kind}): {STD[kind]}" for kind in STD if kind in kinds) + ".")
+        texts.append("; ".join(f"± ({kind}): {STD[kind]}" for kind in STD if kind in kinds) + ".")
     if kinds & {"rounds", "evaluations"}:
-        found.append(
+        texts.append(
             "A deviation over rounds says how much a run moves, not how much another seed would "
             "differ: for that, compare folders of seeds."
         )
     if comparison.complete and not comparison.config and len(comparison.sides) > 1:
-        found.append("The configs do not differ.")
-    return found + list(comparison.notes)
+        texts.append("The configs do not differ.")
+    return [*texts, *comparison.notes]
 
 
 # ---------------------------------------------------------------- picture, output
 
 
-def draw_curves(comparison: Comparison, path: Path) -> Path:
-    """Training loss, and the main metric of every domain, over the rounds; a PNG.
+def draw_curves(comparison: Comparison) -> Figure:
+    """Training loss, and the main metric of every domain, over the rounds.
 
     Every run has a line, in the color and dashes of its side.
     """
     sides = comparison.sides
     runs = [run for side in sides for run in side.runs]
-    metric = main_metric(comparison.metrics)
-    names = [n for n in comparison.metrics if Metric.parse(n).metric == metric]
+    main = main_metric(comparison.metrics)
+    names = [name for name in comparison.metrics if Metric.parse(name).metric == main]
     names = [n for n in names if any(len(run.series(n)) > 1 for run in runs)]  # a curve, no point
     domains = [Metric.parse(name).domain for name in names]
-    shown = [(domain_label(d, domains), metric, n) for d, n in zip(domains, names, strict=True)]
-    del shown[MOST_PANELS:]  # the tables have them all
+    titles = [domain_label(domain, domains) for domain in domains]
+    panels = list(zip(titles, [main] * len(names), names, strict=True))
+    del panels[MOST_PANELS:]  # the tables have them all
     if any(run.norms for run in runs):
-        shown.append(("norm of the parameters", "||w||", ""))
-    count = 1 + len(shown)
+        panels.append(("norm of the parameters", "||w||", ""))
+    count = 1 + len(panels)
     columns = 2 if count == 4 else min(COLUMNS, count)  # four are a square
     rows = -(-count // columns)
     figure = new_figure(max(5 * columns, 7), 3.7 * rows + 0.25 * len(sides))
-    loss, *panels = figure.subplots(rows, columns, squeeze=False).ravel()
+    loss, *charts = figure.subplots(rows, columns, squeeze=False).ravel()
     rounds = max(run.rounds for run in runs)
     round_axes(loss, rounds, "training loss", "mean local loss")
-    for axes, (title, label, _) in zip(panels, shown, strict=False):
+    for axes, (title, label, _) in zip(charts, panels, strict=False):
         round_axes(axes, rounds, title, label)
-    for axes in panels[len(shown) :]:
+    for axes in charts[len(panels) :]:
         axes.set_axis_off()
     handles = []
     for number, side in enumerate(sides):
         # beyond six runs, colors meet other dashes than before
         dashes = DASHES[(number + number // len(COLORS)) % len(DASHES)]
         style = {"color": COLORS[number % len(COLORS)], "linestyle": dashes}
-        seeds = ", ".join(str(run.seed) for run in side.runs if run.seed is not None)
-        label = f"{side.label}  {side.first.name}" + (f", seed {seeds}" if seeds else "")
+        seeds = f", seed {', '.join(map(str, side.seeds))}" if side.seeds else ""
+        label = f"{side.label}  {side.first.name}{seeds}"
         handles.append(Line2D([], [], **style, linewidth=2, label=label))
         for run in side.runs:
             draw_losses(loss, run.losses, **style)
-            for axes, (*_, name) in zip(panels, shown, strict=False):
+            for axes, (*_, name) in zip(charts, panels, strict=False):
                 points = run.series(name) if name else run.norms
                 marker = "o" if name and len(points) == 1 else None
                 axes.plot(list(points), list(points.values()), marker=marker, **style)
     figure.legend(handles=handles, loc="outside upper left", frameon=False, fontsize=10)
-    return save_figure(figure, path)
+    return figure
 
 
 def print_comparison(comparison: Comparison) -> None:
@@ -251,6 +247,6 @@ def to_markdown(comparison: Comparison, picture: str) -> str:
 def write_comparison(comparison: Comparison, folder: str | Path) -> list[Path]:
     """Write ``compare.md`` and ``curves.png``, in place of earlier ones."""
     path, picture = Path(folder) / "compare.md", Path(folder) / "curves.png"
-    draw_curves(comparison, picture)
+    save_figure(draw_curves(comparison), picture)
     write_text(path, to_markdown(comparison, picture.name))
     return [path, picture]

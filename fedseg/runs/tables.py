@@ -68,6 +68,13 @@ def ranks(values: Sequence[float | None]) -> list[int | None]:
     return [None if value is None else order.index(value) + 1 for value in values]
 
 
+def differing(entries: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """The keys in which entries differ, sorted: a value of each, or :data:`MISSING`."""
+    keys = sorted({key for entry in entries for key in entry})
+    values = {key: tuple(entry.get(key, MISSING) for entry in entries) for key in keys}
+    return {key: row for key, row in values.items() if any(v != row[0] for v in row[1:])}
+
+
 # ---------------------------------------------------------------- text
 
 

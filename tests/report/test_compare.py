@@ -10,15 +10,21 @@ from PIL import Image
 from toyhistory import METRIC, record, write_history
 
 from fedseg.errors import DataError
-from fedseg.report.compare import Reached, Value, compare
+from fedseg.report.compare import Reached, compare, read_sides
 from fedseg.report.compare_output import draw_curves
-from fedseg.report.compare_sides import read_sides
+from fedseg.report.drawing import save_figure
+from fedseg.runs.tables import MISSING, Cell, differing
 
 RAINY = "idda_rainy_heterogeneous"
 
 
 def finished(folder: Path, value: float = 50.0, seed: int = 0, **changes) -> Path:
     return toyresults.write(folder, toyresults.results(RAINY, {METRIC: value}, seed, **changes))
+
+
+def value(number: float) -> Cell:
+    """A value as it is, which is no mean."""
+    return Cell(number, count=1)
 
 
 def cells(*paths):
@@ -35,10 +41,10 @@ def test_paired_differences_are_of_the_rounds_that_both_evaluated(tmp_path):
     other = write_history(tmp_path / "b", [record(r, values.get(r)) for r in range(1, 9)])
     reference, cell = cells(one, other)
     assert (reference.difference, reference.paired) == (None, None)
-    assert reference.last == Value(20.0) and cell.last == Value(23.0)
-    assert cell.difference == Value(3.0)
-    assert cell.paired == Value(3.5, 1.5, 4, "rounds")  # 2, 2, 5, 5, divided by n
-    assert cell.window == Value(18.5, pytest.approx(np.std([14, 16, 21, 23])), 4, "evaluations")
+    assert reference.last == value(20.0) and cell.last == value(23.0)
+    assert cell.difference == value(3.0)
+    assert cell.paired == Cell(3.5, 1.5, 4, "rounds")  # 2, 2, 5, 5, divided by n
+    assert cell.window == Cell(18.5, pytest.approx(np.std([14, 16, 21, 23])), 4, "evaluations")
 
 
 def test_paired_differences_are_of_the_last_window(tmp_path):
@@ -52,22 +58,22 @@ def test_paired_differences_are_of_the_last_window(tmp_path):
     assert [side.first.window.rounds for side in sides] == [4, 4]
     assert [side.first.planned for side in sides] == [20, 20]
     cell = compare(sides).metrics[METRIC][1]
-    assert cell.paired == Value(1.0, 0.0, 4, "rounds")
+    assert cell.paired == Cell(1.0, 0.0, 4, "rounds")
 
 
 def test_a_finished_run_has_the_metrics_of_its_results(tmp_path):
     one, other = finished(tmp_path / "a", 50.0), finished(tmp_path / "b", 52.0)
     reference, cell = cells(one, other)
-    assert reference.last == Value(50.0) and cell.difference == Value(2.0)
+    assert reference.last == value(50.0) and cell.difference == value(2.0)
     # half of it in the middle of the run, which is not in the window of 100 rounds
-    assert cell.paired == Value(2.0, None, 1, "rounds")
-    assert cell.window == Value(52.0, None, 1, "evaluations")
+    assert cell.paired == Cell(2.0, None, 1, "rounds")
+    assert cell.window == Cell(52.0, None, 1, "evaluations")
 
 
 def test_a_window_of_no_round_is_the_last_one(tmp_path):
     one = finished(tmp_path / "a", 50.0, last_rounds__rounds=0)
     other = finished(tmp_path / "b", 51.0, last_rounds__rounds=-3)
-    assert cells(one, other)[1].paired == Value(1.0, None, 1, "rounds")
+    assert cells(one, other)[1].paired == Cell(1.0, None, 1, "rounds")
 
 
 def test_a_metric_of_one_run_only(tmp_path):
@@ -76,7 +82,7 @@ def test_a_metric_of_one_run_only(tmp_path):
     comparison = compare(read_sides([one, other]))
     assert list(comparison.metrics) == [METRIC, "seen/aAcc"]  # the main metric first
     left, right = comparison.metrics[METRIC]
-    assert left.last == Value(5.0)
+    assert left.last == value(5.0)
     assert (right.last, right.window, right.difference, right.paired) == (None,) * 4
 
 
@@ -85,9 +91,9 @@ def test_seeds_are_paired(tmp_path):
         finished(tmp_path / "a" / str(seed), base, seed)
         finished(tmp_path / "b" / str(seed), better, seed)
     reference, cell = cells(tmp_path / "a", tmp_path / "b")
-    assert reference.last == Value(50.0, 10.0, 3, "seeds")
-    assert cell.paired == Value(3.0, 2.0, 3, "seeds")  # 1, 3, 5, divided by n - 1
-    assert cell.difference == Value(3.0, 2.0, 3, "seeds")
+    assert reference.last == Cell(50.0, 10.0, 3, "seeds")
+    assert cell.paired == Cell(3.0, 2.0, 3, "seeds")  # 1, 3, 5, divided by n - 1
+    assert cell.difference == Cell(3.0, 2.0, 3, "seeds")
 
 
 def test_seeds_that_only_one_side_has_cannot_be_paired(tmp_path):
@@ -95,7 +101,7 @@ def test_seeds_that_only_one_side_has_cannot_be_paired(tmp_path):
         finished(tmp_path / "a" / str(seed), value, seed)
     other = finished(tmp_path / "b", 49.0, seed=7)
     comparison = compare(read_sides([tmp_path / "a", other]))
-    assert comparison.metrics[METRIC][1].paired == Value(4.0, over="unpaired")
+    assert comparison.metrics[METRIC][1].paired == Cell(4.0, count=1, over="unpaired")
     assert any("seeds (0, 1 and 7)" in note for note in comparison.notes)
 
 
@@ -112,6 +118,12 @@ def test_configs_differ_where_they_do(tmp_path):
     assert {k: tuple(map(str, v)) for k, v in comparison.config.items()} == {
         "algorithm.mu": ("—", "0.1")
     }
+
+
+def test_only_what_differs_is_left():
+    rows = differing([{"a": 1, "b": [1], "c": None}, {"a": 1.0, "b": [2], "d": "x"}])
+    assert rows == {"b": ([1], [2]), "c": (None, MISSING), "d": (MISSING, "x")}
+    assert differing([{"a": 1}, {"a": 1}, {"a": 2}]) == {"a": (1, 1, 2)}
 
 
 def test_without_config_copies_results_are_compared(tmp_path):
@@ -131,7 +143,7 @@ def test_other_test_images_have_no_difference(tmp_path):
     other = finished(tmp_path / "b", data__test_unseen__split_checksum="1" * 64)
     comparison = compare(read_sides([one, other]))
     cell = comparison.metrics[METRIC][1]
-    assert cell.last == Value(50.0) and (cell.difference, cell.paired) == (None, None)
+    assert cell.last == value(50.0) and (cell.difference, cell.paired) == (None, None)
     assert any("images in unseen" in note for note in comparison.notes)
     assert list(comparison.conditions) == ["data.test:unseen.split_checksum"]
 
@@ -161,7 +173,7 @@ def test_every_reason_not_to_compare_has_a_note(tmp_path):
         other = toyresults.write(folder, toyresults.changed(content, **changes))
         comparison = compare(read_sides([one, other]))
         assert sum(word in note for note in comparison.notes) == 1
-        assert comparison.metrics[METRIC][1].difference == Value(0.0)
+        assert comparison.metrics[METRIC][1].difference == value(0.0)
 
 
 def test_costs(tmp_path):
@@ -194,8 +206,8 @@ def test_the_first_evaluation_that_reaches_a_target_counts(tmp_path):
     comparison = compare(read_sides([one, low, without]), until=20.0)
     reached = {name: [c.reached for c in cells] for name, cells in comparison.metrics.items()}
     assert reached == {
-        METRIC: [Reached(Value(4), Value(4 * 150), 1), Reached(None, None, 0), None],
-        "seen/mIoU": [None, None, Reached(Value(1), Value(150), 1)],
+        METRIC: [Reached(value(4), value(4 * 150), 1), Reached(None, None, 0), None],
+        "seen/mIoU": [None, None, Reached(value(1), value(150), 1)],
         "unseen/accuracy": [None] * 3,  # another metric
     }
     assert all(cell.reached is None for cell in cells(one, low))
@@ -209,8 +221,8 @@ def test_seeds_reach_a_target_on_average(tmp_path):
     side = read_sides([tmp_path / "seeds"])
     reached = compare(side, until=50.0).metrics[METRIC][0].reached
     assert reached.seeds == 2
-    assert reached.round == Value(50.0, pytest.approx(200**0.5), 2, "seeds")
-    assert reached.bytes == Value(200.0, 0.0, 2, "seeds")
+    assert reached.round == Cell(50.0, pytest.approx(200**0.5), 2, "seeds")
+    assert reached.bytes == Cell(200.0, 0.0, 2, "seeds")
     assert compare(side, until=52.0).metrics[METRIC][0].reached == Reached(None, None, 0)
 
 
@@ -231,10 +243,10 @@ def test_a_real_run_equals_itself(small_run):
     for domain in ("seen", "seen_by_domain", "unseen"):
         name = f"{domain}/mIoU"
         reference, cell = comparison.metrics[name]
-        assert reference.last == Value(results["final"][domain]["mIoU"])
-        assert reference.window.mean == results["last_rounds"]["mean"][name]
+        assert reference.last == value(results["final"][domain]["mIoU"])
+        assert reference.window.value == results["last_rounds"]["mean"][name]
         assert reference.window.count == results["last_rounds"]["evaluations"]
-        assert cell.paired == Value(0.0, 0.0, 2, "rounds")
+        assert cell.paired == Cell(0.0, 0.0, 2, "rounds")
     # details beside the metrics are left out
     assert not any("domains" in name or name.endswith("/IoU") for name in comparison.metrics)
     assert not comparison.notes
@@ -264,7 +276,7 @@ def test_many_domains_and_a_name_like_a_formula(tmp_path):
     for name in ("a$\\frac{$", "b"):
         lines = [{**record(r, 1.0), "metrics": figures} for r in (1, 2)]
         paths.append(write_history(tmp_path / name, lines))
-    picture = draw_curves(compare(read_sides(paths)), tmp_path / "curves.png")
+    picture = save_figure(draw_curves(compare(read_sides(paths))), tmp_path / "curves.png")
     with Image.open(picture) as image:
         assert image.height < 5000  # 24 panels, three in a row
 
