@@ -32,6 +32,7 @@ from torch import nn
 from fedseg.batchnorm import batchnorm_layers
 from fedseg.checks import shown
 from fedseg.config.components import DEFAULT_HOOKS
+from fedseg.config.schema import check_value
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
@@ -205,30 +206,21 @@ def load_weights(flat: FlatModel, path: Any) -> dict[str, Any]:
     """Load the weights of a checkpoint into a model; returns all that the checkpoint holds.
 
     Raises:
-        ConfigError: ``load_from`` is no path.
         DataError: the checkpoint is missing, damaged, or of another model.
     """
-    if not isinstance(path, str):
-        raise ConfigError(f"load_from: must be a checkpoint's path, not {path!r}")
+    check_value("load_from", path, str)
     payload = load_checkpoint(path)
-    expected = {name: tuple(tensor.shape) for name, tensor in flat.model.state_dict().items()}
-    for key in ("state_dict", "averaged_state_dict"):
-        found = {name: tuple(tensor.shape) for name, tensor in payload.get(key, {}).items()}
-        wrong = [
-            f"{name} is {found[name]}, the model has {shape}"
-            for name, shape in expected.items()
-            if name in found and found[name] != shape
-        ]
-        if key in payload:
-            wrong += [f"{name} is missing" for name in expected if name not in found]
-        wrong += [f"{name} is not in the model" for name in found if name not in expected]
-        if wrong:
-            more = f"; and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-            raise DataError(
-                f"{path}: is a checkpoint of another model: {'; '.join(wrong[:3])}{more}; give its "
-                "own config"
-            )
-    flat.load_state_dict(payload["state_dict"])
+    try:
+        for key in ("averaged_state_dict", "state_dict"):
+            if key in payload:
+                flat.load_state_dict(payload[key])
+    except RuntimeError as error:
+        _, *reasons = map(str.strip, str(error).split("\n"))
+        more = f" and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+        raise DataError(
+            f"{path}: is a checkpoint of another model, give its own config: "
+            f"{' '.join(reasons[:3])}{more}"
+        ) from error
     return payload
 
 

@@ -8,15 +8,17 @@ damaged or whose client states or history are not all there.
 import hashlib
 import re
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from numbers import Real
 from pathlib import Path
 from typing import Any
 
 import torch
+from pydantic import BaseModel, PositiveInt, model_validator
 from torch import Tensor
 
+from fedseg.config.schema import STRICT, read_model
 from fedseg.core.forward import map_tensors
 from fedseg.errors import DataError, lacks_memory
 from fedseg.files import TEMPORARY
@@ -25,7 +27,29 @@ from fedseg.runner.state_store import save_tensors
 PATTERN = re.compile(r"round_(\d{6,})\.pth")
 DIGEST = "content_sha256"
 WEIGHTS = ("state_dict", "averaged_state_dict", "client_statistics")
-DICTS = (*WEIGHTS, "meta", "client_sizes", "domain_clients", "stores")
+
+
+class Facts(BaseModel):
+    """The plain values of a checkpoint that are read without the run: it may be a stranger's."""
+
+    model_config = STRICT
+
+    round: int = 0
+    history: Sequence[int] = ()  # checksums of its lines
+    client_sizes: Mapping[str, PositiveInt] = {}
+    domain_clients: Mapping[str, Sequence[str]] = {}
+    meta: Mapping[str, Any] = {}
+    stores: Mapping[str, Any] = {}
+    state_dict: Mapping[str, Any]
+    averaged_state_dict: Mapping[str, Any] = {}
+    client_statistics: Mapping[str, Any] = {}
+
+    @model_validator(mode="after")
+    def _check_domains(self) -> "Facts":
+        for domain, clients in self.domain_clients.items():
+            if not self.client_sizes.keys() >= set(clients):
+                raise ValueError(f"domain_clients: {domain}: must be some of client_sizes")
+        return self
 
 
 def checkpoint_path(folder: Path, round_: int) -> Path:
@@ -112,18 +136,7 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         raise DataError(f"{path}: is no fedseg checkpoint, it has no 'state_dict'")
     if payload.get(DIGEST, digest) != digest:
         raise DataError(f"{path}: is damaged or was changed, its checksum does not match")
-    check_like(payload, {key: {} for key in DICTS if key in payload}, str(path))
-    lines, sizes = payload.get("history", []), payload.get("client_sizes", {})
-    if not isinstance(lines, list) or not all(type(line) is int for line in lines):
-        raise DataError(f"{path}: history: must be a list of whole numbers")
-    if not all(type(size) is int and size > 0 for size in sizes.values()):
-        raise DataError(f"{path}: client_sizes: must be positive whole numbers")
-    for domain, clients in payload.get("domain_clients", {}).items():
-        own = clients if isinstance(clients, list) else [None]
-        if not all(isinstance(client, str) and client in sizes for client in own):
-            raise DataError(f"{path}: domain_clients: {domain}: must be some of client_sizes")
-    if type(payload.get("round", 0)) is not int:
-        raise DataError(f"{path}: round: must be a whole number, not {payload['round']!r}")
+    read_model(Facts, {k: v for k, v in payload.items() if k in Facts.model_fields}, path)
     for key in WEIGHTS:
         check_weights(payload.get(key, {}), f"{path}: {key}")
     return payload

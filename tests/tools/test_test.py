@@ -81,7 +81,7 @@ def test_a_checkpoint_of_another_model(tool, small_config, checkpoint, tmp_path)
         small_config, checkpoint, "--out", tmp_path, "--cfg-options", "model.network.width=5"
     )
     assert code == UserError.exit_code
-    assert "another model: network.0.weight is (8, 3, 3, 3), the model has (5, 3, 3, 3)" in err
+    assert "another model" in err and "size mismatch for network.0.weight" in err
     assert "and 4 more" in err
     assert len(err.splitlines()) == 1
 
