@@ -1,15 +1,32 @@
-"""What the equations of tests/oracles do not show: errors, traffic, exchanges, who keeps what."""
+"""What the equations of tests/oracles do not show: limits to the bit, traffic, states, refusals."""
 
+import copy
+
+import numpy as np
 import pytest
 import torch
+import toyalgorithms
+import toyquad
 import toyseg
+from toyalgorithms import EQUAL_SIZES, FEDAVG, PARTICIPANTS, SAM, TRAINED
+from toyquad import client_vector, fixed, server_vector, trace
 
 from fedseg.core.algorithm import Algorithm
-from fedseg.registry import ALGORITHMS
+from fedseg.errors import ConfigError, TrainingError
+from fedseg.optim import OptimWrapper
+from fedseg.registry import ALGORITHMS, OPTIM_WRAPPERS, build
 
 PARAMETERS = 255
-BUFFERS = 24
-COUNTERS = 16  # bytes
+FEDDYN = {"type": "FedDyn", "beta": 5.0}
+FEDSMOO = {"type": "FedSMOO", "rho": 0.1, "beta": 5.0}
+FEDSPEED = {"type": "FedSpeed", "rho": 0.1, "alpha": 0.7, "lam": 5.0}
+GLOSS = {"type": "FedGloSS", "rho_server": 0.1, "beta": 10.0}
+ADABEST = {"type": "AdaBest", "mu": 0.3, "beta": 0.8}
+MIME = {"type": "MIME", "momentum": 0.6}
+WITH_SAM = {"optim_wrapper": SAM}
+ASAM = {"optim_wrapper": {**SAM, "type": "ASAMOptimWrapper", "rho": 0.5, "eta": 0.2}}
+SWA = {"averaging": {"type": "SWA", "start": 1, "cycle": 1}}
+ONE_STEP = {"train_cfg": {"local_steps": 1}}
 
 
 @ALGORITHMS.register_module()
@@ -35,29 +52,6 @@ class TwoVectors(Algorithm):
         server.w.sub_(updates.mean("delta").to(server.w.dtype))
 
 
-def run(tmp_path, algorithm, **changes):
-    config = toyseg.settings(
-        tmp_path,
-        **{
-            **toyseg.PLAIN,
-            "algorithm": {"_delete_": True, **algorithm},
-            "val_dataloader": None,
-            "val_evaluator": None,
-            "client_sampler": {
-                "_delete_": True,
-                "type": "FixedSampler",
-                "participants": [["a", "b"], ["a", "f"]],
-            },
-            "train_cfg": {"max_rounds": 2, "local_epochs": 1},
-            **changes,
-        },
-    )
-    return config, toyseg.train(config)
-
-
-GLOSS = {"rho_server": 0.1, "beta": 10.0}
-
-
 @ALGORITHMS.register_module()
 class KeepsDelta(Algorithm):
     """Keeps a vector whose norm would be called as one that every history has."""
@@ -69,84 +63,395 @@ class KeepsDelta(Algorithm):
         server.w.sub_(updates.mean("delta").to(server.w.dtype))
 
 
-def test_a_kept_vector_does_not_take_the_name_of_the_pseudo_gradient(tmp_path):
-    own, plain = (run(tmp_path / name, {"type": name})[0] for name in ("KeepsDelta", "FedAvg"))
-    norms = [[line["norm_delta"] for line in toyseg.history(config)] for config in (own, plain)]
-    assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+FIRST = toyseg.merge(EQUAL_SIZES, {"train_cfg": {"max_rounds": 1}})
+ADAM = {"server_optim": {"type": "Adam", "lr": 0.05}}
+FROZEN = {**FEDSPEED, "alpha": 0.0, "freeze_statistics": True}
+# (algorithm, what it is the same bits as, changes); uniform means need clients of equal size
+LIMITS = {
+    "FedProx, mu = 0": ({"type": "FedProx", "mu": 0.0, **ADAM}, {**FEDAVG, **ADAM}, {}),
+    "FedProx, mu = 0, SAM": ({"type": "FedProx", "mu": 0.0}, FEDAVG, {**WITH_SAM, **SWA}),
+    "FedProx, one step": (
+        {"type": "FedProx", "mu": 3.0},
+        FEDAVG,
+        {"train_cfg": {"local_steps": 1, "local_epochs": None}},
+    ),
+    "FedACG, lam = beta = 0": (
+        {"type": "FedACG", "lam": 0.0, "beta": 0.0},
+        FEDAVG,
+        {**EQUAL_SIZES, **WITH_SAM},
+    ),
+    "FedACG, first round": (
+        {"type": "FedACG", "lam": 0.9, "beta": 2.0},
+        {"type": "FedProx", "mu": 2.0},
+        FIRST,
+    ),
+    "AdaBest, mu = beta = 0": ({**ADABEST, "mu": 0.0, "beta": 0.0}, FEDAVG, {**EQUAL_SIZES, **SWA}),
+    "FedCM, alpha = 1": ({"type": "FedCM", "alpha": 1.0}, FEDAVG, EQUAL_SIZES),
+    "FedCM by samples, alpha = 1": (
+        {"type": "FedCM", "alpha": 1.0, "weigh_samples": True, **ADAM},
+        {**FEDAVG, **ADAM},
+        WITH_SAM,
+    ),
+    "MIMELite, b = 0": ({"type": "MIMELite"}, FEDAVG, EQUAL_SIZES),
+    "SCAFFOLD, first round": ({"type": "SCAFFOLD"}, FEDAVG, FIRST),
+    "SCAFFOLD, counted without momentum": (
+        {"type": "SCAFFOLD", "count_momentum": True},
+        {"type": "SCAFFOLD"},
+        {},
+    ),
+    "FedGamma, first round": ({"type": "FedGamma"}, FEDAVG, {**FIRST, **WITH_SAM}),
+    "FedGamma": ({"type": "FedGamma"}, {"type": "SCAFFOLD"}, WITH_SAM),
+    "FedGamma, ASAM": ({"type": "FedGamma"}, {"type": "SCAFFOLD"}, ASAM),
+    "FedSMOO, rho = 0": ({**FEDSMOO, "rho": 0.0, "freeze_statistics": True}, FEDDYN, {}),
+    "FedSpeed, alpha = 0": ({**FROZEN, "rho": 3.0}, {**FROZEN, "rho": 0.0}, {}),
+}
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "names"),
-    [
-        ({"type": "FedDyn", "beta": 10.0}, ["sigma"]),
-        ({"type": "FedSMOO", "rho": 0.1, "beta": 10.0}, ["s", "sigma"]),
-        ({"type": "FedGloSS", **GLOSS}, ["sigma"]),
-        ({"type": "NaiveFedGloSS", **GLOSS}, ["sigma"]),
-        ({"type": "FedGloSS", "rho_server": 0.1, "admm": False}, []),
-        ({"type": "MIME", "momentum": 0.5}, ["m"]),
-        ({"type": "TwoVectors"}, ["control"]),
-    ],
-    ids=lambda value: value.get("type") if isinstance(value, dict) else None,
-)
-def test_the_history_has_the_norm_of_what_the_server_keeps(tmp_path, algorithm, names):
-    config, runner = run(tmp_path, algorithm)
-    line = toyseg.history(config)[-1]
-    kept = {f"norm_{name}": float(runner.server.state[name].norm()) for name in names}
-    assert {k: v for k, v in line.items() if k.removeprefix("norm_") in runner.server.state} == kept
-    assert all(norm > 0 for norm in kept.values())
+@pytest.mark.parametrize("name", LIMITS)
+def test_limits_are_the_same_bits(tmp_path, name):
+    """With BatchNorm and clients of unequal size; averaged models as well."""
+    algorithm, other, changes = LIMITS[name]
+    one = toyalgorithms.run(tmp_path / "a", algorithm, **changes)
+    two = toyalgorithms.run(tmp_path / "b", other, **changes)
+    assert toyalgorithms.model_differences(one, two) == []
 
 
-@pytest.mark.parametrize(
-    ("algorithm", "down", "up"),
-    [
-        ({"type": "FedAvg"}, 1, 1),
-        ({"type": "FedDyn", "beta": 10.0}, 1, 1),
-        ({"type": "FedGloSS", **GLOSS}, 1, 1),
-        ({"type": "TwoVectors"}, 2, 3),
-    ],
-)
-def test_bytes_of_a_round(tmp_path, algorithm, down, up):
-    config, _ = run(tmp_path, algorithm)
-    for line in toyseg.history(config):
-        assert line["bytes_down"] == 2 * (4 * (down * PARAMETERS + BUFFERS) + COUNTERS)
-        assert line["bytes_up"] == 2 * (4 * (up * PARAMETERS + BUFFERS) + COUNTERS)
-
-
-def test_naive_fedgloss_costs_twice_and_counts_clients_once(tmp_path):
-    config, _ = run(tmp_path, {"type": "NaiveFedGloSS", **GLOSS})
-    one, _ = run(tmp_path / "one", {"type": "FedGloSS", **GLOSS})
-    for naive, single in zip(toyseg.history(config), toyseg.history(one), strict=True):
-        assert naive["bytes_down"] == 2 * single["bytes_down"]
-        assert naive["bytes_up"] == 2 * single["bytes_up"]
-        assert [p["client"] for p in naive["participants"]] == [
-            p["client"] for p in single["participants"]
-        ]
-
-
-def test_clients_keep_their_own_vectors(tmp_path):
-    """Zeros at the first participation, kept afterwards, nobody else's."""
-    config, _ = run(tmp_path, {"type": "TwoVectors"})
-    states = toyseg.client_states(config)["clients"]
-    kept = {client: float(state["mine"].max()) for client, state in states.items()}
-    assert kept == {"a": 2, "b": 1, "f": 1}
-    # round 1: 0 + 1; round 2: that + 2 for the 5 images of a and + 1 for the 8 of f
-    control = toyseg.checkpoint(config)["server"]["state"]["control"]
-    torch.testing.assert_close(control, torch.full_like(control, 1 + (2 * 5 + 8) / 13))
+def test_fedacgs_statistics_have_no_momentum(tmp_path):
+    """BatchNorm's are the participants' mean, as FedAvg's."""
+    first = {"train_cfg": {"max_rounds": 1}}
+    algorithms = {"type": "FedACG", "lam": 0.9, "beta": 0.0}, FEDAVG
+    runs = (toyalgorithms.run(tmp_path / a["type"], a, **first) for a in algorithms)
+    states = (toyseg.checkpoint(config)["state_dict"] for config in runs)
+    one, other = ({n: t for n, t in state.items() if "running" in n} for state in states)
+    assert len(one) == 4 and toyseg.differences(one, other) == []
 
 
 def test_both_exchanges_of_a_round_see_the_same_batches(tmp_path):
     """Without a perturbation the second exchange of NaiveFedGloSS repeats the first."""
-    none = {"rho_server": 0.0, "admm": False}
-    naive, _ = run(tmp_path / "a", {"type": "NaiveFedGloSS", **none})
-    single, _ = run(tmp_path / "b", {"type": "FedAvg"})
-    one, two = (toyseg.checkpoint(c)["state_dict"] for c in (naive, single))
+    none = {"type": "NaiveFedGloSS", "rho_server": 0.0, "admm": False}
+    one = toyseg.checkpoint(toyalgorithms.run(tmp_path / "a", none))["state_dict"]
+    two = toyseg.checkpoint(toyalgorithms.run(tmp_path / "b", FEDAVG))["state_dict"]
     for name, tensor in two.items():
         torch.testing.assert_close(one[name], tensor, rtol=1e-6, atol=1e-7)
 
 
+# ---------------------------------------------------------------- traffic, states, history
+
+# name: (config, vectors down, vectors up, a client's vectors, the server's)
+ALL = {
+    "FedAvg": (FEDAVG, 1, 1, set(), set()),
+    "FedProx": ({"type": "FedProx", "mu": 0.1}, 1, 1, set(), set()),
+    "SCAFFOLD": ({"type": "SCAFFOLD"}, 2, 2, {"control"}, {"control"}),
+    "FedGamma": ({"type": "FedGamma"}, 2, 2, {"control"}, {"control"}),
+    "FedCM": ({"type": "FedCM", "alpha": 0.1}, 2, 1, set(), {"direction"}),
+    "FedACG": ({"type": "FedACG", "lam": 0.8, "beta": 0.01}, 1, 1, set(), {"momentum"}),
+    "AdaBest": ({**ADABEST, "mu": 0.02}, 1, 1, {"h", "last_round"}, {"h"}),
+    "FedDyn": (FEDDYN, 1, 1, {"sigma"}, {"sigma"}),
+    "FedGloSS": (GLOSS, 1, 1, {"sigma"}, {"previous_delta", "sigma"}),
+    "FedGloSS without ADMM": (
+        {"type": "FedGloSS", "rho_server": 0.1, "admm": False},
+        1,
+        1,
+        set(),
+        {"previous_delta"},
+    ),
+    "FedSMOO": (FEDSMOO, 2, 2, {"mu", "sigma"}, {"s", "sigma"}),
+    "FedSpeed": (FEDSPEED, 1, 1, {"ghat"}, set()),
+    "FedSpeed, all corrections": ({**FEDSPEED, "all_corrections": True}, 1, 1, {"ghat"}, {"ghat"}),
+    "MIME": (MIME, 2, 2, set(), {"m"}),
+    "MIMELite": ({**MIME, "type": "MIMELite"}, 2, 2, set(), {"m"}),
+    "TwoVectors": ({"type": "TwoVectors"}, 2, 3, {"mine"}, {"control"}),
+}
+
+
+def run(folder, name, **changes):
+    """A run of an algorithm; FedGamma's local optimizer is SAM."""
+    if name == "FedGamma":
+        changes = {"optim_wrapper": SAM, **changes}
+    return toyalgorithms.run(folder, ALL[name][0], **changes)
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """A finished run of each algorithm."""
+    folder = tmp_path_factory.mktemp("algorithms")
+    return {name: run(folder / name, name) for name in ALL}
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_traffic(runs, name):
+    """Buffers travel once each way, whatever else does."""
+    _, down, up, _, _ = ALL[name]
+    buffers = 4 * 24 + 16
+    for received, sent in toyalgorithms.bytes_of(runs[name]):  # of two participants
+        assert received == 2 * (4 * down * PARAMETERS + buffers)
+        assert sent == 2 * (4 * up * PARAMETERS + buffers)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_only_participants_keep_anything(runs, name):
+    _, _, _, client_vectors, server_vectors = ALL[name]
+    states = toyseg.client_states(runs[name]).get("clients", {})
+    assert set(states) == (TRAINED if client_vectors else set())
+    for state in states.values():
+        assert set(state) == client_vectors
+        vectors = [tensor for tensor in state.values() if tensor.dim()]
+        assert all(t.dtype == torch.float32 and t.abs().max() > 0 for t in vectors)
+    server = toyseg.checkpoint(runs[name])["server"]["state"]
+    kept = {vector for vector, tensor in server.items() if tensor.abs().max() > 0}
+    assert kept == server_vectors
+    assert all(tensor.dtype == torch.float64 for tensor in server.values())
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_the_history_has_the_norm_of_what_the_server_keeps(runs, name):
+    server = toyseg.checkpoint(runs[name])["server"]["state"]
+    line = toyseg.history(runs[name])[-1]
+    for vector in ALL[name][4] - {"previous_delta"}:  # whose norm is ``norm_delta``
+        assert line[f"norm_{vector}"] == pytest.approx(float(server[vector].norm()), rel=1e-12)
+
+
+def test_a_kept_vector_does_not_take_the_name_of_the_pseudo_gradient(runs, tmp_path):
+    kept = toyalgorithms.run(tmp_path, {"type": "KeepsDelta"})
+    norms = [[line["norm_delta"] for line in toyseg.history(c)] for c in (kept, runs["FedAvg"])]
+    assert norms[0] == pytest.approx(norms[1], rel=1e-5)
+
+
+@pytest.mark.parametrize("name", [n for n in ALL if n not in ("FedAvg", "TwoVectors")])
+def test_it_corrects(runs, name):
+    """It leaves FedAvg's path; weights are finite, and the ledger is full."""
+    one, other = (toyseg.checkpoint(runs[n])["state_dict"] for n in (name, "FedAvg"))
+    assert toyseg.differences(one, other)
+    assert all(torch.isfinite(t).all() for t in one.values())
+    assert [len(line["participants"]) for line in toyseg.history(runs[name])] == [2, 2, 2]
+
+
+@pytest.mark.parametrize("name", ["SCAFFOLD", "FedCM", "AdaBest", "FedSMOO", "MIME"])
+def test_double_precision_is_the_same_path(runs, tmp_path, name):
+    double = toyseg.checkpoint(run(tmp_path, name, dtype="float64"))["state_dict"]
+    single = toyseg.checkpoint(runs[name])["state_dict"]
+    for key, tensor in double.items():
+        if tensor.is_floating_point():
+            assert tensor.dtype == torch.float64
+            torch.testing.assert_close(single[key].double(), tensor, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", ["SCAFFOLD", "AdaBest", "FedSMOO"])
+def test_states_on_disk_are_the_same_bits(runs, tmp_path, name):
+    config = run(tmp_path, name, state_store={"keep": "disk"})
+    assert toyseg.run_differences(config, runs[name]) == []
+
+
+@pytest.mark.filterwarnings("ignore:algorithm. .* divides by K_k eta")
+@pytest.mark.parametrize("name", ["FedProx", "SCAFFOLD", "FedGamma", "FedCM", "FedACG", "AdaBest"])
+def test_everything_at_once_resumes_bit_for_bit(tmp_path, name):
+    """SAM, momentum, decay, clipping, SWA and SiloBN; interrupted after the second round."""
+    sgd = {"type": "SGD", "lr": 0.05, "momentum": 0.9, "weight_decay": 5e-4}
+    changes = {
+        "optim_wrapper": {**SAM, "optimizer": sgd, "clip_grad": {"max_norm": 1.0}},
+        "averaging": {"type": "SWA", "start": 2, "cycle": 1},
+        "batchnorm": {"type": "SiloBN"},
+    }
+    disarmed, armed = tmp_path / "disarmed", tmp_path / "armed"
+    disarmed.touch()
+    changes["custom_hooks"] = [{"type": "BreakHook", "round_": 3, "marker": str(disarmed)}]
+    whole = toyalgorithms.run(tmp_path / "whole", ALL[name][0], **changes)
+    broken = copy.deepcopy(whole)
+    broken["work_dir"] = str(tmp_path / "broken" / "run")
+    broken["custom_hooks"][0]["marker"] = str(armed)
+    with pytest.raises(RuntimeError, match="broken off in round 3"):
+        toyseg.train(broken)
+    toyseg.train(broken, resume=True)
+    assert len(toyseg.history(broken)) == len(PARTICIPANTS)
+    assert toyseg.run_differences(broken, whole) == []
+
+
+def test_naive_fedgloss_costs_twice_and_counts_clients_once(runs, tmp_path):
+    naive = toyalgorithms.run(tmp_path, {**GLOSS, "type": "NaiveFedGloSS"})
+    for two, one in zip(toyseg.history(naive), toyseg.history(runs["FedGloSS"]), strict=True):
+        assert two["bytes_down"] == 2 * one["bytes_down"]
+        assert two["bytes_up"] == 2 * one["bytes_up"]
+        names = [[p["client"] for p in line["participants"]] for line in (one, two)]
+        assert names[0] == names[1]
+
+
+def test_clients_keep_their_own_vectors(runs):
+    """Zeros at the first participation, kept afterwards, nobody else's."""
+    states = toyseg.client_states(runs["TwoVectors"])["clients"]
+    kept = {client: float(state["mine"].max()) for client, state in states.items()}
+    assert kept == {"a": 2, "b": 2, "c": 1, "f": 1}
+
+
+@pytest.mark.parametrize("name", ["SCAFFOLD", "FedSpeed, all corrections"])
+def test_the_servers_correction_is_the_mean_of_all_clients(runs, name):
+    """Absent ones count as zero; in float32 too."""
+    (vector,) = ALL[name][4]
+    states = toyseg.client_states(runs[name])["clients"]
+    mean = sum(state[vector].double() for state in states.values()) / len(toyseg.USERS)
+    server = toyseg.checkpoint(runs[name])["server"]["state"][vector]
+    torch.testing.assert_close(server, mean, rtol=1e-4, atol=1e-7)
+
+
+# ---------------------------------------------------------------- clients that come and go
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "last"),
+    [
+        ({"type": "SCAFFOLD"}, "ab"),
+        ({"type": "FedACG", "lam": 0.9, "beta": 0.1}, "ab"),
+        ({"type": "FedCM", "alpha": 0.2}, "ab"),
+        (ADABEST, "bd"),
+    ],
+    ids=["SCAFFOLD", "FedACG", "FedCM", "AdaBest"],
+)
+def test_a_rejected_update_is_as_if_the_client_had_been_away(tmp_path, algorithm, last):
+    one, other = toyquad.rejected_and_absent(tmp_path, algorithm, last)
+    np.testing.assert_array_equal(trace(one), trace(other))
+    states = (toyseg.client_states(config)["clients"] for config in (one, other))
+    assert toyseg.differences(*states) == []
+
+
 def test_a_client_rejected_in_both_exchanges_is_counted_in_both(tmp_path):
-    poison = [{"type": "PoisonHook", "clients": ["b"]}]
-    config, _ = run(tmp_path, {"type": "NaiveFedGloSS", **GLOSS}, custom_hooks=poison)
+    config = toyalgorithms.run(
+        tmp_path,
+        {**GLOSS, "type": "NaiveFedGloSS"},
+        custom_hooks=[{"type": "PoisonHook", "clients": ["b"]}],
+    )
     rejected = toyseg.history(config)[0]["rejected"]
     assert [(r["client"], r["exchange"]) for r in rejected] == [("b", 0), ("b", 1)]
-    assert set(toyseg.client_states(config)["clients"]) == {"a", "f"}
+    assert set(toyseg.client_states(config)["clients"]) == TRAINED - {"b"}
+
+
+def test_adabests_estimate_of_an_absent_client_fades(tmp_path):
+    """Nobody moves after the first round: what is left is its estimate by the rounds since."""
+    schedule = [{"type": "MultiStepLR", "milestones": [1], "gamma": 0.0}]
+    rounds = {"client_sampler": fixed("ab", "b", "b", "b", "ab")}
+    config = toyquad.run(tmp_path / "b", ADABEST, param_scheduler=schedule, **rounds)
+    first = toyquad.run(tmp_path / "c", ADABEST, client_sampler=fixed("ab"))
+    for client, divisor in (("a", 4), ("b", 1)):
+        expected = client_vector(first, client, "h") / divisor
+        np.testing.assert_allclose(client_vector(config, client, "h"), expected, rtol=1e-15)
+
+
+# ---------------------------------------------------------------- steps and rates that divide
+
+
+def test_fedcm_weighs_steps_by_their_number(tmp_path):
+    """Two epochs in batches of one: a takes 2 steps, d takes 8, and both are one mean gradient.
+
+    The learning rate is so small that gradients stay those of the start.
+    """
+    config = toyquad.run(
+        tmp_path,
+        {"type": "FedCM", "alpha": 1.0},
+        client_sampler=fixed("ad"),
+        optim_wrapper={"optimizer": {"type": "SGD", "lr": 1e-9}},
+        train_cfg={"local_steps": None, "local_epochs": 2, "max_rounds": 1},
+        train_dataloader={"batch_size": 1, "shuffle": False},
+    )
+    assert [p["steps"] for p in toyseg.history(config)[0]["participants"]] == [2, 8]
+    start = np.array(toyquad.START)
+    expected = (toyquad.gradient("a", start) + toyquad.gradient("d", start)) / 2
+    np.testing.assert_allclose(server_vector(config, "direction"), expected, rtol=1e-6)
+    steps = 2 / (1 / 2 + 1 / 8)  # their harmonic mean
+    np.testing.assert_allclose(start - trace(config)[1], 1e-9 * steps * expected, rtol=1e-5)
+
+
+def test_a_learning_rate_of_zero_stops_a_run_that_divides_by_it(tmp_path):
+    schedule = [{"type": "MultiStepLR", "milestones": [1], "gamma": 0.0}]
+    with pytest.raises(TrainingError, match=r"round 2: the local learning rate is 0"):
+        toyquad.run(tmp_path, {"type": "SCAFFOLD"}, param_scheduler=schedule)
+
+
+@pytest.mark.filterwarnings("ignore:algorithm. .* divides by K_k eta")
+@pytest.mark.parametrize(
+    ("algorithm", "vector"),
+    [({"type": "SCAFFOLD"}, "control"), ({"type": "FedCM", "alpha": 0.1}, "direction")],
+    ids=["SCAFFOLD", "FedCM"],
+)
+def test_momentum_has_to_be_counted(tmp_path, algorithm, vector):
+    """Divided by K_k eta alone, the correction feeds on itself."""
+    heavy = {"optim_wrapper": {"optimizer": {"lr": 0.02, "momentum": 0.9}}}
+    heavy = toyseg.merge(toyquad.long(12, local_steps=8), heavy)
+    growth = []
+    for counted in (True, False):
+        options = {**algorithm, "count_momentum": counted}
+        config = toyquad.run(tmp_path / str(counted), options, **heavy)
+        norms = [line[f"norm_{vector}"] for line in toyseg.history(config)]
+        growth.append(norms[-1] / norms[0])
+    assert growth[0] < 10 and growth[1] > 100
+
+
+# ---------------------------------------------------------------- a second pass at other weights
+
+
+@pytest.mark.parametrize("freeze", [False, True])
+@pytest.mark.parametrize("algorithm", [FEDSMOO, FEDSPEED], ids=["FedSMOO", "FedSpeed"])
+def test_running_statistics_of_the_second_pass(tmp_path, algorithm, freeze):
+    config = toyalgorithms.run(
+        tmp_path,
+        {**algorithm, "freeze_statistics": freeze},
+        client_sampler={"_delete_": True, "type": "FixedSampler", "participants": [["b"]]},
+        train_cfg={"max_rounds": 1},
+    )
+    steps = toyseg.history(config)[0]["participants"][0]["steps"]
+    counted = int(toyseg.checkpoint(config)["state_dict"]["bn1.num_batches_tracked"])
+    assert counted == (steps if freeze else 2 * steps)
+
+
+def test_both_passes_share_dropout(tmp_path):
+    """Where they are at the same weights they are the same gradient."""
+    dropout = {"model": {"dropout": 0.5}}
+    one, two = (
+        toyalgorithms.run(tmp_path / str(a), {**FEDSPEED, "rho": 0.0, "alpha": a}, **dropout)
+        for a in (0.5, 0.0)
+    )
+    a, b = (toyseg.checkpoint(config)["state_dict"] for config in (one, two))
+    for name in a:
+        torch.testing.assert_close(a[name], b[name], rtol=1e-4, atol=1e-5)
+
+
+# ---------------------------------------------------------------- local optimizers that do not fit
+
+
+@OPTIM_WRAPPERS.register_module()
+class SignOptimWrapper(OptimWrapper):
+    """A user's own: the signs of the gradient."""
+
+    def gradient(self, client, replay=False):
+        client.backward(replay)
+        client.grad.sign_()
+
+
+PLAIN = {"type": "OptimWrapper", "optimizer": {"type": "SGD", "lr": 0.1}}
+RADIUS = {**PLAIN, "type": "SAMOptimWrapper", "rho": 0.1}
+OWN = {**PLAIN, "type": "SignOptimWrapper"}
+ADAM_SAM = {"type": "SAMOptimWrapper", "rho": 0.1, "optimizer": {"type": "Adam", "lr": 0.1}}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "wrapper", "message"),
+    [
+        ({"type": "SCAFFOLD"}, ADAM_SAM, "SCAFFOLD takes the mean gradient"),
+        ({"type": "FedCM", "alpha": 0.1}, ADAM_SAM, "FedCM takes the mean gradient"),
+        ({"type": "FedGamma"}, ADAM_SAM, "FedGamma takes the mean gradient"),
+        ({"type": "FedGamma"}, PLAIN, r"optim_wrapper\.type: FedGamma is SCAFFOLD with SAM's"),
+        (FEDSMOO, RADIUS, r"optim_wrapper\.type: SAM.*FedSMOO.*rule of its"),
+        (FEDSPEED, RADIUS, r"optim_wrapper\.type: SAM.*FedSpeed.*rule of its"),
+        (FEDSMOO, OWN, r"optim_wrapper\.type: SignOptimWrapper.*FedSMOO"),
+        (
+            MIME,
+            {**PLAIN, "optimizer": {"type": "SGD", "lr": 0.1, "momentum": 0.9}},
+            r"optim_wrapper\.optimizer\.momentum: MIME has",
+        ),
+    ],
+)
+def test_local_optimizers_that_do_not_fit(algorithm, wrapper, message):
+    with pytest.raises(ConfigError, match=message):
+        build(ALGORITHMS, algorithm, "algorithm").check(*toyalgorithms.wrapper(wrapper))
+
+
+@pytest.mark.parametrize("algorithm", [FEDSMOO, FEDSPEED, {"type": "SCAFFOLD"}])
+def test_plain_sgd_fits(algorithm):
+    build(ALGORITHMS, algorithm, "algorithm").check(*toyalgorithms.wrapper(PLAIN))

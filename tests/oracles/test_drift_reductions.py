@@ -51,45 +51,10 @@ def same(a: Trace, b: Trace) -> bool:
     return relative_error(a.weights, b.weights) <= TOLERANCE
 
 
-@pytest.mark.parametrize("local", [LOCAL, SAM], ids=["SGD", "SAM"])
-@pytest.mark.parametrize(
-    "algorithm",
-    [{"type": "FedProx", "mu": 0.0}, {"type": "FedCM", "alpha": 1.0, "weigh_samples": True}],
-    ids=["FedProx, mu = 0", "FedCM, a = 1"],
-)
-def test_fedavg(algorithm, local, run):
-    assert same(run(algorithm, local), run(FEDAVG, local))
-
-
-# These weigh every client of a round the same, FedAvg by its samples.
-ON_EQUAL_CLIENTS = {
-    "FedACG, lam = beta = 0": {"type": "FedACG", "lam": 0.0, "beta": 0.0},
-    "FedCM, a = 1": {"type": "FedCM", "alpha": 1.0},
-    "AdaBest, mu = beta = 0": {"type": "AdaBest", "mu": 0.0, "beta": 0.0},
-}
-
-
-@pytest.mark.parametrize("name", ON_EQUAL_CLIENTS)
-def test_fedavg_on_equal_clients(name, run):
-    assert same(run(ON_EQUAL_CLIENTS[name], partition=EQUAL), run(FEDAVG, partition=EQUAL))
-
-
-def test_mimelite_without_momentum_is_fedavg_on_equal_clients(run):
-    lite = {"type": "MIMELite", "momentum": 0.0}
-    local = replace(LOCAL, momentum=0.0)
-    assert same(run(lite, local, partition=EQUAL), run(FEDAVG, local, partition=EQUAL))
-
-
 def test_fedacg_without_momentum_is_fedprox(run):
     acg = {"type": "FedACG", "lam": 0.0, "beta": 0.5}
     prox = {"type": "FedProx", "mu": 0.5}
     assert same(run(acg, partition=EQUAL), run(prox, partition=EQUAL))
-
-
-def test_fedprox_with_an_own_server_optimizer(run):
-    momentum = {"server_optim": {"type": "SGD", "lr": 0.7, "momentum": 0.9}}
-    prox = {"type": "FedProx", "mu": 0.0, **momentum}
-    assert same(run(prox), run({"type": "FedAvg", **momentum}))
 
 
 # ---------------------------------------------------------------- control variates
@@ -133,26 +98,12 @@ def test_what_all_control_variates_share_changes_nothing(run):
     assert same(shifted, run({"type": "SCAFFOLD"}, participants=ALL))
 
 
-def test_scaffolds_first_round_is_fedavgs(run):
-    """All control variates are zero then."""
-    a = run({"type": "SCAFFOLD"}, partition=EQUAL).weights[:1]
-    assert relative_error(a, run(FEDAVG, partition=EQUAL).weights[:1]) <= TOLERANCE
-
-
-def test_fedgamma_is_scaffold_with_sam(run):
-    assert same(run({"type": "FedGamma"}, SAM), run({"type": "SCAFFOLD"}, SAM))
-
-
 def test_fedgamma_without_a_radius_is_scaffold(run):
     zero = replace(SAM, rho=0.0)
     assert same(run({"type": "FedGamma"}, zero), run({"type": "SCAFFOLD"}))
 
 
 # ---------------------------------------------------------------- perturbations of their own
-
-
-def test_fedsmoo_without_a_radius_is_feddyn(run):
-    assert same(run({"type": "FedSMOO", "rho": 0.0, "beta": 2.0}), run(FEDDYN))
 
 
 def test_fedsmoos_first_step_perturbs_as_sam(run):
