@@ -21,12 +21,13 @@ from typing import Any
 from mmengine.config import Config
 
 from fedseg.config.components import TEST
+from fedseg.config.layers import naming
+from fedseg.config.methods import setting_file
 from fedseg.errors import ConfigError, DataError
 from fedseg.metric_names import flatten
 from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS, SHAPES, by_case, did_you_mean
 from fedseg.runner import experiment
-from fedseg.runner.compose import setting_file
-from fedseg.runner.experiment import load_config, naming
+from fedseg.runner.experiment import load_config
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 
 Options = Mapping[str, Any] | Sequence[str]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from fedseg import cli
 
 if TYPE_CHECKING:
-    from fedseg.runner.compose import Composition
+    from fedseg.config.methods import Composition
 
 Row = tuple[str, str, str]
 
@@ -30,8 +30,8 @@ def main() -> None:
         help=f"{', '.join(KINDS)}, or the name of a setting (default: all kinds)",
     )
     kind = parser.parse_args().kind
+    from fedseg.config.methods import Composition, setting_file
     from fedseg.names import by_case
-    from fedseg.runner.compose import Composition, setting_file
 
     chosen = by_case(kind, KINDS) if kind else None
     if kind and chosen is None:
@@ -54,8 +54,9 @@ def show(title: str, rows: Iterator[Row]) -> None:
 
 def settings() -> Iterator[Row]:
     """Each setting: data, network and rounds; for how many methods its values are published."""
+    from fedseg.config.layers import CONFIGS
+    from fedseg.config.methods import compose
     from fedseg.leaderboard.reference import hyperparameters, source_of_values
-    from fedseg.runner.compose import CONFIGS, compose
 
     records = hyperparameters()
     for path in sorted((CONFIGS / "settings").glob("*.py")):
@@ -70,7 +71,8 @@ def settings() -> Iterator[Row]:
 
 def experiments() -> Iterator[Row]:
     """Each named experiment, with its setting."""
-    from fedseg.runner.compose import CONFIGS, Composition
+    from fedseg.config.layers import CONFIGS
+    from fedseg.config.methods import Composition
 
     for path in sorted(CONFIGS.glob("*.py")):
         composition = Composition(path)
@@ -79,35 +81,36 @@ def experiments() -> Iterator[Row]:
 
 def methods(described: bool) -> Iterator[Row]:
     """Each method: what it decides, what it is, for how many settings its values are published."""
+    from fedseg.config.layers import CONFIGS
+    from fedseg.config.methods import Composition, read_method
     from fedseg.leaderboard.reference import hyperparameters, source_of_values
-    from fedseg.runner.compose import CONFIGS, Composition
 
     composition = Composition(CONFIGS / "settings" / "idda_rainy.py")
     known = {path.stem: path for path in (CONFIGS / "methods").rglob("*.py")}
     for name in sorted(known):
         if "+" in name:
             continue
-        part = composition.part(composition.files.get(name, known[name]))
+        method = read_method(composition.files.get(name, known[name]))
         wanted = [] if name == "fedavg" else [name]
         named = {s for r in hyperparameters() if r["methods"] == wanted for s in r["settings"]}
         told = [s for s in named if source_of_values(s, [name]) == "published"]
-        line = _line(part.values) if described else ""
+        line = _line(method.layer.values) if described else ""
         more = "; ".join(filter(None, (line, _published(len(told), "setting"))))
-        yield name, ", ".join(slot.replace("_", " ") for slot in part.slots), more
+        yield name, ", ".join(slot.replace("_", " ") for slot in method.slots), more
 
 
 def setting_rows(composition: "Composition") -> Iterator[Row]:
-    """Each method that has a meaning in a setting, and where its values come from."""
+    """Each method that makes sense in a setting, and where its values come from."""
+    from fedseg.config.methods import compose, read_method
     from fedseg.errors import ConfigError
     from fedseg.leaderboard.reference import source_of_values
-    from fedseg.runner.compose import compose
 
     for name, path in composition.known.items():
         try:
             compose(composition.path, [name])
         except ConfigError:
             continue
-        slots = ", ".join(slot.replace("_", " ") for slot in composition.part(path).slots)
+        slots = ", ".join(slot.replace("_", " ") for slot in read_method(path).slots)
         yield name, slots, MARKS[source_of_values(composition.title, [name])]
 
 

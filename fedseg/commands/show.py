@@ -20,23 +20,25 @@ def main() -> None:
     cli.add_cfg_options(parser, "override config fields, as fedseg train does")
     parser.add_argument("--only", metavar="KEY", default="", help="what is below a key")
     arguments = parser.parse_args()
-    from fedseg.runner.compose import Composition, setting_file
+    from fedseg.config.keys import select
+    from fedseg.config.layers import CONFIGS, find_layer, layers_of
+    from fedseg.config.methods import compose, setting_file
     from fedseg.runner.experiment import override_fields
-    from fedseg.runner.origins import origins
 
-    composition = Composition(setting_file(arguments.config), arguments.methods)
-    config = composition.compose()
+    config = compose(setting_file(arguments.config), arguments.methods)
     override_fields(config, arguments.cfg_options)
-    values = list(origins(composition, config.to_dict(), vars(config).get("overridden", ())))
-    rows = [
-        (f"{key} = {value!r}", file)
-        for key, value, file in values
-        if f"{key}.".startswith(arguments.only and f"{arguments.only}.")
-    ]
+    name, layers = config.pop("experiment_name"), layers_of(config)
+    values = select(config.to_dict())
+    rows = []
+    for key, value in values.items():
+        if f"{key}.".startswith(arguments.only and f"{arguments.only}."):
+            layer = find_layer(layers, key)
+            file = "composed" if layer is None else layer.file.removeprefix(f"{CONFIGS}/")
+            rows.append((f"{key} = {value!r}", file))
     if arguments.only and not rows:
-        hint = did_you_mean(arguments.only, {key.partition(".")[0] for key, _, _ in values})
-        raise ConfigError(f"--only: {composition.name} has no {arguments.only!r}{hint}")
-    width = min(60, max((len(row[0]) for row in rows), default=0))
-    print(f"# {composition.name}")
-    for said, file in rows:
-        print(f"{said:<{width}}  # {file}")
+        hint = did_you_mean(arguments.only, {key.partition(".")[0] for key in values})
+        raise ConfigError(f"--only: {name} has no {arguments.only!r}{hint}")
+    width = min(60, max((len(text) for text, _ in rows), default=0))
+    print(f"# {name}")
+    for text, file in rows:
+        print(f"{text:<{width}}  # {file}")

@@ -41,7 +41,7 @@ def main() -> None:
     arguments = parser.parse_args()
     is_run = arguments.config.is_dir()
     if arguments.checkpoint is None and not is_run:
-        from fedseg.runner.compose import setting_file
+        from fedseg.config.methods import setting_file
 
         setting_file(arguments.config)  # or there is no such thing at all
         parser.error("CHECKPOINT: is missing; only a run's folder has a newest one")

@@ -165,7 +165,7 @@ def _kept(value: Any, path: tuple[str, ...], roles: Sequence[Role]) -> Any:
 
 
 def _leaves(value: Any, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any]]:
-    if isinstance(value, Mapping) and value:
+    if isinstance(value, Mapping) and (value or not path):
         inner = value.items()
     elif _has_dicts(value):
         inner = enumerate(value)

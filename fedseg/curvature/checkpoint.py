@@ -15,6 +15,8 @@ from mmengine.config import Config
 from mmengine.logging import MMLogger
 from torch import Tensor
 
+from fedseg.config.layers import naming
+from fedseg.config.methods import setting_file
 from fedseg.core.flat import FlatModel
 from fedseg.core.seeds import generator_for
 from fedseg.curvature.settings import GLOBAL, TRAIN, Source
@@ -29,9 +31,8 @@ from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import SAMPLERS, build
 from fedseg.runner.build import build_trainer, load_weights
 from fedseg.runner.checkpoint import load_checkpoint, run_folder
-from fedseg.runner.compose import setting_file
 from fedseg.runner.config import complete_config
-from fedseg.runner.experiment import load_config, naming
+from fedseg.runner.experiment import load_config
 from fedseg.runner.logs import quiet_console
 from fedseg.runner.recorded import newest_checkpoint, recorded
 from fedseg.runner.sampler import ClientSampler

@@ -12,6 +12,7 @@ from mmengine.config import Config
 
 from fedseg.checks import is_number
 from fedseg.cli import printable
+from fedseg.config.layers import naming
 from fedseg.errors import DataError, UserError
 from fedseg.files import read_json, sha256
 from fedseg.leaderboard.verify_history import compared_rounds, expected_rounds, train_loop
@@ -19,7 +20,7 @@ from fedseg.metric_names import Metric, global_name
 from fedseg.runner.build import build_client_data
 from fedseg.runner.checkpoint import load_checkpoint, save_checkpoint
 from fedseg.runner.config import complete_config
-from fedseg.runner.experiment import load_config, naming
+from fedseg.runner.experiment import load_config
 from fedseg.runner.recorded import evaluated, newest_checkpoint, read_recorded, recorded
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.testing import evaluate_checkpoint

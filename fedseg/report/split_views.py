@@ -18,6 +18,7 @@ from mmengine.config import Config
 from rich.console import Console
 from rich.progress import track
 
+from fedseg.config.layers import naming
 from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset
 from fedseg.datasets.arrays import INDEX, StoredImages
 from fedseg.datasets.images import read_label
@@ -30,7 +31,7 @@ from fedseg.partition.split_files import SplitFile
 from fedseg.registry import DATASETS, PARTITIONS, build
 from fedseg.report.partition_view import View, partition_statistics
 from fedseg.runner.config import complete_config
-from fedseg.runner.experiment import load_config, naming
+from fedseg.runner.experiment import load_config
 
 LAYOUTS = (IDDADataset, CityscapesDataset, CamVidDataset)
 READERS = 4  # threads that read label maps

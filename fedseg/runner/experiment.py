@@ -2,8 +2,7 @@
 
 import copy
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,9 @@ from mmengine.config import Config, DictAction
 
 from fedseg.checks import check_type
 from fedseg.config.components import VAL, check_roots, match_case
+from fedseg.config.layers import get, naming, set_values
+from fedseg.config.methods import KEYS, compose, make_importable, setting_file
 from fedseg.errors import ConfigError, DataError, Mistakes
-from fedseg.runner.compose import KEYS, compose, make_importable, setting_file
 from fedseg.runner.config import check_config, complete_config
 
 COMPOSED = ("setting", "methods", *KEYS)  # what only a file can say
@@ -37,7 +37,7 @@ def load_config(
         path: the config file, a setting or a config that inherits one; or the name of one of the
             suite's, such as ``idda_rainy``.
         methods: names or files of methods to merge over it, in this order, or a single one; see
-            :mod:`fedseg.runner.compose`.
+            :mod:`fedseg.config.methods`.
         work_dir: where the run writes; default ``work_dirs/<experiment>/seed<seed>``.
         options: ``KEY=VALUE`` overrides of existing or new fields, or a dict of them.
         seed: replaces ``randomness.seed``.
@@ -68,23 +68,20 @@ def override(
     """Apply what a command line changes, in place; arguments and errors as :func:`load_config`."""
     override_fields(config, options)
     check_type(f"{config.filename}: experiment_name", config.get("experiment_name", "run"), str)
-    for section, key, value in (("randomness", "seed", seed), ("train_cfg", "amp", amp or None)):
-        if value is not None:
-            check_type(f"{config.filename}: {section}", config.get(section, {}), Mapping)
-            config.setdefault(section, {})
-            config[section][key] = value
-    if work_dir is not None:
-        config.work_dir = str(work_dir)
-    elif config.get("work_dir") is None:
+    if seed is not None:
+        set_values(config, "--seed", {"randomness.seed": seed})
+    if amp:
+        set_values(config, "--amp", {"train_cfg.amp": True})
+    if work_dir is None and config.get("work_dir") is None:
         check_type(f"{config.filename}: randomness", config.get("randomness", {}), Mapping)
-        own_seed = config.get("randomness", {}).get("seed") or 0
-        config.work_dir = str(Path("work_dirs") / config.experiment_name / f"seed{own_seed}")
+        seed = config.get("randomness", {}).get("seed") or 0
+        config.work_dir = str(Path("work_dirs") / config.experiment_name / f"seed{seed}")
+    elif work_dir is not None:
+        set_values(config, "--work-dir", {"work_dir": str(work_dir)})
     if workers is not None:
-        check_type(f"{config.filename}: executor", config.get("executor"), Mapping | None)
-        own = config.get("executor") or {}
-        ray = str(own.get("type")).casefold() == "rayexecutor"
-        own = own if ray else {"type": "RayExecutor"}
-        config["executor"] = {**own, "num_workers": workers}
+        if str(get(config, "executor.type")).casefold() != "rayexecutor":
+            config["executor"] = {"type": "RayExecutor"}
+        set_values(config, "--workers", {"executor.num_workers": workers})
     if resume:
         config["resume"] = True
     return config
@@ -114,13 +111,8 @@ def override_fields(config: Config, options: Mapping[str, Any] | Sequence[str] |
                     f"--cfg-options: {key}: would only be recorded, the config is composed by now: "
                     "name methods with --with, and a setting as the config"
                 )
-            try:
-                config.merge_from_dict({key: value})
-            except (TypeError, KeyError, IndexError) as error:
-                raise ConfigError(f"--cfg-options: {key}: {error}") from error
+            set_values(config, "--cfg-options", {key: value})
     mistakes.tell()
-    if overrides:  # kept by copies, and no key of the config
-        vars(config)["overridden"] = (*vars(config).get("overridden", ()), *overrides)
 
 
 def _option_value(text: str) -> Any:
@@ -132,30 +124,6 @@ def _option_value(text: str) -> Any:
     if "," in plain or plain.startswith(("(", "[")):
         return DictAction._parse_iterable(text)
     return DictAction._parse_int_float_bool(plain)
-
-
-@contextmanager
-def naming(config: Config) -> Iterator[None]:
-    """Within it, a ConfigError's message begins with the config's file, or with an option."""
-    try:
-        yield
-    except ConfigError as error:
-        file = config.filename
-        if file is None:
-            raise
-        begins, lines = (str(file), "--"), []
-        for line in str(error).split("\n"):
-            field = line.partition(": ")[0]
-            given = any(_within(field, own) for own in vars(config).get("overridden", ()))
-            begin = "--cfg-options" if given else file
-            lines.append(line if line.startswith(begins) else f"{begin}: {line}")
-        raise type(error)("\n".join(lines)) from error
-
-
-def _within(field: str, overridden: str) -> bool:
-    """Whether a field is below an overridden one, or is a part of a section that holds it."""
-    above = "." in field and overridden.startswith(f"{field}.")
-    return above or f"{field}.".startswith(f"{overridden}.")
 
 
 def unfinished(config: Config) -> bool:

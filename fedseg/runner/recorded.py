@@ -19,11 +19,12 @@ from mmengine.registry import registry as registry_module
 
 import fedseg.registry
 from fedseg.cli import printable
+from fedseg.config.layers import naming
 from fedseg.datasets.transforms import is_foreign_transform
 from fedseg.errors import DEBUG, ConfigError, DataError, UserError
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runner.config import complete_config
-from fedseg.runner.experiment import naming, override
+from fedseg.runner.experiment import override
 from fedseg.runs.config_copy import CONFIG_FILE, recorded_config
 from fedseg.runs.from_json import own_path
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from fedseg.checks import shown
+from fedseg.config.layers import naming
 from fedseg.errors import ConfigError, DataError, Mistakes, UserError
 from fedseg.files import read_json
 from fedseg.runner.config import LONGEST_NAME
-from fedseg.runner.experiment import check, load_config, naming, unfinished
+from fedseg.runner.experiment import check, load_config, unfinished
 
 TRAIN = ("-m", "fedseg", "train")
 OUTPUT = "output.txt"

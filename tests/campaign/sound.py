@@ -18,9 +18,10 @@ import toyseg
 from command_line import run
 from mmengine.config import Config
 
+from fedseg.config.layers import CONFIGS
+from fedseg.config.methods import compose
 from fedseg.data_prep.cifar import KINDS
 from fedseg.datasets.arrays import write_images
-from fedseg.runner.compose import CONFIGS, compose
 from tests.conftest import CONFIG, NETWORK, write_streets
 from tests.data_prep.test_released_splits import Made
 

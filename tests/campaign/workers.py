@@ -20,10 +20,11 @@ import torch
 import toycls
 import toyseg
 
+from fedseg.config.layers import CONFIGS
+from fedseg.config.methods import compose
 from fedseg.data_prep import idda
 from fedseg.data_prep.segmentation import Options, prepare
 from fedseg.parallel.cluster import connected
-from fedseg.runner.compose import CONFIGS, compose
 from tests.campaign.sound import QUIET
 
 SILO = ["silobn", "fedasam", "swa"]

@@ -1,5 +1,6 @@
 """Mistakes of a config: keys and missing data at once, types and arguments of all components."""
 
+import copy
 import pkgutil
 import subprocess
 import sys
@@ -15,11 +16,12 @@ import fedseg.registry
 from fedseg.commands.main import DATA_SETS
 from fedseg.commands.prepare_idda import main as prepare_idda
 from fedseg.config.components import TEST, VAL, check_components
+from fedseg.config.layers import find_layer, layers_of
+from fedseg.config.methods import Composition, known_configs, setting_file
 from fedseg.data_prep import demo_streets
 from fedseg.errors import ConfigError, DataError
 from fedseg.names import MADE_BY, PREPARED_BY, made_by
 from fedseg.registry import DATASETS, LazyRegistry
-from fedseg.runner.compose import Composition, known_configs, setting_file
 from fedseg.runner.config import check_config, complete_config
 from fedseg.runner.experiment import check, load_config, override
 
@@ -196,5 +198,5 @@ def test_a_mistake_is_told_where_it_was_made(tmp_path):
         check(config)
     lines = sorted(line.split(": ")[:2] for line in str(raised.value).split("\n"))
     assert lines == [["--cfg-options", "model.loss"], [str(own), "averaging.starts"]]
-    again = override(override(config, options="train_cfg.amp=1"), options=[])
-    assert vars(again)["overridden"] == ("averaging.start", "model.loss.x", "train_cfg.amp")
+    again = copy.deepcopy(override(config, options="train_cfg.amp=1"))
+    assert find_layer(layers_of(again), "train_cfg.amp").file == "--cfg-options"

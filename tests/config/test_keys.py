@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from fedseg.config.keys import ROLES, TABLE, keep, role, row, select
+from fedseg.config.layers import CONFIGS
+from fedseg.config.methods import Composition, compose
 from fedseg.errors import ConfigError
-from fedseg.runner.compose import CONFIGS, Composition, compose
 from fedseg.runner.config import KEYS, complete_config
 
 SETTINGS = sorted((CONFIGS / "settings").glob("*.py"))

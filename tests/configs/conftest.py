@@ -1,10 +1,10 @@
-"""Settings and methods as objects, each file read once."""
+"""Settings and methods as objects."""
 
 import copy
 import functools
 import importlib.util
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib import resources
 from types import ModuleType
 from typing import Any
@@ -13,16 +13,7 @@ import pytest
 from config_components import ROOT, SETTINGS
 from mmengine.config import Config
 
-from fedseg.runner import compose
-
-
-@pytest.fixture(scope="session", autouse=True)
-def read_once() -> Iterator[None]:
-    """Nothing changes a config's file here."""
-    read = compose.read_config
-    compose.read_config = functools.cache(read)
-    yield
-    compose.read_config = read
+from fedseg.config.methods import Composition, compose, read_method, setting_file
 
 
 @pytest.fixture(scope="session")
@@ -31,7 +22,7 @@ def load() -> Callable[..., Config]:
 
     @functools.cache
     def composed(setting: str, *methods: str) -> Config:
-        return compose.compose(compose.setting_file(setting), methods)
+        return compose(setting_file(setting), methods)
 
     return lambda *names: copy.deepcopy(composed(*names))
 
@@ -58,8 +49,8 @@ def slots() -> dict[str, tuple[str, ...]]:
     """The slots of every method, by its name."""
     found: dict[str, tuple[str, ...]] = {}
     for setting in SETTINGS:
-        composition = compose.Composition(compose.setting_file(setting))
+        composition = Composition(setting_file(setting))
         for name, path in composition.known.items():
-            part = composition.part(path)
+            part = read_method(path)
             assert found.setdefault(name, part.slots) == part.slots, path
     return found

@@ -2,11 +2,13 @@
 
 import itertools
 import random
+from pathlib import Path
 
 from config_components import ROOT, SETTINGS, check_components
 
+from fedseg.config.layers import CONFIGS, read_file
+from fedseg.config.methods import SLOTS, Composition, setting_file
 from fedseg.errors import ConfigError
-from fedseg.runner import compose
 from fedseg.runner.config import complete_config
 
 # what a method makes of a setting where it has a meaning
@@ -78,7 +80,7 @@ def check(config, names) -> None:
 
 def test_every_method_is_known(slots):
     assert set(slots) == set(MAKES)
-    assert set(itertools.chain(*slots.values())) == set(compose.SLOTS)
+    assert set(itertools.chain(*slots.values())) == set(SLOTS)
 
 
 def test_every_method_in_every_setting_works_or_is_refused_with_both_names(load, slots):
@@ -155,10 +157,10 @@ def test_every_pair_of_methods_works_somewhere_in_any_order_or_contradicts(load,
 
 
 def test_named_experiments_are_short_and_named_after_their_composition(load):
-    paths = sorted(compose.CONFIGS.glob("*.py"))
+    paths = sorted(CONFIGS.glob("*.py"))
     assert 35 <= len(paths) <= 50
     for path in paths:
-        composition = compose.Composition(path)
+        composition = Composition(path)
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 6, path
         named = path.stem not in ("demo", "demo_centralized", "demo_cifar")
         assert composition.is_canonical == named, path
@@ -172,7 +174,7 @@ def test_named_experiments_are_short_and_named_after_their_composition(load):
 
 
 def test_nothing_else_is_at_the_top_and_every_file_is_used(slots):
-    assert {path.name for path in compose.CONFIGS.iterdir() if path.suffix != ".py"} <= {
+    assert {path.name for path in CONFIGS.iterdir() if path.suffix != ".py"} <= {
         "README.md",
         "_base_",
         "methods",
@@ -181,11 +183,11 @@ def test_nothing_else_is_at_the_top_and_every_file_is_used(slots):
     }
     used = set()
     for setting in SETTINGS:
-        composition = compose.Composition(compose.setting_file(setting))
+        composition = Composition(setting_file(setting))
         used |= set(composition.files.values())
-    files = {path.resolve() for path in (compose.CONFIGS / "methods").rglob("*.py")}
+    files = {path.resolve() for path in (CONFIGS / "methods").rglob("*.py")}
     for path in files:
-        used |= {(path.parent / base).resolve() for base in compose.bases(path)}
+        used |= {Path(layer.file).resolve() for layer in read_file(path).layers[:-1]}
     assert files == used
 
 

@@ -16,8 +16,8 @@ import toyresults
 from doc_pages import PAGES, ROOT, Block, all_blocks, blocks, commands
 from mmengine.config import Config
 
+from fedseg.config.methods import compose
 from fedseg.errors import ConfigError
-from fedseg.runner import compose
 
 LOOP = re.compile(r"for (\w+) in ([\w ]+); do")
 TOOL = re.compile(r"(?:^|\s)(?:\S*python\s+)?(?:\.\./fedseg/)?(tools/[\w/]+\.py)((?:\s.*)?)$")
@@ -106,8 +106,7 @@ def test_tools_take_the_options_and_configs_exist(page, monkeypatch, capsys):
 
 def test_every_run_of_a_sweep_composes(monkeypatch):
     """Its methods go together, what a grid changes is there, and no two runs share a folder."""
-    monkeypatch.setattr(compose, "read_config", functools.cache(compose.read_config))
-    composed = functools.cache(compose.compose)
+    composed = functools.cache(compose)
     lines = [line for block in all_blocks() for line in unrolled(block)]
     sweeps = [line.split("tools/sweep.py", 1)[1] for line in lines if "tools/sweep.py" in line]
     made: dict[tuple, tuple] = {}  # (work dir, name, values) -> what else decides a run

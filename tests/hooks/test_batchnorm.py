@@ -8,12 +8,12 @@ from mmengine.evaluator import BaseMetric
 from torch import nn
 
 from fedseg.batchnorm import batch_statistics, batchnorm_layers
+from fedseg.config.methods import compose, setting_file
 from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook, SiloBN
 from fedseg.models import FedDriveBiSeNetV2Segmentor, ImagePreprocessor
 from fedseg.registry import DATASETS, HOOKS, METRICS, MODELS
-from fedseg.runner.compose import compose, setting_file
 
 STATISTICS = ["bn1.running_mean", "bn1.running_var", "renamed.running_mean", "renamed.running_var"]
 COUNTERS = ["bn1.num_batches_tracked", "renamed.num_batches_tracked"]

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from fedseg.config.methods import setting_file
 from fedseg.datasets import write_images
 from fedseg.runner.build import build_trainer
-from fedseg.runner.compose import setting_file
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, train
 from fedseg.runs.results import config_digest

@@ -10,12 +10,12 @@ import pytest
 import torch
 import toyresults
 
+from fedseg.config.methods import Composition, setting_file
 from fedseg.errors import ConfigError
 from fedseg.leaderboard.benchmarks import DATASETS, benchmarks, records_of, settings
 from fedseg.leaderboard.reference import read_published
 from fedseg.registry import MODELS as NETWORKS
 from fedseg.registry import build
-from fedseg.runner.compose import Composition, setting_file
 
 ROOT = Path(__file__).parents[2]
 CONFIGS = ROOT / "configs"

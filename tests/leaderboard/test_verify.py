@@ -10,13 +10,13 @@ import torch
 from mmengine.config import Config
 from toyseg import sign_results
 
+from fedseg.config.layers import CONFIGS
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError, DataError
 from fedseg.hooks.batchnorm import SiloBN
 from fedseg.leaderboard.verify import verify
 from fedseg.leaderboard.verify_history import expected_rounds
 from fedseg.runner.build import build_trainer
-from fedseg.runner.compose import CONFIGS
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, train
 from fedseg.runner.plan import rehearse

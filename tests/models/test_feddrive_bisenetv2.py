@@ -8,9 +8,9 @@ import torch.nn.functional as F
 from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers
+from fedseg.config.methods import compose, setting_file
 from fedseg.models import FedDriveBiSeNetV2Segmentor
 from fedseg.registry import MODELS
-from fedseg.runner.compose import compose, setting_file
 
 CLASSES = 16
 DROPOUT = 0.1

@@ -7,10 +7,10 @@ import torch.nn.functional as F
 from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers
+from fedseg.config.methods import compose, setting_file
 from fedseg.errors import ConfigError
 from fedseg.models import BiSeNetV2Segmentor, Segmentor, class_map
 from fedseg.registry import MODELS
-from fedseg.runner.compose import compose, setting_file
 
 CLASSES = 7
 

@@ -2,9 +2,10 @@
 
 import json
 
+from fedseg.config.layers import CONFIGS
+from fedseg.config.methods import Composition
 from fedseg.errors import ConfigError
 from fedseg.files import write_text
-from fedseg.runner.compose import CONFIGS, Composition
 from fedseg.runner.config import complete_config
 from fedseg.runner.recorded import evaluated, read_recorded
 from fedseg.runs.config_copy import CONFIG_FILE, config_json, recorded_config

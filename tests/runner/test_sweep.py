@@ -10,10 +10,10 @@ import pytest
 from command_line import ForkedJob
 
 from fedseg.commands.sweep import main
+from fedseg.config.methods import setting_file
 from fedseg.errors import ConfigError, DataError
 from fedseg.leaderboard.sweep import show_plan, show_sweep
 from fedseg.runner.checkpoint import checkpoint_path, save_checkpoint
-from fedseg.runner.compose import setting_file
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import check, load_config
 from fedseg.runner.sweep import expected_seconds, plan_sweep, run_sweep

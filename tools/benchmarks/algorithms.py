@@ -17,11 +17,11 @@ from benchmarks.timing import clocked
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from fedseg.config.methods import setting_file
 from fedseg.core.client import Client
 from fedseg.core.messages import Update
 from fedseg.errors import ConfigError
 from fedseg.registry import did_you_mean
-from fedseg.runner.compose import setting_file
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runs.tables import TextTable

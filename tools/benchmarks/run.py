@@ -111,7 +111,8 @@ def classification(arguments: argparse.Namespace, folder: Path) -> dict[str, Any
     """A round beside hand-written loops."""
     from benchmarks.classification import adapt, classification
 
-    from fedseg.runner.experiment import load_config, naming
+    from fedseg.config.layers import naming
+    from fedseg.runner.experiment import load_config
 
     config = load_config(arguments.config, work_dir=folder, options=arguments.cfg_options)
     adapt(config, arguments.clients, arguments.samples, arguments.test_images)
@@ -123,7 +124,8 @@ def segmentation(arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
     """Steps beside a hand-written loop, and memory."""
     from benchmarks.segmentation import heads, memory, segmentation
 
-    from fedseg.runner.experiment import load_config, naming
+    from fedseg.config.layers import naming
+    from fedseg.runner.experiment import load_config
 
     if arguments.heads is not None:
         return heads(arguments.heads, arguments.repeats, arguments.amp)

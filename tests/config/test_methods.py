@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 from mmengine.config import Config
 
+from fedseg.config.layers import CONFIGS
+from fedseg.config.methods import Composition, compose, setting_file
 from fedseg.errors import ConfigError
-from fedseg.runner.compose import CONFIGS, Composition, compose, setting_file
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 from fedseg.runs.results import config_digest
@@ -275,7 +276,7 @@ def test_a_setting_and_its_file_are_one_experiment():
 
 def test_nothing_of_torch_is_needed_to_compose():
     code = (
-        "import sys; from fedseg.runner.compose import *; "
+        "import sys; from fedseg.config.methods import *; "
         "print(Composition(setting_file('idda_rainy'), ['swa', 'fedasam']).name, "
         "'torch' in sys.modules)"
     )
@@ -345,3 +346,13 @@ def test_all_mistakes_in_methods_and_options_are_told_at_once():
     for steps in ("[(1,2],3)", "[dict(mean=[1]),dict(type='Crop',size=[2])]"):
         with pytest.raises(ConfigError, match="brackets, or dicts in a list"):
             load_config("idda_rainy", options=[f"steps={steps}"])
+
+
+def test_a_dict_under_two_names_replaces_both(mine, write):
+    path = write(
+        "own.py",
+        "_base_ = 'mine.py'\nmodel = dict(_delete_=True, type='Small')\n"
+        "client_sampler = model\nmethods = ['fedavg']\n",
+    )
+    config = compose(path)
+    assert config.model == config.client_sampler == dict(type="Small")

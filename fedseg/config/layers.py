@@ -1,0 +1,278 @@
+"""A config as a list of layers, (file, values) in the order in which they are merged.
+
+A config file is read as MMEngine reads it, bases and variables included, and what it sets itself is
+a layer over those of its bases. Options of a command line are the last layers. Where a value comes
+from, and which file an error is about, is read off this list.
+"""
+
+import ast
+import copy
+import functools
+import os
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from mmengine.config import Config, ConfigDict
+from mmengine.config.utils import RemoveAssignFromAST
+from mmengine.utils import import_modules_from_strings
+
+import fedseg
+from fedseg.checks import shown
+from fedseg.errors import ConfigError
+from fedseg.names import did_you_mean
+
+CONFIGS = (Path(fedseg.__file__).parent / "configs").resolve()
+OURS = "fedseg::"  # before a path in CONFIGS, as a _base_ of a config that may lie anywhere
+BASE = "_base_"
+MISSING = object()
+
+
+class Layer(NamedTuple):
+    """What a file or an option sets."""
+
+    file: str  # or the option
+    values: Mapping[str, Any]
+    inherited: tuple["Layer", ...] = ()  # of which the values were merged already, if of any
+
+    @classmethod
+    def of(cls, file: str, options: Mapping[str, Any]) -> "Layer":
+        """A layer of values by dotted key."""
+        values: dict[str, Any] = {}
+        for key, value in options.items():
+            *above, last = key.split(".")
+            inner = values
+            for name in above:
+                inner = inner.setdefault(name, {})
+            inner[last] = value
+        return cls(file, values)
+
+
+class Merged(NamedTuple):
+    """Layers and the config that they make."""
+
+    values: ConfigDict
+    layers: tuple[Layer, ...] = ()
+
+    def add(self, layer: Layer, lists: bool = False) -> "Merged":
+        """With a layer on top.
+
+        Args:
+            lists: numbers as keys replace entries of a list.
+
+        Raises:
+            ConfigError: a dict would be merged into what is none.
+        """
+        try:
+            values = Config._merge_a_into_b(_copy(layer.values), self.values, lists)
+        except (TypeError, KeyError, IndexError) as error:
+            raise ConfigError(f"{layer.file}: {error}") from error
+        return Merged(values, (*self.layers, layer))
+
+
+def _copy(value: Any) -> Any:
+    """A deep copy that shares nothing: merging a dict takes its ``_delete_`` out of it."""
+    if isinstance(value, Mapping):
+        return {key: _copy(inner) for key, inner in value.items()}
+    if type(value) in (list, tuple):
+        return type(value)(map(_copy, value))
+    return copy.deepcopy(value)
+
+
+Below = Callable[[Merged], Merged]
+
+
+def read_file(path: str | Path, below: Below | None = None) -> Merged:
+    """Read a config file and import its ``custom_imports``.
+
+    Args:
+        below: what is merged under the first file that names ``methods``, over its bases.
+
+    Raises:
+        ConfigError: it cannot be read; a config is a program of the user's, so anything can happen.
+    """
+    merged = _read(str(path), below)
+    imports = merged.values.get("custom_imports")
+    if imports:
+        if not isinstance(imports, Mapping):
+            raise ConfigError(f"{path}: custom_imports: must be a dict, not {shown(imports)}")
+        with _telling(path):
+            import_modules_from_strings(**copy.deepcopy(imports))
+    return merged
+
+
+def _read(file: str, below: Below | None, above: tuple[str, ...] = ()) -> Merged:
+    if not file.endswith(".py"):  # reading YAML can run anything
+        raise ConfigError(f"{file}: is no config: configs and their bases are Python files")
+    if file in above:
+        raise ConfigError(f"{file}: {BASE}: it inherits itself, through {above[-1]}")
+    with _telling(file):
+        if Config._is_lazy_import(file):
+            values = Config.fromfile(file, import_custom_modules=False).to_dict()
+            return Merged(ConfigDict(values), (Layer(file, values),))
+        bases, code = _compile(_substituted(file), file)
+    merged = Merged(ConfigDict())
+    for base, scope in bases:
+        if not os.path.isfile(base):
+            beside = (other.name for other in Path(base).parent.glob("*.py"))
+            hint = did_you_mean(os.path.basename(base), beside)
+            raise ConfigError(f"{file}: {BASE}: {base}: does not exist{hint}")
+        values, layers = _read(base, below, (*above, file))
+        twice = sorted(merged.values.keys() & values.keys())
+        if twice:
+            raise ConfigError(f"{file}: {BASE}: {', '.join(twice)}: is in several bases")
+        merged.values.update(Config._dict_to_config_dict(values, scope))
+        merged = Merged(merged.values, (*merged.layers, *layers))
+    with _telling(file):
+        if below is not None and bases and "methods" not in merged.values:
+            alone = _evaluate(code, copy.deepcopy(merged.values))
+            if "methods" in alone:
+                merged = below(merged)
+        values = _evaluate(code, merged.values)
+    return merged.add(Layer(file, values))
+
+
+@contextmanager
+def _telling(file: str | Path) -> Iterator[None]:
+    """Whatever goes wrong in a user's file is a ConfigError."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except (Exception, SystemExit) as error:
+        kind = type(error).__name__
+        raise ConfigError(f"{file}: cannot be read as a config: {kind}: {error}") from error
+
+
+def _substituted(file: str) -> str:
+    """The text of a file with MMEngine's variables replaced: of the file, environment and base."""
+    path = Path(os.path.abspath(file))
+    text = path.read_text(encoding="utf-8")
+    for name, value in (
+        ("fileDirname", path.parent.as_posix()),
+        ("fileBasename", path.name),
+        ("fileBasenameNoExtension", path.stem),
+        ("fileExtname", path.suffix),
+    ):
+        text = re.sub(rf"\{{\{{\s*{name}\s*\}}\}}", lambda _, value=value: value, text)
+    text = re.sub(r"\{\{['\"]?\s*\$(\w+)\s*:\s*(\S*?)\s*['\"]?\}\}", _environment, text)
+    keys = rf"\{{\{{\s*{BASE}\.([\w.]+)\s*\}}\}}"
+    return re.sub(keys, lambda found: BASE + "".join(f"[{k!r}]" for k in found[1].split(".")), text)
+
+
+def _environment(found: re.Match) -> str:
+    value = os.environ.get(found[1], found[2])
+    if not value:
+        raise KeyError(f"the environment has no {found[1]}, and there is no default")
+    return value
+
+
+@functools.lru_cache
+def _compile(text: str, file: str) -> tuple[list[tuple[str, str | None]], types.CodeType]:
+    """(path, scope) of the files that a config inherits, and the code of the rest."""
+    tree = ast.parse(text, file)
+    bases = _bases(tree, file)
+    return bases, compile(RemoveAssignFromAST(BASE).visit(tree), file, "exec")
+
+
+def _bases(tree: ast.Module, file: str) -> list[tuple[str, str | None]]:
+    for node in tree.body:
+        if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", None) == BASE:
+            names = eval(compile(ast.Expression(node.value), file, "eval"))
+            break
+    else:
+        return []
+    found = []
+    for name in names if isinstance(names, list) else [names]:
+        if name.startswith(OURS):
+            found.append((str(CONFIGS / name.removeprefix(OURS)), None))
+        else:
+            path, scope = Config._get_cfg_path(name, file)
+            found.append((os.path.normpath(path), scope))
+    return found
+
+
+def _evaluate(code: types.CodeType, base: ConfigDict) -> dict[str, Any]:
+    """What a config sets itself, over its bases."""
+    names: dict[str, Any] = {BASE: base}
+    exec(code, names)
+    ignored = types.FunctionType | types.ModuleType
+    values = {
+        key: value
+        for key, value in names.items()
+        if key != BASE and not key.startswith("__") and not isinstance(value, ignored)
+    }
+    Config._parse_scope(values)
+    return values
+
+
+# ---------------------------------------------------------------- values and where they come from
+
+
+def get(config: Any, key: str, default: Any = None) -> Any:
+    """The value of a key with dots, or the default."""
+    for name in key.split("."):
+        if isinstance(config, Mapping):
+            config = config.get(name, default)
+        elif isinstance(config, list | tuple) and name.isdecimal() and int(name) < len(config):
+            config = config[int(name)]
+        else:
+            return default
+    return config
+
+
+def find_layer(layers: Sequence[Layer], key: str) -> Layer | None:
+    """The last layer that sets a key or something below it; of a method's, the file it is from."""
+    for layer in reversed(layers):
+        if get(layer.values, key, MISSING) is not MISSING:
+            return find_layer(layer.inherited, key) or layer
+    return None
+
+
+def layers_of(config: Config) -> tuple[Layer, ...]:
+    """The layers of a config that was composed; none if it was made otherwise."""
+    return vars(config).get("layers", ())
+
+
+def keep_layers(config: Config, layers: Sequence[Layer]) -> None:
+    """Note the layers of a config, which copies have, too; they are no key of it."""
+    vars(config)["layers"] = tuple(layers)
+
+
+def set_values(config: Config, option: str, values: Mapping[str, Any]) -> None:
+    """Merge values by dotted key into a config, as an option of a command line gives them.
+
+    Raises:
+        ConfigError: a key is below a value that is no dict.
+    """
+    for key, value in values.items():
+        try:
+            config.merge_from_dict({key: value})
+        except (TypeError, KeyError, IndexError) as error:
+            raise ConfigError(f"{option}: {key}: {error}") from error
+        keep_layers(config, [*layers_of(config), Layer.of(option, {key: value})])
+
+
+@contextmanager
+def naming(config: Config) -> Iterator[None]:
+    """Within it, a ConfigError's message begins with what has set the value that it is about.
+
+    That is a file or an option; of a value that none sets, the config's own file.
+    """
+    try:
+        yield
+    except ConfigError as error:
+        if config.filename is None:
+            raise
+        layers = layers_of(config)
+        known = (str(config.filename), "--", *(layer.file for layer in layers))
+        lines = []
+        for line in str(error).split("\n"):
+            key = re.sub(r"\[(\d+)\]", r".\1", line.partition(": ")[0])
+            layer = find_layer(layers, key)
+            file = config.filename if layer is None else layer.file
+            lines.append(line if line.startswith(known) else f"{file}: {line}")
+        raise type(error)("\n".join(lines)) from error

@@ -1,0 +1,346 @@
+"""Experiments from parts: a setting and a list of methods.
+
+A *setting* (``configs/settings``) is a config with its name in ``setting`` and, in ``lookup``, the
+folders of ``configs/methods`` where its methods are looked for: after one of its own name, before
+``configs/methods`` itself. ``without`` lists the slots that make no sense in it, ``protocols`` the
+methods of the slot ``protocol`` that come by themselves: ``{"paper": ["swa", ...]}``.
+
+A *method* is a config that is merged over the setting. Besides what it sets it can say:
+
+- ``slot``: what it decides, one of ``SLOTS`` or several. Two methods cannot decide the same.
+- ``refuses``: what it cannot be combined with, as ``{"model.type": ["CNN", ...]}``.
+- ``append``: what it adds to a list, as ``{"train_dataloader.transforms": [...]}``.
+
+A file named by several methods (``fedsam+resnet18.py``) is merged after them where all of them are
+chosen, before the next method of the user's own: values that these methods have together.
+
+Settings and methods are found by their names, whatever their case. A config anywhere inherits one
+with ``_base_ = "fedseg::settings/idda_rainy.py"``.
+
+A config that inherits a setting names its methods as ``methods = ["fedasam", "swa"]``; what it sets
+itself is merged last. Without ``_base_`` the list is a record of what the config was made of: that
+is the copy in a work dir.
+"""
+
+import functools
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mmengine.config import Config
+
+from fedseg.config.layers import CONFIGS, Layer, Merged, get, keep_layers, read_file
+from fedseg.config.schema import check_values
+from fedseg.errors import ConfigError, Mistakes
+from fedseg.names import by_case, did_you_mean
+
+# what a method can decide, in the order of an experiment's name
+SLOTS = ("batchnorm", "algorithm", "local_optimizer", "regularizer")
+SAYS_FEDAVG = frozenset(SLOTS)  # the name says fedavg where no method decides any of these
+SLOTS += ("average", "augmentation", "style", "network", "protocol", "split", "defects")
+SHARED = ("augmentation",)  # slots of any number of methods
+FEDAVG = "fedavg"
+SYNONYMS = {"sam": "fedsam", "asam": "fedasam"}  # what FedAvg with SAM is called
+SHORT = {name: synonym for synonym, name in SYNONYMS.items()}
+NAMES = Sequence[str] | str | None
+# what settings and methods say, which is no part of an experiment
+KEYS: Mapping[str, Any] = {
+    "slot": NAMES,
+    "refuses": Mapping[str, Any] | None,
+    "append": Mapping[str, list] | None,
+    "lookup": NAMES,
+    "without": NAMES,
+    "protocols": Mapping[str, NAMES] | None,
+}
+
+
+@dataclass(frozen=True)
+class Method:
+    """A method's file as read; its layer has what is merged."""
+
+    path: Path
+    slots: tuple[str, ...]
+    refuses: Mapping[str, Any]
+    append: Mapping[str, list[Any]]
+    layer: Layer
+
+    @property
+    def name(self) -> str:
+        return self.path.stem
+
+    @property
+    def rank(self) -> tuple[int, str]:
+        """Its place in an experiment's name: by slot, those without one last as they are given."""
+        return (SLOTS.index(self.slots[0]), self.name) if self.slots else (len(SLOTS), "")
+
+
+class Composition:
+    """A setting and its methods.
+
+    Args:
+        path: a setting, or a config that inherits one.
+        methods: names or files, besides those that the config names itself.
+
+    Raises:
+        ConfigError: a file cannot be read, or a method is unknown or contradicts another one.
+    """
+
+    def __init__(self, path: Path, methods: Sequence[str] = ()) -> None:
+        self.path = path
+        self.plain = read_file(path)
+        config = self.plain.values
+        hints = {**KEYS, "setting": str | None, "methods": NAMES}
+        _check_keys(path, config, hints)
+        self.setting = config.get("setting")
+        self.title = self.setting or path.stem
+        self.without = _as_list(config.get("without"))
+        self.protocols = config.get("protocols") or {}
+        named = _as_list(config.get("methods"))
+        inherits = len(self.plain.layers) > 1
+        self.record = [] if inherits else named
+        if self.record and (methods or not self.setting or "lookup" in config):
+            raise ConfigError(f"{path}: methods: need a _base_ to be merged over: name a setting")
+        self.of_file = [] if self.record else self._read_methods(named)
+        self.chosen = [] if self.record else self._read_methods([*named, *methods])
+
+    # ---------------------------------------------------------------- the methods' files
+
+    @functools.cached_property
+    def files(self) -> dict[str, Path]:
+        """The files for this setting by name: of methods, and of several together."""
+        files: dict[str, Path] = {}
+        roots = dict.fromkeys((*self.path.resolve().parents[:2], CONFIGS))
+        for place in (self.title, *_as_list(self.plain.values.get("lookup")), ""):
+            for root in roots:
+                for path in (root / "methods" / place).glob("*.py"):
+                    files.setdefault(path.stem, path)
+        return dict(sorted(files.items()))
+
+    @property
+    def known(self) -> dict[str, Path]:
+        """The files of single methods."""
+        return {name: path for name, path in self.files.items() if "+" not in name}
+
+    def find(self, method: str) -> Path:
+        """The file of a method in this setting."""
+        if method.endswith(".py"):
+            for path in (Path(method), self.path.parent / method):
+                if path.is_file():
+                    make_importable(path.resolve().parent)
+                    return path.resolve()
+            raise ConfigError(f"methods: {method}: no such file")
+        name = by_case(SYNONYMS.get(method.lower(), method), self.known)
+        if name is None:
+            hint, known = did_you_mean(method, self.known), ", ".join(self.known)
+            raise ConfigError(f"methods: {self.title}: unknown {method!r}{hint}; known: {known}")
+        return self.known[name]
+
+    def _read_methods(self, names: Iterable[str]) -> list[Method]:
+        """The methods in the given order, each once, after the protocol that they follow."""
+        mistakes, read = Mistakes(), {}
+        for name in names:
+            with mistakes:
+                path = self.find(name)
+                read[path] = read_method(path)
+        mistakes.tell()
+        methods = list(read.values())
+        protocol = self._protocol(methods)
+        if protocol and not any("protocol" in method.slots for method in methods):
+            methods.append(read_method(self.find(protocol)))
+        methods.sort(key=lambda one: "protocol" not in one.slots)
+        deciding: dict[str, Method] = {}
+        for method, slot in [(one, slot) for one in methods for slot in one.slots]:
+            decided, other = slot.replace("_", " "), deciding.setdefault(slot, method)
+            with mistakes:
+                if slot in self.without:
+                    raise ConfigError(
+                        f"methods: {method.name} makes no sense in {self.title}: no {decided} there"
+                    )
+                if other is not method and slot not in SHARED:
+                    raise ConfigError(
+                        f"methods: {other.name} and {method.name} contradict each other: both "
+                        f"decide the {decided}; choose one"
+                    )
+        mistakes.tell()
+        return methods
+
+    def _protocol(self, methods: Iterable[Method]) -> str | None:
+        """Whose protocol the published row of these methods follows."""
+        chosen = {method.name for method in methods}
+        rows = self.protocols.items()
+        return next((name for name, of in rows if of is None or chosen & set(of)), None)
+
+    # ---------------------------------------------------------------- the name
+
+    @property
+    def methods(self) -> list[str]:
+        """The methods' names in their one order; a config of a user's own need not be FedAvg."""
+        names = self.record or self._names(self.chosen)
+        return names if self.is_canonical else [name for name in names if name != FEDAVG]
+
+    @property
+    def is_canonical(self) -> bool:
+        """Whether the file is a setting, or an experiment named by its setting and methods."""
+        names = self.record or self._names(self.of_file)
+        is_setting = self.path.stem == self.setting and "methods" not in self.plain.values
+        return bool(self.setting) and (
+            is_setting or self.path.stem == "_".join([self.title, *names])
+        )
+
+    @property
+    def name(self) -> str:
+        """The experiment's name; a file of a user's own keeps its name."""
+        if self.is_canonical:
+            return "_".join([self.title, *self.methods])
+        more = [one.name for one in self._ranked(self.chosen) if one not in self.of_file]
+        return "_".join([self.path.stem, *more])
+
+    def _names(self, methods: Iterable[Method]) -> list[str]:
+        methods = [method for method in self._ranked(methods) if method.name != FEDAVG]
+        names = [method.name for method in methods]
+        slots = {slot for method in methods for slot in method.slots}
+        if "algorithm" in slots or "algorithm" in self.without:  # SAM is no FedSAM there
+            return [SHORT.get(name, name) for name in names]
+        return names if slots & SAYS_FEDAVG else [FEDAVG, *names]
+
+    def _ranked(self, methods: Iterable[Method]) -> list[Method]:
+        """In the order of a name, without the protocol that the others have anyway."""
+        methods = list(methods)
+        ranked = sorted(methods, key=lambda method: method.rank)
+        return [method for method in ranked if method.name != self._protocol(methods)]
+
+    # ---------------------------------------------------------------- the config
+
+    def compose(self) -> Config:
+        """The setting's config with everything merged, and its layers."""
+        merged = self._merged()
+        self._check_refused(merged)
+        values = {key: value for key, value in merged.values.to_dict().items() if key not in KEYS}
+        if self.setting or self.chosen:
+            values["setting"], values["methods"] = self.title, self.methods
+        config = Config(_without_marks(values), filename=str(self.path))
+        keep_layers(config, merged.layers)
+        return config
+
+    def _merged(self) -> Merged:
+        """The methods merged over the setting, below what configs that name methods set."""
+        if "methods" in self.plain.values and len(self.plain.layers) > 1:
+            return read_file(self.path, self._add_methods)
+        return self._add_methods(self.plain)
+
+    def _add_methods(self, merged: Merged) -> Merged:
+        for layer in self._method_layers():
+            imports = get(merged.values, "custom_imports.imports")
+            new = layer.values.get("custom_imports")
+            if imports and new:  # all of them are kept
+                new = {**new, "imports": [*imports, *new["imports"]]}
+                layer = layer._replace(values={**layer.values, "custom_imports": new})
+            merged = merged.add(layer, lists=True)
+        for method in sorted(self.chosen, key=lambda method: method.rank):
+            for key, entries in method.append.items():
+                old = get(merged.values, key, None if "." in key else [])
+                if not isinstance(old, list):
+                    raise ConfigError(
+                        f"methods: {method.name} makes no sense in {self.title}: there is no {key}"
+                    )
+                merged = merged.add(Layer.of(str(method.path), {key: [*old, *entries]}))
+        return merged
+
+    def _method_layers(self) -> Iterator[Layer]:
+        """What is merged over the setting, in this order: methods, and what several share."""
+        chosen = set()
+        together = sorted((n for n in self.files if "+" in n), key=lambda name: name.count("+"))
+        for number, method in enumerate(self.chosen):
+            yield method.layer
+            chosen.add(method.name)
+            follows = self.chosen[number + 1 : number + 2]
+            if follows and follows[0].path.is_relative_to(CONFIGS):
+                continue  # in the suite's own methods the order makes no difference
+            shared = [name for name in together if chosen.issuperset(name.split("+"))]
+            together = [name for name in together if name not in shared]
+            yield from (read_method(self.files[name]).layer for name in shared)
+
+    def _check_refused(self, merged: Merged) -> None:
+        """Raise ConfigError for a method that refuses a value."""
+        for method in self.chosen:
+            for key, refused in method.refuses.items():
+                value = get(merged.values, key)
+                if value in _as_list(refused):
+                    setting_it = [m.name for m in self.chosen if get(m.layer.values, key) == value]
+                    other = (setting_it or [self.title])[-1]
+                    raise ConfigError(
+                        f"methods: {method.name} cannot be combined with {other}: {key} is "
+                        f"{value!r}"
+                    )
+
+
+def read_method(path: Path) -> Method:
+    """What a method's file says."""
+    merged = read_file(path)
+    values = merged.values.to_dict()
+    _check_keys(path, values, KEYS)
+    slots, refuses, append, *_ = (values.pop(key, None) for key in KEYS)
+    for slot in _as_list(slots):
+        if slot not in SLOTS:
+            raise ConfigError(f"{path}: slot: unknown {slot!r}; known: {', '.join(SLOTS)}")
+    layer = Layer(str(path), values, merged.layers[:-1])
+    return Method(path, tuple(_as_list(slots)), refuses or {}, append or {}, layer)
+
+
+def compose(path: Path, methods: Sequence[str] = ()) -> Config:
+    """A config with its methods merged and its name; errors are those of :class:`Composition`."""
+    composition = Composition(path, methods)
+    config = composition.compose()
+    config.setdefault("experiment_name", composition.name)
+    return config
+
+
+def setting_file(setting: str | Path) -> Path:
+    """The file of a config: a path of one, or the name of an experiment or setting of the suite.
+
+    Raises:
+        ConfigError: there is neither such a file nor such a name.
+    """
+    if Path(setting).is_file():
+        return Path(setting)
+    known = known_configs()
+    name = by_case(str(setting), known)
+    if name is None:
+        hint = did_you_mean(Path(setting).stem, known)
+        raise ConfigError(f"{setting}: no such config or name{hint}; fedseg list shows names")
+    return known[name]
+
+
+def known_configs() -> dict[str, Path]:
+    """The suite's experiments and settings by name."""
+    paths = (path for place in ("settings", ".") for path in (CONFIGS / place).glob("*.py"))
+    return {path.stem: path for path in sorted(paths)}
+
+
+def make_importable(folder: Path) -> None:
+    """Let ``custom_imports`` find modules in a folder."""
+    if str(folder) not in sys.path:
+        sys.path.insert(0, str(folder))
+
+
+def _check_keys(path: Path, config: Mapping[str, Any], hints: Mapping[str, Any]) -> None:
+    try:
+        check_values({key: config.get(key) for key in hints}, hints)
+    except ConfigError as error:
+        lines = (f"{path}: {line}" for line in str(error).split("\n"))
+        raise ConfigError("\n".join(lines)) from error
+
+
+def _without_marks(value: Any) -> Any:
+    """Without the ``_delete_`` that MMEngine leaves where there was nothing to delete."""
+    if isinstance(value, dict):
+        return {k: _without_marks(v) for k, v in value.items() if k != "_delete_"}
+    return value
+
+
+def _as_list(value: Any) -> list[Any]:
+    if value is None:
+        return []
+    return list(value) if isinstance(value, list | tuple) else [value]
