@@ -65,6 +65,7 @@ Pattern = Annotated[str, AfterValidator(_check_pattern)]
 NonNegative = Annotated[Float32, Ge(0)]
 Positive = Annotated[Float32, Gt(0)]
 Share = Annotated[Float32, Interval(ge=0, le=1)]
+PositiveShare = Annotated[Float32, Interval(gt=0, le=1)]
 Decay = Annotated[Float32, Interval(ge=0, lt=1)]
 
 # what PyTorch's optimizers and MMEngine's schedules do not check themselves: their arguments mean

@@ -7,17 +7,19 @@ the number and shape of the images and a checksum.
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import torch
+from annotated_types import Interval, Len, MinLen
+from pydantic import AfterValidator, BaseModel
 from torch.utils.data import Dataset
 
-from fedseg.checks import check_type
-from fedseg.errors import ConfigError, DataError, MissingDataError
+from fedseg.config.schema import STRICT, read_model
+from fedseg.errors import DataError, MissingDataError
 from fedseg.files import atomic_writer, leaves_folder, read_json, write_text
 from fedseg.names import made_by
 from fedseg.registry import DATASETS
@@ -25,6 +27,48 @@ from fedseg.registry import DATASETS
 SPLITS = ("train", "test")
 INDEX = "dataset.json"
 USERS = "train_users.npy"
+
+
+Name = Annotated[str, MinLen(1)]
+Count = Annotated[int, Interval(gt=0, lt=2**31)]
+
+
+def _require_distinct(names: list[str]) -> list[str]:
+    if len(set(names)) < len(names):
+        raise ValueError("a name occurs twice")
+    return names
+
+
+class SplitIndex(BaseModel):
+    """Of the images of a split: their number, shape [H, W, C] and checksum."""
+
+    model_config = STRICT
+    images: Count
+    shape: Annotated[list[Count], Len(3, 3)]
+    sha256: str
+
+
+class SplitIndices(BaseModel):
+    """Both splits."""
+
+    model_config = STRICT
+    train: SplitIndex
+    test: SplitIndex
+
+
+class FolderIndex(BaseModel):
+    """The content of ``dataset.json``."""
+
+    model_config = STRICT
+    classes: Annotated[
+        list[Annotated[str, MinLen(1)]], MinLen(1), AfterValidator(_require_distinct)
+    ]
+    splits: SplitIndices
+    coarse_labels: list[int] | None = None
+    dataset: str | None = None
+    source: str | None = None
+    synthetic: bool | None = None
+    shared_images: int | None = None
 
 
 class ImageArrays(Dataset):
@@ -39,9 +83,6 @@ class ImageArrays(Dataset):
         coarse_labels: the superclass of each class, integers [classes] (CIFAR-100).
         users: the client id of each image, for a natural partition.
         where: what messages call the images; a file or folder.
-
-    Raises:
-        DataError: another shape or dtype, another number of labels, a label out of range.
     """
 
     domains: list[str] | None = None
@@ -61,9 +102,8 @@ class ImageArrays(Dataset):
         self.labels = np.asarray(labels).astype(np.int64)
         self.metainfo = {"classes": tuple(classes)}
         self.coarse_labels = None if coarse_labels is None else np.asarray(coarse_labels)
-        if self.coarse_labels is not None:
-            coarse, shape = self.coarse_labels, (len(classes),)
-            if coarse.shape != shape or coarse.dtype.kind not in "iu" or coarse.min() < 0:
+        if (coarse := self.coarse_labels) is not None:
+            if coarse.shape != (len(classes),) or coarse.dtype.kind not in "iu" or coarse.min() < 0:
                 raise DataError(f"{where}: coarse_labels must be an integer >= 0 for each class")
             self.coarse_labels = coarse.astype(np.int64)
         self.users = None if users is None else [str(user) for user in users]
@@ -104,7 +144,7 @@ class PreparedFolder(ImageArrays):
     shape: tuple[int, int, int] | None = None
     num_classes: int | None = None
 
-    def _checked_index(self, root: Path) -> dict[str, Any]:
+    def _read_index(self, root: Path) -> dict[str, Any]:
         """The folder's ``dataset.json``, checked against ``shape`` and ``num_classes``."""
         path = root / INDEX
         if not path.is_file():
@@ -112,9 +152,9 @@ class PreparedFolder(ImageArrays):
                 f"{path}: is missing: make it with {made_by(self.tool, root)}, or set data_root"
             )
         index = read_index(path)
-        found = [(split, tuple(index["splits"][split]["shape"]), self.shape) for split in SPLITS]
-        found.append(("classes", len(index["classes"]), self.num_classes))
-        for field, value, expected in found:
+        facts = [(split, tuple(index["splits"][split]["shape"]), self.shape) for split in SPLITS]
+        facts.append(("classes", len(index["classes"]), self.num_classes))
+        for field, value, expected in facts:
             if expected not in (None, value):
                 raise DataError(
                     f"{path}: {field}: {value}, but {type(self).__name__} has {expected}: use "
@@ -129,19 +169,12 @@ class StoredImages(PreparedFolder):
 
     Args:
         data_root: the folder; a tool ``fedseg prepare`` writes it.
-        split: ``"train"`` or ``"test"``.
-
-    Raises:
-        ConfigError: another split.
-        MissingDataError: a file is missing.
-        DataError: a file is damaged, or not what ``dataset.json`` says (shape, checksum).
+        split: which images.
     """
 
-    def __init__(self, data_root: str | Path, split: str = "train") -> None:
+    def __init__(self, data_root: str | Path, split: Literal["train", "test"] = "train") -> None:
         root = Path(data_root)
-        if split not in SPLITS:
-            raise ConfigError(f"dataset.split: must be 'train' or 'test', not {split!r}")
-        index = self._checked_index(root)
+        index = self._read_index(root)
         entry = index["splits"][split]
         fix = f"prepare them again with --overwrite ({self.tool})"
         path = root / f"{split}_images.npy"
@@ -275,14 +308,11 @@ def write_images(
 
     Returns:
         The content of ``dataset.json``.
-
-    Raises:
-        DataError: see :class:`ImageArrays`; or an image is in both splits.
     """
     root, splits = Path(root), {"train": train, "test": test}
     for split, (images, labels) in splits.items():
-        own = users if split == "train" else None
-        ImageArrays(images, labels, classes, coarse_labels, own, where=f"{root}: {split}")
+        holders = users if split == "train" else None
+        ImageArrays(images, labels, classes, coarse_labels, holders, where=f"{root}: {split}")
     shared = shared_images(train[0], test[0])
     if shared and not allow_shared:
         raise DataError(
@@ -324,51 +354,18 @@ def write_images(
     return index
 
 
-ENTRY = {"images": int, "shape": tuple[int, int, int], "sha256": str}
-INDEX_TYPES = {
-    "classes": Sequence[str],
-    "splits": Mapping[str, Mapping],
-    "coarse_labels": Sequence[int] | None,
-    "dataset": str | None,
-    "source": str | None,
-    "synthetic": bool | None,
-    "shared_images": int | None,
-}
-
-
 def read_index(path: Path) -> dict[str, Any]:
     """The content of a ``dataset.json``, of the form that :func:`write_images` gives it."""
     fix = "prepare the folder again"
+    if leaves_folder(path):
+        raise DataError(f"{path}: is a link out of its folder: {fix}")
     index = read_json(path, fix)
-    try:
-        if leaves_folder(path):
-            raise ConfigError("a link out of its folder")
-        check_type("content", index, dict)
-        for key, hint in INDEX_TYPES.items():
-            check_type(key, index.get(key), hint)
-        names = index["classes"]
-        if not names or not all(names) or len(set(names)) < len(names):
-            raise ConfigError("classes: there is none, or a name is empty or occurs twice")
-        for split in SPLITS:
-            entry = index["splits"].get(split)
-            check_type(f"splits.{split}", entry, Mapping)
-            for key, hint in ENTRY.items():
-                check_type(f"splits.{split}.{key}", entry.get(key), hint)
-            for number in (entry["images"], *entry["shape"]):
-                if not 0 < number < 2**31:
-                    raise ConfigError(f"splits.{split}: has the number {number}")
-    except ConfigError as error:
-        raise DataError(f"{path}: is no index of prepared images: {error}: {fix}") from error
+    read_model(FolderIndex, index, path, fix)
     return index
 
 
 def load_array(path: Path, fix: str) -> np.ndarray:
-    """A memory-mapped ``.npy`` file; ``fix`` says in messages what to do.
-
-    Raises:
-        MissingDataError: there is no file.
-        DataError: it is damaged, a link out of its folder, or holds objects to be unpickled.
-    """
+    """A memory-mapped ``.npy`` file; ``fix`` says in messages what to do."""
     if not path.is_file():
         raise MissingDataError(f"{path}: is missing: {fix}")
     try:

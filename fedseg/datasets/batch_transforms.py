@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 from torch.nn import functional
 
-from fedseg.checks import check_float, check_int
+from fedseg.config.schema import PositiveShare, Share
 from fedseg.errors import ConfigError
 from fedseg.registry import BATCH_TRANSFORMS, build
 
@@ -41,9 +42,6 @@ class BatchTransform(ABC):
 
         Returns:
             The shape of its results, [H, W, C].
-
-        Raises:
-            ConfigError: the step does not fit them.
         """
         return tuple(shape)
 
@@ -72,11 +70,11 @@ class RandomCrop(BatchTransform):
     """
 
     def __init__(
-        self, padding: int = 4, size: int | None = None, whole_batch: bool = False
+        self,
+        padding: NonNegativeInt = 4,
+        size: PositiveInt | None = None,
+        whole_batch: bool = False,
     ) -> None:
-        check_int("transforms.RandomCrop.padding", padding, least=0)
-        if size is not None:
-            check_int("transforms.RandomCrop.size", size)
         self.padding, self.size, self.whole_batch = padding, size, whole_batch
 
     def check(self, shape: Sequence[int], num_classes: int) -> tuple[int, int, int]:
@@ -124,8 +122,7 @@ class RandomFlip(BatchTransform):
         whole_batch: all images of a batch or none, instead of each for itself.
     """
 
-    def __init__(self, prob: float = 0.5, whole_batch: bool = False) -> None:
-        check_float("transforms.RandomFlip.prob", prob, least=0, most=1)
+    def __init__(self, prob: Share = 0.5, whole_batch: bool = False) -> None:
         self.prob, self.whole_batch = prob, whole_batch
 
     def draw(self, rng: np.random.Generator, sizes: Sequence[int]) -> dict[str, np.ndarray]:
@@ -146,17 +143,14 @@ class Normalize(BatchTransform):
     """uint8 to floating point: ``(x / 255 - mean) / std`` for every channel.
 
     Args:
-        mean, std: one number per channel, in units of 0..1, std above 0.
+        mean, std: one number per channel, in units of 0..1.
     """
 
     gives_floats = True
 
-    def __init__(self, mean: Sequence[float], std: Sequence[float]) -> None:
+    def __init__(self, mean: Sequence[Share], std: Sequence[PositiveShare]) -> None:
         if len(mean) != len(std):
-            raise ConfigError(f"transforms.Normalize: mean {mean} and std {std} differ in length")
-        for m, s in zip(mean, std, strict=True):
-            check_float("transforms.Normalize.mean", m, least=0, most=1)
-            check_float("transforms.Normalize.std", s, above=0, most=1)
+            raise ValueError(f"mean {mean} and std {std} differ in length")
         self.mean, self.std = tuple(mean), tuple(std)
         self._constants: dict[Any, tuple[Tensor, Tensor]] = {}
 
@@ -198,8 +192,7 @@ class Cutout(BatchTransform):
 
     needs_floats = True
 
-    def __init__(self, size: int) -> None:
-        check_int("transforms.Cutout.size", size)
+    def __init__(self, size: PositiveInt) -> None:
         self.size = size
 
     def check(self, shape: Sequence[int], num_classes: int) -> tuple[int, int, int]:
@@ -230,13 +223,12 @@ class Mixup(BatchTransform):
     cross-entropy is ``lam CE(y) + (1 - lam) CE(y of the other)``.
 
     Args:
-        alpha: shape of the Beta distribution, > 0 (1: uniform).
+        alpha: shape of the Beta distribution (1: uniform).
     """
 
     needs_floats = True
 
-    def __init__(self, alpha: float = 1.0) -> None:
-        check_float("transforms.Mixup.alpha", alpha, above=0)
+    def __init__(self, alpha: PositiveFloat = 1.0) -> None:
         self.alpha = alpha
 
     def check(self, shape: Sequence[int], num_classes: int) -> tuple[int, int, int]:
@@ -272,9 +264,6 @@ class BatchPipeline:
 
     Attributes:
         normalized: whether the results are floats.
-
-    Raises:
-        ConfigError: a step is unknown, has a wrong option, or does not fit those before it.
     """
 
     def __init__(
@@ -317,6 +306,6 @@ class BatchPipeline:
         self, images: Tensor, labels: Tensor, draws: Sequence[Mapping[str, Tensor]]
     ) -> dict[str, Tensor]:
         """The batch as models take it: ``inputs`` [B, C, H, W] and ``data_samples``."""
-        for step, own in zip(self.steps, draws, strict=True):
-            images, labels = step.apply(images, labels, own)
+        for step, step_draws in zip(self.steps, draws, strict=True):
+            images, labels = step.apply(images, labels, step_draws)
         return {"inputs": images.permute(0, 3, 1, 2), "data_samples": labels}

@@ -9,9 +9,10 @@ import os
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
+from annotated_types import MinLen
 
 from fedseg.datasets.arrays import PreparedFolder, load_array
 from fedseg.errors import ConfigError, DataError, MissingDataError
@@ -20,6 +21,7 @@ from fedseg.names import CORRUPTIONS, FOLDER, did_you_mean
 from fedseg.registry import DATASETS
 
 SEVERITIES = (1, 2, 3, 4, 5)
+Severity = Literal[1, 2, 3, 4, 5]
 LABELS = "labels.npy"
 RECORD = "made.json"
 """Lists the files that were generated here rather than downloaded, and their source images."""
@@ -42,12 +44,6 @@ class CorruptedImages(PreparedFolder):
         groups: (corruption, severity) of each consecutive ``group_size`` samples.
         group_size: number of images in a group, N.
         generated: the corruptions among these that were generated here, not downloaded.
-
-    Raises:
-        ConfigError: an unknown corruption or severity.
-        MissingDataError: there is no prepared folder, or none of the files.
-        DataError: some files are missing; one has a length, shape or dtype other than the layout's;
-            a label is out of range.
     """
 
     def __init__(
@@ -55,12 +51,13 @@ class CorruptedImages(PreparedFolder):
         data_root: str | Path,
         folder: str = FOLDER,
         corruptions: Sequence[str] | str | None = None,
-        severities: Sequence[int] | int | None = None,
+        severities: Annotated[Sequence[Severity], MinLen(1)] | Severity | None = None,
     ) -> None:
         root = Path(data_root)
         names = chosen_corruptions(corruptions, "dataset.corruptions")
-        levels = _chosen_severities(severities)
-        index = self._checked_index(root)
+        asked = [severities] if isinstance(severities, int) else severities
+        levels = [level for level in SEVERITIES if asked is None or level in asked]
+        index = self._read_index(root)
         place = root / folder
         test = index["splits"]["test"]
         tool = f"{TOOL} {shlex.quote(str(root))}"
@@ -87,10 +84,10 @@ class CorruptedImages(PreparedFolder):
             index.get("coarse_labels"),
             where=place,
         )
-        own, fix = labels[: self.group_size], f"make it again with {TOOL} {root}, or delete it"
+        fix = f"make it again with {TOOL} {root}, or delete it"
         clean = load_array(root / "test_labels.npy", fix)
-        same = clean.dtype.kind in "iu" and np.array_equal(own, clean)
-        other = len(own) == test["images"] and not same
+        same = clean.dtype.kind in "iu" and np.array_equal(labels[: self.group_size], clean)
+        other = self.group_size == test["images"] and not same
         if other or record.get("test_sha256", test["sha256"]) != test["sha256"]:
             raise DataError(f"{place}: was made from other test images than {root} has: {fix}")
         self.data_root = str(root)
@@ -151,11 +148,7 @@ class StackedFiles:
 
 
 def chosen_corruptions(asked: Sequence[str] | None, field: str) -> list[str]:
-    """Names in the official order; None for all 19.
-
-    Raises:
-        ConfigError: a name is none of them, or none was given.
-    """
+    """Names in the official order; None for all 19."""
     if asked is None:
         return list(CORRUPTIONS)
     if isinstance(asked, str):
@@ -175,9 +168,6 @@ def read_labels(path: Path, root: Path) -> np.ndarray:
     Args:
         path: ``labels.npy``.
         root: the prepared folder, for messages.
-
-    Raises:
-        DataError: the file is missing or damaged, or does not hold the same labels five times.
     """
     fix = f"put the official file there, or make the set with {TOOL} {root}"
     labels, count = load_array(path, fix), len(SEVERITIES)
@@ -200,9 +190,6 @@ def read_corruption(path: Path, length: int, shape: Sequence[int], root: Path) -
         length: number of images that it must have, 5 N.
         shape: of an image, [H, W, C].
         root: the prepared folder, for messages.
-
-    Raises:
-        DataError: the file is missing, damaged, or of another length, shape or dtype.
     """
     fix = f"put the official file there, or delete it and run {TOOL} {root}"
     images = load_array(path, fix)
@@ -217,8 +204,7 @@ def read_corruption(path: Path, length: int, shape: Sequence[int], root: Path) -
 def read_record(folder: Path) -> dict[str, Any]:
     """What was generated here, from ``made.json``; empty where there is none.
 
-    Raises:
-        DataError: it is damaged, so that generated files could pass for official ones.
+    With a damaged one, generated files could pass for official ones.
     """
     path = folder / RECORD
     if not os.path.lexists(path):
@@ -228,12 +214,3 @@ def read_record(folder: Path) -> dict[str, Any]:
     if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
         raise DataError(f"{path}: does not list the files that were made here: {fix}")
     return record
-
-
-def _chosen_severities(asked: Sequence[int] | int | None) -> list[int]:
-    if asked is None:
-        return list(SEVERITIES)
-    asked = [asked] if isinstance(asked, int) else list(asked)
-    if not asked or any(level not in SEVERITIES for level in asked):
-        raise ConfigError(f"dataset.severities: must be out of 1 to 5, or None, not {asked!r}")
-    return [level for level in SEVERITIES if level in asked]

@@ -8,9 +8,10 @@ import albumentations as A
 import cv2
 import numpy as np
 from PIL import Image
+from pydantic import NonNegativeInt, PositiveFloat
 
-from fedseg.checks import check_float, check_int
-from fedseg.datasets.transforms import checked_size
+from fedseg.config.schema import Share
+from fedseg.datasets.transforms import Size
 from fedseg.registry import TRANSFORMS
 
 
@@ -35,18 +36,17 @@ class RandomAreaCrop(A.DualTransform):
 
     def __init__(
         self,
-        size: Sequence[int],
-        area: Sequence[float] = (0.5, 2.0),
-        aspect: Sequence[float] = (3 / 4, 4 / 3),
-        tries: int = 10,
+        size: Size,
+        area: tuple[PositiveFloat, PositiveFloat] = (0.5, 2.0),
+        aspect: tuple[PositiveFloat, PositiveFloat] = (3 / 4, 4 / 3),
+        tries: NonNegativeInt = 10,
     ) -> None:
         super().__init__(p=1.0)
-        self.size = checked_size("size", size)
         for name, (low, high) in (("area", area), ("aspect", aspect)):
-            check_float(name, low, above=0)
-            check_float(name, high, least=low)
-        check_int("tries", tries, least=0)
-        self.area, self.aspect, self.tries = tuple(area), tuple(aspect), tries
+            if high < low:
+                raise ValueError(f"{name} must be (smallest, largest), not {(low, high)}")
+        self.size, self.area, self.aspect = tuple(size), tuple(area), tuple(aspect)
+        self.tries = tries
 
     def get_params_dependent_on_data(
         self, params: dict[str, Any], data: dict[str, Any]
@@ -91,20 +91,16 @@ class ChannelMeanJitter(A.ImageOnlyTransform):
     m: f x + (1 - f) m, where other libraries take the luma. Each result is clipped and truncated.
 
     Args:
-        brightness, contrast, saturation: the strengths, 0 to 1.
+        brightness, contrast, saturation: the strengths.
     """
 
     MIDDLE = 74
 
     def __init__(
-        self, brightness: float = 0.4, contrast: float = 0.4, saturation: float = 0.4
+        self, brightness: Share = 0.4, contrast: Share = 0.4, saturation: Share = 0.4
     ) -> None:
         super().__init__(p=1.0)
         self.strengths = (brightness, contrast, saturation)
-        for name, value in zip(
-            ("brightness", "contrast", "saturation"), self.strengths, strict=True
-        ):
-            check_float(name, value, least=0, most=1)
 
     def get_params(self) -> dict[str, Any]:
         return {"factors": [self.py_random.uniform(1 - s, 1 + s) for s in self.strengths]}

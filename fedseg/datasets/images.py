@@ -37,55 +37,43 @@ _whole: set[int] = set()  # hashes of JPEGs that this process has checked
 
 
 def read_image(path: str) -> np.ndarray:
-    """An image as uint8 [H, W, 3], RGB.
-
-    Raises:
-        DataError: the file is missing, truncated or not an image.
-    """
+    """An image as uint8 [H, W, 3], RGB."""
     # The orientation tag is ignored because label maps have none: both are read as stored.
     flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
     return cv2.cvtColor(_decode(path, _read(path), flags), cv2.COLOR_BGR2RGB)
 
 
 def read_label(path: str) -> np.ndarray:
-    """A label map as stored: uint8 [H, W] raw ids.
-
-    Raises:
-        DataError: the file is missing, truncated, lossy, or not 8-bit and single-channel.
-    """
+    """A label map as stored: uint8 [H, W] raw ids; it must be lossless."""
     data = _read(path)
     if LOSSY.match(data):
         raise DataError(
             f"{path}: a label map cannot be JPEG or the like, which may change ids: store it as PNG"
         )
     label = _decode(path, data, cv2.IMREAD_UNCHANGED)
-    found = f"{label.dtype} {list(label.shape)}"
+    form = f"{label.dtype} {list(label.shape)}"
     sound = label.ndim == 2 and label.dtype == np.uint8
     if data.startswith(PNG):
         # Bit depth and color type sit at fixed offsets of the first chunk. OpenCV would expand a
         # palette to colors, and scale up an image of fewer bits.
         bits, color = data[24:26]
         kinds = {0: "gray", 2: "color", 3: "palette", 4: "gray + alpha", 6: "color + alpha"}
-        sound, found = (bits, color) == (8, 0), f"{bits}-bit {kinds.get(color, 'unknown')}"
+        sound, form = (bits, color) == (8, 0), f"{bits}-bit {kinds.get(color, 'unknown')}"
     if not sound:
         raise DataError(
-            f"{path}: a label map must be 8-bit and single-channel, not {found}: store class ids, "
+            f"{path}: a label map must be 8-bit and single-channel, not {form}: store class ids, "
             "not colors"
         )
     return label
 
 
 def existing_files(paths: Iterable[str], root: str | Path) -> set[str]:
-    """Those of the paths that exist.
-
-    Raises:
-        DataError: one is no regular file, or leaves ``root`` through a symbolic link.
-    """
+    """Those of the paths that exist; regular files that do not leave ``root`` through a link."""
     # One listing per folder: asking the file system about each file is slow on network disks.
     folders: dict[str, set[str]] = defaultdict(set)
     for path in paths:
         folders[os.path.dirname(path)].add(os.path.basename(path))
-    found: set[str] = set()
+    existing: set[str] = set()
     for folder, wanted in folders.items():
         try:
             with os.scandir(folder) as entries:
@@ -103,8 +91,8 @@ def existing_files(paths: Iterable[str], root: str | Path) -> set[str]:
             # of a link in a circle, the entry itself raises
             if not (os.path.isfile(entry.path) if entry.is_symlink() else entry.is_file()):
                 raise DataError(f"{entry.path}: is no regular file: put the image there")
-        found.update(os.path.join(folder, entry.name) for entry in present)
-    return found
+        existing.update(os.path.join(folder, entry.name) for entry in present)
+    return existing
 
 
 def _read(path: str) -> bytes:

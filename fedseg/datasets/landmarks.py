@@ -9,11 +9,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
+from pydantic import PositiveInt
 
-from fedseg.checks import check_int
 from fedseg.datasets.images import existing_files
 from fedseg.datasets.photos import PIPELINES, PhotoDataset
 from fedseg.datasets.transforms import Pipeline
@@ -53,7 +53,7 @@ class LandmarksDataset(PhotoDataset):
 
     Args:
         data_root: the folder with annotation files and images.
-        split: ``"train"`` or ``"test"``.
+        split: which images.
         annotations: the CSV file, relative to ``data_root`` or absolute: columns ``user_id`` (train
             only), ``image_id``, ``class``. None looks for ``federated_train.csv`` and ``test.csv``
             (160k), or ``mini_gld_train_split.csv`` and ``mini_gld_test.csv`` (23k).
@@ -72,11 +72,6 @@ class LandmarksDataset(PhotoDataset):
         files: per sample, (image path,).
         metainfo: ``classes``, the class numbers as text: names were not published.
         split_checksum: SHA-256 of users, images and classes.
-
-    Raises:
-        ConfigError: an argument is wrong.
-        DataError: annotations or images are missing or damaged; or, when a sample is read, its
-            image is.
     """
 
     tool = PREPARED_BY["LandmarksDataset"]
@@ -84,15 +79,12 @@ class LandmarksDataset(PhotoDataset):
     def __init__(
         self,
         data_root: str | Path,
-        split: str = "train",
+        split: Literal["train", "test"] = "train",
         annotations: str | Path | None = None,
         image_root: str | Path = "images",
-        num_classes: int = 2028,
+        num_classes: PositiveInt = 2028,
         pipeline: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        if split not in SPLITS:
-            raise ConfigError(f"dataset.split: must be 'train' or 'test', not {split!r}")
-        check_int("dataset.num_classes", num_classes)
         self.data_root = os.fspath(data_root)
         self.split = split
         root = Path(self.data_root)
@@ -120,24 +112,19 @@ class LandmarksDataset(PhotoDataset):
 
 
 def find_annotations(root: Path, split: str) -> Path:
-    """The annotation file of a split below a root, by the names under which it was published.
-
-    Raises:
-        DataError: there is none.
-        ConfigError: those of 160k and 23k images are both there.
-    """
-    found = [root / name for name in ANNOTATIONS[split] if (root / name).is_file()]
-    if not found:
+    """The annotation file of a split below a root, by the names under which it was published."""
+    present = [root / name for name in ANNOTATIONS[split] if (root / name).is_file()]
+    if not present:
         raise DataError(
             f"{root / ANNOTATIONS[split][0]}: does not exist: download the published split files "
             f"(see {TOOL}), or set dataset.annotations"
         )
-    if len(found) > 1:
+    if len(present) > 1:
         raise ConfigError(
-            f"dataset.annotations: {root} has {found[0].name} (160k images) and {found[1].name} "
-            "(23k): set one"
+            f"dataset.annotations: {root} has {present[0].name} (160k images) and "
+            f"{present[1].name} (23k): set one"
         )
-    return found[0]
+    return present[0]
 
 
 def read_annotations(path: Path, with_users: bool, num_classes: int) -> list[Photo]:
@@ -147,10 +134,6 @@ def read_annotations(path: Path, with_users: bool, num_classes: int) -> list[Pho
         path: a CSV file with a header.
         with_users: whether it has ``user_id``.
         num_classes: classes are 0 to this - 1.
-
-    Raises:
-        DataError: a column is missing; or a row has no user, an id that cannot be a file name, an
-            unknown class, or an image that another row has too.
     """
     columns = ["user_id"] * with_users + ["image_id", "class"]
     photos: list[Photo] = []
@@ -160,8 +143,9 @@ def read_annotations(path: Path, with_users: bool, num_classes: int) -> list[Pho
             rows = csv.DictReader(file)
             for name in columns:
                 if (count := list(rows.fieldnames or ()).count(name)) != 1:
-                    found = f"{count} columns" if count else "no column"
-                    raise DataError(f"{path}: has {found} {name!r}: get the file again")
+                    raise DataError(
+                        f"{path}: has {count} columns {name!r}, not 1: get the file again"
+                    )
             for row in rows:
                 where = f"{path}, line {rows.line_num}"
                 photo = _photo(row, with_users, num_classes, where)

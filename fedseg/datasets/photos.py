@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import PositiveInt
 from torch.utils.data import Dataset
 from torchvision.datasets.folder import find_classes, make_dataset
 
@@ -79,17 +80,13 @@ class ImageFolderDataset(PhotoDataset):
     Attributes:
         metainfo: ``classes``, the names of the folders.
         split_checksum: SHA-256 of the images' names and classes.
-
-    Raises:
-        MissingDataError: there is no such folder.
-        DataError: another number of classes, or one without images.
     """
 
     def __init__(
         self,
         data_root: str | Path,
         split: str = "train",
-        num_classes: int = 1000,
+        num_classes: PositiveInt = 1000,
         pipeline: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
         self.data_root, self.split = os.fspath(data_root), split

@@ -44,10 +44,6 @@ class SegmentationDataset(Dataset):
         files: per sample, (image path, label path).
         metainfo: ``classes``, ``palette`` ([r, g, b] per class) and ``ignore_index``.
         split_checksum: SHA-256 of the whole split, all users.
-
-    Raises:
-        ConfigError: an argument is wrong.
-        DataError: the root, the split or files are missing; or, when a pair is read, it is damaged.
     """
 
     seeded: ClassVar[bool] = True
@@ -73,7 +69,7 @@ class SegmentationDataset(Dataset):
         test_mode: bool = False,
     ) -> None:
         if test_mode and style is not None:
-            raise ConfigError("dataset.style: style transfer is for training, not with test_mode")
+            raise ValueError("style transfer is for training, not with test_mode")
         self.data_root = os.fspath(data_root)
         self.split = os.path.join(self.data_root, os.fspath(split))
         self.test_mode = test_mode
@@ -84,12 +80,12 @@ class SegmentationDataset(Dataset):
         }
         self.pipeline = Pipeline(pipeline)
         self._read_split(users)
-        for raw, own in self.label_ids.items():
-            known = own == IGNORE or own in range(len(self.classes))
+        for raw, train in self.label_ids.items():
+            known = train == IGNORE or train in range(len(self.classes))
             if raw not in range(256) or not known:
                 raise ConfigError(
-                    f"{type(self).__name__}.label_ids: has {raw!r}: {own!r}, but ids are 0 to 255, "
-                    f"and classes 0 to {len(self.classes) - 1}, or {IGNORE} to ignore"
+                    f"{type(self).__name__}.label_ids: has {raw!r}: {train!r}, but ids are 0 to "
+                    f"255, and classes 0 to {len(self.classes) - 1}, or {IGNORE} to ignore"
                 )
         self._train_ids = np.full(256, IGNORE, np.uint8)  # of every raw id
         self._train_ids[list(self.label_ids)] = list(self.label_ids.values())
@@ -136,11 +132,7 @@ class SegmentationDataset(Dataset):
         }
 
     def read(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        """One checked pair as on disk: image uint8 [H, W, 3] RGB, label uint8 [H, W] of train ids.
-
-        Raises:
-            DataError: a file is damaged, the sizes differ, or the label holds an unknown id.
-        """
+        """One pair as on disk: image uint8 [H, W, 3] RGB, label uint8 [H, W] of train ids."""
         image_path, label_path = self.files[index]
         image, raw = read_image(image_path), read_label(label_path)
         if image.shape[:2] != raw.shape:

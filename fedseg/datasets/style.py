@@ -12,12 +12,14 @@ from abc import ABC, abstractmethod
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
-from typing import Any
+from typing import Annotated, Any, Literal
 
 import cv2
 import numpy as np
+from annotated_types import Interval
+from pydantic import PositiveInt
 
-from fedseg.checks import check_float, check_int
+from fedseg.config.schema import Float32, Share
 from fedseg.datasets.images import read_image
 from fedseg.datasets.transforms import SEED_MASK
 from fedseg.errors import ConfigError
@@ -26,7 +28,6 @@ from fedseg.registry import TRANSFORMS, build
 # Keys of the random streams, apart from the pipeline's (which is 0) under the same seed.
 STYLE_STREAM, BANK_STREAM = 1, 2
 BANK_BYTES = 2**28  # of entries that a loader process keeps
-EXCLUDE = ("domain", "condition", None)
 
 
 class StyleTransfer(ABC):
@@ -40,24 +41,16 @@ class StyleTransfer(ABC):
             ``"condition"`` (IDDA's town and weather, from any viewpoint), or None.
         fixed_half: transfer every second image of a client, the same ones in every epoch, instead
             of drawing by ``p``: FedDrive's released code.
-
-    Raises:
-        ConfigError: a value is out of its range.
     """
 
     def __init__(
         self,
-        p: float = 0.5,
-        images_per_domain: int | None = 8,
+        p: Share = 0.5,
+        images_per_domain: PositiveInt | None = 8,
         seed: int = 0,
-        exclude: str | None = "domain",
+        exclude: Literal["domain", "condition"] | None = "domain",
         fixed_half: bool = False,
     ) -> None:
-        check_float("dataset.style.p", p, least=0, most=1)
-        if exclude not in EXCLUDE:
-            raise ConfigError(f"dataset.style.exclude: must be one of {EXCLUDE}, not {exclude!r}")
-        if images_per_domain is not None:
-            check_int("dataset.style.images_per_domain", images_per_domain)
         self.p, self.images_per_domain, self.seed = p, images_per_domain, seed
         self.exclude, self.fixed_half = exclude, fixed_half
         self.bank: dict[str, list[str]] = {}
@@ -72,11 +65,7 @@ class StyleTransfer(ABC):
         domains: Sequence[str],
         condition_of: Callable[[str], str] = str,
     ) -> None:
-        """Choose the bank's images from training images, given with their domains.
-
-        Raises:
-            ConfigError: every image is of one domain, or of one condition.
-        """
+        """Choose the bank's images from training images, given with their domains."""
         if self.exclude == "condition":
             self._conditions = {domain: condition_of(domain) for domain in set(domains)}
         by_domain: dict[str, list[str]] = defaultdict(list)
@@ -88,12 +77,12 @@ class StyleTransfer(ABC):
             order = _generator(self.seed, BANK_STREAM + number).permutation(len(paths))
             self.bank[domain] = [paths[i] for i in order[: self.images_per_domain]]
         self._choices[None] = list(chain.from_iterable(self.bank.values()))
-        for own in {self._group(domain) for domain in self.bank} - {None}:
-            others = (domain for domain in self.bank if self._group(domain) != own)
-            self._choices[own] = [path for domain in others for path in self.bank[domain]]
-            if not self._choices[own]:
+        for group in {self._group(domain) for domain in self.bank} - {None}:
+            others = (domain for domain in self.bank if self._group(domain) != group)
+            self._choices[group] = [path for domain in others for path in self.bank[domain]]
+            if not self._choices[group]:
                 raise ConfigError(
-                    f"dataset.style.exclude: every image is of the {self.exclude} {own!r}: none "
+                    f"dataset.style.exclude: every image is of the {self.exclude} {group!r}: none "
                     "is left to take a style from; add other training images"
                 )
 
@@ -177,20 +166,17 @@ class CFSIStyle(StyleTransfer):
         window: half height and half width of the window, as a share of H and W.
         clip: round and clip values to 0..255; False: as FedDrive's released code, take absolute
             values, cut decimals off, and let values above 255 begin at 0 again.
-        others: see :class:`StyleTransfer`.
+        args, kwargs: see :class:`StyleTransfer`.
     """
 
     def __init__(
         self,
-        p: float = 0.5,
-        images_per_domain: int | None = 8,
-        seed: int = 0,
-        window: float = 0.05,
+        *args: Any,
+        window: Annotated[Float32, Interval(gt=0, lt=0.5)] = 0.05,
         clip: bool = True,
-        **others: Any,
+        **kwargs: Any,
     ) -> None:
-        super().__init__(p, images_per_domain, seed, **others)
-        check_float("dataset.style.window", window, above=0, below=0.5)
+        super().__init__(*args, **kwargs)
         self.window, self.clip = window, clip
 
     def extract(self, image: np.ndarray) -> np.ndarray:
@@ -201,15 +187,15 @@ class CFSIStyle(StyleTransfer):
         self, image: np.ndarray, style: np.ndarray, rng: np.random.Generator
     ) -> np.ndarray:
         spectrum = self._spectrum(image)
-        own = np.abs(spectrum)
-        h = min(own.shape[1], style.shape[1]) // 2
-        w = min(own.shape[2], style.shape[2])
-        spectrum, own, other = (
+        amplitude = np.abs(spectrum)
+        h = min(amplitude.shape[1], style.shape[1]) // 2
+        w = min(amplitude.shape[2], style.shape[2])
+        spectrum, amplitude, other = (
             array[:, array.shape[1] // 2 - h : array.shape[1] // 2 + h + 1, :w]
-            for array in (spectrum, own, style)
+            for array in (spectrum, amplitude, style)
         )
-        phase = np.divide(spectrum, own, out=np.ones_like(spectrum), where=own > 0)
-        change = np.float32(rng.uniform()) * (other - own) * phase
+        phase = np.divide(spectrum, amplitude, out=np.ones_like(spectrum), where=amplitude > 0)
+        change = np.float32(rng.uniform()) * (other - amplitude) * phase
         change = _image_of(change, *image.shape[:2])
         if not self.clip:
             return (np.abs(image + change).astype(np.int32) & 255).astype(np.uint8)

@@ -2,32 +2,35 @@
 
 import os
 from pathlib import Path
+from typing import Literal
 
+from pydantic import BaseModel
+
+from fedseg.config.schema import STRICT, read_model
 from fedseg.datasets.arrays import INDEX, StoredImages
 from fedseg.errors import DataError
 from fedseg.files import read_json
 from fedseg.registry import DATASETS
 
 
+class Origin(BaseModel):
+    """What every ``dataset.json`` may say."""
+
+    model_config = STRICT
+    synthetic: bool = False
+    embedded: Literal[None] = None  # its name in an early version
+
+
 def is_synthetic(root: str | Path, strict: bool = False) -> bool:
     """Whether the images of a data root were rendered, according to its ``dataset.json``.
 
-    Raises:
-        DataError: the file is damaged, and ``strict``; otherwise a damaged one says no.
+    A damaged file is an error if ``strict``; otherwise it says no.
     """
-    path = Path(root) / INDEX
+    path, fix = Path(root) / INDEX, "prepare the data again"
     if not os.path.lexists(path):
         return False
     try:
-        content = read_json(path, "prepare the data again")
-        if not isinstance(content, dict):
-            raise DataError(f"{path}: holds no object: prepare the data again")
-        if "embedded" in content:  # of an early version
-            raise DataError(f"{path}: says embedded in place of synthetic: prepare the data again")
-        found = content.get("synthetic", False)
-        if not isinstance(found, bool):
-            raise DataError(f"{path}: synthetic: is {found!r}, no flag: prepare the data again")
-        return found
+        return read_model(Origin, read_json(path, fix), path, fix).synthetic
     except DataError:
         if strict:
             raise

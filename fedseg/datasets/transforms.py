@@ -1,23 +1,25 @@
 """What happens to a sample after reading: albumentations, seeded per sample, and our transforms."""
 
 import inspect
-import math
 import random
-import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import albumentations as A
 import cv2
 import numpy as np
+from annotated_types import Interval
 from PIL import Image
+from pydantic import PositiveFloat, PositiveInt
 
-from fedseg.checks import check_int, check_type, shown
+from fedseg.config.schema import Share, check_arguments, check_value
 from fedseg.errors import ConfigError
 from fedseg.registry import TRANSFORMS, did_you_mean
 
 IGNORE = 255
 SEED_MASK = 2**64 - 1
+Size = tuple[PositiveInt, PositiveInt]  # (height, width)
+Byte = Annotated[int, Interval(ge=0, le=255)]
 
 
 class Pipeline:
@@ -32,9 +34,6 @@ class Pipeline:
     Args:
         steps: the steps in order.
         field: where they stand in the config, for messages.
-
-    Raises:
-        ConfigError: unknown transform or argument, or a value that the transform refuses.
     """
 
     def __init__(self, steps: Sequence[Mapping[str, Any]] = (), field: str = "dataset.pipeline"):
@@ -49,11 +48,7 @@ class Pipeline:
     def __call__(
         self, image: np.ndarray, label: np.ndarray, seed: int
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Transform uint8 [H, W, 3] and uint8 [H, W]; the seed fixes every draw.
-
-        Raises:
-            ConfigError: the result is not uint8, or has another number of dimensions.
-        """
+        """Transform uint8 [H, W, 3] and uint8 [H, W]; the seed fixes every draw."""
         sample = self.transform(seed, image=image, mask=label)
         return sample["image"], sample["mask"]
 
@@ -85,22 +80,14 @@ def build_transform(step: Mapping[str, Any], field: str) -> A.BasicTransform | A
     arguments = dict(step)
     name = arguments.pop("type")
     cls = find_transform(name, field)
-    signature = inspect.signature(cls)
-    known = signature.parameters
-    try:  # albumentations would only warn of an unknown argument
-        signature.bind_partial(**arguments)
-        signature.bind(**arguments)
-    except TypeError as error:
-        raise ConfigError(f"{field}: {name}: {error}; it takes {', '.join(known)}") from error
-    for argument, value in arguments.items():  # where a number is wanted, True would count as 1
-        allowed = str(known[argument].annotation) if argument in known else "bool"
-        if _holds_flag(value) and not re.search("bool|Any|empty", allowed):
-            raise ConfigError(f"{field}.{argument}: must be a {allowed}, not {shown(value)}")
     if isinstance(arguments.get("transforms"), Sequence):
         arguments["transforms"] = [
             build_transform(inner, f"{field}.transforms[{i}]")
             for i, inner in enumerate(arguments["transforms"])
         ]
+    check_arguments(cls, arguments, field)  # albumentations would only warn of an unknown one
+    check_value(f"{field}.p", arguments.get("p", 1.0), Share)  # and take True for 1
+    known = inspect.signature(cls).parameters
     # None means that the transform leaves the label alone, as CoarseDropout does.
     if "fill_mask" in known and known["fill_mask"].default not in (None, inspect.Parameter.empty):
         arguments.setdefault("fill_mask", IGNORE)
@@ -110,12 +97,6 @@ def build_transform(step: Mapping[str, Any], field: str) -> A.BasicTransform | A
         return cls(**arguments)
     except (TypeError, ValueError, ConfigError) as error:
         raise ConfigError(f"{field}: {name}: {error}") from error
-
-
-def _holds_flag(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return any(map(_holds_flag, value))
-    return isinstance(value, bool)
 
 
 def _is_transform(cls: Any) -> bool:
@@ -130,15 +111,16 @@ def is_foreign_transform(name: str) -> bool:
 def find_transform(name: str, field: str) -> type:
     """The transform class of a name: a registered one first, else albumentations'."""
     TRANSFORMS.import_from_location()
-    own = TRANSFORMS.module_dict
-    cls = own.get(name, getattr(A, name, None))
+    registered = TRANSFORMS.module_dict
+    cls = registered.get(name, getattr(A, name, None))
     if not _is_transform(cls):
-        if name in own:
+        if name in registered:
             raise ConfigError(f"{field}: {name} is no step: a style transfer goes in dataset.style")
         theirs = [n for n in dir(A) if inspect.isclass(getattr(A, n)) and n[0].isupper()]
+        hint = did_you_mean(name, [*registered, *theirs])
         raise ConfigError(
-            f"{field}: unknown transform {name!r}{did_you_mean(name, [*own, *theirs])}; use one of "
-            "albumentations, or register your own in fedseg.registry.TRANSFORMS"
+            f"{field}: unknown transform {name!r}{hint}; use one of albumentations, or register "
+            "your own in fedseg.registry.TRANSFORMS"
         )
     return cls
 
@@ -164,22 +146,19 @@ class RandomScaleCrop(A.DualTransform):
 
     def __init__(
         self,
-        scale: Sequence[float],
-        crop_size: Sequence[int],
-        base_size: Sequence[int] | None = None,
-        fill: int | Sequence[int] = 127,
-        fill_mask: int = IGNORE,
+        scale: tuple[PositiveFloat, PositiveFloat],
+        crop_size: Size,
+        base_size: Size | None = None,
+        fill: Byte | tuple[Byte, Byte, Byte] = 127,
+        fill_mask: Byte = IGNORE,
         p: float = 1.0,
     ) -> None:
         super().__init__(p=p)
-        if len(scale) != 2 or not 0 < scale[0] <= scale[1] < math.inf:
-            raise ValueError(f"scale must be (lowest, highest) with 0 < lowest, not {scale!r}")
-        for name, value in (("fill", fill), ("fill_mask", fill_mask)):
-            if not all(0 <= v <= 255 for v in np.atleast_1d(value)):
-                raise ValueError(f"{name} must be from 0 to 255, not {value!r}")
+        if scale[0] > scale[1]:
+            raise ValueError(f"scale must be (lowest, highest), not {scale!r}")
         self.scale = (float(scale[0]), float(scale[1]))
-        self.crop_size = checked_size("crop_size", crop_size)
-        self.base_size = None if base_size is None else checked_size("base_size", base_size)
+        self.crop_size = tuple(crop_size)
+        self.base_size = None if base_size is None else tuple(base_size)
         self.fill = fill if isinstance(fill, int) else tuple(fill)
         self.fill_mask = fill_mask
 
@@ -232,10 +211,9 @@ class ResizeInput(A.ImageOnlyTransform):
             OpenCV's, which interpolates between four pixels.
     """
 
-    def __init__(self, size: Sequence[int], antialias: bool = False) -> None:
+    def __init__(self, size: Size, antialias: bool = False) -> None:
         super().__init__(p=1.0)
-        check_type("antialias", antialias, bool)
-        self.size, self.antialias = checked_size("size", size), antialias
+        self.size, self.antialias = tuple(size), antialias
 
     def apply(self, img: np.ndarray, **params: Any) -> np.ndarray:
         if self.antialias:
@@ -252,20 +230,12 @@ class ResizeLabel(A.DualTransform):
         size: (height, width) of the result.
     """
 
-    def __init__(self, size: Sequence[int]) -> None:
+    def __init__(self, size: Size) -> None:
         super().__init__(p=1.0)
-        self.size = checked_size("size", size)
+        self.size = tuple(size)
 
     def apply(self, img: np.ndarray, **params: Any) -> np.ndarray:
         return img
 
     def apply_to_mask(self, mask: np.ndarray, **params: Any) -> np.ndarray:
         return cv2.resize(mask, self.size[::-1], interpolation=cv2.INTER_NEAREST_EXACT)
-
-
-def checked_size(name: str, size: Sequence[int]) -> tuple[int, int]:
-    if not isinstance(size, Sequence) or len(size) != 2:
-        raise ValueError(f"{name} must be (height, width), not {size!r}")
-    for length in size:
-        check_int(name, length)
-    return (size[0], size[1])

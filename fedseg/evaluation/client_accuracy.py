@@ -44,8 +44,8 @@ class ClientAccuracyHook(FederatedHook):
         record = runner.train_loop.pending if runner.data is not None else None
         if record is None or not _has_classes(runner.data.dataset):
             return
-        if (found := self._accuracies(runner)) is not None:
-            record["client_accuracy"] = found
+        if (accuracies := self._accuracies(runner)) is not None:
+            record["client_accuracy"] = accuracies
 
     def results(self, runner: EvaluatedRun, history: list[dict[str, Any]]) -> dict[str, Any]:
         lines = [record for record in history if record.get("client_accuracy")]
@@ -78,8 +78,8 @@ class ClientAccuracyHook(FederatedHook):
         details = runner.val_loop.details
         names = [self.domain] if self.domain else [test.name for test in runner.val_loop.sets]
         names = [*map(global_name, names), *names]
-        found = (key for n in names for key in details if key == n or key.startswith(f"{n}/"))
-        chosen = next((details[key][DETAIL] for key in found if details[key].get(DETAIL)), None)
+        keys = (key for n in names for key in details if key == n or key.startswith(f"{n}/"))
+        chosen = next((details[key][DETAIL] for key in keys if details[key].get(DETAIL)), None)
         if chosen is None:
             return None
         by_class = np.array([np.nan if v is None else v for v in chosen.values()], dtype=float)

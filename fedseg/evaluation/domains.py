@@ -117,8 +117,8 @@ class DomainEvaluator:
             for prefix, parts in self._views(test, w, buffers):
                 for samples in self._score(test, prefix, parts, on_prediction):
                     self.runner.call_hook("after_val_batch", prefix=prefix, samples=samples)
-                for own, values in test.details().items():
-                    self.details[str(Metric.of(prefix, own))] = values
+                for metric_prefix, values in test.details().items():
+                    self.details[str(Metric.of(prefix, metric_prefix))] = values
                 metrics |= {str(Metric.of(prefix, k)): value for k, value in test.score().items()}
                 if prefix != test.name:
                     self.details[prefix]["domains_with_statistics"] = self._trained_domains
@@ -264,42 +264,32 @@ class DomainEvaluator:
                     ) from error
                 if part.counted is not None and not part.counted.issuperset(indices):
                     rows = [n for n, index in enumerate(indices) if index in part.counted]
-                    data = _of_samples(data, rows, len(indices))
-                    if isinstance(predictions, list) and len(predictions) == len(indices):
-                        predictions = [predictions[n] for n in rows]  # as MMEngine's models give
-                    else:
-                        predictions = _of_samples(predictions, rows, len(indices))
+                    data = _select(data, rows, len(indices))
+                    # a list has a prediction for every sample, as MMEngine's models give it
+                    fields = not isinstance(predictions, list)
+                    predictions = _select(predictions, rows, len(indices), fields)
                     indices = [indices[n] for n in rows]
                 yield indices, data, predictions
 
 
-def _of_samples(batch: Any, rows: list[int], size: int, fields: bool = True) -> Any:
-    """What belongs to some samples of a batch: rows of its tensors, items of its lists.
+def _select(batch: Any, rows: list[int], size: int, fields: bool = True) -> Any:
+    """Rows of the tensors and items of the lists of a batch of ``size`` samples.
 
     Args:
-        batch: of ``size`` samples. rows: the wanted ones.
-        fields: whether a sequence is one of fields, such as ``(inputs, labels)``. Inside of a batch
-            a tuple is one if each member has an entry for every sample; else a sequence has the
-            samples themselves, such as file names or images of several sizes.
+        fields: whether a sequence is one of fields, such as ``(inputs, labels)``, or one of
+            samples.
     """
     if isinstance(batch, Mapping):
-        return {name: _of_samples(value, rows, size, False) for name, value in batch.items()}
+        return {name: _select(value, rows, size, False) for name, value in batch.items()}
     if isinstance(batch, Tensor | np.ndarray):
         return batch[rows] if batch.ndim and len(batch) == size else batch
     if not isinstance(batch, tuple | list):
         return batch
-    own = isinstance(batch, tuple) and all(_has_entries(value, size) for value in batch)
-    if fields or own or len(batch) != size:
-        members = [_of_samples(value, rows, size, False) for value in batch]
+    if fields or len(batch) != size:
+        members = [_select(value, rows, size, False) for value in batch]
     else:
         members = [batch[row] for row in rows]
     return getattr(batch, "_make", type(batch))(members)
-
-
-def _has_entries(value: Any, size: int) -> bool:
-    arrays = Tensor | np.ndarray
-    sized = isinstance(value, tuple | list) or (isinstance(value, arrays) and value.ndim > 0)
-    return sized and len(value) == size
 
 
 @torch.no_grad()

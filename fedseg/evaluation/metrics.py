@@ -2,6 +2,7 @@
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from mmengine.evaluator import BaseMetric
@@ -24,6 +25,7 @@ class CountingMetric(BaseMetric):
     """
 
     default_prefix = ""
+    per_class_name = "IoU"
 
     def __init__(self, prefix: str | None = None) -> None:
         super().__init__(prefix=prefix)
@@ -32,8 +34,8 @@ class CountingMetric(BaseMetric):
     @property
     def classes(self) -> tuple[str, ...]:
         """Class names; empty if the data set gave none."""
-        found = (self.dataset_meta or {}).get("classes")
-        return () if found is None else tuple(found)
+        classes = (self.dataset_meta or {}).get("classes")
+        return () if classes is None else tuple(classes)
 
     def reset(self) -> None:
         """Start from zero."""
@@ -41,13 +43,7 @@ class CountingMetric(BaseMetric):
         self._evaluated = False
 
     def process(self, data_batch: dict, data_samples: Tensor) -> None:
-        """Count a batch.
-
-        Args:
-            data_batch: the preprocessed batch, whose labels are ``data_samples``, or the second of
-                a sequence.
-            data_samples: the model's predictions for it.
-        """
+        """Count a batch; ``data_samples`` are the model's predictions for it."""
         self.add(self.count(labels_of(data_batch), data_samples).cpu())
 
     def add(self, counts: Tensor) -> None:
@@ -61,9 +57,6 @@ class CountingMetric(BaseMetric):
 
         Args:
             size: number of images; unused, every processed image counts.
-
-        Raises:
-            DataError: nothing was counted.
         """
         self._evaluated = True
         metrics = self.compute_metrics([self.counts])
@@ -72,6 +65,31 @@ class CountingMetric(BaseMetric):
     @abstractmethod
     def count(self, labels: Tensor, predictions: Tensor) -> Tensor:
         """int64 counts of one batch, of the same shape for every batch."""
+
+    def details(self) -> dict[str, Any]:
+        """What results have beyond the values: ``per_class()``, if there is one, by its name."""
+        return {self.per_class_name: self.per_class()} if hasattr(self, "per_class") else {}
+
+    def _check(self, labels: Tensor, predictions: Tensor) -> tuple[Tensor, Tensor]:
+        """Both as int64 of one shape."""
+        name = type(self).__name__
+        if predictions.shape != labels.shape:
+            raise DataError(
+                f"{name}: predictions {list(predictions.shape)} and labels {list(labels.shape)} "
+                "differ in shape"
+            )
+        if labels.is_floating_point():
+            raise DataError(f"{name}: labels must be class ids, integers, not {labels.dtype}")
+        return labels.long(), predictions.long()
+
+    def _check_range(self, what: str, ids: Tensor) -> None:
+        lowest, highest = map(int, ids.aminmax()) if ids.numel() else (0, 0)
+        if lowest < 0 or highest >= len(self.classes):
+            raise DataError(
+                f"{type(self).__name__}: {what} hold class ids {lowest} to {highest}, expected 0 "
+                f"to {len(self.classes) - 1}; do model and data set have the same number of "
+                "classes?"
+            )
 
 
 @METRICS.register_module()
@@ -88,11 +106,10 @@ class Accuracy(CountingMetric):
         """int64 [2, max(C, 1)]: correct and all images of each class (or of all together)."""
         if predictions.is_floating_point():
             predictions = predictions.argmax(dim=1)
-        _check_shapes("Accuracy", labels, predictions)
-        labels, predictions = _ids("Accuracy", labels), predictions.long()
+        labels, predictions = self._check(labels, predictions)
         correct = (predictions == labels).flatten()
         if self.classes:
-            _check_range("Accuracy", "labels", labels, len(self.classes))
+            self._check_range("labels", labels)
         truth = labels.flatten() if self.classes else torch.zeros_like(labels).flatten()
         # one bincount for both rows, and nothing whose shape depends on how many are correct
         cells = torch.bincount(truth * 2 + correct, minlength=2 * max(len(self.classes), 1))
@@ -149,11 +166,10 @@ class IoUMetric(CountingMetric):
         c = len(self.classes)
         if not c:
             raise ConfigError("IoUMetric.num_classes: set it, the data set names no classes")
-        _check_shapes("IoUMetric", labels, predictions)
-        labels, predictions = _ids("IoUMetric", labels), predictions.long()
+        labels, predictions = self._check(labels, predictions)
         valid = labels != self.ignore_index
-        _check_range("IoUMetric", "predictions", predictions, c)
-        _check_range("IoUMetric", "labels", labels.masked_fill(~valid, 0), c)
+        self._check_range("predictions", predictions)
+        self._check_range("labels", labels.masked_fill(~valid, 0))
         pairs = (labels * c + predictions).masked_fill_(~valid, c * c)
         return torch.bincount(pairs.flatten(), minlength=c * c + 1)[: c * c].reshape(c, c)
 
@@ -185,28 +201,3 @@ class IoUMetric(CountingMetric):
         confusion = self.confusion
         union = confusion.sum(1) + confusion.sum(0) - confusion.diagonal()
         return confusion.diagonal().double() / union.clamp(min=1)
-
-
-def _check_shapes(metric: str, labels: Tensor, predictions: Tensor) -> None:
-    if predictions.shape != labels.shape:
-        raise DataError(
-            f"{metric}: predictions {list(predictions.shape)} and labels {list(labels.shape)} "
-            "differ in shape"
-        )
-
-
-def _ids(metric: str, labels: Tensor) -> Tensor:
-    if labels.is_floating_point():
-        raise DataError(f"{metric}: labels must be class ids, integers, not {labels.dtype}")
-    return labels.long()
-
-
-def _check_range(metric: str, what: str, ids: Tensor, num_classes: int) -> None:
-    if ids.numel() == 0:
-        return
-    lowest, highest = (int(x) for x in ids.aminmax())
-    if lowest < 0 or highest >= num_classes:
-        raise DataError(
-            f"{metric}: {what} hold class ids {lowest} to {highest}, expected 0 to "
-            f"{num_classes - 1}; do model and data set have the same number of classes?"
-        )

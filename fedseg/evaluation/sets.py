@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from mmengine.evaluator import BaseMetric
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
-from fedseg.checks import check_int, check_type, is_number, shown
+from fedseg.checks import shown
+from fedseg.config.schema import check_value
 from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, MissingDataError
 from fedseg.evaluation.metrics import CountingMetric, labels_of
@@ -23,8 +26,6 @@ from fedseg.registry import (
     build,
     check_component,
 )
-
-RESIDENT_BYTES = 2**29  # a test set up to this size is kept on the device
 
 
 def build_evaluation_set(
@@ -45,7 +46,10 @@ def build_evaluation_set(
     config = {"type": "StreamingData", **config}
     field = f"{kind}_dataloader.{name}"
     optional = config.pop("optional", False)
-    metrics = [build(METRICS, metric, own) for own, metric in _metrics(evaluator, kind)]
+    metrics = [
+        build(METRICS, metric, place, base=BaseMetric)
+        for place, metric in _metrics(evaluator, kind)
+    ]
     given = {"name": name, "field": field, "metrics": metrics, "like": like}
     try:
         return build(EVALUATION_SETS, config, field, given)
@@ -62,14 +66,13 @@ def check_evaluation_set(name: str, config: Mapping[str, Any], evaluator: Any, k
     """
     config = {"type": "StreamingData", **config}
     field = f"{kind}_dataloader.{name}"
-    check_type(f"{field}.optional", config.pop("optional", False), bool)
-    for own, metric in _metrics(evaluator, kind):
-        check_component(METRICS, metric, own)
+    check_value(f"{field}.optional", config.pop("optional", False), bool)
+    for place, metric in _metrics(evaluator, kind):
+        check_component(METRICS, metric, place)
     check_component(EVALUATION_SETS, config, field, ("name", "field", "metrics", "like"))
     check_component(DATASETS, config.get("dataset"), f"{field}.dataset")
     for number, step in enumerate(config.get("transforms") or ()):
         build(BATCH_TRANSFORMS, step, f"{field}.transforms[{number}]")
-    check_int(f"{field}.batch_size", config.get("batch_size", 1))
 
 
 def _metrics(evaluator: Any, kind: str) -> list[tuple[str, Any]]:
@@ -103,7 +106,7 @@ class EvaluationSet(ABC):
         like: Tensor,
         *,
         dataset: Any,
-        batch_size: int = 1,
+        batch_size: PositiveInt = 1,
         final_only: bool = False,
         drop_last: bool = False,
     ) -> None:
@@ -151,18 +154,14 @@ class EvaluationSet(ABC):
             metric.process(data_batch=data, data_samples=predictions)
 
     def take(self) -> list[Any]:
-        """What the metrics have counted so far; they start anew.
-
-        Raises:
-            ConfigError: a metric counts in a place of its own.
-        """
-        taken = [_counts(metric) for metric in self.metrics]
-        for metric, counts in zip(self.metrics, taken, strict=True):
-            if counts is None:
-                raise _own_counts(metric)
+        """What the metrics have counted so far; they start anew."""
+        taken = []
+        for metric in self.metrics:
             if isinstance(metric, CountingMetric):
+                taken.append(metric.counts)
                 metric.reset()
             else:
+                taken.append(metric.results)
                 metric.results = []
         return taken
 
@@ -176,31 +175,31 @@ class EvaluationSet(ABC):
                 metric.results += counts
 
     def score(self) -> dict[str, float]:
-        """The metrics over everything that was processed, as plain floats; starts anew.
-
-        Raises:
-            ConfigError: see :meth:`take`; or two metrics give two values by one name.
-        """
+        """The metrics over everything that was processed, as plain floats; starts anew."""
         scores: dict[str, float] = {}
         shared, self._shared = self._shared, False
         for metric in self.metrics:
+            name = type(metric).__name__
             if shared and not isinstance(metric, CountingMetric) and not metric.results:
-                raise _own_counts(metric)
-            found = metric.evaluate(len(self.dataset))
-            if not isinstance(found, Mapping):
                 raise ConfigError(
-                    f"{type(metric).__name__}: must give its values as a dict by name, not "
-                    f"{type(found).__name__}"
+                    f"{name}: keeps its counts neither in counts (CountingMetric) nor in results "
+                    "(BaseMetric), so that workers cannot share an evaluation"
                 )
-            for name, value in found.items():
+            values = metric.evaluate(len(self.dataset))
+            if not isinstance(values, Mapping):
+                raise ConfigError(
+                    f"{name}: must give its values as a dict by name, not {type(values).__name__}"
+                )
+            for key, value in values.items():
                 value = value.item() if isinstance(value, Tensor | np.generic) else value
-                if name in scores and not _same(scores[name], value):
+                # as text: NaN is equal to itself, and an array has no truth value
+                if key in scores and repr(scores[key]) != repr(value):
                     raise ConfigError(
-                        f"{self.field}: {type(metric).__name__} gives {name!r}, and so does a "
-                        f"metric before it, with another value ({shown(value)}, "
-                        f"{shown(scores[name])}): give one of them a prefix"
+                        f"{self.field}: {name} gives {key!r}, and so does a metric before it, with "
+                        f"another value ({shown(value)}, {shown(scores[key])}): give one of them a "
+                        "prefix"
                     )
-                scores[name] = value
+                scores[key] = value
         return scores
 
     def details(self) -> dict[str, dict[str, Any]]:
@@ -208,32 +207,11 @@ class EvaluationSet(ABC):
 
         By the prefix of the metric, ``""`` without one.
         """
-        found: dict[str, dict[str, Any]] = {"": {}}
+        details: dict[str, dict[str, Any]] = {"": {}}
         for metric in self.metrics:
-            if hasattr(metric, "per_class"):
-                place = found.setdefault(getattr(metric, "prefix", None) or "", {})
-                place[getattr(metric, "per_class_name", "IoU")] = metric.per_class()
-        return found
-
-
-def _same(one: Any, other: Any) -> bool:
-    """Whether two values of a metric are equal; NaN is, and an array has no truth value."""
-    return repr(one) == repr(other) or (is_number(one) and is_number(other) and one == other)
-
-
-def _own_counts(metric: Any) -> ConfigError:
-    return ConfigError(
-        f"{type(metric).__name__}: keeps its counts neither in counts (CountingMetric) nor in "
-        "results (BaseMetric), so that workers cannot share an evaluation"
-    )
-
-
-def _counts(metric: Any) -> Tensor | list | None:
-    """What a metric has counted so far; None if it is in a place of its own."""
-    if isinstance(metric, CountingMetric):
-        return metric.counts
-    results = getattr(metric, "results", None)
-    return results if isinstance(results, list) else None
+            if isinstance(metric, CountingMetric):
+                details.setdefault(metric.prefix or "", {}).update(metric.details())
+        return details
 
 
 @EVALUATION_SETS.register_module(name="StreamingData")
@@ -251,10 +229,10 @@ class StreamedSet(EvaluationSet):
         name: str,
         field: str,
         *args: Any,
-        num_workers: int = 0,
+        num_workers: NonNegativeInt = 0,
         collate_fn: Mapping | None = None,
-        prefetch_factor: int | None = 2,
-        timeout: float | None = TIMEOUT,
+        prefetch_factor: PositiveInt | None = 2,
+        timeout: PositiveFloat | None = TIMEOUT,
         **kwargs: Any,
     ) -> None:
         super().__init__(name, field, *args, **kwargs)
@@ -270,7 +248,7 @@ class StreamedSet(EvaluationSet):
 
 @EVALUATION_SETS.register_module(name="ResidentData")
 class ResidentSet(EvaluationSet):
-    """Small test images in large batches, without a loader.
+    """Small test images in large batches, without a loader, from memory or a memory map.
 
     Args:
         transforms: configs of batched transforms, none of them random.
@@ -288,33 +266,62 @@ class ResidentSet(EvaluationSet):
                 raise ConfigError(
                     f"{field}.transforms[{number}]: {name} is random; test images are not augmented"
                 )
-        self._resident: tuple[Tensor, Tensor] | None = None
 
     def batches(self, plan: list[list[int]], pin_memory: bool) -> Iterator[tuple[list[int], Any]]:
         for chosen in plan:
-            parts = self._gather(np.asarray(chosen))
-            yield chosen, self.pipeline.apply(*parts, [{}] * len(self.pipeline.steps))
+            arrays = map(torch.from_numpy, self.dataset.gather(np.asarray(chosen)))
+            images, labels = (array.to(self.like.device) for array in arrays)
+            yield chosen, self.pipeline.apply(images, labels, [{}] * len(self.pipeline.steps))
 
-    def _gather(self, indices: np.ndarray) -> tuple[Tensor, ...]:
-        if self.dataset.images.nbytes > RESIDENT_BYTES:
-            return self._upload(indices)
-        if self._resident is None:
-            self._resident = self._upload(np.arange(len(self.dataset)))
-        rows = torch.from_numpy(indices).to(self.like.device)
-        return tuple(part.index_select(0, rows) for part in self._resident)
 
-    def _upload(self, indices: np.ndarray) -> tuple[Tensor, ...]:
-        parts = (torch.from_numpy(part) for part in self.dataset.gather(indices))
-        return tuple(part.to(self.like.device) for part in parts)
+class CorruptionAccuracy(CountingMetric):
+    """Accuracy under corruptions of several severities, in PERCENT.
+
+    ``accuracy`` is the mean over all corruptions and severities, ``accuracy_severity_<n>`` that
+    over the corruptions.
+
+    Args:
+        groups: (corruption, severity) of every group of images.
+    """
+
+    def __init__(self, groups: Sequence[tuple[str, int]]) -> None:
+        super().__init__()
+        self.groups = list(groups)
+
+    def count(self, labels: Tensor, predictions: Tensor) -> Tensor:
+        """int64 [groups, 2]: wrong and correct images.
+
+        Args:
+            labels: the group of each image. predictions: whether it is predicted right.
+        """
+        length = 2 * len(self.groups)
+        return torch.bincount(labels * 2 + predictions, minlength=length).view(-1, 2)
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        cells = self._accuracies()
+        metrics = {"accuracy": float(np.mean(list(cells.values())))}
+        for severity in dict.fromkeys(severity for _, severity in self.groups):
+            values = [value for cell, value in cells.items() if cell[1] == severity]
+            metrics[f"accuracy_severity_{severity}"] = float(np.mean(values))
+        return metrics
+
+    def details(self) -> dict[str, Any]:
+        """``corruptions``: the accuracy of each at each of the ``severities``."""
+        table: dict[str, list[float]] = {}
+        for (corruption, _), value in self._accuracies().items():
+            table.setdefault(corruption, []).append(value)
+        severities = dict.fromkeys(severity for _, severity in self.groups)
+        return {"corruptions": table, "severities": list(severities)}
+
+    def _accuracies(self) -> dict[tuple[str, int], float]:
+        wrong, correct = self.counts.numpy().T
+        shares = 100 * correct / np.maximum(wrong + correct, 1)
+        return dict(zip(self.groups, shares.tolist(), strict=True))
 
 
 @EVALUATION_SETS.register_module(name="CorruptedData")
 class CorruptedSet(ResidentSet):
-    """Test images under corruptions of several severities (CIFAR-C).
-
-    Metrics: ``accuracy``, the mean over all corruptions and severities, and
-    ``accuracy_severity_<n>``, the mean over the corruptions, in PERCENT; the detail
-    ``corruptions`` has the accuracy of each corruption at each severity.
+    """Test images under corruptions (CIFAR-C); the metric is :class:`CorruptionAccuracy`.
 
     The data set has ``groups``, the (corruption, severity) of every block of ``group_size`` images.
     """
@@ -327,41 +334,11 @@ class CorruptedSet(ResidentSet):
                 f"{field}.dataset: {type(self.dataset).__name__} has no corruptions; use a "
                 "CIFAR10CDataset or CIFAR100CDataset"
             )
-        self._cells = list(groups)
-        self._severities = sorted({severity for _, severity in groups})
-        self._counts = np.zeros((2, len(groups)), np.int64)  # correct and all images of a cell
+        self.metrics = [CorruptionAccuracy(groups)]
 
     def process(self, indices: list[int], data: Any, predictions: Any) -> None:
         if predictions.is_floating_point():  # logits
             predictions = predictions.argmax(dim=1)
-        correct = (predictions == labels_of(data)).cpu().numpy()
-        cells = np.asarray(indices) // self.dataset.group_size
-        length = len(self._cells)
-        self._counts += [np.bincount(part, minlength=length) for part in (cells[correct], cells)]
-
-    def take(self) -> list[Any]:
-        taken = [self._counts.copy()]
-        self._counts[:] = 0
-        return taken
-
-    def add(self, taken: list[Any]) -> None:
-        self._counts += taken[0]
-
-    def _accuracies(self) -> dict[tuple[str, int], float]:
-        shares = 100 * self._counts[0] / np.maximum(self._counts[1], 1)
-        return dict(zip(self._cells, shares.tolist(), strict=True))
-
-    def score(self) -> dict[str, float]:
-        accuracies = self._accuracies()
-        self._counts[:] = 0
-        metrics = {"accuracy": float(np.mean(list(accuracies.values())))}
-        for severity in self._severities:
-            values = [value for cell, value in accuracies.items() if cell[1] == severity]
-            metrics[f"accuracy_severity_{severity}"] = float(np.mean(values))
-        return metrics
-
-    def details(self) -> dict[str, dict[str, Any]]:
-        table: dict[str, list[float]] = {}
-        for (corruption, _), value in self._accuracies().items():
-            table.setdefault(corruption, []).append(value)
-        return {"": {"corruptions": table, "severities": self._severities}}
+        groups = torch.as_tensor(indices) // self.dataset.group_size
+        correct = (predictions == labels_of(data)).cpu()
+        super().process(indices, {"data_samples": groups}, correct)

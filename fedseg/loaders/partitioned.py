@@ -10,13 +10,14 @@ import json
 import math
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
+from pydantic import PositiveInt
 from torch.utils.data import Dataset
 
-from fedseg.checks import check_int, check_type
+from fedseg.config.schema import check_values
 from fedseg.core.client_data import ClientData, Job
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError
@@ -45,26 +46,25 @@ class PartitionedData(ClientData):
         self,
         dataset: Dataset | Mapping,
         partition: Mapping | Callable,
-        batch_size: int | str,
+        batch_size: PositiveInt | Literal["full"],
         *,
-        local_epochs: int = 1,
-        local_steps: int | None = None,
-        shuffle: bool | str = True,
+        local_epochs: PositiveInt = 1,
+        local_steps: PositiveInt | None = None,
+        shuffle: bool | Literal["epoch"] = True,
         drop_last: bool = False,
         drop_single: bool = False,
         seed: int = 0,
     ) -> None:
-        check_int("train_dataloader.batch_size", batch_size, also="full")
+        check_values(
+            {"local_epochs": local_epochs, "local_steps": local_steps},
+            {"local_epochs": PositiveInt, "local_steps": PositiveInt | None},
+            "train_cfg",
+        )
         if batch_size == 1 and drop_single:
             raise ConfigError(
                 "train_dataloader.batch_size: is 1, and BatchNorm cannot train on batches of one: "
                 "use at least 2, or a model without BatchNorm"
             )
-        if shuffle != "epoch":
-            check_type("train_dataloader.shuffle", shuffle, bool)
-        check_int("train_cfg.local_epochs", local_epochs)
-        if local_steps is not None:
-            check_int("train_cfg.local_steps", local_steps)
         self.dataset = build(DATASETS, dataset, "train_dataloader.dataset")
         partition = build(PARTITIONS, partition, "train_dataloader.partition")
         self.indices = check_clients(partition(self.dataset), len(self.dataset))
@@ -149,9 +149,9 @@ class PartitionedData(ClientData):
         domains = domains_of(self.dataset)
         clients: dict[str, list[str]] = {}
         for client, indices in self.indices.items() if domains is not None else ():
-            own = {domains[i] for i in indices}
-            if len(own) == 1:
-                clients.setdefault(own.pop(), []).append(client)
+            held = {domains[i] for i in indices}
+            if len(held) == 1:
+                clients.setdefault(held.pop(), []).append(client)
         return clients
 
     @abstractmethod

@@ -68,14 +68,14 @@ class ResidentData(PartitionedData):
         self, order: np.ndarray, sizes: Sequence[int], draws: Draws
     ) -> Iterator[dict[str, Tensor]]:
         chosen = self._to_device(order)
-        drawn = [{name: self._to_device(rows) for name, rows in own.items()} for own in draws]
+        drawn = [{name: self._to_device(rows) for name, rows in step.items()} for step in draws]
         start = 0
         for size in sizes:
             rows = slice(start, start + size)
             yield self.pipeline.apply(
                 self.images.index_select(0, chosen[rows]),
                 self.labels.index_select(0, chosen[rows]),
-                [{name: values[rows] for name, values in own.items()} for own in drawn],
+                [{name: values[rows] for name, values in step.items()} for step in drawn],
             )
             start += size
 

@@ -16,21 +16,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch.utils.data import DataLoader, Dataset, default_collate
 
-from fedseg.checks import check_float, check_int
 from fedseg.core.client_data import Job, JobStream
 from fedseg.core.seeds import seed_for
 from fedseg.errors import ConfigError, LoaderKilled, LoadingError, UserError, lacks_memory
 from fedseg.loaders.partitioned import PartitionedData
-from fedseg.loaders.workers import (
-    IDLE,
-    Places,
-    WorkerError,
-    init_worker,
-    start_workers,
-    watched,
-)
+from fedseg.loaders.workers import IDLE, Places, WorkerError, init_worker, start_workers, watch
 from fedseg.registry import CLIENT_DATA, FUNCTIONS
 
 TIMEOUT = 600.0  # seconds in which a batch must come, unless the config says another number
@@ -83,8 +76,8 @@ class SeededDataset(Dataset):
         except Exception as error:
             if lacks_memory(error):
                 raise
-            own = not type(self.dataset).__module__.startswith("fedseg.")
-            raise SampleError.of(error, key[0], own=own) from error
+            foreign = not type(self.dataset).__module__.startswith("fedseg.")
+            raise SampleError.of(error, key[0], foreign=foreign) from error
         finally:
             self.places.enter(IDLE)
 
@@ -110,23 +103,23 @@ class SeededDataset(Dataset):
 class SampleError(Exception):
     """A data set failed; its text is JSON, the only part that comes out of a loader process."""
 
-    @classmethod
-    def of(cls, error: Exception, index: int, what: str = "", own: bool = True) -> "SampleError":
+    @staticmethod
+    def of(error: Exception, index: int, what: str = "", foreign: bool = True) -> "SampleError":
         """An error with the sample at which it was raised.
 
         Args:
             error, index: the error and the sample.
             what: failed besides the sample.
-            own: whether it came out of a class of the user's own, whose traceback is kept.
+            foreign: whether it came out of a class of the user's own, whose traceback is kept.
         """
         text, details = f"{type(error).__name__}: {error}", ""
         if isinstance(error, UserError):
             text = str(error)
-        elif own or not isinstance(error, OSError):
+        elif foreign or not isinstance(error, OSError):
             details = "".join(traceback.format_exception(error))
         else:
             text = f"cannot be read: {error}"
-        return cls(json.dumps({"index": index, "text": what + text, "details": details}))
+        return SampleError(json.dumps({"index": index, "text": what + text, "details": details}))
 
 
 def _collated(batch: Any) -> Any:
@@ -182,11 +175,6 @@ class BatchLoader:
         timeout: float | None = TIMEOUT,
         describe: Callable[[int], str] | None = None,
     ) -> None:
-        check_int(f"{field}.num_workers", num_workers, least=0)
-        if prefetch_factor is not None:
-            check_int(f"{field}.prefetch_factor", prefetch_factor)
-        if timeout is not None:
-            check_float(f"{field}.timeout", timeout, above=0)
         self.dataset, self.field = dataset, field
         self.num_workers, self.prefetch_factor = num_workers, prefetch_factor
         self.timeout = timeout
@@ -196,11 +184,7 @@ class BatchLoader:
     def start(
         self, keys: Iterable[list[tuple[int, int]]], workers: int, pin_memory: bool = False
     ) -> Iterator[Any]:
-        """Begin to make batches, each of the samples with these (index, seed) keys, in order.
-
-        Raises (when a batch is asked for):
-            LoadingError: a sample or a loader process failed.
-        """
+        """Begin to make batches, each of the samples with these (index, seed) keys, in order."""
         dataset = SeededDataset(self.dataset, self.collate_fn, workers)
         loader = DataLoader(
             dataset,
@@ -214,7 +198,7 @@ class BatchLoader:
         )
         if not workers:
             return self._plain_errors(iter(loader))
-        return self._plain_errors(watched(start_workers(loader), dataset.places, self.timeout))
+        return self._plain_errors(watch(start_workers(loader), dataset.places, self.timeout))
 
     def _plain_errors(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Batches; an error says which sample, without torch's traceback inside its text."""
@@ -227,10 +211,10 @@ class BatchLoader:
             raise kind(f"{self.field}: {error}{where}") from error
         except SampleError as error:
             name = f"{SampleError.__module__}.{SampleError.__qualname__}: "
-            told = json.loads(str(error).rpartition(name)[2])
-            where = f"{type(self.dataset).__name__}, {self._describe(told['index'])}"
-            text = f"{self.field}: {where}: {told['text']}"
-            raise LoadingError(text, told["details"]) from error
+            failure = json.loads(str(error).rpartition(name)[2])
+            where = f"{type(self.dataset).__name__}, {self._describe(failure['index'])}"
+            text = f"{self.field}: {where}: {failure['text']}"
+            raise LoadingError(text, failure["details"]) from error
 
 
 @CLIENT_DATA.register_module()
@@ -248,10 +232,10 @@ class StreamingData(PartitionedData):
     def __init__(
         self,
         *args: Any,
-        num_workers: int = 0,
+        num_workers: NonNegativeInt = 0,
         collate_fn: Mapping | None = None,
-        prefetch_factor: int | None = 4,
-        timeout: float | None = TIMEOUT,
+        prefetch_factor: PositiveInt | None = 4,
+        timeout: PositiveFloat | None = TIMEOUT,
         device: torch.device | str = "cpu",
         dtype: torch.dtype = torch.float32,
         **kwargs: Any,
@@ -271,7 +255,7 @@ class StreamingData(PartitionedData):
         self._expected: Iterator[Job] | None = None
 
     def _describe(self, index: int) -> str:
-        client = next(client for client, own in self.indices.items() if index in own)
+        client = next(client for client, held in self.indices.items() if index in held)
         return f"{sample_name(self.dataset, index)} of client {client!r}"
 
     def batch_keys(self, job: Job) -> Iterator[list[tuple[int, int]]]:
@@ -308,5 +292,5 @@ class StreamingData(PartitionedData):
         self._expected = None
 
     def sample_batches(self, batches: list[list[int]]) -> Iterator[Any]:
-        keys = [[(i, seed_for(0, "statistics", i)) for i in map(int, own)] for own in batches]
+        keys = [[(i, seed_for(0, "statistics", i)) for i in map(int, batch)] for batch in batches]
         return self._loader.start(keys, workers=0)

@@ -82,29 +82,26 @@ def start_workers(loader: DataLoader) -> Iterator[Any]:
     finally:
         _mask("SIG_UNBLOCK")
         if main:  # torch's handler raises wherever the run is, where nothing can be saved
-            own = before if not getattr(before, "__module__", "").startswith("torch.") else None
-            signal.signal(signal.SIGCHLD, own or signal.SIG_DFL)
+            handler = before if not getattr(before, "__module__", "").startswith("torch.") else None
+            signal.signal(signal.SIGCHLD, handler or signal.SIG_DFL)
     for worker in batches._workers:  # what ends it at the latest: it ignores SIGTERM
         worker._popen.terminate = worker._popen.kill
     return batches
 
 
-def watched(batches: Iterator[Any], places: Places, timeout: float | None) -> Iterator[Any]:
-    """The batches of :func:`start_workers`.
+def watch(batches: Iterator[Any], places: Places, timeout: float | None) -> Iterator[Any]:
+    """The batches of :func:`start_workers`; WorkerError if a process died or no batch came in time.
 
     Args:
         batches: the iterator.
         places: where its processes are.
         timeout: seconds in which a batch must come; None: it may take for ever.
-
-    Raises:
-        WorkerError: a process died, or no batch came in time.
     """
     workers = batches._workers
-    watch = _Watch(workers, places, timeout)
+    guard = _Watch(workers, places, timeout)
     try:
         while True:
-            watch.since = time.monotonic()
+            guard.since = time.monotonic()
             try:
                 batch = next(batches)
             except StopIteration:
@@ -112,19 +109,19 @@ def watched(batches: Iterator[Any], places: Places, timeout: float | None) -> It
             except Exception as error:
                 # torch tells of a death in many ways, some before the process has quite ended
                 ended = _ended(workers)
-                if watch.late is not None:
+                if guard.late is not None:
                     reason = f"no batch came within timeout={timeout:g} s"
-                    raise WorkerError(reason, watch.late) from error
+                    raise WorkerError(reason, guard.late) from error
                 if not ended:
                     raise
                 causes = ", ".join(_cause(workers[n].pid, workers[n].exitcode) for n in ended)
                 killed = any(workers[n].exitcode == -signal.SIGKILL for n in ended)
                 raise WorkerError(causes, [places[n] for n in ended], killed) from error
             finally:
-                watch.since = None
+                guard.since = None
             yield batch
     finally:
-        watch.closed.set()
+        guard.closed.set()
 
 
 def _ended(workers: Sequence[Any]) -> list[int]:

@@ -8,15 +8,13 @@ three times as fast.
 """
 
 import math
-from typing import Annotated
 
 import numpy as np
 import torch
 import torch.nn.functional as F
-from annotated_types import Interval
 from torch import Tensor, nn
 
-from fedseg.config.schema import Float32
+from fedseg.config.schema import PositiveShare
 from fedseg.errors import DataError
 from fedseg.registry import MODELS
 
@@ -124,9 +122,7 @@ class OHEMCrossEntropy(PixelLoss):
         ignore_index: label of pixels without a loss.
     """
 
-    def __init__(
-        self, ratio: Annotated[Float32, Interval(gt=0, le=1)] = 0.25, ignore_index: int = 255
-    ) -> None:
+    def __init__(self, ratio: PositiveShare = 0.25, ignore_index: int = 255) -> None:
         super().__init__(ignore_index)
         self.ratio = ratio
 

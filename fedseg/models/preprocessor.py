@@ -1,18 +1,14 @@
 """From a loader's uint8 batch to what a network takes: normalized, on its device, in its dtype."""
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated
 
 import torch
-from annotated_types import Interval
 from mmengine.model import BaseDataPreprocessor
 from torch import Tensor
 
-from fedseg.config.schema import Float32, Share
+from fedseg.config.schema import PositiveShare, Share
 from fedseg.errors import DataError
 from fedseg.registry import MODELS
-
-PositiveShare = Annotated[Float32, Interval(gt=0, le=1)]
 
 
 @MODELS.register_module()

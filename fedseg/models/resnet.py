@@ -5,15 +5,13 @@ GroupNorm layers too. He et al. describe the networks (CVPR 2016; section 4.2 th
 """
 
 from collections.abc import Callable, Sequence
-from typing import Annotated
 
 import torch.nn.functional as F
-from annotated_types import Interval
 from pydantic import PositiveInt
 from torch import Tensor, nn
 from torchvision.models import resnet as torchvision_resnet
 
-from fedseg.config.schema import Float32
+from fedseg.config.schema import PositiveShare
 from fedseg.models.classifier import Classifier
 from fedseg.models.groupnorm import group_norm
 from fedseg.registry import MODELS
@@ -114,7 +112,7 @@ class ResNet(Classifier):
         widths: Sequence[int],
         norm: Norm,
         padded: bool = False,
-        stochastic_depth: Annotated[Float32, Interval(gt=0, le=1)] | None = None,
+        stochastic_depth: PositiveShare | None = None,
         **kwargs,
     ) -> None:
         super().__init__(num_classes, in_channels=3, **kwargs)

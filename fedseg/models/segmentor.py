@@ -131,8 +131,8 @@ def class_map(logits: Tensor, size: torch.Size, align_corners: bool = False) -> 
     logits = logits.contiguous(memory_format=torch.channels_last)
     classes = torch.empty((len(logits), *size), dtype=torch.int64, device=logits.device)
     for image in range(len(logits)):
-        own = resize(logits[image : image + 1], size, align_corners)
-        classes[image] = own.max(dim=1).indices[0]
+        resized = resize(logits[image : image + 1], size, align_corners)
+        classes[image] = resized.max(dim=1).indices[0]
     return classes
 
 

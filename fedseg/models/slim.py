@@ -45,11 +45,11 @@ class Slim:
         for name, layer in network.named_modules():
             kind = next((kind for kind in FORWARDS if isinstance(layer, kind)), None)
             # a subclass with a forward of its own computes something else
-            own = kind is not None and _has_own_forward(layer, kind)
-            slim = None if own else FORWARDS.get(kind)
+            overridden = kind is not None and _has_own_forward(layer, kind)
+            slim = None if overridden else FORWARDS.get(kind)
             if slim is not None:
                 self._layers.append((layer, slim, any(layer is other for other in whole)))
-            if own or _is_unknown(layer, slim):
+            if overridden or _is_unknown(layer, slim):
                 raise ConfigError(
                     f"model: layer {name or type(network).__name__} ({type(layer).__name__}) has "
                     "no sub-network: use Conv2d (groups 1 or depthwise, zero padding), Linear, "

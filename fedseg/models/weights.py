@@ -89,8 +89,8 @@ class WeightsFile:
     def _part(self, content: dict[str, Tensor]) -> dict[str, Tensor]:
         """What a file of the whole network has of ``module``; any other file as it is."""
         prefix = f"{self.module}."
-        own = {n.removeprefix(prefix): t for n, t in content.items() if n.startswith(prefix)}
-        return own if self.module and own else content
+        part = {n.removeprefix(prefix): t for n, t in content.items() if n.startswith(prefix)}
+        return part if self.module and part else content
 
     def _read(self) -> dict[str, Tensor]:
         try:

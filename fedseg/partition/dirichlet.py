@@ -90,10 +90,10 @@ class DirichletPartition(RandomPartition):
             # Only the value that parts them is taken from the partial sort: the order in which it
             # leaves the others is another one on every kind of processor.
             last = np.partition(arrival, size - 1)[size - 1]
-            own = arrival < last
-            own[np.flatnonzero(arrival == last)[: size - own.sum()]] = True
-            clients.append(rest[own])
-            rest = rest[~own]
+            drawn = arrival < last
+            drawn[np.flatnonzero(arrival == last)[: size - drawn.sum()]] = True
+            clients.append(rest[drawn])
+            rest = rest[~drawn]
             left -= np.bincount(labels[clients[-1]], minlength=len(counts))
         return clients
 
@@ -158,7 +158,7 @@ class DirichletClassPartition(RandomPartition):
             np.split(rng.permutation(np.flatnonzero(labels == class_)), cut)
             for class_, cut in enumerate(self._cuts(rng, counts))
         ]
-        return name_clients([np.concatenate(own) for own in zip(*shares, strict=True)])
+        return name_clients([np.concatenate(parts) for parts in zip(*shares, strict=True)])
 
     def _cuts(self, rng: np.random.Generator, counts: np.ndarray) -> np.ndarray:
         """Where to cut each class's images for the second and the later clients, int64 [C, K-1]."""

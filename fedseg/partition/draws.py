@@ -60,7 +60,7 @@ def equal_sizes(samples: int, clients: int) -> np.ndarray:
 
 def name_clients(indices: Sequence[np.ndarray]) -> dict[str, np.ndarray]:
     """Clients ``"0"``, ``"1"``, ... with their indices in ascending order, int64."""
-    return {str(i): np.sort(own).astype(np.int64) for i, own in enumerate(indices)}
+    return {str(i): np.sort(held).astype(np.int64) for i, held in enumerate(indices)}
 
 
 def log_gammas(rng: np.random.Generator, concentration: float, shape: Any) -> np.ndarray:

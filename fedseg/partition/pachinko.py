@@ -58,9 +58,9 @@ class PachinkoPartition(RandomPartition):
         for size in sizes:
             counts = self._draw(rng, left, children, int(size))
             # classes are in random order, so the next ones are as good as any
-            own = [images[c][left[c] - counts[c] : left[c]] for c in np.flatnonzero(counts)]
+            drawn = [images[c][left[c] - counts[c] : left[c]] for c in np.flatnonzero(counts)]
             left -= counts
-            clients.append(np.concatenate(own))
+            clients.append(np.concatenate(drawn))
         return name_clients(clients)
 
     def _draw(

@@ -86,11 +86,11 @@ class SplitFile(BaseModel):
             raise ValueError(f"user {other[0]!r} is in only one of users and user_data")
         counts = dict(zip(self.users, self.num_samples, strict=False))
         self.user_data = {user: self.user_data[user] for user in self.users}
-        for user, own in self.user_data.items():
-            if not counts.get(user) == len(own.x) == len(own.y):
+        for user, samples in self.user_data.items():
+            if not counts.get(user) == len(samples.x) == len(samples.y):
                 raise ValueError(
-                    f"user {user!r}: num_samples is {counts.get(user)}, x has {len(own.x)} images "
-                    f"and y {len(own.y)} labels: correct it"
+                    f"user {user!r}: num_samples is {counts.get(user)}, x has {len(samples.x)} "
+                    f"images and y {len(samples.y)} labels: correct it"
                 )
         return self
 
@@ -209,4 +209,4 @@ def _natural(path: Path) -> list[tuple[int, int | str]]:
 def check_content(file: Path, data: Any) -> dict[str, list[Sample]]:
     """Samples by user from a split file's content; DataError if it breaks the form."""
     content = read_model(SplitFile, data, file)
-    return {u: list(zip(own.x, own.y, strict=True)) for u, own in content.user_data.items()}
+    return {user: list(zip(s.x, s.y, strict=True)) for user, s in content.user_data.items()}

@@ -1,4 +1,4 @@
-"""Batched augmentation against its readable twins and torchvision; statistics of its draws."""
+"""Batched augmentation against its readable twins; statistics of its draws."""
 
 import math
 
@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 import torch
 from batch_twins import one_by_one
-from torch.nn import functional
 from torch.utils._python_dispatch import TorchDispatchMode
-from torchvision.transforms import functional as reference
 
 from fedseg.datasets.batch_transforms import (
     BatchPipeline,
@@ -201,102 +199,6 @@ def test_a_gpu_gives_the_same():
             assert_same(made, one_by_one(pipe, images, labels, draws), 1e-6)
 
 
-# ---------------------------------------------------------------- what they mean, by torchvision
-
-
-def chw(image: np.ndarray) -> torch.Tensor:
-    return torch.from_numpy(np.array(image)).permute(2, 0, 1)
-
-
-def test_crop_is_torchvisions():
-    for padding, size in ((4, None), (0, 5), (3, 9), (1, 12), (0, None)):
-        for shape in ((10, 10, 3), (11, 12, 1)):
-            made, _, images, _, (draws,) = both(
-                [{"type": "RandomCrop", "padding": padding, "size": size}], shape, 20
-            )
-            height, width = (size, size) if size else shape[:2]
-            for i, image in enumerate(images):
-                padded = reference.pad(chw(image), [padding])
-                top, left = int(draws["top"][i]), int(draws["left"][i])
-                assert 0 <= top <= padded.shape[1] - height and 0 <= left <= padded.shape[2] - width
-                assert torch.equal(
-                    made["inputs"][i], reference.crop(padded, top, left, height, width)
-                )
-
-
-def test_flip_is_torchvisions():
-    for shape in ((8, 8, 3), (5, 7, 3), (28, 28, 1)):
-        made, _, images, _, (draws,) = both([{"type": "RandomFlip"}], shape, 20)
-        assert 0 < draws["flip"].sum() < 20
-        for i, image in enumerate(images):
-            expected = reference.hflip(chw(image)) if draws["flip"][i] else chw(image)
-            assert torch.equal(made["inputs"][i], expected)
-
-
-def test_normalize_is_torchvisions():
-    for channels in (1, 3):
-        made, _, images, *_ = both([normalize(channels)], (9, 4, channels), 6, torch.float64)
-        for i, image in enumerate(images):
-            unit = chw(image).double() / 255
-            expected = reference.normalize(unit, list(MEANS[:channels]), list(STDS[:channels]))
-            torch.testing.assert_close(made["inputs"][i], expected, rtol=0, atol=1e-14)
-
-
-def test_crop_of_floats_pads_with_the_mean_color():
-    made, _, _, _, draws = both([normalize(3), {"type": "RandomCrop", "padding": 4}], (8, 8, 3), 50)
-    far = int(np.flatnonzero(draws[1]["top"] == 0)[0])
-    assert (made["inputs"][far, :, :4] == 0).all()
-
-
-def test_cutout_clears_a_square_around_any_pixel():
-    """Pixel by pixel; and away from the borders torchvision's ``erase``."""
-    for size in (1, 2, 3, 4, 7, 8):
-        height, width = 9, 6
-        image, label = np.full((height, width, 1), 255, np.uint8), np.zeros(1, np.int64)
-        step = {"type": "Cutout", "size": size}
-        pipe = pipeline([{"type": "Normalize", "mean": [0.0], "std": [1.0]}, step], image.shape)
-        for y in range(height):
-            for x in range(width):
-                draws = tensors([{}, {"y": np.array([y]), "x": np.array([x])}])
-                made = pipe.apply(torch.from_numpy(image)[None], torch.from_numpy(label), draws)
-                cleared = made["inputs"][0, 0] == 0
-                top, left = y - size // 2, x - size // 2
-                for i in range(height):
-                    for j in range(width):
-                        inside = top <= i < top + size and left <= j < left + size
-                        assert cleared[i, j] == inside
-                assert cleared[y, x]
-                if top >= 0 and left >= 0 and top + size <= height and left + size <= width:
-                    erased = reference.erase(
-                        torch.ones(1, height, width), top, left, size, size, 0.0
-                    )
-                    assert torch.equal(made["inputs"][0], erased)
-                    assert cleared.sum() == size * size
-
-
-def test_mixup_is_the_papers_equation():
-    steps = [normalize(3), {"type": "Mixup", "alpha": 0.4}]
-    made, _, _, labels, (_, draws) = both(steps, (8, 8, 3), 12, torch.float64)
-    plain, *_ = both(steps[:1], (8, 8, 3), 12, torch.float64)
-    weight, other = float(draws["weight"][0]), torch.from_numpy(draws["other"])
-    assert 0 < weight < 1
-    x, one_hot = plain["inputs"], functional.one_hot(torch.from_numpy(labels), CLASSES).double()
-    expected = weight * x + (1 - weight) * x[other]
-    torch.testing.assert_close(made["inputs"], expected, rtol=0, atol=1e-14)
-    expected = weight * one_hot + (1 - weight) * one_hot[other]
-    torch.testing.assert_close(made["data_samples"], expected, rtol=0, atol=1e-15)
-    assert torch.allclose(made["data_samples"].sum(1), torch.ones(12, dtype=torch.float64))
-
-
-def test_cross_entropy_of_mixed_labels_is_the_mixture():
-    made, _, _, labels, (_, draws) = both([normalize(3), {"type": "Mixup"}], (8, 8, 3), 12)
-    logits = torch.randn(12, CLASSES, generator=torch.Generator().manual_seed(0))
-    y, weight = torch.from_numpy(labels), float(draws["weight"][0])
-    expected = weight * functional.cross_entropy(logits, y)
-    expected += (1 - weight) * functional.cross_entropy(logits, y[torch.from_numpy(draws["other"])])
-    torch.testing.assert_close(functional.cross_entropy(logits, made["data_samples"]), expected)
-
-
 # ---------------------------------------------------------------- draws
 
 SIZES = [64] * 50 + [37]
@@ -405,40 +307,28 @@ def test_the_draws_of_a_step_do_not_depend_on_those_after_it():
 
 
 WRONG = [
-    ({"type": "RandomCrop", "padding": 1, "size": 11}, "RandomCrop.size: 11"),
-    ({"type": "Normalize", "mean": [0.5] * 3, "std": [0.5] * 2}, "Normalize: mean"),
-    ({"type": "Normalize", "mean": [0.5] * 3, "std": [0.5, 0.0, 0.5]}, "Normalize.std"),
-    ({"type": "Normalize", "mean": [125.0] * 3, "std": [60.0] * 3}, "Normalize.mean"),
-    ({"type": "Normalize", "mean": [math.nan] * 3, "std": [0.5] * 3}, r"mean\[0\]"),
-    ({"type": "Normalize", "mean": [0.5], "std": [0.5]}, "Normalize.mean: has 1 channels"),
-    ({"type": "Normalize", "mean": 0.5, "std": 0.5}, r"transforms\[0\]"),
-    ({"type": "Normalize", "mean": [0.5] * 3}, r"transforms\[0\].*std"),
-    ({"type": "Cutout"}, r"transforms\[0\].*size"),
-    ({"type": "Cutot", "size": 3}, r"transforms\[0\]\.type: .*'Cutout'"),
-    ({"type": "RandomCrop", "pading": 3}, r"transforms\[0\]\.pading: .*'padding'"),
-    ({"size": 3}, r"transforms\[0\]\.type"),
-    ("RandomFlip", r"transforms\[0\]"),
-    (len, r"transforms\[0\].*BatchTransform"),
+    {"type": "RandomCrop", "padding": 1, "size": 11},
+    {"type": "RandomCrop", "padding": -1},
+    {"type": "RandomCrop", "size": (4, 4)},
+    {"type": "RandomCrop", "whole_batch": 1},
+    {"type": "RandomFlip", "prob": 1.1},
+    {"type": "Normalize", "mean": [0.5] * 3, "std": [0.5] * 2},
+    {"type": "Normalize", "mean": [0.5] * 3, "std": [0.5, 0.0, 0.5]},
+    {"type": "Normalize", "mean": [125.0] * 3, "std": [60.0] * 3},
+    {"type": "Normalize", "mean": [0.5], "std": [0.5]},
+    {"type": "Cutout", "size": 0},
+    {"type": "Mixup", "alpha": 0},
+    {"type": "Cutot", "size": 3},
+    {"size": 3},
+    "RandomFlip",
+    len,
 ]
-WRONG_VALUES = {
-    ("RandomCrop", "padding"): (-1, 1.5, True, None),
-    ("RandomCrop", "size"): (0, True, (4, 4)),
-    ("RandomCrop", "whole_batch"): ("yes", 1, None),
-    ("RandomFlip", "prob"): (1.1, -0.1, math.nan, "0.5"),
-    ("RandomFlip", "whole_batch"): ("yes", 1, None),
-    ("Cutout", "size"): (0, -1, 2.5, True, None, "8"),
-    ("Mixup", "alpha"): (0, -1.0, math.inf, math.nan, "1", None),
-}
 
 
-def test_wrong_steps():
-    for step, field in WRONG:
-        with pytest.raises(ConfigError, match=field):
-            pipeline([step], (8, 8, 3))
-    for (name, field), values in WRONG_VALUES.items():
-        for value in values:
-            with pytest.raises(ConfigError, match=rf"\.{field}\b"):
-                pipeline([normalize(3), {"type": name, field: value}], (8, 8, 3))
+@pytest.mark.parametrize("step", WRONG, ids=str)
+def test_wrong_steps(step):
+    with pytest.raises(ConfigError, match=r"^transforms(\[0\]|\.)"):
+        pipeline([step], (8, 8, 3))
 
 
 def test_transforms_are_a_list():

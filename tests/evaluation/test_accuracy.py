@@ -1,6 +1,5 @@
 """Top-1 accuracy of ids and of logits."""
 
-import numpy as np
 import pytest
 import torch
 
@@ -65,20 +64,6 @@ def test_by_class():
     assert metric.per_class()["c"] == 100 / 3, "still readable"
     metric.process({"data_samples": labels[:2]}, predictions[:2])
     assert metric.per_class() == {"a": 100.0, "b": 100.0, "c": None, "d": None}, "starts anew"
-
-
-def test_by_class_against_numpy():
-    rng = np.random.default_rng(0)
-    labels, predictions = rng.integers(0, 6, 500), rng.integers(0, 6, 500)
-    metric = Accuracy(prefix="top1")
-    metric.dataset_meta = {"classes": tuple("abcdef")}
-    for part in np.array_split(np.arange(500), 7):
-        batch = {"data_samples": torch.from_numpy(labels[part])}
-        metric.process(batch, torch.from_numpy(predictions[part]))
-    right = labels == predictions
-    assert metric.evaluate(500) == {"top1/accuracy": pytest.approx(100 * right.mean())}
-    for i, name in enumerate("abcdef"):
-        assert metric.per_class()[name] == pytest.approx(100 * right[labels == i].mean())
 
 
 def test_without_class_names_there_is_the_whole_only():

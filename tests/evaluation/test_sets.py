@@ -10,12 +10,7 @@ import toycls
 import toyseg
 from mmengine.evaluator import BaseMetric
 
-from fedseg.data_prep.corrupted_sets import make_corrupted
-from fedseg.data_prep.corruptions import corrupt
-from fedseg.datasets import CIFAR10CDataset
-from fedseg.datasets.arrays import write_images
 from fedseg.errors import ConfigError, DataError, MissingDataError
-from fedseg.evaluation import sets as evaluation_sets
 from fedseg.evaluation.sets import (
     EvaluationSet,
     ResidentSet,
@@ -166,14 +161,6 @@ def test_metrics_do_not_depend_on_the_batch_size(trained, root, size):
         assert len(test.plan(np.arange(len(test.dataset)))) <= -(-len(test.dataset) // size)
 
 
-def test_large_sets_stay_where_they_are(trained, root, monkeypatch):
-    expected = predicted(trained, "test")
-    monkeypatch.setattr(evaluation_sets, "RESIDENT_BYTES", 100)
-    test = evaluation_set(resident(root))
-    assert predicted(trained, test) == expected
-    assert test._resident is None
-
-
 def test_batches_are_gathered_and_normalized(root):
     test = evaluation_set(resident(root, batch_size=6))
     assert isinstance(test, ResidentSet)
@@ -242,15 +229,11 @@ def test_missing_data_that_are_not_optional(root, tmp_path):
 def test_data_that_are_there_but_damaged_are_never_left_out(tmp_path):
     root = toycls.write_data(tmp_path / "toy")
     path = root / "corrupted" / "contrast.npy"
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-9])
+    path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(DataError, match=r"contrast\.npy: is damaged"):
         evaluation_set(corrupted(root, optional=True))
     path.unlink()  # one of two
     with pytest.raises(DataError, match="contrast missing"):
-        evaluation_set(corrupted(root, optional=True))
-    np.save(path, np.zeros((5 * toycls.TEST - 1, 8, 8, 3), np.uint8))
-    with pytest.raises(DataError, match=r"contrast\.npy: .*109"):
         evaluation_set(corrupted(root, optional=True))
 
 
@@ -415,44 +398,14 @@ def test_some_corruptions_and_severities(trained, root, options, corruptions, se
     assert set(metrics) == {"some/accuracy"} | {f"some/accuracy_severity_{s}" for s in severities}
 
 
-class Grayness(torch.nn.Module):
-    """Says class 1 where an image is darker than middle gray; as ids or as logits."""
-
-    def __init__(self, logits: bool) -> None:
-        super().__init__()
-        self.logits = logits
-
-    def forward(self, inputs, data_samples=None, mode="predict"):
-        dark = (inputs.mean((1, 2, 3)) < 0.5).long()
-        return torch.nn.functional.one_hot(dark, 10).float() if self.logits else dark
-
-
-@pytest.mark.parametrize("logits", [False, True])
-def test_real_corruptions_of_a_prepared_folder(tmp_path, logits):
-    """Files made by the tool; what is counted here is the corruption itself, image by image."""
-    rng = np.random.default_rng(0)
-    images = np.repeat(rng.integers(60, 200, (8, 1, 1, 3), dtype=np.uint8), 32, 1).repeat(32, 2)
-    images = images ^ rng.integers(0, 8, images.shape, dtype=np.uint8)
-    labels = np.arange(8) % 2
-    names = [f"class {i}" for i in range(10)]
-    write_images(tmp_path, "CIFAR10", names, (images[:2], labels[:2]), (images[2:], labels[2:]))
-    chosen = ["brightness", "contrast"]
-    make_corrupted(tmp_path, corruptions=chosen, workers=1)
-    dataset = CIFAR10CDataset(tmp_path, corruptions=chosen)
-    plain = {"type": "Normalize", "mean": [0.0] * 3, "std": [1.0] * 3}
-    test = evaluation_set(corrupted(tmp_path, dataset=dataset, batch_size=7, transforms=[plain]))
-    model = Grayness(logits)
-    for indices, batch in test.batches(test.plan(np.arange(len(dataset))), pin_memory=False):
-        test.process(indices, batch, model(**batch))
-    table, metrics = test.details()[""]["corruptions"], test.score()
-    expected = {}
-    for name in chosen:
-        made = [corrupt(images[2:], name, severity) for severity in range(1, 6)]
-        right = [(x.mean((1, 2, 3)) < 127.5) == labels[2:] for x in made]
-        expected[name] = [100 * r.mean() for r in right]
-    assert table == {name: pytest.approx(values) for name, values in expected.items()}
-    assert metrics["accuracy"] == pytest.approx(np.mean(list(expected.values())))
-    assert len(set(expected["brightness"])) > 1
+def test_logits_of_corrupted_images(root):
+    test, taken = evaluation_set(corrupted(root)), []
+    labels, predictions = torch.tensor([1, 2, 3]), torch.tensor([1, 2, 0])
+    for made in (predictions, torch.nn.functional.one_hot(predictions, toycls.CLASSES).float()):
+        test.process([0, 1, toycls.TEST], {"data_samples": labels}, made)
+        taken.append(test.take())
+    assert torch.equal(*(counts for (counts,) in taken))
+    assert taken[0][0][:2].tolist() == [[0, 2], [1, 0]]
 
 
 def test_images_without_corruptions(root):
@@ -463,45 +416,22 @@ def test_images_without_corruptions(root):
 # ---------------------------------------------------------------- what is refused
 
 
-@pytest.mark.parametrize(
-    ("step", "name"),
-    [
-        ({"type": "RandomCrop"}, "RandomCrop"),
-        ({"type": "RandomFlip", "prob": 0.0}, "RandomFlip"),
-    ],
-)
-def test_random_transforms(root, step, name):
-    with pytest.raises(ConfigError, match=rf"val_dataloader\.test\.transforms\[0\]: {name} is ran"):
-        evaluation_set(resident(root, transforms=[step, toycls.NORMALIZE]))
-
-
-@pytest.mark.parametrize("step", [{"type": "Cutout", "size": 2}, {"type": "Mixup"}])
-def test_random_transforms_of_floats(root, step):
+@pytest.mark.parametrize("step", [{"type": "RandomFlip", "prob": 0.0}, {"type": "Mixup"}])
+def test_random_transforms(root, step):
     for config in (resident(root), corrupted(root)):
         with pytest.raises(ConfigError, match=r"transforms\[1\]: .* is random; test images"):
             evaluation_set({**config, "transforms": [toycls.NORMALIZE, step]})
-
-
-def test_unknown_loaders(root):
-    for loader in ("ResidentDat", "Accuracy", None, 3, "torch.nn.Linear"):
-        with pytest.raises(ConfigError, match=r"val_dataloader\.test"):
-            evaluation_set(resident(root, type=loader))
-    with pytest.raises(ConfigError, match=r"test\.type: .*did you mean 'ResidentData'"):
-        evaluation_set(resident(root, type="ResidentDat"))
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"num_workers": 2}, r"val_dataloader\.test\.num_workers"),
-        ({"transform": []}, r"val_dataloader\.test\.transform: .*'transforms'"),
-        ({"batch_size": 0}, r"val_dataloader\.test\.batch_size: must be a positive"),
-        ({"final_only": "no"}, r"val_dataloader\.test\.final_only: must be True or False"),
-        ({"optional": "no"}, r"val_dataloader\.test\.optional: must be True or False"),
-        ({"dataset": None}, r"val_dataloader\.test\.dataset: must be a dict"),
+        ({"batch_size": 0}, r"val_dataloader\.test\.batch_size"),
+        ({"optional": "no"}, r"val_dataloader\.test\.optional"),
         ({"dataset": {"type": "Stored"}}, r"dataset\.type: unknown dataset 'Stored'"),
         ({"dataset": {"type": "ToyScenes"}}, r"test\.type: ResidentData .* not ToyScenes"),
-        ({"transforms": "Normalize"}, r"val_dataloader\.test\.transforms: must be a list"),
+        ({"transforms": "Normalize"}, r"val_dataloader\.test\.transforms"),
     ],
 )
 def test_options_that_make_no_sense(root, options, message):

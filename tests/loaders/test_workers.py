@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 from torch.utils.data._utils import signal_handling
 
 from fedseg.loaders import workers
-from fedseg.loaders.workers import Places, WorkerError, start_workers, watched
+from fedseg.loaders.workers import Places, WorkerError, start_workers, watch
 
 
 class Ending:
@@ -35,7 +35,7 @@ class Batches:
 
 def test_a_process_that_has_not_quite_ended():
     with pytest.raises(WorkerError, match="loader process 7 was killed by SIGKILL") as raised:
-        next(watched(Batches(Ending()), Places(1), None))
+        next(watch(Batches(Ending()), Places(1), None))
     assert raised.value.killed
 
 

@@ -8,7 +8,6 @@ import torch.nn.functional as F
 from torch import nn
 
 from fedseg.core.flat import FlatModel
-from fedseg.core.forward import forward, prepare_batch
 from fedseg.errors import ConfigError, DataError
 from fedseg.models import Classifier
 from fedseg.registry import MODELS, build
@@ -177,25 +176,6 @@ def test_batch_of_one():
             inputs, labels = batch(name, images=1)
             assert loss_of(model, inputs, labels).isfinite()
             assert model(inputs, mode="predict").shape == (1,)
-
-
-def test_uint8_images_through_a_preprocessor():
-    model = make("CNN", data_preprocessor={"type": "ImagePreprocessor"}).double()
-    images = torch.randint(256, (2, 3, 32, 32), dtype=torch.uint8)
-    prepared = prepare_batch(
-        model, {"inputs": images, "data_samples": torch.tensor([1, 2])}, torch.float64, True
-    )
-    expected = model((images / 255.0).double() * 2 - 1, prepared["data_samples"], mode="loss")
-    torch.testing.assert_close(forward(model, prepared, "loss")["loss"], expected["loss"])
-
-
-def test_without_a_preprocessor_batches_are_passed_on():
-    model = make("CNN")
-    inputs, labels = batch("CNN")
-    prepared = prepare_batch(
-        model, {"inputs": inputs, "data_samples": labels}, torch.float32, training=True
-    )
-    assert prepared["inputs"] is inputs and prepared["data_samples"] is labels
 
 
 # ---------------------------------------------------------------- weights and bad input

@@ -82,27 +82,6 @@ def test_same_distribution_as_a_slow_transcription(alpha):
     assert (np.abs(one.mean(axis=1) - two.mean(axis=1)) < 4 * error + 1e-9).all()
 
 
-def test_first_draw_by_hand():
-    # alpha large: the mix is the prior. Of images a, b, b, b client 0 draws a first with
-    # probability 1/2, or second with 1/2 x (1/2) / (1/2 + 2/6) = 3/10.
-    dataset, trials = Labeled([0, 1, 1, 1]), 2000
-    held = [0 in split(dataset, num_clients=2, alpha=1e9, seed=s)["0"] for s in range(trials)]
-    assert abs(np.mean(held) - 0.8) < 4 * np.sqrt(0.8 * 0.2 / trials)
-
-
-def test_mixes_vary_as_the_dirichlet_distribution_says():
-    # far from exhaustion: the first of many clients, images nearly with replacement
-    dataset, alpha, size, classes = balanced(4, 4000), 2.0, 40, 4
-    shares = [
-        np.bincount(dataset.labels[own["0"]], minlength=4)[0] / size
-        for own in (split(dataset, num_clients=100, alpha=alpha, seed=s) for s in range(100))
-    ]
-    mean = 1 / classes
-    variance = mean * (1 - mean) / (alpha + 1) * (1 + alpha / size)  # Dirichlet-multinomial
-    squares = (np.array(shares) - mean) ** 2
-    assert abs(squares.mean() - variance) < 3.5 * squares.std() / np.sqrt(len(shares))
-
-
 def test_exhausted_classes_are_replaced_by_what_is_left():
     # every client wants one class, and there are more clients than the classes can serve
     dataset = Labeled([0] * 9 + [1] * 2 + [2] * 1)

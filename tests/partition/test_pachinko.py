@@ -45,35 +45,6 @@ def test_cifar100_as_published(cifar100):
     assert ((many > 0).sum(axis=1) >= 4).mean() > 0.9
 
 
-def test_mixes_vary_as_both_dirichlet_distributions_say():
-    # the first client of each seed has 120 of 200 images per class: nothing is exhausted
-    coarse_labels = np.repeat(np.arange(4), 3)
-    dataset = Labeled(np.tile(np.arange(12), 200), coarse_labels)
-    alpha, beta, size, seeds = 0.5, 4.0, 120, 120
-    tables = np.array(
-        [
-            counts(
-                {"0": split(dataset, num_clients=20, alpha=alpha, beta=beta, seed=s)["0"]}, dataset
-            )[0]
-            for s in range(seeds)
-        ]
-    )
-
-    def variance(mean, total, n):
-        return mean * (1 - mean) / (total + 1) * (1 + total / n)
-
-    coarse = coarse_counts(tables, coarse_labels) / size
-    squares = ((coarse - 1 / 4) ** 2).mean(axis=1)  # of one seed
-    error = squares.std() / np.sqrt(seeds)
-    assert abs(squares.mean() - variance(1 / 4, 4 * alpha, size)) < 3.5 * error
-    fine = tables.reshape(seeds, 4, 3)
-    total = fine.sum(axis=2)
-    seed, label = np.nonzero(total >= 20)
-    shares, n = fine[seed, label] / total[seed, label][:, None], total[seed, label]
-    excess = ((shares - 1 / 3) ** 2).mean(axis=1) - variance(1 / 3, 3 * beta, n)
-    assert abs(excess.mean()) < 3.5 * excess.std() / np.sqrt(len(excess))
-
-
 def reddi_one_image_at_a_time(labels, coarse_labels, num_clients, alpha, beta, rng):
     """Images of each class [clients, classes]: the algorithm of the paper, image by image."""
     tree = {}  # coarse label -> fine label -> images
