@@ -159,7 +159,7 @@ WRONG = [
     (dict(type="RandomScaleCrop", crop=(2, 2)), r"\.crop: .*'crop_size'"),
     (dict(type="HorizontalFlip", prob=1), r"\.prob: "),
     (dict(type="RandomScaleCrop", scale=(1, 2)), "'crop_size'"),
-    (dict(type="ColorJitter", p=3.0), "ColorJitter"),
+    (dict(type="ColorJitter", p=3.0), r"\.p: "),
     (dict(type="ColorJitter", p=True), r"\.p: "),
     (dict(type="RandomScaleCrop", scale=(True, 2), crop_size=(2, 2)), r"\.scale"),
     (dict(type="OneOf", transforms=[dict(type="Blur", p=False)]), r"\.transforms\[0\]\.p: "),

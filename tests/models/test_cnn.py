@@ -1,55 +1,31 @@
-"""The small networks against a computation that shares no layer with them."""
+"""The small networks against their drawings: layers in a row, pixels in the order of channels."""
 
+import pytest
 import torch
+import torch.nn.functional as F
 
 from fedseg.models import CNN, MNISTCNN
 
 
-def convolution(x, layer):
-    """Sum over the window, offset by offset."""
-    size = layer.weight.shape[-1]
-    out = x.shape[-1] - size + 1
-    y = layer.bias[None, :, None, None].expand(len(x), -1, out, out).clone()
-    for i in range(size):
-        for j in range(size):
-            window = x[:, :, i : i + out, j : j + out]
-            y += torch.einsum("bchw,oc->bohw", window, layer.weight[:, :, i, j])
-    return y
-
-
-def relu(x):
-    return torch.where(x > 0, x, torch.zeros_like(x))
-
-
-def pooled(x):
-    """The largest of every 2x2 square."""
-    corners = [x[:, :, i::2, j::2] for i in (0, 1) for j in (0, 1)]
-    return torch.stack(corners).amax(0)
-
-
-def reference(model, x):
-    x = pooled(relu(convolution(x, model.conv1)))
-    x = pooled(relu(convolution(x, model.conv2)))
+def logits_by_hand(model, x):
+    for layer in (model.conv1, model.conv2):
+        x = F.max_pool2d(F.conv2d(x, layer.weight, layer.bias).relu(), 2)
     x = x.reshape(len(x), -1)  # channel, row, column
     for layer in (model.fc1, getattr(model, "fc2", None)):
         if layer is not None:
-            x = relu(x @ layer.weight.T + layer.bias)
+            x = (x @ layer.weight.T + layer.bias).relu()
     return x @ model.classifier.weight.T + model.classifier.bias
 
 
-def test_logits_and_gradients():
-    for model_class, shape in ((CNN, (3, 32, 32)), (MNISTCNN, (1, 28, 28))):
-        for memory_format in (torch.contiguous_format, torch.channels_last):
-            torch.manual_seed(0)
-            model = model_class(10).double()
-            images = torch.randn(3, *shape, dtype=torch.float64)
-            expected = reference(model, images)
-            expected_grads = torch.autograd.grad(expected.square().sum(), list(model.parameters()))
-            model = model.to(memory_format=memory_format)
-            found = model(images.contiguous(memory_format=memory_format))
-            torch.testing.assert_close(found, expected)
-            grads = torch.autograd.grad(found.square().sum(), list(model.parameters()))
-            torch.testing.assert_close(grads, expected_grads)
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize(("cls", "shape"), [(CNN, (3, 32, 32)), (MNISTCNN, (1, 28, 28))])
+def test_logits(cls, shape, memory_format):
+    torch.manual_seed(0)
+    model = cls(10).double()
+    images = torch.randn(3, *shape, dtype=torch.float64)
+    expected = logits_by_hand(model, images)
+    model = model.to(memory_format=memory_format)
+    torch.testing.assert_close(model(images.contiguous(memory_format=memory_format)), expected)
 
 
 def test_initialization_is_pytorch_s():

@@ -30,29 +30,14 @@ def test_resnet18_is_torchvision_s():
     torch.testing.assert_close(model(images), other.double()(images))
 
 
-def group_normalized(x, weight, bias, groups):
-    """By the definition: over the pixels and channels of a group, biased variance, eps 1e-5."""
-    grouped = x.reshape(len(x), groups, -1)
-    centered = grouped - grouped.mean(2, keepdim=True)
-    normal = centered / (centered.square().mean(2, keepdim=True) + 1e-5).sqrt()
-    return normal.reshape(x.shape) * weight[:, None, None] + bias[:, None, None]
-
-
-def batch_normalized(x, weight, bias):
-    """By the definition, with the statistics of the batch."""
-    centered = x - x.mean((0, 2, 3), keepdim=True)
-    normal = centered / (centered.square().mean((0, 2, 3), keepdim=True) + 1e-5).sqrt()
-    return normal * weight[:, None, None] + bias[:, None, None]
-
-
 def logits_by_hand(state, x, depths, kernels, groups=None):
     """From a state dict, by the drawings of He et al.; ``kernels`` of a block's convolutions."""
 
     def norm(x, name):
         weight, bias = state[f"{name}.weight"], state[f"{name}.bias"]
         if groups is None:
-            return batch_normalized(x, weight, bias)
-        return group_normalized(x, weight, bias, groups)
+            return F.batch_norm(x, None, None, weight, bias, training=True)
+        return F.group_norm(x, groups, weight, bias)
 
     x = norm(F.conv2d(x, state["stem.0.weight"], padding=1), "stem.1").relu()
     for stage, depth in enumerate(depths):

@@ -117,24 +117,6 @@ def test_full_width_is_the_network():
         torch.testing.assert_close(found, model(images))
 
 
-def test_gradients_go_to_what_was_used():
-    model = minibatch.scrambled(minibatch.ToyResNet(widths=(8, 8, 16)))
-    with Slim(model, whole=[model.classifier]).at(0.5):
-        model(minibatch.batch()["inputs"]).square().sum().backward()
-    for name, parameter in model.named_parameters():
-        used = torch.zeros_like(parameter, dtype=torch.bool)
-        last = name.startswith("classifier")
-        rows = slice(None) if last else slice(parameter.shape[0] // 2)
-        columns = slice(None) if name == "stem.0.weight" else slice(None, _half(parameter))
-        used[rows if parameter.dim() == 1 else (rows, columns)] = True
-        assert (parameter.grad[~used] == 0).all(), name
-        assert (parameter.grad[used] != 0).any(), name
-
-
-def _half(parameter):
-    return parameter.shape[1] // 2 if parameter.dim() > 1 else None
-
-
 def test_running_statistics_are_left_alone_also_in_eval_mode():
     model = minibatch.scrambled(minibatch.ToyResNet())
     layers = batchnorm_layers(model).values()
