@@ -28,7 +28,7 @@ from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss, full_precision
 from fedseg.errors import ConfigError
-from fedseg.models.recording import recorded
+from fedseg.models.recording import record_calls
 from fedseg.models.slim import Slim
 from fedseg.registry import LOCAL_LOSSES
 
@@ -70,7 +70,7 @@ class FedAlign(LocalLoss):
         if self.mu == 0:
             return client.model_loss()
         stage = client.model.stages[-1]
-        with recorded(stage) as calls:
+        with record_calls(stage) as calls:
             loss = client.model_loss()
         before, after = calls[0].input.detach(), calls[0].output.detach()
         first = before[:, : self._slim.kept(before.shape[1], self.width)]

@@ -29,7 +29,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss, full_precision
 from fedseg.errors import ConfigError
 from fedseg.models.classifier import Classifier
-from fedseg.models.recording import recorded
+from fedseg.models.recording import record_calls
 from fedseg.models.slim import Slim
 from fedseg.registry import LOCAL_LOSSES
 
@@ -85,7 +85,7 @@ class GradAug(LocalLoss):
     def loss(self, client: Client) -> Tensor:
         if self.mu == 0:
             return client.model_loss()
-        with recorded(client.model.classifier) as calls:
+        with record_calls(client.model.classifier) as calls:
             loss = client.model_loss()
         target = F.log_softmax(full_precision(calls[0].output.detach()), dim=1)
         images = client.batch["inputs"]

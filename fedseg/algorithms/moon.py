@@ -30,7 +30,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss, full_precision
 from fedseg.errors import ConfigError
 from fedseg.models.classifier import Classifier
-from fedseg.models.recording import recorded
+from fedseg.models.recording import record_calls
 from fedseg.registry import LOCAL_LOSSES
 
 PREVIOUS = "moon_previous"
@@ -66,7 +66,7 @@ class MOON(LocalLoss):
         previous = client.state.get(PREVIOUS)
         if self.mu == 0 or previous is None:
             return client.model_loss()
-        with recorded(client.model.classifier) as calls:
+        with record_calls(client.model.classifier) as calls:
             loss = client.model_loss()
         features = full_precision(calls[0].input)
         with torch.no_grad(), _at_rest(client.model):
@@ -85,7 +85,7 @@ class MOON(LocalLoss):
 def _features(client: Client, w: Tensor) -> Tensor:
     """The batch's features in the network with parameters ``w``, float [B, D]."""
     parameters, images = client.flat.views(w), client.batch["inputs"]
-    with recorded(client.model.classifier) as calls:
+    with record_calls(client.model.classifier) as calls:
         functional_call(client.model, parameters, (images,), {"mode": "tensor"})
     return full_precision(calls[0].input)
 

@@ -48,7 +48,7 @@ def load_model(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> None:
 
 
 @dataclass(frozen=True)
-class Part:
+class EvalTask:
     """Samples of a test set that one model predicts; workers are dealt slices of its batches.
 
     Attributes:
@@ -64,7 +64,7 @@ class Part:
     batch_statistics: bool = False
     counted: frozenset[int] | None = None
 
-    def only(self, wanted: Collection[int]) -> "Part":
+    def only(self, wanted: Collection[int]) -> "EvalTask":
         """What it takes to predict some samples as the whole part does."""
         counted = frozenset(i for batch in self.plan for i in batch if i in wanted)
         if self.counted is not None:
@@ -126,7 +126,7 @@ class DomainEvaluator:
         return metrics
 
     def _score(
-        self, test: EvaluationSet, prefix: str, parts: Iterable[Part], on_prediction: Any
+        self, test: EvaluationSet, prefix: str, parts: Iterable[EvalTask], on_prediction: Any
     ) -> Iterator[int]:
         """Count the predictions of all parts, here or in workers; yields numbers of images."""
         evaluate = getattr(getattr(self.runner, "executor", None), "evaluate", None)
@@ -142,7 +142,7 @@ class DomainEvaluator:
                     on_prediction(test, prefix, chosen, predictions)
                 yield len(chosen)
 
-    def count(self, test: EvaluationSet, part: Part) -> list[Any]:
+    def count(self, test: EvaluationSet, part: EvalTask) -> list[Any]:
         """What the metrics count of a part, for :meth:`EvaluationSet.add` in another process."""
         for chosen, data, predictions in self._predict(test, part):
             test.process(chosen, data, predictions)
@@ -181,27 +181,27 @@ class DomainEvaluator:
 
     def _views(
         self, test: EvaluationSet, w: Tensor, buffers: Tensor
-    ) -> Iterator[tuple[str, Iterable["Part"]]]:
+    ) -> Iterator[tuple[str, Iterable["EvalTask"]]]:
         """Prefixes of metrics, each with parts of the test set and the model that predicts them."""
         policy = self.runner.batchnorm
         if policy is None:
             plan = test.plan(np.arange(len(test.dataset)))
-            yield test.name, [Part(plan, w, buffers)]
+            yield test.name, [EvalTask(plan, w, buffers)]
             return
         standard_w = w
         if policy.local_affine:
             states = [self._state(client) for client in self.runner.client_sizes]
             personal = policy.personal(w, buffers, states)
             standard_w = w if personal is None else personal[0]
-        standard = Part(test.shuffled_plan(), standard_w, buffers, batch_statistics=True)
+        standard = EvalTask(test.shuffled_plan(), standard_w, buffers, batch_statistics=True)
         yield test.name, [standard]
         if self.has_own_clients(test):
             domain = Metric(test.name, BY_DOMAIN, "").domain
             yield domain, self._domain_parts(test, w, buffers, standard)
 
     def _domain_parts(
-        self, test: EvaluationSet, w: Tensor, buffers: Tensor, standard: Part
-    ) -> Iterator[Part]:
+        self, test: EvaluationSet, w: Tensor, buffers: Tensor, standard: EvalTask
+    ) -> Iterator[EvalTask]:
         """One domain's model at a time: all of them at once might not fit into memory.
 
         Domains of which no client has trained yet are predicted as in ``standard``, in the batches
@@ -216,7 +216,7 @@ class DomainEvaluator:
                 untrained += indices.tolist()
             else:
                 self._trained_domains += 1
-                yield Part(test.plan(indices), *personal)
+                yield EvalTask(test.plan(indices), *personal)
         if untrained:
             yield standard.only(untrained)
 
@@ -226,7 +226,7 @@ class DomainEvaluator:
     def time_batches(self, test: EvaluationSet, w: Tensor, buffers: Tensor, batches: int) -> float:
         """Seconds a sample takes, from the first few batches; nothing is scored."""
         chosen = np.arange(min(len(test.dataset), batches * test.batch_size))
-        part = Part(test.plan(chosen), w, buffers, self.runner.batchnorm is not None)
+        part = EvalTask(test.plan(chosen), w, buffers, self.runner.batchnorm is not None)
         begin = time.perf_counter()
         for _ in self._predict(test, part):
             pass
@@ -238,7 +238,7 @@ class DomainEvaluator:
         return bool(groups) and all(d in self.runner.domain_clients for d in groups)
 
     @torch.no_grad()
-    def _predict(self, test: EvaluationSet, part: Part) -> Iterator[tuple[list[int], Any, Any]]:
+    def _predict(self, test: EvaluationSet, part: EvalTask) -> Iterator[tuple[list[int], Any, Any]]:
         """(sample indices, preprocessed batch, predictions) of every batch, of what counts."""
         runner = self.runner
         statistics = nullcontext()

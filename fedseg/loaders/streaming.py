@@ -37,7 +37,7 @@ def seed_global(seed: int) -> None:
 
 
 @contextmanager
-def seeding(seed: int) -> Iterator[None]:
+def temporary_seed(seed: int) -> Iterator[None]:
     """Within it the global generators are seeded; afterwards they go on where they were."""
     before = random.getstate(), np.random.get_state()  # noqa: NPY002
     with torch.random.fork_rng(devices=[]):
@@ -86,7 +86,7 @@ class SeededDataset(Dataset):
         try:
             if self.collate is default_collate:  # draws nothing
                 return self.collate(samples)
-            with seeding(seed_for(keys[0][1], "collate")):
+            with temporary_seed(seed_for(keys[0][1], "collate")):
                 return self.collate(samples)
         except Exception as error:
             if lacks_memory(error):
@@ -96,7 +96,7 @@ class SeededDataset(Dataset):
     def _sample(self, index: int, seed: int) -> Any:
         if self.seeded:
             return self.dataset[index, seed]
-        with seeding(seed):
+        with temporary_seed(seed):
             return self.dataset[index]
 
 
@@ -122,7 +122,7 @@ class SampleError(Exception):
         return SampleError(json.dumps({"index": index, "text": what + text, "details": details}))
 
 
-def _collated(batch: Any) -> Any:
+def _pass_on(batch: Any) -> Any:
     return batch  # the data set has done it, where it is known which samples there are
 
 
@@ -190,17 +190,17 @@ class BatchLoader:
             dataset,
             batch_sampler=keys,
             num_workers=workers,
-            collate_fn=_collated,
+            collate_fn=_pass_on,
             pin_memory=pin_memory,
             worker_init_fn=init_worker if workers else None,
             prefetch_factor=self.prefetch_factor if workers else None,
             generator=torch.Generator(),  # it draws a worker seed: not from the global one
         )
         if not workers:
-            return self._plain_errors(iter(loader))
-        return self._plain_errors(watch(start_workers(loader), dataset.places, self.timeout))
+            return self._explain_errors(iter(loader))
+        return self._explain_errors(watch(start_workers(loader), dataset.places, self.timeout))
 
-    def _plain_errors(self, batches: Iterator[Any]) -> Iterator[Any]:
+    def _explain_errors(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Batches; an error says which sample, without torch's traceback inside its text."""
         try:
             yield from batches

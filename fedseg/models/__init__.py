@@ -9,7 +9,7 @@ _MODULES = {
     "Classifier": "fedseg.models.classifier",
     "group_norm": "fedseg.models.groupnorm",
     "PixelLoss": "fedseg.models.losses",
-    "recorded": "fedseg.models.recording",
+    "record_calls": "fedseg.models.recording",
     "ResNet": "fedseg.models.resnet",
     "class_map": "fedseg.models.segmentor",
     "Slim": "fedseg.models.slim",

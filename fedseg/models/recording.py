@@ -15,7 +15,7 @@ class Call(NamedTuple):
 
 
 @contextmanager
-def recorded(module: nn.Module) -> Iterator[list[Call]]:
+def record_calls(module: nn.Module) -> Iterator[list[Call]]:
     """Inside, every call of a module is appended to the list."""
     calls: list[Call] = []
 

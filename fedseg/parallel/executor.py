@@ -19,7 +19,7 @@ from fedseg.core.client_data import Job
 from fedseg.core.messages import Message, Outcome, Task
 from fedseg.engine.executor import Executor, block_size
 from fedseg.errors import ConfigError
-from fedseg.evaluation.domains import Part
+from fedseg.evaluation.domains import EvalTask
 from fedseg.files import write_text
 from fedseg.parallel.cluster import connected
 from fedseg.parallel.pool import Pool, Work
@@ -158,7 +158,7 @@ class RayExecutor(Executor):
                 outcome.sums = sums if outcome is outcomes[-1] else []
             yield from outcomes
 
-    def _evaluate(self, name: str, parts: Iterable[Part]) -> Iterator[tuple[int, list[Any]]]:
+    def _evaluate(self, name: str, parts: Iterable[EvalTask]) -> Iterator[tuple[int, list[Any]]]:
         """(images, what metrics counted) of slices of all parts, in order.
 
         Args:

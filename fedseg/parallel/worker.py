@@ -22,7 +22,7 @@ from fedseg.core.forward import map_tensors
 from fedseg.core.messages import ClientResult, Message, Outcome, Task
 from fedseg.engine.executor import block_size, train_block
 from fedseg.errors import DataError, ResourceError, resource_error
-from fedseg.evaluation.domains import Part
+from fedseg.evaluation.domains import EvalTask
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.loaders.workers import SIGNALS
 from fedseg.parallel.cluster import serialize_tensors
@@ -192,7 +192,7 @@ class Worker:
         return [blocks[i] for i in assign(costs, self.workers)[self.number]]
 
     @_with_causes
-    def count(self, name: str, part: Part, model: tuple[Tensor, Tensor]) -> Report:
+    def count(self, name: str, part: EvalTask, model: tuple[Tensor, Tensor]) -> Report:
         """Predict a part of a test set of the evaluation between rounds; what its metrics count.
 
         Args:

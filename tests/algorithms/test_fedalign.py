@@ -9,7 +9,7 @@ from fedseg.algorithms import FedAlign, LocalLoss
 from fedseg.algorithms.fedalign import joined, spectral_norm
 from fedseg.batchnorm import batchnorm_layers
 from fedseg.errors import ConfigError
-from fedseg.models import CNN, MobileNetV2GN, ResNet20GN, ResNet56, recorded
+from fedseg.models import CNN, MobileNetV2GN, ResNet20GN, ResNet56, record_calls
 
 NETWORKS = {
     "basic": {"widths": (4, 8, 16)},
@@ -75,7 +75,7 @@ class ByHand:
     def __init__(self, client, bottleneck=False, groups=None, padded=False, **_):
         self.client = client
         self.options = (bottleneck, groups, padded)
-        with torch.no_grad(), recorded(client.model.stages[-1]) as calls:
+        with torch.no_grad(), record_calls(client.model.stages[-1]) as calls:
             client.model_loss()
         self.before, after = calls[0]
         pairs = zip(self.before, after, strict=True)
@@ -132,7 +132,7 @@ def test_the_last_block_of_resnet56_is_its_last_stage():
     images = torch.randn(2, 3, 32, 32)
     loss = FedAlign()
     loss.check(minibatch.FlatModel(model))
-    with recorded(model.stages[-1]) as calls:
+    with record_calls(model.stages[-1]) as calls:
         model(images)
     before, after = calls[0]
     assert (before.shape, after.shape) == ((2, 128, 16, 16), (2, 256, 8, 8))

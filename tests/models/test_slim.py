@@ -9,7 +9,7 @@ from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers
 from fedseg.errors import ConfigError
-from fedseg.models import CNN, MobileNetV2GN, ResNet20GN, ResNet56, Slim, recorded
+from fedseg.models import CNN, MobileNetV2GN, ResNet20GN, ResNet56, Slim, record_calls
 
 
 def test_kept_channels():
@@ -60,7 +60,7 @@ def test_resnet_is_a_narrower_resnet():
 def test_padded_shortcuts_are_narrower():
     full = minibatch.scrambled(ResNet20GN(5))
     images = torch.randn(2, 3, 8, 8, dtype=torch.float64)
-    with Slim(full, whole=[full.classifier]).at(0.5), recorded(full.stages[1]) as calls:
+    with Slim(full, whole=[full.classifier]).at(0.5), record_calls(full.stages[1]) as calls:
         logits = full(images)
     assert calls[0].input.shape[1] == 8 and calls[0].output.shape[1] == 16
     # the channels that a shortcut adds are the residual path's alone
