@@ -18,14 +18,7 @@ from fedseg.evaluation.metrics import CountingMetric, labels_of
 from fedseg.loaders.partitioned import balanced_batches, domains_of
 from fedseg.loaders.resident import resident_pipeline
 from fedseg.loaders.streaming import TIMEOUT, BatchLoader
-from fedseg.registry import (
-    BATCH_TRANSFORMS,
-    DATASETS,
-    EVALUATION_SETS,
-    METRICS,
-    build,
-    check_component,
-)
+from fedseg.registry import DATASETS, EVALUATION_SETS, METRICS, build
 
 
 def build_evaluation_set(
@@ -42,14 +35,15 @@ def build_evaluation_set(
     Returns:
         The set; None for an ``optional`` one whose data are missing.
     """
-    check_evaluation_set(name, config, evaluator, kind)
+    field, evaluator_field = f"{kind}_dataloader.{name}", f"{kind}_evaluator"
     config = {"type": "StreamingData", **config}
-    field = f"{kind}_dataloader.{name}"
     optional = config.pop("optional", False)
-    metrics = [
-        build(METRICS, metric, place, base=BaseMetric)
-        for place, metric in _metrics(evaluator, kind)
-    ]
+    check_value(f"{field}.optional", optional, bool)
+    if isinstance(evaluator, list | tuple):
+        places = {f"{evaluator_field}[{number}]": one for number, one in enumerate(evaluator)}
+    else:
+        places = {evaluator_field: evaluator}
+    metrics = [build(METRICS, one, place, base=BaseMetric) for place, one in places.items()]
     given = {"name": name, "field": field, "metrics": metrics, "like": like}
     try:
         return build(EVALUATION_SETS, config, field, given)
@@ -57,30 +51,6 @@ def build_evaluation_set(
         if optional:
             return None
         raise
-
-
-def check_evaluation_set(name: str, config: Mapping[str, Any], evaluator: Any, kind: str) -> None:
-    """Raise ConfigError for what is wrong with an entry and its metrics whatever the data are.
-
-    Arguments: those of :func:`build_evaluation_set`.
-    """
-    config = {"type": "StreamingData", **config}
-    field = f"{kind}_dataloader.{name}"
-    check_value(f"{field}.optional", config.pop("optional", False), bool)
-    for place, metric in _metrics(evaluator, kind):
-        check_component(METRICS, metric, place)
-    check_component(EVALUATION_SETS, config, field, ("name", "field", "metrics", "like"))
-    check_component(DATASETS, config.get("dataset"), f"{field}.dataset")
-    for number, step in enumerate(config.get("transforms") or ()):
-        build(BATCH_TRANSFORMS, step, f"{field}.transforms[{number}]")
-
-
-def _metrics(evaluator: Any, kind: str) -> list[tuple[str, Any]]:
-    """(field, config) of every metric."""
-    field = f"{kind}_evaluator"
-    if isinstance(evaluator, list | tuple):
-        return [(f"{field}[{number}]", metric) for number, metric in enumerate(evaluator)]
-    return [(field, evaluator)]
 
 
 class EvaluationSet(ABC):

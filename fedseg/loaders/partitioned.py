@@ -17,7 +17,6 @@ import torch
 from pydantic import PositiveInt
 from torch.utils.data import Dataset
 
-from fedseg.config.schema import check_values
 from fedseg.core.client_data import ClientData, Job
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError
@@ -55,11 +54,6 @@ class PartitionedData(ClientData):
         drop_single: bool = False,
         seed: int = 0,
     ) -> None:
-        check_values(
-            {"local_epochs": local_epochs, "local_steps": local_steps},
-            {"local_epochs": PositiveInt, "local_steps": PositiveInt | None},
-            "train_cfg",
-        )
         if batch_size == 1 and drop_single:
             raise ConfigError(
                 "train_dataloader.batch_size: is 1, and BatchNorm cannot train on batches of one: "

@@ -41,7 +41,7 @@ from fedseg.core.seeds import seed_for
 from fedseg.datasets.synthetic import is_synthetic
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
-from fedseg.evaluation.sets import EvaluationSet, check_evaluation_set
+from fedseg.evaluation.sets import EvaluationSet
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.optim import OptimWrapper, build_local_optimizer
@@ -55,7 +55,6 @@ from fedseg.registry import (
     PARAM_SCHEDULERS,
     build,
     check_arguments,
-    check_component,
     did_you_mean,
 )
 from fedseg.runner.checkpoint import load_checkpoint
@@ -358,8 +357,8 @@ def _files(dataset: Any) -> set[tuple[str, ...]]:
     return {files for files in getattr(dataset, "files", ()) if isinstance(files, tuple)}
 
 
-def check_what_comes_last(cfg: Config, parts: Iterable[Any]) -> None:
-    """Raise an error for what the test and the results need: after training is too late.
+def check_origins(parts: Iterable[Any]) -> None:
+    """Raise DataError for a damaged ``dataset.json``: the results need it, after training.
 
     ``parts`` are training data and evaluation sets; their data sets may have a root.
     """
@@ -367,8 +366,3 @@ def check_what_comes_last(cfg: Config, parts: Iterable[Any]) -> None:
         root = getattr(getattr(part, "dataset", None), "data_root", None)
         if root:
             is_synthetic(root, strict=True)
-    for name, config in (cfg.test_dataloader or {}).items():
-        if config is not None:
-            check_evaluation_set(name, config, cfg.test_evaluator, "test")
-    if cfg.test_cfg is not None:
-        check_component(LOOPS, cfg.test_cfg, "test_cfg", ("runner", "dataloader", "evaluator"))

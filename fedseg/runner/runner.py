@@ -38,8 +38,8 @@ from fedseg.runner.build import (
     build_model,
     build_schedulers,
     build_vectors,
+    check_origins,
     check_tests,
-    check_what_comes_last,
     load_weights,
     move_model,
 )
@@ -233,7 +233,7 @@ class FederatedRunner(Runner):
         self._val_loop = build_evaluation(cfg, "val", self) if self._val_dataloader else None
         tests = getattr(self.val_loop, "sets", ())
         check_tests(self.data.dataset, tests)
-        check_what_comes_last(cfg, [self.data, *tests])
+        check_origins([self.data, *tests])
 
     # ---------------------------------------------------------------- train, test
 
