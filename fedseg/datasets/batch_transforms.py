@@ -274,8 +274,6 @@ class BatchPipeline:
         dtype: torch.dtype,
         field: str,
     ) -> None:
-        if not isinstance(transforms, list | tuple):
-            raise ConfigError(f"{field}: must be a list of transforms, not {transforms!r}")
         self.steps: list[BatchTransform] = []
         self.normalized = False
         for number, config in enumerate(transforms):

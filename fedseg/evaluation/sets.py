@@ -156,10 +156,6 @@ class EvaluationSet(ABC):
                     "(BaseMetric), so that workers cannot share an evaluation"
                 )
             values = metric.evaluate(len(self.dataset))
-            if not isinstance(values, Mapping):
-                raise ConfigError(
-                    f"{name}: must give its values as a dict by name, not {type(values).__name__}"
-                )
             for key, value in values.items():
                 value = value.item() if isinstance(value, Tensor | np.generic) else value
                 # as text: NaN is equal to itself, and an array has no truth value

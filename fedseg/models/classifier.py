@@ -2,12 +2,11 @@
 
 from collections.abc import Sequence
 
-import torch
 import torch.nn.functional as F
 from pydantic import PositiveInt
 from torch import Tensor, nn
 
-from fedseg.errors import DataError
+from fedseg.errors import DataError, lacks_memory
 from fedseg.models.weights import InitializedModel
 
 
@@ -100,10 +99,13 @@ class Classifier(InitializedModel):
         try:  # labels are checked only when they fail, so that no step waits for the device
             return {"loss": F.cross_entropy(logits, labels)}
         except (IndexError, RuntimeError, TypeError, ValueError) as error:
-            message = self._labels_error(logits, labels)
-            if message is None:
+            if lacks_memory(error):
                 raise
-            raise DataError(f"data_samples: {message}") from error
+            kind = "missing" if labels is None else f"{labels.dtype} {list(labels.shape)}"
+            raise DataError(
+                f"data_samples: {error} Labels are {kind}, logits {list(logits.shape)}: give int64 "
+                "class ids or probabilities, and set model.num_classes to the data set's number"
+            ) from error
 
     def _check_inputs(self, inputs: Tensor) -> None:
         shape = inputs.shape
@@ -114,21 +116,3 @@ class Classifier(InitializedModel):
                 f"inputs: {type(self).__name__} takes float images [batch, {self.in_channels}, "
                 f"{height}, {width}], not {inputs.dtype} {list(shape)}: change transforms or model"
             )
-
-    def _labels_error(self, logits: Tensor, labels: Tensor | None) -> str | None:
-        """What is wrong with labels that cross-entropy refused; None: it was something else."""
-        if labels is None:
-            return "are missing, and a loss needs labels"
-        classes, soft = logits.shape[1], labels.is_floating_point()
-        shape = logits.shape if soft else logits.shape[:1]
-        if labels.shape != shape or not (soft or labels.dtype == torch.int64):
-            kind = "probabilities" if soft else "int64 class ids"
-            return f"must be {kind} {list(shape)}, got {labels.dtype} {list(labels.shape)}"
-        if soft or labels.is_cuda:  # on a GPU its error has made the device unusable
-            return None
-        if labels.min() < 0 or labels.max() >= classes:
-            return (
-                f"labels {int(labels.min())}..{int(labels.max())} for {classes} classes: set "
-                "model.num_classes to the data set's number of classes"
-            )
-        return None

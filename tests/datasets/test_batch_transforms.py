@@ -271,8 +271,6 @@ WRONG_ORDERS = [
     ([CUTOUT, normalize(3)], r"transforms\[0\]: Cutout must come after Normalize"),
     ([FLIP, {"type": "Mixup"}], r"transforms\[1\]: Mixup must come after Normalize"),
     ([normalize(3), FLIP, normalize(3)], r"transforms\[2\]: "),
-    ({"type": "RandomFlip"}, "transforms: "),
-    (None, "transforms: "),
 ]
 
 

