@@ -213,7 +213,16 @@ def killed_on_disk(config: dict, moment: int, resume: bool = False) -> bool:
     return False
 
 
+SGD = {"optim_wrapper": toyseg.PLAIN["optim_wrapper"]}
+DISK = {"state_store": {"keep": "disk"}}
+MIME = {
+    "algorithm": {"type": "MIME", "momentum": 0.6},
+    "optim_wrapper": {"optimizer": {"momentum": 0.0}},
+}
 VARIANTS = {
+    "SCAFFOLD on disk": {"algorithm": {"type": "SCAFFOLD"}, **SGD, **DISK},
+    "FedSMOO on disk": {"algorithm": {"type": "FedSMOO", "rho": 0.1, "beta": 10.0}, **SGD, **DISK},
+    "MIME, two exchanges": MIME,
     "FedDyn, WIMA and states on disk, a schedule": {
         "algorithm": {"type": "FedDyn", "beta": 10.0},
         "averaging": {"_delete_": True, "type": "WIMA", "window": 2, "memory_limit": 0},
@@ -249,6 +258,8 @@ def test_kills_while_something_is_written(tmp_path, settings, name):
     changes = {**VARIANTS.get(name, {}), **small}
     whole = make(tmp_path / "whole", **changes)
     toyseg.train(whole)
+    vectors = [toyseg.checkpoint(whole, i)["server"]["state"] for i in (3, 4)]
+    assert toyseg.differences(*vectors) or not vectors[0], "the server's vectors move"
     again = make(tmp_path / "again", **changes)
     resume, kills = False, 0
     for moment in (7, 9, 6, 11, 8, 14, 13, 21, 25, 10_000):
@@ -278,6 +289,35 @@ def test_stopped_at_a_step_or_in_an_evaluation(
         resume, stops = True, stops + 1
     assert stops >= 3
     assert toyseg.run_differences(references[toy], config) == []
+
+
+@pytest.mark.parametrize("keep", ["memory", "disk"])
+def test_ctrl_c_in_every_exchange(tmp_path, monkeypatch, keep):
+    """In full-batch gradients, in the local steps after them, at the first and at a later client.
+
+    What an interrupted round has gathered goes; the server is where the round before left it.
+    """
+    whole = toyseg.settings(tmp_path / "whole", **MIME)
+    toyseg.train(whole)
+    config = toyseg.settings(tmp_path / "again", **{**MIME, "state_store": {"keep": keep}})
+    moments = [(2, 0, 1), (2, 1, 1), (3, 1, 8), (5, 0, 4)]
+    for number, (round_, exchange, check) in enumerate(moments):
+        runner, seen = toyseg.runner(config, resume=number > 0), []
+
+        def stop(_guard, runner=runner, seen=seen, moment=(round_, exchange), check=check):
+            seen += [None] * ((runner.server.round, runner.server.exchange) == moment)
+            if len(seen) == check:
+                raise Interrupted("stopped")
+
+        with monkeypatch.context() as patch, pytest.raises(Interrupted):
+            patch.setattr(InterruptGuard, "check", stop)
+            runner.train()
+        assert bool(runner.server.scratch) == (exchange == 1)
+        assert toyseg.history(config)[-1]["round"] == round_ - 1
+        kept = toyseg.checkpoint(config, round_ - 1)["server"]["state"]
+        assert toyseg.differences(kept, dict(runner.server.state)) == []
+    toyseg.train(config, resume=True)
+    assert toyseg.run_differences(whole, config) == []
 
 
 def test_an_interrupted_evaluation_is_done_again(tmp_path, reference, monkeypatch):
