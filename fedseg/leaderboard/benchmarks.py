@@ -7,7 +7,7 @@ corruptions, traffic until a target. Names and the published splits are in
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
 from typing import Any
@@ -43,8 +43,8 @@ class Column:
 
 
 def _columns(facts: Iterable[dict[str, Any]], **usual: Any) -> tuple[Column, ...]:
-    every = ({"metric": one["key"], **usual, **one} for one in facts)
-    return tuple(Column(**one | {"published": tuple(one["published"])}) for one in every)
+    columns = ({"metric": one["key"], **usual, **one} for one in facts)
+    return tuple(Column(**one | {"published": tuple(one["published"])}) for one in columns)
 
 
 CORRUPTED_COLUMNS = _columns(_FACTS["corrupted_columns"])
@@ -64,27 +64,26 @@ class Variant:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What the rows of a table share."""
+    """What the rows of a table share; names are those of the published records."""
 
     id: str  # for URLs
-    title: str  # for the reader
-    dataset: str  # name in the published records
-    split: Mapping[str, Any]  # as the published records describe it: kind, and its options
-    model: str  # name in the published records
+    title: str
+    dataset: str
+    split: Mapping[str, Any]  # kind, and its options
+    model: str
     n_clients: int
     clients_per_round: int
     rounds: int
     local_epochs: int  # the usual number; a row with another one says so
-    domains: tuple[str, ...]  # test sets
+    domains: tuple[str, ...]
     # the values that a run's config must have, see fedseg.leaderboard.protocols
     protocol: Mapping[str, Any] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
     free: tuple[str, ...] = ()  # keys of the protocol that no source states
-    # checksums of the data: "train", and "test" by domain
-    known: Mapping[str, Any] = field(default_factory=dict)
+    known: Mapping[str, Any] = field(default_factory=dict)  # checksums of the data
     window: int | None = 100  # reported rounds at the end; None: the last evaluation is reported
     evaluations: int = 20  # required number in the window
-    note: str = ""  # for the reader
+    note: str = ""
     command: str = ""  # what trains FedAvg in it, after "fedseg train"
     parameters: int | None = None  # trainable ones of the network
 
@@ -94,26 +93,25 @@ class Benchmark:
     """A table: some metrics of one setting."""
 
     id: str  # for URLs
-    title: str  # for the reader
+    title: str
     group: str  # tab of the page
     setting: Setting
     columns: tuple[Column, ...]  # the first one orders the rows
     further: tuple[Column, ...] = ()  # can be shown, and are not ranked
     target: float | None = None  # accuracy in percent that traffic is measured to
-    note: str = ""  # for the reader
+    note: str = ""
 
-    def matches(self, record: Published) -> Column | None:
-        """The column of one of the setting's published cells that is ranked, or None."""
-        if record.variant is not None or record.split is None:
-            return None
-        wanted = (record.domain, record.metric)
-        return next((column for column in self.columns if column.published == wanted), None)
+    def column_of(self, record: Published) -> tuple[Column | None, bool]:
+        """The column of one of the setting's published cells, and whether it is ranked.
 
-    def matches_further(self, record: Published) -> Column | None:
-        """The column of one that is not ranked: see ``further``; centralized; a variant."""
+        Centralized training and variants of a method are not.
+        """
         wanted = (record.domain, record.metric)
-        columns = (*self.columns, *self.further) if self.further else ()
-        return next((column for column in columns if column.published == wanted), None)
+        ranked = record.variant is None and record.split is not None
+        for column in self.columns if ranked or self.further else ():
+            if column.published == wanted:
+                return column, ranked
+        return next((column for column in self.further if column.published == wanted), None), False
 
     def doubt(self, record: Published) -> str | None:
         """Why nothing is ranked against a published cell of this table, or None."""
@@ -122,40 +120,32 @@ class Benchmark:
         return record.doubt or next((f"the source does not state {n}" for n in unstated), None)
 
 
-def same_setting(record: Published, setting: Setting) -> bool:
-    """Whether a published cell is of a setting; what the source does not state may be anything."""
-    names = ("rounds", "clients_per_round", "n_clients")
-    dataset = record.dataset or UNNAMED
-    return (
-        (record.model, dataset) == (setting.model, setting.dataset)
-        and record.split is not None
-        and all(setting.split.get(key, value) == value for key, value in record.split.items())
-        and all(getattr(record, name) in (None, getattr(setting, name)) for name in names)
-    )
-
-
 @cache
 def _records() -> Mapping[tuple[str, str], Sequence[Published]]:
     """The published cells by network and data set."""
-    found: dict[tuple[str, str], list[Published]] = {}
+    records: dict[tuple[str, str], list[Published]] = {}
     for record in read_published():
-        found.setdefault((record.model, record.dataset or UNNAMED), []).append(record)
-    return found
+        records.setdefault((record.model, record.dataset or UNNAMED), []).append(record)
+    return records
 
 
 @cache
 def records_of(setting: Setting) -> tuple[Published, ...]:
-    """The published cells of a setting: also centralized ones, and points on the way."""
+    """The published cells of a setting: also centralized ones, and points on the way.
+
+    What a source does not state may be anything.
+    """
 
     def belongs(record: Published) -> bool:
+        names = ("rounds", "clients_per_round", "n_clients")
         if (record.variant or "").startswith("at "):  # a point on the way
-            record = replace(record, rounds=None)
-        return record.split is None or same_setting(record, setting)
+            names = names[1:]
+        return record.split is None or (
+            all(setting.split.get(key, value) == value for key, value in record.split.items())
+            and all(getattr(record, name) in (None, getattr(setting, name)) for name in names)
+        )
 
     return tuple(filter(belongs, _records().get((setting.model, setting.dataset), ())))
-
-
-# ---------------------------------------------------------------- the list
 
 
 def setting_facts() -> Iterator[dict[str, Any]]:
@@ -230,7 +220,7 @@ def _setting(facts: Mapping[str, Any]) -> Setting:
     )
 
 
-def _tables(setting: Setting) -> Iterable[Benchmark]:
+def _tables(setting: Setting) -> Iterator[Benchmark]:
     """The benchmarks of a setting, the main one first."""
     data = DATASETS[setting.dataset]
     title, metric = data.get("group", data["title"]), data["metric"]
@@ -239,18 +229,20 @@ def _tables(setting: Setting) -> Iterable[Benchmark]:
         Column(key, label, str(Metric.of(key, metric)), statistic, (key, metric.lower()))
         for key, label in data["columns"].items()
     )
-    further = FURTHER_COLUMNS
-    yield Benchmark(setting.id, setting.title, title, setting, columns, further, note=setting.note)
+    yield Benchmark(
+        *(setting.id, setting.title, title, setting, columns, FURTHER_COLUMNS), note=setting.note
+    )
     if data.get("corrupted"):
         id_, group, note = f"{setting.id}_corrupted", f"{title}-C", _FACTS["corrupted_note"]
         name = setting.title.replace(title, group)
         yield Benchmark(id_, name, group, setting, CORRUPTED_COLUMNS, note=note)
-    target = _target(setting)
-    if target is not None:
-        id_, note = f"{setting.id}_traffic", _FACTS["target_note"]
-        name = f"{setting.title}: until {target:g} %"
-        group = "Communication"
-        yield Benchmark(id_, name, group, setting, TARGET_COLUMNS, target=target, note=note)
+    if (target := _target(setting)) is not None:
+        id_, name = f"{setting.id}_traffic", f"{setting.title}: until {target:g} %"
+        yield Benchmark(
+            *(id_, name, "Communication", setting, TARGET_COLUMNS),
+            target=target,
+            note=_FACTS["target_note"],
+        )
 
 
 def _target(setting: Setting) -> float | None:
@@ -258,10 +250,10 @@ def _target(setting: Setting) -> float | None:
     cells = [r for r in records_of(setting) if r.variant is None and r.split is not None]
     papers = {r.paper for r in cells if r.metric == TARGET_COLUMNS[0].published[1]}
     wanted = ("accuracy", None, "fedavg", None, None)
-    found = (
+    values = (
         r.value
         for r in cells
         if r.paper in papers
         and (r.metric, r.doubt, r.algorithm, r.averaging, r.augmentation) == wanted
     )
-    return next(found, None)
+    return next(values, None)

@@ -27,7 +27,7 @@ from fedseg.leaderboard.rows import (
     value_of,
     with_options,
 )
-from fedseg.runs.schema import FILE_NAME, Results
+from fedseg.runs.schema import FILE_NAME
 from fedseg.runs.tables import experiment_key, group_seeds
 
 RESULTS = attrgetter("results")
@@ -66,8 +66,22 @@ class Board:
         return [table for table in self.rankings if (table.rows if everything else table.runs)]
 
 
-# a run that is left out of a benchmark, with the reasons; None if its data set has none
-_Left = tuple[FoundRun, Benchmark | None, tuple[str, ...]]
+@dataclass(frozen=True)
+class Place:
+    """A run in a benchmark, or beside it."""
+
+    run: FoundRun
+    benchmark: Benchmark | None  # None: its data set has none
+    reasons: tuple[str, ...] = ()  # why it is not comparable
+    same_split: bool = True  # as the benchmark's
+
+    @property
+    def resembled(self) -> str:
+        """What the run is like, in words."""
+        if self.benchmark is None:
+            return self.run.results.train.dataset
+        data = DATASETS[self.benchmark.setting.dataset]
+        return f"like {self.benchmark.title if self.same_split else data['title']}"
 
 
 def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board:
@@ -77,57 +91,79 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
     """
     messages = list(messages)
     places = {run.id: _readable_places(run, messages) for run in runs}
-    sound = {run.id for run in runs if not all(reasons for _, reasons in places[run.id])}
+    sound = {run.id for run in runs if any(not place.reasons for place in places[run.id])}
     runs = _one_per_seed([run for run in runs if places[run.id]], sound, messages)
     placed: dict[Benchmark, list[FoundRun]] = {benchmark: [] for benchmark in benchmarks()}
     own: dict[str, list[FoundRun]] = {}  # by what they share
-    left = []
-    for run in runs:
-        for benchmark, reasons in places[run.id]:
-            if reasons:
-                left.append((run, benchmark, reasons))
-            elif benchmark is None:
-                own.setdefault(own_key(run.results), []).append(run)
-            else:
-                placed[benchmark].append(run)
-    placed |= {own_benchmark(found): found for found in own.values()}
-    rankings = []
-    for benchmark, found in placed.items():
-        columns, all_columns = benchmark.columns, (*benchmark.columns, *benchmark.further)
-        rows = [run_row(group, all_columns, benchmark) for group in group_seeds(found, RESULTS)]
-        rows = with_options(rows, {run.id: run.results for run in found})
-        published, others = published_rows(benchmark)
-        rows = ranked([*rows, *published], columns)
-        further = present(benchmark.further, (*rows, *others))
-        columns = (columns[0], *present(columns[1:], (*rows, *others)))
-        shown = (*columns, *further)
-        rankings.append(
-            Table(
-                benchmark.title,
-                columns,
-                filled(rows, shown),
-                benchmark,
-                further_columns=further,
-                further_rows=ordered(filled(others, shown), columns[0]),
-            )
-        )
-    by_id = {run.id: run for run in runs}
-    return Board(tuple(rankings), tuple(_apart(left)), by_id, tuple(map(printable, messages)))
+    apart = []
+    for place in (place for run in runs for place in places[run.id]):
+        if place.reasons:
+            apart.append(place)
+        elif place.benchmark is None:
+            own.setdefault(own_key(place.run.results), []).append(place.run)
+        else:
+            placed[place.benchmark].append(place.run)
+    placed |= {own_benchmark(together): together for together in own.values()}
+    return Board(
+        tuple(_ranking(benchmark, together) for benchmark, together in placed.items()),
+        tuple(_apart_tables(apart)),
+        {run.id: run for run in runs},
+        tuple(map(printable, messages)),
+    )
 
 
-def _readable_places(
-    run: FoundRun, messages: list[str]
-) -> list[tuple[Benchmark | None, tuple[str, ...]]]:
-    """See :func:`_places`; none for a run whose recorded options, which are free, make no row."""
+def _ranking(benchmark: Benchmark, runs: Sequence[FoundRun]) -> Table:
+    columns, all_columns = benchmark.columns, (*benchmark.columns, *benchmark.further)
+    rows = [run_row(group, all_columns, benchmark) for group in group_seeds(runs, RESULTS)]
+    rows = with_options(rows, {run.id: run.results for run in runs})
+    published, others = published_rows(benchmark)
+    rows = ranked([*rows, *published], columns)
+    further = present(benchmark.further, (*rows, *others))
+    columns = (columns[0], *present(columns[1:], (*rows, *others)))
+    shown = (*columns, *further)
+    return Table(
+        benchmark.title,
+        columns,
+        filled(rows, shown),
+        benchmark,
+        further_columns=further,
+        further_rows=ordered(filled(others, shown), columns[0]),
+    )
+
+
+def _readable_places(run: FoundRun, messages: list[str]) -> list[Place]:
+    """The places of a run; none if its recorded options, which are free, make no row."""
     try:
-        found = list(_places(run.results))
-        for benchmark, _ in found:
+        places = list(_places(run))
+        for place in places:
+            benchmark = place.benchmark
             columns = (*benchmark.columns, *benchmark.further) if benchmark else ()
             run_row([run], (*columns, *FURTHER_COLUMNS), benchmark)
     except (TypeError, ValueError, KeyError, AttributeError, ArithmeticError) as error:
         messages.append(f"{run.folder / FILE_NAME}: is damaged ({error!r}): left out")
         return []
-    return found
+    return places
+
+
+def _places(run: FoundRun) -> Iterator[Place]:
+    """The closest benchmark, then the further ones of its setting that a run has values for."""
+    results = run.results
+    candidates = [s for s in settings() if DATASETS[s.dataset]["class"] == results.train.dataset]
+    if not candidates:
+        lacking = f"there is no benchmark of {results.train.dataset}, and the run has no metrics"
+        yield Place(run, None, () if results.last_rounds.mean else (lacking,))
+        return
+    match = min(matches(results, candidates), key=lambda m: (bool(m.reasons), m.distance))
+    main, *further = (b for b in benchmarks() if b.setting is match.setting)
+    reasons = match.reasons if match.same_split else match.reasons_of_no_split
+    if not reasons and value_of(results, main.columns[0], main) is None:
+        reasons = (f"the metric {main.columns[0].metric} is missing",)
+    yield Place(run, main, reasons, match.same_split)
+    for benchmark in () if reasons else further:
+        column = benchmark.columns[0]
+        of_target = benchmark.target is not None and column.metric in results.curves.figures
+        if of_target or value_of(results, column, benchmark) is not None:
+            yield Place(run, benchmark, match.reasons_against_table(benchmark))
 
 
 def _one_per_seed(
@@ -148,93 +184,48 @@ def _one_per_seed(
         if kept is not run:
             messages.append(
                 f"{run.folder}: is a second run of {run.results.name} with seed "
-                f"{run.results.seed}, {kept.folder} {_why(kept, run, sound)} and counts; give each "
-                "run its own --seed"
+                f"{run.results.seed}; {kept.folder} counts, as an unchanged one before others, "
+                "then a comparable one, then the newest; give each run its own --seed"
             )
     return [run for run in runs if chosen[keys[run.id]] is run]
-
-
-def _why(kept: FoundRun, other: FoundRun, sound: Collection[str]) -> str:
-    if other.results.edited and not kept.results.edited:
-        return "is as it was written"
-    if kept.id in sound and other.id not in sound:
-        return "is comparable"
-    return "is newer" if kept.changed > other.changed else "is as old"
-
-
-def _places(results: Results) -> Iterator[tuple[Benchmark | None, tuple[str, ...]]]:
-    """The benchmarks that a run belongs to, the closest first, with what keeps it out of each."""
-    candidates = [s for s in settings() if DATASETS[s.dataset]["class"] == results.train.dataset]
-    if not candidates:
-        lacking = f"there is no benchmark of {results.train.dataset}, and the run has no metrics"
-        yield None, () if results.last_rounds.mean else (lacking,)
-        return
-    match = min(matches(results, candidates), key=lambda m: (bool(m.reasons), m.distance))
-    main, *further = (b for b in benchmarks() if b.setting is match.setting)
-    reasons = match.reasons
-    if not match.same_split:
-        reasons = match.reasons_of_no_split
-    elif not reasons and value_of(results, main.columns[0], main) is None:
-        reasons = (f"the metric {main.columns[0].metric} is missing",)
-    yield main, reasons
-    for benchmark in () if reasons else further:
-        column = benchmark.columns[0]
-        of_target = benchmark.target is not None and column.metric in results.curves.figures
-        if of_target or value_of(results, column, benchmark) is not None:
-            yield benchmark, match.reasons_against_table(benchmark)
 
 
 # ---------------------------------------------------------------- apart
 
 
-def _apart(left: Sequence[_Left]) -> Iterator[Table]:
+def _apart_tables(places: Sequence[Place]) -> Iterator[Table]:
     """Tables of runs that are left out: those with the same data and rounds stand together."""
-    order = {benchmark: place for place, benchmark in enumerate((*benchmarks(), None))}
-    tables: dict[tuple, list[_Left]] = {}
-    for one in left:
-        results = one[0].results
-        key = (
-            order[one[1]],
-            _resembled(results, one[1])[1],
-            results.train.dataset,
-            results.synthetic,
-            results.train.partition_sha256,
-            results.rounds,
-        )
-        tables.setdefault(key, []).append(one)
+    order = {benchmark: number for number, benchmark in enumerate((*benchmarks(), None))}
+    tables: dict[tuple, list[Place]] = {}
+    for place in places:
+        results = place.run.results
+        data = (results.train.dataset, results.synthetic, results.train.partition_sha256)
+        key = (order[place.benchmark], place.resembled, *data, results.rounds)
+        tables.setdefault(key, []).append(place)
     for key in sorted(tables):
         yield _apart_table(tables[key])
 
 
-def _resembled(results: Results, benchmark: Benchmark | None) -> tuple[Benchmark | None, str]:
-    """The benchmark, unless it has another split, and what the run resembles in words."""
-    if benchmark is None:
-        return None, results.train.dataset
-    if matches(results, [benchmark.setting])[0].same_split:
-        return benchmark, f"like {benchmark.title}"
-    return None, f"like {DATASETS[benchmark.setting.dataset]['title']}"
-
-
-def _apart_table(left: Sequence[_Left]) -> Table:
-    runs, reasons = [run for run, _, _ in left], {run.id: why for run, _, why in left}
-    first, benchmark = runs[0].results, left[0][1]
-    closest, title = _resembled(first, benchmark)
+def _apart_table(places: Sequence[Place]) -> Table:
+    first, benchmark = places[0].run.results, places[0].benchmark
+    runs = [place.run for place in places]
     columns = (benchmark and _present_columns(benchmark, runs)) or own_columns(runs)
     rows = []
-    for group in group_seeds(runs, RESULTS):
-        for why in dict.fromkeys(reasons[run.id] for run in group):
-            some = [run for run in group if reasons[run.id] == why]
-            row = run_row(some, (*columns, *FURTHER_COLUMNS), benchmark)
-            rows.append(replace(row, reasons=why))
+    for reasons in dict.fromkeys(place.reasons for place in places):
+        some = [place.run for place in places if place.reasons == reasons]
+        for group in group_seeds(some, RESULTS):
+            row = run_row(group, (*columns, *FURTHER_COLUMNS), benchmark)
+            rows.append(replace(row, reasons=reasons))
     rows = with_options(rows, {run.id: run.results for run in runs})
     further = present(FURTHER_COLUMNS, rows)
     rows = filled(rows, (*columns, *further))
-    title = f"rendered images, {title}" if first.synthetic else title
+    rendered = "rendered images, " if first.synthetic else ""
+    sizes = f"({first.train.clients} clients, {first.rounds} rounds)"
     return Table(
-        title=f"{title} ({first.train.clients} clients, {first.rounds} rounds)",
+        title=f"{rendered}{places[0].resembled} {sizes}",
         columns=columns,
         rows=ordered(rows, columns[0]) if columns else rows,
-        benchmark=closest,
+        benchmark=benchmark if places[0].same_split else None,
         ranked=False,
         synthetic=first.synthetic,
         further_columns=further,

@@ -199,7 +199,7 @@ def _published_costs(benchmark: Benchmark) -> dict[tuple[str, str], int]:
     return {
         (record.paper, method_of_record(record, benchmark.setting.local_epochs).label): cost
         for record in records_of(benchmark.setting)
-        if (cost := record.comm_cost) and benchmark.matches(record)
+        if (cost := record.comm_cost) and benchmark.column_of(record)[1]
     }
 
 

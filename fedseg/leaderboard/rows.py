@@ -148,12 +148,11 @@ def published_rows(benchmark: Benchmark) -> tuple[tuple[Row, ...], tuple[Row, ..
     rows: dict[tuple[str, Method], dict[str, list[Published]]] = {}
     keys_of_ranked = set()
     for record in records_of(benchmark.setting):
-        ranked_column = benchmark.matches(record)
-        column = ranked_column or benchmark.matches_further(record)
+        column, is_ranked = benchmark.column_of(record)
         if column is not None:
             key = record.paper, method_of_record(record, benchmark.setting.local_epochs)
             rows.setdefault(key, {}).setdefault(column.key, []).append(record)
-            keys_of_ranked |= {key} if ranked_column else set()
+            keys_of_ranked |= {key} if is_ranked else set()
     ranked_rows, others = [], []
     for key, records in rows.items():
         row = _published_row(key[1], records, benchmark)

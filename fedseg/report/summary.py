@@ -1,7 +1,7 @@
 """The summary of a run or test on the terminal: results, files, and what to do next."""
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +11,11 @@ from rich.table import Table
 
 from fedseg.checks import is_number
 from fedseg.cli import program
-from fedseg.errors import DataError
-from fedseg.metric_names import Metric, domain_label, main_metric
+from fedseg.metric_names import Metric, domain_label, flatten, main_metric
 from fedseg.report.corruptions import corruption_table
 from fedseg.runner.checkpoint import checkpoints
-from fedseg.runs.from_json import REWRITE
 from fedseg.runs.schema import FILE_NAME, Results, read_results
+from fedseg.runs.tables import TextTable
 from fedseg.units import format_bytes, format_duration
 
 FILES = {
@@ -43,20 +42,12 @@ def print_summary(
 
     ``config`` is the file that it was started with, ``real_config`` that of the same experiment on
     real data, named if the data are rendered.
-
-    Raises:
-        DataError: the run has no ``results.json``, or a damaged one.
     """
     folder = Path(work_dir)
     results = read_results(folder / FILE_NAME, strict=False)
     console = console or Console()
-    try:  # recorded options and details are free
-        tables = "", _metrics(results), _facts(results, folder)
-        corrupted = corruption_table(results.final)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise DataError(f"{folder / FILE_NAME}: is damaged ({error!r}); {REWRITE}") from error
-    for table in tables:
-        console.print(table)
+    console.print("", _metrics(results).to_rich(), _facts(results, folder))
+    corrupted = corruption_table(results.final)
     if corrupted is not None:
         *means, (_, overall) = corrupted["mean"].items()
         listed = ", ".join(f"{_number(value)} at {severity}" for severity, value in means)
@@ -71,15 +62,14 @@ def print_summary(
 def print_test(results: Mapping[str, Any], files: Sequence[Path]) -> None:
     """Print the metrics of ``test_results.json`` and where the files are."""
     domains = results["domains"]
-    name = Path(results["checkpoint"]).name
     model = ", averaged model" if results.get("averaged") else ""
     metric = _main_metric(domains)
     metrics = [metric] + [m for m in ("aAcc",) if any(m in d for d in domains.values())]
     columns = {m: [_number(entry.get(m)) for entry in domains.values()] for m in metrics}
     columns["images"] = [str(entry["images"]) for entry in domains.values()]
-    table = _domain_table(f"{results['name']}: {name}{model}", domains, columns)
+    title = f"{results['name']}: {Path(results['checkpoint']).name}{model}"
     console = Console()
-    console.print(table)
+    console.print(_domain_table(title, domains, columns).to_rich())
     for text in _coverage(domains):
         console.print(f"by_domain: {text}", soft_wrap=True)
     for path in files:
@@ -87,24 +77,19 @@ def print_test(results: Mapping[str, Any], files: Sequence[Path]) -> None:
 
 
 def _main_metric(domains: Domains) -> str:
-    names = (name for entry in domains.values() for name in entry if is_number(entry[name]))
-    return main_metric(names) or "metric"
+    numbers = (name for name, value in flatten(domains).items() if is_number(value))
+    return main_metric(numbers) or "metric"
 
 
-def _domain_table(title: str, domains: Domains, columns: Mapping[str, Sequence[str]]) -> Table:
+def _domain_table(title: str, domains: Domains, columns: Mapping[str, Sequence[str]]) -> TextTable:
     """A row for each domain; columns by their heads."""
-    table = Table("domain", title=escape(title), title_justify="left")
-    table.columns[0].no_wrap = True
-    for name in columns:
-        table.add_column(escape(name), justify="right")
-    for domain, *row in zip(domains, *columns.values(), strict=True):
-        table.add_row(escape(domain_label(domain, domains)), *row)
-    if not domains:
-        table.add_row("nothing was evaluated", *["-"] * len(columns))
-    return table
+    labels = [domain_label(domain, domains) for domain in domains]
+    rows = list(zip(labels, *columns.values(), strict=True))
+    rows = rows or [("nothing was evaluated", *["-"] * len(columns))]
+    return TextTable(title, ("domain", *columns), rows, right=range(1, 1 + len(columns)))
 
 
-def _metrics(results: Results) -> Table:
+def _metrics(results: Results) -> TextTable:
     """Domains by last value and mean over the window at the end."""
     final, window = results.final, results.last_rounds
     metric = _main_metric(final)
@@ -119,7 +104,7 @@ def _metrics(results: Results) -> Table:
         columns["pixel accuracy"] = [_number(entry.get("aAcc")) for entry in final.values()]
     tests = [results.tests.get(Metric.of(domain).set) for domain in final]
     columns["images"] = ["-" if test is None else str(test.samples) for test in tests]
-    return _domain_table(f"{results.name}: {_method(results)}", final, columns)
+    return _domain_table(results.name, final, columns)
 
 
 def _coverage(domains: Domains) -> list[str]:
@@ -132,26 +117,15 @@ def _coverage(domains: Domains) -> list[str]:
     ]
 
 
-def _method(results: Results) -> str:
-    """Algorithm, optimizers, averaging and BatchNorm policy in a few words."""
-    local = (results.optim_wrapper.get("type") or "").removesuffix("OptimWrapper")
-    server = results.algorithm.get("server_optim") or {}
-    on_server = "momentum" if server.get("momentum") else server.get("type", "SGD")
-    names = [results.algorithm.get("type"), on_server != "SGD" and f"server {on_server}", local]
-    names += [(part or {}).get("type") for part in (results.averaging, results.batchnorm)]
-    return " + ".join(name for name in names if name)
-
-
 def _facts(results: Results, folder: Path) -> Table:
     """Rounds, time, traffic and files."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")
-    completed = f"{results.completed_rounds} of {results.rounds}"
     clients = f"{results.clients_per_round} of {results.train.clients} clients each"
-    table.add_row("rounds", f"{completed}, {clients}")
+    table.add_row("rounds", f"{results.completed_rounds} of {results.rounds}, {clients}")
     for text in _coverage(results.final):
-        table.add_row("by_domain", escape(text))
+        table.add_row("by_domain", text)
     seconds = results.seconds
     parts = [f"{k} {format_duration(seconds[k])}" for k in ("train", "evaluate") if k in seconds]
     if "wall" in seconds:
@@ -167,33 +141,31 @@ def _facts(results: Results, folder: Path) -> Table:
     return table
 
 
-def _files(folder: Path) -> list[tuple[str, str]]:
-    found = [(name, what) for name, what in FILES.items() if (folder / name).exists()]
+def _files(folder: Path) -> Iterator[tuple[str, str]]:
+    yield from ((name, what) for name, what in FILES.items() if (folder / name).exists())
     for _, newest in checkpoints(folder / "checkpoints")[-1:]:
-        found.append((f"checkpoints/{newest.name}", "the newest model"))
-    pictures = sorted((folder / "pictures").glob("*"))
-    return found + [(f"pictures/{p.name}", PICTURES.get(p.stem, "predictions")) for p in pictures]
+        yield f"checkpoints/{newest.name}", "the newest model"
+    for path in sorted((folder / "pictures").glob("*")):
+        yield f"pictures/{path.name}", PICTURES.get(path.stem, "predictions")
 
 
 def _next_steps(
     results: Results, folder: Path, config: str | Path | None, real_config: str | Path | None
-) -> list[str]:
-    steps = []
+) -> Iterator[str]:
     for _, newest in checkpoints(folder / "checkpoints")[-1:]:
         command = f"{program()} test {_to_test(results, folder, config, newest)}"
-        steps.append(f"\n[dim]test the model[/dim]\n  {escape(command)}")
+        yield f"\n[dim]test the model[/dim]\n  {escape(command)}"
     if results.train.synthetic:
         name = escape(results.train.dataset.removesuffix("Dataset"))
         data, tool = name.lower(), name.lower()
         if name == "SyntheticShapes":
             name, data, tool = "CIFAR-10", "cifar10", "cifar"
-        steps.append(
+        yield (
             "\n[dim]the data are synthetic: these are not results of the published benchmark; with "
             f"the real {name} in data/{data}[/dim]\n  {program()} prepare {tool}"
         )
         if real_config is not None:
-            steps.append(f"  {program()} train {escape(str(real_config))}")
-    return steps
+            yield f"  {program()} train {escape(str(real_config))}"
 
 
 def _to_test(results: Results, folder: Path, config: str | Path | None, newest: Path) -> str:

@@ -471,7 +471,7 @@ def test_of_two_runs_of_one_seed_the_newer_one_counts(board, tmp_path):
     assert row.seeds == (0, 1) and row.cells["unseen"].value == 57.5
     (message,) = found.messages
     assert message.startswith(f"{tmp_path / '0'}: is a second run") and "--seed" in message
-    assert f"{tmp_path / '1'} is newer" in message
+    assert f"{tmp_path / '1'} counts" in message
 
 
 def test_rows_of_one_method_say_in_what_they_differ(board):
@@ -499,13 +499,13 @@ def test_of_two_runs_of_one_seed_a_changed_one_does_not_count(board, tmp_path):
     os.utime(path, (2000, 2000))
     found = build_board(*read_runs([tmp_path]))
     assert ranking(found, RAINY).runs[0].cells["unseen"].value == 50.0
-    assert any(f"{tmp_path / '0'} is as it was written and counts" in m for m in found.messages)
+    assert any(f"{tmp_path / '0'} counts" in m for m in found.messages)
 
 
 def test_of_two_runs_of_one_seed_a_comparable_one_counts(board, tmp_path):
     found = board(idda(50.0), idda(60.0, last_rounds__evaluations=3))
     assert ranking(found, RAINY).runs[0].cells["unseen"].value == 50.0 and not found.apart
-    assert f"{tmp_path / '0'} is comparable and counts" in found.messages[0]
+    assert f"{tmp_path / '0'} counts" in found.messages[0]
 
 
 def test_a_domain_of_ones_own_may_have_the_name_of_a_column(board):

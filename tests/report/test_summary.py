@@ -1,6 +1,7 @@
 """The table after training."""
 
 import json
+import re
 import shutil
 
 import pytest
@@ -34,13 +35,12 @@ def change(run, **fields) -> None:
 def test_summary_names_metrics_files_and_the_next_command(small_run, small_config):
     text = printed(small_run, small_config)
     results = json.loads((small_run / "results.json").read_text())
-    assert "FedAvg + ASAM + SWA + SiloBN" in text
     for label, domain in (
         ("unseen", "unseen"),
         ("seen standard", "seen"),
         ("seen by_domain", "seen_by_domain"),
     ):
-        row = next(line for line in text.splitlines() if f"│ {label} " in line)
+        row = next(line for line in text.splitlines() if line.strip().startswith(f"{label} "))
         assert f" {results['final'][domain]['mIoU']:.2f} " in row
         assert f" {results['last_rounds']['mean'][f'{domain}/mIoU']:.2f} ± " in row
     assert "6 of 6, 2 of 2 clients each" in text
@@ -70,23 +70,10 @@ def test_recorded_names_are_no_markup(run_copy):
     table = {"fog": {str(severity): 50.0 for severity in range(1, 6)}}
     corrupted = {"accuracy": 50.0, "corruptions": table, "severities": ["[/b]", 2, 3, 4, 5]}
     final = {"[/b]": {"[/b]": 1.0}, "corrupted": corrupted}
-    change(run_copy, name="[/b]", algorithm__type="[/i]", final=final)
+    change(run_copy, name="[/b]", final=final)
     change(run_copy, data__train__synthetic=True, data__train__dataset="[/u]Dataset")
     text = printed(run_copy)
-    assert "[/b]: [/i]" in text and "the real [/u] in" in text
-
-
-@pytest.mark.parametrize(
-    ("server", "name"),
-    [
-        ({"type": "SGD", "lr": 1.0, "momentum": 0.9}, "FedAvg + server momentum + ASAM"),
-        ({"type": "Adam", "lr": 0.1}, "FedAvg + server Adam + ASAM"),
-        ({"type": "SGD", "lr": 1.0, "momentum": 0.0}, "FedAvg + ASAM"),
-    ],
-)
-def test_the_servers_optimizer_is_named(run_copy, server, name):
-    change(run_copy, algorithm__server_optim=server)
-    assert name in printed(run_copy)
+    assert "[/b]\n" in re.sub(" +", "", text) and "the real [/u] in" in text
 
 
 def test_classification_and_missing_metrics(run_copy):
@@ -106,7 +93,7 @@ def test_corruptions_by_severity(run_copy):
     text = printed(run_copy)
     assert "under 2 corruptions: mean accuracy 35.00 %" in text
     assert "55.00 at 1, 45.00 at 2, 35.00 at 3, 25.00 at 4, 15.00 at 5" in text
-    row = next(line for line in text.splitlines() if "│ corrupted " in line)
+    row = next(line for line in text.splitlines() if line.strip().startswith("corrupted "))
     assert " 35.00 " in row
 
 
@@ -133,22 +120,3 @@ def test_domains_without_statistics_are_counted(run_copy):
 def test_an_unfinished_run_is_an_error(tmp_path):
     with pytest.raises(DataError, match=r"results\.json"):
         printed(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "damage",
-    [
-        {"algorithm": {"type": 3}},
-        {"optim_wrapper": {"type": -1}},
-        {"data": {}},
-        {"last_rounds__std": {}},
-        {"final__unseen__corruptions": 3},
-        {"final__unseen__corruptions": {"fog": 3}},
-        {"final__unseen__domains": "x"},
-    ],
-    ids=str,
-)
-def test_damaged_fields_are_one_message(run_copy, damage):
-    change(run_copy, **damage)
-    with pytest.raises(DataError, match=r"results\.json: is damaged"):
-        printed(run_copy)

@@ -48,7 +48,7 @@ def test_figures_equal_those_of_training_without_its_data(tool, small_config, sm
     assert tested["round"] == 6
     assert tested["averaged"] is True
     for label in ("unseen", "seen standard", "seen by_domain"):
-        assert f"│ {label} " in out
+        assert f"  {label} " in out
     assert f"{trained['final']['seen_by_domain']['mIoU']:.2f}" in out
     assert len(list((folder / "pictures" / "seen_by_domain").glob("*.png"))) == 1
     rows = list(csv.reader((folder / "iou_by_class.csv").open()))
