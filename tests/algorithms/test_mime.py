@@ -6,7 +6,7 @@ import torch
 import toyalgorithms
 import toyquad
 import toyseg
-from toyalgorithms import FEDAVG, SAM
+from toyalgorithms import SAM
 from toyquad import fixed, server_vector, trace
 
 from fedseg.errors import TrainingError
@@ -24,16 +24,6 @@ def mean_gradient(clients, w):
 
 
 # ---------------------------------------------------------------- reductions
-
-
-@pytest.mark.parametrize("wrapper", [None, {"type": "SAMOptimWrapper", "rho": 0.1}])
-@BOTH
-def test_one_client_with_full_batches_is_gradient_descent(tmp_path, name, wrapper):
-    """b = 0: g(w) is c then, and cancels; with SAM too, whose gradient takes every place."""
-    changes = {**ALONE, **({"optim_wrapper": wrapper} if wrapper else {})}
-    one = toyquad.run(tmp_path / "a", name, **changes)
-    other = toyquad.run(tmp_path / "b", FEDAVG, **changes)
-    np.testing.assert_allclose(trace(one), trace(other), rtol=1e-12)
 
 
 # ---------------------------------------------------------------- the pass at w

@@ -102,26 +102,6 @@ def test_statistics_that_a_network_has_frozen_normalize_all_three():
     assert float(client.loss) == pytest.approx(hand, rel=1e-12)
 
 
-def test_the_term_pulls_to_the_global_model():
-    """Along the gradient of the term alone, images come nearer to it than to the previous one."""
-    client = client_with_past(MOON(mu=1.0))
-    plain = client_with_past(LocalLoss())
-    term = minibatch.gradient(client) - minibatch.gradient(plain)
-
-    def lead():
-        images = client.batch["inputs"]
-        own, received, earlier = (
-            features_by_hand(w, client.flat, images)[0]
-            for w in (client.w, client.start, client.state[PREVIOUS])
-        )
-        rows = zip(own, received, earlier, strict=True)
-        return sum(cosine(z, a) - cosine(z, b) for z, a, b in rows)
-
-    before = lead()
-    client.w.sub_(term, alpha=0.1)
-    assert lead() > before + 1e-3
-
-
 def test_first_participation_has_no_term():
     client = minibatch.local_client(minibatch.scrambled(minibatch.ToyProjected()), MOON())
     plain = minibatch.local_client(minibatch.scrambled(minibatch.ToyProjected()), LocalLoss())
@@ -134,13 +114,6 @@ def test_first_participation_has_no_term():
     found, expected = minibatch.gradient(client), minibatch.gradient(plain)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-15)
     torch.testing.assert_close(client.loss, plain.loss + math.log(2))
-
-
-def test_the_trained_model_is_kept():
-    client = minibatch.local_client(minibatch.scrambled(minibatch.ToyProjected()), MOON())
-    client._trainer.local_loss.finish(client)
-    kept = client.state[PREVIOUS]
-    assert torch.equal(kept, client.w) and kept.data_ptr() != client.w.data_ptr()
 
 
 def test_fixed_networks_draw_and_change_nothing():

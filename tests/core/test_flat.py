@@ -77,20 +77,6 @@ def test_views_survive_load_state_dict_and_optimizer_steps():
     assert all((p == 3).all() for p in flat.model.parameters() if p.requires_grad)
 
 
-def test_gradients_accumulate_in_the_vector():
-    flat = make()
-    backward(flat)
-    once = flat.grad.clone()
-    assert once.norm() > 0
-    flat.model.eval()  # the same statistics for both passes from here on
-    flat.grad.zero_()
-    backward(flat)
-    first = flat.grad.clone()
-    backward(flat)
-    torch.testing.assert_close(flat.grad, 2 * first, rtol=1e-6, atol=1e-6)
-    flat.check_views()
-
-
 def test_batchnorm_statistics_are_updated_in_the_vector():
     flat = make()
     before = flat.buffers.clone()

@@ -74,39 +74,19 @@ def test_swa_rates_and_collection(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("start", "cycle", "rounds", "collected"),
+    ("start", "rounds", "first"),
     [
-        (0.75, 1, 8, [6, 7, 8]),
-        (0.75, 2, 8, [6, 8]),
-        (5, 2, 8, [6, 8]),
-        (6, 3, 8, [6]),
-        (0.0, 4, 8, [4, 8]),
-        (1, 1, 4, [1, 2, 3, 4]),
-        (1.0, 1, 4, [4]),
-        (0.75, 1, 6, [5, 6]),  # 4.5: the first round that is not before it
-        (0.75, 1, 2, [2]),
+        (5, 8, 5),
+        (0.0, 8, 1),
+        (1.0, 4, 4),
+        (0.75, 8, 6),
+        (0.75, 6, 5),  # 4.5: the first round that is not before it
+        (0.75, 2, 2),
+        (0.55, 100, 55),  # 55.00000000000001
     ],
 )
-def test_swa_collection_rounds(tmp_path, start, cycle, rounds, collected):
-    averaging = {"type": "SWA", "start": start, "cycle": cycle, "lr2": 0.02}
-    _, runner, seen = run(tmp_path, averaging, rounds)
-    assert runner.averaging.count == len(collected)
-    for i in range(1, rounds + 1):
-        so_far = [seen.models[c - 1] for c in collected if c <= i]
-        if so_far:
-            close(seen.evaluated[i - 1], mean(so_far))
-        else:
-            assert seen.evaluated[i - 1] is None
-
-
-def test_a_start_that_floats_cannot_hit(tmp_path):
-    """0.55 * 100 is 55.00000000000001."""
-    config = toyseg.settings(
-        tmp_path, averaging={"start": 0.55, "cycle": 1}, train_cfg={"max_rounds": 100}
-    )
-    runner = toyseg.runner(config)
-    runner.averaging.before_train(runner)
-    assert runner.averaging.start_round == 55
+def test_the_first_round_of_an_average(start, rounds, first):
+    assert SWA(start, cycle=1).first_round(rounds) == first
 
 
 def test_swa_follows_a_scheduled_rate(tmp_path):
@@ -159,15 +139,6 @@ def test_a_late_wima_is_an_early_one_once_its_window_is_full(tmp_path):
         close(late.evaluated[i], early.evaluated[i])
 
 
-@pytest.mark.parametrize("memory_limit", [2**30, 0])
-def test_wima_is_the_mean_of_the_window(tmp_path, memory_limit):
-    averaging = {"type": "WIMA", "window": 3, "memory_limit": memory_limit}
-    _, runner, seen = run(tmp_path, averaging, 7)
-    for i in range(1, 8):
-        close(seen.evaluated[i - 1], mean(seen.models[max(0, i - 3) : i]))
-    assert runner.averaging.store.keys() == ["5", "6", "7"]
-
-
 def test_wima_in_memory_and_on_disk_are_the_same_bits(tmp_path):
     runs = []
     for name, limit in (("memory", 2**30), ("disk", 0)):
@@ -205,14 +176,6 @@ def test_only_the_parameters_that_match(tmp_path, kind):
 def test_parameters_that_match_nothing(tmp_path):
     with pytest.raises(ConfigError, match=r"averaging\.parameters: 'backbone' matches no"):
         run(tmp_path, {"type": "WIMA", "parameters": "backbone"}, 2)
-
-
-def test_buffers_are_averaged_too(tmp_path):
-    config, _, _ = run(tmp_path, {"type": "WIMA", "window": 10}, 3)
-    states = [toyseg.checkpoint(config, i)["state_dict"] for i in (2, 3)]
-    averaged = toyseg.checkpoint(config)["averaged_state_dict"]
-    assert not torch.equal(states[0]["bn1.running_mean"], states[1]["bn1.running_mean"])
-    assert not torch.equal(averaged["bn1.running_mean"], states[1]["bn1.running_mean"])
 
 
 EVALUATED = {

@@ -5,7 +5,6 @@ import pytest
 import torch
 import toyseg
 from mmengine.evaluator import BaseMetric
-from torch import nn
 
 from fedseg.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.config.methods import compose, setting_file
@@ -58,14 +57,6 @@ def run(tmp_path, policy, **changes):
     runner = toyseg.train(config)
     hook = next(h for h in runner.hooks if isinstance(h, BeforeAndAfter))
     return config, runner, hook.seen
-
-
-def test_the_toy_has_both_kinds():
-    layers = batchnorm_layers(toyseg.ToySegNet())
-    assert {n: type(m) for n, m in layers.items()} == {
-        "bn1": nn.BatchNorm2d,
-        "renamed": nn.BatchNorm1d,
-    }
 
 
 @pytest.mark.parametrize("policy", ["SiloBN", "FedBN"])
@@ -124,13 +115,6 @@ def test_traffic(tmp_path, policy, keep):
     for line in toyseg.history(config):
         participants = len(line["participants"])
         assert line["bytes_down"] == line["bytes_up"] == participants * vector
-
-
-def test_traffic_without_a_policy(tmp_path):
-    config, _, _ = run(tmp_path, None)
-    parameters = sum(p.numel() for p in toyseg.ToySegNet().parameters())
-    line = toyseg.history(config)[0]
-    assert line["bytes_up"] == 2 * (4 * (parameters + 24) + 2 * 8)
 
 
 @pytest.mark.parametrize("policy", ["SiloBN", "FedBN"])
@@ -198,16 +182,6 @@ def test_pooled_statistics_are_those_of_the_union(tmp_path):
     assert (
         policy.personal(w, buffers, [(3, {})]) is None and policy.personal(w, buffers, []) is None
     )
-
-
-def test_fedbn_pools_scale_and_shift(tmp_path):
-    runner, policy = built(tmp_path, "FedBN")
-    states = [(1, fake_state(policy, 0, 1, (2.0, 4.0))), (3, fake_state(policy, 0, 1, (6.0, 0.0)))]
-    w, _ = policy.personal(runner.server.w, runner.server.buffers, states)
-    state = runner.flat.state_dict(w)
-    for name in AFFINE:
-        assert (state[name] == (5 if name.endswith("weight") else 1)).all()
-    assert torch.equal(state["conv1.weight"], runner.flat.state_dict()["conv1.weight"])
 
 
 def predictions(runner, state_dict, indices, batch):
@@ -418,18 +392,6 @@ def test_small_test_sets_can_be_judged_by_batch_statistics(tmp_path, size, image
             toyseg.train(config)
     else:
         toyseg.train(config)
-
-
-def test_without_own_clients_there_is_no_by_domain(tmp_path):
-    config, runner, _ = run(tmp_path, "SiloBN")
-    names = {name.split("/")[0] for name in toyseg.history(config)[-1]["metrics"]}
-    assert names == {"unseen", "seen", "seen_by_domain"}
-    assert runner.domain_clients == {
-        "north": ["a", "b"],
-        "south": ["c", "d"],
-        "east": ["e"],
-        "west": ["f"],
-    }
 
 
 def test_a_tested_checkpoint_has_the_figures_of_the_run(tmp_path):

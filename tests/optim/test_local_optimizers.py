@@ -1,8 +1,7 @@
-"""SGD, SAM and ASAM over the flat vector: one step by hand, schedules, what stays untouched."""
+"""Local optimizers over the flat vector: clipping, options by parameter, what is refused."""
 
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 import toyseg
@@ -11,8 +10,6 @@ from torch import nn
 from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
 from fedseg.optim import build_local_optimizer
-from fedseg.optim.local import linear_warmup, scale_to_norm
-from fedseg.optim.sam import adaptive_mask
 
 SGD = {"type": "SGD", "lr": 0.1}
 
@@ -43,31 +40,6 @@ def make(config):
     return flat, local, client, curvature, calls
 
 
-def scaling(flat, eta):
-    mask = adaptive_mask(flat)
-    return torch.where(mask == 1, flat.w.abs() + eta, 1.0)
-
-
-@pytest.mark.parametrize("kind", ["sgd", "sam", "asam"])
-def test_one_step_by_hand(kind):
-    config = {
-        "sgd": {"type": "OptimWrapper", "optimizer": SGD},
-        "sam": {"type": "SAMOptimWrapper", "rho": 0.3, "optimizer": SGD},
-        "asam": {"type": "ASAMOptimWrapper", "rho": 0.3, "eta": 0.2, "optimizer": SGD},
-    }[kind]
-    flat, local, client, a, calls = make(config)
-    w = flat.w.clone()
-    g = a * w
-    t = scaling(flat, 0.2) if kind == "asam" else torch.ones_like(w)
-    eps = 0 if kind == "sgd" else 0.3 * t**2 * g / (t * g).norm()
-    local.gradient(client)
-    torch.testing.assert_close(flat.w, w, rtol=0, atol=0)
-    torch.testing.assert_close(flat.grad, a * (w + eps))
-    local.step()
-    torch.testing.assert_close(flat.w, w - 0.1 * a * (w + eps))
-    assert calls == ([False] if kind == "sgd" else [False, True]) and local.passes == len(calls)
-
-
 @pytest.mark.parametrize("kind", ["SAMOptimWrapper", "ASAMOptimWrapper"])
 def test_a_zero_gradient_perturbs_nothing(kind):
     flat, local, client, a, _ = make({"type": kind, "rho": 0.3, "optimizer": SGD})
@@ -76,33 +48,6 @@ def test_a_zero_gradient_perturbs_nothing(kind):
     local.gradient(client)
     local.step()
     assert torch.equal(flat.w, w) and torch.isfinite(flat.grad).all()
-
-
-def test_weight_decay_acts_at_the_restored_weights():
-    decay = {"type": "SGD", "lr": 0.1, "weight_decay": 0.5}
-    flat, local, client, a, _ = make({"type": "SAMOptimWrapper", "rho": 0.3, "optimizer": decay})
-    w = flat.w.clone()
-    eps = 0.3 * a * w / (a * w).norm()
-    local.gradient(client)
-    local.step()
-    torch.testing.assert_close(flat.w, w - 0.1 * (a * (w + eps) + 0.5 * w))
-
-
-def test_rho_schedule():
-    values = [linear_warmup(0.001, 0.1, 4, r) for r in range(1, 8)]
-    step = (0.1 - 0.001) / 4
-    np.testing.assert_allclose(values, [0.001 + step * min(i, 4) for i in range(7)])
-    assert linear_warmup(None, 0.1, 4, 1) == linear_warmup(0.5, 0.1, 0, 1) == 0.1
-    config = {"type": "SAMOptimWrapper", "rho": 0.1, "rho0": 0.001, "rho_rounds": 4}
-    _, local, *_ = make({**config, "optimizer": SGD})
-    for round_ in (3, 1, 7):
-        local.start_round(round_)
-        assert local.radius == values[round_ - 1]
-
-
-def test_scale_to_norm():
-    assert scale_to_norm(0.5, torch.tensor(2.0)) == 0.25
-    assert scale_to_norm(0.5, torch.tensor(0.0)) == 0
 
 
 @pytest.mark.parametrize("clip", [{"max_norm": 0.5}, {"clip_value": 0.2, "type": "value"}])
@@ -252,39 +197,6 @@ def test_statistics_of_the_second_pass_can_be_left_out(tmp_path):
         }.items()
     }
     assert batches["frozen"] == batches["sgd"] and abs(batches["both"] - 2 * batches["sgd"]) <= 1
-
-
-def test_frozen_statistics_are_those_of_the_first_passes(tmp_path):
-    frozen = {"type": "SAMOptimWrapper", "rho": 0.0, "freeze_statistics": True}
-    sam = one_round(tmp_path / "a", frozen)
-    sgd = one_round(tmp_path / "b", {"type": "OptimWrapper"})
-    for name in ("bn1.running_mean", "bn1.running_var", "renamed.running_mean"):
-        torch.testing.assert_close(sam[name], sgd[name], rtol=1e-6, atol=1e-7)
-
-
-def test_momentum_starts_fresh_with_every_client(tmp_path):
-    """Two equal clients in one round end where one of them ends alone."""
-    momentum = {"optimizer": {"type": "SGD", "lr": 0.1, "momentum": 0.9}}
-    base = {
-        "train_dataloader": {
-            "dataset": {"test_mode": True},
-            "shuffle": False,
-            "partition": {"_delete_": True, "type": "FixedPartition"},
-        },
-        "client_sampler": {"_delete_": True, "type": "UniformSampler", "clients_per_round": "all"},
-    }
-    alone = toyseg.merge(
-        base, {"train_dataloader": {"partition": {"clients": {"x": [0, 1, 2, 3]}}}}
-    )
-    other = {"clients": {"x": [0, 1, 2, 3], "y": [4, 5, 6, 7]}}
-    both = toyseg.merge(base, {"train_dataloader": {"partition": other}})
-    poison = [{"type": "PoisonHook", "clients": ["x"]}]
-    second = {"clients": {"y": [4, 5, 6, 7]}}
-    y_alone = toyseg.merge(base, {"train_dataloader": {"partition": second}})
-    one_round(tmp_path / "a", momentum, **alone)
-    after_x = one_round(tmp_path / "b", momentum, **both, custom_hooks=poison)
-    without_x = one_round(tmp_path / "c", momentum, **y_alone)
-    assert toyseg.differences(after_x, without_x) == []
 
 
 @pytest.mark.parametrize("kind", ["Adagrad", "Adam", "SGD"])

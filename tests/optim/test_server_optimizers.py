@@ -1,4 +1,4 @@
-"""Server optimizers against Reddi et al., algorithm 2, written out step by step."""
+"""Server optimizers: PyTorch's, precision, what the state holds; the oracles have the rest."""
 
 from types import SimpleNamespace
 
@@ -14,20 +14,6 @@ START = RNG.normal(size=20)
 DELTAS = RNG.normal(size=(6, 20)) * np.array([1, 1e-3, 10, 1, 0, 1])[:, None]
 
 
-def expected(kind: str, lr: float, beta1: float, beta2: float, tau: float) -> np.ndarray:
-    w, m, v = START.copy(), np.zeros(20), np.full(20, tau**2)
-    for delta in DELTAS:
-        m = beta1 * m + (1 - beta1) * delta
-        if kind == "Adam":
-            v = beta2 * v + (1 - beta2) * delta**2
-        elif kind == "Yogi":
-            v = v - (1 - beta2) * delta**2 * np.sign(v - delta**2)
-        else:
-            v = v + delta**2
-        w = w - lr * m / (np.sqrt(v) + tau)
-    return w
-
-
 def run(config, dtype=torch.float64) -> SimpleNamespace:
     server = SimpleNamespace(w=torch.from_numpy(START.copy()).to(dtype), state={})
     optimizer = build_server_optimizer(config)
@@ -38,26 +24,13 @@ def run(config, dtype=torch.float64) -> SimpleNamespace:
     return server
 
 
-@pytest.mark.parametrize("kind", ["Adam", "Yogi"])
-def test_adam_and_yogi(kind):
-    server = run({"type": kind, "lr": 0.03, "betas": (0.8, 0.95), "tau": 0.01})
-    np.testing.assert_allclose(server.w, expected(kind, 0.03, 0.8, 0.95, 0.01), rtol=1e-12)
-
-
-def test_adagrad():
-    server = run({"type": "Adagrad", "lr": 0.03, "beta1": 0.3, "tau": 0.01})
-    np.testing.assert_allclose(server.w, expected("Adagrad", 0.03, 0.3, 0, 0.01), rtol=1e-12)
-
-
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_sgd(momentum):
-    w, m = START.copy(), np.zeros(20)
+def test_adagrad_with_a_first_moment():
+    w, m, v = START.copy(), np.zeros(20), np.full(20, 0.01**2)
     for delta in DELTAS:
-        m = momentum * m + delta
-        w = w - 0.5 * m
-    server = run({"type": "SGD", "lr": 0.5, "momentum": momentum})
+        m, v = 0.3 * m + 0.7 * delta, v + delta**2
+        w = w - 0.03 * m / (np.sqrt(v) + 0.01)
+    server = run({"type": "Adagrad", "lr": 0.03, "beta1": 0.3, "tau": 0.01})
     np.testing.assert_allclose(server.w, w, rtol=1e-12)
-    assert bool(server.state) == bool(momentum), "no vector that is not needed"
 
 
 TORCH = [

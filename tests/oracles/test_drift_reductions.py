@@ -154,12 +154,6 @@ def test_fedspeed_lam_to_infinity(run):
     assert relative_error(run(speed).weights, expected) <= 1e-8
 
 
-def test_fedsmoo_beta_to_infinity_leaves_the_clients_alone(run):
-    """As FedDyn's limit (see test_reductions), from which only the perturbation differs."""
-    a = run({"type": "FedSMOO", "rho": 0.0, "beta": 1e12}, rounds=3)
-    assert same(a, run({"type": "FedDyn", "beta": 1e12}, rounds=3))
-
-
 # ---------------------------------------------------------------- one client
 
 ONE = {"partition": {"type": "SinglePartition"}, "participants": [["all"]] * 4}

@@ -19,7 +19,6 @@ from transcriptions import (
     feddyn,
     fedgloss,
     sam_perturbation,
-    scheduled_rho,
     train_client,
 )
 
@@ -53,13 +52,6 @@ def test_perturbations_have_the_length_that_defines_them():
     assert (others @ g).max() < eps @ g
     assert not sam_perturbation(np.zeros(3), 0.3).any()
     assert not asam_perturbation(w, np.zeros(20), 0.3, 0.2, scaled).any()
-
-
-def test_rho_schedule():
-    assert [scheduled_rho(0.1, 0.02, 4, i) for i in (1, 2, 3, 4, 5, 6)] == pytest.approx(
-        [0.02, 0.04, 0.06, 0.08, 0.1, 0.1]
-    )
-    assert scheduled_rho(0.1, None, 4, 1) == scheduled_rho(0.1, 0.02, 0, 1) == 0.1
 
 
 def weights(history):
