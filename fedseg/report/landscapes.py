@@ -29,33 +29,45 @@ class Curve(NamedTuple):
 
 
 def write_landscape(content: Mapping[str, Any], folder: Path) -> list[Path]:
-    """``landscape.png`` and ``.svg`` of the content of a ``landscape.json``.
+    """PNG and SVG of :func:`draw_landscape`; of a grid also ``landscape.html``, to be turned."""
+    paths = []
+    for name, figure in draw_landscape(content).items():
+        paths += [save_figure(figure, folder / f"{name}.{kind}") for kind in ("png", "svg")]
+    if content["spec"]["kind"] != "line":
+        page = _surface_page(content).to_html(include_plotlyjs=True, div_id="page")
+        write_text(folder / "landscape.html", page)
+        paths.append(folder / "landscape.html")
+    return paths
 
-    A surface is drawn from above, too, as ``landscape_map``; a grid has a page ``landscape.html``
-    where it can be turned. Panels beside each other have one scale and the same levels; it is
-    logarithmic if losses are above 0 and differ by a factor of 10 or more.
+
+def draw_landscape(content: Mapping[str, Any]) -> dict[str, Figure]:
+    """Figures by file name, of the content of a ``landscape.json``.
+
+    Of a line curves, of a plane a map, of the others surfaces and, as ``landscape_map``, the same
+    from above. Panels beside each other have one scale and the same levels; it is logarithmic if
+    losses are above 0 and differ by a factor of 10 or more.
 
     Raises:
         DataError: no loss is finite.
     """
-    losses = np.concatenate([_values(s["loss"]).ravel() for s in content["series"]])
-    losses = losses[np.isfinite(losses)]
-    if not len(losses):
-        raise DataError(f"{folder}: no loss of the landscape is finite: name smaller --ends")
-    kind, scale = content["spec"]["kind"], _scale(losses)
+    kind, scale = content["spec"]["kind"], _scale(content)
     if kind == "line":
-        return _save(_draw_lines(content), folder, "landscape")
-    page = folder / "landscape.html"
-    write_text(page, _surface_page(content, scale).to_html(include_plotlyjs=True, div_id="page"))
+        return {"landscape": _draw_lines(content)}
     contours = _draw_maps(content, scale)
     if kind == "plane":
-        return [*_save(contours, folder, "landscape"), page]
-    surfaces = _save(_draw_surfaces(content, scale), folder, "landscape")
-    return [*surfaces, page, *_save(contours, folder, "landscape_map")]
+        return {"landscape": contours}
+    return {"landscape": _draw_surfaces(content, scale), "landscape_map": contours}
 
 
 def write_spectra(results: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
-    """``spectra.png`` and ``.svg`` of the measurements of some checkpoints.
+    """``spectra.png`` and ``.svg`` of :func:`draw_spectra`, if anything of it was measured."""
+    figure = draw_spectra(results)
+    kinds = ("png", "svg") if figure is not None else ()
+    return [save_figure(figure, folder / f"spectra.{kind}") for kind in kinds]
+
+
+def draw_spectra(results: Mapping[str, Mapping[str, Any]]) -> Figure | None:
+    """Curves of what was measured of some checkpoints.
 
     The largest eigenvalues, the spectral density (each eigenvalue a bell curve), and the largest
     eigenvalue on each client's data, the largest first: as far as they were measured.
@@ -77,7 +89,7 @@ def write_spectra(results: Mapping[str, Mapping[str, Any]], folder: Path) -> lis
             if "density" in quantities:
                 densities.append(Curve(names[name], *_blur(quantities["density"])))
     panels = {pair: curves for pair, curves in zip(labels, panels, strict=True) if curves}
-    return _save(_draw_curves(panels), folder, "spectra") if panels else []
+    return _draw_curves(panels) if panels else None
 
 
 def _blur(density: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
@@ -88,10 +100,6 @@ def _blur(density: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
     bells = np.exp(-(((x[:, None] - nodes) / width) ** 2) / 2) / (width * np.sqrt(2 * np.pi))
     y = bells @ weights
     return x, np.where(y > 1e-9 * y.max(), y, np.nan)
-
-
-def _save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    return [save_figure(figure, folder / f"{name}.{kind}") for kind in ("png", "svg")]
 
 
 def _values(nested: Any) -> np.ndarray:
@@ -166,8 +174,12 @@ def _draw_lines(content: Mapping[str, Any]) -> Figure:
 # ---------------------------------------------------------------- maps and surfaces
 
 
-def _scale(losses: np.ndarray) -> Normalize:
-    """One scale for all finite losses of a landscape."""
+def _scale(content: Mapping[str, Any]) -> Normalize:
+    """One scale for all losses of a landscape."""
+    losses = np.concatenate([_values(one["loss"]).ravel() for one in content["series"]])
+    losses = losses[np.isfinite(losses)]
+    if not len(losses):
+        raise DataError("no loss of the landscape is finite: name smaller --ends")
     low, high = float(losses.min()), float(losses.max())
     if 0 < 10 * low < high:
         return LogNorm(low, high)
@@ -175,7 +187,7 @@ def _scale(losses: np.ndarray) -> Normalize:
 
 
 def _heights(losses: Any, scale: Normalize) -> tuple[np.ndarray, str]:
-    """Losses as heights, and the title of their axis."""
+    """Losses as heights in a surface, and the title of their axis."""
     if isinstance(scale, LogNorm):
         return np.log10(_values(losses)), "log10 loss"
     return _values(losses), "loss"
@@ -223,9 +235,9 @@ def _draw_surfaces(content: Mapping[str, Any], scale: Normalize) -> Figure:
     return figure
 
 
-def _surface_page(content: Mapping[str, Any], scale: Normalize) -> go.Figure:
+def _surface_page(content: Mapping[str, Any]) -> go.Figure:
     """Every surface in its color, to be turned and switched off."""
-    page = go.Figure()
+    page, scale = go.Figure(), _scale(content)
     x, y = np.meshgrid(*content["axes"], indexing="ij")
     for number, (label, one) in enumerate(_label_series(content)):
         color = COLORS[number % len(COLORS)]

@@ -69,14 +69,14 @@ def draw_view(view: View, pixels: np.ndarray | None = None) -> Figure:
     every class, int [clients, classes], are shown instead of samples.
     """
     kind, rows, counts = view.kind or "class", view.rows, view.statistics.counts
-    subtitle, whose = view.statistics.in_words(kind), "client's samples"
+    subtitle, unit = view.statistics.in_words(kind), "samples"
     sizes, names, tests = view.statistics.sizes, np.array(list(view.clients)), view.test_counts
     if pixels is not None:
         shown = pixels.sum(axis=1) > 0  # a client's images may be ignored everywhere
         counts, sizes, names = pixels[shown], sizes[shown], names[shown]
         kind, rows, tests = "class", view.dataset.classes, {}
         subtitle = f"{len(names):,} clients; {pixels.sum():,} pixels that are not ignored"
-        whose = "client's pixels"
+        unit = "pixels"
     shares = counts / counts.sum(axis=1, keepdims=True)
     order = sort_clients(shares)
     # 0.115 inch a row is the least for names that can be read
@@ -94,7 +94,6 @@ def draw_view(view: View, pixels: np.ndarray | None = None) -> Figure:
     image = draw_cells(upper, shares[order].T, rows, most, kind)
     upper.set_title(subtitle, fontsize=10)
     if mixes:
-        whose = "samples"
         beside, below = grid[:, 1]
         draw_cells(beside, np.stack(list(mixes.values())).T, rows, most, kind)
         beside.set(title="test sets", ylabel="")
@@ -105,6 +104,7 @@ def draw_view(view: View, pixels: np.ndarray | None = None) -> Figure:
             place = below.get_xaxis_transform()  # its own height, not the clients' scale
             text = below.text(number + 0.5, 1, name, transform=place, **style)
             text.set_in_layout(False)  # it may reach down beside the clients' names
+    whose = unit if mixes else f"client's {unit}"
     _add_scale(figure, image, list(grid[0]), f"share of the {whose}")
     lower.stairs(sizes[order], fill=True, color=COLORS[0])
     lower.margins(x=0)
@@ -115,7 +115,7 @@ def draw_view(view: View, pixels: np.ndarray | None = None) -> Figure:
         lower.set_xticks(np.arange(len(names)) + 0.5, names[order])
         small = len(names) > 30 or sum(map(len, names)) > 120
         lower.tick_params(axis="x", labelsize=6.5 if small else 9, rotation=90 if small else 0)
-    lower.set(xlabel=f"clients, in order of their largest {kind}", ylabel="samples")
+    lower.set(xlabel=f"clients, in order of their largest {kind}", ylabel=unit)
     return figure
 
 

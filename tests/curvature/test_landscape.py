@@ -161,10 +161,22 @@ def test_beyond_the_models_variances_stay_positive_and_the_barrier_is_told(run, 
     assert series["barrier"] >= 0
 
 
-@pytest.mark.parametrize(("kind", "points"), [("line", 1_000_001), ("random", 1001)])
-def test_more_points_than_anyone_can_wait_for(kind, points):
-    with pytest.raises(ConfigError, match=r"--points: .*1,000,000"):
-        spec_of(kind, ("a", "b"), points=points)
+@pytest.mark.parametrize(
+    ("kind", "models", "options", "field"),
+    [
+        ("line", 2, {"points": 1_000_001}, "--points"),
+        ("random", 2, {"points": 1001}, "--points"),
+        ("line", 2, {"ends": (1, 0)}, "--ends"),
+        ("line", 2, {"points": 1}, "--points"),
+        ("random", 1, {"samples": 0}, "--samples"),
+        ("line", 1, {}, "CHECKPOINT"),
+        ("plane", 2, {}, "CHECKPOINT"),
+        ("random", 2, {"client": "a"}, "CHECKPOINT"),
+    ],
+)
+def test_a_landscape_that_cannot_be_is_refused(kind, models, options, field):
+    with pytest.raises(ConfigError, match=field):
+        spec_of(kind, ("a",) * models, **options)
 
 
 def test_a_stopped_landscape_goes_on_to_the_same_bits(run, tmp_path):
@@ -220,9 +232,3 @@ def test_pictures_are_written(run, tmp_path):
         )
         for path in write_landscape(content, tmp_path / kind):
             assert path.stat().st_size > 1000
-
-
-def test_wrong_numbers_of_models():
-    for kind, count in (("line", 1), ("plane", 2)):
-        with pytest.raises(ConfigError, match="CHECKPOINT"):
-            spec_of(kind, ("a",) * count)

@@ -13,6 +13,7 @@ from rich.console import Console
 from fedseg.datasets.arrays import images_checksum, write_images
 from fedseg.errors import ConfigError, DataError
 from fedseg.partition import Split, write_split
+from fedseg.report.partition_charts import draw_view
 from fedseg.report.partition_view import print_views
 from fedseg.report.split_views import pixel_counts, read_views
 
@@ -120,6 +121,7 @@ def test_pixels_are_counted_by_class(small_config):
     (view,) = read_views([small_config], images=True)
     counts = pixel_counts(view)
     assert counts.shape == (2, 16)
+    assert draw_view(view, counts).axes[1].get_ylabel() == "pixels"
     root = small_config.parent / "data" / "IDDAsmall"
     # raw ids of the rendered scenes: 20 is sky, 1 building, 7 road; 0 is ignored
     for row, domain in enumerate(("T01_CN_A", "T02_CS_A")):
