@@ -6,10 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from fedseg.cli import printable
+from fedseg.files import write_text
 from fedseg.leaderboard.benchmarks import Benchmark, Column
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.collect import FoundRun
-from fedseg.leaderboard.page import write_lossy, write_page
+from fedseg.leaderboard.page import write_page
 from fedseg.leaderboard.reference import read_published
 from fedseg.leaderboard.rows import Row, present
 from fedseg.leaderboard.text import to_markdown
@@ -43,7 +45,7 @@ def write_board(
         "leaderboard.json": json.dumps(to_json(board), ensure_ascii=False, allow_nan=False) + "\n",
     }
     for name, text in texts.items():
-        write_lossy(Path(folder) / name, text)
+        write_text(Path(folder) / name, text)
     return [*(Path(folder) / name for name in texts), write_page(board, folder, everything)]
 
 
@@ -129,5 +131,5 @@ def _run(run: FoundRun) -> dict[str, Any]:
     config = asdict(run.results)
     apart = {name: config.pop(name) for name in ("last_rounds", "final", "curves")}
     del config["versions"], config["extras"], config["config"]
-    about = {"folder": str(run.folder), "synthetic": run.results.synthetic}
+    about = {"folder": printable(str(run.folder)), "synthetic": run.results.synthetic}
     return {**about, **apart, "config": config}

@@ -15,6 +15,7 @@ from typing import Any
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
+from fedseg.cli import printable
 from fedseg.files import write_text
 from fedseg.leaderboard.benchmarks import MODELS, Benchmark, Column, records_of
 from fedseg.leaderboard.board import Board, Table
@@ -31,10 +32,7 @@ AXES = (("algorithm", "Algorithm"), ("averaging", "Averaging"), ("bn", "BatchNor
 MODEL_NAMES = {name: cls.removesuffix("Segmentor") for cls, name in MODELS.items()}
 STATISTICS = {"window": "mean over the last {} rounds", "final": "last evaluation"}
 TIMES = "\u00d7"
-GAP = {
-    **{"key": "gap", "metric": "", "unit": "", "digits": 2, "higher": False},
-    **{"name": "seen - unseen", "label": "seen - unseen (points)"},
-}
+GAP = Column("gap", "seen - unseen (points)", "", "difference", (None, ""), False, unit="")
 
 
 def write_page(board: Board, folder: str | Path, everything: bool = False) -> Path:
@@ -48,15 +46,10 @@ def write_page(board: Board, folder: str | Path, everything: bool = False) -> Pa
     remove_unused(folder, runs.values())
     for name in COPIED:
         asset = resources.files("fedseg.leaderboard").joinpath(ASSETS, name)
-        write_lossy(folder / "page" / name, asset.read_text(encoding="utf-8"))
-    write_lossy(folder / "page" / "plotly.min.js", get_plotlyjs())
-    write_lossy(folder / "index.html", render(board, runs, messages, everything))
+        write_text(folder / "page" / name, asset.read_text(encoding="utf-8"))
+    write_text(folder / "page" / "plotly.min.js", get_plotlyjs())
+    write_text(folder / "index.html", render(board, runs, messages, everything))
     return folder / "index.html"
-
-
-def write_lossy(path: Path, text: str) -> None:
-    """Write text atomically; what UTF-8 cannot hold, such as half a character, becomes ``?``."""
-    write_text(path, text.encode(errors="replace").decode())
 
 
 def render(
@@ -83,7 +76,7 @@ def render(
     text = environment.get_template("index.html").render(
         groups=groups,
         papers={row["paper"]: row for row in rows if row["paper"]},
-        messages=messages,
+        messages=[printable(message) for message in messages],
         run_count=len(board.runs),
         published_count=sum(row["kind"] == "published" for row in rows),
         axes=AXES,
@@ -184,7 +177,7 @@ def _facts(benchmark: Benchmark) -> list[str]:
         f"{model}, {setting.parameters / 1e6:.3g} M parameters",
         statistic,
     ]
-    return [fact for fact in facts if fact]
+    return list(filter(None, facts))
 
 
 def _note(table: Table) -> str:
@@ -204,7 +197,7 @@ def _published_costs(benchmark: Benchmark) -> dict[tuple[str, str], int]:
 
 
 def _short_digest(text: str) -> str:
-    """A name that stays the same from one board to the next, for links."""
+    """For links: it stays the same from one board to the next."""
     return hashlib.sha256(text.encode(errors="replace")).hexdigest()[:8]
 
 
@@ -218,33 +211,26 @@ def _make_unique(entries: Iterable[dict[str, Any]], name: str) -> None:
 
 
 def _chart_data(table: Mapping[str, Any]) -> dict[str, Any]:
-    """What charts need of a table."""
+    """What charts need of a table; beside the curvature, the gap between domains is of interest."""
     kept = ("key", "kind", "label", "source", "mark", "runs", "traffic", "year")
+    sharpness = [c for c in table["further_columns"] if c.statistic == "curvature"]
     rows = []
     for row in table["rows"]:
         cells = {key: cell for key, cell in row["cells"].items() if cell.doubt is None}
         values = {k: [cell.value, cell.std] for k, cell in cells.items() if cell.value is not None}
+        unseen = next((key for key in values if key.startswith("unseen")), None)
+        if sharpness and unseen is not None and "seen" in values:
+            values[GAP.key] = [values["seen"][0] - values[unseen][0], None]
         rows.append({name: row[name] for name in kept} | {"values": values})
-    sharpness = [c for c in table["further_columns"] if c.statistic == "curvature"]
-    further = [*_columns(sharpness), GAP] if sharpness else []
-    for row in rows if sharpness else ():
-        _add_gap(row["values"])
     has = {key for row in rows for key in row["values"]}
-    shared = {name: table[name] for name in ("target", "trafficUnit", "ranked")}
-    chosen = [column for column in further if column["key"] in has]
-    return {**shared, "columns": _columns(table["columns"]), "further": chosen, "rows": rows}
+    further = [column for column in (*sharpness, GAP) if column.key in has]
+    return {
+        **{name: table[name] for name in ("target", "trafficUnit", "ranked")},
+        "columns": list(map(_chart_column, table["columns"])),
+        "further": list(map(_chart_column, further)),
+        "rows": rows,
+    }
 
 
-def _columns(columns: Iterable[Column]) -> list[dict[str, Any]]:
-    return [
-        {name: getattr(column, name) for name in ("key", "metric", "unit", "digits", "higher")}
-        | {"name": column.label, "label": header(column)}
-        for column in columns
-    ]
-
-
-def _add_gap(values: dict[str, list[Any]]) -> None:
-    """The difference of the seen domain to the first unseen one, where a row has both."""
-    unseen = next((key for key in values if key.startswith("unseen")), None)
-    if unseen is not None and "seen" in values:
-        values[GAP["key"]] = [values["seen"][0] - values[unseen][0], None]
+def _chart_column(column: Column) -> dict[str, Any]:
+    return {**vars(column), "name": column.label, "label": header(column)}

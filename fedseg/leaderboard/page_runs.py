@@ -13,10 +13,11 @@ from typing import Any
 from PIL import Image
 
 from fedseg.checks import is_number
-from fedseg.errors import DataError, lacks_memory
+from fedseg.cli import printable
+from fedseg.errors import lacks_memory
 from fedseg.files import atomic_writer, write_text
 from fedseg.leaderboard.collect import FoundRun
-from fedseg.runs.config_copy import CONFIG_FILE, config_json, recorded_config
+from fedseg.runs.config_copy import config_json
 from fedseg.runs.curvature_files import eigenvalues, over_rounds
 from fedseg.runs.schema import FILE_NAME, Results
 
@@ -53,7 +54,7 @@ def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]
         "spectrum": eigenvalues(results, MOST_EIGENVALUES),
         "clients": _clients(run, messages),
         "pictures": _pictures(run, folder / "pictures", messages),
-        "config": _config(run, folder / "configs", messages),
+        "config": _config(run, folder / "configs"),
     }
 
 
@@ -122,17 +123,13 @@ def _clients(run: FoundRun, messages: list[str]) -> dict[str, Any] | None:
 # ---------------------------------------------------------------- config and pictures
 
 
-def _config(run: FoundRun, folder: Path, messages: list[str]) -> str | None:
-    """Write what a run recorded as its config anew, as data; None if it recorded none."""
-    try:
-        checksum = run.results.config_json_sha256
-        text = config_json(recorded_config(run.folder, checksum))
-    except DataError as error:
-        if (run.folder / CONFIG_FILE).exists():
-            messages.append(f"{error}: the page has no link to it")
+def _config(run: FoundRun, folder: Path) -> str | None:
+    """Write a run's recorded config anew, as data; None if it recorded none."""
+    if run.results.config is None:
         return None
-    name = f"{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:20]}.json"
-    write_text(folder / name, text.encode(errors="replace").decode())
+    text = config_json(run.results.config)
+    name = f"{hashlib.sha256(text.encode()).hexdigest()[:20]}.json"
+    write_text(folder / name, text)
     return f"page/configs/{name}"
 
 
@@ -160,7 +157,7 @@ def _pictures(run: FoundRun, folder: Path, messages: list[str]) -> list[dict[str
                 raise
             messages.append(f"{path}: is not a picture ({error}): left out")
             continue
-        place = {"domain": path.parent.name, "image": path.stem}
+        place = {"domain": printable(path.parent.name), "image": printable(path.stem)}
         shape = {"width": width, "height": height}
         copied.append({"src": f"page/pictures/{name}", **place, **shape})
     return copied

@@ -11,12 +11,12 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
-from rich.table import Table
 
 from fedseg.leaderboard.board import build_board
 from fedseg.leaderboard.collect import read_runs
 from fedseg.leaderboard.text import print_board
 from fedseg.runner.sweep import Job, expected_seconds, run_sweep
+from fedseg.runs.tables import TextTable
 from fedseg.units import format_duration
 
 
@@ -30,14 +30,18 @@ def show_plan(jobs: Sequence[Job], at_once: int) -> None:
     console = Console()
     with console.status("rehearsing a round of each experiment"):
         seconds = expected_seconds(jobs)
-    table = Table("run", "state", "rounds", "h:mm:ss left")
-    for job, left in seconds.items():
-        told = format_duration(left) if isinstance(left, float) else "[red]?[/red]"
-        table.add_row(label(job), job.state, f"{job.rounds_done:,}/{job.rounds:,}", told)
-    console.print(table)
+    known = [left for left in seconds.values() if isinstance(left, float)]
+    rows = [
+        (
+            *(label(job), job.state, f"{job.rounds_done:,}/{job.rounds:,}"),
+            format_duration(left) if isinstance(left, float) else "?",
+        )
+        for job, left in seconds.items()
+    ]
+    head = ("run", "state", "rounds", "h:mm:ss left")
+    console.print(TextTable("sweep", head, rows, right=(2, 3)).to_rich())
     for reason in dict.fromkeys(left for left in seconds.values() if isinstance(left, str)):
         console.print(reason, style="red", markup=False)
-    known = [left for left in seconds.values() if isinstance(left, float)]
     console.print(
         f"{len(jobs)} runs, {format_duration(sum(known))} of computing, at least "
         f"{format_duration(max(sum(known) / at_once, max(known, default=0)))} with "

@@ -6,7 +6,7 @@ seeds says whether a difference would come out again.
 """
 
 import statistics
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -46,18 +46,13 @@ class Side:
         """Those that are known."""
         return [run.seed for run in self.runs if run.seed is not None]
 
-    def by_seed(self, values: Callable[[RunFiles], Mapping[str, float]], name: str) -> dict:
-        """One of some values of each run that has it, by seed."""
-        return {run.seed: values(run)[name] for run in self.runs if name in values(run)}
+    def last(self, name: str) -> dict[int | None, float]:
+        """A metric of the last evaluation, by seed."""
+        return {run.seed: run.last[name] for run in self.runs if name in run.last}
 
-
-@dataclass(frozen=True)
-class Reached:
-    """When a metric of a side first was at least a target."""
-
-    round: Cell | None  # over the seeds that got there, as are the bytes; None if none did
-    bytes: Cell | None  # sent until then
-    seeds: int  # how many got there, of the side's
+    def means(self, name: str) -> dict[int | None, float]:
+        """Its mean over the last rounds, by seed."""
+        return {run.seed: run.window.mean[name] for run in self.runs if name in run.window.mean}
 
 
 @dataclass(frozen=True)
@@ -68,7 +63,9 @@ class Figures:
     window: Cell | None  # over the evaluations of the last rounds
     difference: Cell | None = None  # of ``last`` to the reference's
     paired: Cell | None = None  # over rounds that both evaluated, or means of seeds of both
-    reached: Reached | None = None  # of a main metric with a curve, if there is a target
+    # (round, bytes sent until then) of the first evaluation that was at least a target, over the
+    # seeds that got there; a round without a value if none did
+    reached: tuple[Cell, Cell | None] | None = None
 
 
 @dataclass(frozen=True)
@@ -174,28 +171,19 @@ def _metrics(
     return table
 
 
-def _last(run: RunFiles) -> Mapping[str, float]:
-    return run.last
-
-
-def _window_means(run: RunFiles) -> Mapping[str, float]:
-    return run.window.mean
-
-
 def _figures(name: str, side: Side, reference: Side | None, target: float | None) -> Figures:
-    last, means = side.by_seed(_last, name), side.by_seed(_window_means, name)
     difference = paired = None
     if reference is not None:
-        of_last, of_means = reference.by_seed(_last, name), reference.by_seed(_window_means, name)
         single = len(reference.runs) == len(side.runs) == 1
         over = "" if single else "unpaired"
-        difference = _difference(last, of_last, over)
+        difference = _difference(side.last(name), reference.last(name), over)
         if single:
             paired = _paired_rounds(name, reference.first, side.first)
         else:
-            paired = _difference(means, of_means, over)
+            paired = _difference(side.means(name), reference.means(name), over)
+    last = _of_side(side, side.last(name).values())
     reached = None if target is None else _reached(name, side, target)
-    return Figures(_of_side(side, last.values()), _window(name, side), difference, paired, reached)
+    return Figures(last, _window(name, side), difference, paired, reached)
 
 
 def _of_side(side: Side, values: Collection[float]) -> Cell | None:
@@ -207,7 +195,7 @@ def _window(name: str, side: Side) -> Cell | None:
     """The mean of a metric over the last rounds; of seeds, over their means."""
     run = side.first
     if len(side.runs) > 1 or name not in run.window.mean:
-        return mean_cell(side.by_seed(_window_means, name).values())
+        return mean_cell(side.means(name).values())
     begin = run.rounds - max(run.window.rounds, 1)
     count = sum(round_ > begin for round_ in run.series(name)) or run.window.evaluations
     std = run.window.std.get(name) if count > 1 else None
@@ -234,13 +222,12 @@ def _paired_rounds(name: str, reference: RunFiles, run: RunFiles) -> Cell | None
     return mean_cell(differences, "rounds", statistics.pstdev)
 
 
-def _reached(name: str, side: Side, target: float) -> Reached | None:
-    """The first evaluation of a metric that is at least ``target``, over a side's runs."""
+def _reached(name: str, side: Side, target: float) -> tuple[Cell, Cell | None] | None:
     if not all(run.series(name) for run in side.runs):
         return None
     firsts = [first for run in side.runs if (first := run.curves.reach(name, target))]
     rounds, sent = [round_ for round_, _ in firsts], [bytes_ for _, bytes_ in firsts]
-    return Reached(_of_side(side, rounds), _of_side(side, sent), len(firsts))
+    return _of_side(side, rounds) or Cell(status="not reached"), _of_side(side, sent)
 
 
 # ---------------------------------------------------------------- cost

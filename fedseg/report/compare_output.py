@@ -12,7 +12,7 @@ from rich.markup import escape
 from fedseg.cli import widen_console
 from fedseg.files import write_text
 from fedseg.metric_names import Metric, domain_label, main_metric
-from fedseg.report.compare import Comparison, Reached, Side
+from fedseg.report.compare import Comparison, Side
 from fedseg.report.drawing import COLORS, draw_losses, new_figure, round_axes, save_figure
 from fedseg.runs.tables import MISSING, Cell, TextTable, markdown_text
 from fedseg.units import format_bytes, format_duration
@@ -115,16 +115,14 @@ def _metrics(comparison: Comparison) -> TextTable:
     return TextTable("metrics", head, rows, right=range(2, len(head)), group=len(sides))
 
 
-def _reached(reached: Reached | None, side: Side) -> tuple[str, str]:
-    if reached is None:
-        return MISSING, MISSING
-    if reached.round is None or reached.bytes is None:
-        return "not reached", MISSING
-    first = reached.round
+def _reached(reached: tuple[Cell, Cell | None] | None, side: Side) -> tuple[str, str]:
+    first, sent = reached or (None, None)
+    if first is None or sent is None:
+        return MISSING if first is None else first.status, MISSING
     rounds = f"{first.value:,.0f}" + ("" if first.std is None else f" ± {first.std:,.0f}")
-    if reached.seeds < len(side.runs):
-        rounds += f" ({reached.seeds} of {len(side.runs)} seeds)"
-    return rounds, format_bytes(reached.bytes.value)
+    if first.count < len(side.runs):
+        rounds += f" ({first.count} of {len(side.runs)} seeds)"
+    return rounds, format_bytes(sent.value)
 
 
 def _number(cell: Cell | None, sign: str = "", count: bool = False) -> str:

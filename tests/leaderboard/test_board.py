@@ -19,7 +19,6 @@ from fedseg.leaderboard.page import render
 from fedseg.leaderboard.page_runs import run_data
 from fedseg.leaderboard.reference import read_published
 from fedseg.leaderboard.text import print_board, to_markdown
-from fedseg.runs.schema import read_results
 
 RAINY = "idda_rainy_heterogeneous"
 CIFAR = "cifar10_a0_c5_cnn"
@@ -94,12 +93,6 @@ def test_a_column_reports_the_mean_of_the_last_rounds_or_the_last_evaluation(boa
     assert row.cells["unseen"].std is None and row.cells["unseen"].count == 1
     (row,) = ranking(found, "mnist_a01_r3").runs
     assert row.cells["test"].value == 61
-
-
-def test_experiments_are_rows_of_their_own(board):
-    found = board(idda(50.0), idda(52.0, **OTHER))
-    rows = ranking(found, RAINY).runs
-    assert [row.method.label for row in rows] == ["FedSAM", "FedAvg"]
 
 
 def test_runs_stand_beside_published_rows_and_are_ranked_with_them(board):
@@ -227,22 +220,19 @@ def test_further_metrics_are_columns_that_nothing_is_ranked_by(board):
 
 
 def test_centralized_training_and_variants_are_rows_that_are_not_ranked(board):
-    found = ranking(board(), "cifar100_a0_c5_cnn")
-    further = {(row.paper, row.method.label): row for row in found.further_rows}
-    assert further["ECCV22", "Centralized + ASAM + SWA"].cells["test"].value is not None
-    assert further["ECCV22", "FedAvg + SWA, SWA from round 10000"].cells["test"].value is not None
-    for label in ("FedAvg + server SGD, server rate 0.1", "FedAvg, client 0, sea"):
-        assert any(name.startswith(label) for _, name in further), label
-    nothing_ranked = (cell.rank for row in found.further_rows for cell in row.cells.values())
-    assert not any(nothing_ranked)
-    labels = {row.method.label for row in ranking(board(), "cifar10_a0_c10_resnet20").further_rows}
-    assert "FedAvg + WIMA, W = 5" in labels
-    labels = {row.method.label for row in ranking(board(), "cifar10_a100_c5_cnn").further_rows}
-    assert {"FedGloSS, without ADMM", "FedGloSS + SAM, without ADMM"} <= labels
-    landmarks = ranking(board(), "landmarks_c10_r5000").further_rows
-    assert "FedAvg + SWA, SWA from round 5000" in {row.method.label for row in landmarks}
-    assert landmarks[0].method.label == "Centralized"
-    assert landmarks[0].cells["test"].value == 74.03
+    rows = {table.benchmark.id: table.further_rows for table in board().rankings}
+    for id_, label in (
+        ("cifar100_a0_c5_cnn", "Centralized + ASAM + SWA"),
+        ("cifar100_a0_c5_cnn", "FedAvg + SWA, SWA from round 10000"),
+        ("cifar100_a0_c5_cnn", "FedAvg, client 0, sea"),
+        ("cifar10_a0_c10_resnet20", "FedAvg + WIMA, W = 5"),
+        ("cifar10_a100_c5_cnn", "FedGloSS + SAM, without ADMM"),
+        ("landmarks_c10_r5000", "Centralized"),
+    ):
+        assert any(row.method.label.startswith(label) for row in rows[id_]), (id_, label)
+    assert rows["landmarks_c10_r5000"][0].cells["test"].value == 74.03
+    cells = [cell for found in rows.values() for row in found for cell in row.cells.values()]
+    assert all(cell.rank is None for cell in cells)
 
 
 def test_every_stored_number_of_these_kinds_is_shown(board):
@@ -307,16 +297,6 @@ def test_synthetic_runs_never_stand_beside_published_numbers(board):
     assert row.reasons[0].startswith("synthetic data") and row.cells["unseen"].value == 99
     assert row.cells["unseen"].rank is None
     assert len(ranking(found, RAINY).runs) == 1
-
-
-def test_seeds_of_an_synthetic_experiment_are_one_row_too(board):
-    contents = [toyresults.synthetic(idda(v, seed=s)) for s, v in enumerate((20.0, 30.0))]
-    other = toyresults.synthetic(idda(27.0, **OTHER))
-    (apart,) = board(*contents, other).apart
-    assert [(r.method.label, r.cells["unseen"].value) for r in apart.rows] == [
-        ("FedSAM", 27.0),
-        ("FedAvg", 25.0),
-    ]
 
 
 def test_a_seed_without_the_last_rounds_is_apart_and_the_others_are_not(board):
@@ -453,25 +433,24 @@ def test_a_target_that_is_not_reached(board):
     assert row.cells["rounds"].value is None and row.cells["rounds"].status == "not_reached"
 
 
-def test_the_first_evaluation_that_reaches_a_target_counts(tmp_path):
-    folder = toyresults.write(tmp_path, cifar(80.0))
-    reach = read_results(folder / "results.json").curves.reach
-    assert reach("test/accuracy", 40.0) == (5000, 8000 * 5 * 5000)
-    assert reach("test/accuracy", 40.1) == (10_000, 8000 * 5 * 10_000)
-    assert reach("test/accuracy", 80.1) is None
-    assert reach("other", 1.0) is None
-
-
 # ---------------------------------------------------------------- runs twice
 
 
-def test_of_two_runs_of_one_seed_the_newer_one_counts(board, tmp_path):
-    found = board(idda(50.0), idda(60.0), idda(55.0, seed=1))
+@pytest.mark.parametrize("kept", ["the newer", "the unchanged", "the comparable"])
+def test_of_two_runs_of_one_seed_one_counts(board, tmp_path, kept):
+    evaluations = 3 if kept == "the comparable" else 20
+    found = board(idda(50.0), idda(60.0, last_rounds__evaluations=evaluations), idda(55.0, seed=1))
+    if kept == "the unchanged":
+        path = tmp_path / "1" / "results.json"
+        path.write_text(path.read_text().replace("60.0", "99.0"))
+        os.utime(path, (2000, 2000))
+        found = build_board(*read_runs([tmp_path]))
+    number, value = (1, 57.5) if kept == "the newer" else (0, 52.5)
     (row,) = ranking(found, RAINY).runs
-    assert row.seeds == (0, 1) and row.cells["unseen"].value == 57.5
-    (message,) = found.messages
-    assert message.startswith(f"{tmp_path / '0'}: is a second run") and "--seed" in message
-    assert f"{tmp_path / '1'} counts" in message
+    assert row.seeds == (0, 1) and row.cells["unseen"].value == value and not found.apart
+    message = found.messages[-1]
+    assert message.startswith(f"{tmp_path / str(1 - number)}: is a second run")
+    assert f"{tmp_path / str(number)} counts" in message and "--seed" in message
 
 
 def test_rows_of_one_method_say_in_what_they_differ(board):
@@ -484,28 +463,9 @@ def test_rows_of_one_method_say_in_what_they_differ(board):
     ]
     labels = [row.method.label for row in ranking(board(*runs), CIFAR).runs]
     assert labels == [f"FedAvg + SWA, averaging.start {start}" for start in (0.5, 0.05)]
-
-
-def test_a_row_that_is_alone_says_nothing_of_options(board):
-    swa = {"type": "SWA", "start": 0.05, "cycle": 10}
-    (row,) = ranking(board(cifar(70.0, averaging=swa), cifar(60.0, **OTHER)), CIFAR).runs[:1]
+    others = [cifar(60.0, seed=seed, **OTHER) for seed in (0, 1)]
+    (row, _) = ranking(board(*runs[:2], *others), CIFAR).runs
     assert row.method.label == "FedAvg + SWA"
-
-
-def test_of_two_runs_of_one_seed_a_changed_one_does_not_count(board, tmp_path):
-    board(idda(50.0), idda(60.0))
-    path = tmp_path / "1" / "results.json"
-    path.write_text(path.read_text().replace("60.0", "99.0"))
-    os.utime(path, (2000, 2000))
-    found = build_board(*read_runs([tmp_path]))
-    assert ranking(found, RAINY).runs[0].cells["unseen"].value == 50.0
-    assert any(f"{tmp_path / '0'} counts" in m for m in found.messages)
-
-
-def test_of_two_runs_of_one_seed_a_comparable_one_counts(board, tmp_path):
-    found = board(idda(50.0), idda(60.0, last_rounds__evaluations=3))
-    assert ranking(found, RAINY).runs[0].cells["unseen"].value == 50.0 and not found.apart
-    assert f"{tmp_path / '0'} counts" in found.messages[0]
 
 
 def test_a_domain_of_ones_own_may_have_the_name_of_a_column(board):

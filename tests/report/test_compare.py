@@ -10,12 +10,13 @@ from PIL import Image
 from toyhistory import METRIC, record, write_history
 
 from fedseg.errors import DataError
-from fedseg.report.compare import Reached, compare, read_sides
+from fedseg.report.compare import compare, read_sides
 from fedseg.report.compare_output import draw_curves
 from fedseg.report.drawing import save_figure
 from fedseg.runs.tables import MISSING, Cell, differing
 
 RAINY = "idda_rainy_heterogeneous"
+NOT_REACHED = (Cell(status="not reached"), None)
 
 
 def finished(folder: Path, value: float = 50.0, seed: int = 0, **changes) -> Path:
@@ -206,8 +207,8 @@ def test_the_first_evaluation_that_reaches_a_target_counts(tmp_path):
     comparison = compare(read_sides([one, low, without]), until=20.0)
     reached = {name: [c.reached for c in cells] for name, cells in comparison.metrics.items()}
     assert reached == {
-        METRIC: [Reached(value(4), value(4 * 150), 1), Reached(None, None, 0), None],
-        "seen/mIoU": [None, None, Reached(value(1), value(150), 1)],
+        METRIC: [(value(4), value(4 * 150)), NOT_REACHED, None],
+        "seen/mIoU": [None, None, (value(1), value(150))],
         "unseen/accuracy": [None] * 3,  # another metric
     }
     assert all(cell.reached is None for cell in cells(one, low))
@@ -219,11 +220,10 @@ def test_seeds_reach_a_target_on_average(tmp_path):
         curves["figures"] = {METRIC: [10.0, 49.0 + seed]}
         finished(tmp_path / "seeds" / str(seed), seed=seed, curves=curves)
     side = read_sides([tmp_path / "seeds"])
-    reached = compare(side, until=50.0).metrics[METRIC][0].reached
-    assert reached.seeds == 2
-    assert reached.round == Cell(50.0, pytest.approx(200**0.5), 2, "seeds")
-    assert reached.bytes == Cell(200.0, 0.0, 2, "seeds")
-    assert compare(side, until=52.0).metrics[METRIC][0].reached == Reached(None, None, 0)
+    rounds, sent = compare(side, until=50.0).metrics[METRIC][0].reached
+    assert rounds == Cell(50.0, pytest.approx(200**0.5), 2, "seeds")
+    assert sent == Cell(200.0, 0.0, 2, "seeds")
+    assert compare(side, until=52.0).metrics[METRIC][0].reached == NOT_REACHED
 
 
 def test_metrics_are_grouped(tmp_path):
