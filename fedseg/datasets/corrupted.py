@@ -202,7 +202,7 @@ def read_corruption(path: Path, length: int, shape: Sequence[int], root: Path) -
 
 
 def read_record(folder: Path) -> dict[str, Any]:
-    """What was generated here, from ``made.json``; empty where there is none.
+    """Read ``made.json``, which lists the generated files; empty if there is none.
 
     With a damaged one, generated files could pass for official ones.
     """

@@ -130,7 +130,6 @@ def _decode(path: str, data: bytes, flags: int) -> np.ndarray:
 
 
 def _is_cut(data: bytes) -> bool:
-    """Whether a PNG or JPEG lacks its end marker (any other format: False)."""
     if data.startswith(PNG):
         return len(data) < 33 or data.rfind(PNG_END) < 0
     if data.startswith(JPEG):
@@ -159,7 +158,7 @@ def _jpeg_parts(data: bytes) -> tuple[int, int | None]:
 
 
 def _ends_early(data: bytes, image: np.ndarray) -> bool:
-    """Whether a JPEG that was decoded has less pixels than it should, in spite of an end marker.
+    """True for a JPEG whose pixels end before its end marker.
 
     Decoders only warn, where nobody can see it. But of a JPEG that is whole, data after the last
     pixel change nothing. To find out costs two more decodings, so it is done only where the last

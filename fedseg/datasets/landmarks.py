@@ -161,7 +161,7 @@ def read_annotations(path: Path, with_users: bool, num_classes: int) -> list[Pho
 
 
 def find_images(root: Path, ids: Sequence[str]) -> list[str | None]:
-    """Where each image lies below a root, or None; see ``image_root`` of the data set."""
+    """The path of each image below a root, or None; see ``image_root`` of the data set."""
     names = [image + SUFFIX for image in ids]
     flat = [os.path.join(root, name) for name in names]
     nested = [os.path.join(root, *name[:3], name) for name in names]

@@ -1,6 +1,7 @@
 """Images with label maps, listed by a split file: the base of every segmentation data set here."""
 
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -106,7 +107,7 @@ class SegmentationDataset(Dataset):
         raise NotImplementedError
 
     def condition_of(self, domain: str) -> str:
-        """What a style transfer may exclude besides a domain: here just that domain."""
+        """The group of domains that ``exclude="condition"`` leaves out; the domain itself here."""
         return domain
 
     def __len__(self) -> int:
@@ -159,15 +160,13 @@ class SegmentationDataset(Dataset):
         self.split_checksum = split.checksum
         names = list(split.users)
         users = names if wanted is None else [wanted] if isinstance(wanted, str) else wanted
-        for user in users:
-            if user not in split.users:
+        for user, count in Counter(users).items():
+            if user not in split.users or count > 1:
                 shown = ", ".join(names[:8]) + f" and {len(names) - 8} more" * (len(names) > 8)
                 raise ConfigError(
-                    f"dataset.users: {self.split} has no user {user!r}; it has {shown}"
+                    f"dataset.users: must name users of {self.split}, each once, not {count} times "
+                    f"{user!r}; it has {shown}"
                 )
-        if len(set(users)) < len(users):
-            twice = next(user for user in users if users.count(user) > 1)
-            raise ConfigError(f"dataset.users: names {twice!r} twice: name it once")
         samples = [(user, x, y) for user in users for x, y in split.users[user]]
         if not samples:
             raise ConfigError("dataset.users: is empty: None takes every user")

@@ -101,7 +101,6 @@ class StyleTransfer(ABC):
         return self.transfer(image, self.entry(paths[rng.integers(len(paths))]), rng)
 
     def _group(self, domain: str) -> str | None:
-        """What an image of a domain takes no styles from."""
         return None if self.exclude is None else self._conditions.get(domain, domain)
 
     def entry(self, path: str) -> Any:
@@ -116,7 +115,7 @@ class StyleTransfer(ABC):
 
     @abstractmethod
     def extract(self, image: np.ndarray) -> Any:
-        """What the bank keeps of an image (uint8 [H, W, 3] RGB)."""
+        """The style of an image (uint8 [H, W, 3] RGB), as the bank keeps it."""
 
     @abstractmethod
     def transfer(self, image: np.ndarray, style: Any, rng: np.random.Generator) -> np.ndarray:

@@ -14,7 +14,7 @@ from fedseg.registry import DATASETS
 
 
 class Origin(BaseModel):
-    """What every ``dataset.json`` may say."""
+    """The part of ``dataset.json`` that every data set has."""
 
     model_config = STRICT
     synthetic: bool = False
@@ -22,7 +22,7 @@ class Origin(BaseModel):
 
 
 def is_synthetic(root: str | Path, strict: bool = False) -> bool:
-    """Whether the images of a data root were rendered, according to its ``dataset.json``.
+    """Read from ``dataset.json`` whether the images of a data root were rendered.
 
     A damaged file is an error if ``strict``; otherwise it says no.
     """

@@ -1,4 +1,4 @@
-"""What happens to a sample after reading: albumentations, seeded per sample, and our transforms."""
+"""The pipeline of a sample after reading: albumentations and our transforms, seeded per sample."""
 
 import inspect
 import random
@@ -104,7 +104,7 @@ def _is_transform(cls: Any) -> bool:
 
 
 def is_foreign_transform(name: str) -> bool:
-    """Whether albumentations has a transform of this name."""
+    """True if albumentations has a transform of this name."""
     return _is_transform(getattr(A, name, None))
 
 

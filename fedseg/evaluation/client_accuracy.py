@@ -93,7 +93,6 @@ class ClientAccuracyHook(FederatedHook):
 
 
 def _has_classes(dataset: Any) -> bool:
-    """Whether a data set has one class id a sample, and names its classes."""
     labels = getattr(dataset, "labels", None)
     classes = (getattr(dataset, "metainfo", None) or {}).get("classes")
     if labels is None or classes is None or not len(classes):

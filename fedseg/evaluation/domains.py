@@ -22,7 +22,7 @@ ESTIMATED = 512  # training images, at most, that BatchNorm's statistics are re-
 
 
 class EvaluatedRun(Run, Protocol):
-    """What the evaluation needs of a run besides.
+    """The run as the evaluation sees it.
 
     Attributes:
         batchnorm: the BatchNorm policy, or None. averaging: the average, or None.
@@ -65,7 +65,7 @@ class EvalTask:
     counted: frozenset[int] | None = None
 
     def only(self, wanted: Collection[int]) -> "EvalTask":
-        """What it takes to predict some samples as the whole part does."""
+        """The task for some of the samples; their predictions stay the same."""
         counted = frozenset(i for batch in self.plan for i in batch if i in wanted)
         if self.counted is not None:
             counted &= self.counted
@@ -114,8 +114,8 @@ class DomainEvaluator:
         self.details = {}
         for test in self.sets if sets is None else sets:
             self.runner.call_hook("before_val_domain", domain=test.name)
-            for prefix, parts in self._views(test, w, buffers):
-                for samples in self._score(test, prefix, parts, on_prediction):
+            for prefix, tasks in self._views(test, w, buffers):
+                for samples in self._score(test, prefix, tasks, on_prediction):
                     self.runner.call_hook("after_val_batch", prefix=prefix, samples=samples)
                 for metric_prefix, values in test.details().items():
                     self.details[str(Metric.of(prefix, metric_prefix))] = values
@@ -126,30 +126,30 @@ class DomainEvaluator:
         return metrics
 
     def _score(
-        self, test: EvaluationSet, prefix: str, parts: Iterable[EvalTask], on_prediction: Any
+        self, test: EvaluationSet, prefix: str, tasks: Iterable[EvalTask], on_prediction: Any
     ) -> Iterator[int]:
-        """Count the predictions of all parts, here or in workers; yields numbers of images."""
+        """Count the predictions of all tasks, here or in workers; yields numbers of images."""
         evaluate = getattr(getattr(self.runner, "executor", None), "evaluate", None)
         if evaluate is not None and on_prediction is None:
-            for samples, counts in evaluate(test.name, parts):
+            for samples, counts in evaluate(test.name, tasks):
                 test.add(counts)
                 yield samples
             return
-        for part in parts:
-            for chosen, data, predictions in self._predict(test, part):
+        for task in tasks:
+            for chosen, data, predictions in self._predict(test, task):
                 test.process(chosen, data, predictions)
                 if on_prediction is not None:
                     on_prediction(test, prefix, chosen, predictions)
                 yield len(chosen)
 
-    def count(self, test: EvaluationSet, part: EvalTask) -> list[Any]:
-        """What the metrics count of a part, for :meth:`EvaluationSet.add` in another process."""
-        for chosen, data, predictions in self._predict(test, part):
+    def count(self, test: EvaluationSet, task: EvalTask) -> list[Any]:
+        """The metrics' counts of a task, for :meth:`EvaluationSet.add` in another process."""
+        for chosen, data, predictions in self._predict(test, task):
             test.process(chosen, data, predictions)
         return test.take()
 
     def num_predictions(self, sets: Iterable[EvaluationSet]) -> int:
-        """How many images :meth:`run` predicts: those that it evaluates in two ways count twice."""
+        """The number of predictions of :meth:`run`; sets with two views count twice."""
         policy = self.runner.batchnorm
         return sum(
             len(test.dataset) * (2 if policy is not None and self.has_own_clients(test) else 1)
@@ -173,16 +173,16 @@ class DomainEvaluator:
         """
         for test in self.sets:
             wanted = frozenset(chosen.get(test.name, ()))
-            for prefix, parts in self._views(test, w, buffers):
-                for part in parts:
-                    for indices, _, predictions in self._predict(test, part.only(wanted)):
+            for prefix, tasks in self._views(test, w, buffers):
+                for task in tasks:
+                    for indices, _, predictions in self._predict(test, task.only(wanted)):
                         for index, prediction in zip(indices, predictions, strict=True):
                             yield test, prefix, index, prediction
 
     def _views(
         self, test: EvaluationSet, w: Tensor, buffers: Tensor
     ) -> Iterator[tuple[str, Iterable["EvalTask"]]]:
-        """Prefixes of metrics, each with parts of the test set and the model that predicts them."""
+        """The views of a test set, as prefixes of metrics, each with its tasks."""
         policy = self.runner.batchnorm
         if policy is None:
             plan = test.plan(np.arange(len(test.dataset)))
@@ -197,9 +197,9 @@ class DomainEvaluator:
         yield test.name, [standard]
         if self.has_own_clients(test):
             domain = Metric(test.name, BY_DOMAIN, "").domain
-            yield domain, self._domain_parts(test, w, buffers, standard)
+            yield domain, self._domain_tasks(test, w, buffers, standard)
 
-    def _domain_parts(
+    def _domain_tasks(
         self, test: EvaluationSet, w: Tensor, buffers: Tensor, standard: EvalTask
     ) -> Iterator[EvalTask]:
         """One domain's model at a time: all of them at once might not fit into memory.
@@ -226,44 +226,44 @@ class DomainEvaluator:
     def time_batches(self, test: EvaluationSet, w: Tensor, buffers: Tensor, batches: int) -> float:
         """Seconds a sample takes, from the first few batches; nothing is scored."""
         chosen = np.arange(min(len(test.dataset), batches * test.batch_size))
-        part = EvalTask(test.plan(chosen), w, buffers, self.runner.batchnorm is not None)
+        task = EvalTask(test.plan(chosen), w, buffers, self.runner.batchnorm is not None)
         begin = time.perf_counter()
-        for _ in self._predict(test, part):
+        for _ in self._predict(test, task):
             pass
         return (time.perf_counter() - begin) / len(chosen)
 
     def has_own_clients(self, test: EvaluationSet) -> bool:
-        """Whether every domain of a test set has training clients of its own."""
+        """True if every domain of a test set has training clients."""
         groups = test.groups()
         return bool(groups) and all(d in self.runner.domain_clients for d in groups)
 
     @torch.no_grad()
-    def _predict(self, test: EvaluationSet, part: EvalTask) -> Iterator[tuple[list[int], Any, Any]]:
+    def _predict(self, test: EvaluationSet, task: EvalTask) -> Iterator[tuple[list[int], Any, Any]]:
         """(sample indices, preprocessed batch, predictions) of every batch, of what counts."""
         runner = self.runner
         statistics = nullcontext()
-        if part.batch_statistics:
+        if task.batch_statistics:
             runner.model.train()  # layers that it leaves in eval mode never see a batch's
             layers = (batchnorm_layers(runner.model)[name] for name in runner.batchnorm.layers)
             statistics = batch_statistics([layer for layer in layers if layer.training])
-        load_model(runner, part.w, part.buffers)
+        load_model(runner, task.w, task.buffers)
         with statistics:
-            for indices, batch in test.batches(part.plan, pin_memory=runner.flat.w.is_cuda):
+            for indices, batch in test.batches(task.plan, pin_memory=runner.flat.w.is_cuda):
                 runner.interrupt.check()
                 data = prepare_batch(runner.model, batch, runner.flat.w.dtype, training=False)
                 try:
                     with runner.autocast():
                         predictions = forward(runner.model, data, "predict")
                 except ValueError as error:
-                    if not part.batch_statistics or len(indices) > 1:
+                    if not task.batch_statistics or len(indices) > 1:
                         raise
                     raise ConfigError(
                         f"{test.field}: a batch of one image has no statistics for "
                         f"{type(runner.batchnorm).__name__}'s standard evaluation ({error}): give "
                         "it a batch_size of at least 2, and at least 2 images"
                     ) from error
-                if part.counted is not None and not part.counted.issuperset(indices):
-                    rows = [n for n, index in enumerate(indices) if index in part.counted]
+                if task.counted is not None and not task.counted.issuperset(indices):
+                    rows = [n for n, index in enumerate(indices) if index in task.counted]
                     data = _select(data, rows, len(indices))
                     # a list has a prediction for every sample, as MMEngine's models give it
                     fields = not isinstance(predictions, list)

@@ -55,7 +55,7 @@ class FederatedValLoop(BaseLoop):
         return not test.final_only or round_ >= self.runner.max_rounds
 
     def num_predictions(self, round_: int) -> int:
-        """How many images :meth:`run` predicts after a round."""
+        """The number of images that :meth:`run` predicts after a round."""
         sets = [test for test in self.sets if self._is_due(test, round_)]
         count = self.domains.num_predictions(sets)
         if self.evaluate_global and self.runner.averaging is not None:

@@ -67,7 +67,7 @@ class CountingMetric(BaseMetric):
         """int64 counts of one batch, of the same shape for every batch."""
 
     def details(self) -> dict[str, Any]:
-        """What results have beyond the values: ``per_class()``, if there is one, by its name."""
+        """Values by class for the results: ``per_class()``, if the metric has it."""
         return {self.per_class_name: self.per_class()} if hasattr(self, "per_class") else {}
 
     def _check(self, labels: Tensor, predictions: Tensor) -> tuple[Tensor, Tensor]:

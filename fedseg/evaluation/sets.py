@@ -124,7 +124,7 @@ class EvaluationSet(ABC):
             metric.process(data_batch=data, data_samples=predictions)
 
     def take(self) -> list[Any]:
-        """What the metrics have counted so far; they start anew."""
+        """The metrics' counts so far; they start anew."""
         taken = []
         for metric in self.metrics:
             if isinstance(metric, CountingMetric):
@@ -169,7 +169,7 @@ class EvaluationSet(ABC):
         return scores
 
     def details(self) -> dict[str, dict[str, Any]]:
-        """What the metrics keep beyond their values, such as IoU per class (ask before ``score``).
+        """Details of the metrics, such as IoU per class (ask before ``score``).
 
         By the prefix of the metric, ``""`` without one.
         """

@@ -1,1 +1,1 @@
-"""How batches reach a client: streamed from disk, or resident on the device."""
+"""Batches of the clients: streamed from disk, or resident on the device."""

@@ -127,7 +127,7 @@ def _pass_on(batch: Any) -> Any:
 
 
 def sample_name(dataset: Dataset, index: int) -> str:
-    """What a message calls a sample: its number, and its file if the data set has ``files``."""
+    """The number of a sample, for messages, with its file if the data set has ``files``."""
     files = getattr(dataset, "files", None)
     try:
         return f"sample {index}" + (f" ({files[index][0]})" if files is not None else "")

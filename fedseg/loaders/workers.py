@@ -125,7 +125,7 @@ def watch(batches: Iterator[Any], places: Places, timeout: float | None) -> Iter
 
 
 def _ended(workers: Sequence[Any]) -> list[int]:
-    """Which processes have died; torch tells of a death once, perhaps while this waits for it."""
+    # torch raises once for a death, perhaps while this waits
     try:
         ending = wait([worker.sentinel for worker in workers], timeout=1)
         for worker in workers:

@@ -73,7 +73,7 @@ class PixelLoss(nn.Module):
         raise NotImplementedError
 
     def weight(self, labels: Tensor) -> int:
-        """What a batch weighs in the mean over a data set, so that batches do not matter."""
+        """The weight of a batch in the mean over a data set."""
         return len(labels)
 
     def value_and_weights(

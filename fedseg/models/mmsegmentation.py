@@ -1,4 +1,4 @@
-"""What the models take from MMSegmentation, which is imported here without timm.
+"""Imports from MMSegmentation, without timm.
 
 It imports timm for one backbone, and that takes as long as everything else: here it is imported
 when such a backbone is built.

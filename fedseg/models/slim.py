@@ -59,7 +59,7 @@ class Slim:
         self.multiple = math.lcm(multiple, *groups)
 
     def kept(self, channels: int, width: float) -> int:
-        """How many of a layer's channels a sub-network has."""
+        """The number of channels of a layer in the sub-network."""
         wanted, step = channels * width, self.multiple
         kept = max(step, int(wanted + step / 2) // step * step)
         if kept < 0.9 * wanted:
@@ -93,7 +93,7 @@ def _convolution(layer: nn.Conv2d, kept: Callable[[int], int], x: Tensor) -> Ten
 
 
 def _linear(layer: nn.Linear, kept: Callable[[int], int], x: Tensor) -> Tensor:
-    # On flattened pixels, too: those of the first channels come first.
+    # also on flattened pixels: the first channels come first
     out = kept(layer.out_features)
     bias = None if layer.bias is None else layer.bias[:out]
     return F.linear(x, layer.weight[:out, : x.shape[-1]], bias)
@@ -126,11 +126,7 @@ FORWARDS: dict[type[nn.Module], Callable[..., Tensor]] = {
 
 
 def _has_own_forward(layer: nn.Module, kind: type[nn.Module]) -> bool:
-    """Whether a layer computes something else than its kind.
-
-    SyncBatchNorm does not in one process, nor do mmcv's wrappers, which are for old versions of
-    torch.
-    """
+    # SyncBatchNorm computes BatchNorm in one process; mmcv's wrappers are for old versions of torch
     forward = type(layer).forward
     known = forward in (kind.forward, nn.SyncBatchNorm.forward)
     return not known and forward.__module__ != "mmcv.cnn.bricks.wrappers"

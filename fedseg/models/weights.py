@@ -87,7 +87,6 @@ class WeightsFile:
             print_log(f"model.weights: {self.path}: {'; '.join(notes)}", logger="current")
 
     def _part(self, content: dict[str, Tensor]) -> dict[str, Tensor]:
-        """What a file of the whole network has of ``module``; any other file as it is."""
         prefix = f"{self.module}."
         part = {n.removeprefix(prefix): t for n, t in content.items() if n.startswith(prefix)}
         return part if self.module and part else content

@@ -161,7 +161,7 @@ class DirichletClassPartition(RandomPartition):
         return name_clients([np.concatenate(parts) for parts in zip(*shares, strict=True)])
 
     def _cuts(self, rng: np.random.Generator, counts: np.ndarray) -> np.ndarray:
-        """Where to cut each class's images for the second and the later clients, int64 [C, K-1]."""
+        """The first image of each class for the second and later clients, int64 [C, K-1]."""
         for _ in range(MOST_DRAWS):
             shares = proportions(log_gammas(rng, self.alpha, (len(counts), self.num_clients)))
             ends = np.rint(np.cumsum(shares, axis=1) * counts[:, None]).astype(np.int64)

@@ -1,4 +1,4 @@
-"""What random partitions share: checked options and labels, and draws without replacement."""
+"""Common parts of random partitions: labels, sizes, and draws without replacement."""
 
 import hashlib
 from collections.abc import Sequence
@@ -86,7 +86,7 @@ def proportions(log_weights: np.ndarray) -> np.ndarray:
 def draw_counts(
     rng: np.random.Generator, log_weights: np.ndarray, left: np.ndarray, total: int
 ) -> np.ndarray:
-    """How often each category is drawn in ``total`` draws without replacement.
+    """Draw ``total`` times without replacement; the number of draws of each category.
 
     Each draw is in proportion to the weights; an exhausted category drops out and the weights of
     the others are renormalized. The counts are drawn in blocks: discarding what exceeds the stock

@@ -66,7 +66,7 @@ class PachinkoPartition(RandomPartition):
     def _draw(
         self, rng: np.random.Generator, left: np.ndarray, children: list[np.ndarray], size: int
     ) -> np.ndarray:
-        """How many images of each class a client has, int64 [classes]."""
+        """A client's number of images of each class, int64 [classes]."""
         coarse_left = np.array([left[fine].sum() for fine in children])
         coarse = draw_counts(rng, log_gammas(rng, self.alpha, len(children)), coarse_left, size)
         counts = np.zeros_like(left)

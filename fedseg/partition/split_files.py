@@ -32,7 +32,7 @@ UNFINISHED = "unfinished"  # a file beside split folders that are being written
 
 
 def check_path(path: str) -> str | None:
-    """What is wrong with a path of a split file (it must stay below its root), or None."""
+    """The reason why a path of a split file may leave its root, or None."""
     if not path:
         return "is empty"
     if "\\" in path or "\0" in path:
@@ -45,7 +45,7 @@ def check_path(path: str) -> str | None:
 
 
 def is_name(value: Any) -> bool:
-    """Whether a value can name a client, in tables and messages too."""
+    """True for a printable, non-empty string, which can name a client."""
     return isinstance(value, str) and value != "" and value.isprintable()
 
 

@@ -77,26 +77,14 @@ def test_any_choice_of_samples(root):
     dataset = CIFAR10CDataset(root)
     everything, labels = dataset.gather(np.arange(len(dataset)))
     rng = np.random.default_rng(1)
-    for chosen in (
-        rng.permutation(len(dataset)),
-        rng.integers(0, len(dataset), 50),
-        np.arange(3 * N - 2, 3 * N + 2),
-        np.array([-1, 0, -len(dataset)]),
-        np.array([], np.int64),
-    ):
+    for chosen in (rng.permutation(len(dataset)), np.array([-1, 0]), np.array([], np.int64)):
         images, found = dataset.gather(chosen)
         assert np.array_equal(images, everything[chosen])
         assert np.array_equal(found, labels[chosen])
-    mask = rng.random(len(dataset)) < 0.3
-    assert np.array_equal(dataset.images[mask], everything[mask])
     assert np.array_equal(dataset.images[5:90:7], everything[5:90:7])
-    sample = dataset[-3]
-    assert tuple(sample["inputs"].shape) == (3, 32, 32)
-    assert int(sample["inputs"][0, 0, 0]) == everything[-3, 0, 0, 0]
-    assert int(sample["data_samples"]) == labels[-3]
-    for beyond in (len(dataset), np.array([0, len(dataset)]), np.array([-len(dataset) - 1])):
-        with pytest.raises(IndexError):
-            dataset.images[beyond]
+    assert np.array_equal(dataset[-3]["inputs"], everything[-3].transpose(2, 0, 1))
+    with pytest.raises(IndexError):
+        dataset.images[len(dataset)]
 
 
 def test_some_corruptions_and_severities_in_the_official_order(root):
@@ -118,31 +106,15 @@ def test_cifar100_c(tmp_path):
 
 def test_a_file_of_another_length_shape_or_dtype(root):
     path = root / "corrupted" / "fog.npy"
-    for length in (ROWS - 1, ROWS + 1, N, 0):
-        np.save(path, np.zeros((length, 32, 32, 3), np.uint8))
-        with pytest.raises(DataError, match=rf"fog\.npy: .*\[{ROWS}, .* not uint8 \[{length}, "):
-            CIFAR10CDataset(root)
     for images in (
+        np.zeros((ROWS - 1, 32, 32, 3), np.uint8),
         np.zeros((ROWS, 32, 32, 3), np.float32),
         np.zeros((ROWS, 3, 32, 32), np.uint8),
-        np.zeros((ROWS, 64, 64, 3), np.uint8),
-        np.zeros(ROWS, np.uint8),
     ):
         np.save(path, images)
-        with pytest.raises(DataError, match=r"fog\.npy: .*\[30, 32, 32, 3\]") as error:
+        with pytest.raises(DataError, match=r"fog\.npy: .*\[30, 32, 32, 3\].*prepare cifar_c"):
             CIFAR10CDataset(root)
-        assert str(path) in str(error.value) and "fedseg prepare cifar_c" in str(error.value)
     assert len(CIFAR10CDataset(root, corruptions=["snow"])) == ROWS
-
-
-def test_a_file_that_is_cut_short(root):
-    path = root / "corrupted" / "contrast.npy"
-    path.write_bytes(path.read_bytes()[:-1000])
-    with pytest.raises(DataError, match=r"contrast\.npy: is damaged"):
-        CIFAR10CDataset(root)
-    path.write_bytes(b"no array")
-    with pytest.raises(DataError, match=r"contrast\.npy: is damaged"):
-        CIFAR10CDataset(root)
 
 
 def test_missing_files(root):
@@ -162,10 +134,8 @@ def test_wrong_labels(root):
     for labels, message in (
         (np.full(ROWS, 10), "label 10 of image 0"),
         (np.full(ROWS, -1), "label -1 of image 0"),
-        (np.zeros(ROWS - 1, np.uint8), r"labels\.npy"),
         (np.zeros(0, np.uint8), r"labels\.npy"),
         (np.zeros(ROWS + 5, np.uint8), rf"uint8 \[{ROWS + 5}, .* not uint8 \[{ROWS}, "),
-        (np.zeros((ROWS, 1), np.uint8), r"labels\.npy: .*integers"),
         (np.zeros(ROWS, np.float32), r"labels\.npy: .*integers"),
         (np.arange(ROWS) // N, r"labels\.npy: .*severities"),
     ):

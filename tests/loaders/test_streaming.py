@@ -14,6 +14,7 @@ from fedseg.core.client_data import Job, JobStream
 from fedseg.errors import ConfigError
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.loaders.streaming import SampleError, SeededDataset, StreamingData, build_collate
+from fedseg.partition import NaturalPartition
 from fedseg.registry import FUNCTIONS
 
 SIZES = {"a": 7, "b": 4, "c": 1, "d": 10}
@@ -138,22 +139,18 @@ def test_who_loses_a_sample_is_known():
     assert stream().dropped() == []
 
 
-def test_a_client_of_one_image_and_batchnorm():
-    with pytest.raises(ConfigError, match=r"client 'c' has 1 sample.*BatchNorm.*merge"):
-        stream(drop_single=True)
-    with pytest.raises(ConfigError, match=r"client .c. has 1 sample.*BatchNorm"):
-        stream(drop_single=True, batch_size="full")
-
-
-def test_batches_of_one_and_batchnorm():
-    with pytest.raises(ConfigError, match=r"train_dataloader\.batch_size.*BatchNorm"):
-        stream(**BIG, drop_single=True, batch_size=1)
-    assert stream(**BIG, batch_size=1).num_steps(0) == 7
-
-
-def test_a_client_without_a_full_batch():
-    with pytest.raises(ConfigError, match=r"client 'c' has 1 sample.*full batch of 3.*drop_last"):
-        stream(drop_last=True)
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"drop_single": True}, r"client 'c' has 1 sample.*BatchNorm.*merge"),
+        ({"drop_single": True, "batch_size": "full"}, r"client 'c' has 1 sample.*BatchNorm"),
+        ({**BIG, "drop_single": True, "batch_size": 1}, r"batch_size.*BatchNorm"),
+        ({"drop_last": True}, r"client 'c' has 1 sample.*full batch of 3.*drop_last"),
+    ],
+)
+def test_clients_that_have_no_batch(options, message):
+    with pytest.raises(ConfigError, match=message):
+        stream(**options)
 
 
 def take(data: StreamingData, jobs: list[Job]) -> list:
@@ -203,20 +200,13 @@ def test_job_stream_is_the_order_of_training():
 
 def unseeded_stream(workers: int) -> list:
     data = StreamingData(
-        toyseg.UnseededScenes(), toyseg_partition, 3, num_workers=workers, local_epochs=2
+        toyseg.UnseededScenes(), NaturalPartition(), 3, num_workers=workers, local_epochs=2
     )
     jobs = [Job(1, 0, 0), Job(1, 0, 1)]
     data.start(jobs)
     batches = [batch for job in jobs for batch in data.batches(job)]
     data.close()
     return batches
-
-
-def toyseg_partition(dataset):
-    groups: dict[str, list[int]] = {}
-    for i, user in enumerate(dataset.users):
-        groups.setdefault(user, []).append(i)
-    return groups
 
 
 def test_unseeded_data_sets_become_reproducible():

@@ -169,15 +169,6 @@ def test_bfloat16():
         flat.check_views()
 
 
-def test_batch_of_one():
-    for name in SHAPES:
-        for training in (False, True):
-            model = make(name).train(training)
-            inputs, labels = batch(name, images=1)
-            assert loss_of(model, inputs, labels).isfinite()
-            assert model(inputs, mode="predict").shape == (1,)
-
-
 # ---------------------------------------------------------------- weights and bad input
 
 
@@ -273,9 +264,3 @@ def test_a_projection_comes_between_features_and_classifier():
         torch.testing.assert_close(projected.features(inputs), expected)
         torch.testing.assert_close(projected(inputs), projected.classifier(expected))
         assert projected.classifier.weight.shape == (CLASSES, 5)
-
-
-def test_without_a_projection_nothing_changes():
-    model = make("CNN", projection=None)
-    assert make("CNN", projection=()).state_dict().keys() == model.state_dict().keys()
-    assert not list(model.projection.parameters())
