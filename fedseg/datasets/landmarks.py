@@ -68,8 +68,6 @@ class LandmarksDataset(PhotoDataset):
 
     Attributes:
         users: per sample, the user that holds it; None for ``test``.
-        labels: int64 [N].
-        files: per sample, (image path,).
         metainfo: ``classes``, the class numbers as text: names were not published.
         split_checksum: SHA-256 of users, images and classes.
     """

@@ -33,8 +33,7 @@ class ResidentData(PartitionedData):
         transforms: configs of batched transforms, in order.
         device: where the model is.
         dtype: floating point type of the model.
-        dataset, partition, batch_size, local_epochs, local_steps, shuffle, drop_last, drop_single,
-            seed: see :class:`~fedseg.loaders.partitioned.PartitionedData`; the data set must be an
+        args, kwargs: see :class:`~fedseg.loaders.partitioned.PartitionedData`; the data set is an
             :class:`~fedseg.datasets.arrays.ImageArrays`.
     """
 

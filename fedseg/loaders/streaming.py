@@ -225,8 +225,7 @@ class StreamingData(PartitionedData):
         num_workers, collate_fn, prefetch_factor, timeout: see :class:`BatchLoader`.
         device: where the model is; batches for a GPU go through pinned memory.
         dtype: unused, the model's preprocessor follows its model.
-        dataset, partition, batch_size, local_epochs, local_steps, shuffle, drop_last, drop_single,
-            seed: see :class:`~fedseg.loaders.partitioned.PartitionedData`.
+        args, kwargs: see :class:`~fedseg.loaders.partitioned.PartitionedData`.
     """
 
     def __init__(
