@@ -95,15 +95,11 @@ def test_faulty_rows(root):
     content = (root / TRAIN).read_text()
     for line, message in (
         ("0,../../../etc/passwd,1", "'../../../etc/passwd'"),
-        ("0,a/b,1", "'a/b'"),
-        ("0,..,1", "'..'"),
         ("0,,1", "''"),
         (f"0,{image_id(0)},1", "twice"),
         (f"0,{image_id(90)},4", "class '4'"),
-        (f"0,{image_id(90)},-1", "class '-1'"),
         (f"0,{image_id(90)},x", "class 'x'"),
         (f"0,{image_id(90)},{'9' * 5000}", "class '9999"),
-        (f"0,{image_id(90)}", "class ''"),
         (f",{image_id(90)},1", "user_id"),
     ):
         (root / TRAIN).write_text(content + line + "\n")

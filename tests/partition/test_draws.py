@@ -1,7 +1,4 @@
-"""Draws without replacement against exact probabilities."""
-
-from collections import Counter
-from functools import cache
+"""Parts of the draws: extreme weights, sizes, generators."""
 
 import numpy as np
 import pytest
@@ -15,55 +12,10 @@ from fedseg.partition.draws import (
     proportions,
 )
 
-WEIGHTS, STOCK = (0.7, 0.2, 0.1), (2, 3, 4)
-
-
-@cache
-def exact(total: int, left: tuple[int, ...] = STOCK) -> dict[tuple[int, ...], float]:
-    """Probability of every outcome: what is left after ``total`` draws, one at a time."""
-    if total == 0:
-        return {left: 1.0}
-    there = [c for c in range(3) if left[c]]
-    outcomes: dict[tuple[int, ...], float] = {}
-    for c in there:
-        share = WEIGHTS[c] / sum(WEIGHTS[i] for i in there)
-        after = tuple(n - (i == c) for i, n in enumerate(left))
-        for outcome, probability in exact(total - 1, after).items():
-            outcomes[outcome] = outcomes.get(outcome, 0) + share * probability
-    return outcomes
-
-
-def test_draws_in_blocks_are_distributed_as_one_at_a_time():
-    trials = 8000
-    for total in (1, 4, 7, 9):
-        rng, found = generator(0, "test"), Counter()
-        for _ in range(trials):
-            drawn = draw_counts(rng, np.log(WEIGHTS), np.array(STOCK), total)
-            found[tuple((np.array(STOCK) - drawn).tolist())] += 1
-        expected = exact(total)
-        assert set(found) <= set(expected)
-        for outcome, probability in expected.items():
-            error = np.sqrt(max(0, probability * (1 - probability)) / trials)
-            assert abs(found[outcome] / trials - probability) <= 4.5 * error + 1e-12
-
 
 def test_the_largest_weight_takes_over_however_small_it_is():
     drawn = draw_counts(generator(0, "test"), np.array([0.0, -1e5, -3e5]), np.array([2, 3, 4]), 6)
     assert drawn.tolist() == [2, 3, 1]
-
-
-def test_scaled_gammas_are_a_dirichlet_draw():
-    trials, classes = 20000, 4
-    for concentration in (0.02, 0.5, 1.0, 30.0):
-        shares = proportions(log_gammas(generator(0, "test"), concentration, (trials, classes)))
-        assert np.allclose(shares.sum(axis=1), 1)
-        mean = 1 / classes
-        variance = mean * (1 - mean) / (classes * concentration + 1)
-        assert np.allclose(shares.mean(axis=0), mean, atol=5 * np.sqrt(variance / trials))
-        # the error of a variance from the spread of the squares
-        squares = (shares - mean) ** 2
-        error = squares.std(axis=0) / np.sqrt(trials)
-        assert (np.abs(squares.mean(axis=0) - variance) < 5 * error).all()
 
 
 def test_extreme_concentrations_are_finite():
