@@ -16,12 +16,13 @@ import toyresults
 from doc_pages import PAGES, ROOT, Block, all_blocks, blocks, commands
 from mmengine.config import Config
 
-from fedseg.config.methods import compose
+from fedseg.config.methods import compose, setting_file
 from fedseg.errors import ConfigError
 
 LOOP = re.compile(r"for (\w+) in ([\w ]+); do")
 TOOL = re.compile(r"(?:^|\s)(?:\S*python\s+)?(?:\.\./fedseg/)?(tools/[\w/]+\.py)((?:\s.*)?)$")
 COMMAND = re.compile(r"^(?:\S*bin/)?fedseg (.*)$")
+USERS = ("../own", "own", "CONFIG", "$@")  # configs that a reader writes
 MODULE = re.compile(r"python -m (fedseg[\w.]*)")
 
 
@@ -58,9 +59,13 @@ def test_commands_of_fedseg_take_the_options(page, monkeypatch, capsys):
         for match in filter(None, map(COMMAND.search, unrolled(block))):
             try:
                 with monkeypatch.context() as patch:
-                    parse("fedseg/commands/main.py", words(match[1]), patch)
+                    asked = parse("fedseg/commands/main.py", words(match[1]), patch)
             except SystemExit:
                 pytest.fail(f"{page.name}: {match[0]}\n{capsys.readouterr().err}")
+            if match[1].startswith(("train ", "sweep ")):
+                for config in map(str, getattr(asked, "configs", None) or [asked.config]):
+                    if not config.startswith(USERS):
+                        setting_file(config)
 
 
 def unrolled(block: Block) -> list[str]:
@@ -108,17 +113,17 @@ def test_every_run_of_a_sweep_composes(monkeypatch):
     """Its methods go together, what a grid changes is there, and no two runs share a folder."""
     composed = functools.cache(compose)
     lines = [line for block in all_blocks() for line in unrolled(block)]
-    sweeps = [line.split("tools/sweep.py", 1)[1] for line in lines if "tools/sweep.py" in line]
+    sweeps = [line.split("fedseg sweep", 1)[1] for line in lines if "fedseg sweep" in line]
     made: dict[tuple, tuple] = {}  # (work dir, name, values) -> what else decides a run
     for line in sweeps:
         with monkeypatch.context() as patch:
-            asked = parse("tools/sweep.py", words(line), patch)
+            asked = parse("fedseg/commands/main.py", ["sweep", *words(line)], patch)
         rest = (tuple(sorted(asked.cfg_options)), asked.amp)
         for path, methods in itertools.product(asked.configs, asked.methods or [[]]):
             try:
-                config = composed(ROOT / path, tuple(methods))
+                config = composed(setting_file(path), tuple(methods))
             except ConfigError as error:
-                pytest.fail(f"tools/sweep.py{line}\n{error}")
+                pytest.fail(f"fedseg sweep{line}\n{error}")
             for option in (*asked.cfg_options, *itertools.chain(*asked.grid)):
                 assert has_place(config, option.partition("=")[0]), f"{path} {methods}: {option}"
             for values in itertools.product(*asked.grid):
@@ -166,7 +171,7 @@ def test_an_option_that_does_not_exist_is_noticed(monkeypatch, capsys):
 
 
 def test_the_commands_of_the_leaderboard_run(tmp_path: Path):
-    wanted = "python tools/leaderboard.py work_dirs --all"
+    wanted = "fedseg leaderboard work_dirs --all"
     assert wanted in {line for _, line in found()}
     run = toyresults.results("cifar10_a005_c5_cnn", {"test/accuracy": 71.5})
     toyresults.write(tmp_path / "work_dirs" / "fedavg", run)
