@@ -136,7 +136,7 @@ def test_wrong_options(kind):
                 split(balanced(2, 20), kind, **options)
 
 
-@pytest.mark.parametrize("kind", ARGUMENTS.keys() - {"HomogeneousPartition"})
+@pytest.mark.parametrize("kind", sorted(ARGUMENTS.keys() - {"HomogeneousPartition"}))
 def test_data_sets_without_proper_labels(kind):
     for labels in (None, [[0, 1]], [], [0.5, 1.0], [0, -1]):
         with pytest.raises(ConfigError, match=r"partition\.type: .*Labeled"):
