@@ -86,9 +86,7 @@ PLACES: dict[str, Place] = {
     "train_dataloader.partition": Place("PARTITIONS"),
     **dict.fromkeys(
         (VAL, TEST),
-        Place(
-            "EVALUATION_SETS", "StreamingData", ("optional",), ("name", "field", "metrics", "like")
-        ),
+        Place("EVALUATION_SETS", "StreamingData", given=("name", "field", "metrics", "like")),
     ),
     **dict.fromkeys(("val_evaluator", "test_evaluator"), Place("METRICS")),
     **dict.fromkeys(("val_evaluator.*", "test_evaluator.*"), Place("METRICS")),

@@ -235,7 +235,8 @@ class Signature:
                     if hint is float and isinstance(default, float) and not math.isfinite(default):
                         hint = Annotated[float, AllowInfNan()]
                     self.parameters.setdefault(name, []).append(parameter)
-                    hints.setdefault(name, ranges.get(name, hint))
+                    if name in part_hints or name in ranges:  # else a base class says it
+                        hints.setdefault(name, ranges.get(name, hint))
             if not any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
                 self.takes_any = False
                 break

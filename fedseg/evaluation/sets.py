@@ -11,7 +11,6 @@ from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
 from fedseg.checks import shown
-from fedseg.config.schema import check_value
 from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, MissingDataError
 from fedseg.evaluation.metrics import CountingMetric, labels_of
@@ -37,8 +36,6 @@ def build_evaluation_set(
     """
     field, evaluator_field = f"{kind}_dataloader.{name}", f"{kind}_evaluator"
     config = {"type": "StreamingData", **config}
-    optional = config.pop("optional", False)
-    check_value(f"{field}.optional", optional, bool)
     if isinstance(evaluator, list | tuple):
         places = {f"{evaluator_field}[{number}]": one for number, one in enumerate(evaluator)}
     else:
@@ -48,7 +45,7 @@ def build_evaluation_set(
     try:
         return build(EVALUATION_SETS, config, field, given)
     except MissingDataError:
-        if optional:
+        if config.get("optional"):
             return None
         raise
 
@@ -66,6 +63,7 @@ class EvaluationSet(ABC):
         final_only: evaluate only when training has ended.
         drop_last: leave out a last, smaller batch where batch statistics normalize, as FedDrive's
             released code does.
+        optional: leave the set out where its data are missing.
     """
 
     def __init__(
@@ -79,6 +77,7 @@ class EvaluationSet(ABC):
         batch_size: PositiveInt = 1,
         final_only: bool = False,
         drop_last: bool = False,
+        optional: bool = False,
     ) -> None:
         self.name, self.field = name, field
         self.metrics = metrics

@@ -212,7 +212,7 @@ BAD = {
     ),
     "an empty test batch": (
         {"val_dataloader": {"seen": {"batch_size": 0}}},
-        r"val_dataloader\.seen\.batch_size.*positive",
+        r"val_dataloader\.seen\.batch_size: must be greater than 0",
     ),
     "a missing evaluator": ({"val_evaluator": None}, r"val_evaluator: is missing"),
     "a seed that is no number": (
@@ -257,7 +257,7 @@ BAD = {
     ),
     "fewer workers than none": (
         {"train_dataloader": {"num_workers": -1}},
-        r"train_dataloader\.num_workers: must be a whole number >= 0, not -1",
+        r"train_dataloader\.num_workers: must be greater than or equal to 0, not -1",
     ),
     "workers of a test set in words": (
         {"val_dataloader": {"seen": {"num_workers": "two"}}},
