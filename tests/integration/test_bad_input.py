@@ -225,7 +225,7 @@ BAD = {
     ),
     "a text for an inherited flag": (
         {"train_dataloader": {"type": "OwnData", "shuffle": "False"}},
-        r"train_dataloader\.shuffle: must be True or False, not 'False'",
+        r"train_dataloader\.shuffle: must be True or False",
     ),
     "a text for a flag": (
         {"algorithm": {"_delete_": True, "type": "SCAFFOLD", "count_momentum": "False"}},
