@@ -258,9 +258,8 @@ def build(
             made = registry.build({**config, **given}, default_args=defaults or None)
         except MISTAKES as error:
             told = error if isinstance(error, TypeError | ValueError) else repr(error)
-            raise ConfigError(
-                f"{field}: {config['type']}: {told} ({DEBUG}=1 shows where)"
-            ) from error
+            message = f"{field}: {config['type']}: {told} ({DEBUG}=1 shows where)"
+            raise ConfigError(message) from error
     if not isinstance(made, base):
         raise ConfigError(f"{field}.type: {type(made).__name__} is not a {base.__name__}")
     return made
@@ -278,34 +277,41 @@ def check_component(
 
     Arguments: those of :func:`build`. Nothing is built.
     """
-    if not isinstance(config, PLAIN):
-        return
+    if isinstance(config, PLAIN):
+        cls = find_class(registry, config, field, base)
+        options = {name: value for name, value in config.items() if name != "type"}
+        check_arguments(cls, options, field, given, defaults)
+
+
+def find_class(registry: Registry, config: Any, field: str, base: type = object) -> Any:
+    """The class or function that a component's ``type`` means; arguments of :func:`build`."""
     if not isinstance(config, Mapping):
         raise ConfigError(f"{field}: must be a dict with a type, not {shown(config)}")
-    kind = config.get("type")
-    cls = _find(registry, kind) if isinstance(kind, str) else kind
-    if cls is None and (kind is not None or "type" not in config):
-        registry.import_from_location()
-        source = registry
-        while not source.module_dict and source.parent is not None:
-            source = source.parent  # the suite has none of its own
-        found = source.module_dict.items()
-        raise unknown_type(
-            registry, kind, field, [n for n, own in found if base is object or _is_a(own, base)]
-        )
+    kind = cls = config.get("type")
+    if isinstance(kind, str):
+        try:
+            cls = registry.get(kind)
+        except Exception:  # a name with dots is looked for as a module's, which fails in any way
+            cls = None
+    if cls is None:
+        raise _unknown_type(registry, kind, field, base)
     if not callable(cls):
         raise ConfigError(f"{field}.type: must be a name, not {shown(kind)}")
-    if inspect.isclass(cls) and not _is_a(cls, base):
+    if inspect.isclass(cls) and not issubclass(cls, base):
         raise ConfigError(f"{field}.type: {cls.__name__} is not a {base.__name__}")
-    options = {name: value for name, value in config.items() if name != "type"}
-    check_arguments(cls, options, field, given, defaults)
+    return cls
 
 
-def unknown_type(
-    registry: Registry, kind: str | None, field: str, names: Iterable[str]
-) -> ConfigError:
-    """The error of a type that is none of the names, or of one that is missing (None)."""
-    names = sorted(names)
+def _unknown_type(registry: Registry, kind: str | None, field: str, base: type) -> ConfigError:
+    registry.import_from_location()
+    while not registry.module_dict and registry.parent is not None:
+        registry = registry.parent  # the suite has none of its own
+    found = registry.module_dict.items()
+    names = sorted(
+        name
+        for name, cls in found
+        if base is object or (inspect.isclass(cls) and issubclass(cls, base))
+    )
     known = ", ".join(names) or "none"
     if kind is None:
         return ConfigError(f"{field}.type: is missing; known: {known}")
@@ -314,14 +320,3 @@ def unknown_type(
         f"{field}.type: unknown {registry.name} {kind!r}{did_you_mean(kind, names)}{listed}; "
         "a class of your own must be imported with custom_imports"
     )
-
-
-def _find(registry: Registry, name: str) -> Any:
-    try:
-        return registry.get(name)
-    except Exception:  # a name with dots is looked for as a module's, which fails in any way
-        return None
-
-
-def _is_a(kind: Any, base: type) -> bool:
-    return inspect.isclass(kind) and issubclass(kind, base)

@@ -65,10 +65,12 @@ def main() -> int:
         help="print the runs and their hours; train nothing",
     )
     arguments = parser.parse_args()
-    from fedseg.checks import check_int
+    from pydantic import PositiveInt
+
+    from fedseg.config.schema import check_value
     from fedseg.runner.sweep import plan_sweep
 
-    check_int("--jobs", arguments.jobs)
+    check_value("--jobs", arguments.jobs, PositiveInt)
     jobs = plan_sweep(
         arguments.configs,
         arguments.methods,

@@ -89,7 +89,15 @@ SCHEDULE: Mapping[str, Any] = {
     "milestones": Annotated[Sequence[NonNegativeInt], MinLen(1)],
     "periods": Annotated[Sequence[PositiveInt], MinLen(1)],
 }
-RANGES = {"torch.optim": OPTIMIZER, "mmengine.optim.scheduler": SCHEDULE}  # by module
+CLIPPING: Mapping[str, Any] = {
+    **dict.fromkeys(("max_norm", "clip_value"), Positive),
+    "norm_type": Annotated[float, Gt(0), AllowInfNan()],
+}
+RANGES = {  # by module
+    "torch.optim": OPTIMIZER,
+    "torch.nn.utils.clip_grad": CLIPPING,
+    "mmengine.optim.scheduler": SCHEDULE,
+}
 
 
 def check_arguments(
@@ -118,8 +126,9 @@ def check_arguments(
         if key in given:
             mistakes.append(f"{field}.{key}: is set by the run itself; remove it")
         elif key not in signature.parameters and not signature.takes_any:
-            known = signature.parameters.keys() - given
-            mistakes.append(unknown_argument(key, name, field, known))
+            known = sorted(signature.parameters.keys() - given)
+            hint = did_you_mean(key, known) or f"; known: {', '.join(known) or 'none'}"
+            mistakes.append(f"{field}.{key}: unknown argument of {name}{hint}")
         elif not any(p.default is value for p in signature.parameters.get(key, ())):
             values[key] = value
     mistakes += signature.types.find_mistakes(values, field)
@@ -127,15 +136,6 @@ def check_arguments(
     mistakes += [f"{field}: {name}: argument {key!r} is missing" for key in sorted(missing)]
     if mistakes:
         raise ConfigError("\n".join(mistakes))
-
-
-def unknown_argument(name: str, kind: str, field: str, known: Iterable[str]) -> str:
-    """The sentence about an argument that a class does not have."""
-    known = sorted(known)
-    hint = did_you_mean(name, known) or (
-        f"; known: {', '.join(known) or 'none'}; _delete_=True in {field} drops what it inherits"
-    )
-    return f"{field}.{name}: unknown argument of {kind}{hint}"
 
 
 def check_value(field: str, value: Any, hint: Any) -> None:

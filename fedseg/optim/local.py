@@ -2,18 +2,16 @@
 
 import copy
 import inspect
-import math
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
-from annotated_types import Gt
 from mmengine.optim import OptimWrapper as MMEngineOptimWrapper
 from mmengine.optim import build_optim_wrapper
 from torch import nn
 from torch.nn.utils import clip_grad_norm_, clip_grad_value_
 
-from fedseg.config.schema import OPTIMIZER, Float32, check_arguments, check_value, check_values
+from fedseg.config.schema import OPTIMIZER, check_arguments, check_value, check_values
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.errors import DEBUG, ConfigError
@@ -24,6 +22,7 @@ from fedseg.registry import (
     OPTIMIZERS,
     build,
     check_component,
+    find_class,
 )
 
 # the options of MMEngine's DefaultOptimWrapperConstructor
@@ -129,22 +128,15 @@ class OptimWrapper(MMEngineOptimWrapper):
 
 
 def _check_clipping(config: Mapping | None) -> None:
+    """Raise ConfigError unless MMEngine and PyTorch can clip gradients by ``clip_grad``."""
     if config is None:
         return
-    options = dict(config) if isinstance(config, Mapping) else {}
-    bound = {"norm": "max_norm", "value": "clip_value"}.get(options.pop("type", "norm"))
-    if bound not in options:
-        raise ConfigError(
-            "optim_wrapper.clip_grad: must be dict(max_norm=...) or dict(type='value', "
-            f"clip_value=...), not {config!r}"
-        )
-    clip = {"max_norm": clip_grad_norm_, "clip_value": clip_grad_value_}[bound]
-    kind = options.get("norm_type", 2.0)
-    if isinstance(kind, float) and kind == math.inf:  # the largest gradient
-        del options["norm_type"]
-    check_arguments(clip, options, "optim_wrapper.clip_grad", ("parameters",))
-    positive = Annotated[Float32, Gt(0)]
-    check_values(options, {bound: positive, "norm_type": positive}, "optim_wrapper.clip_grad")
+    field, clips = "optim_wrapper.clip_grad", {"norm": clip_grad_norm_, "value": clip_grad_value_}
+    check_value(field, config, Mapping)
+    options = dict(config)
+    kind = options.pop("type", "norm")
+    check_value(f"{field}.type", kind, Literal["norm", "value"])
+    check_arguments(clips[kind], options, field, ("parameters",))
 
 
 def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
@@ -155,24 +147,17 @@ def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
     vector). Parameters that a loss does not reach have a zero gradient here, not none: weight
     decay acts on them.
     """
-    config = copy.deepcopy(dict(config))
-    config.setdefault("type", "OptimWrapper")
+    config = {"type": "OptimWrapper", **copy.deepcopy(dict(config))}
     if not isinstance(config.get("optimizer"), Mapping):
         raise ConfigError(
             "optim_wrapper.optimizer: must be a dict such as dict(type='SGD', lr=0.1)"
         )
     check_optimizer(config["optimizer"], "optim_wrapper.optimizer")
     checked = {k: v for k, v in config.items() if k not in MADE}
-    check_component(OPTIM_WRAPPERS, checked, "optim_wrapper", defaults=MADE)
-    kind = config["type"]
-    kind = OPTIM_WRAPPERS.get(kind) if isinstance(kind, str) else kind
-    if kind is not None and not (inspect.isclass(kind) and issubclass(kind, OptimWrapper)):
-        raise ConfigError(
-            f"optim_wrapper.type: {config['type']} is not a fedseg optim wrapper; use "
-            "OptimWrapper, SAMOptimWrapper or ASAMOptimWrapper (bfloat16 is train_cfg.amp)"
-        )
-    if kind is not None and ("constructor" in config or "paramwise_cfg" in config):
+    check_component(OPTIM_WRAPPERS, checked, "optim_wrapper", (), OptimWrapper, MADE)
+    if "constructor" in config or "paramwise_cfg" in config:
         _check_paramwise(config, flat)
+        kind = find_class(OPTIM_WRAPPERS, config, "optim_wrapper")
         try:
             wrapper = build_optim_wrapper(flat.model, {**config, "type": kind})
         except MISTAKES as error:
@@ -182,15 +167,11 @@ def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
     else:
         parameter = nn.Parameter(flat.w)
         parameter.grad = flat.grad
-        options = dict(config["optimizer"])
-        check_component(OPTIMIZERS, options, "optim_wrapper.optimizer", ("params",))
-        kind = options["type"]
-        kind = OPTIMIZERS.get(kind) if isinstance(kind, str) else kind
-        if "fused" in inspect.signature(kind).parameters:
-            options.setdefault("fused", True)
-        config["optimizer"] = build(
-            OPTIMIZERS, options, "optim_wrapper.optimizer", {"params": [parameter]}
-        )
+        given = {"params": [parameter]}
+        kind = find_class(OPTIMIZERS, config["optimizer"], "optim_wrapper.optimizer")
+        options = {"fused": True} if "fused" in inspect.signature(kind).parameters else {}
+        options |= config["optimizer"]
+        config["optimizer"] = build(OPTIMIZERS, options, "optim_wrapper.optimizer", given)
         wrapper = build(OPTIM_WRAPPERS, config, "optim_wrapper")
     for group in wrapper.optimizer.param_groups:  # which custom_keys may give options of their own
         check_values(group, OPTIMIZER, "optim_wrapper.paramwise_cfg")

@@ -3,7 +3,8 @@
 import time
 from pathlib import Path
 
-from fedseg.checks import check_int
+from pydantic import NonNegativeInt
+
 from fedseg.core.hook import FederatedHook, Run
 from fedseg.registry import HOOKS
 
@@ -21,8 +22,7 @@ class PicturesHook(FederatedHook):
 
     priority = "LOWEST"
 
-    def __init__(self, images: int = 3) -> None:
-        check_int("default_hooks.pictures.images", images, least=0)
+    def __init__(self, images: NonNegativeInt = 3) -> None:
         self.images = images
 
     def after_run(self, runner: Run) -> None:

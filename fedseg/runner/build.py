@@ -4,7 +4,6 @@ The runner builds its own trainer this way, and so can any other process: the sa
 same model, data and optimizer, to the last bit.
 """
 
-import inspect
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import zip_longest
@@ -56,6 +55,7 @@ from fedseg.registry import (
     build,
     check_arguments,
     did_you_mean,
+    find_class,
 )
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.config import check_config, complete_config
@@ -149,9 +149,7 @@ def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
                 f"{field}.by_epoch: must be True: the local learning rate is scheduled by "
                 "round, not by step, or it would decay from client to client"
             )
-        kind = config.get("type")
-        kind = PARAM_SCHEDULERS.get(kind) if isinstance(kind, str) else kind
-        kind = kind if inspect.isclass(kind) else object
+        kind = find_class(PARAM_SCHEDULERS, config, field)
         if issubclass(kind, ReduceOnPlateauParamScheduler):
             raise ConfigError(
                 f"{field}.type: a round's rate must not depend on evaluations, which not every "

@@ -2,9 +2,12 @@
 
 import shutil
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fedseg.checks import check_int, is_number
+from annotated_types import Ge
+from pydantic import NonNegativeInt, PositiveInt
+
+from fedseg.checks import is_number
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer
@@ -36,14 +39,11 @@ class FederatedCheckpointHook(FederatedHook):
 
     def __init__(
         self,
-        interval: int = 10,
-        keep_last: int = 2,
-        keep_every: int = 0,
+        interval: PositiveInt = 10,
+        keep_last: Annotated[int, Ge(2)] = 2,
+        keep_every: NonNegativeInt = 0,
         save_best: str | None = None,
     ) -> None:
-        check_int("default_hooks.checkpoint.interval", interval)
-        check_int("default_hooks.checkpoint.keep_last", keep_last, least=2)
-        check_int("default_hooks.checkpoint.keep_every", keep_every, least=0)
         self.interval = interval
         self.keep_last = keep_last
         self.keep_every = keep_every
