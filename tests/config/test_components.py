@@ -17,7 +17,7 @@ from fedseg.commands.main import DATA_SETS
 from fedseg.commands.prepare_idda import main as prepare_idda
 from fedseg.config.components import TEST, VAL, check_components
 from fedseg.config.layers import find_layer, layers_of
-from fedseg.config.methods import Composition, known_configs, setting_file
+from fedseg.config.methods import known_configs
 from fedseg.data_prep import demo_streets
 from fedseg.errors import ConfigError, DataError
 from fedseg.names import MADE_BY, PREPARED_BY, made_by
@@ -90,21 +90,6 @@ def test_mistakes_of_all_components_are_told_at_once():
     lines = [one.removeprefix("--cfg-options: ") for one in str(error.value).split("\n")]
     assert sorted(line.partition(": ")[0] for line in lines) == sorted(WRONG)
     assert all(line.count("did you mean") for line in lines if line.startswith("algorithm.type"))
-
-
-@pytest.mark.parametrize("setting", ["idda_rainy", "cifar10_a005", "cifar100_c16", "landmarks"])
-def test_methods_of_the_suite_pass(setting):
-    for method in Composition(setting_file(setting)).known:
-        try:
-            config = load_config(setting, [method])
-        except ConfigError:
-            continue  # it has no meaning there
-        check(config)
-
-
-def test_configs_of_the_suite_pass():
-    for name in known_configs():
-        check(load_config(name))
 
 
 def test_arguments_of_a_users_own_class_are_checked_with_all_others(tmp_path):

@@ -68,7 +68,6 @@ MOMENTUM = ("scaffold", "fedgamma", "fedcm")
 
 
 def check(config, names) -> None:
-    complete_config(config)
     check_components(config)
     for name in names:
         for key, expected in MAKES[name].items():

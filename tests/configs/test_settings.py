@@ -6,7 +6,7 @@ import pytest
 from config_components import SETTINGS, check_components
 
 from fedseg.registry import DATASETS
-from fedseg.runner.config import KEYS, complete_config
+from fedseg.runner.config import KEYS
 
 ALPHA = {"a0": 0, "a005": 0.05, "a01": 0.1, "a05": 0.5, "a1": 1, "a15": 1.5, "a2": 2}
 ALPHA |= {"a100": 100, "a1000": 1000}
@@ -36,7 +36,6 @@ def test_settings_are_complete_and_their_components_exist(load):
         federated = "centralized" not in name
         assert (config.setting, config.methods) == (name, ["fedavg"] if federated else [])
         assert config.experiment_name == (f"{name}_fedavg" if federated else name)
-        complete_config(config)
         check_components(config)
         alone = config.train_dataloader.partition.type == "SinglePartition"
         assert alone == (not federated) == (config.client_sampler.clients_per_round == 1), name
