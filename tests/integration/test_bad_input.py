@@ -514,7 +514,7 @@ def test_helper_variables_are_allowed(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"randomness": {"seed": 5}}, "another seed"),
+        ({"randomness": {"seed": 5}}, "another randomness.seed"),
         ({"algorithm": {"type": "FedDyn", "beta": 1.0}}, "another algorithm"),
         ({"train_dataloader": {"dataset": {"users": {"a": 9, "b": 9, "c": 9}}}}, "train data"),
         ({"channels_last": False}, "channels_last"),
