@@ -251,18 +251,18 @@ def build(
         base: the class that it must be of.
         defaults: arguments for keys that the config leaves out.
     """
-    given, made = given or {}, config
+    given, component = given or {}, config
     check_component(registry, config, field, given, base, defaults)
     if isinstance(config, PLAIN):
         try:
-            made = registry.build({**config, **given}, default_args=defaults or None)
+            component = registry.build({**config, **given}, default_args=defaults or None)
         except MISTAKES as error:
-            told = error if isinstance(error, TypeError | ValueError) else repr(error)
-            message = f"{field}: {config['type']}: {told} ({DEBUG}=1 shows where)"
+            reason = error if isinstance(error, TypeError | ValueError) else repr(error)
+            message = f"{field}: {config['type']}: {reason} ({DEBUG}=1 shows where)"
             raise ConfigError(message) from error
-    if not isinstance(made, base):
-        raise ConfigError(f"{field}.type: {type(made).__name__} is not a {base.__name__}")
-    return made
+    if not isinstance(component, base):
+        raise ConfigError(f"{field}.type: {type(component).__name__} is not a {base.__name__}")
+    return component
 
 
 def check_component(
@@ -306,10 +306,9 @@ def _unknown_type(registry: Registry, kind: str | None, field: str, base: type) 
     registry.import_from_location()
     while not registry.module_dict and registry.parent is not None:
         registry = registry.parent  # the suite has none of its own
-    found = registry.module_dict.items()
     names = sorted(
         name
-        for name, cls in found
+        for name, cls in registry.module_dict.items()
         if base is object or (inspect.isclass(cls) and issubclass(cls, base))
     )
     known = ", ".join(names) or "none"

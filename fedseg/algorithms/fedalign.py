@@ -85,15 +85,15 @@ class FedAlign(LocalLoss):
         self, first: Tensor, after_slim: Tensor, before: Tensor, after: Tensor
     ) -> Tensor:
         with torch.autocast(before.device.type, enabled=False):
-            slim = spectral_norm(joined(first, after_slim), self.power_iterations)
-            full = spectral_norm(joined(before, after), self.power_iterations)
+            slim = spectral_norm(join_channels(first, after_slim), self.power_iterations)
+            full = spectral_norm(join_channels(before, after), self.power_iterations)
             return F.mse_loss(slim, full)
 
 
 TINY = 1e-30  # keeps a quotient or a root of zero finite, far below any feature that matters
 
 
-def joined(before: Tensor, after: Tensor) -> Tensor:
+def join_channels(before: Tensor, after: Tensor) -> Tensor:
     """``f_{L-1}^T f_L / HW`` of every image, float [B, channels before, channels after].
 
     Feature maps are [B, C, H, W]; the larger one is average-pooled to the size of the other.

@@ -84,13 +84,13 @@ class FedGloSS(FedDyn):
         """``eps = rho_s Delta/||Delta||`` (zero for a zero direction), float64."""
         return direction * scale_to_norm(self.radius(server.round), direction.norm())
 
-    def perturbed(self, server: Server, direction: Tensor) -> Message:
+    def perturbed_message(self, server: Server, direction: Tensor) -> Message:
         """The message that starts the clients at ``w + eps``."""
         epsilon = self.perturbation(server, direction)
         return server.message((server.w.to(epsilon.dtype) + epsilon).to(server.w.dtype))
 
     def broadcast(self, server: Server) -> Message:
-        return self.perturbed(server, server.state["previous_delta"])
+        return self.perturbed_message(server, server.state["previous_delta"])
 
     def correct(self, client: Client) -> None:
         if self.admm:
@@ -132,7 +132,7 @@ class NaiveFedGloSS(FedGloSS):
     def broadcast(self, server: Server) -> Message:
         if server.exchange == 0:
             return server.message(server.w)
-        return self.perturbed(server, server.scratch["delta"])
+        return self.perturbed_message(server, server.scratch["delta"])
 
     def finish(self, client: Client) -> Update:
         if client.exchange == 0:

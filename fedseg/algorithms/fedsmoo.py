@@ -11,7 +11,7 @@ perturbation out of what it averages (``s <- rho m/||m||`` with the mean of ``mu
 import torch
 
 from fedseg.algorithms.feddyn import FedDyn
-from fedseg.algorithms.perturbation import OwnPerturbation
+from fedseg.algorithms.perturbation import WeightPerturbation
 from fedseg.config.schema import NonNegative, Positive
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
@@ -22,7 +22,7 @@ from fedseg.registry import ALGORITHMS
 
 
 @ALGORITHMS.register_module()
-class FedSMOO(OwnPerturbation, FedDyn):
+class FedSMOO(WeightPerturbation, FedDyn):
     """Dynamic regularization of the model (FedDyn's) and of the perturbation.
 
     Every client has a dual ``mu_k`` of its perturbation, updated at every local step, and the
@@ -31,14 +31,14 @@ class FedSMOO(OwnPerturbation, FedDyn):
     Args:
         rho: radius of the perturbation, of the clients' and of the server's; 0 is FedDyn.
         beta: inverse strength of the quadratic term, as in FedDyn.
-        freeze_statistics: see :class:`~fedseg.algorithms.perturbation.OwnPerturbation`.
+        freeze_statistics: see :class:`~fedseg.algorithms.perturbation.WeightPerturbation`.
     """
 
     client_vectors = ("mu", "sigma")
     server_vectors = ("s", "sigma")
 
     def __init__(self, rho: NonNegative, beta: Positive, freeze_statistics: bool = False) -> None:
-        OwnPerturbation.__init__(self, freeze_statistics)
+        WeightPerturbation.__init__(self, freeze_statistics)
         FedDyn.__init__(self, beta)
         self.rho = rho
 

@@ -17,7 +17,7 @@ may not settle; the mean of all clients' corrections changes little from a round
 
 import torch
 
-from fedseg.algorithms.perturbation import OwnPerturbation
+from fedseg.algorithms.perturbation import WeightPerturbation
 from fedseg.config.schema import NonNegative, Positive, Share
 from fedseg.core.arithmetic import descend
 from fedseg.core.client import Client
@@ -29,7 +29,7 @@ from fedseg.registry import ALGORITHMS
 
 
 @ALGORITHMS.register_module()
-class FedSpeed(OwnPerturbation):
+class FedSpeed(WeightPerturbation):
     """Quasi-gradients, prox-term and prox-correction.
 
     Args:
@@ -37,7 +37,7 @@ class FedSpeed(OwnPerturbation):
         alpha: weight of the gradient at the perturbed weights, 0 to 1; 0 takes the plain gradient
             (at two passes per step).
         lam: the inverse strength lambda of the proximal term, > 0 and finite.
-        freeze_statistics: see :class:`~fedseg.algorithms.perturbation.OwnPerturbation`.
+        freeze_statistics: see :class:`~fedseg.algorithms.perturbation.WeightPerturbation`.
         all_corrections: the released code's server rule, ``w <- mean_S w_k - lam mean_K ghat_k``.
     """
 

@@ -91,7 +91,7 @@ class GradAug(LocalLoss):
         images = client.batch["inputs"]
         for width, side in zip(*self._draw(), strict=True):
             with self._slim.at(width):
-                logits = client.model(_resized(images, side), mode="tensor")
+                logits = client.model(_resize(images, side), mode="tensor")
             answer = F.log_softmax(full_precision(logits), dim=1)
             distance = F.kl_div(answer, target, reduction="batchmean", log_target=True)
             loss = loss + self.mu * distance
@@ -109,7 +109,7 @@ class GradAug(LocalLoss):
         return widths, [self.resolutions[number] for number in numbers]
 
 
-def _resized(images: Tensor, side: int | None) -> Tensor:
+def _resize(images: Tensor, side: int | None) -> Tensor:
     if side is None or images.shape[2:] == (side, side):
         return images
     return F.interpolate(images, (side, side), mode="bilinear", align_corners=True)

@@ -1,4 +1,4 @@
-"""What algorithms share that perturb the weights by a rule of their own instead of SAM's."""
+"""Base of algorithms that perturb the weights by their own rule instead of SAM's."""
 
 from contextlib import nullcontext
 
@@ -12,7 +12,7 @@ from fedseg.errors import ConfigError
 from fedseg.optim import OptimWrapper
 
 
-class OwnPerturbation(Algorithm):
+class WeightPerturbation(Algorithm):
     """Two gradients per step, over the same minibatch: at ``w_k`` and at ``w_k + e``.
 
     Args:

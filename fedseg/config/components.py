@@ -35,7 +35,7 @@ LOCAL_TRAINING: Mapping[str, Any] = {
 
 
 class Place(NamedTuple):
-    """What a component of a config is built from.
+    """A place of a config where a component stands.
 
     Attributes:
         registry: its variable in :mod:`fedseg.registry`.
@@ -98,18 +98,18 @@ PLACES: dict[str, Place] = {
 
 def find(config: Any, pattern: str) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """(field, component) of what a config has at a place; ``"*"``: each entry of a list or dict."""
-    found = [("", config)]
+    places = [("", config)]
     for part in pattern.split("."):
         inner = []
-        for field, value in found:
+        for field, value in places:
             if part == "*" and isinstance(value, list | tuple):
                 inner += [(f"{field}[{number}]", item) for number, item in enumerate(value)]
             elif part == "*" and isinstance(value, Mapping) and "type" not in value:
                 inner += [(f"{field}.{name}", item) for name, item in value.items()]
             elif isinstance(value, Mapping) and part in value:
                 inner.append((f"{field}.{part}".lstrip("."), value[part]))
-        found = inner
-    yield from ((field, value) for field, value in found if isinstance(value, Mapping))
+        places = inner
+    yield from ((field, value) for field, value in places if isinstance(value, Mapping))
 
 
 def match_case(config: Mapping[str, Any]) -> None:

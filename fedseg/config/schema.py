@@ -1,4 +1,4 @@
-"""What options and files may hold, checked by pydantic: signatures and models are the schema.
+"""The schema of options and files: signatures and models, checked by pydantic.
 
 Types are strict: no text is read as a number, and True is none; a whole number is fine where a
 float is wanted. Numbers are finite. Values are checked and never converted.
@@ -166,8 +166,8 @@ def read_model(model: type[Model], value: Any, path: str | Path, fix: str = "") 
     except ValidationError as error:
         mistakes = _tell(error, "")
         more = f" (and {len(mistakes) - 3} more)" if len(mistakes) > 3 else ""
-        told = "; ".join(mistakes[:3])
-        raise DataError(f"{path}: {told}{more}{fix and f'; {fix}'}") from error
+        first = "; ".join(mistakes[:3])
+        raise DataError(f"{path}: {first}{more}{fix and f'; {fix}'}") from error
 
 
 class Types:
@@ -211,8 +211,8 @@ class Signature:
     def __init__(self, function: Any) -> None:
         self.parameters: dict[str, list[inspect.Parameter]] = {}
         self.takes_any = True
-        own = (_read_parameters(function) or {}).values()
-        self.required = {p.name for p in own if p.default is p.empty and p.kind not in STARS}
+        parameters = (_read_parameters(function) or {}).values()
+        self.required = {p.name for p in parameters if p.default is p.empty and p.kind not in STARS}
         hints: dict[str, Any] = {}
         for part in function.__mro__ if inspect.isclass(function) else [function]:
             called = part
@@ -272,7 +272,7 @@ def _accept(hint: Any) -> Any:
     if kind is Annotated:
         return Annotated[(_accept(inner[0]), *hint.__metadata__)]
     if kind in UNIONS:
-        members = [_accept(own) for own in inner if own is not types.NoneType]
+        members = [_accept(one) for one in inner if one is not types.NoneType]
         if Any in members:
             return Any
         one = members[0] if len(members) == 1 else Annotated[Any, _accept_union(members)]

@@ -1,1 +1,1 @@
-"""What an algorithm needs and nothing else: vectors, messages, client, server, seeds, bases."""
+"""All that an algorithm needs: vectors, messages, client, server, seeds, bases."""

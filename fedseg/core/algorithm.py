@@ -1,4 +1,4 @@
-"""What an algorithm is: a client rule and a server rule over flat vectors."""
+"""Base of the algorithms: a client rule and a server rule over flat vectors."""
 
 from typing import ClassVar
 
@@ -46,13 +46,13 @@ class Algorithm:
         """Called once, with the model's vectors: the place to make scratch vectors like ``w``."""
 
     def check(self, local: LocalOptimizer, flat: FlatModel) -> None:
-        """Raise ConfigError for a local optimizer or a model that has no meaning with this one."""
+        """Raise ConfigError for a local optimizer or a model that this algorithm cannot use."""
 
     def check_rounds(self, max_rounds: int) -> None:
         """Raise ConfigError for a schedule that does not fit the rounds of the run."""
 
     def trains(self, exchange: int) -> bool:
-        """Whether clients do local steps in an exchange."""
+        """True if clients do local steps in an exchange."""
         return self.training is None or exchange in self.training
 
     def passes(self) -> list[list[bool]]:
@@ -63,7 +63,7 @@ class Algorithm:
         ]
 
     def broadcast(self, server: Server) -> Message:
-        """What every participant receives; ``server.exchange`` counts the exchanges of a round."""
+        """The message to every participant; ``server.exchange`` counts the exchanges of a round."""
         return server.message(server.w)
 
     def gradient(self, client: Client) -> None:

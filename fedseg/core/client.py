@@ -30,7 +30,7 @@ class LocalOptimizer(Protocol):
 
 
 class Trainer(Protocol):
-    """What a client borrows from its trainer: the one model, its optimizer, a scratch vector."""
+    """The trainer as a client sees it: the one model, its optimizer, a scratch vector."""
 
     flat: FlatModel
     local: LocalOptimizer

@@ -145,7 +145,7 @@ class FlatModel:
         """
         for parameter, _ in self._gradients:
             parameter.grad = None
-        places, found = [], []
+        views, gradients = [], []
         try:
             loss.backward()
         finally:
@@ -153,10 +153,10 @@ class FlatModel:
                 if parameter.grad is None:
                     view.zero_()
                 else:
-                    places.append(view)
-                    found.append(parameter.grad)
+                    views.append(view)
+                    gradients.append(parameter.grad)
                 parameter.grad = view
-        torch._foreach_copy_(places, found)
+        torch._foreach_copy_(views, gradients)
 
     def state_dict(
         self, w: Tensor | None = None, buffers: Tensor | None = None

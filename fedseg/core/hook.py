@@ -16,7 +16,7 @@ from fedseg.core.server import Aggregate, Server
 
 
 class Run(Protocol):
-    """What a hook, a loop or an evaluator may use of the run that it acts in.
+    """The run as its hooks, loops and evaluators see it.
 
     Attributes:
         model, flat: the network, and its parameters, gradients and buffers as vectors.
@@ -110,11 +110,11 @@ class FederatedHook(Hook):
         """So many more images were predicted for the metrics named ``<prefix>/...``."""
 
     def results(self, runner: Run, history: list[dict[str, Any]]) -> dict[str, Any]:
-        """What this hook adds to ``results.json``, by name."""
+        """Entries of this hook in ``results.json``, by name."""
         return {}
 
     def state_dict(self) -> dict[str, Any]:
-        """What a checkpoint must keep of this hook: tensors and plain Python values."""
+        """The state that a checkpoint keeps of this hook: tensors and plain Python values."""
         return {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""What changes the loss that clients minimize, whatever the algorithm and the local optimizer."""
+"""Base of the local losses, which compose with every algorithm and local optimizer."""
 
 import torch
 from torch import Tensor
@@ -15,7 +15,7 @@ class LocalLoss:
     """
 
     def check(self, flat: FlatModel) -> None:
-        """Raise ConfigError for a model that it has no meaning for; called once."""
+        """Raise ConfigError for a model that the loss does not apply to; called once."""
 
     def loss(self, client: Client) -> Tensor:
         """The loss of ``client.batch`` at the present ``client.w``, a 0-d tensor with a graph."""

@@ -1,4 +1,4 @@
-"""What travels between the server and a client, and what it weighs."""
+"""Messages between the server and its clients."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from torch import Tensor
 
 @dataclass
 class Message:
-    """What every participant of an exchange receives.
+    """Sent to every participant of an exchange.
 
     Attributes:
         w: the parameters to start from, flat.
@@ -36,7 +36,7 @@ class Message:
 
 @dataclass
 class Update:
-    """What a participant sends back: vectors like ``w``.
+    """Sent back by a participant: vectors like ``w``.
 
     After local steps one of them is ``delta``, which is ``start - w``, the direction from the
     trained model to what the client received.
@@ -69,7 +69,7 @@ class Task:
 
 @dataclass
 class ClientResult:
-    """What comes out of a task.
+    """The result of a task.
 
     ``update`` and ``buffers`` may live in memory that the next client overwrites: use them before
     asking for the next result. ``norms``, of what is sent, come with the check of it.
@@ -93,7 +93,7 @@ class ClientResult:
 
 @dataclass
 class Outcome:
-    """What the server learns of a task.
+    """The part of a result that the server needs.
 
     Attributes:
         num_vectors, num_bytes: of the update. norms: of what is sent, by name.

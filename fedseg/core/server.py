@@ -62,11 +62,11 @@ class Aggregate:
             for name, counter in counters.items():
                 self._counters[name] = self._counters.get(name, 0) + counter.double() * samples
         self._means.clear()
-        for key, found in terms.items():
+        for key, pairs in terms.items():
             if key not in self._sums:
-                like = found[0][0]
+                like = pairs[0][0]
                 self._sums[key] = empty_like(like, accumulation_dtype(like.device)).zero_()
-            accumulate(self._sums[key], found)
+            accumulate(self._sums[key], pairs)
 
     def weighted_sum(self, name: str, weighting: str) -> Tensor:
         """``sum_S weight_k v_k`` of any weighting, float64 (do not change in place)."""
@@ -79,14 +79,14 @@ class Aggregate:
     def mean(self, name: str = "delta") -> Tensor:
         """``sum_S N_k/N v_k``, float64 (do not change in place)."""
         if name not in self._means:
-            self._means[name] = self._divided(name, "samples", self.weights["samples"])
+            self._means[name] = self._divide(name, "samples", self.weights["samples"])
         return self._means[name]
 
     def uniform_mean(self, name: str = "delta") -> Tensor:
         """``mean_S v_k``, float64."""
-        return self._divided(name, "uniform", self.num_clients)
+        return self._divide(name, "uniform", self.num_clients)
 
-    def _divided(self, name: str, weighting: str, by: float) -> Tensor:
+    def _divide(self, name: str, weighting: str, by: float) -> Tensor:
         total = self.weighted_sum(name, weighting)
         return torch.div(total, by, out=empty_like(total, total.dtype))
 
@@ -175,7 +175,7 @@ class Server:
         return sent + self._num_buffers * size + sum(c.numel() * c.element_size() for c in shared)
 
     def take_buffers(self, updates: Aggregate) -> None:
-        """The global buffers become the average of the participants', but for those kept local."""
+        """Average the participants' buffers into the global ones, except those kept local."""
         mean = updates.mean("buffers").to(self.buffers.dtype)
         if self._local_buffers is not None:
             mean = torch.where(self._local_buffers, self.buffers, mean)

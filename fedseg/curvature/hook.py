@@ -81,7 +81,9 @@ class CurvatureHook(FederatedHook):
             return
         begin = time.perf_counter()
         if runner.batchnorm is not None:
-            states = {c: runner.batchnorm.own(runner.store.get(c)) for c in runner.client_sizes}
+            states = {
+                c: runner.batchnorm.select_state(runner.store.get(c)) for c in runner.client_sizes
+            }
             self._run.statistics = {c: state for c, state in states.items() if state}
         for name in self.quantities:
             try:

@@ -71,7 +71,7 @@ class FederatedTrainLoop(BaseLoop):
         self.round, self.pending = state["round"], state["pending"]
 
     def evaluates(self, round_: int) -> bool:
-        """Whether a round ends with an evaluation."""
+        """True if a round ends with an evaluation."""
         if round_ == self.max_rounds or round_ % self.val_interval == 0:
             return True
         in_window = round_ > self.max_rounds - self.val_last_rounds

@@ -1,4 +1,4 @@
-"""What a round leaves in the history: who took part, what it cost, what was rejected."""
+"""A round's line in the history: participants, losses, traffic, rejected updates."""
 
 import time
 from collections import defaultdict

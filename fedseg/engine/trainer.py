@@ -114,7 +114,7 @@ class ClientTrainer:
         )
 
     def _preparation(self) -> Callable[[Any], Any]:
-        """What a batch needs before the model takes it: nothing, if it was made to fit."""
+        """The function that prepares a batch for the model."""
         preprocessor = getattr(self.model, "data_preprocessor", None)
         # MMEngine's default only moves tensors to the model's device
         if self.data.fits_model and type(preprocessor) in (BaseDataPreprocessor, type(None)):

@@ -78,7 +78,7 @@ class ModelAverage(FederatedHook):
         return self.start
 
     def has_begun(self, round_: int, max_rounds: int) -> bool:
-        """Whether the average, or what it asks of training, has begun by the end of a round."""
+        """True if the average, or its learning rate, has begun by the end of a round."""
         return round_ >= self.first_round(max_rounds)
 
     def before_train(self, runner: Run) -> None:
@@ -102,7 +102,7 @@ class ModelAverage(FederatedHook):
         """The averaged (parameters, buffers), or None while there is none."""
         raise NotImplementedError
 
-    def evaluated(self, runner: Run) -> tuple[Tensor, Tensor] | None:
+    def averaged_model(self, runner: Run) -> tuple[Tensor, Tensor] | None:
         """The (parameters, buffers) to evaluate in the global model's place, in its dtype."""
         averages = self.average()
         if averages is None:

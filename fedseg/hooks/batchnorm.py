@@ -1,4 +1,4 @@
-"""What stays with a client of a model with BatchNorm.
+"""BatchNorm policies: which of its parameters and statistics stay with each client.
 
 SiloBN: Andreux et al., "Siloed Federated Learning for Multi-Centric Histopathology Datasets", DART
 2020: running statistics are local, scale and shift are averaged. FedBN: Li et al., "FedBN:
@@ -85,7 +85,7 @@ class BatchNormPolicy(FederatedHook):
                 vector[self.affine_mask] = 0
 
     @staticmethod
-    def own(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def select_state(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
         """The part of a client's state that belongs to this policy."""
         return {n: t for n, t in state.items() if n in (BUFFERS, AFFINE) or n.startswith(COUNTER)}
 
@@ -115,10 +115,10 @@ class BatchNormPolicy(FederatedHook):
             mean = torch.zeros_like(buffers, dtype=torch.float64)
             square = torch.zeros_like(mean)
             for samples, state in states:
-                own = torch.zeros_like(mean)
-                own[self.buffer_mask] = state[BUFFERS].to(mean)
-                mean += own * (samples / total)
-                square += own**2 * (samples / total)
+                statistics = torch.zeros_like(mean)
+                statistics[self.buffer_mask] = state[BUFFERS].to(mean)
+                mean += statistics * (samples / total)
+                square += statistics**2 * (samples / total)
             for layer in self.layers:
                 m = self._slots[f"{layer}.running_mean"].span
                 v = self._slots[f"{layer}.running_var"].span

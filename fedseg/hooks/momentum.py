@@ -76,7 +76,7 @@ class KeptMomentum(FederatedHook):
 
 
 def _position(runner: Run, client: Client) -> str:
-    """Which of the round's participants a client is, from 0."""
+    """A client's position among the round's participants, from 0."""
     return str(runner.client_sampler.participants(client.round).index(client.index))
 
 

@@ -182,15 +182,15 @@ def build_local_optimizer(config: Mapping, flat: FlatModel) -> OptimWrapper:
 
 def _check_paramwise(config: Mapping, flat: FlatModel) -> None:
     """Raise ConfigError for a key of ``paramwise_cfg`` that MMEngine would not read."""
-    field, own = "optim_wrapper.paramwise_cfg", config.get("paramwise_cfg")
-    if "constructor" in config or own is None:
+    field, options = "optim_wrapper.paramwise_cfg", config.get("paramwise_cfg")
+    if "constructor" in config or options is None:
         return
-    check_value(field, own, Mapping)
-    for key in own:
+    check_value(field, options, Mapping)
+    for key in options:
         if key not in PARAMWISE:
             raise ConfigError(f"{field}.{key}: unknown{did_you_mean(key, PARAMWISE)}")
-    check_value(f"{field}.custom_keys", own.get("custom_keys", {}), Mapping)
-    for key in own.get("custom_keys", {}):
+    check_value(f"{field}.custom_keys", options.get("custom_keys", {}), Mapping)
+    for key in options.get("custom_keys", {}):
         if not any(key in slot.name for slot in flat.slots):
             raise ConfigError(f"{field}.custom_keys: {key!r} is in no parameter's name")
 

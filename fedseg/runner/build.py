@@ -171,8 +171,6 @@ def build_model(cfg: Config) -> nn.Module:
 def move_model(model: nn.Module, cfg: Config) -> nn.Module:
     """The model on the config's device; by default on the accelerator, if there is one."""
     device = cfg.get("device") or get_device()
-    if not isinstance(device, str | torch.device):
-        raise ConfigError(f"device: must be a name such as 'cpu' or 'cuda:0', not {device!r}")
     try:
         return revert_sync_batchnorm(model.to(device))
     except (RuntimeError, AssertionError) as error:
@@ -292,9 +290,6 @@ def build_client_data(
 ) -> ClientData:
     """The clients' training data, ``train_dataloader``."""
     options = dict(cfg.train_dataloader)
-    for key in ("dataset", "partition", "batch_size"):
-        if key not in options:
-            raise ConfigError(f"train_dataloader.{key}: is missing")
     epochs = cfg.train_cfg.get("local_epochs")
     of_the_run = {
         "local_epochs": 1 if epochs is None else epochs,

@@ -66,7 +66,7 @@ def collect(run: Any) -> dict[str, Any]:
     }
     if run.batchnorm is not None:  # small, and an old checkpoint's state files are deleted
         states = ((client, run.store.get(client)) for client in run.store.keys())  # noqa: SIM118
-        own = ((client, run.batchnorm.own(state)) for client, state in states)
+        own = ((client, run.batchnorm.select_state(state)) for client, state in states)
         payload["client_statistics"] = {client: state for client, state in own if state}
     averaged = run.averaged_model()
     if averaged is not None:

@@ -282,7 +282,7 @@ class FederatedRunner(Runner):
             estimate: re-estimate its BatchNorm statistics where configured; without it, a
                 checkpoint does not pay for an estimate that no evaluation needed.
         """
-        averaged = self.averaging.evaluated(self) if self.averaging is not None else None
+        averaged = self.averaging.averaged_model(self) if self.averaging is not None else None
         if averaged is None or self.averaging.bn != "reestimate" or self.batchnorm is not None:
             return averaged
         if self._estimate is None or self._estimate[0] != self.round:

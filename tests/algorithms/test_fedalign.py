@@ -6,7 +6,7 @@ import torch
 import torch.nn.functional as F
 
 from fedseg.algorithms import FedAlign, LocalLoss
-from fedseg.algorithms.fedalign import joined, spectral_norm
+from fedseg.algorithms.fedalign import join_channels, spectral_norm
 from fedseg.batchnorm import batchnorm_layers
 from fedseg.errors import ConfigError
 from fedseg.models import CNN, MobileNetV2GN, ResNet56, record_calls
@@ -165,7 +165,7 @@ def features(seed, shape):
     [((4, 32, 16, 16), (4, 64, 8, 8)), ((4, 128, 16, 16), (4, 256, 8, 8)), ((4, 3, 4, 4),) * 2],
 )
 def test_spectral_norm_and_its_gradient_by_svd(before, after):
-    matrix = joined(features(0, before), features(1, after)).requires_grad_()
+    matrix = join_channels(features(0, before), features(1, after)).requires_grad_()
     left, values, right = torch.linalg.svd(matrix.detach(), full_matrices=False)
     found = spectral_norm(matrix, 10)
     torch.testing.assert_close(found.detach(), values[:, 0], rtol=1e-4, atol=0)

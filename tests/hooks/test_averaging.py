@@ -27,7 +27,7 @@ class Recorder(FederatedHook):
 
     def after_round(self, runner, record):
         self.models.append(runner.server.w.double().clone())
-        averaged = runner.averaging.evaluated(runner)
+        averaged = runner.averaging.averaged_model(runner)
         self.evaluated.append(None if averaged is None else averaged[0].clone())
 
 
