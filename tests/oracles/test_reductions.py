@@ -76,11 +76,6 @@ def test_beta_to_infinity_takes_fedavgs_first_step(name, tmp_path):
     assert relative_error([w + (a.weights[0] - w) / (1 + share)], b.weights) <= TOLERANCE
 
 
-def test_wima_of_one_model_is_the_last_model(tmp_path):
-    trace = run_engine(tmp_path, FEDAVG, averaging={"type": "WIMA", "window": 1})
-    assert relative_error(trace.averaged, trace.weights) <= TOLERANCE
-
-
 def centralized(rounds: int, momentum: float, fresh_momentum: bool) -> list[np.ndarray]:
     """A plain torch loop over all samples in their order; the weights after every two epochs."""
     x, y = map(torch.from_numpy, problem.make_data())
@@ -100,26 +95,15 @@ def centralized(rounds: int, momentum: float, fresh_momentum: bool) -> list[np.n
     return history
 
 
-def test_one_client_with_everything_is_centralized_training(tmp_path):
-    """Without momentum a round is two epochs of one unbroken loop."""
+@pytest.mark.parametrize("momentum", [0.0, 0.9])
+def test_one_client_with_everything_is_centralized_training(tmp_path, momentum):
+    """Without momentum one unbroken loop; with it the buffer starts fresh every round."""
     trace = run_engine(
         tmp_path,
         FEDAVG,
-        local=replace(LOCAL, momentum=0.0),
+        local=replace(LOCAL, momentum=momentum),
         partition={"type": "SinglePartition"},
         participants=[["all"]] * 8,
     )
-    expected = centralized(8, momentum=0.0, fresh_momentum=False)
-    assert relative_error(trace.weights, expected) <= TOLERANCE
-
-
-def test_one_client_with_everything_and_momentum(tmp_path):
-    """With momentum the buffer starts fresh every round."""
-    trace = run_engine(
-        tmp_path,
-        FEDAVG,
-        partition={"type": "SinglePartition"},
-        participants=[["all"]] * 8,
-    )
-    expected = centralized(8, momentum=0.9, fresh_momentum=True)
+    expected = centralized(8, momentum, fresh_momentum=momentum > 0)
     assert relative_error(trace.weights, expected) <= TOLERANCE
