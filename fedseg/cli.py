@@ -37,6 +37,7 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     are hidden.
     """
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
+    _protect_helpers()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if hasattr(signal, "SIGUSR1"):
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
@@ -58,6 +59,19 @@ def run(main: Callable[[], int | None]) -> NoReturn:
         print("interrupted", file=sys.stderr)
         code = Interrupted.exit_code
     _leave(code or 0)
+
+
+def _protect_helpers() -> None:
+    """Keep the current folder, which may be a stranger's, off the path of every process we start.
+
+    Multiprocessing starts its helpers with ``python -c``, which puts it first.
+    """
+    os.environ["PYTHONSAFEPATH"] = "1"
+    if sys.version_info < (3, 11):  # does not read it
+        from multiprocessing import util
+
+        flags = util._args_from_interpreter_flags
+        util._args_from_interpreter_flags = lambda: ["-I", *flags()]
 
 
 def _leave(code: int) -> NoReturn:

@@ -58,10 +58,10 @@ def connected(address: str | None, cpus: int, gpus: float) -> Iterator[Any]:
 
 def _connect(ray: Any, undo: ExitStack, address: str | None, cpus: int, gpus: float) -> None:
     options = {"log_to_driver": False, "logging_level": logging.ERROR}
+    folder = undo.enter_context(_ray_folder())
     if address is not None:
         options["address"] = address
     else:
-        folder = undo.enter_context(_ray_folder())
         options |= {"include_dashboard": False, "_temp_dir": folder}
         options |= {"num_cpus": cpus, "num_gpus": gpus or None}
     # what Ray prints from a thread the pool says better; errors of work that a run which is being
@@ -75,6 +75,8 @@ def _connect(ray: Any, undo: ExitStack, address: str | None, cpus: int, gpus: fl
         with (
             mock.patch.object(ray._private.services, "ConsolePopen", popen),
             mock.patch.dict(os.environ, {**SETTINGS, **os.environ}),
+            # workers would import modules from the folder where Ray is started
+            _current_folder(folder),
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore", FutureWarning)
@@ -88,6 +90,16 @@ def _connect(ray: Any, undo: ExitStack, address: str | None, cpus: int, gpus: fl
             f"executor: Ray has not started on this machine ({error}): end other programs, or "
             "leave executor out"
         ) from error
+
+
+@contextmanager
+def _current_folder(folder: str) -> Iterator[None]:
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 @contextmanager
