@@ -30,17 +30,19 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     """Run a tool's ``main`` and exit with its return value (None: 0).
 
     A :class:`fedseg.errors.UserError` is printed on stderr without a traceback (exit code 2);
-    so is a lack of memory, room or permissions. Ctrl-C and SIGTERM end quietly (exit code 130),
-    and SIGUSR1 does nothing where there is no run to save. Any other exception is a fault of the
-    program and keeps its traceback. With the environment variable ``FEDSEG_DEBUG`` a user error
-    shows its own, too. Warnings of MMEngine, MMCV and MMSegmentation, which a user cannot heed,
-    are hidden.
+    so is a lack of memory, room or permissions. Ctrl-C, SIGTERM and SIGHUP end quietly (exit code
+    130), and SIGUSR1 does nothing where there is no run to save. Any other exception is a fault of
+    the program and keeps its traceback. With the environment variable ``FEDSEG_DEBUG`` a user
+    error shows its own, too. Warnings of MMEngine, MMCV and MMSegmentation, which a user cannot
+    heed, are hidden.
     """
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     _protect_helpers()
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if hasattr(signal, "SIGUSR1"):
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
+        if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:  # as it is under nohup
+            signal.signal(signal.SIGHUP, signal.default_int_handler)
     try:
         code = main()
     except Exception as error:

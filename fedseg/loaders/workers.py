@@ -15,9 +15,8 @@ import cv2
 from torch.utils.data import DataLoader, get_worker_info
 
 # what a terminal or a scheduler sends to every process of a run; the main one answers it
-SIGNALS = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGUSR1") if hasattr(signal, name)
-)
+NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1")
+SIGNALS = tuple(getattr(signal, name) for name in NAMES if hasattr(signal, name))
 PARENT_DEATH_SIGNAL = 1  # Linux's PR_SET_PDEATHSIG
 WATCH_SECONDS = 0.5
 IDLE = -1

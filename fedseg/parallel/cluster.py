@@ -2,20 +2,19 @@
 
 import logging
 import os
-import signal
 import subprocess
 import tempfile
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
-from functools import partial, wraps
+from functools import partial
 from typing import Any
 from unittest import mock
 
 import torch
 
 from fedseg.errors import ConfigError, ResourceError
-from fedseg.loaders.workers import SIGNALS
 
 # read by Ray's processes when they start; what a user has set holds
 SETTINGS = {
@@ -57,53 +56,48 @@ def connected(address: str | None, cpus: int, gpus: float) -> Iterator[Any]:
 
 
 def _connect(ray: Any, undo: ExitStack, address: str | None, cpus: int, gpus: float) -> None:
-    options = {"log_to_driver": False, "logging_level": logging.ERROR}
-    folder = undo.enter_context(_ray_folder())
+    folder = undo.enter_context(_temporary_folder())
+    # unhandled errors are of work that a run which is being stopped no longer waits for
+    options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if address is not None:
         options["address"] = address
     else:
-        options |= {"include_dashboard": False, "_temp_dir": folder}
+        options |= {"address": "local", "include_dashboard": False, "_temp_dir": folder}
         options |= {"num_cpus": cpus, "num_gpus": gpus or None}
-    # what Ray prints from a thread the pool says better; errors of work that a run which is being
-    # stopped no longer waits for are of no interest; no option turns these off
-    for name in ("print_to_stdstream", "_unhandled_error_handler"):
-        undo.enter_context(mock.patch.object(ray._private.worker, name, lambda *_, **__: None))
-    undo.callback(_with_own_signals(ray.shutdown))
+    # no option turns off what Ray prints from a thread, which the pool says better
+    quiet = mock.patch.object(ray._private.worker, "print_to_stdstream", lambda *_, **__: None)
+    undo.enter_context(quiet)
+    undo.callback(ray.shutdown)
     # a signal to all processes of a terminal or a job is for the run: it ends its workers
     popen = partial(subprocess.Popen, start_new_session=True)
     try:
         with (
             mock.patch.object(ray._private.services, "ConsolePopen", popen),
             mock.patch.dict(os.environ, {**SETTINGS, **os.environ}),
-            # workers would import modules from the folder where Ray is started
-            _current_folder(folder),
-            warnings.catch_warnings(),
+            _current_folder(folder),  # where workers look for modules
+            ThreadPoolExecutor(1) as thread,  # in the main thread Ray would take SIGTERM over
         ):
-            warnings.simplefilter("ignore", FutureWarning)
-            _with_own_signals(ray.init)(**options)
+            thread.submit(_start, ray, options).result()
     except Exception as error:
         if address is not None:
-            raise ConfigError(
-                f"executor.address: no Ray cluster at {address!r}: {error}"
-            ) from error
+            where = os.environ.get("RAY_ADDRESS") if address == "auto" else None
+            named = f"{address!r} (RAY_ADDRESS is {where!r})" if where else repr(address)
+            raise ConfigError(f"executor.address: no Ray cluster at {named}: {error}") from error
         raise ResourceError(
             f"executor: Ray has not started on this machine ({error}): end other programs, or "
             "leave executor out"
         ) from error
 
 
-@contextmanager
-def _current_folder(folder: str) -> Iterator[None]:
-    before = os.getcwd()
-    os.chdir(folder)
-    try:
-        yield
-    finally:
-        os.chdir(before)
+def _start(ray: Any, options: dict[str, Any]) -> None:
+    logging.getLogger("ray").setLevel(logging.CRITICAL)  # it warns that it is not the main thread
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", FutureWarning)
+        ray.init(**options)
 
 
 @contextmanager
-def _ray_folder() -> Iterator[str]:
+def _temporary_folder() -> Iterator[str]:
     """A folder that is deleted even if this process is killed."""
     # the paths of Ray's sockets may have 107 characters, too few for many a TMPDIR
     place = "/tmp" if os.access("/tmp", os.W_OK) else None
@@ -116,19 +110,14 @@ def _ray_folder() -> Iterator[str]:
         cleaner.communicate()
 
 
-def _with_own_signals(call: Callable) -> Callable:
-    """The function, after which signals are handled as before: Ray has a handler for SIGTERM."""
-
-    @wraps(call)
-    def called(**options: Any) -> None:
-        handlers = {number: signal.getsignal(number) for number in SIGNALS}
-        try:
-            call(**options)
-        finally:
-            for number, handler in handlers.items():
-                signal.signal(number, handler)
-
-    return called
+@contextmanager
+def _current_folder(folder: str) -> Iterator[None]:
+    before = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 def serialize_tensors(ray: Any) -> None:

@@ -11,9 +11,11 @@ from types import FrameType
 from fedseg.errors import Interrupted
 from fedseg.loaders.workers import SIGNALS
 
+HANGUP = getattr(signal, "SIGHUP", None)  # a terminal is closed; nohup ignores it
+
 
 class InterruptGuard:
-    """While active, SIGINT and SIGTERM ask the run to stop, SIGUSR1 to save and go on.
+    """While active, SIGINT, SIGTERM and SIGHUP ask the run to stop, SIGUSR1 to save and go on.
 
     A second SIGINT stops at once. Call :meth:`check` where the run may stop, or ``save`` its
     finished rounds.
@@ -27,7 +29,8 @@ class InterruptGuard:
     def __enter__(self) -> "InterruptGuard":
         if threading.current_thread() is threading.main_thread():
             for number in SIGNALS:
-                self._before[number] = signal.signal(number, self._on_signal)
+                if signal.getsignal(number) != signal.SIG_IGN or number != HANGUP:
+                    self._before[number] = signal.signal(number, self._on_signal)
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -35,7 +38,7 @@ class InterruptGuard:
             signal.signal(number, handler)
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
-        if number not in (signal.SIGINT, signal.SIGTERM):
+        if number not in (signal.SIGINT, signal.SIGTERM, HANGUP):
             self.save_requested = True
             return
         if self.requested and number == signal.SIGINT:

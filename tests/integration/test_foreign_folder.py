@@ -4,6 +4,7 @@ A helper process that starts with ``python -c`` has the current folder first on 
 """
 
 import os
+import shlex
 import subprocess
 import sys
 from importlib.util import find_spec
@@ -21,75 +22,68 @@ SHADOWED = (
     *("mmseg", "albumentations", "timm", "ray", "rich", "pandas", "matplotlib", "plotly"),
     *("fedseg", "data_prep", "sitecustomize", "usercustomize", "toyseg"),
 )
-MODULE = "import os\nwith open({!r}, 'a') as file:\n    file.write(f'{{__name__}}, {{os.getpid()}}\\n')\n"
-SMALL = (
-    *("train_cfg.max_rounds=1", "client_sampler.clients_per_round=2", "train_dataloader.partition.num_clients=4"),
-    "train_dataloader.dataset.type=StoredImages",
-    *(f"{kind}_dataloader.test.dataset.type=StoredImages" for kind in ("val", "test")),
-)
+MODULE = """\
+with open({!r}, "a") as file:
+    file.write(__name__ + "\\n")
+"""
+DATA = """--cfg-options data_root={data} train_dataloader.dataset.type=StoredImages
+    train_dataloader.partition.num_clients=4 client_sampler.clients_per_round=2
+    val_dataloader.test.dataset.type=StoredImages test_dataloader.test.dataset.type=StoredImages
+    train_cfg.max_rounds=1"""
+TRAIN = f"train demo_shapes --quiet {DATA}"
 
 
 @pytest.fixture(scope="module")
-def data(tmp_path_factory):
-    root = tmp_path_factory.mktemp("data")
+def call(tmp_path_factory):
+    """Run a command in the folder; fails if it fails, or if a module of the folder is executed."""
+    data, folder = tmp_path_factory.mktemp("data"), tmp_path_factory.mktemp("foreign")
     images = np.random.default_rng(0).integers(0, 256, (2, 80, 32, 32, 3), dtype=np.uint8)
     train, test = ((part, np.arange(80) % 10) for part in images)
-    write_images(root, "Noise", [f"class {i}" for i in range(10)], train, test, synthetic=True)
-    return root
-
-
-@pytest.fixture(scope="module")
-def call(tmp_path_factory, data):
-    """Run a command in the folder; fails if it fails, or if a module of the folder is executed."""
-    folder = tmp_path_factory.mktemp("foreign")
-    marks = folder / "executed.txt"
+    write_images(data, "Noise", [f"class {i}" for i in range(10)], train, test, synthetic=True)
+    executed = folder / "executed.txt"
     for name in SHADOWED:
-        (folder / f"{name}.py").write_text(MODULE.format(str(marks)))
+        (folder / f"{name}.py").write_text(MODULE.format(str(executed)))
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONSAFEPATH"}
-    environment["OMP_NUM_THREADS"] = "1"
+    program = Path(sys.executable).with_name("fedseg")
 
-    def call(*words: str) -> None:
-        program = Path(sys.executable).with_name("fedseg")
-        done = subprocess.run([program, *words], cwd=folder, env=environment, capture_output=True)
-        executed = marks.read_text() if marks.exists() else ""
-        marks.unlink(missing_ok=True)
-        assert executed == "" and done.returncode == 0, executed + done.stderr.decode()
+    def call(line: str) -> None:
+        command = [program, *shlex.split(line.format(data=data))]
+        done = subprocess.run(command, cwd=folder, env=environment, capture_output=True)
+        modules = executed.read_text() if executed.exists() else ""
+        executed.unlink(missing_ok=True)
+        assert modules == "" and done.returncode == 0, modules + done.stderr.decode()
 
     return call
 
 
-def train(data: Path, run: str, *options: str) -> tuple[str, ...]:
-    settings = ("--cfg-options", f"data_root={data}", *SMALL)
-    return ("train", "demo_shapes", "--work-dir", run, "--quiet", *options, *settings)
-
-
 @pytest.fixture(scope="module")
-def run(call, data):
-    call(*train(data, "run"))
-    return "run"
+def run(call):
+    call(f"{TRAIN} --work-dir run")
 
 
-COMMANDS = {
-    "test": ("test", "{run}"),
-    "curvature": ("curvature", "{run}", "--samples", "20"),
-    "landscape": ("landscape", "random", "{run}", "--points", "3", "--samples", "20", "--jobs", "2"),
-    "compare": ("compare", "{run}", "{run}"),
-    "leaderboard": ("leaderboard", "{run}"),
-    "verify": ("leaderboard", "verify", "{run}"),
-    "splits": ("splits", "demo_shapes", "--cfg-options", "data_root={data}", *SMALL),
-    "prepare": ("prepare", "cifar-c", "{data}", "--corruptions", "fog", "--limit", "20", "--workers", "2"),
-    "sweep": ("sweep", "demo_shapes", "--seeds", "1", "--work-dir", "sweep", "--cfg-options", "data_root={data}", *SMALL),
-    "list": ("list", "demo_shapes"),
-    "show": ("show", "demo_shapes"),
-}
-
-
-@pytest.mark.parametrize("name", COMMANDS)
-def test_no_module_of_the_current_folder_is_executed(call, run, data, name):
-    call(*(word.format(run=run, data=data) for word in COMMANDS[name]))
+@pytest.mark.parametrize(
+    "line",
+    [
+        "test run",
+        "curvature run --samples 20 --top 1",
+        "landscape random run --points 3 --samples 20 --jobs 2",
+        "compare run run",
+        "leaderboard run",
+        "leaderboard verify run",
+        f"splits demo_shapes {DATA}",
+        "prepare cifar-c {data} --corruptions fog --limit 20 --workers 2",
+        f"sweep demo_shapes --seeds 1 --work-dir sweep {DATA}",
+        "list demo_shapes",
+        "show demo_shapes",
+    ],
+    ids=lambda line: line.split()[0],
+)
+@pytest.mark.usefixtures("run")
+def test_no_module_of_the_current_folder_is_executed(call, line):
+    call(line)
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")
-def test_nor_by_workers_of_ray(call, data):
-    call(*train(data, "parallel", "--workers", "2"))
-    call("landscape", "random", "parallel", "--points", "3", "--samples", "20", "--jobs", "2")
+def test_nor_by_workers_of_ray(call):
+    call(f"{TRAIN} --work-dir parallel --workers 2")
+    call("landscape random parallel --points 3 --samples 20 --jobs 2")

@@ -129,9 +129,7 @@ def test_a_worker_without_memory_says_how_much_it_had_and_what_to_set(tmp_path):
 def test_ray_that_does_not_start(tmp_path, monkeypatch):
     ray = sys.modules["ray"]
     ray.is_initialized, ray.shutdown = (lambda: False), lambda: None
-    private = SimpleNamespace(
-        print_to_stdstream=print, _unhandled_error_handler=print, ConsolePopen=print
-    )
+    private = SimpleNamespace(print_to_stdstream=print, ConsolePopen=print)
     ray._private = SimpleNamespace(worker=private, services=private)
 
     def init(**_):
@@ -151,9 +149,7 @@ def test_ray_ends_where_no_worker_can_be_asked_for(tmp_path, monkeypatch):
     ray, calls = sys.modules["ray"], []
     ray.is_initialized = lambda: False
     ray.init, ray.shutdown = lambda **_: calls.append("init"), lambda: calls.append("shutdown")
-    private = SimpleNamespace(
-        print_to_stdstream=print, _unhandled_error_handler=print, ConsolePopen=print
-    )
+    private = SimpleNamespace(print_to_stdstream=print, ConsolePopen=print)
     ray._private = SimpleNamespace(worker=private, services=private)
 
     def pool(*_, **__):

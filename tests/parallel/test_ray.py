@@ -111,3 +111,15 @@ def test_the_life_of_a_run(tmp_path, alone):
     assert ray_processes.left_behind(started, DEADLINE) == []
     toyseg.train(config, resume=True)
     assert toyseg.run_differences(alone, config) == []
+
+
+def test_a_signal_while_ray_starts(tmp_path):
+    config = toyseg.settings(tmp_path, **CONFIG)
+    process = toyseg.start_cli(toyseg.write_config(tmp_path / "toy.py", config), "--workers", "1")
+    started, deadline = {}, time.monotonic() + DEADLINE
+    while "gcs_server" not in " ".join(started.values()) and time.monotonic() < deadline:
+        started = ray_processes.started_by(process.pid)
+    os.kill(process.pid, signal.SIGTERM)
+    _, err = process.communicate(timeout=DEADLINE)
+    assert process.returncode == Interrupted.exit_code and "Traceback" not in err
+    assert ray_processes.left_behind(started, DEADLINE) == []

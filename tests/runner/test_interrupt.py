@@ -11,7 +11,7 @@ from fedseg.errors import UserError
 from fedseg.runner.interrupt import Interrupted, InterruptGuard
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_the_first_signal_asks(number, capsys):
     guard = InterruptGuard()
     guard.check()
@@ -34,6 +34,16 @@ def test_a_stop_is_asked_for_where_nobody_reads_the_output_any_more(monkeypatch)
         assert guard.requested
         with suppress(BrokenPipeError):  # what is left in the buffer
             pipe.close()
+
+
+def test_nohup():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with InterruptGuard() as guard:
+            os.kill(os.getpid(), signal.SIGHUP)
+            guard.check()
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_the_second_ctrl_c_stops_at_once():
