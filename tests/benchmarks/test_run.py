@@ -16,6 +16,7 @@ def test_classification(tmp_path):
     result = run("classification", *options, "--out", out, *nowhere)
     assert result.returncode == 0, result.stderr
     assert "classification, 1 threads" in result.stdout
+    assert "engine / hand-written: float32" in result.stdout
     measured = json.loads(out.read_text())
     assert measured["clients per round"] == 2 and measured["device"] in result.stdout
     assert set(measured["engine / hand-written"]) == {"float32"}

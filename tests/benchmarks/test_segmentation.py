@@ -7,7 +7,7 @@ from fedseg.runner.experiment import load_config
 
 def test_everything_is_measured(small_config, tmp_path):
     config = load_config(small_config, work_dir=tmp_path / "run")
-    measured = benchmark.segmentation(config, repeats=1, clients=2, local_steps=2)
+    measured = benchmark.measure(config, repeats=1, clients=2, local_steps=2)
     assert measured["steps"] == 4
     assert set(measured["seconds per step"]) == {"hand-written loop", "engine, SGD", "engine, SAM"}
     assert measured["engine / hand-written"] > 0 and measured["SAM / SGD"] > 0
@@ -17,11 +17,3 @@ def test_everything_is_measured(small_config, tmp_path):
 def test_memory_of_a_round(small_config, tmp_path):
     config = load_config(small_config, work_dir=tmp_path / "run")
     assert benchmark.peak_of_round(config, clients=2) > 1
-
-
-def test_either_heads_are_measured():
-    measured = benchmark.heads(batch_size=2, repeats=1, amp=False, size=(64, 96))
-    for key in ("seconds per step", "peak memory, MiB"):
-        assert set(measured[key]) == {"FedDrive", "MMSegmentation"}
-        assert min(measured[key].values()) > 0
-    assert measured["FedDrive / MMSegmentation"] > 0

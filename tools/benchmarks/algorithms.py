@@ -7,12 +7,12 @@ the same model: at the published one it would overfit these clients before the l
 """
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from benchmarks.classification import adapt
-from benchmarks.engine import EngineRounds, build, device_name, fix_participants, use_data
+from benchmarks.classification import SETTING, adapt
+from benchmarks.engine import EngineRounds, build, describe, fix_participants, use_data
 from benchmarks.timing import clocked
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
@@ -21,35 +21,18 @@ from fedseg.config.methods import setting_file
 from fedseg.core.client import Client
 from fedseg.core.messages import Update
 from fedseg.errors import ConfigError
-from fedseg.registry import did_you_mean
+from fedseg.names import did_you_mean
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
-from fedseg.runs.tables import TextTable
 
 REFERENCE = "FedAvg"
 RATE = 1e-4
-SETTING = "cifar10_a005"
 CNN = (
     *("FedAvg", "FedProx", "SCAFFOLD", "FedDyn", "AdaBest", "FedCM", "FedACG", "FedGloSS-SGD"),
     *("FedSAM", "FedASAM", "FedGloSS-SAM", "FedGamma", "FedSpeed", "FedSMOO", "MIMELite", "MIME"),
     "MOON",
 )
 RESNET56 = ("FedAvg", "FedProx", "MOON", "StochDepth", "GradAug", "FedAlign")
-
-
-def choose(only: Sequence[str] = (), resnet56: bool = False) -> dict[str, tuple[str, ...]]:
-    """The names in ``configs/methods`` of FedAvg and the methods ``only``, by default all.
-
-    Raises:
-        ConfigError: a name is not among them, or with ``resnet56`` not in FedAlign's table.
-    """
-    known = RESNET56 if resnet56 else CNN
-    for name in only:
-        if name not in known:
-            raise ConfigError(f"--only: unknown {name!r}{did_you_mean(name, known)}")
-    chosen = [name for name in known if not only or name in (REFERENCE, *only)]
-    network = ("resnet56",) if resnet56 else ()
-    return {name: (name.lower().replace("-", "_"), *network) for name in chosen}
 
 
 class MethodRounds(EngineRounds):
@@ -98,26 +81,49 @@ def _tensors(value: Any) -> Iterator[Tensor]:
             yield from _tensors(inner)
 
 
+def algorithms(
+    folder: Path,
+    only: Annotated[list[str], "these, beside FedAvg"] = [],  # noqa: B006
+    resnet56: Annotated[bool, "those of FedAlign's table instead, with its network"] = False,
+    clients: Annotated[int, "per round"] = 5,
+    samples: Annotated[int, "images per client, noise if the data set is not there"] = 500,
+    repeats: Annotated[int, "alternating runs, after two that are not timed"] = 5,
+    amp: Annotated[bool, "bfloat16"] = False,
+    cfg_options: Annotated[list[str], "KEY=VALUE"] = [],  # noqa: B006
+) -> dict[str, Any]:
+    """Every algorithm beside FedAvg.
+
+    Ratios of times are medians; ``passes`` are floating-point operations of the network's passes
+    over those of FedAvg.
+    """
+    known = RESNET56 if resnet56 else CNN
+    for name in only:
+        if name not in known:
+            raise ConfigError(f"--only: unknown {name!r}{did_you_mean(name, known)}")
+    names = [name for name in known if not only or name in (REFERENCE, *only)]
+    return compare(prepare(folder, names, resnet56, clients, samples, amp, cfg_options), repeats)
+
+
 def prepare(
-    methods: Mapping[str, Sequence[str]],
-    work_dir: Path,
+    folder: Path,
+    names: list[str],
+    resnet56: bool,
     clients: int,
     samples: int,
     amp: bool,
-    options: Sequence[str] = (),
+    options: list[str],
 ) -> dict[str, MethodRounds]:
     """Rounds of every method, all on the same data with the same participants in every round.
 
-    Gradient clipping, which some experiments have, is left out: it is no algorithm's. Arguments:
-    methods from :func:`choose`; participants of a round; a client's images where they are random;
-    ``KEY=VALUE`` overrides of all configs.
+    Gradient clipping, which some experiments have, is left out: it is no algorithm's.
     """
     rounds: dict[str, MethodRounds] = {}
     data = None
-    for number, (name, method) in enumerate(methods.items()):
-        config = load_config(setting_file(SETTING), method, work_dir=work_dir, options=options)
+    for number, name in enumerate(names):
+        methods = [name.lower().replace("-", "_"), *(["resnet56"] if resnet56 else [])]
+        config = load_config(SETTING, methods, work_dir=folder, options=options)
         adapt(config, clients, samples, test_images=10)
-        config.work_dir = str(work_dir / str(number))
+        config.work_dir = str(folder / str(number))
         config.val_dataloader = config.val_evaluator = config.val_cfg = None
         config.optim_wrapper.pop("clip_grad", None)
         config.optim_wrapper.optimizer.lr = RATE
@@ -130,14 +136,8 @@ def prepare(
     return rounds
 
 
-def algorithms(rounds: Mapping[str, MethodRounds], repeats: int) -> dict[str, Any]:
-    """Measure ``repeats`` rounds of all methods, FedAvg among them, after two that are not timed.
-
-    Returns:
-        What was measured of all, and by name of each under ``"methods"``. Ratios of times are
-        medians over the turns; ``passes`` are floating-point operations of the network's passes
-        over those of FedAvg.
-    """
+def compare(rounds: Mapping[str, MethodRounds], repeats: int) -> dict[str, Any]:
+    """Measure the rounds of all methods, FedAvg among them."""
     flops = {}
     for name, run in rounds.items():
         run()  # gives every client its first state
@@ -147,14 +147,11 @@ def algorithms(rounds: Mapping[str, MethodRounds], repeats: int) -> dict[str, An
     for _ in range(repeats):
         for name, run in rounds.items():
             pairs[name].append((clocked(reference), clocked(run)))
-    chosen = reference.runner.client_sampler.participants(1)
     methods = {}
     for name, run in rounds.items():
         passes = flops[name] / flops[REFERENCE]
-        ratio = statistics.median(own / other for other, own in pairs[name])
+        ratio = statistics.median(method / fedavg for fedavg, method in pairs[name])
         methods[name] = {
-            "parameters": run.runner.flat.num_parameters,
-            "seconds per round": statistics.median(own for _, own in pairs[name]),
             "round / FedAvg": ratio,
             "passes per step": passes,
             "round / (passes x FedAvg)": ratio / passes,
@@ -162,28 +159,5 @@ def algorithms(rounds: Mapping[str, MethodRounds], repeats: int) -> dict[str, An
             "vectors kept": run.kept(),
             "vectors in training": run.held,
         }
-    return {
-        "device": device_name(reference.runner),
-        "clients per round": len(chosen),
-        "steps per round": sum(reference.runner.data.num_steps(client) for client in chosen),
-        "methods": methods,
-    }
-
-
-COLUMNS = {  # what is shown of a method, and its format
-    "round / FedAvg": ".2f",
-    "passes per step": ".2f",
-    "round / (passes x FedAvg)": ".3f",
-    "traffic / FedAvg": ".2f",
-    "vectors kept": ".3g",
-    "vectors in training": ".3g",
-}
-
-
-def as_table(title: str, measured: Mapping[str, Any]) -> TextTable:
-    """What :func:`algorithms` measured."""
-    rows = [
-        (name, *(format(own[column], spec) for column, spec in COLUMNS.items()))
-        for name, own in measured["methods"].items()
-    ]
-    return TextTable(title, ("", *COLUMNS), tuple(rows), right=tuple(range(1, 1 + len(COLUMNS))))
+    chosen = reference.runner.client_sampler.participants(1)
+    return {**describe(reference.runner, chosen), "methods": methods}

@@ -1,7 +1,8 @@
 """Hessian products of CIFAR-10's CNN beside two passes by hand, and five eigenvalues."""
 
 from collections.abc import Iterator
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import numpy as np
 import torch
@@ -19,12 +20,13 @@ from fedseg.models.cnn import CNN
 BATCH = 125
 
 
-def curvature(images: int, eigenvalue_images: int, repeats: int) -> dict[str, Any]:
+def curvature(
+    folder: Path,
+    images: Annotated[int, "of a product"] = 1000,
+    eigenvalue_images: Annotated[int, "of the eigenvalues, and of their memory"] = 5000,
+    repeats: Annotated[int, "alternating runs"] = 5,
+) -> dict[str, Any]:
     """Products over drawn images, memory, and the time of five eigenvalues.
-
-    Args:
-        images: of a product. eigenvalue_images: of the eigenvalues, which decide their memory too.
-        repeats: alternating runs.
 
     Raises:
         DataError: the two products differ.

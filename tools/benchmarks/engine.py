@@ -1,6 +1,7 @@
 """Rounds of the engine as the benchmarks run them: no evaluation, checkpoint or display between."""
 
 import time
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -12,6 +13,7 @@ from fedseg.optim import OptimWrapper, build_local_optimizer
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.sampler import FixedSampler
 
+CONFIGS = Path(__file__).parents[2] / "configs"
 ENDLESS = 10**6  # rounds of the run that the measured ones are cut from
 
 
@@ -53,10 +55,14 @@ def local_optimizer(runner: FederatedRunner, **options: Any) -> OptimWrapper:
     return build_local_optimizer({**options, "optimizer": optimizer}, runner.flat)
 
 
-def device_name(runner: FederatedRunner) -> str:
-    """The GPU's name, or ``"cpu"``."""
+def describe(runner: FederatedRunner, clients: list[int]) -> dict[str, Any]:
+    """Device and size of a round."""
     device = runner.flat.w.device
-    return torch.cuda.get_device_name(device) if device.type == "cuda" else device.type
+    return {
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "clients per round": len(clients),
+        "steps per round": sum(runner.data.num_steps(client) for client in clients),
+    }
 
 
 class EngineRounds:

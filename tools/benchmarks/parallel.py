@@ -6,76 +6,82 @@ import os
 import statistics
 import subprocess
 import time
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import torch
 from benchmarks import engine, idle
-from benchmarks.scaling import Costs, simulate
+from benchmarks.classification import SETTING, adapt
 from benchmarks.timing import clocked, in_own_process, peak
 from mmengine.config import Config
 
 from fedseg.core.arithmetic import accumulate, finite_norm
 from fedseg.core.client_data import JobStream
+from fedseg.runner.experiment import load_config
 
 WARM_UP = 2  # rounds
 
 
-def executor(workers: int) -> dict[str, Any]:
-    """The config of so many workers; 0: clients train in this process."""
-    if not workers:
-        return {"type": "InProcessExecutor"}
-    return {"type": "RayExecutor", "num_workers": workers}
+def measure(config: Config, clients: int, repeats: int, workers: int) -> dict[str, float]:
+    """Rounds after the first ones: seconds, images, peaks of memory (MiB).
 
-
-def measure(config: Config, clients: int, repeats: int) -> dict[str, Any]:
-    """Rounds after the first ones: seconds, images, steps of the clients, peaks of memory (MiB)."""
+    Args:
+        workers: 0: clients train in this process.
+    """
+    kind = {"type": "RayExecutor", "num_workers": workers}
+    config.executor = kind if workers else {"type": "InProcessExecutor"}
     runner = engine.build(engine.strip(config, clients))
     rounds = engine.EngineRounds(runner)
     draw, passes = runner.client_sampler.participants, runner.algorithm.passes()
     runner.executor.start(JobStream(draw, 1, engine.ENDLESS, passes))
-    seconds, busy, images, steps = [], [], [], []
+    seconds, busy, images = [], [], []
     try:
         for number in range(1, WARM_UP + repeats + 1):
             begin = time.process_time()
             seconds.append(clocked(rounds))
             busy.append(time.process_time() - begin)
             images.append(sum(runner.data.sizes[client] for client in draw(number)))
-            steps.append([runner.data.num_steps(client) for client in draw(number)])
         memory = getattr(getattr(runner.executor, "pool", None), "memory", 0)
     finally:
         runner.executor.close()
-    seconds, images, steps = seconds[WARM_UP:], images[WARM_UP:], steps[WARM_UP:]
-    phases = {name: sum(s[name] for s in rounds.seconds[WARM_UP:]) for name in rounds.seconds[0]}
+    seconds, busy, images = (values[WARM_UP:] for values in (seconds, busy, images))
     epochs = runner.cfg.train_cfg.get("local_epochs") or 1
     return {
         "seconds of a round": statistics.median(seconds),
         "slowest round": max(seconds),
-        "CPU seconds of the main process": statistics.median(busy[WARM_UP:]),
-        "main process": peak(),
-        "worker": memory / 2**20,
+        "CPU seconds of the main process": statistics.median(busy),
         "images a second": epochs * sum(images) / sum(seconds),
-        "steps": steps,
-        "seconds of a step": phases["train"] / sum(map(sum, steps)),
-        "seconds of the server for a client": phases["aggregate"] / sum(map(len, steps)),
+        "main process, MiB": peak(),
+        "worker, MiB": memory / 2**20,
     }
 
 
 def overhead(
-    folder: Path, parameters: int, clients: int, workers: Sequence[int], repeats: int
+    folder: Path,
+    parameters: Annotated[int, "of the model"] = 15_000_000,
+    clients: Annotated[int, "per round"] = 10,
+    workers: Annotated[list[int], "beside this process"] = [2],  # noqa: B006
+    repeats: Annotated[int, "rounds"] = 20,
+    peers: Annotated[str, "an interpreter that has Flower and pfl-research: these, too"] = "",
 ) -> dict[str, Any]:
     """Rounds of clients that train nothing, in this process and on workers."""
-    found = {"passes over memory alone, seconds of a round": clients * memory_passes(parameters)}
+    measured: dict[str, Any] = {
+        "passes over memory alone, seconds of a round": clients * memory_passes(parameters)
+    }
     for number in (0, *workers):
         name = f"{number} workers" if number else "in process"
-        config = idle.config(parameters, clients, str(folder / name), executor=executor(number))
-        measured = measure(config, clients, repeats)
+        config = idle.config(parameters, clients, str(folder / name))
+        values = measure(config, clients, repeats, number)
         for what in ("seconds of a round", "slowest round", "CPU seconds of the main process"):
-            found[f"{name}, {what}"] = measured[what]
-    return found
+            measured[f"{name}, {what}"] = values[what]
+    if peers:
+        for peer, numbers in (("flower", workers), ("pfl", [1])):
+            for number in numbers:
+                name = f"{peer}, {number} workers, seconds of a round"
+                measured[name] = peer_round(peers, peer, parameters, clients, number, repeats)
+    return measured
 
 
 def memory_passes(parameters: int) -> float:
@@ -91,82 +97,66 @@ def memory_passes(parameters: int) -> float:
     return min(clocked(client) for _ in range(10))
 
 
-def peers(
-    python: str, parameters: int, clients: int, workers: Sequence[int], repeats: int
-) -> dict[str, Any]:
-    """The same rounds in other simulations; the reason where there is no such thing.
-
-    Args:
-        python: an interpreter that has them.
-    """
-    found: dict[str, Any] = {}
+def peer_round(python: str, peer: str, *shape: int) -> float | str:
+    """Median seconds of a round in another simulation; the reason where there is no such thing."""
     environment = {name: v for name, v in os.environ.items() if name != "PYTHONPATH"}
-    for peer, numbers in (("flower", workers), ("pfl", [1])):
-        for number in numbers:
-            shape = map(str, (parameters, clients, number, repeats))
-            command = [python, str(Path(__file__).with_name("peers.py")), peer, *shape]
-            done = subprocess.run(command, capture_output=True, text=True, env=environment)
-            said = (done.stderr if done.returncode else done.stdout).splitlines() or [""]
-            median = said[-1] if done.returncode else statistics.median(json.loads(said[-1]))
-            found[f"{peer}, {number} workers, seconds of a round"] = median
-    return found
+    command = [python, str(Path(__file__).with_name("peers.py")), peer, *map(str, shape)]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment)
+    lines = (done.stderr if done.returncode else done.stdout).splitlines() or [""]
+    return lines[-1] if done.returncode else statistics.median(json.loads(lines[-1]))
 
 
 def memory(
-    folder: Path, parameters: int, participants: Sequence[int], workers: int
+    folder: Path,
+    parameters: Annotated[int, "of the model"] = 100_000,
+    participants: Annotated[list[int], "of a round"] = [10, 100, 1000],  # noqa: B006
+    workers: Annotated[int, "processes that train clients"] = 2,
 ) -> dict[str, float]:
     """Peak memory of rounds of clients that train nothing, by their number; MiB."""
-    found = {}
+    measured = {}
     for clients in participants:
-        peaks = in_own_process(
-            _idle_rounds, str(folder / str(clients)), parameters, clients, workers
-        )
-        for what in ("main process", "worker"):
-            found[f"{clients} participants, {what}, MiB"] = peaks[what]
-    return found
+        shape = (str(folder / str(clients)), parameters, clients, workers)
+        peaks = in_own_process(_idle_rounds, *shape)
+        for what in ("main process, MiB", "worker, MiB"):
+            measured[f"{clients} participants, {what}"] = peaks[what]
+    return measured
 
 
 def _idle_rounds(folder: str, parameters: int, clients: int, workers: int) -> dict[str, float]:
-    config = idle.config(parameters, clients, folder, executor=executor(workers))
-    return measure(config, clients, repeats=3)
+    return measure(idle.config(parameters, clients, folder), clients, 3, workers)
 
 
 def parallel(
-    config: Config, clients: int, workers: Sequence[int], repeats: int
+    folder: Path,
+    config: Annotated[Path, "an experiment"] = SETTING,
+    clients: Annotated[int, "per round"] = 5,
+    samples: Annotated[int, "images per client, noise if the data set is not there"] = 500,
+    workers: Annotated[list[int], "numbers of them"] = [1, 2],  # noqa: B006
+    repeats: Annotated[int, "rounds"] = 5,
+    amp: Annotated[bool, "bfloat16"] = False,
+    cfg_options: Annotated[list[str], "KEY=VALUE"] = [],  # noqa: B006
 ) -> dict[str, float]:
-    """Images a second on workers of one thread, beside as many independent processes.
-
-    The seconds of a round are compared with those that :mod:`benchmarks.scaling` predicts from the
-    independent processes' steps.
-
-    Args:
-        config: of the rounds. clients: of a round.
-    """
-    found: dict[str, float] = {}
+    """Images a second on workers of one thread, beside as many independent processes."""
+    cfg = load_config(config, work_dir=folder, options=cfg_options)
+    if cfg.train_dataloader.get("type") == "ResidentData":
+        adapt(cfg, clients, samples, test_images=1)
+    cfg.train_cfg.amp = amp
+    measured: dict[str, float] = {}
     for number in workers:
-        config.executor = executor(number)
-        mine = measure(config.copy(), clients, repeats)
-        config.executor = executor(0)
-        folders = [f"{config.work_dir}/{number} alone {i}" for i in range(number)]
+        shared = measure(cfg.copy(), clients, repeats, number)
+        folders = [f"{cfg.work_dir}/{number} alone {i}" for i in range(number)]
         # not multiprocessing's pool: its processes may have no children, which load images
         with ProcessPoolExecutor(number, multiprocessing.get_context("spawn")) as pool:
-            told = list(pool.map(partial(_alone, config, clients, repeats), folders))
-        alone = {what: statistics.mean(one[what] for one in told) for what in told[0]}
-        both, most = mine["images a second"], number * alone["images a second"]
-        found[f"{number} workers, images a second"] = both
-        found[f"{number} independent processes, images a second"] = most
-        found[f"{number} workers / independent processes"] = both / most
-        server = alone["seconds of the server for a client"]
-        costs = Costs(alone["seconds of a step"], client=0.0, add=server, fixed=0.0, machine=number)
-        predicted = statistics.median(simulate(s, number, costs).seconds for s in mine["steps"])
-        found[f"{number} workers, seconds of a round"] = mine["seconds of a round"]
-        found[f"{number} workers, seconds of a round, predicted"] = predicted
-    return found
+            alone = list(pool.map(partial(_alone, cfg, clients, repeats), folders))
+        most = sum(one["images a second"] for one in alone)
+        measured[f"{number} workers, images a second"] = shared["images a second"]
+        measured[f"{number} independent processes, images a second"] = most
+        measured[f"{number} workers / independent processes"] = shared["images a second"] / most
+        measured[f"{number} workers, seconds of a round"] = shared["seconds of a round"]
+    return measured
 
 
 def _alone(config: Config, clients: int, repeats: int, folder: str) -> dict[str, float]:
     torch.set_num_threads(1)
     config.work_dir = folder
-    measured = measure(config, clients, repeats)
-    del measured["steps"]
-    return measured
+    return measure(config, clients, repeats, workers=0)

@@ -1,8 +1,8 @@
 """Rounds of clients that train nothing, in Flower's and pfl-research's simulations.
 
 ``PYTHON peers.py flower PARAMETERS CLIENTS WORKERS ROUNDS`` prints the seconds of rounds after the
-first as JSON, ``run.py overhead --peers PYTHON`` their medians beside ours. Nothing of fedseg is
-imported: the others need other versions of Ray, and so an interpreter of their own.
+first as JSON. Nothing of fedseg is imported: the others need other versions of Ray, and so an
+interpreter of their own.
 """
 
 import itertools

@@ -1,4 +1,4 @@
-"""Steps of a segmentation round beside a hand-written loop, waits for data, memory, and heads.
+"""Steps of a segmentation round beside a hand-written loop, waits for data, and memory.
 
 Both sides train the same network on the same batches in one process, in turns. The hand-written
 loop is what one would write without any framework: forward, backward, ``torch.optim.SGD``, nothing
@@ -8,10 +8,12 @@ else.
 import copy
 import statistics
 from collections.abc import Callable, Iterator
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
 
 import torch
 from benchmarks.engine import (
+    CONFIGS,
     EngineRounds,
     build,
     fix_participants,
@@ -22,17 +24,14 @@ from benchmarks.engine import (
 from benchmarks.timing import alternate, in_own_process, median_ratio, medians, peak
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
-from torch import nn
 
 from fedseg.core.client_data import ClientData, Job, JobStream
-from fedseg.registry import MODELS
+from fedseg.runner.experiment import load_config, naming
 from fedseg.runner.runner import FederatedRunner
 
 MEMORY_CLIENTS = (5, 50)
 WAITING_ROUNDS = 3
 RHO = 0.01
-HEADS = {"FedDrive": "FedDriveBiSeNetV2Segmentor", "MMSegmentation": "BiSeNetV2Segmentor"}
-INPUT = (512, 928)  # IDDA's
 
 
 class RecordedData(ClientData):
@@ -52,23 +51,16 @@ class RecordedData(ClientData):
         yield from self.recorded[job.client]
 
 
-def hand_written(runner: FederatedRunner, batches: list[Any], amp: bool) -> Callable[[], None]:
+def hand_written(runner: FederatedRunner, batches: list[Any]) -> Callable[[], None]:
     """A loop over the batches with a copy of the model, its parameters ordinary ones again."""
     model = copy.deepcopy(runner.model)
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()
         parameter.grad = None
-    options = {k: v for k, v in runner.cfg.optim_wrapper.optimizer.items() if k != "type"}
-    return training(model, options, batches, amp)
-
-
-def training(
-    model: nn.Module, options: dict[str, Any], batches: list[Any], amp: bool
-) -> Callable[[], None]:
-    """Forward, backward and ``torch.optim.SGD`` on each batch."""
     model.to(memory_format=torch.channels_last)  # as the engine's
+    options = {k: v for k, v in runner.cfg.optim_wrapper.optimizer.items() if k != "type"}
     optimizer = torch.optim.SGD(model.parameters(), **options)
-    device = next(model.parameters()).device.type
+    device, amp = runner.flat.w.device.type, runner.trainer.amp
 
     def run() -> None:
         model.train()
@@ -84,12 +76,29 @@ def training(
     return run
 
 
-def segmentation(config: Config, repeats: int, clients: int, local_steps: int) -> dict[str, Any]:
-    """Time the engine against the hand-written loop, and SAM against SGD; measure waits for data.
+def segmentation(
+    folder: Path,
+    config: Annotated[Path, "an experiment with a segmentation network"] = CONFIGS / "demo.py",
+    clients: Annotated[int, "per round"] = 2,
+    local_steps: Annotated[int, "per client"] = 12,
+    repeats: Annotated[int, "alternating runs"] = 5,
+    amp: Annotated[bool, "bfloat16"] = False,
+    cfg_options: Annotated[list[str], "KEY=VALUE"] = [],  # noqa: B006
+) -> dict[str, Any]:
+    """Steps of the engine and of a hand-written loop, SAM beside SGD, waits for data, and memory.
 
-    The config is changed: so many clients take part, with 12 local steps as in FedDrive (48 images,
-    2 epochs, batches of 8) or others.
+    12 local steps are FedDrive's: 48 images, 2 epochs, batches of 8.
     """
+    cfg = load_config(config, work_dir=folder, options=cfg_options)
+    cfg.train_cfg.amp = amp
+    with naming(cfg):
+        peaks = {f"{n} clients": in_own_process(peak_of_round, cfg, n) for n in MEMORY_CLIENTS}
+        measured = measure(cfg, repeats, clients, local_steps)
+    return {**measured, "peak memory, MiB": peaks}
+
+
+def measure(config: Config, repeats: int, clients: int, local_steps: int) -> dict[str, Any]:
+    """Time the sides, all but memory; the config is changed."""
     strip(config, clients)
     config.train_cfg.update(local_epochs=None, local_steps=local_steps)
     runner = build(config)
@@ -98,10 +107,9 @@ def segmentation(config: Config, repeats: int, clients: int, local_steps: int) -
     batches = [batch for client in chosen for batch in data.recorded[client]]
     sgd = local_optimizer(runner, type="OptimWrapper")
     sam = local_optimizer(runner, type="SAMOptimWrapper", rho=RHO)
-    waiting = EngineRounds(runner, sgd)
     use_data(runner, data)
     sides = {
-        "hand-written loop": hand_written(runner, batches, runner.trainer.amp),
+        "hand-written loop": hand_written(runner, batches),
         "engine, SGD": EngineRounds(runner, sgd),
         "engine, SAM": EngineRounds(runner, sam),
     }
@@ -112,28 +120,20 @@ def segmentation(config: Config, repeats: int, clients: int, local_steps: int) -
         "seconds per step": {name: m / len(batches) for name, m in medians(seconds).items()},
         "engine / hand-written": median_ratio(seconds, "engine, SGD", "hand-written loop"),
         "SAM / SGD": median_ratio(seconds, "engine, SAM", "engine, SGD"),
-        "waiting for data / training": _waiting(waiting),
+        "waiting for data / training": share_of_waiting(EngineRounds(runner, sgd)),
     }
 
 
-def _waiting(rounds: EngineRounds) -> float:
+def share_of_waiting(rounds: EngineRounds) -> float:
     """Share of the training that waits for the loader, the first round left out."""
     run = rounds.runner
-    jobs = JobStream(run.client_sampler.participants, 1, WAITING_ROUNDS + 1)
-    run.data.start(jobs)
+    run.data.start(JobStream(run.client_sampler.participants, 1, WAITING_ROUNDS + 1))
     try:
         for _ in range(WAITING_ROUNDS + 1):
             rounds()
     finally:
         run.data.close()
     return statistics.fmean(rounds.share("data_wait", "train", WAITING_ROUNDS))
-
-
-def memory(config: Config) -> dict[str, float]:
-    """Peak memory (MiB) of a round with 5 and with 50 clients, each in a process of its own."""
-    peaks = [in_own_process(peak_of_round, config, clients) for clients in MEMORY_CLIENTS]
-    few, many = (f"{clients} clients" for clients in MEMORY_CLIENTS)
-    return {few: peaks[0], many: peaks[1], "ratio": peaks[1] / peaks[0]}
 
 
 def peak_of_round(config: Config, clients: int) -> float:
@@ -145,40 +145,4 @@ def peak_of_round(config: Config, clients: int) -> float:
     config.val_dataloader = config.val_evaluator = config.val_cfg = None
     config.train_dataloader.num_workers = 0
     FederatedRunner.from_cfg(config).train()
-    return peak()
-
-
-def heads(batch_size: int, repeats: int, amp: bool, size: tuple[int, int] = INPUT) -> dict:
-    """A training step of BiSeNetV2 with OHEM and auxiliary heads: FedDrive's, MMSegmentation's.
-
-    Random images of 16 classes; peak memory of two steps, each network in a process of its own.
-    """
-    shape = (batch_size, size, amp)
-    # First: a new process's peak is at least that of the one which started it.
-    peaks = {name: in_own_process(peak_of_steps, kind, *shape) for name, kind in HEADS.items()}
-    seconds = alternate({name: step_of(kind, *shape) for name, kind in HEADS.items()}, repeats)
-    return {
-        "batch size": batch_size,
-        "seconds per step": medians(seconds),
-        "FedDrive / MMSegmentation": median_ratio(seconds, *HEADS),
-        "peak memory, MiB": peaks,
-    }
-
-
-def step_of(kind: str, batch_size: int, size: tuple[int, int], amp: bool) -> Callable[[], None]:
-    """A training step of a new model on one batch of random images."""
-    model = MODELS.build({"type": kind, "num_classes": 16})
-    model.init_weights()
-    batch = {
-        "inputs": torch.randint(0, 256, (batch_size, 3, *size), dtype=torch.uint8),
-        "data_samples": torch.randint(0, 16, (batch_size, *size), dtype=torch.uint8),
-    }
-    return training(model, {"lr": 0.1, "momentum": 0.9}, [batch], amp)
-
-
-def peak_of_steps(kind: str, *shape: Any) -> float:
-    """Peak memory of this process, MiB, after two training steps."""
-    step = step_of(kind, *shape)
-    step()
-    step()
     return peak()

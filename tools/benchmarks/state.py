@@ -1,6 +1,7 @@
 """The clients' states on disk: how much memory they take, how fast they are written and read."""
 
 from pathlib import Path
+from typing import Annotated
 
 import torch
 from benchmarks.timing import clocked, peak
@@ -11,31 +12,26 @@ from fedseg.runner.state_store import StateStore
 PARTICIPANTS = 50  # clients per round
 
 
-def state(folder: Path, clients: int, parameters: int) -> dict[str, float]:
+def state(
+    folder: Path,
+    clients: Annotated[int, "in all"] = 1262,
+    parameters: Annotated[int, "of the model; a client keeps one vector of them"] = 3_500_000,
+) -> dict[str, float]:
     """Let every client take part once, resume from what is on disk, and look at every state again.
 
-    A state is staged when its client has finished, and committed with the round.
-
-    Args:
-        folder: where the files go and stay: on a disk, with room for ``4 * clients * parameters``
-            bytes.
-        clients: all that take part, 50 a round.
-        parameters: of the model, in float32; a client keeps one vector of them.
-
-    Returns:
-        Sizes and peaks in MiB, speeds in MB/s of state.
+    A state is staged when its client has finished, and committed with the round. Peaks are in MiB,
+    speeds in MB/s of state.
 
     Raises:
         DataError: a state came back changed.
     """
+    folder = folder / "state"
     scratch = torch.zeros(parameters)
     store, resumed = StateStore(folder, "disk"), StateStore(folder, "disk")
 
     def write() -> None:
         for number, first in enumerate(range(0, clients, PARTICIPANTS), start=1):
             for client in range(first, min(first + PARTICIPANTS, clients)):
-                if store.look_up(str(client)):
-                    raise DataError(f"{folder}: holds the state of client {client} already")
                 store.stage(str(client), {"vector": scratch.fill_(client)})
             store.commit(number)
 
@@ -45,8 +41,7 @@ def state(folder: Path, clients: int, parameters: int) -> dict[str, float]:
             if not (scratch == client).all():
                 raise DataError(f"{folder}: the state of client {client} came back changed")
 
-    megabytes = 4 * clients * parameters / 1e6
-    before = peak()
+    megabytes, before = 4 * clients * parameters / 1e6, peak()
     written = megabytes / clocked(write)
     index = store.state_dict()
     checked = megabytes / clocked(lambda: resumed.load_state_dict(index))

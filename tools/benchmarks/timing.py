@@ -21,17 +21,17 @@ def clocked(run: Callable[[], Any]) -> float:
 
 
 def in_own_process(function: Callable[..., Any], *arguments: Any) -> Any:
-    """What a function gives in a new process, whose peak memory is nobody else's."""
+    """The result of a function in a new process, whose peak memory is nobody else's."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         return pool.apply(function, arguments)
 
 
 def peak() -> float:
-    """Memory that this process has used at most, MiB; ConfigError if the system does not tell."""
-    found = peak_memory()
-    if found is None:
+    """Peak memory of this process, MiB; ConfigError if the system does not tell."""
+    size = peak_memory()
+    if size is None:
         raise ConfigError("this system does not report a process's peak memory")
-    return found / 2**20
+    return size / 2**20
 
 
 def alternate(sides: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
@@ -41,11 +41,8 @@ def alternate(sides: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str,
     """
     for run in sides.values():
         run()
-    seconds: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(repeats):
-        for name, run in sides.items():
-            seconds[name].append(clocked(run))
-    return seconds
+    turns = [{name: clocked(run) for name, run in sides.items()} for _ in range(repeats)]
+    return {name: [turn[name] for turn in turns] for name in sides}
 
 
 def median_ratio(seconds: Seconds, one: str, other: str) -> float:
@@ -54,15 +51,22 @@ def median_ratio(seconds: Seconds, one: str, other: str) -> float:
 
 
 def medians(seconds: Seconds) -> dict[str, float]:
-    """Of each side."""
+    """The median of each side."""
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 
 def as_table(title: str, measured: Mapping[str, Any]) -> TextTable:
-    """What was measured, a row for each number."""
-    rows = []
+    """A row for each number; dicts of equal keys that are named ``methods`` are rows themselves."""
+    rows, methods = [], measured.get("methods")
+    if methods:
+        columns = list(next(iter(methods.values())))
+        rows = [(name, *(_text(one[c]) for c in columns)) for name, one in methods.items()]
+        return TextTable(title, ("", *columns), tuple(rows), right=range(1, 1 + len(columns)))
     for name, value in measured.items():
         for key, number in (value if isinstance(value, dict) else {"": value}).items():
-            text = f"{number:,.4g}" if isinstance(number, float) else str(number)
-            rows.append((f"{name}: {key}" if key else name, text))
+            rows.append((f"{name}: {key}" if key else name, _text(number)))
     return TextTable(title, ("", ""), tuple(rows), right=(1,))
+
+
+def _text(number: Any) -> str:
+    return f"{number:,.4g}" if isinstance(number, float) else str(number)
