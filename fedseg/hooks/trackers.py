@@ -8,8 +8,8 @@ depends on a tracker.
 
 import copy
 import importlib.util
+import json
 import math
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -35,14 +35,14 @@ def scalars(record: Mapping[str, Any]) -> dict[str, float]:
     ``traffic/bytes_down`` and ``traffic/bytes_up``; everything else, such as what an algorithm or a
     hook adds, as ``train/...``. ``train/rejected`` counts updates.
     """
-    found = dict(record.get("metrics") or {})
-    found |= {f"seconds/{name}": taken for name, taken in (record.get("seconds") or {}).items()}
+    values = dict(record.get("metrics") or {})
+    values |= {f"seconds/{name}": taken for name, taken in (record.get("seconds") or {}).items()}
     for key, value in record.items():
         group = next((start for start in GROUPS if key.startswith(start)), "")
-        found[GROUPS.get(group, "train/") + key.removeprefix(group)] = value
-    found["train/rejected"] = len(record.get("rejected") or [])
-    del found["train/round"]
-    plain = {name: v.tolist() if hasattr(v, "tolist") else v for name, v in found.items()}
+        values[GROUPS.get(group, "train/") + key.removeprefix(group)] = value
+    values["train/rejected"] = len(record.get("rejected") or [])
+    del values["train/round"]
+    plain = {name: v.tolist() if hasattr(v, "tolist") else v for name, v in values.items()}
     return {n: v for n, v in plain.items() if isinstance(v, int | float) and math.isfinite(v)}
 
 
@@ -112,12 +112,15 @@ class TrackersHook(FederatedHook):
         config["experiment_name"] = runner.name
         history = runner.history.read()
         for field, tracker in runner.trackers.items():
-            self._last[field] = 0
+            self._last[field] = len(history)
             try:
-                tracker.add_config(config)  # starts it
-                if isinstance(tracker, Tracker):  # another one may have earlier rounds already
-                    self._last[field] = tracker.last_round()
-                    self._catch_up(field, tracker, history)
+                if isinstance(tracker, Tracker):
+                    plain = json.loads(json.dumps(config.to_dict(), default=str))
+                    self._last[field] = tracker.start(plain)
+                else:  # it may have earlier rounds or not
+                    tracker.add_config(config)
+                for record in history:
+                    self._add(field, tracker, record)
             except Exception as error:  # whatever a tracker's package raises
                 raise ConfigError(
                     f"{field}: cannot start ({type(error).__name__}: {error}); correct its options,"
@@ -125,18 +128,9 @@ class TrackersHook(FederatedHook):
                 ) from error
             runner.visualizer._vis_backends[field] = tracker
 
-    def _catch_up(self, field: str, tracker: Tracker, history: list[dict[str, Any]]) -> None:
-        """Give a tracker the earlier rounds that it lacks, as far apart in time as they were."""
-        parts = ("train", "aggregate", "evaluate")
-        taken = [sum(record["seconds"].get(part) or 0 for part in parts) for record in history]
-        ended = time.time() - sum(taken)
-        for record, seconds in zip(history, taken, strict=True):
-            ended += seconds
-            self._add(field, tracker, record, wall_time=ended)
-
-    def _add(self, field: str, tracker: Any, record: Mapping[str, Any], **when: float) -> None:
+    def _add(self, field: str, tracker: BaseVisBackend, record: Mapping[str, Any]) -> None:
         if record["round"] > self._last[field]:
-            tracker.add_scalars(scalars(record), step=record["round"], **when)
+            tracker.add_scalars(scalars(record), step=record["round"])
             self._last[field] = record["round"]
 
     def after_round(self, runner: Any, record: dict[str, Any]) -> None:
@@ -146,22 +140,22 @@ class TrackersHook(FederatedHook):
         # a run that was stopped between a round and its evaluation resumes with the latter
         record = self._record or runner.history.read()[-1]
         for field in list(self._last):
-            tracker = runner.trackers[field]
             try:
-                self._add(field, tracker, record)
+                self._add(field, runner.trackers[field], record)
             except Exception as error:  # a tracker is never worth a run
-                kind = type(tracker).__name__
-                runner.logger.warning(f"{field}: {kind} failed and is left out: {error!r}")
-                del self._last[field]
-                runner.visualizer._vis_backends.pop(field, None)
+                runner.logger.warning(f"{field}: failed and is left out: {error!r}")
+                self._drop(field, runner)
 
     def after_stop(self, runner: Any) -> None:
-        for field in self._last:
+        for field in list(self._last):
             tracker = runner.trackers[field]
             tracker.finished = runner.train_loop.round == runner.max_rounds
             try:
                 tracker.close()
             except Exception as error:
                 runner.logger.warning(f"{field}: not closed: {error!r}")
-            runner.visualizer._vis_backends.pop(field, None)
-        self._last = {}
+            self._drop(field, runner)
+
+    def _drop(self, field: str, runner: Any) -> None:
+        del self._last[field]
+        runner.visualizer._vis_backends.pop(field, None)

@@ -57,6 +57,9 @@ def connected(address: str | None, cpus: int, gpus: float) -> Iterator[Any]:
 
 def _connect(ray: Any, undo: ExitStack, address: str | None, cpus: int, gpus: float) -> None:
     folder = undo.enter_context(_temporary_folder())
+    # in the main thread Ray would take SIGTERM over; its processes end with the thread that starts
+    # them
+    thread = undo.enter_context(ThreadPoolExecutor(1))
     # unhandled errors are of work that a run which is being stopped no longer waits for
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if address is not None:
@@ -75,7 +78,6 @@ def _connect(ray: Any, undo: ExitStack, address: str | None, cpus: int, gpus: fl
             mock.patch.object(ray._private.services, "ConsolePopen", popen),
             mock.patch.dict(os.environ, {**SETTINGS, **os.environ}),
             _current_folder(folder),  # where workers look for modules
-            ThreadPoolExecutor(1) as thread,  # in the main thread Ray would take SIGTERM over
         ):
             thread.submit(_start, ray, options).result()
     except Exception as error:
