@@ -118,6 +118,7 @@ def test_a_signal_while_ray_starts(tmp_path):
     process = toyseg.start_cli(toyseg.write_config(tmp_path / "toy.py", config), "--workers", "1")
     started, deadline = {}, time.monotonic() + DEADLINE
     while "gcs_server" not in " ".join(started.values()) and time.monotonic() < deadline:
+        assert process.poll() is None, process.communicate()
         started = ray_processes.started_by(process.pid)
     os.kill(process.pid, signal.SIGTERM)
     _, err = process.communicate(timeout=DEADLINE)
