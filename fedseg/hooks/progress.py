@@ -1,21 +1,23 @@
 """Progress of a run on standard error: three lines redrawn on a terminal, plain lines in a log."""
 
+import errno
 import math
 import sys
 import time
 from collections import deque
 from collections.abc import Sequence
+from contextlib import suppress
 from multiprocessing import util
 from typing import Any
 
 import torch
+from pydantic import NonNegativeFloat
 from rich.console import Console
 from rich.live import Live
 from rich.progress_bar import ProgressBar
 from rich.table import Column, Table
 from rich.text import Text
 
-from fedseg.checks import check_float
 from fedseg.core.hook import FederatedHook
 from fedseg.metric_names import Metric
 from fedseg.registry import HOOKS
@@ -38,8 +40,10 @@ class Screen(Live):
         util.register_after_fork(self, Screen._restore)
 
     def stop(self) -> None:
-        super().stop()
-        self._restore()
+        try:
+            super().stop()
+        finally:
+            self._restore()
 
     def _restore(self) -> None:
         # no lock: in a forked loader process the parent's drawing thread holds them for ever
@@ -62,8 +66,7 @@ class ProgressHook(FederatedHook):
 
     priority = "LOW"
 
-    def __init__(self, seconds: float = 20.0, metric: Endings = None) -> None:
-        check_float("default_hooks.progress.seconds", seconds, least=0)
+    def __init__(self, seconds: NonNegativeFloat = 20.0, metric: Endings = None) -> None:
         shown = metric or ("mIoU", "accuracy")
         self.seconds, self.endings = seconds, shown if isinstance(shown, str) else tuple(shown)
         # rich takes FORCE_COLOR for a terminal, but a log cannot be redrawn
@@ -133,13 +136,19 @@ class ProgressHook(FederatedHook):
 
     def after_stop(self, runner: Any) -> None:
         if self._screen is not None:
-            self._screen.stop()
+            with suppress(OSError):  # the terminal was closed
+                self._screen.stop()
             self._screen = None
 
     def _print(self, text: str = "", every: float = 0.0) -> None:
         if self._shown and self._screen is None and self.now() - self._last_line >= every:
             text = text or _join(*self._texts(), self._times(), self._memory())
-            self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            try:
+                self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+            except OSError as error:
+                if error.errno != errno.EIO:  # else the terminal was closed: the run saves first
+                    raise
+                self._shown = False
             self._last_line = self.now()
 
     def panel(self) -> Table:

@@ -18,7 +18,7 @@ from typing import Any
 from mmengine.visualization import BaseVisBackend, Visualizer
 from numpy import ndarray
 
-from fedseg.checks import check_type
+from fedseg.config.schema import check_value
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError
 from fedseg.hooks.trackers_backends import Tracker
@@ -72,7 +72,7 @@ def build_trackers(config: Any, work_dir: str | Path, name: str) -> dict[str, Ba
     """The backends of a config's ``visualizer``, by config field; none is started."""
     given = _options(config).get("vis_backends") or []
     given = [given] if isinstance(given, Mapping) else given
-    check_type("visualizer.vis_backends", given, Sequence[Mapping])
+    check_value("visualizer.vis_backends", given, Sequence[Mapping])
     work_dir, trackers = Path(work_dir).absolute(), {}
     for number, options in enumerate(given):
         field = f"visualizer.vis_backends[{number}]"

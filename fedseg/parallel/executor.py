@@ -9,12 +9,12 @@ from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from itertools import chain
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from mmengine.hooks import Hook
+from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
-from fedseg.checks import check_float, check_int
 from fedseg.core.client_data import Job
 from fedseg.core.messages import Message, Outcome, Task
 from fedseg.engine.executor import Executor, block_size
@@ -47,17 +47,12 @@ class RayExecutor(Executor):
 
     def __init__(
         self,
-        num_workers: int | str = "auto",
-        cpus_per_worker: int = 1,
-        gpus_per_worker: float | None = None,
+        num_workers: PositiveInt | Literal["auto"] = "auto",
+        cpus_per_worker: PositiveInt = 1,
+        gpus_per_worker: NonNegativeFloat | None = None,
         address: str | None = None,
-        restart_timeout: float = 300.0,
+        restart_timeout: PositiveFloat = 300.0,
     ) -> None:
-        check_int("executor.num_workers", num_workers, also="auto")
-        check_int("executor.cpus_per_worker", cpus_per_worker)
-        if gpus_per_worker is not None:
-            check_float("executor.gpus_per_worker", gpus_per_worker, least=0)
-        check_float("executor.restart_timeout", restart_timeout, above=0)
         self._asked = num_workers, gpus_per_worker
         self.address, self.cpus, self.restart_timeout = address, cpus_per_worker, restart_timeout
         self.pool: Pool | None = None

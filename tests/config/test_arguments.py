@@ -71,6 +71,11 @@ OUTSIDE = {
     ("ALGORITHMS", "FedSpeed"): {"rho": -0.1, "alpha": 1.1, "lam": 0.0},
     ("ALGORITHMS", "MIME"): {"momentum": 1.0},
     ("ALGORITHMS", "SCAFFOLD"): {"eta_g": 0.0},
+    ("EXECUTORS", "RayExecutor"): {
+        **{"num_workers": 0, "cpus_per_worker": 0, "gpus_per_worker": -1.0},
+        "restart_timeout": 0.0,
+    },
+    ("HOOKS", "ProgressHook"): {"seconds": -1.0},
     ("HOOKS", "SWA"): {"start": 1.5, "cycle": 0, "lr2": -0.1, "bn": "guess", "parameters": "("},
     ("HOOKS", "WIMA"): {"start": -3, "window": 0},
     ("HOOKS", "SiloBN"): {"layers": "("},

@@ -163,7 +163,8 @@ def test_a_line_and_three_lines_say_the_same():
     run = Run()
     run.go_to(10)
     run.train(clients=2, step=3)
-    run.hook._metrics = [{"a/mIoU": 46.1, "loss": 1.0}, {"a/mIoU": 45.2, "b/mIoU": None}]
+    for metrics in ({"a/mIoU": 46.1, "loss": 1.0}, {"a/mIoU": 45.2, "b/mIoU": None}):
+        run.hook.after_val_epoch(run, metrics)
     text = run.line()
     top, results, details = (line.rstrip() for line in run.panel())
     for part in ("round 11/40", "0:01:30 elapsed"):
@@ -193,7 +194,7 @@ def test_any_terminal_gets_three_lines_with_names_as_text_not_markup():
     for width in (200, 60, 30, 12):
         run = Run(width)
         run.go_to(1)
-        run.hook._metrics = [{"[red]x/mIoU": 1.0, **{f"{i}/mIoU": 2.0 for i in range(9)}}]
+        run.hook.after_val_epoch(run, {"[red]x/mIoU": 1.0, **{f"{i}/mIoU": 2.0 for i in range(9)}})
         panels = [run.panel()]
         run.evaluate(images=1, name="[bold]y")
         panels.append(run.panel())
@@ -205,18 +206,20 @@ def test_any_terminal_gets_three_lines_with_names_as_text_not_markup():
 def test_few_metrics_are_shown_those_of_the_evaluated_model_first():
     run = Run(metric="mIoU")
     names = ["global:a/mIoU", "a/mIoU", "b/mIoU", "b/accuracy", "c/mIoU", "d/mIoU"]
-    run.hook._metrics = [dict.fromkeys(names, 1.0)]
+    run.evaluate(**dict.fromkeys(names, 1.0))
     assert re.findall(r"\S+/\w+ 1.00", run.line()) == [f"{n}/mIoU 1.00" for n in "abcd"]
-    assert ProgressHook().endings == ("mIoU", "accuracy")
 
 
 def test_the_best_of_a_metric_is_finite():
     run = Run()
-    for value, shown in ((40.0, "40.00"), (50.0, "50.00"), (None, "- (best 50.00)")):
-        run.hook._metrics.append({"a/mIoU": value})
+    for value, shown in (
+        (40.0, "40.00"),
+        (50.0, "50.00"),
+        (None, "- (best 50.00)"),
+        (math.nan, "nan (best 50.00)"),
+    ):
+        run.evaluate(**{"a/mIoU": value})
         assert f"a/mIoU {shown}  " in run.line()
-    run.hook._metrics.append({"a/mIoU": math.nan})
-    assert "a/mIoU nan (best 50.00)" in run.line()
 
 
 # ---------------------------------------------------------------- runs
@@ -371,21 +374,6 @@ def test_a_run_resumed_after_its_last_round_shows_its_evaluation(tmp_path):
     assert re.match(r"\s*round 6/6 .*unseen/accuracy", text.rpartition(SHOW)[2])
 
 
-def test_showing_changes_no_bit(tmp_path):
-    console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    watched, _ = build(tmp_path / "a", console)
-    watched.train()
-    hidden = toyseg.train(toyseg.settings(tmp_path / "b"))
-    one, two = (toyseg.checkpoint({**toyseg.settings(tmp_path / name)}) for name in ("a", "b"))
-    for key in ("state_dict", "averaged_state_dict"):
-        assert toyseg.differences(one[key], two[key]) == []
-    lines = [
-        [{**r, "seconds": None} for r in toyseg.history({"work_dir": run.work_dir})]
-        for run in (watched, hidden)
-    ]
-    assert toyseg.differences(*lines) == []
-
-
 def test_an_error_before_the_first_round_leaves_the_terminal_in_order(tmp_path):
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     runner, _ = build(tmp_path, console, custom_hooks=[{"type": "Talk", "stop": "break"}])
@@ -484,12 +472,6 @@ def test_an_evaluation_by_itself_shows_nothing(tmp_path):
     runner, progress = build(tmp_path, plain_console())
     runner.build_federation()
     assert runner.val_loop.run() and shown(progress.console) == []
-
-
-def test_a_wrong_interval_is_refused():
-    for value in (-1, "soon", True):
-        with pytest.raises(ConfigError, match=r"default_hooks\.progress\.seconds"):
-            ProgressHook(seconds=value)
 
 
 # ---------------------------------------------------------------- quiet

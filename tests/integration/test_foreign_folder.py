@@ -66,7 +66,7 @@ def run(call):
     [
         "test run",
         "curvature run --samples 20 --top 1",
-        "landscape random run --points 3 --samples 20 --jobs 2",
+        "landscape random run --points 3 --samples 20",
         "compare run run",
         "leaderboard run",
         "leaderboard verify run",
@@ -86,4 +86,4 @@ def test_no_module_of_the_current_folder_is_executed(call, line):
 @pytest.mark.skipif(find_spec("ray") is None, reason="needs Ray")
 def test_nor_by_workers_of_ray(call):
     call(f"{TRAIN} --work-dir parallel --workers 2")
-    call("landscape random parallel --points 3 --samples 20 --jobs 2")
+    call("landscape random parallel --points 3 --samples 20")

@@ -18,7 +18,6 @@ from torch.utils.data import get_worker_info
 from fedseg.errors import ConfigError, DataError, ResourceError, TrainingError, WorkersLost
 from fedseg.hooks import FederatedHook
 from fedseg.loaders.partitioned import PartitionedData
-from fedseg.parallel import pool as pools
 from fedseg.parallel.worker import Worker
 from fedseg.registry import HOOKS
 
@@ -272,35 +271,6 @@ def test_hooks_that_pass_something_from_client_to_client_are_refused(tmp_path):
     config["optim_wrapper"] = {"type": "OptimWrapper", "optimizer": optimizer}
     with pytest.raises(ConfigError, match=r"executor.type: KeptMomentum"):
         toyseg.train(config)
-
-
-def test_what_is_said_of_a_lost_worker():
-    text = """The actor died unexpectedly before finishing this task.
-    \tclass_name: Worker
-    Worker exit type: SYSTEM_ERROR Worker exit detail: End of file. Some common causes include: x"""
-    assert pools.describe(forkray.ActorDiedError(text)) == "End of file."
-    text = "1 worker(s) were killed due to the node running low on memory: 21GB used"
-    error = forkray.ActorDiedError(text)
-    assert pools.describe(error) == text
-
-
-@pytest.mark.parametrize(
-    ("field", "value"),
-    [
-        ("num_workers", 0),
-        ("num_workers", True),
-        ("num_workers", "many"),
-        ("cpus_per_worker", 0.5),
-        ("gpus_per_worker", -1),
-        ("gpus_per_worker", "half"),
-        ("restart_timeout", 0),
-        ("address", 1),
-        ("workers", 2),
-    ],
-)
-def test_options(tmp_path, field, value):
-    with pytest.raises(ConfigError, match=rf"executor.{field}"):
-        toyseg.train(toyseg.settings(tmp_path, executor={"type": "RayExecutor", field: value}))
 
 
 def test_the_plan_says_what_workers_bring(tmp_path):
