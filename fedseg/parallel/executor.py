@@ -85,7 +85,11 @@ class RayExecutor(Executor):
         self.gpus = min(1.0, gpus / workers) if per_worker is None else per_worker
 
     def plan(self, costs: list[list[int]], memory: int) -> dict[str, Any]:
-        """What ``--dry-run`` says; ``costs``: local steps of each round's clients."""
+        """Facts for ``--dry-run``.
+
+        Args:
+            costs: local steps of each round's clients. memory: of a worker, bytes.
+        """
         blocks = [
             [sum(b) for b in cut(c, block_size(len(c), self.trainer.algorithm))] for c in costs
         ]
@@ -101,11 +105,11 @@ class RayExecutor(Executor):
     def start(self, jobs: Iterable[Job]) -> None:
         """Start the workers; each knows its jobs itself."""
         run, workers = self._run, self.num_workers
-        cluster = connected(self.address, workers * self.cpus, workers * self.gpus)
-        self._ray = self._connection.enter_context(cluster)
+        connection = connected(self.address, workers * self.cpus, workers * self.gpus)
+        self._ray = self._connection.enter_context(connection)
         if self.address is not None:
-            there = self._ray.cluster_resources()
-            self._resources(there.get("GPU", 0.0), there.get("CPU", 0.0))
+            cluster = self._ray.cluster_resources()
+            self._resources(cluster.get("GPU", 0.0), cluster.get("CPU", 0.0))
         if run.store.keep == "disk":
             write_text(*self._mark)
         place = os.getcwd(), [os.path.abspath(path) for path in sys.path], self._mark
@@ -131,7 +135,7 @@ class RayExecutor(Executor):
         order = self._ray.put((message, groups))
         blocks = cut(tasks, block_size(len(tasks), self.trainer.algorithm))
         costs = [sum(task.num_steps for task in block) for block in blocks]
-        worker = {p: w for w, own in enumerate(assign(costs, self.num_workers)) for p in own}
+        worker = {p: w for w, share in enumerate(assign(costs, self.num_workers)) for p in share}
 
         def arguments(block: Sequence[Task], sees: bool) -> tuple[Any, ...]:
             run.store.shared = sees
@@ -167,13 +171,13 @@ class RayExecutor(Executor):
                 model = self._ray.put((part.w, part.buffers))
                 per_worker = -(-len(part.plan) // self.num_workers)
                 for number, batches in enumerate(cut(part.plan, per_worker)):
-                    mine = replace(part, plan=list(batches), w=None, buffers=None)
+                    slice_ = replace(part, plan=list(batches), w=None, buffers=None)
                     images = [i for batch in batches for i in batch]
                     counted = part.counted
                     sizes.append(
                         len(images) if counted is None else sum(i in counted for i in images)
                     )
-                    title, arguments = f"an evaluation of {name}", (name, mine, model)
+                    title, arguments = f"an evaluation of {name}", (name, slice_, model)
                     yield Work(number, "count", lambda _, a=arguments: a, title, len(images))
 
         reports = self.pool.run(works(), ahead=2 * self.num_workers)

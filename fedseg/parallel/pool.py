@@ -1,6 +1,11 @@
-"""Workers that are replaced when they die, and work that is done again elsewhere."""
+"""Workers that are replaced when they die, and work that is done again elsewhere.
 
-import math
+Ray's ``max_restarts``, ``max_task_retries`` and ``ActorPool`` would not do: a restarted actor does
+not say why the last one died, a retry is counted for every call that was queued and not for the one
+that killed it, and handing out calls as they come would break the order in which workers prefetch
+their clients' data.
+"""
+
 import re
 import time
 from collections import defaultdict, deque
@@ -15,8 +20,7 @@ from fedseg.units import format_bytes
 
 ATTEMPTS = 3
 POLL = 0.1  # seconds
-LATE = 0.25  # of the time that work should take
-SOON = 0.1  # seconds
+SOON = 0.1  # seconds of calls that are sent ahead, so that no worker waits for the next one
 
 
 @dataclass(eq=False)
@@ -25,8 +29,9 @@ class Work:
 
     Attributes:
         worker: who should do it. method: to call.
-        arguments: gives those of the call, from what the worker's :meth:`Worker.build` gave.
-        title: what it is, for messages. cost: proportional to time among calls of the method.
+        arguments: gives those of the call, from the return value of the worker's
+            :meth:`Worker.build`.
+        title: for messages. cost: proportional to time among calls of the method.
         failures: workers that died of it. place: among the work of a run, set by the pool.
     """
 
@@ -41,19 +46,18 @@ class Work:
 
 @dataclass
 class _Slot:
-    """A worker: the present actor, what it does and since when, and what it is to do.
+    """A worker: its present actor, its calls in flight and those to come.
 
     Attributes:
-        ready: whether the actor is built. built: what that gave.
-        failures: how often it died before that, in a row.
-        doing: what it is asked for: one work, or some that end soon.
+        ready: whether the actor is built. built: the return value of that.
+        failures: deaths before that, in a row.
+        doing: calls in flight: one, or some that end soon.
     """
 
     actor: Any = None
     ready: bool = False
     built: Any = None
     doing: deque[Work] = field(default_factory=deque)
-    since: float = 0.0
     queue: deque[Work] = field(default_factory=deque)
     failures: int = 0
 
@@ -69,8 +73,7 @@ class Pool:
         restart_timeout: seconds without any worker after which to give up.
 
     Attributes:
-        restarts: workers that were replaced so far, by reason.
-        in_flight: calls that are being done.
+        restarts: the reasons why workers were replaced so far.
         memory: highest peak of a worker, bytes.
     """
 
@@ -88,13 +91,11 @@ class Pool:
 
         self.ray = ray
         self.arguments, self.logger, self.check = arguments, logger, check
-        self.restart_timeout = restart_timeout
-        self.resources = resources
+        self.restart_timeout, self.resources = restart_timeout, resources
         self.restarts: list[str] = []
         self.memory = 0
-        # method -> seconds and cost of what is done
-        self._rate: dict[str, tuple[float, float]] = defaultdict(lambda: (0.0, 0.0))
-        # what is waited for -> worker and work; None: its start
+        self._seconds: dict[str, float] = defaultdict(lambda: SOON)  # method -> of the last call
+        # call in flight -> number of the worker and work; None: its start
         self._refs: dict[Any, tuple[int, Work | None]] = {}
         self._alone_since = time.monotonic()
         self._actor = ray.remote(Worker).options(max_restarts=0, **resources)
@@ -104,6 +105,7 @@ class Pool:
 
     @property
     def in_flight(self) -> int:
+        """Workers that are busy."""
         return sum(bool(slot.doing) for slot in self._slots)
 
     def _start(self, number: int) -> None:
@@ -114,18 +116,17 @@ class Pool:
     # ---------------------------------------------------------------- doing work
 
     def run(self, works: Iterable[Work], ahead: int | None = None) -> Iterator[list[Report]]:
-        """Do all of it; yields what comes out, in the order of ``works``, all that is there.
+        """Do all work; yields the reports in its order, all that are there at a time.
 
         Args:
-            works: what to do.
-            ahead: take so many from ``works`` at a time; None: all of it.
+            ahead: take so many from ``works`` at a time; None: all.
 
         Raises:
             WorkersLost: see :class:`Pool`; or workers died of the same work three times.
             UserError: as the worker raised it.
         """
         works, taken, given = iter(works), 0, 0
-        done: dict[int, Any] = {}
+        done: dict[int, Report | Exception] = {}
         exhausted = False
         try:
             while True:
@@ -137,15 +138,16 @@ class Pool:
                         self._slots[work.worker].queue.append(work)
                 self._submit()
                 if given in done:
-                    self._collect(done, 0)  # workers must not wait for who takes what comes out
+                    self._collect(done, 0)  # workers must not wait for who takes the reports
                     self._submit()
-                    found = []
-                    while isinstance(done.get(given), Report):
-                        found.append(done.pop(given))
+                    reports = []
+                    while isinstance(report := done.get(given), Report):
+                        reports.append(report)
+                        del done[given]
                         given += 1
-                    if not found:
+                    if not reports:
                         raise done[given]
-                    yield found
+                    yield reports
                 elif exhausted and given == taken:
                     return
                 else:
@@ -155,68 +157,55 @@ class Pool:
                 slot.queue.clear()
 
     def _submit(self) -> None:
-        """Give every idle worker something to do: of its own, else of one who is late."""
+        """Call idle workers, with work from their own queues or from the longest one.
+
+        The last work of a queue stays there: its worker, who has prefetched the data, is about to
+        begin with it.
+        """
         for number, slot in enumerate(self._slots):
             while slot.ready and (not slot.doing or (slot.queue and self._ends_soon(slot))):
-                source = slot if slot.queue else self._late()
-                if source is None:
+                longest = max(self._slots, key=lambda s: sum(work.cost for work in s.queue))
+                if slot.queue:
+                    work = slot.queue.popleft()
+                elif len(longest.queue) > longest.ready:
+                    work = longest.queue.pop()
+                else:
                     break
-                work = slot.queue.popleft() if source is slot else source.queue.pop()
-                if not slot.doing:
-                    slot.since = time.monotonic()
                 slot.doing.append(work)
                 ref = getattr(slot.actor, work.method).remote(*work.arguments(slot.built))
                 self._refs[ref] = number, work
 
-    def _seconds(self, work: Work) -> float:
-        seconds, cost = self._rate[work.method]
-        return work.cost * seconds / cost if cost else math.inf
+    def _ends_soon(self, slot: _Slot) -> bool:
+        return sum(self._seconds[work.method] for work in slot.doing) < SOON
 
-    def _ends_soon(self, slot: "_Slot") -> bool:
-        """Whether a worker would be idle before it is asked for what it has done."""
-        return sum(map(self._seconds, slot.doing)) < SOON
-
-    def _late(self) -> "_Slot | None":
-        """The worker with the most to do that will not begin with it as soon as an idle one."""
-        waiting = [s for s in self._slots if s.queue and self._is_late(s)]
-        return max(waiting, key=lambda s: sum(w.cost for w in s.queue), default=None)
-
-    def _is_late(self, slot: "_Slot") -> bool:
-        if not slot.ready:
-            return True
-        needs = sum(map(self._seconds, slot.doing))
-        return needs < math.inf and abs(needs - (time.monotonic() - slot.since)) > LATE * needs
-
-    def _collect(self, done: dict[int, Any], timeout: float) -> None:
-        """Take what has come out, replace workers that died."""
+    def _collect(self, done: dict[int, Report | Exception], timeout: float) -> None:
+        """Take the reports that are there, replace workers that died."""
         for ref in self._wait(timeout):
             if ref not in self._refs:  # of a worker that has just died
                 continue
             number, work = self._refs.pop(ref)
             slot = self._slots[number]
             try:
-                found = self.ray.get(ref)
+                result = self.ray.get(ref)
             except self.ray.exceptions.RayTaskError as error:
                 cause = getattr(error, "cause", None)
                 if isinstance(cause, LoaderKilled):
                     self._replace(number, work, cause)
                     continue
-                found = cause if isinstance(cause, UserError) else error
+                result = cause if isinstance(cause, UserError) else error
                 if work is None:
-                    raise found from None
+                    raise result from None
             except self.ray.exceptions.RayError as error:
                 self._replace(number, work, error)
                 continue
             if work is None:
-                slot.ready, slot.built, slot.failures = True, found, 0
+                slot.ready, slot.built, slot.failures = True, result, 0
                 continue
             slot.doing.remove(work)
-            slot.since = time.monotonic()
-            if isinstance(found, Report):
-                self.memory = max(self.memory, found.memory)
-                seconds, cost = self._rate[work.method]
-                self._rate[work.method] = seconds + found.seconds, cost + work.cost
-            done[work.place] = found
+            done[work.place] = result
+            if isinstance(result, Report):
+                self.memory = max(self.memory, result.memory)
+                self._seconds[work.method] = result.seconds
 
     def _wait(self, timeout: float) -> list[Any]:
         self.check()
@@ -228,16 +217,14 @@ class Pool:
             self._alone_since = time.monotonic()
         elif time.monotonic() - self._alone_since > self.restart_timeout and not ready:
             wanted = ", ".join(f"{k}={v:g}" for k, v in self.resources.items())
+            cluster = self.ray.cluster_resources()
+            available = ", ".join(f"{n} {cluster.get(n, 0):g}" for n in ("CPU", "GPU"))
             raise WorkersLost(
                 f"executor: no worker could be started within {self.restart_timeout:g} s (each "
-                f"needs {wanted}; the cluster has {self._available()}): lower these, start "
-                "machines, or raise executor.restart_timeout"
+                f"needs {wanted}; the cluster has {available}): lower these, start machines, or "
+                "raise executor.restart_timeout"
             )
         return ready
-
-    def _available(self) -> str:
-        found = self.ray.cluster_resources()
-        return ", ".join(f"{n} {found.get(n, 0):g}" for n in ("CPU", "GPU"))
 
     # ---------------------------------------------------------------- workers that died
 
@@ -249,14 +236,14 @@ class Pool:
         slot, reason = self._slots[number], describe(error)
         self.restarts.append(reason)
         blamed = work if work is not None else slot
-        what = work.title if work is not None else "its start"
-        self.logger.warning(f"worker {number} was lost during {what} and is replaced: {reason}")
+        title = work.title if work is not None else "its start"
+        self.logger.warning(f"worker {number} was lost during {title} and is replaced: {reason}")
         blamed.failures += 1
         if blamed.failures >= ATTEMPTS:
             used = f"; workers have used up to {format_bytes(self.memory)}" if self.memory else ""
             raise WorkersLost(
-                f"executor: {what} has killed {ATTEMPTS} workers, the last one so: {reason}{used}. "
-                "If memory ran out, use fewer workers (--workers) or smaller batches"
+                f"executor: {title} has killed {ATTEMPTS} workers, the last one so: {reason}{used}."
+                " If memory ran out, use fewer workers (--workers) or smaller batches"
             )
         slot.queue.extendleft(reversed(slot.doing))
         slot.doing.clear()

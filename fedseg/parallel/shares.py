@@ -1,4 +1,4 @@
-"""Which worker trains which clients: a pure function, so that workers know it in advance.
+"""The clients of each worker: a pure function, so that workers know theirs in advance.
 
 The participants of a round form blocks of clients in ascending order, whose updates are summed by
 whoever trains them (:func:`fedseg.engine.executor.block_size`). Whole blocks go to workers.
@@ -62,11 +62,11 @@ class WorkerJobs(JobStream):
         if self.begin:
             yield self.begin
         for round_ in range(now[0], self.last + 1):
-            own = self.share(round_)
+            share = self.share(round_)
             for exchange in range(len(self.passes)):
                 if (round_, exchange) < now:
                     continue
-                for clients in own:
+                for clients in share:
                     if (round_, exchange) != now or clients not in self.done:
                         yield round_, exchange, clients
 

@@ -38,10 +38,10 @@ Order = tuple[Message, Sequence[Mapping[str, Any]]]
 
 @dataclass(frozen=True)
 class Report:
-    """What a worker says of a piece of work.
+    """The result of a piece of work.
 
     Attributes:
-        value: what came out. seconds: that it took, ``waiting`` of them for data.
+        seconds: that it took, ``waiting`` of them for data.
         memory: the process's peak, bytes.
     """
 
@@ -51,20 +51,20 @@ class Report:
     memory: int
 
 
-def _with_causes(method: Callable) -> Callable:
-    """A lack of memory or room is said here: its cause does not come out of this process."""
+def _naming_lacks(method: Callable) -> Callable:
+    """The method; a lack of memory or room is named: its cause does not leave this process."""
 
     @wraps(method)
     def call(*arguments: Any) -> Any:
         try:
             return method(*arguments)
         except Exception as error:
-            told = resource_error(error)
-            if told is None:
+            lack = resource_error(error)
+            if lack is None:
                 raise
             used = format_bytes(peak_memory() or 0)
             raise ResourceError(
-                f"a worker on {platform.node()}, which has used up to {used}: {told}"
+                f"a worker on {platform.node()}, which has used up to {used}: {lack}"
             ) from error
 
     return call
@@ -77,7 +77,7 @@ class Worker:
     and the local optimizer; the server, the stores and the loops stay with the driver.
     """
 
-    @_with_causes
+    @_naming_lacks
     def build(
         self,
         config: dict[str, Any],
@@ -137,7 +137,7 @@ class Worker:
         self._states = mark.parent if seen else None
         return self._states is not None
 
-    @_with_causes
+    @_naming_lacks
     def train(self, tasks: list[Task], order: Order) -> Report:
         """Train a block of clients; their outcomes, of which the last one has the sums."""
         begin, waited = time.perf_counter(), self.trainer.data.seconds_waiting
@@ -191,7 +191,7 @@ class Worker:
         costs = [sum(data.num_steps(client) for client in block) for block in blocks]
         return [blocks[i] for i in assign(costs, self.workers)[self.number]]
 
-    @_with_causes
+    @_naming_lacks
     def count(self, name: str, part: EvalTask, model: tuple[Tensor, Tensor]) -> Report:
         """Predict a part of a test set of the evaluation between rounds; what its metrics count.
 

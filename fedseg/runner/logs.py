@@ -1,4 +1,4 @@
-"""What of a run's log reaches the terminal, and Python's warnings in the log."""
+"""The part of a run's log that reaches the terminal, and Python's warnings in the log."""
 
 import warnings
 from collections.abc import Iterator

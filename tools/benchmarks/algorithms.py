@@ -1,4 +1,4 @@
-"""What each algorithm's own arithmetic costs, beside FedAvg (docs/performance.md).
+"""The cost of each algorithm's own arithmetic, beside FedAvg (docs/performance.md).
 
 A round of each method is timed right after one of FedAvg, in turns in one process, on the same
 images and with the same clients in every round. Before anything is counted or timed these have

@@ -60,7 +60,7 @@ def write_noise(root: Path, train: int, test: int) -> None:
 
 
 def make_sides(runner: FederatedRunner, amp: bool) -> dict[str, Side]:
-    """What is timed, by name; a name ends with its precision."""
+    """The timed sides by name; a name ends with its precision."""
     optimizer = dict(runner.cfg.optim_wrapper.optimizer)
     if optimizer.pop("type") != "SGD":
         raise ConfigError("optim_wrapper.optimizer.type: the benchmark needs SGD")

@@ -1,4 +1,4 @@
-"""What clients in parallel cost and gain: rounds without training, memory, images a second."""
+"""Costs and gains of clients in parallel: rounds without training, memory, images a second."""
 
 import json
 import multiprocessing

@@ -1,4 +1,4 @@
-"""What the benchmarks share: alternating runs, medians and ratios, peaks of memory, tables."""
+"""Shared by the benchmarks: alternating runs, medians and ratios, peaks of memory, tables."""
 
 import multiprocessing
 import statistics
