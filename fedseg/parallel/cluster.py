@@ -2,11 +2,12 @@
 
 import logging
 import os
+import signal
 import subprocess
 import tempfile
 import warnings
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from typing import Any
@@ -15,6 +16,7 @@ from unittest import mock
 import torch
 
 from fedseg.errors import ConfigError, ResourceError
+from fedseg.loaders.workers import SIGNALS
 
 # read by Ray's processes when they start; what a user has set holds
 SETTINGS = {
@@ -57,9 +59,6 @@ def connected(address: str | None, cpus: int, gpus: float) -> Iterator[Any]:
 
 def _connect(ray: Any, undo: ExitStack, address: str | None, cpus: int, gpus: float) -> None:
     folder = undo.enter_context(_temporary_folder())
-    # in the main thread Ray would take SIGTERM over; its processes end with the thread that starts
-    # them
-    thread = undo.enter_context(ThreadPoolExecutor(1))
     # unhandled errors are of work that a run which is being stopped no longer waits for
     options: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.CRITICAL}
     if address is not None:
@@ -70,6 +69,7 @@ def _connect(ray: Any, undo: ExitStack, address: str | None, cpus: int, gpus: fl
     # no option turns off what Ray prints from a thread, which the pool says better
     quiet = mock.patch.object(ray._private.worker, "print_to_stdstream", lambda *_, **__: None)
     undo.enter_context(quiet)
+    thread = undo.enter_context(ThreadPoolExecutor(1))  # Ray's processes end with it
     undo.callback(ray.shutdown)
     # a signal to all processes of a terminal or a job is for the run: it ends its workers
     popen = partial(subprocess.Popen, start_new_session=True)
@@ -78,8 +78,10 @@ def _connect(ray: Any, undo: ExitStack, address: str | None, cpus: int, gpus: fl
             mock.patch.object(ray._private.services, "ConsolePopen", popen),
             mock.patch.dict(os.environ, {**SETTINGS, **os.environ}),
             _current_folder(folder),  # where workers look for modules
+            warnings.catch_warnings(),
         ):
-            thread.submit(_start, ray, options).result()
+            warnings.simplefilter("ignore", FutureWarning)
+            _start(ray, options, thread)
     except Exception as error:
         if address is not None:
             where = os.environ.get("RAY_ADDRESS") if address == "auto" else None
@@ -91,11 +93,17 @@ def _connect(ray: Any, undo: ExitStack, address: str | None, cpus: int, gpus: fl
         ) from error
 
 
-def _start(ray: Any, options: dict[str, Any]) -> None:
-    logging.getLogger("ray").setLevel(logging.CRITICAL)  # it warns that it is not the main thread
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FutureWarning)
-        ray.init(**options)
+def _start(ray: Any, options: dict[str, Any], thread: ThreadPoolExecutor) -> None:
+    """Start Ray in a thread, where it sets no handler for signals, and undo that of its core."""
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    logging.getLogger("ray").setLevel(logging.CRITICAL)  # it warns that it sets none
+    started = thread.submit(ray.init, **options)
+    while not wait([started], timeout=0.01).done:
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+    started.result()
 
 
 @contextmanager

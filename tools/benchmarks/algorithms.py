@@ -17,7 +17,6 @@ from benchmarks.timing import clocked
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
-from fedseg.config.methods import setting_file
 from fedseg.core.client import Client
 from fedseg.core.messages import Update
 from fedseg.errors import ConfigError
