@@ -57,9 +57,10 @@ def test_only_sweeps_and_workers_start_programs_and_nothing_runs_files():
             found |= {(str(place), name) for name in starters.intersection(names)}
     # of runs; Ray's processes, and what deletes their folder when the run is killed; of commands;
     # of other simulations, with the interpreter that --peers names
-    own = ("fedseg/runner/sweep.py", "fedseg/parallel/cluster.py")
+    starters = ("fedseg/runner/sweep.py", "fedseg/parallel/cluster.py")
     benchmarks = ("tools/benchmarks/startup.py", "tools/benchmarks/parallel.py")
-    assert found == {(place, "subprocess") for place in (*own, *benchmarks)}
+    configs = {("fedseg/config/layers.py", name) for name in ("eval", "exec")}  # a user's own
+    assert found == configs | {(place, "subprocess") for place in (*starters, *benchmarks)}
 
 
 def test_nothing_that_is_generated_is_tracked():

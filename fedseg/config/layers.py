@@ -215,7 +215,7 @@ def _evaluate(code: types.CodeType, base: ConfigDict) -> dict[str, Any]:
 def get(config: Any, key: str, default: Any = None) -> Any:
     """The value of a key with dots, or the default."""
     for name in key.split("."):
-        if isinstance(config, Mapping):
+        if isinstance(config, Mapping | Config):
             config = config.get(name, default)
         elif isinstance(config, list | tuple) and name.isdecimal() and int(name) < len(config):
             config = config[int(name)]

@@ -20,7 +20,7 @@ def slurm_calls(folder, *arguments, nodes=4):
     script = next(b.text for b in BLOCKS if b.text.startswith("#!/bin/bash"))
     (folder / "bin").mkdir()
     hosts = "\n".join(f"echo n{n}" for n in range(1, nodes + 1)) + "\n"
-    for name in ("srun", "sleep", "python", "scontrol"):
+    for name in ("srun", "sleep", "fedseg", "scontrol"):
         path = folder / "bin" / name
         path.write_text(STUB + hosts * (name == "scontrol"))
         path.chmod(0o755)
@@ -53,9 +53,8 @@ def test_the_slurm_job_starts_ray_on_every_node_and_the_run_on_the_first(tmp_pat
     for step in steps:
         asked = shlex.split(step.partition(" ray start ")[2])
         assert asked and {option.partition("=")[0] for option in asked} <= known
-    (run,) = (call for call in calls if call.startswith("python"))
-    _, tool, *arguments = shlex.split(run)
-    parsed = parse(tool, arguments, monkeypatch)
+    (run,) = (call for call in calls if call.startswith("fedseg"))
+    parsed = parse("fedseg/commands/main.py", shlex.split(run)[1:], monkeypatch)
     per_node = int(re.search(r"--gpus-per-node=(\d+)", script)[1])
     assert parsed.workers == 4 * per_node and parsed.resume
     assert parsed.cfg_options == ["executor.address=n1:6379"]
