@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from pydantic import NonNegativeInt, PositiveInt
 
-from fedseg.checks import check_int
 from fedseg.datasets.arrays import StoredImages
 from fedseg.datasets.corrupted import (
     CORRUPTIONS,
@@ -28,6 +28,7 @@ from fedseg.datasets.corrupted import (
     LABELS,
     RECORD,
     SEVERITIES,
+    CorruptedImages,
     chosen_corruptions,
     read_corruption,
     read_labels,
@@ -39,14 +40,15 @@ from fedseg.units import format_bytes
 
 from .corruption_parts import SIZE
 from .corruptions import VERSION, corrupt
+from .description import Outcome
 from .parallel import in_processes, track
 
 CHUNK = 250  # images that a process corrupts at once; the bytes do not depend on it
 
 
 @dataclass
-class Outcome:
-    """What a run found and did; lists hold corruptions."""
+class CorruptedFiles:
+    """The files that were found and made; lists hold corruptions."""
 
     folder: Path
     images: int  # in one severity of one file
@@ -56,6 +58,40 @@ class Outcome:
     replaced: list[str] = field(default_factory=list)  # file names, of other images, deleted
 
 
+def prepare(
+    _: None,
+    root: Path,
+    *,
+    folder: str = FOLDER,
+    corruptions: Sequence[str] | None = None,
+    limit: PositiveInt | None = None,
+    seed: NonNegativeInt = 0,
+    workers: NonNegativeInt | None = None,
+) -> Outcome:
+    """Make or verify the corrupted test set, and say what was done; see :func:`make_corrupted`."""
+    made = make_corrupted(root, folder, corruptions, limit, seed, workers)
+    if made.replaced:
+        print(
+            f"{len(made.replaced)} files of an earlier run had been made from other images or "
+            "with other options; they were deleted"
+        )
+    for names, origin in (
+        (made.official, "official, verified"),
+        (made.kept, "made earlier, verified"),
+        (made.made, "made"),
+    ):
+        if names:
+            print(f"{len(names)} {origin}: {', '.join(names)}")
+    print(f"{made.folder}: 5 severities of {made.images} images each")
+    dataset = CorruptedImages(root, folder, corruptions)
+    sheet = made.folder / "contact_sheet.png"
+    note = (
+        "\nImages that were made here have their own noise, and frost is drawn: for published "
+        "results use the official files."
+    )
+    return Outcome(charts=[(dataset, sheet)], closing=f"{sheet}{note if dataset.generated else ''}")
+
+
 def make_corrupted(
     root: str | Path,
     folder: str = FOLDER,
@@ -63,7 +99,7 @@ def make_corrupted(
     limit: int | None = None,
     seed: int = 0,
     workers: int | None = None,
-) -> Outcome:
+) -> CorruptedFiles:
     """Verify the corrupted test set of a prepared folder, and make what it lacks.
 
     Args:
@@ -74,14 +110,13 @@ def make_corrupted(
         workers: processes; below 2 everything runs in this one. None: one per core, at most 8.
 
     Raises:
-        ConfigError: an unknown corruption; a limit below 1; a negative seed.
+        ConfigError: an unknown corruption.
         DataError: there is no prepared folder, or not of 32x32 RGB images; a file there has another
             length, shape, dtype or other labels than the test set demands, or was changed since it
             was made; the disk is too full.
     """
     root = Path(root)
     names = chosen_corruptions(corruptions, "--corruptions")
-    check_int("--seed", seed, least=0)
     test = StoredImages(root, "test")
     shape = test.images.shape[1:]
     if shape != (SIZE, SIZE, 3):
@@ -94,7 +129,7 @@ def make_corrupted(
     place.mkdir(parents=True, exist_ok=True)
     for rest in place.glob(f"*.npy{TEMPORARY}"):  # of a run that was killed
         rest.unlink()
-    outcome = Outcome(place, len(indices))
+    files = CorruptedFiles(place, len(indices))
     record = {
         "tool": "tools/prepare_cifar_c.py",  # a mark: files of every version have it
         "version": VERSION,
@@ -103,7 +138,7 @@ def make_corrupted(
         "images": len(indices),
         "files": {},
     }
-    _take_over(place, record, outcome)
+    files.replaced = _take_over(place, record)
     labels = np.tile(test.labels[indices], len(SEVERITIES))
     _check_labels(place, labels, len(test.classes), root, record)
     missing = []
@@ -115,9 +150,9 @@ def make_corrupted(
         read_corruption(path, len(labels), shape, root)
         if path.name in record["files"]:
             _check_unchanged(path, record["files"])
-            outcome.kept.append(name)
+            files.kept.append(name)
         else:
-            outcome.official.append(name)
+            files.official.append(name)
     _check_space(place, len(missing) * len(labels) * int(np.prod(shape)))
     work = partial(_corrupt_some, root / "test_images.npy", seed)
     some = np.split(indices, range(CHUNK, len(indices), CHUNK))
@@ -128,9 +163,9 @@ def make_corrupted(
         for name in missing:
             parts = [next(images) for _ in range(len(SEVERITIES) * len(some))]
             _write(place / f"{name}.npy", np.concatenate(parts), record)
-            outcome.made.append(name)
+            files.made.append(name)
         next(images, None)  # fills the bar
-    return outcome
+    return files
 
 
 def _corrupt_some(source: Path, seed: int, job: tuple[str, int, np.ndarray]) -> np.ndarray:
@@ -151,7 +186,7 @@ def _write(path: Path, array: np.ndarray, record: dict[str, Any]) -> None:
         write_text(path.with_name(RECORD), json.dumps(record, indent=2) + "\n", sync=True)
 
 
-def _take_over(place: Path, record: dict[str, Any], outcome: Outcome) -> None:
+def _take_over(place: Path, record: dict[str, Any]) -> list[str]:
     """Copy the files of the earlier record that are still there; delete those of other images."""
     earlier = read_record(place)
     names = [LABELS, *(f"{corruption}.npy" for corruption in CORRUPTIONS)]
@@ -162,13 +197,13 @@ def _take_over(place: Path, record: dict[str, Any], outcome: Outcome) -> None:
     }
     if {**earlier, "files": {}} == record:
         record["files"] = files
-        return
+        return []
     for name in files:  # first: a refusal leaves everything as it is
         _check_unchanged(place / name, files)
     for name in files:
         (place / name).unlink()
     (place / RECORD).unlink(missing_ok=True)
-    outcome.replaced = [name for name in files if name != LABELS]
+    return [name for name in files if name != LABELS]
 
 
 def _check_unchanged(path: Path, digests: dict[str, str]) -> None:
@@ -205,7 +240,6 @@ def _check_labels(
 def _chosen_indices(labels: np.ndarray, limit: int | None) -> np.ndarray:
     if limit is None:
         return np.arange(len(labels))
-    check_int("--limit", limit)
     limit, count = min(limit, len(labels)), len(labels)
     # At equal distances in the order of classes: however the set is sorted, all keep their share.
     by_class = np.argsort(labels, kind="stable")

@@ -17,6 +17,7 @@ from .parallel import in_threads
 SHOWN = 5
 END_MARKERS = {"PNG": b"IEND", "JPEG": b"\xff\xd9"}
 Sample = tuple[str, str]  # image and label map, relative to their roots
+Images = dict[str, list[Sample]]  # domain -> samples, by name
 
 
 class Findings:
@@ -50,7 +51,6 @@ def find_pairs(
     folders: Sequence[str],
     suffixes: Sequence[str | tuple[str, ...]],
     findings: Findings,
-    count: int | None = None,
 ) -> list[Sample]:
     """Pairs (image, label) of equal names, sorted by name; what has no partner is noted.
 
@@ -58,7 +58,6 @@ def find_pairs(
         roots: of images and of labels; the pairs are relative to them.
         folders: below the roots.
         suffixes: what follows the name that an image and its label share, or several of them.
-        count: how many pairs there must be; None: not checked.
     """
     images, labels = (
         _by_stem(root, folder, (suffix,) if isinstance(suffix, str) else suffix, findings)
@@ -67,9 +66,6 @@ def find_pairs(
     findings.add("images without a label", (images[k] for k in sorted(set(images) - set(labels))))
     findings.add("labels without an image", (labels[k] for k in sorted(set(labels) - set(images))))
     names = sorted(set(images) & set(labels))
-    if count not in (None, len(names)):
-        place = f"{folders[0]} ({len(names)} instead of {count})"
-        findings.add("folders with another number of pairs", [place])
     return [(images[name], labels[name]) for name in names]
 
 

@@ -1,14 +1,15 @@
 """A labeled image set as read from its source, and the checks that every one passes."""
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from fedseg.datasets.arrays import SPLITS, StoredImages, check_images, shared_images
+from fedseg.datasets.arrays import SPLITS, check_images, shared_images
 from fedseg.errors import DataError
+
+from .description import ImageSet
 
 SHOWN = 5
 
@@ -28,44 +29,8 @@ class Labeled:
     """A data set as read from its source."""
 
     parts: dict[str, Part]  # train and test
-    classes: tuple[str, ...]  # names, in order of the labels
     source: str  # where it comes from and how that was verified, for the reader
-    coarse_labels: tuple[int, ...] | None = None  # the superclass of each class
     official: bool = False  # the files are the published ones, by their md5
-
-
-@dataclass(frozen=True)
-class ImageSet(ABC):
-    """A published data set: what it is like, and where its images come from."""
-
-    name: str  # for example "CIFAR10"
-    shape: tuple[int, int, int]  # height, width and channels of an image
-    classes: tuple[str, ...]  # in order of the labels
-    counts: dict[str, tuple[int, ...]]  # for each split, images of each class
-    dataset: type[StoredImages]  # reads the prepared folder
-    setting: str  # of configs/settings, that trains on it
-    hint: str  # what the source may be, for messages
-
-    @abstractmethod
-    def find(self, folder: Path) -> Path | None:
-        """The source in a folder, or the folder itself; None if there is none."""
-
-    @abstractmethod
-    def download(self, root: Path) -> Path:
-        """Download the official files below ``root`` unless they are there; returns the source.
-
-        Raises:
-            DataError: there is no network, or other files were received.
-        """
-
-    @abstractmethod
-    def read(self, source: Path, unofficial: bool = False) -> Labeled:
-        """Read a source; its content is still to be checked with :func:`check`.
-
-        Raises:
-            DataError: it is damaged, unsafe, not of this data set, or (without ``unofficial``) in
-                the official form, but with another md5.
-        """
 
 
 def check(data: Labeled, published: ImageSet, where: str | Path, unofficial: bool) -> None:
@@ -77,19 +42,19 @@ def check(data: Labeled, published: ImageSet, where: str | Path, unofficial: boo
     for split in SPLITS:
         part = data.parts[split]
         place = f"{where}: {split}"
-        check_images(part.images, part.labels, len(data.classes), place)
+        check_images(part.images, part.labels, len(published.classes), place)
         if part.images.shape[1:] != published.shape:
             raise DataError(
                 f"{place}: images have shape {list(part.images.shape[1:])}, but {published.name} "
                 f"has {list(published.shape)} (height, width, channels)"
             )
-        counts = np.bincount(part.labels, minlength=len(data.classes)).tolist()
+        counts = np.bincount(part.labels, minlength=len(published.classes)).tolist()
         wanted = list(published.counts[split])
         if counts != wanted and not unofficial:
             first = next(i for i, count in enumerate(counts) if count != wanted[i])
             raise DataError(
                 f"{place}: has {sum(counts)} images, {counts[first]} of them of class "
-                f"{data.classes[first]!r}, but {published.name} has {sum(wanted)} and "
+                f"{published.classes[first]!r}, but {published.name} has {sum(wanted)} and "
                 f"{wanted[first]}: complete it, or give --unofficial if it is meant to be another "
                 "selection"
             )

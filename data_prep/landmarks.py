@@ -4,7 +4,7 @@ The split files are published (Hsu et al., ECCV 2020), the images are those of G
 Nothing is converted: training reads the images from disk.
 """
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 from torchvision.datasets.utils import calculate_md5
@@ -13,6 +13,7 @@ from fedseg.datasets.images import read_image
 from fedseg.datasets.landmarks import (
     SPLITS,
     SUFFIX,
+    LandmarksDataset,
     Photo,
     find_annotations,
     find_images,
@@ -21,40 +22,42 @@ from fedseg.datasets.landmarks import (
 from fedseg.errors import DataError
 from fedseg.files import write_text
 from fedseg.names import LANDMARKS_SOURCES
+from fedseg.partition import NaturalPartition
 
+from .description import Outcome, Selection, next_command
 from .disk import Findings, read_header
 from .parallel import in_threads
 
 JPEG = ("JPEG", "MPO")  # some phones put further pictures into a JPEG file
 
 
-@dataclass(frozen=True)
-class Variant:
-    """One of the published selections; None: not known, not compared."""
-
-    name: str
-    users: int
-    train: int
-    test: int | None
-    classes: int
-    md5: dict[str, str]  # of the annotation files, where it was published
-
-
-# By the name of the training file.
-VARIANTS = {
-    "federated_train.csv": Variant("Landmarks-User-160k", 1262, 164172, 19526, 2028, {}),
-    "mini_gld_train_split.csv": Variant(
-        "gld23k",
-        233,
-        23080,
-        None,
-        203,
-        {"train": "9fd62cf79a67046fdd673d3a0ac52841", "test": "298e9d19d66357236f66fe8e22920933"},
-    ),
-}
+def prepare(
+    selections: Mapping[str, Selection],
+    root: Path,
+    *,
+    images: Path = Path("images"),
+    unofficial: bool = False,
+    decode: bool = False,
+    missing: Path | None = None,
+) -> Outcome:
+    """Verify annotations and images; see :func:`verify` for the options."""
+    photos = verify(selections, root, images, unofficial, decode, missing)
+    classes = 1 + max(photo.label for rows in photos.values() for photo in rows)
+    dataset = LandmarksDataset(root, image_root=images, num_classes=classes)
+    clients = NaturalPartition("users")(dataset)
+    print(
+        f"{root}: verified: {len(photos['train'])} + {len(photos['test'])} images "
+        f"of {classes} classes, {len(clients)} users, none in both splits"
+    )
+    chart = root / "splits" / "natural_users.png"
+    return Outcome(
+        charts=[(clients, dataset.labels, dataset.metainfo["classes"], chart)],
+        closing=next_command("landmarks", Path("data/landmarks"), root),
+    )
 
 
 def verify(
+    selections: Mapping[str, Selection],
     root: Path,
     image_root: str | Path = "images",
     unofficial: bool = False,
@@ -64,6 +67,7 @@ def verify(
     """The rows of each split of a root, whose annotations and images are checked.
 
     Args:
+        selections: what was published, by the name of the training file.
         image_root: the folder with the images, below the root or absolute.
         unofficial: accept other numbers of users, images and classes.
         decode: decode each image. Otherwise its header and its end are looked at, which finds
@@ -74,12 +78,12 @@ def verify(
         DataError: everything that is wrong, counted, and what to do.
     """
     files = {split: find_annotations(root, split) for split in SPLITS}
-    variant = None if unofficial else VARIANTS.get(files["train"].name)
+    selection = None if unofficial else selections.get(files["train"].name)
     # Without a published number, what the training images show: at most all of Landmarks v2.
-    limit = 203_094 if variant is None else variant.classes
+    limit = 203_094 if selection is None else selection.classes
     photos = {split: read_annotations(files[split], split == "train", limit) for split in SPLITS}
-    if variant is not None:
-        _check_counts(variant, files, photos)
+    if selection is not None:
+        _check_counts(selection, files, photos)
     findings = Findings(
         f"{root}: annotations or images are not sound",
         f"{LANDMARKS_SOURCES}; extract only what is listed",
@@ -121,23 +125,26 @@ def verify(
     return photos
 
 
-def _check_counts(variant: Variant, files: dict[str, Path], photos: dict[str, list[Photo]]) -> None:
-    for split, md5 in variant.md5.items():
+def _check_counts(
+    selection: Selection, files: dict[str, Path], photos: dict[str, list[Photo]]
+) -> None:
+    for split, md5 in selection.md5.items():
         found = calculate_md5(files[split])
         if found != md5:
             raise DataError(
-                f"{files[split]}: is not the published file of {variant.name}: its md5 is {found} "
-                f"instead of {md5}. Get it again, or give --unofficial if it is meant to differ"
+                f"{files[split]}: is not the published file of {selection.name}: its md5 is "
+                f"{found} instead of {md5}. Get it again, or give --unofficial if it is meant to "
+                "differ"
             )
     train = photos["train"]
     for what, split, found, wanted in (
-        ("users", "train", len({photo.user for photo in train}), variant.users),
-        ("training images", "train", len(train), variant.train),
-        ("classes", "train", len({photo.label for photo in train}), variant.classes),
-        ("test images", "test", len(photos["test"]), variant.test),
+        ("users", "train", len({photo.user for photo in train}), selection.users),
+        ("training images", "train", len(train), selection.train),
+        ("classes", "train", len({photo.label for photo in train}), selection.classes),
+        ("test images", "test", len(photos["test"]), selection.test),
     ):
         if wanted is not None and found != wanted:
             raise DataError(
-                f"{files[split]}: {found} {what}, but {variant.name} has {wanted}: get the "
+                f"{files[split]}: {found} {what}, but {selection.name} has {wanted}: get the "
                 "published file, or give --unofficial if another selection is meant"
             )

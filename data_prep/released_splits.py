@@ -11,20 +11,19 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from fedseg.datasets.arrays import INDEX, SPLITS, StoredImages, read_index
-from fedseg.errors import DataError
+from fedseg.datasets.arrays import INDEX, StoredImages, read_index
+from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_json, sha256, write_text
 from fedseg.partition.released import FOLDER, NOTE, released_file
 from fedseg.partition.split_files import Sample, check_content
 
-from .cifar import IN_ORDER, Cifar
-from .classification import ImageOptions, find_source, prepare
+from .description import ImageSet, ReleasedFiles
+from .image_files import VERIFIED, find_source, official_files
 from .image_partitions import spread, write_clients
 
 TRAIN = "federated_train_alpha_"
@@ -32,104 +31,99 @@ Clients = dict[str, list[int]]
 Places = Mapping[str, Mapping[str, list[int]]]  # name -> label -> indices of the images
 
 
-@dataclass(frozen=True)
-class Released:
-    """What is known of the files of a data set."""
+def write_released(
+    published: ImageSet,
+    train: StoredImages,
+    test: StoredImages,
+    files: tuple[Mapping[float, Path], Path],
+    source: Path | None = None,
+    overwrite: bool = False,
+) -> list[Path]:
+    """Write every released split for prepared images, below ``splits/released``.
 
-    name: re.Pattern[str]  # of an image, without ".png"; a second group is its label
-    left_out: Mapping[str, int]  # images of the archive that are not listed, at most
-    classes_per_client: Mapping[float, float]  # by alpha, the mean
-    clients: int = 100
-
-
-RELEASED = {
-    "CIFAR10": Released(
-        re.compile(r"(img_\d+)_label_(\d+)"),
-        {"train": 1, "test": 1},
-        {0: 1.0, 0.05: 1.32, 100: 9.9},
-    ),
-    "CIFAR100": Released(
-        re.compile(r"(.+)"), {"train": 0, "test": 1}, {0: 1.0, 0.5: 5.13, 1000: 98.82}
-    ),
-}
-
-
-def prepare_released(kind: Cifar, options: ImageOptions, folder: Path) -> None:
-    """Prepare the images and write every released split for them, below ``splits/released``.
-
-    ``folder`` has the released files, or a folder named after the data set that has them; they may
-    lie deeper, as in the papers' repositories.
+    Args:
+        train, test: the prepared images.
+        files: those of :func:`find_released`.
+        source: the archive, if it is not in the root.
 
     Raises:
-        DataError: as ``prepare``; or the images are not in the order of the archive, a released
-            file is damaged or does not fit them, or another split is there already.
+        DataError: the images are not in the order of the archive, a released file is damaged or
+            does not fit them, or another split is there already.
     """
-    files, test_file = find_released(folder, kind.name)
-    parts = {"train": prepare(kind, options), "test": kind.dataset(options.root, "test")}
-    source = read_index(options.root / INDEX).get("source")
-    if source not in IN_ORDER:
+    root, known, (train_files, test_file) = Path(train.data_root), published.released, files
+    origin = read_index(root / INDEX).get("source")
+    if origin != VERIFIED:
         raise DataError(
-            f"{options.root}: holds images of {source or 'an unknown source'}, and the released "
+            f"{root}: holds images of {origin or 'an unknown source'}, and the released "
             "files count in the archive's order: prepare them from the archive (--source, "
             "--overwrite)"
         )
-    places, known = _places(kind, options, parts), RELEASED[kind.name]
-    labels = parts["train"].labels
+    names = {}
+    if known.archive_names:
+        archive = find_source(published, root, source)
+        names = official_files(published).names(archive)
+    places = {images.split: _places(images, names.get(images.split)) for images in (train, test)}
     tested = read_released(test_file)
     test_note = _note(test_file, *assign(test_file, tested, places["test"], known, "test"))
-    made: dict[str, Clients] = {}
+    splits: dict[str, Clients] = {}
     notes: dict[str, dict[str, Any]] = {}
-    names = set()
-    for alpha, file in files.items():
+    trained: set[str] = set()
+    for alpha, file in train_files.items():
         users = read_released(file)
         clients, left_out = assign(file, users, places["train"], known, "train")
-        classes = [len(set(labels[indices])) for indices in clients.values()]
-        _check_classes(file, classes, alpha, len(labels) == sum(kind.counts["train"]), known)
-        made[released_file(alpha)] = clients
+        classes = [len(set(train.labels[indices])) for indices in clients.values()]
+        _check_classes(file, classes, alpha, len(train) == sum(published.counts["train"]), known)
+        splits[released_file(alpha)] = clients
         notes[released_file(alpha)] = {
             **_note(file, clients, left_out),
             "classes_per_client": spread(classes),
         }
-        names |= _names(users)
-    target = options.root / FOLDER
-    for name, clients in made.items():
-        write_clients(target / name, clients, options.overwrite)
+        trained |= _names(users)
+    for name, clients in splits.items():
+        write_clients(root / FOLDER / name, clients, overwrite)
     about = {
         "made": "from the released split files: tools/prepare_cifar.py --from",
-        "dataset": kind.name,
-        "images": source,
-        "images_sha256": parts["train"].split_checksum,
-        "names_in_train_and_test": len(names & _names(tested)),
+        "dataset": published.name,
+        "images": origin,
+        "images_sha256": train.split_checksum,
+        "names_in_train_and_test": len(trained & _names(tested)),
         "train": notes,
         "test": test_note,
     }
-    write_text(target / NOTE, json.dumps(about, indent=2) + "\n")
+    write_text(root / FOLDER / NOTE, json.dumps(about, indent=2) + "\n")
+    return [root / FOLDER / name for name in splits]
 
 
-def find_released(folder: Path, dataset: str) -> tuple[dict[float, Path], Path]:
+def find_released(published: ImageSet, folder: Path) -> tuple[dict[float, Path], Path]:
     """The released files: those of the clients by alpha, ascending, and that of the test images.
 
+    ``folder`` has them, or a folder named after the data set that has them; they may lie deeper, as
+    in the papers' repositories.
+
     Raises:
-        DataError: one is missing or there twice.
+        ConfigError: no split of this data set was released.
+        DataError: a file is missing or there twice.
     """
-    own = folder / dataset.lower()
-    base = own if own.is_dir() else folder
-    found: dict[float, Path] = {}
+    if published.released is None:
+        raise ConfigError(f"--from: no split files of {published.name} were released")
+    base = folder / published.name.lower()
+    base = base if base.is_dir() else folder
+    files: dict[float, Path] = {}
     for file in sorted(base.rglob(f"{TRAIN}*.json")):
         try:
             alpha = float(file.stem.removeprefix(TRAIN))
         except ValueError as error:
             raise DataError(f"{file}: has no number after {TRAIN!r}: rename it") from error
-        if alpha in found:
-            raise DataError(f"{file}: {found[alpha]} has the same alpha: remove one of them")
-        found[alpha] = file
+        if alpha in files:
+            raise DataError(f"{file}: {files[alpha]} has the same alpha: remove one of them")
+        files[alpha] = file
     tests = sorted(base.rglob("test.json"))
-    if not found or len(tests) != 1:
+    if not files or len(tests) != 1:
         raise DataError(
-            f"{base}: must hold {TRAIN}*.json and one test.json, has {len(found)} and "
+            f"{base}: must hold {TRAIN}*.json and one test.json, has {len(files)} and "
             f"{len(tests)}: name the folder with the released files by --from"
         )
-    return dict(sorted(found.items())), tests[0]
+    return dict(sorted(files.items())), tests[0]
 
 
 def read_released(file: Path) -> dict[str, list[Sample]]:
@@ -148,7 +142,11 @@ def read_released(file: Path) -> dict[str, list[Sample]]:
 
 
 def assign(
-    file: Path, users: Mapping[str, Sequence[Sample]], places: Places, known: Released, split: str
+    file: Path,
+    users: Mapping[str, Sequence[Sample]],
+    places: Places,
+    known: ReleasedFiles,
+    split: str,
 ) -> tuple[Clients, list[str]]:
     """Indices of each client's images, and the names of images that no client holds.
 
@@ -163,7 +161,7 @@ def assign(
         clients[user] = []
         for image, label in samples:
             where = f"{file}: client {user!r}: image {image!r}"
-            match = known.name.fullmatch(image.removesuffix(".png"))
+            match = re.fullmatch(known.image_name, image.removesuffix(".png"))
             name = match[1] if match else ""
             if name not in places:
                 raise DataError(f"{where} is not in the {split} images of the archive")
@@ -186,30 +184,23 @@ def assign(
     return clients, rest
 
 
-def _places(
-    kind: Cifar, options: ImageOptions, parts: Mapping[str, StoredImages]
-) -> dict[str, Places]:
-    """For each split, where the image of a name and label is."""
-    names = {s: [f"img_{i}" for i in range(len(parts[s]))] for s in SPLITS}
-    if kind.name == "CIFAR100":
-        names = kind.file_names(find_source(kind, options))
-    places: dict[str, Places] = {}
-    for split in SPLITS:
-        labels = parts[split].labels.tolist()
-        if len(names[split]) != len(labels):
-            raise DataError(
-                f"{options.root}: has {len(labels)} {split} images, the archive names "
-                f"{len(names[split])}: prepare them again from it (--source, --overwrite)"
-            )
-        found: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
-        for index, (name, label) in enumerate(zip(names[split], labels, strict=True)):
-            found[name][str(label)].append(index)
-        places[split] = found
+def _places(images: StoredImages, names: Sequence[str] | None) -> Places:
+    """Where the images of a name and label are; without names they are called by their index."""
+    labels = images.labels.tolist()
+    names = [f"img_{i}" for i in range(len(labels))] if names is None else names
+    if len(names) != len(labels):
+        raise DataError(
+            f"{images.data_root}: has {len(labels)} {images.split} images, the archive names "
+            f"{len(names)}: prepare them again from it (--source, --overwrite)"
+        )
+    places: dict[str, dict[str, list[int]]] = defaultdict(lambda: defaultdict(list))
+    for index, (name, label) in enumerate(zip(names, labels, strict=True)):
+        places[name][str(label)].append(index)
     return places
 
 
 def _check_classes(
-    file: Path, classes: Sequence[int], alpha: float, complete: bool, known: Released
+    file: Path, classes: Sequence[int], alpha: float, complete: bool, known: ReleasedFiles
 ) -> None:
     """Compare the number of clients and of their classes with what is known, of all images."""
     if alpha == 0 and max(classes) > 1:

@@ -20,11 +20,11 @@ from fedseg.files import write_text
 from fedseg.partition import Split, read_split, split_paths, write_split
 from fedseg.partition.split_files import UNFINISHED
 
+from .description import Place
 from .disk import Sample
 
 NOTE = "split.json"
 PARTS = ("train", "test")
-Place = tuple[str, ...]  # a split's folder below <root>/splits: (distribution,), or with a setting
 
 
 @dataclass(frozen=True)

@@ -8,29 +8,57 @@ import json
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from types import ModuleType
 
 import cv2
 import numpy as np
 
+import fedseg.datasets
 from fedseg.datasets.arrays import INDEX
 from fedseg.errors import DataError
 from fedseg.files import atomic_writer, write_text
 from fedseg.partition.split_files import check_path
 
+from .description import PairedSet
 from .disk import Sample
 from .parallel import in_processes, track
-from .streets import RENDERER_VERSION, TO_CITYSCAPES, TO_IDDA, key, render
+from .segmentation_sets import CITIES, DOMAIN
+from .streets import RENDERER_VERSION, TO_CITYSCAPES, TO_IDDA, draws, key, render
 
-TABLES = {"idda": TO_IDDA, "cityscapes": TO_CITYSCAPES}  # renderer's classes -> raw ids
 _JPEG_QUALITY = 93
 _CHUNK = 8
 # One image to write: its file, its label map's file and table of ids, and what renders it.
 _Job = tuple[Path, Path, np.ndarray, Callable[[], tuple[np.ndarray, np.ndarray]]]
+_Scene = tuple[int, str, str, int]  # town, weather, viewpoint, variant
+
+
+def idda_scene(domain: str, image: str, seed: int) -> _Scene:
+    """The domain names the scene; DataError: it is none."""
+    match = DOMAIN.fullmatch(domain)
+    if not match:
+        raise DataError(
+            f"{image}: the first folder must be a domain such as T01_CN_A"
+            " (T01 to T07, CN, CS or HRN, A, B, J, M or V)"
+        )
+    return int(match[1]), match[2], match[3], 0
+
+
+def cityscapes_scene(city: str, image: str, seed: int) -> _Scene:
+    """Every city is a variant of one of the renderer's seven towns, without rain.
+
+    One image in five shows the evening, the others noon.
+    """
+    known = [name for cities in CITIES.values() for name in cities]
+    number = known.index(city) if city in known else key("city", city) % 1_000_000
+    weather = "CS" if draws("evening", seed, image).random() < 0.2 else "CN"
+    return (2, 1, 6, 4, 3, 2, 5)[number % 7], weather, "A", number + 1
+
+
+# data set -> the table from the renderer's classes to raw ids, and the scene of an image
+RENDERED = {"idda": (TO_IDDA, idda_scene), "cityscapes": (TO_CITYSCAPES, cityscapes_scene)}
 
 
 def write_streets(
-    benchmark: ModuleType,
+    data_set: PairedSet,
     root: Path,
     files: Iterable[Sample],
     size: Sequence[int] | None = None,
@@ -40,10 +68,10 @@ def write_streets(
     """Render a data set's layout under ``root``; labels hold its raw ids.
 
     Args:
-        benchmark: :mod:`fedseg.data_prep.idda` or :mod:`fedseg.data_prep.cityscapes`.
+        data_set: IDDA or Cityscapes.
         root: folder of the data set; ``root/dataset.json`` says that it is synthetic.
         files: (image, label) paths relative to the data set's two roots, for example of a split.
-        size: width and height in pixels; None: the data set's ``SIZE``.
+        size: width and height in pixels; None: the data set's own.
         seed: another seed gives other streets under the same names.
         workers: processes; below 2 everything runs in this one.
 
@@ -54,9 +82,10 @@ def write_streets(
         DataError: a path is absolute, leaves the root or names no domain; or ``root`` holds real
             data, or data rendered with other settings. Everything is checked first.
     """
-    size = tuple(size or benchmark.SIZE)
-    roots = benchmark.DATASET.image_root, benchmark.DATASET.label_root
-    table = TABLES[benchmark.NAME]
+    size = tuple(size or data_set.size)
+    kind = getattr(fedseg.datasets, data_set.dataset)
+    roots = kind.image_root, kind.label_root
+    table, scene_of = RENDERED[data_set.name]
     pairs = sorted(set(files))
     jobs = []
     for pair in pairs:
@@ -66,16 +95,18 @@ def write_streets(
                     f"{path}: must be a .jpg or .png (labels: .png) inside the data set"
                 )
         image, label = (root / base / path for base, path in zip(roots, pair, strict=True))
-        *scene, variant = benchmark.scene(pair[0], seed)
+        if pair[0].count("/") != 2:
+            raise DataError(f"{pair[0]}: expected two folders, such as <split>/<city>/<name>")
+        *scene, variant = scene_of(kind.domain_of(pair[0]), pair[0], seed)
         if not (image.exists() and label.exists()):
             number = key("scene", seed, pair[0])
             shown = partial(render, number, *scene, size, variant=variant)
             jobs.append((image, label, table, shown))
-    _declare(root, benchmark.NAME, roots, seed, size)
+    _declare(root, data_set.name, roots, seed, size)
     # Neighbors share a town, whose textures a worker makes once.
     chunks = [jobs[i : i + _CHUNK] for i in range(0, len(jobs), _CHUNK)]
     written = in_processes(_write_chunk, chunks, min(workers, len(chunks)))
-    for _ in track(written, len(chunks), f"rendering {benchmark.NAME}", bool(jobs)):
+    for _ in track(written, len(chunks), f"rendering {data_set.name}", bool(jobs)):
         pass
     return pairs
 

@@ -12,9 +12,7 @@ A user's mistake is a :class:`fedseg.errors.UserError`.
 import copy
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, fields
-from importlib import import_module
-from itertools import product
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +21,10 @@ from mmengine.config import Config
 from fedseg.config.components import TEST
 from fedseg.config.layers import naming
 from fedseg.config.methods import setting_file
+from fedseg.data_prep.data_sets import DATA_SETS, owner_of
 from fedseg.errors import ConfigError, DataError
 from fedseg.metric_names import flatten
-from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS, SHAPES, by_case, did_you_mean
+from fedseg.names import by_case, did_you_mean
 from fedseg.runner import experiment
 from fedseg.runner.experiment import load_config
 from fedseg.runs.schema import FILE_NAME, Results, read_results
@@ -193,57 +192,25 @@ def evaluate(
 
 
 def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Prepared:
-    """Verify or render a data set and write the splits that its configs read from files.
+    """Verify or render a data set and write its splits, as ``fedseg prepare`` does.
 
     Args:
-        data_set: cityscapes, idda, camvid, cifar10, cifar100 or mnist.
+        data_set: cityscapes, idda, camvid, cifar10, cifar100, cifar_c, mnist or landmarks.
         root: where it is; default: ``data/<data_set>``, of images rendered in CIFAR's place
             ``data/demo_shapes``.
-        options: of Cityscapes and IDDA ``distribution`` and ``setting`` (lists; default: all) and
-            those of :class:`fedseg.data_prep.segmentation.Options`; of CIFAR and MNIST those of
-            :class:`fedseg.data_prep.classification.ImageOptions`; of CamVid ``source`` and
-            ``overwrite``.
+        options: those of the function that prepares it, for example of
+            :func:`fedseg.data_prep.segmentation.prepare_streets` or
+            :func:`fedseg.data_prep.classification.prepare`. No split of labeled images is written
+            unless ``partition`` says how.
 
     Raises:
         UserError: the name or an option is unknown, or the data are missing or damaged.
     """
-    known = ("cityscapes", "idda", "camvid", "cifar10", "cifar100", "mnist")
+    known = [member for description in DATA_SETS.values() for member in description.members]
     name = by_case(data_set, known)
     if name is None:
         hint = did_you_mean(data_set, known)
         raise ConfigError(f"prepare: unknown {data_set!r}{hint}; known: {', '.join(known)}")
-    rendered = options.get("synthetic") and name.startswith("cifar")
-    usual = SHAPES if rendered else f"data/{name}"
-    root = Path(usual if root is None else root)
-    if name in ("cifar10", "cifar100", "mnist"):
-        from fedseg.data_prep import cifar, classification, mnist
-
-        kind = cifar.KINDS.get(name, mnist.PUBLISHED)
-        wanted = _options(classification.ImageOptions, name, root=root, **options)
-        classification.prepare(kind, wanted)
-        return Prepared(root, ())
-    from fedseg.data_prep import segmentation
-
-    if name == "camvid":
-        _check_options(("source", "overwrite"), name, options)
-        made = segmentation.prepare_camvid(root, **options)
-    else:
-        places = [options.pop("distribution", DISTRIBUTIONS)]
-        places += [options.pop("setting", IDDA_SETTINGS)] if name == "idda" else []
-        wanted = _options(
-            segmentation.Options, name, root=root, places=list(product(*places)), **options
-        )
-        made = segmentation.prepare(import_module(f"fedseg.data_prep.{name}"), wanted)
-    return Prepared(root, tuple(root.joinpath("splits", *one.place) for one in made))
-
-
-def _options(kind: type, name: str, **options: Any) -> Any:
-    _check_options([field.name for field in fields(kind)], name, options)
-    return kind(**options)
-
-
-def _check_options(known: Sequence[str], name: str, options: Mapping[str, Any]) -> None:
-    for option in options:
-        if option not in known:
-            hint = did_you_mean(option, known)
-            raise ConfigError(f"prepare: {name} has no option {option!r}{hint}")
+    description = owner_of(name)
+    root = description.root_of(name, root and Path(root), options.get("synthetic", False))
+    return Prepared(root, tuple(description.run(name, root, **options).splits))

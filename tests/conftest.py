@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from fedseg import cli
+from fedseg.commands import main as command
 from fedseg.partition.split_files import Split, write_split
 
 cli._leave = sys.exit  # a command that a test runs in this process does not end it
@@ -162,13 +163,13 @@ def collect_garbage() -> Iterator[None]:
 
 
 @pytest.fixture
-def run_tool(load_tool, monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
-    """Runs a tool in this process: name, arguments -> exit code, standard output and error."""
+def run_tool(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
+    """Runs a command in this process: name, arguments -> exit code, standard output and error."""
 
     def run(name: str, *arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, arguments)])
+        monkeypatch.setattr(sys, "argv", ["fedseg", name, *map(str, arguments)])
         with pytest.raises(SystemExit) as stop:
-            cli.run(load_tool(name).main)
+            command.run()
         return stop.value.code, *capsys.readouterr()
 
     return run

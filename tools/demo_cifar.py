@@ -34,21 +34,22 @@ CORRUPTED_IMAGES = 200  # of the test set, each 19 corruptions x 5 severities
 
 def prepare_data(given: Path | None, synthetic: bool) -> Path:
     """The prepared folder: of CIFAR-10 if it is there, else of synthetic shapes."""
-    from fedseg.data_prep.cifar import KINDS
-    from fedseg.data_prep.classification import ImageOptions, prepare
+
+    from fedseg.data_prep.classification import prepare
+    from fedseg.data_prep.image_files import find_images
+    from fedseg.data_prep.image_sets import CIFAR10
     from fedseg.datasets.arrays import INDEX
     from fedseg.datasets.synthetic import is_synthetic
 
-    kind = KINDS["cifar10"]
     if synthetic and given is not None:
         raise ConfigError("--synthetic: renders images, leave out --data")
     if given is not None and (given / INDEX).is_file():
         return given
     there = (CIFAR / INDEX).is_file() and not is_synthetic(CIFAR)
-    if not synthetic and (given or there or kind.find(CIFAR)):
-        prepare(kind, ImageOptions(CIFAR, source=given))
+    if not synthetic and (given or there or find_images(CIFAR10, CIFAR)):
+        prepare(CIFAR10, CIFAR, source=given)
         return CIFAR
-    prepare(kind, ImageOptions(Path(SHAPES), synthetic=True))
+    prepare(CIFAR10, Path(SHAPES), synthetic=True)
     return Path(SHAPES)
 
 

@@ -1,7 +1,6 @@
-"""``fedseg leaderboard``: python tools/leaderboard.py (see --help)."""
+"""``fedseg leaderboard`` as a script (see --help)."""
 
-from fedseg import cli
-from fedseg.commands.leaderboard import main
+from fedseg.commands.main import run
 
 if __name__ == "__main__":
-    cli.run(main)
+    run("leaderboard")

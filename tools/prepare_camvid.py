@@ -1,7 +1,6 @@
-"""``fedseg prepare camvid``: python tools/prepare_camvid.py (see --help)."""
+"""``fedseg prepare camvid`` as a script (see --help)."""
 
-from fedseg import cli
-from fedseg.commands.prepare_camvid import main
+from fedseg.commands.main import run
 
 if __name__ == "__main__":
-    cli.run(main)
+    run("prepare", "camvid")

@@ -1,7 +1,6 @@
-"""``fedseg prepare cifar``: python tools/prepare_cifar.py (see --help)."""
+"""``fedseg prepare cifar`` as a script (see --help)."""
 
-from fedseg import cli
-from fedseg.commands.prepare_cifar import main
+from fedseg.commands.main import run
 
 if __name__ == "__main__":
-    cli.run(main)
+    run("prepare", "cifar")

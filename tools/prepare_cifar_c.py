@@ -1,7 +1,6 @@
-"""``fedseg prepare cifar_c``: python tools/prepare_cifar_c.py (see --help)."""
+"""``fedseg prepare cifar_c`` as a script (see --help)."""
 
-from fedseg import cli
-from fedseg.commands.prepare_cifar_c import main
+from fedseg.commands.main import run
 
 if __name__ == "__main__":
-    cli.run(main)
+    run("prepare", "cifar_c")

@@ -1,7 +1,6 @@
-"""``fedseg prepare cityscapes``: python tools/prepare_cityscapes.py (see --help)."""
+"""``fedseg prepare cityscapes`` as a script (see --help)."""
 
-from fedseg import cli
-from fedseg.commands.prepare_cityscapes import main
+from fedseg.commands.main import run
 
 if __name__ == "__main__":
-    cli.run(main)
+    run("prepare", "cityscapes")

@@ -1,7 +1,6 @@
-"""``fedseg prepare idda``: python tools/prepare_idda.py (see --help)."""
+"""``fedseg prepare idda`` as a script (see --help)."""
 
-from fedseg import cli
-from fedseg.commands.prepare_idda import main
+from fedseg.commands.main import run
 
 if __name__ == "__main__":
-    cli.run(main)
+    run("prepare", "idda")

@@ -1,7 +1,6 @@
-"""``fedseg prepare landmarks``: python tools/prepare_landmarks.py (see --help)."""
+"""``fedseg prepare landmarks`` as a script (see --help)."""
 
-from fedseg import cli
-from fedseg.commands.prepare_landmarks import main
+from fedseg.commands.main import run
 
 if __name__ == "__main__":
-    cli.run(main)
+    run("prepare", "landmarks")

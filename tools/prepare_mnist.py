@@ -1,7 +1,6 @@
-"""``fedseg prepare mnist``: python tools/prepare_mnist.py (see --help)."""
+"""``fedseg prepare mnist`` as a script (see --help)."""
 
-from fedseg import cli
-from fedseg.commands.prepare_mnist import main
+from fedseg.commands.main import run
 
 if __name__ == "__main__":
-    cli.run(main)
+    run("prepare", "mnist")

@@ -1,7 +1,6 @@
-"""``fedseg sweep``: python tools/sweep.py (see --help)."""
+"""``fedseg sweep`` as a script (see --help)."""
 
-from fedseg import cli
-from fedseg.commands.sweep import main
+from fedseg.commands.main import run
 
 if __name__ == "__main__":
-    cli.run(main)
+    run("sweep")

@@ -1,7 +1,6 @@
-"""``fedseg test``: python tools/test.py (see --help)."""
+"""``fedseg test`` as a script (see --help)."""
 
-from fedseg import cli
-from fedseg.commands.test import main
+from fedseg.commands.main import run
 
 if __name__ == "__main__":
-    cli.run(main)
+    run("test")

@@ -1,7 +1,6 @@
-"""``fedseg train``: python tools/train.py (see --help)."""
+"""``fedseg train`` as a script (see --help)."""
 
-from fedseg import cli
-from fedseg.commands.train import main
+from fedseg.commands.main import run
 
 if __name__ == "__main__":
-    cli.run(main)
+    run("train")

@@ -1,6 +1,7 @@
 """The command ``fedseg``: one sub-command a module, and only that one is imported."""
 
 import sys
+from collections.abc import Mapping, Sequence
 from importlib import import_module
 
 import fedseg
@@ -21,15 +22,6 @@ COMMANDS = {
     "list": "settings, methods, algorithms, data sets and models",
     "show": "a composed config, each value with the file that it comes from",
 }
-DATA_SETS = {
-    "cityscapes": "Cityscapes with FedDrive's splits",
-    "idda": "IDDA with FedDrive's splits",
-    "camvid": "CamVid",
-    "cifar": "CIFAR-10 and CIFAR-100",
-    "cifar_c": "their test sets under corruptions",
-    "mnist": "MNIST",
-    "landmarks": "Landmarks-User-160k",
-}
 
 
 def main() -> int | None:
@@ -38,35 +30,28 @@ def main() -> int | None:
     if words[:1] == ["--version"]:
         print(f"fedseg {fedseg.__version__}")
         return 0
-    name = _chosen("fedseg COMMAND", words, COMMANDS)
-    if name == "prepare":
-        words = words[1:]
-        if words[:1] and words[0].lower() in ("cifar10", "cifar100"):
-            words = ["cifar", "--dataset", *words]
-        data_set = _chosen("fedseg prepare DATA_SET", words, DATA_SETS)
-        name = data_set and f"prepare_{data_set}"
-    if name is None:
-        return 0 if words else ConfigError.exit_code
+    name = choose("fedseg COMMAND", words, COMMANDS)
     # what the command's parser and its messages call it
-    sys.argv = [f"fedseg {name.replace('prepare_', 'prepare ')}", *words[1:]]
+    sys.argv = [f"fedseg {name}", *words[1:]]
     return import_module(f"fedseg.commands.{name}").main()
 
 
-def _chosen(usage: str, words: list[str], known: dict[str, str]) -> str | None:
-    """The known word that comes first; None after help was printed."""
+def choose(usage: str, words: Sequence[str], known: Mapping[str, str]) -> str:
+    """The known word that comes first; exits after printing those with a description for help."""
     if not words or words[0] in ("-h", "--help"):
-        lines = (f"  {word:<12} {what}" for word, what in known.items())
+        lines = (f"  {word:<12} {text}" for word, text in known.items() if text)
         print(f"usage: {usage} ... (--help after it lists its options)\n", *lines, sep="\n")
-        return None
+        sys.exit(0 if words else ConfigError.exit_code)
     asked = words[0].replace("-", "_")
-    found = by_case(asked, known)
-    if found is None:
+    name = by_case(asked, known)
+    if name is None:
         raise ConfigError(
             f"{usage}: unknown {words[0]!r}{did_you_mean(asked, known)}; known: {', '.join(known)}"
         )
-    return found
+    return name
 
 
-def run() -> None:
-    """What is installed as ``fedseg``."""
+def run(*words: str) -> None:
+    """Run what is installed as ``fedseg``, with a script's own words in front of the user's."""
+    sys.argv[1:1] = words
     cli.run(main)

@@ -96,8 +96,6 @@ KINDS: dict[str, tuple[int, list[Source]]] = {
     "archive": (
         200,
         [
-            ("prepare cifar", "cifar.tar.gz", (d.BYTES, PLACES, d.MEMBERS, d.PICKLES)),
-            ("prepare released", "a.tar.gz", (d.BYTES, PLACES, d.MEMBERS)),
             ("prepare npz", "npz/*.npz", (d.BYTES, PLACES, d.ARRAYS, d.PICKLES)),
             ("prepare mnist", "mnist/*.gz", (d.BYTES, PLACES)),
         ],

@@ -10,8 +10,6 @@ import json
 import math
 import os
 import pickle
-import shutil
-import tarfile
 import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -428,37 +426,7 @@ ARRAYS = st.sampled_from(
     ]
 )
 
-# ---------------------------------------------------------------- archives and config copies
-
-BATCH = "cifar-10-batches-py/data_batch_1"
-
-
-def _member(
-    what: str, data: bytes, name: str = BATCH, kind: bytes = tarfile.REGTYPE, valid: bool = False
-) -> Damage:
-    """An archive with one more member in front."""
-
-    def apply(path: Path) -> None:
-        old = shutil.move(path, path.with_suffix(".old"))
-        with tarfile.open(old) as before, tarfile.open(path, "w:gz") as archive:
-            first = tarfile.TarInfo(name)
-            first.type, first.linkname, first.size = kind, "/etc/hostname", len(data)
-            archive.addfile(first, io.BytesIO(data))
-            for member in before:
-                archive.addfile(member, before.extractfile(member))
-
-    return Damage(what, apply, valid=valid)
-
-
-MEMBERS = st.sampled_from(
-    [
-        _member("a payload as a batch", pickle.dumps(Payload(), 2)),
-        _member("a batch twice", b"x"),
-        _member("a link instead of a batch", b"", kind=tarfile.SYMTYPE),
-        _member("a path outside", b"x", f"../{CANARY}", valid=True),
-        _member("a device", b"", kind=tarfile.CHRTYPE, valid=True),
-    ]
-)
+# ---------------------------------------------------------------- config copies
 
 
 def _stranger(what: str, values: Mapping[str, Any], **beside: str) -> Damage:

@@ -20,10 +20,11 @@ from mmengine.config import Config
 
 from fedseg.config.layers import CONFIGS
 from fedseg.config.methods import compose
-from fedseg.data_prep.cifar import KINDS
+from fedseg.data_prep.image_files import VERIFIED
+from fedseg.data_prep.image_sets import CIFAR10
 from fedseg.datasets.arrays import write_images
 from tests.conftest import CONFIG, NETWORK, write_streets
-from tests.data_prep.test_released_splits import Made
+from tests.data_prep.test_released_splits import Released
 
 QUIET = {"progress": None, "pictures": None}
 
@@ -89,11 +90,18 @@ def _streets(folder: Path) -> None:
 def _archives(folder: Path) -> None:
     """CIFAR and MNIST in the forms that the prepare tools read."""
     images = image_files.image_set(10, train=3, test=1)
-    image_files.write_archive(folder / "cifar.tar.gz", KINDS["cifar10"], images)
-    image_files.write_npz(folder / "npz", images, KINDS["cifar10"].classes)
-    image_files.write_folders(folder / "png", images, KINDS["cifar10"].classes)
+    image_files.write_npz(folder / "npz", images, CIFAR10.classes)
+    image_files.write_folders(folder / "png", images, CIFAR10.classes)
     gray = image_files.image_set(10, train=3, test=1, shape=(28, 28, 1))
     image_files.write_mnist(folder / "mnist", gray)
+
+
+def _released(folder: Path) -> None:
+    """Split files that were released for images prepared from the archive."""
+    released = Released(folder, "cifar10")
+    released.write()
+    parts = released.images.values()
+    write_images(folder / "root", "CIFAR10", CIFAR10.classes, *parts, source=VERIFIED)
 
 
 TEMPLATES: dict[str, Callable[[Path], Any]] = {
@@ -102,7 +110,7 @@ TEMPLATES: dict[str, Callable[[Path], Any]] = {
     "stopped": _stopped,
     "streets": _streets,
     "archives": _archives,
-    "released": lambda folder: Made(folder, "cifar10").write(),
+    "released": _released,
 }
 
 
@@ -189,7 +197,7 @@ class Command:
 LAST = "run/checkpoints/round_000004.pth"
 SHORT = "--cfg-options train_cfg.max_rounds=1 default_hooks.pictures=None"
 OWN = "--root root --unofficial --partition homogeneous --num-clients 2 --source"
-RELEASED = "prepare_cifar.py --source a.tar.gz --root root --unofficial --from files"
+RELEASED = "prepare_cifar.py --root root --unofficial --from files"
 COMMANDS = {
     "train": Command("digits", "train.py config.py --work-dir run", trained),
     "train with a split file": Command("digits", "train.py fixed.py --work-dir run", trained),
@@ -201,7 +209,6 @@ COMMANDS = {
     "board": Command("finished", "leaderboard.py run other --out out", written),
     "compare": Command("finished", "compare.py other run --out out", written),
     "resume": Command("stopped", "train.py config.py --work-dir run --resume", trained, True),
-    "prepare cifar": Command("archives", f"prepare_cifar.py {OWN} cifar.tar.gz", prepared),
     "prepare npz": Command("archives", f"prepare_cifar.py {OWN} npz", prepared),
     "prepare png": Command("archives", f"prepare_cifar.py {OWN} png", prepared),
     "prepare mnist": Command("archives", f"prepare_mnist.py {OWN} mnist", prepared),

@@ -22,8 +22,8 @@ import toyseg
 
 from fedseg.config.layers import CONFIGS
 from fedseg.config.methods import compose
-from fedseg.data_prep import idda
-from fedseg.data_prep.segmentation import Options, prepare
+from fedseg.data_prep.segmentation import prepare_streets
+from fedseg.data_prep.segmentation_sets import IDDA
 from fedseg.parallel.cluster import connected
 from tests.campaign.sound import QUIET
 
@@ -68,15 +68,16 @@ def configs(folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
     found = {"MOON": toycls.settings(folder, toycls.write_data(folder / "data"), **moon)}
     if names == ["MOON"]:
         return found
-    options = Options(
+    prepare_streets(
+        IDDA,
         folder / "streets",
-        places=[("heterogeneous", "rainy")],
+        distribution=["heterogeneous"],
+        setting=["rainy"],
         synthetic=True,
         size=(464, 256),
         limit_per_user=4,
         limit_test=1,
     )
-    prepare(idda, options)
     found |= {name: streets(folder, *run) for name, run in RUNS.items()}
     return {name: found[name] for name in names}
 

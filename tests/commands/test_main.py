@@ -9,11 +9,13 @@ from command_line import ROOT
 
 from fedseg import cli
 from fedseg.commands import main as command
+from fedseg.data_prep.data_sets import DATA_SETS
+from fedseg.data_prep.description import resolve
 from fedseg.errors import ConfigError, DataError
 
 SLOW = ("mmengine", "numpy", "torch")
 WORDS = [[name] for name in command.COMMANDS if name != "prepare"]
-WORDS += [["prepare", name] for name in command.DATA_SETS]
+WORDS += [["prepare", name] for name in DATA_SETS]
 
 
 @pytest.fixture
@@ -47,7 +49,7 @@ for words in {WORDS!r}:
 
 
 def test_what_is_not_there_is_told_before_anything_slow_is_imported(tmp_path):
-    lines = [["prepare", name] for name in command.DATA_SETS]
+    lines = [["prepare", name] for name in DATA_SETS]
     lines += [["train", "idda_rainy"], ["test", "idda_rainy", "no.pth"], ["compare", "a", "b"]]
     lines += [["curvature", "no"], ["landscape", "line", "no", "no"], ["leaderboard", "no"]]
     code = f"""
@@ -77,6 +79,12 @@ for words in {lines!r}:
 def test_every_tool_of_the_repository_is_a_command():
     tools = {path.stem for path in (ROOT / "tools").glob("*.py")}
     assert tools >= {"_".join(words) for words in WORDS} - {"list", "show"}
+
+
+def test_functions_that_data_sets_name_exist():
+    for data_set in DATA_SETS.values():
+        assert callable(resolve(data_set.prepare))
+        assert not data_set.show or callable(resolve(data_set.show))
 
 
 def test_the_folder_of_an_experiments_only_seed_is_its_run(tmp_path):

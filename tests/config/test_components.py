@@ -4,7 +4,7 @@ import copy
 import pkgutil
 import subprocess
 import sys
-from dataclasses import replace
+from functools import wraps
 from importlib import import_module
 
 import pytest
@@ -13,12 +13,13 @@ from mmengine.config import Config
 
 import fedseg
 import fedseg.registry
-from fedseg.commands.main import DATA_SETS
-from fedseg.commands.prepare_idda import main as prepare_idda
+from fedseg.commands.prepare import main as prepare
 from fedseg.config.components import TEST, VAL, check_components
 from fedseg.config.layers import find_layer, layers_of
 from fedseg.config.methods import known_configs
-from fedseg.data_prep import demo_streets
+from fedseg.data_prep import demo_streets, segmentation
+from fedseg.data_prep.data_sets import DATA_SETS
+from fedseg.data_prep.description import Outcome
 from fedseg.errors import ConfigError, DataError
 from fedseg.names import MADE_BY, PREPARED_BY, made_by
 from fedseg.registry import DATASETS, LazyRegistry
@@ -156,15 +157,21 @@ def test_every_setting_says_what_makes_its_data(tmp_path, monkeypatch):
 
 
 def test_a_demos_streets_are_what_the_demo_renders(monkeypatch):
-    made = []
-    for module in ("demo_streets", "segmentation"):
-        place = import_module(f"fedseg.data_prep.{module}")
-        monkeypatch.setattr(place, "prepare", lambda _, options: made.append(options))
-    monkeypatch.setattr("fedseg.data_prep.segmentation.show_summary", lambda *_: None)
-    monkeypatch.setattr(sys, "argv", MADE_BY["data/demo_weather"].split()[2:])
+    calls = []
+
+    @wraps(segmentation.prepare_streets)
+    def prepare_streets(_, root, **options):
+        calls.append({"root": root, **options, "overwrite": None})
+        return Outcome()
+
+    for module in (demo_streets, segmentation):
+        monkeypatch.setattr(module, "prepare_streets", prepare_streets)
+    monkeypatch.setattr(sys, "argv", MADE_BY["data/demo_weather"].split()[1:])
     demo_streets.prepare_demo_streets()
-    prepare_idda()
-    assert replace(made[0], overwrite=False) == made[1]
+    prepare()
+    assert calls[0] == {k: v for k, v in calls[1].items() if v not in (None, 0)} | {
+        "overwrite": None
+    }
     assert made_by("fedseg prepare idda", "./data/demo_weather") == MADE_BY["data/demo_weather"]
 
 

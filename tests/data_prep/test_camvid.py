@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from prepare_tools import failure, snapshot, tool, write_pair
+from prepare_tools import snapshot, write_pair
 
 from fedseg.datasets import CamVidDataset
 from fedseg.partition import read_split
@@ -51,48 +51,46 @@ def check_camvid(root):
     assert len(held) == 20 and min(held) > max(x for x, _ in split.users["0006R0_3"])
 
 
-def test_camvid_is_copied_verified_and_split(tmp_path, capsys):
+def test_camvid_is_copied_verified_and_split(tmp_path, prepare):
     source = make_camvid(tmp_path / "source")
     root = tmp_path / "root"
-    assert "--source" in failure(capsys, "prepare_camvid.py", "--root", root)
-    assert "no folder train" in failure(
-        capsys, "prepare_camvid.py", "--root", root, "--source", tmp_path
-    )
-    assert tool("prepare_camvid.py", "--root", root, "--source", source) == 0
+    assert "--source" in prepare.fails("camvid", "--root", root)
+    assert "no folder train" in prepare.fails("camvid", "--root", root, "--source", tmp_path)
+    prepare("camvid", "--root", root, "--source", source)
     check_camvid(root)
     before = snapshot(root / "splits")
-    assert tool("prepare_camvid.py", "--root", root) == 0
+    prepare("camvid", "--root", root)
     assert snapshot(root / "splits") == before
     (root / "val" / "0016E5_07959.png").unlink()
-    assert "val/0016E5 (100 instead of 101)" in failure(capsys, "prepare_camvid.py", "--root", root)
+    assert "val/0016E5 (100 instead of 101)" in prepare.fails("camvid", "--root", root)
 
 
-def test_camvid_is_verified_before_it_is_copied_and_replaces_nothing_unasked(tmp_path, capsys):
+def test_camvid_is_verified_before_it_is_copied_and_replaces_nothing_unasked(tmp_path, prepare):
     source, root = make_camvid(tmp_path / "source"), tmp_path / "root"
-    arguments = ("prepare_camvid.py", "--root", root, "--source", source)
+    arguments = ("camvid", "--root", root, "--source", source)
     own = root / "val" / "0016E5_07959.png"
     own.parent.mkdir(parents=True)
     own.write_bytes(b"my own")
-    message = failure(capsys, *arguments)
+    message = prepare.fails(*arguments)
     assert f"{own}: is another file than {source / 'val' / own.name} (1 such)" in message
     assert "--overwrite" in message
     label = source / "valannot" / own.name
     whole = label.read_bytes()
     label.write_bytes(whole[:-20])
-    message = failure(capsys, *arguments, "--overwrite")
+    message = prepare.fails(*arguments, "--overwrite")
     assert f"{source}: not the 367" in message and f"valannot/{own.name}" in message
     assert own.read_bytes() == b"my own"
     assert list(root.rglob("*.png")) == [own]
     label.write_bytes(whole)
-    assert tool(*arguments, "--overwrite") == 0
+    prepare(*arguments, "--overwrite")
     assert own.read_bytes() == (source / "val" / own.name).read_bytes()
     kept = {path: path.stat().st_mtime_ns for path in root.rglob("*.png")}
-    assert tool(*arguments) == 0
+    prepare(*arguments)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     twin = own.with_suffix(".jpg")
     twin.write_bytes(b"my own")
-    assert f"{twin}: would be there twice" in failure(capsys, *arguments, "--overwrite")
+    assert f"{twin}: would be there twice" in prepare.fails(*arguments, "--overwrite")
     twin.unlink()
     own.unlink()
     own.mkdir()
-    assert "a folder has the name of a file" in failure(capsys, *arguments, "--overwrite")
+    assert "a folder has the name of a file" in prepare.fails(*arguments, "--overwrite")

@@ -5,7 +5,9 @@ from statistics import median
 import numpy as np
 from prepare_tools import presence, sizes
 
-from fedseg.data_prep import cityscapes
+from fedseg.data_prep.segmentation import rendered_files
+from fedseg.data_prep.segmentation_sets import CITIES, CITYSCAPES
+from fedseg.data_prep.split_rules import build_cityscapes
 from fedseg.datasets import CityscapesDataset
 
 # Clients, images, images per client (min, median, max), cities per client (min, max).
@@ -29,13 +31,13 @@ def check_cityscapes(train, test, distribution):
 
 
 def test_numbers_of_every_split_and_seed():
-    images = cityscapes.names()
+    images = rendered_files(CITYSCAPES)
     assert sum(map(len, images.values())) == 2975 + 500
     # the contents of images matter to class imbalance only
     cases = [(distribution, s, CONTENTS[0]) for distribution in CITYSCAPES_TABLE for s in range(6)]
     cases += [("class_imbalance", s, content) for content in CONTENTS[1:] for s in range(6)]
     for distribution, seed, content in cases:
-        split = cityscapes.build(images, distribution, seed, presence(content, seed))
+        split = build_cityscapes(images, (distribution,), seed, presence(content, seed))
         check_cityscapes(*split, distribution)
 
 
@@ -43,8 +45,8 @@ def test_seed_fixes_every_split():
     def built(seed):
         content = presence(CONTENTS[0])
         return [
-            cityscapes.build(cityscapes.names(), distribution, seed, content)[0].checksum
-            for distribution in cityscapes.DISTRIBUTIONS
+            build_cityscapes(rendered_files(CITYSCAPES), (distribution,), seed, content)[0].checksum
+            for distribution in CITYSCAPES.rules
         ]
 
     first = built(3)
@@ -56,11 +58,11 @@ def test_class_imbalance_separates_classes():
     frequencies = np.ones(len(CityscapesDataset.classes))
     frequencies[16] = 0.2
     content = presence(frequencies)
-    images = cityscapes.names()
-    samples = [s for city in cityscapes.CITIES["train"] for s in images[city]]
+    images = rendered_files(CITYSCAPES)
+    samples = [s for city in CITIES["train"] for s in images[city]]
     shown = {s for s, row in zip(samples, content(samples), strict=True) if row[16]}
-    train, _ = cityscapes.build(images, "class_imbalance", 0, content)
-    uniform, _ = cityscapes.build(images, "uniform", 0)
+    train, _ = build_cityscapes(images, ("class_imbalance",), 0, content)
+    uniform, _ = build_cityscapes(images, ("uniform",), 0)
 
     def holders(split):
         return sum(bool(shown & set(held)) for held in split.users.values())

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from prepare_tools import tool
 
 from fedseg.data_prep import corrupted_sets
 from fedseg.data_prep.corrupted_sets import make_corrupted
@@ -23,7 +24,7 @@ FEW = ["brightness", "gaussian_noise", "fog"]
 FILES = ["gaussian_noise.npy", "fog.npy", "brightness.npy"]  # in the official order
 
 
-def prepare(root: Path, seed: int = 0, classes=CLASSES) -> None:
+def write_root(root: Path, seed: int = 0, classes=CLASSES) -> None:
     indices = np.arange(N)
     train, test = (render_images(indices, split, seed) for split in ("train", "test"))
     labels = labels_of(indices)
@@ -32,7 +33,7 @@ def prepare(root: Path, seed: int = 0, classes=CLASSES) -> None:
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    prepare(tmp_path)
+    write_root(tmp_path)
     return tmp_path
 
 
@@ -194,7 +195,7 @@ def test_official_files_put_over_made_ones_are_not_deleted(root):
 def test_another_test_set_has_its_files_made_again(root):
     make_corrupted(root, corruptions=FEW, **QUIET)
     before = content(root / "corrupted")
-    prepare(root, seed=5)
+    write_root(root, seed=5)
     outcome = make_corrupted(root, corruptions=FEW, **QUIET)
     assert outcome.replaced == FILES and len(outcome.made) == 3
     assert content(root / "corrupted")["fog.npy"] != before["fog.npy"]
@@ -218,8 +219,6 @@ def test_a_limit_takes_its_share_of_every_class(root):
     assert outcome.replaced == ["fog.npy"] and outcome.images == N
     assert content(root / "corrupted") == content(root / "all")
     assert make_corrupted(root, "more", ["fog"], limit=100, **QUIET).images == N
-    with pytest.raises(ConfigError, match="--limit"):
-        make_corrupted(root, limit=0, **QUIET)
 
 
 def test_what_cannot_be_corrupted(root, tmp_path, monkeypatch):
@@ -249,3 +248,25 @@ def test_the_record_names_what_was_made(root):
     stored = json.loads((root / "dataset.json").read_text())
     assert record["test_sha256"] == stored["splits"]["test"]["sha256"]
     assert set(record["files"]) == {"labels.npy", "fog.npy"}
+
+
+# ---- the command
+
+
+def test_makes_then_verifies(root, prepare):
+    arguments = ("cifar_c", root, "--corruptions", "fog", "snow", "--workers", 1)
+    told = prepare(*arguments)
+    assert "2 made: snow, fog" in told and f"5 severities of {N} images" in told
+    assert "official files" in told
+    assert (root / "corrupted" / "contact_sheet.png").is_file()
+    assert "2 made earlier, verified: snow, fog" in prepare(*arguments)
+    assert tool("cifar_c", "--corruptions", "haze") == 2
+
+
+@pytest.mark.parametrize(
+    "option", [("--seed", -1), ("--seed", 99999999999999999999), ("--limit", 0)]
+)
+def test_an_option_out_of_range_is_told_before_anything_is_made(root, prepare, option):
+    message = prepare.fails("cifar_c", root, "--corruptions", "fog", *option)
+    assert option[0] in message and str(option[1]) in message
+    assert not (root / "corrupted").exists()

@@ -4,9 +4,11 @@ import shutil
 
 import numpy as np
 import pytest
-from prepare_tools import presence, sizes, write_pair
+from prepare_tools import presence, sizes, use_fewer, write_pair
 
-from fedseg.data_prep import idda
+from fedseg.data_prep.segmentation import rendered_files, verify
+from fedseg.data_prep.segmentation_sets import DOMAINS, IDDA
+from fedseg.data_prep.split_rules import build_idda, is_unseen
 from fedseg.datasets import IDDADataset
 from fedseg.errors import DataError
 
@@ -35,7 +37,7 @@ def check_idda(train, test, setting, distribution):
         if user == "test_user_same_domain":
             assert set(domains) == seen_domains and set(counts) == {12}
         else:
-            assert all(idda.is_unseen(setting, d) for d in domains) and set(counts) == {60}
+            assert all(is_unseen(setting, d) for d in domains) and set(counts) == {60}
     held = domains_per_client(train)
     if distribution == "uniform":
         assert held == [48] * clients
@@ -45,12 +47,14 @@ def check_idda(train, test, setting, distribution):
 
 
 def test_numbers_of_every_split_and_seed():
-    for setting in idda.SETTINGS:
+    for setting in IDDA.settings:
         for seed in (0, 1, 7):
             pools, tests = [], []
-            for distribution in idda.DISTRIBUTIONS:
+            for distribution in IDDA.rules:
                 content = presence(FREQUENCIES, seed)
-                train, test = idda.build(idda.names(), setting, distribution, seed, content)
+                train, test = build_idda(
+                    rendered_files(IDDA), (distribution, setting), seed, content
+                )
                 check_idda(train, test, setting, distribution)
                 pools.append(set(train.samples))
                 tests.append(test.checksum)
@@ -58,8 +62,8 @@ def test_numbers_of_every_split_and_seed():
 
 
 def test_file_names():
-    images = idda.names()
-    assert len(images) == len(idda.DOMAINS) == 104 and "T07_CN_M" not in images
+    images = rendered_files(IDDA)
+    assert len(images) == len(DOMAINS) == 104 and "T07_CN_M" not in images
     assert sum(map(len, images.values())) == 6240
     name = ("T01_CN_A/RGB/10_T01_CN_A.jpg", "T01_CN_A/Semantic/10_T01_CN_A.png")
     assert images["T01_CN_A"][0] == name  # before 1_T01_CN_A.jpg, as a listing is sorted
@@ -69,8 +73,8 @@ def test_seed_fixes_every_split():
     def built(seed):
         content = presence(FREQUENCIES)
         return [
-            idda.build(idda.names(), "bus", distribution, seed, content)[0].checksum
-            for distribution in idda.DISTRIBUTIONS
+            build_idda(rendered_files(IDDA), (distribution, "bus"), seed, content)[0].checksum
+            for distribution in IDDA.rules
         ]
 
     first = built(3)
@@ -79,8 +83,8 @@ def test_seed_fixes_every_split():
 
 
 def test_it_scales_with_fewer_images(monkeypatch):
-    monkeypatch.setattr(idda, "IMAGES_PER_DOMAIN", 5)
-    train, test = idda.build(idda.names(), "rainy", "uniform", 0)
+    few = use_fewer(monkeypatch, "idda", 5)
+    train, test = build_idda(rendered_files(few), ("uniform", "rainy"), 0)
     assert sizes(train) == [4] * 69
     assert domains_per_client(train) == [4] * 69
     assert [len(s) for s in test.users.values()] == [35 * 5, 69]
@@ -92,13 +96,13 @@ def test_class_imbalance_names_clients_after_their_rarest_classes():
     frequencies[classes.index("bicycle")] = 0.1
     frequencies[classes.index("traffic light")] = 0.3
     content = presence(frequencies)
-    train, _ = idda.build(idda.names(), "rainy", "class_imbalance", 0, content)
+    train, _ = build_idda(rendered_files(IDDA), ("class_imbalance", "rainy"), 0, content)
     names = list(train.users)
     assert names[0] == "client_bicycle_1" and "client_light_1" in names
     assert "client_bicycle_light" in names and "client_light_road" in names
     assert names.index("client_bicycle_light") < names.index("client_light_1")
     # All bicycles are with the clients named after it: the others cannot learn the class.
-    other, _ = idda.build(idda.names(), "rainy", "heterogeneous", 0)
+    other, _ = build_idda(rendered_files(IDDA), ("heterogeneous", "rainy"), 0)
     shows = content(other.samples)[:, classes.index("bicycle")]
     with_bicycle = {s for s, shown in zip(other.samples, shows, strict=True) if shown}
     holders = {user for user, samples in train.users.items() if with_bicycle & set(samples)}
@@ -106,23 +110,23 @@ def test_class_imbalance_names_clients_after_their_rarest_classes():
 
 
 def test_verification_reports_everything_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(idda, "IMAGES_PER_DOMAIN", 2)
+    few = use_fewer(monkeypatch, "idda", 2)
     with pytest.raises(DataError, match="IDDAsmall"):
-        idda.verify(tmp_path)
+        verify(few, tmp_path)
     base = tmp_path / "IDDAsmall"
-    for samples in idda.names().values():
+    for samples in rendered_files(few).values():
         for sample in samples:
             write_pair(base, base, sample)
-    assert len(idda.verify(tmp_path)) == 104
+    assert len(verify(few, tmp_path)) == 104
     (base / "T01_CN_A/Semantic/1_T01_CN_A.png").unlink()
     (base / "T02_CN_A/RGB/1_T02_CN_A.jpg").unlink()
     cut = base / "T03_CN_A/RGB/2_T03_CN_A.jpg"
     cut.write_bytes(cut.read_bytes()[:-40])
     (base / "T03_CN_B/Semantic/2_T03_CN_B.png").write_text("no image")
-    write_pair(base, tmp_path / "aside", idda.names()["T04_CN_A"][0], size=(20, 8))
+    write_pair(base, tmp_path / "aside", rendered_files(few)["T04_CN_A"][0], size=(20, 8))
     shutil.rmtree(base / "T05_CN_A")
     with pytest.raises(DataError) as error:
-        idda.verify(tmp_path)
+        verify(few, tmp_path)
     for line in (
         "1 images without a label: T01_CN_A/RGB/1_T01_CN_A.jpg",
         "1 labels without an image: T02_CN_A/Semantic/1_T02_CN_A.png",

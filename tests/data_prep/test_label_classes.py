@@ -2,7 +2,7 @@
 
 from prepare_tools import write_pair
 
-from fedseg.data_prep.label_classes import presence
+from fedseg.data_prep.split_rules import presence
 from fedseg.datasets import IDDADataset
 
 

@@ -2,20 +2,25 @@
 
 import json
 import re
-import subprocess
-import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from prepare_tools import TOOLS, failure, good, snapshot, tool, write_pair
+from prepare_tools import snapshot, tool, use_fewer, write_pair
 
 from fedseg.cli import run
-from fedseg.data_prep import cityscapes, idda, synthetic_streets
-from fedseg.data_prep.segmentation import show_summary
-from fedseg.data_prep.split_folders import PreparedSplit
+from fedseg.data_prep import synthetic_streets
+from fedseg.data_prep.data_sets import DATA_SETS
+from fedseg.data_prep.description import next_command
+from fedseg.data_prep.segmentation import rendered_files
+from fedseg.data_prep.segmentation_sets import CITYSCAPES, IDDA
+from fedseg.data_prep.split_rules import build_cityscapes, build_idda
 from fedseg.datasets import IDDADataset
 from fedseg.errors import DataError
+from fedseg.names import DISTRIBUTIONS
 from fedseg.partition import Split, read_split, write_split
+
+VALIDATED = ("val/frankfurt", "val/lindau", "val/munster")
 
 
 @pytest.fixture
@@ -23,14 +28,14 @@ def rendered(monkeypatch):
     """A renderer that writes tiny pairs; yields the list of what it was asked for, call by call."""
     calls = []
 
-    roots = {idda: ("IDDAsmall", "IDDAsmall"), cityscapes: ("leftImg8bit", "gtFine")}
+    roots = {"idda": ("IDDAsmall", "IDDAsmall"), "cityscapes": ("leftImg8bit", "gtFine")}
 
-    def write(benchmark, root, files, size):
+    def write(data_set, root, files, size):
         calls.append((list(files), {"size": size}))
         for number, sample in enumerate(files):
             # Every fifth label map shows a bicycle (16), the others road and sky.
             ids = (7, 20, 16) if number % 5 == 0 else (7, 20)
-            write_pair(*(root / folder for folder in roots[benchmark]), sample, ids)
+            write_pair(*(root / folder for folder in roots[data_set.name]), sample, ids)
         (root / "dataset.json").write_text(json.dumps({"synthetic": True}))
 
     monkeypatch.setattr(synthetic_streets, "write_streets", write)
@@ -38,18 +43,18 @@ def rendered(monkeypatch):
 
 
 def test_synthetic_idda_writes_every_split_and_the_same_bytes_again(
-    tmp_path, rendered, capsys, monkeypatch
+    tmp_path, rendered, prepare, monkeypatch
 ):
-    monkeypatch.setattr(idda, "IMAGES_PER_DOMAIN", 11)
+    use_fewer(monkeypatch, "idda", 11)
     for root in ("one", "two"):
         arguments = ("--root", tmp_path / root, "--synthetic")
-        shown = good(capsys, "prepare_idda.py", *arguments, "--setting", "rainy")
+        shown = prepare("idda", *arguments, "--setting", "rainy")
         assert "class_imbalance/rainy" in shown and "synthetic" in shown
         config = re.search(r"fedseg train (\S+)", shown)[1]
         assert config == "idda_rainy"
     first, second = (snapshot(tmp_path / root / "splits") for root in ("one", "two"))
     assert first == second and len(first) == 3 * 3
-    for distribution in idda.DISTRIBUTIONS:
+    for distribution in DISTRIBUTIONS:
         dataset = IDDADataset(str(tmp_path / "one"), f"splits/{distribution}/rainy/train")
         assert len(dataset) == 69 * 9 and len(set(dataset.users)) == 69
         note = json.loads(first[f"{distribution}/rainy/split.json"])
@@ -57,20 +62,17 @@ def test_synthetic_idda_writes_every_split_and_the_same_bytes_again(
         assert note["train"]["checksum"] == dataset.split_checksum
     # Splits of the images on disk are the same; so another seed needs no rendering.
     arguments = ("--root", tmp_path / "one")
-    assert tool("prepare_idda.py", *arguments, "--setting", "rainy") == 0
+    prepare("idda", *arguments, "--setting", "rainy")
     assert snapshot(tmp_path / "one" / "splits") == first
-    assert tool("prepare_idda.py", *arguments, "--setting", "bus", "--seed", 1) == 0
+    prepare("idda", *arguments, "--setting", "bus", "--seed", 1)
 
 
-def test_limits_cut_the_split_and_what_is_rendered(tmp_path, rendered):
+def test_limits_cut_the_split_and_what_is_rendered(tmp_path, rendered, prepare):
     limits = ("--limit-per-user", 2, "--limit-test", 1, "--size", "64x32")
-    assert (
-        tool(
-            "prepare_idda.py",
-            *("--root", tmp_path, "--synthetic", "--setting", "country"),
-            *("--distribution", "heterogeneous", *limits),
-        )
-        == 0
+    prepare(
+        "idda",
+        *("--root", tmp_path, "--synthetic", "--setting", "country"),
+        *("--distribution", "heterogeneous", *limits),
     )
     folder = tmp_path / "splits" / "heterogeneous" / "country"
     train, test = read_split(folder / "train"), read_split(folder / "test")
@@ -88,29 +90,30 @@ def write_parts(folder, train, test):
 
 
 def test_from_copies_published_files_unchanged_and_counts_what_is_missing(
-    tmp_path, capsys, monkeypatch
+    tmp_path, prepare, monkeypatch
 ):
-    monkeypatch.setattr(idda, "IMAGES_PER_DOMAIN", 5)
+    few = use_fewer(monkeypatch, "idda", 5)
     source, root = tmp_path / "source", tmp_path / "root"
-    for setting in idda.SETTINGS:
+    for setting in IDDA.settings:
         folder = source / "data" / "heterogeneous" / setting
-        write_parts(folder, *idda.build(idda.names(), setting, "heterogeneous", 0))
+        splits = build_idda(rendered_files(few), ("heterogeneous", setting), 0)
+        write_parts(folder, *splits)
         # published files are split by user and written in another style
         for file in list(folder.rglob("*.json")):
             file.write_text(json.dumps(json.loads(file.read_text()), indent=3))
-    message = failure(capsys, "prepare_idda.py", "--root", root, "--from", source)
+    message = prepare.fails("idda", "--root", root, "--from", source)
     assert f"{2 * 520} of {2 * 520} files missing" in message and "1035 more" in message
     copied, published = snapshot(root / "splits"), snapshot(source / "data")
     assert {path: copied[path] for path in published} == published
-    notes = {f"heterogeneous/{setting}/split.json" for setting in idda.SETTINGS}
+    notes = {f"heterogeneous/{setting}/split.json" for setting in IDDA.settings}
     assert set(copied) - set(published) == notes
 
 
-def test_from_with_synthetic_renders_exactly_what_the_files_name(tmp_path, rendered):
+def test_from_with_synthetic_renders_exactly_what_the_files_name(tmp_path, rendered, prepare):
     source = tmp_path / "uniform"
-    write_parts(source, *cityscapes.build(cityscapes.names(), "uniform", 5))
+    write_parts(source, *build_cityscapes(rendered_files(CITYSCAPES), ("uniform",), 5))
     options = ("--distribution", "uniform", "--synthetic", "--limit-per-user", 1, "--limit-test", 2)
-    assert tool("prepare_cityscapes.py", "--root", tmp_path, "--from", source, *options) == 0
+    prepare("cityscapes", "--root", tmp_path, "--from", source, *options)
     ((files, _),) = rendered
     assert len(files) == 146 + 3 * 2
     assert all((tmp_path / "gtFine" / label).is_file() for _, label in files)
@@ -118,14 +121,14 @@ def test_from_with_synthetic_renders_exactly_what_the_files_name(tmp_path, rende
     assert note["source"] == "published files" and note["train"]["clients"] == 146
 
 
-def test_synthetic_with_the_real_renderer(tmp_path):
+def test_synthetic_with_the_real_renderer(tmp_path, prepare):
     make_published(tmp_path / "source" / "uniform" / "bus")
     arguments = ("--root", tmp_path, "--from", tmp_path / "source", "--size", "64x32")
-    assert tool("prepare_idda.py", *arguments, "--synthetic") == 0
+    prepare("idda", *arguments, "--synthetic")
     dataset = IDDADataset(str(tmp_path), "splits/uniform/bus/test")
     assert [dataset[i]["inputs"].shape for i in range(2)] == [(3, 32, 64)] * 2 and len(dataset) == 2
     # What was rendered is enough: nothing is missing now.
-    assert tool("prepare_idda.py", *arguments[:4]) == 0
+    prepare("idda", *arguments[:4])
 
 
 def make_published(folder, **test_users):
@@ -138,22 +141,22 @@ def make_published(folder, **test_users):
     return folder
 
 
-def test_from_names_the_missing_files(tmp_path, capsys):
+def test_from_names_the_missing_files(tmp_path, prepare):
     source = make_published(tmp_path / "source" / "uniform" / "bus")
     write_pair(*[tmp_path / "IDDAsmall"] * 2, read_split(source / "train").samples[0])
     (tmp_path / "IDDAsmall" / "T01_CN_A" / "Semantic" / "1.png").unlink()
-    message = failure(capsys, "prepare_idda.py", "--root", tmp_path, "--from", tmp_path / "source")
+    message = prepare.fails("idda", "--root", tmp_path, "--from", tmp_path / "source")
     assert "5 of 6 files missing" in message and "T01_CN_A/Semantic/1.png" in message
     assert "T01_CN_A/RGB/1.jpg" not in message
 
 
-def test_from_must_hold_what_is_named_and_tells_what_else_is_absent(tmp_path, rendered, capsys):
+def test_from_must_hold_what_is_named_and_tells_what_else_is_absent(tmp_path, rendered, prepare):
     for place in ("uniform/bus", "uniform/rainy", "heterogeneous/bus"):
         make_published(tmp_path / "source" / place)
 
     def arguments(root, *which):
         which = ("--synthetic", "--size", "64x32", *which)
-        return "prepare_idda.py", "--root", tmp_path / root, "--from", tmp_path / "source", *which
+        return "idda", "--root", tmp_path / root, "--from", tmp_path / "source", *which
 
     uniform, rainy = ("--distribution", "uniform"), ("--setting", "rainy")
     for which, lacking in (
@@ -161,55 +164,55 @@ def test_from_must_hold_what_is_named_and_tells_what_else_is_absent(tmp_path, re
         (("--setting", "country", *rainy), "country"),
         (("--distribution", "heterogeneous", *uniform, *rainy), "heterogeneous/rainy"),
     ):
-        assert f"holds no split {lacking}: " in failure(capsys, *arguments("none", *which))
+        assert f"holds no split {lacking}: " in prepare.fails(*arguments("none", *which))
     assert not (tmp_path / "none").exists()
-    out = good(capsys, *arguments("all"))
+    out = prepare(*arguments("all"))
     assert "does not hold uniform/country, heterogeneous/country, heterogeneous/rainy, class" in out
     assert len(list((tmp_path / "all").rglob("split.json"))) == 3
-    out = good(capsys, *arguments("uniform", *uniform))
+    out = prepare(*arguments("uniform", *uniform))
     assert "does not hold uniform/country\n" in out
-    assert "does not hold" not in good(capsys, *arguments("one", *uniform, *rainy))
+    assert "does not hold" not in prepare(*arguments("one", *uniform, *rainy))
 
 
-def test_from_refuses_what_is_no_split_of_this_data_set(tmp_path, capsys):
-    base = ("prepare_idda.py", "--root", tmp_path / "root", "--from")
-    assert str(tmp_path) in failure(capsys, *base, tmp_path)
+def test_from_refuses_what_is_no_split_of_this_data_set(tmp_path, prepare):
+    base = ("idda", "--root", tmp_path / "root", "--from")
+    assert str(tmp_path) in prepare.fails(*base, tmp_path)
     one = make_published(tmp_path / "one")
-    assert "--distribution" in failure(capsys, *base, one)
+    assert "--distribution" in prepare.fails(*base, one)
     which = ("--distribution", "uniform", "--setting", "bus")
     (one / "test" / "clients.json").write_text("{}")
-    assert "clients.json" in failure(capsys, *base, one, *which)
+    assert "clients.json" in prepare.fails(*base, one, *which)
     other = make_published(tmp_path / "other", test_user=[("x.jpg", "x.png")])
-    assert "test_user_diff_domain" in failure(capsys, *base, other, *which)
+    assert "test_user_diff_domain" in prepare.fails(*base, other, *which)
     both = [("T01_CN_A/RGB/1.jpg", "T01_CN_A/Semantic/1.png")]
     leak = make_published(
         tmp_path / "leak", test_user_diff_domain=both, test_user_same_domain=[("x.jpg", "x.png")]
     )
-    assert "T01_CN_A/RGB/1.jpg" in failure(capsys, *base, leak, *which)
+    assert "T01_CN_A/RGB/1.jpg" in prepare.fails(*base, leak, *which)
     assert not (tmp_path / "root").exists()
 
 
-def test_another_split_is_not_overwritten_unasked(tmp_path, rendered, capsys, monkeypatch):
-    monkeypatch.setattr(idda, "IMAGES_PER_DOMAIN", 5)
-    base = ("prepare_idda.py", "--root", tmp_path, "--synthetic")
+def test_another_split_is_not_overwritten_unasked(tmp_path, rendered, prepare, monkeypatch):
+    use_fewer(monkeypatch, "idda", 5)
+    base = ("idda", "--root", tmp_path, "--synthetic")
     which = ("--setting", "bus", "--distribution", "uniform")
-    assert tool(*base, *which) == 0
+    prepare(*base, *which)
     before = snapshot(tmp_path / "splits")
-    assert tool(*base, *which) == 0
+    prepare(*base, *which)
     count = len(rendered)
-    assert "--overwrite" in failure(capsys, *base, *which, "--seed", 1)
+    assert "--overwrite" in prepare.fails(*base, *which, "--seed", 1)
     assert len(rendered) == count and snapshot(tmp_path / "splits") == before
-    assert tool(*base, *which, "--seed", 1, "--overwrite") == 0
+    prepare(*base, *which, "--seed", 1, "--overwrite")
     assert snapshot(tmp_path / "splits") != before
 
 
 def test_an_interrupted_replacement_is_not_read_until_it_is_repeated(
-    tmp_path, rendered, capsys, monkeypatch
+    tmp_path, rendered, prepare, monkeypatch
 ):
-    monkeypatch.setattr(idda, "IMAGES_PER_DOMAIN", 5)
-    base = ("prepare_idda.py", "--root", tmp_path, "--synthetic")
+    use_fewer(monkeypatch, "idda", 5)
+    base = ("idda", "--root", tmp_path, "--synthetic")
     which = ("--setting", "bus", "--distribution", "uniform")
-    good(capsys, *base, *which)
+    prepare(*base, *which)
     folder = tmp_path / "splits" / "uniform" / "bus"
     before = snapshot(folder)
 
@@ -227,18 +230,18 @@ def test_an_interrupted_replacement_is_not_read_until_it_is_repeated(
     for part in ("train", "test"):
         with pytest.raises(DataError, match=f"{part}: is half written .*prepare again"):
             IDDADataset(str(tmp_path), f"splits/uniform/bus/{part}")
-    good(capsys, *base, *which)  # nothing is there that asks for --overwrite
+    prepare(*base, *which)  # nothing is there that asks for --overwrite
     assert snapshot(folder) == before
 
 
-def test_the_same_published_files_are_not_copied_again(tmp_path, rendered, capsys, monkeypatch):
+def test_the_same_published_files_are_not_copied_again(tmp_path, rendered, prepare, monkeypatch):
     source = make_published(tmp_path / "source" / "uniform" / "bus")
-    arguments = ("prepare_idda.py", "--root", tmp_path, "--from", tmp_path / "source")
-    good(capsys, *arguments, "--synthetic")
+    arguments = ("idda", "--root", tmp_path, "--from", tmp_path / "source")
+    prepare(*arguments, "--synthetic")
     with monkeypatch.context() as patch:
         patch.setattr("shutil.copyfile", lambda *_: pytest.fail("copied again"))
-        good(capsys, *arguments)
-        good(capsys, *arguments, "--overwrite")
+        prepare(*arguments)
+        prepare(*arguments, "--overwrite")
 
     def copy(file, target):
         raise OSError(28, "No space left on device", str(target))
@@ -246,62 +249,48 @@ def test_the_same_published_files_are_not_copied_again(tmp_path, rendered, capsy
     write_split(source / "train", Split({"b": read_split(source / "train").samples}))
     with monkeypatch.context() as patch:
         patch.setattr("shutil.copyfile", copy)
-        assert "make room" in failure(capsys, *arguments, "--overwrite")
+        assert "make room" in prepare.fails(*arguments, "--overwrite")
     with pytest.raises(DataError, match="train: is half written"):
         read_split(tmp_path / "splits" / "uniform" / "bus" / "train")
-    good(capsys, *arguments)
+    prepare(*arguments)
     assert list(read_split(tmp_path / "splits" / "uniform" / "bus" / "train").users) == ["b"]
 
 
-def test_synthetic_refuses_a_root_with_real_data(tmp_path, capsys):
+def test_synthetic_refuses_a_root_with_real_data(tmp_path, prepare):
     write_pair(*[tmp_path / "IDDAsmall"] * 2, ("T01_CN_A/RGB/1.jpg", "T01_CN_A/Semantic/1.png"))
     before = snapshot(tmp_path)
-    assert "--root" in failure(capsys, "prepare_idda.py", "--root", tmp_path, "--synthetic")
+    assert "--root" in prepare.fails("idda", "--root", tmp_path, "--synthetic")
     assert snapshot(tmp_path) == before
 
 
-def test_options_without_effect_are_refused(tmp_path, capsys):
-    base = ("prepare_idda.py", "--root", tmp_path)
-    assert "--size" in failure(capsys, *base, "--size", "64x32")
-    assert "WIDTHxHEIGHT" in failure(capsys, *base, "--size", "32")
-    assert "--limit-test" in failure(capsys, *base, "--limit-test", 0)
+def test_options_without_effect_are_refused(tmp_path, prepare):
+    base = ("idda", "--root", tmp_path)
+    assert "--size" in prepare.fails(*base, "--size", "64x32")
+    assert "WIDTHxHEIGHT" in prepare.fails(*base, "--size", "32")
+    assert "--limit-test" in prepare.fails(*base, "--limit-test", 0)
     for seed in (-1, 99999999999999999999):
-        for name in ("prepare_idda.py", "prepare_cityscapes.py"):
-            message = failure(capsys, name, "--root", tmp_path, "--seed", seed)
-            assert f"--seed: must be a whole number >= 0, not {seed}" in message
+        for name in ("idda", "cityscapes"):
+            message = prepare.fails(name, "--root", tmp_path, "--seed", seed)
+            assert "--seed: must be " in message and f", not {seed}" in message
 
 
-def test_cityscapes_verification_and_split(tmp_path, monkeypatch, capsys):
-    assert "leftImg8bit_trainvaltest.zip" in failure(
-        capsys, "prepare_cityscapes.py", "--root", tmp_path
-    )
-    cities = {"train": {"aachen": 17, "ulm": 8}, "val": {"lindau": 2}}
-    monkeypatch.setattr(cityscapes, "CITIES", cities)
-    for samples in cityscapes.names().values():
+def test_cityscapes_verification_and_split(tmp_path, monkeypatch, prepare):
+    assert "leftImg8bit_trainvaltest.zip" in prepare.fails("cityscapes", "--root", tmp_path)
+    cities = {"train/aachen": 17, "train/ulm": 8, **dict.fromkeys(VALIDATED, 2)}
+    folders = {(folder,) * 2: {folder.split("/")[1]: count} for folder, count in cities.items()}
+    few = replace(CITYSCAPES, folders=folders)
+    monkeypatch.setitem(DATA_SETS["cityscapes"].members, "cityscapes", few)
+    for samples in rendered_files(few).values():
         for sample in samples:
             write_pair(tmp_path / "leftImg8bit", tmp_path / "gtFine", sample)
     arguments = ("--root", tmp_path, "--distribution", "heterogeneous")
-    assert tool("prepare_cityscapes.py", *arguments) == 0
+    prepare("cityscapes", *arguments)
     train = read_split(tmp_path / "splits" / "heterogeneous" / "train")
     assert list(train.users)[7:9] == ["aachen7", "ulm0"] and len(train) == 16 + 8
     removed = next((tmp_path / "leftImg8bit" / "train" / "ulm").iterdir())
     removed.unlink()
-    message = failure(capsys, "prepare_cityscapes.py", *arguments)
+    message = prepare.fails("cityscapes", *arguments)
     assert "train/ulm (7 instead of 8)" in message and "1 labels without an image" in message
-
-
-def test_a_tool_prints_a_mistake_without_traceback(tmp_path):
-    done = subprocess.run(
-        [sys.executable, str(TOOLS / "prepare_camvid.py"), "--root", "none"],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(TOOLS.parent)},
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 2
-    assert done.stderr.startswith("error: none: does not exist: put CamVid ")
-    assert "Traceback" not in done.stderr and not done.stdout
 
 
 def test_run_exit_codes(capsys):
@@ -319,10 +308,7 @@ def test_run_exit_codes(capsys):
         run(broken)
 
 
-def test_the_next_command_names_a_root_that_is_not_the_usual_one(capsys):
-    train, test = idda.build(idda.names(), "rainy", "heterogeneous", 0)
-    about = {"dataset": "idda", "setting": "rainy", "distribution": "heterogeneous"}
-    made = [PreparedSplit(("rainy", "heterogeneous"), train, test, about)]
+def test_the_next_command_names_a_root_that_is_not_the_usual_one():
     for root, option in (("data/idda", ""), ("a b", " --cfg-options 'data_root=a b'")):
-        show_summary(made, Path(root))
-        assert f"train idda_rainy --dry-run{option}\n" in capsys.readouterr().out
+        command = next_command("idda_rainy", Path("data/idda"), Path(root))
+        assert command.endswith(f" train idda_rainy --dry-run{option}")

@@ -1,13 +1,15 @@
 """Split folders: limits keep every client, and the data set reads what was written."""
 
-from fedseg.data_prep import idda
+from fedseg.data_prep.segmentation import rendered_files
+from fedseg.data_prep.segmentation_sets import IDDA
 from fedseg.data_prep.split_folders import limit
+from fedseg.data_prep.split_rules import build_idda
 from fedseg.datasets import IDDADataset
 from fedseg.partition import NaturalPartition, write_split
 
 
 def test_a_limit_keeps_every_client():
-    train, test = idda.build(idda.names(), "rainy", "heterogeneous", 0)
+    train, test = build_idda(rendered_files(IDDA), ("heterogeneous", "rainy"), 0)
     small, small_test = limit(train, test, 2, 1, IDDADataset.domain_of)
     assert list(small.users) == list(train.users) and len(small.users) == 69
     assert all(samples == train.users[user][:2] for user, samples in small.users.items())
@@ -27,7 +29,7 @@ def test_the_data_set_keeps_clients_and_counts(tmp_path, monkeypatch):
         ("bus", 83, 1260, 996),
     ):
         folder = tmp_path / setting
-        train, test = idda.build(idda.names(), setting, "uniform", 0)
+        train, test = build_idda(rendered_files(IDDA), ("uniform", setting), 0)
         write_split(folder / "train", train)
         write_split(folder / "test", test)
 

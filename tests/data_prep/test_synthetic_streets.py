@@ -6,7 +6,8 @@ import cv2
 import numpy as np
 import pytest
 
-from fedseg.data_prep import cityscapes, idda
+from fedseg.data_prep.segmentation import rendered_files
+from fedseg.data_prep.segmentation_sets import CITYSCAPES, IDDA
 from fedseg.data_prep.synthetic_streets import write_streets
 from fedseg.errors import DataError
 
@@ -15,7 +16,7 @@ QUIET = {"size": SIZE, "workers": 1}
 
 
 def pairs_of(domain, count):
-    return idda.names()[domain][:count]
+    return rendered_files(IDDA)[domain][:count]
 
 
 def _bytes(folder):
@@ -28,7 +29,7 @@ def _bytes(folder):
 
 def test_idda_layout(tmp_path):
     asked = pairs_of("T01_CN_A", 2) + pairs_of("T07_HRN_B", 2)
-    pairs = write_streets(idda, tmp_path, asked, **QUIET)
+    pairs = write_streets(IDDA, tmp_path, asked, **QUIET)
     assert pairs == sorted(asked)
     assert len(pairs) == 4
     for image, label in pairs:
@@ -50,13 +51,13 @@ def test_asked_names_resolve_and_depend_on_nothing_else(tmp_path):
         ("T05_CS_J/RGB/9_T05_CS_J.jpg", "T05_CS_J/Semantic/9_T05_CS_J.png"),
         ("T05_CS_J/RGB/10_T05_CS_J.jpg", "T05_CS_J/Semantic/10_T05_CS_J.png"),
     ]
-    write_streets(idda, tmp_path / "all", asked, **QUIET)
-    write_streets(idda, tmp_path / "one", asked[:1], **QUIET)
+    write_streets(IDDA, tmp_path / "all", asked, **QUIET)
+    write_streets(IDDA, tmp_path / "one", asked[:1], **QUIET)
     everything, alone = _bytes(tmp_path / "all"), _bytes(tmp_path / "one")
     assert {f"IDDAsmall/{path}" for pair in asked for path in pair} <= set(everything)
     assert all(everything[name] == data for name, data in alone.items())
     assert everything[f"IDDAsmall/{asked[1][0]}"] != everything[f"IDDAsmall/{asked[2][0]}"]
-    write_streets(idda, tmp_path / "seed", asked[:1], seed=1, **QUIET)
+    write_streets(IDDA, tmp_path / "seed", asked[:1], seed=1, **QUIET)
     assert (
         _bytes(tmp_path / "seed")[f"IDDAsmall/{asked[0][0]}"] != alone[f"IDDAsmall/{asked[0][0]}"]
     )
@@ -64,20 +65,20 @@ def test_asked_names_resolve_and_depend_on_nothing_else(tmp_path):
 
 def test_workers_do_not_change_the_bytes(tmp_path):
     files = pairs_of("T03_CN_A", 10) + pairs_of("T04_HRN_J", 10)
-    write_streets(idda, tmp_path / "one", files, **QUIET)
-    write_streets(idda, tmp_path / "two", reversed(files), **(QUIET | {"workers": 2}))
+    write_streets(IDDA, tmp_path / "one", files, **QUIET)
+    write_streets(IDDA, tmp_path / "two", reversed(files), **(QUIET | {"workers": 2}))
     assert _bytes(tmp_path / "one") == _bytes(tmp_path / "two")
 
 
 def test_resuming_keeps_complete_pairs_and_mends_the_others(tmp_path):
-    pairs = write_streets(idda, tmp_path, pairs_of("T06_CN_V", 3), **QUIET)
+    pairs = write_streets(IDDA, tmp_path, pairs_of("T06_CN_V", 3), **QUIET)
     before = _bytes(tmp_path)
     folder = tmp_path / "IDDAsmall"
     (folder / pairs[0][0]).unlink()
     (folder / pairs[1][1]).unlink()
     kept = folder / pairs[2][0]
     kept.write_bytes(b"a complete pair is not touched")
-    write_streets(idda, tmp_path, pairs_of("T06_CN_V", 3), **QUIET)
+    write_streets(IDDA, tmp_path, pairs_of("T06_CN_V", 3), **QUIET)
     after = _bytes(tmp_path)
     assert kept.read_bytes() == b"a complete pair is not touched"
     changed = {name for name in before if before[name] != after[name]}
@@ -85,9 +86,9 @@ def test_resuming_keeps_complete_pairs_and_mends_the_others(tmp_path):
 
 
 def test_cityscapes_layout(tmp_path):
-    images = cityscapes.names()
+    images = rendered_files(CITYSCAPES)
     pairs = write_streets(
-        cityscapes, tmp_path, images["aachen"][:2] + images["munster"][:2], **QUIET
+        CITYSCAPES, tmp_path, images["aachen"][:2] + images["munster"][:2], **QUIET
     )
     assert pairs[0] == (
         "train/aachen/aachen_000000_000019_leftImg8bit.png",
@@ -108,7 +109,7 @@ def test_cityscapes_names_of_a_split(tmp_path):
             "val/frankfurt/frankfurt_000001_055387_gtFine_labelIds.png",
         )
     ]
-    assert write_streets(cityscapes, tmp_path, asked, **QUIET) == asked
+    assert write_streets(CITYSCAPES, tmp_path, asked, **QUIET) == asked
     assert (tmp_path / "gtFine" / asked[0][1]).is_file()
 
 
@@ -121,10 +122,10 @@ def test_bad_names_are_refused(tmp_path):
         "T01_CN_A/RGB/1.gif",
     ):
         with pytest.raises(DataError, match=image):
-            write_streets(idda, tmp_path, [(image, label)], **QUIET)
+            write_streets(IDDA, tmp_path, [(image, label)], **QUIET)
     with pytest.raises(DataError, match="aachen_1"):
         write_streets(
-            cityscapes, tmp_path, [("aachen/aachen_1.png", "aachen/aachen_1.png")], **QUIET
+            CITYSCAPES, tmp_path, [("aachen/aachen_1.png", "aachen/aachen_1.png")], **QUIET
         )
     assert not list(tmp_path.iterdir())
 
@@ -132,15 +133,15 @@ def test_bad_names_are_refused(tmp_path):
 def test_nothing_is_rendered_among_real_data(tmp_path):
     (tmp_path / "IDDAsmall" / "T01_CN_A").mkdir(parents=True)
     with pytest.raises(DataError, match="IDDAsmall"):
-        write_streets(idda, tmp_path, pairs_of("T01_CN_A", 1), **QUIET)
+        write_streets(IDDA, tmp_path, pairs_of("T01_CN_A", 1), **QUIET)
 
 
 def test_what_a_folder_declares(tmp_path):
-    write_streets(idda, tmp_path, pairs_of("T01_CN_A", 1), **QUIET)
+    write_streets(IDDA, tmp_path, pairs_of("T01_CN_A", 1), **QUIET)
     marker = tmp_path / "dataset.json"
     with pytest.raises(DataError, match=r"dataset\.json"):
-        write_streets(idda, tmp_path, pairs_of("T01_CN_A", 1), seed=3, **QUIET)
-    write_streets(idda, tmp_path, pairs_of("T01_CN_A", 2), **QUIET)
+        write_streets(IDDA, tmp_path, pairs_of("T01_CN_A", 1), seed=3, **QUIET)
+    write_streets(IDDA, tmp_path, pairs_of("T01_CN_A", 2), **QUIET)
     marker.write_text("[")
     with pytest.raises(DataError, match=r"dataset\.json"):
-        write_streets(idda, tmp_path, pairs_of("T01_CN_A", 1), **QUIET)
+        write_streets(IDDA, tmp_path, pairs_of("T01_CN_A", 1), **QUIET)

@@ -54,7 +54,7 @@ def test_the_slurm_job_starts_ray_on_every_node_and_the_run_on_the_first(tmp_pat
         asked = shlex.split(step.partition(" ray start ")[2])
         assert asked and {option.partition("=")[0] for option in asked} <= known
     (run,) = (call for call in calls if call.startswith("fedseg"))
-    parsed = parse("fedseg/commands/main.py", shlex.split(run)[1:], monkeypatch)
+    parsed = parse("fedseg/__main__.py", shlex.split(run)[1:], monkeypatch)
     per_node = int(re.search(r"--gpus-per-node=(\d+)", script)[1])
     assert parsed.workers == 4 * per_node and parsed.resume
     assert parsed.cfg_options == ["executor.address=n1:6379"]

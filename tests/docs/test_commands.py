@@ -5,6 +5,7 @@ import functools
 import importlib.util
 import itertools
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -35,10 +36,7 @@ def found() -> list[tuple[Block, str]]:
 
 
 def parse(tool: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> argparse.Namespace:
-    """Run a tool up to the point where its arguments are parsed."""
-    spec = importlib.util.spec_from_file_location("a_tool", ROOT / tool)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    """Run a script up to the point where its arguments are parsed."""
     original = argparse.ArgumentParser.parse_args
     seen = []
 
@@ -49,7 +47,7 @@ def parse(tool: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> a
     monkeypatch.setattr(argparse.ArgumentParser, "parse_args", stop)
     monkeypatch.setattr(sys, "argv", [tool, *arguments])
     with pytest.raises(Parsed):
-        module.main()
+        runpy.run_path(str(ROOT / tool), run_name="__main__")
     return seen[0]
 
 
@@ -59,7 +57,7 @@ def test_commands_of_fedseg_take_the_options(page, monkeypatch, capsys):
         for match in filter(None, map(COMMAND.search, unrolled(block))):
             try:
                 with monkeypatch.context() as patch:
-                    asked = parse("fedseg/commands/main.py", words(match[1]), patch)
+                    asked = parse("fedseg/__main__.py", words(match[1]), patch)
             except SystemExit:
                 pytest.fail(f"{page.name}: {match[0]}\n{capsys.readouterr().err}")
             if match[1].startswith(("train ", "sweep ")):
@@ -117,7 +115,7 @@ def test_every_run_of_a_sweep_composes(monkeypatch):
     made: dict[tuple, tuple] = {}  # (work dir, name, values) -> what else decides a run
     for line in sweeps:
         with monkeypatch.context() as patch:
-            asked = parse("fedseg/commands/main.py", ["sweep", *words(line)], patch)
+            asked = parse("fedseg/__main__.py", ["sweep", *words(line)], patch)
         rest = (tuple(sorted(asked.cfg_options)), asked.amp)
         for path, methods in itertools.product(asked.configs, asked.methods or [[]]):
             try:

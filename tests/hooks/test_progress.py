@@ -7,14 +7,12 @@ import multiprocessing
 import os
 import pty
 import re
-import runpy
 import signal
 import struct
 import sys
 import termios
 import threading
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -22,6 +20,7 @@ import torch
 import toyseg
 from rich.console import Console
 
+from fedseg.commands.main import main
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError, Interrupted
 from fedseg.hooks.progress import ProgressHook, Screen
@@ -29,7 +28,6 @@ from fedseg.registry import HOOKS
 from fedseg.runner.work_dir import MARK
 from fedseg.units import format_duration
 
-ROOT = Path(__file__).parents[2]
 SHOW, HIDE = "\x1b[?25h", "\x1b[?25l"  # the cursor
 STYLE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 ROUND, PREDICTION = 30.0, 0.5  # seconds
@@ -491,10 +489,9 @@ def test_quiet_shows_only_the_final_table(tmp_path, monkeypatch, capsys):
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "history.jsonl").write_text("")  # an earlier run: a warning
     (tmp_path / "run" / MARK).write_text('{"made": ["history.jsonl"]}')
-    monkeypatch.setattr(sys, "argv", ["train.py", str(path), "--quiet"])
+    monkeypatch.setattr(sys, "argv", ["fedseg", "train", str(path), "--quiet"])
     monkeypatch.syspath_prepend(str(tmp_path))
-    tool = runpy.run_path(str(ROOT / "tools" / "train.py"))
-    assert tool["main"]() == 0
+    assert main() == 0
     out, err = capsys.readouterr()
     assert err == "said on standard error\n"  # the hook's own words, not ours
     assert "unseen" in out and "history.jsonl" in out and "WARNING" not in out

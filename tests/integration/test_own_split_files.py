@@ -5,7 +5,9 @@ from pathlib import Path
 
 from command_line import run as tool
 
-from fedseg.data_prep import idda
+from fedseg.data_prep.segmentation import rendered_files
+from fedseg.data_prep.segmentation_sets import IDDA
+from fedseg.data_prep.split_rules import build_idda
 from fedseg.partition import write_split
 from fedseg.partition.split_files import Split
 
@@ -14,7 +16,7 @@ ROOT = Path(__file__).parents[2]
 
 def test_the_demo_runs_on_given_split_files(tmp_path):
     data, run, given = tmp_path / "data", tmp_path / "run", tmp_path / "given"
-    train, test = idda.build(idda.names(), "rainy", "heterogeneous", seed=5)
+    train, test = build_idda(rendered_files(IDDA), ("heterogeneous", "rainy"), seed=5)
     train = Split(dict(list(train.users.items())[::12]))  # few clients and images: a fast test
     seen, unseen = (test.users[f"test_user_{kind}_domain"] for kind in ("same", "diff"))
     own = [pair for pair in seen if pair[0].split("/")[0] in train.users]

@@ -1,40 +1,21 @@
-"""Small CIFAR and MNIST files in each of their published forms, made of noise."""
+"""Small CIFAR and MNIST files in each of their forms, made of noise."""
 
 import gzip
 import hashlib
-import io
 import pickle
 import tarfile
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pytest
 from PIL import Image
+from torchvision import datasets
 
-from fedseg.data_prep import cifar
+from fedseg.data_prep.description import ImageSet
+from fedseg.data_prep.image_files import official_files
 
 SPLITS = ("train", "test")
-
-
-class OldPickler(pickle._Pickler):
-    """Pickles as Python 2 did, in which the official batches were written: texts are bytes."""
-
-    dispatch = dict(pickle._Pickler.dispatch)
-
-    def _save_text(self, text):
-        data = text.encode("latin1") if isinstance(text, str) else text
-        self.write(pickle.BINSTRING + len(data).to_bytes(4, "little") + data)
-        self.memoize(text)
-
-    dispatch[bytes] = dispatch[str] = _save_text
-
-
-def old_pickle(content) -> bytes:
-    """The bytes of an official batch with this content."""
-    file = io.BytesIO()
-    OldPickler(file, protocol=2).dump(content)
-    # NumPy has moved the function since
-    return file.getvalue().replace(b"cnumpy._core.multiarray\n", b"cnumpy.core.multiarray\n")
 
 
 def noise(count: int, shape=(32, 32, 3), seed: int = 0) -> np.ndarray:
@@ -51,52 +32,55 @@ def image_set(classes: int, train: int = 4, test: int = 2, shape=(32, 32, 3)):
     return made
 
 
-def batches(kind: cifar.Cifar, images) -> dict[str, dict]:
-    """File name -> content, in the official form."""
-    found = {}
-    for split in SPLITS:
-        names = list(kind.batches[split])
-        for name, own in zip(
-            names, np.array_split(np.arange(len(images[split][1])), len(names)), strict=True
-        ):
-            pixels, labels = (array[own] for array in images[split])
-            content = {
-                "batch_label": name,
-                kind.labels_key: labels.tolist(),
-                "data": pixels.transpose(0, 3, 1, 2).reshape(len(own), -1),
-                "filenames": [f"{i}.png" for i in own],
-            }
-            if kind.coarse_of is not None:
-                groups = [kind.coarse_of[name] for name in kind.classes]
-                content["coarse_labels"] = [groups[i] for i in labels]
-            found[name] = content
-    meta = kind.torchvision.meta
-    found[meta["filename"]] = {meta["key"]: list(kind.classes)}
-    return found
-
-
-def write_batches(folder: Path, kind: cifar.Cifar, images, change=None) -> Path:
-    """The folder that the official archive unpacks to; ``change`` may spoil the contents."""
+def write_batches(folder: Path, kind: ImageSet, images, names=None) -> Path:
+    """The folder that CIFAR's archive unpacks to; ``names`` are those of the images by split."""
     folder.mkdir(parents=True, exist_ok=True)
-    contents = batches(kind, images)
-    if change is not None:
-        change(contents)
-    for name, content in contents.items():
-        data = content if isinstance(content, bytes) else old_pickle(content)
-        (folder / name).write_bytes(data)
+    key = "labels" if kind.coarse_labels is None else "fine_labels"
+    for split, batches in official_files(kind).batches.items():
+        pixels, labels = images[split]
+        known = names[split] if names else [f"{i}.png" for i in range(len(labels))]
+        for batch, indices in zip(
+            batches, np.array_split(np.arange(len(labels)), len(batches)), strict=True
+        ):
+            content = {
+                "data": pixels[indices].transpose(0, 3, 1, 2).reshape(len(indices), -1),
+                key: labels[indices].tolist(),
+                "filenames": [known[i] for i in indices],
+            }
+            (folder / batch).write_bytes(pickle.dumps(content, 2))
+    meta = getattr(datasets, kind.torchvision).meta
+    (folder / meta["filename"]).write_bytes(pickle.dumps({meta["key"]: list(kind.classes)}, 2))
     return folder
 
 
-def write_archive(path: Path, kind: cifar.Cifar, images, change=None, members=()) -> Path:
-    """An archive of the official form; ``members`` are (TarInfo, bytes) put in front."""
-    folder = write_batches(path.parent / "to_pack", kind, images, change)
+def write_archive(path: Path, kind: ImageSet, images, names=None) -> Path:
+    """An archive of CIFAR's official form."""
+    folder = write_batches(path.parent / "to_pack", kind, images, names)
     with tarfile.open(path, "w:gz") as archive:
-        for member, data in members:
-            member.size = len(data)
-            archive.addfile(member, io.BytesIO(data))
         for file in sorted(folder.iterdir()):
-            archive.add(file, f"{kind.torchvision.base_folder}/{file.name}")
+            archive.add(file, f"{getattr(datasets, kind.torchvision).base_folder}/{file.name}")
     return path
+
+
+def publish(
+    patch: pytest.MonkeyPatch, kind: ImageSet, folder: Path, images, archive: Path | None = None
+) -> ImageSet:
+    """Let the batches of a folder be CIFAR's official files; a set with the images' counts."""
+
+    def md5(path):
+        return hashlib.md5(path.read_bytes()).hexdigest()
+
+    official = getattr(datasets, kind.torchvision)
+    for key in ("train_list", "test_list"):
+        files = [[name, md5(folder / name)] for name, _ in getattr(official, key)]
+        patch.setattr(official, key, files)
+    meta = official.meta
+    patch.setattr(official, "meta", {**meta, "md5": md5(folder / meta["filename"])})
+    if archive is not None:
+        patch.setattr(official, "tgz_md5", md5(archive))
+    classes = len(kind.classes)
+    counts = {s: tuple(np.bincount(images[s][1], minlength=classes).tolist()) for s in SPLITS}
+    return replace(kind, counts=counts)
 
 
 def write_npz(folder: Path, images, classes, /, **more) -> Path:
@@ -119,28 +103,6 @@ def write_folders(folder: Path, images, classes) -> Path:
     return folder
 
 
-def published_as(
-    kind: cifar.Cifar, folder: Path, images, archive: Path | None = None
-) -> cifar.Cifar:
-    """A kind whose official files are those of a folder, and whose counts those of the images."""
-
-    def md5(path):
-        return hashlib.md5(path.read_bytes()).hexdigest()
-
-    theirs = kind.torchvision
-    changes = {
-        "train_list": [[name, md5(folder / name)] for name, _ in theirs.train_list],
-        "test_list": [[name, md5(folder / name)] for name, _ in theirs.test_list],
-        "meta": {**theirs.meta, "md5": md5(folder / theirs.meta["filename"])},
-    }
-    if archive is not None:
-        changes["tgz_md5"] = md5(archive)
-    classes = len(kind.classes)
-    counts = {s: tuple(np.bincount(images[s][1], minlength=classes).tolist()) for s in SPLITS}
-    own = type("Own", (theirs,), changes)
-    return replace(kind, torchvision=own, counts=counts)
-
-
 def idx_bytes(array: np.ndarray) -> bytes:
     """An idx file of unsigned bytes."""
     head = bytes([0, 0, 8, array.ndim])
@@ -157,9 +119,8 @@ def write_mnist(folder: Path, images, compressed: bool = True) -> Path:
             ("labels-idx1-ubyte", labels.astype(np.uint8)),
         ):
             data = idx_bytes(array)
-            path = folder / f"{prefix}-{name}"
             if compressed:
-                path.with_name(path.name + ".gz").write_bytes(gzip.compress(data))
+                (folder / f"{prefix}-{name}.gz").write_bytes(gzip.compress(data))
             else:
-                path.write_bytes(data)
+                (folder / f"{prefix}-{name}").write_bytes(data)
     return folder

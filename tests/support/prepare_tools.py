@@ -1,42 +1,33 @@
-"""Prepare tools run in this process, and small pairs of image and label map for them."""
+"""``fedseg prepare`` run in this process, and small pairs of image and label map for it."""
 
-import runpy
 import sys
-from pathlib import Path
+from dataclasses import replace
 
 import cv2
 import numpy as np
 
+from fedseg.commands.main import run
 from fedseg.core.seeds import generator_for
-
-TOOLS = Path(__file__).parents[2] / "tools"
+from fedseg.data_prep.data_sets import DATA_SETS
 
 
 def tool(name, *arguments):
-    """Run a tool; returns its exit code."""
-    before, sys.argv = sys.argv, [name, *map(str, arguments)]
+    """Run ``fedseg prepare NAME ARGUMENTS``; returns its exit code."""
+    before, sys.argv = sys.argv, ["fedseg", "prepare", name, *map(str, arguments)]
     try:
-        runpy.run_path(str(TOOLS / name), run_name="__main__")
+        run()
     except SystemExit as end:
         return end.code
     finally:
         sys.argv = before
 
 
-def good(capsys, name, *arguments):
-    """Standard output of a tool that must succeed."""
-    code = tool(name, *arguments)
-    out, error = capsys.readouterr()
-    assert code == 0, error
-    return out
-
-
-def failure(capsys, name, *arguments):
-    """The message of a tool that must fail for a mistake of the user's."""
-    assert tool(name, *arguments) == 2
-    error = capsys.readouterr().err
-    assert "Traceback" not in error
-    return error[error.index("error: ") :]
+def use_fewer(patch, name, count):
+    """Let a set of photographs have so many in each folder; returns its description."""
+    members = DATA_SETS[name].members
+    folders = {f: dict.fromkeys(d, count) for f, d in members[name].folders.items()}
+    patch.setitem(members, name, replace(members[name], folders=folders))
+    return members[name]
 
 
 def snapshot(folder):

@@ -25,7 +25,7 @@ def demo(load_tool):
 def test_the_config_reads_what_the_demo_renders(demo):
     config = load_config(ROOT / demo.SETTING, demo.METHODS[1], options=demo_streets.START)
     train = config.train_dataloader.dataset
-    place = f"splits/{demo_streets.DISTRIBUTION}/{demo_streets.SETTING}"
+    place = "splits/heterogeneous/rainy"
     assert train.type == "IDDADataset"
     assert train.split == f"{place}/train"
     for loader in config.val_dataloader.values():
@@ -36,21 +36,20 @@ def test_the_config_reads_what_the_demo_renders(demo):
 
 
 def test_the_demo_renders_the_published_number_of_clients(demo, tmp_path, monkeypatch):
-    from fedseg.data_prep import idda, synthetic_streets
+    from fedseg.data_prep import synthetic_streets
 
     asked = {}
 
-    def remember(benchmark, root, files, size):
-        assert benchmark is idda
+    def remember(data_set, root, files, size):
+        assert data_set.name == "idda"
         asked.update(root=root, files=list(files), size=size)
 
     monkeypatch.setattr(synthetic_streets, "write_streets", remember)
     demo_streets.prepare_demo_streets(tmp_path)
     demo_streets.prepare_demo_streets(tmp_path)  # a second time changes nothing
-    assert asked["size"] == demo_streets.IMAGE_SIZE
-    trained = 69 * demo_streets.IMAGES_PER_CLIENT
-    assert len(asked["files"]) == trained + (69 + 35) * demo_streets.TEST_IMAGES_PER_DOMAIN
-    split = tmp_path / "splits" / demo_streets.DISTRIBUTION / demo_streets.SETTING
+    assert asked["size"] == (232, 128)
+    assert len(asked["files"]) == 69 * 8 + 69 + 35
+    split = tmp_path / "splits" / "heterogeneous" / "rainy"
     assert len(list((split / "train").glob("*.json"))) >= 1
 
 

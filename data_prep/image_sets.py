@@ -1,0 +1,275 @@
+"""Labeled images: CIFAR, its corrupted test sets, MNIST, Landmarks. Nothing slow is imported."""
+
+from pathlib import Path
+
+from fedseg.names import CORRUPTIONS, FOLDER, LANDMARKS_SOURCES
+
+from .description import (
+    OVERWRITE,
+    DataSet,
+    ImageSet,
+    ReleasedFiles,
+    Selection,
+    image_options,
+    root_option,
+    split_options,
+)
+
+CIFAR10 = ImageSet(
+    "CIFAR10",
+    (32, 32, 3),
+    tuple(
+        ["airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck"]
+    ),
+    {"train": (5000,) * 10, "test": (1000,) * 10},
+    torchvision="CIFAR10",
+    dataset="CIFAR10Dataset",
+    setting="cifar10_a005",
+    source="cifar-10-python.tar.gz, its batches, image folders or .npz files",
+    clients=100,
+    alphas={"dirichlet": (0, 0.05, 100), "dirichlet-class": (0.5,)},
+    released=ReleasedFiles(
+        r"(img_\d+)_label_(\d+)",
+        archive_names=False,
+        left_out={"train": 1, "test": 1},
+        classes_per_client={0: 1.0, 0.05: 1.32, 100: 9.9},
+    ),
+    rendered=True,
+)
+
+# Superclass -> classes of CIFAR-100, as on the data set's page. Labels are the alphabetical order.
+GROUPS_100 = {
+    "aquatic_mammals": "beaver dolphin otter seal whale",
+    "fish": "aquarium_fish flatfish ray shark trout",
+    "flowers": "orchid poppy rose sunflower tulip",
+    "food_containers": "bottle bowl can cup plate",
+    "fruit_and_vegetables": "apple mushroom orange pear sweet_pepper",
+    "household_electrical_devices": "clock keyboard lamp telephone television",
+    "household_furniture": "bed chair couch table wardrobe",
+    "insects": "bee beetle butterfly caterpillar cockroach",
+    "large_carnivores": "bear leopard lion tiger wolf",
+    "large_man-made_outdoor_things": "bridge castle house road skyscraper",
+    "large_natural_outdoor_scenes": "cloud forest mountain plain sea",
+    "large_omnivores_and_herbivores": "camel cattle chimpanzee elephant kangaroo",
+    "medium_mammals": "fox porcupine possum raccoon skunk",
+    "non-insect_invertebrates": "crab lobster snail spider worm",
+    "people": "baby boy girl man woman",
+    "reptiles": "crocodile dinosaur lizard snake turtle",
+    "small_mammals": "hamster mouse rabbit shrew squirrel",
+    "trees": "maple_tree oak_tree palm_tree pine_tree willow_tree",
+    "vehicles_1": "bicycle bus motorcycle pickup_truck train",
+    "vehicles_2": "lawn_mower rocket streetcar tank tractor",
+}
+_COARSE_100 = {name: i for i, text in enumerate(GROUPS_100.values()) for name in text.split()}
+
+CIFAR100 = ImageSet(
+    "CIFAR100",
+    (32, 32, 3),
+    tuple(sorted(_COARSE_100)),
+    {"train": (500,) * 100, "test": (100,) * 100},
+    torchvision="CIFAR100",
+    dataset="CIFAR100Dataset",
+    setting="cifar100_a05",
+    source="cifar-100-python.tar.gz, its batches, image folders or .npz files",
+    clients=100,
+    alphas={"dirichlet": (0, 0.5, 1000), "dirichlet-class": (0.5,)},
+    coarse_labels=tuple(_COARSE_100[name] for name in sorted(_COARSE_100)),
+    released=ReleasedFiles(
+        "(.+)",
+        archive_names=True,
+        left_out={"train": 0, "test": 1},
+        classes_per_client={0: 1.0, 0.5: 5.13, 1000: 98.82},
+    ),
+)
+
+MNIST = ImageSet(
+    "MNIST",
+    (28, 28, 1),
+    tuple("0123456789"),
+    {
+        "train": (5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949),
+        "test": (980, 1135, 1032, 1010, 982, 892, 958, 1028, 974, 1009),
+    },
+    torchvision="MNIST",
+    dataset="MNISTDataset",
+    setting="mnist_a01",
+    source="MNIST's idx files",
+    clients=5,
+    alphas=dict.fromkeys(("dirichlet", "dirichlet-class"), (0.1, 0.5, 1, 1.5, 2)),
+)
+
+LANDMARKS = {  # by the name of the training file
+    "federated_train.csv": Selection("Landmarks-User-160k", 1262, 164172, 19526, 2028),
+    "mini_gld_train_split.csv": Selection(
+        "gld23k",
+        users=233,
+        train=23080,
+        test=None,
+        classes=203,
+        md5={
+            "train": "9fd62cf79a67046fdd673d3a0ac52841",
+            "test": "298e9d19d66357236f66fe8e22920933",
+        },
+    ),
+}
+
+PREPARED = """\
+The images become memory-mapped arrays in ROOT, with a checksum: run again, the tool verifies them.
+Splits go to ROOT/splits/<name>.json, with a chart and a note of how they were made."""
+
+IMAGE_SETS = (
+    DataSet(
+        "cifar",
+        "CIFAR-10 and CIFAR-100",
+        "Verify CIFAR-10 or CIFAR-100, convert it once, and write federated splits.",
+        f"""\
+examples:
+  the official archive, in data/cifar10 or somewhere else:
+    fedseg prepare cifar
+    fedseg prepare cifar --dataset cifar100 --source cifar-100-python.tar.gz
+  downloaded from the authors' page:
+    fedseg prepare cifar --download
+  a split of your own:
+    fedseg prepare cifar --partition dirichlet --alpha 0.1 0.5 --num-clients 50
+  the clients of the split files released with the ECCV 2022 and FedGloSS papers:
+    fedseg prepare cifar --from fedsam/data/cifar10
+  synthetic images, no download:
+    fedseg prepare cifar --synthetic
+
+{PREPARED}""",
+        {
+            **root_option(),
+            **OVERWRITE,
+            **image_options(
+                "an official archive, the folder it unpacks to, a folder with "
+                "{train,test}/<class>/*.png, or one with train.npz and test.npz"
+            ),
+            "--dataset": dict(
+                choices=["cifar10", "cifar100"],
+                type=str.lower,
+                default="cifar10",
+                help="(default: %(default)s)",
+            ),
+            "--synthetic": dict(
+                action="store_true", help="render images of 10 classes instead of CIFAR-10"
+            ),
+            **split_options("dirichlet", 100),
+            "--from": dict(
+                dest="released",
+                type=Path,
+                metavar="DIR",
+                help="instead of drawing splits, write those of the released split files in DIR to "
+                "ROOT/splits/released, checked against the archive's images",
+            ),
+        },
+        "data_prep.classification:prepare",
+        "put cifar-10-python.tar.gz (cifar-100-python.tar.gz), folders or .npz files there",
+        {"cifar10": CIFAR10, "cifar100": CIFAR100},
+        show="report.partition_charts:show_partition",
+    ),
+    DataSet(
+        "cifar_c",
+        "their test sets under corruptions",
+        "Make or verify CIFAR-10-C or CIFAR-100-C next to a prepared test set.",
+        """\
+ROOT is a folder that fedseg prepare cifar has written. Official files (<corruption>.npy and
+labels.npy) in ROOT/corrupted are verified; missing ones are made from the test set.
+
+examples:
+  all 19 corruptions of CIFAR-10 (2.9 GB):
+    fedseg prepare cifar-c data/cifar10
+  a quick look at two of them:
+    fedseg prepare cifar-c data/cifar10 --corruptions fog frost --limit 500 --folder look
+
+It can be interrupted, and continues where it stopped. contact_sheet.png next to the files shows one
+image under each of them.""",
+        {
+            "root": dict(
+                type=Path,
+                nargs="?",
+                default=Path("data/cifar10"),
+                metavar="ROOT",
+                help="the prepared folder (default: %(default)s)",
+            ),
+            "--folder": dict(default=FOLDER, help="for the files, in ROOT (default: %(default)s)"),
+            "--corruptions": dict(
+                action="extend",
+                nargs="+",
+                type=str.lower,
+                choices=CORRUPTIONS,
+                metavar="NAME",
+                help=f"which: {', '.join(CORRUPTIONS)} (default: all)",
+            ),
+            "--limit": dict(
+                type=int,
+                metavar="N",
+                help="corrupt N test images, of each class its share; not for published results",
+            ),
+            "--seed": dict(type=int, default=0, help="of the noise (default: 0)"),
+            "--workers": dict(type=int, metavar="N", help="processes (default: all cores)"),
+        },
+        "data_prep.corrupted_sets:prepare",
+        "make it with fedseg prepare cifar",
+        {"cifar_c": None},
+        show="commands.prepare:show_contact_sheet",
+    ),
+    DataSet(
+        "mnist",
+        "MNIST",
+        "Verify MNIST, convert it once, and write federated splits.",
+        f"""\
+The four idx files ({{train,t10k}}-{{images-idx3,labels-idx1}}-ubyte, with or without .gz) are
+expected in data/mnist or in --source.
+
+examples:
+  fedseg prepare mnist --source path/to/MNIST/raw
+  fedseg prepare mnist --download --partition dirichlet-class --alpha 0.1 --num-clients 5
+
+{PREPARED}""",
+        {
+            **root_option("data/mnist"),
+            **OVERWRITE,
+            **image_options("a folder with MNIST's idx files"),
+            **split_options("dirichlet-class", 5),
+        },
+        "data_prep.classification:prepare",
+        "put its four idx files there",
+        {"mnist": MNIST},
+        show="report.partition_charts:show_partition",
+    ),
+    DataSet(
+        "landmarks",
+        "Landmarks-User-160k",
+        "Verify Landmarks-User-160k: split files and images.",
+        f"""\
+Expected below the root: federated_train.csv and test.csv (or mini_gld_train_split.csv and
+mini_gld_test.csv, the 23k images of gld23k), and images/<id>.jpg or images/a/b/c/<id>.jpg.
+{LANDMARKS_SOURCES}.
+
+example:
+  fedseg prepare landmarks --missing missing.txt
+
+Nothing is converted. A chart of the clients goes to ROOT/splits/natural_users.png.""",
+        {
+            **root_option("data/landmarks"),
+            "--images": dict(
+                type=Path,
+                default=Path("images"),
+                metavar="DIR",
+                help="folder of the images, absolute or below the root (default: %(default)s)",
+            ),
+            "--unofficial": dict(
+                action="store_true",
+                help="accept other numbers of users, images and classes than the published ones",
+            ),
+            "--decode": dict(action="store_true", help="decode every image, which is slow"),
+            "--missing": dict(
+                type=Path, metavar="FILE", help="write the names of missing images to FILE"
+            ),
+        },
+        "data_prep.landmarks:prepare",
+        "put its split files and images there",
+        {"landmarks": LANDMARKS},
+        show="report.partition_charts:show_partition",
+    ),
+)

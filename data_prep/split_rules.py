@@ -1,0 +1,200 @@
+"""Who holds which images of Cityscapes, IDDA and CamVid, where no published split says so.
+
+Every rule takes the images of each domain, the split's place (distribution, setting), a seed and
+what tells the classes that samples show, and returns the train and the test split.
+"""
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+
+from fedseg.core.seeds import generator_for
+from fedseg.datasets import CityscapesDataset, IDDADataset
+from fedseg.datasets.images import read_label
+from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS
+from fedseg.partition import Split
+
+from .assignment import class_order, cut, fit_groups, rarest_class, spread_groups
+from .description import Place
+from .disk import Images, Sample
+from .parallel import in_threads
+from .segmentation_sets import CITIES, CITYSCAPES, DOMAINS, IDDA
+
+Presence = Callable[[Sequence[Sample]], np.ndarray]  # samples -> bool [samples, classes]
+
+# Cityscapes
+PARTS_PER_CITY = 8
+SIZES = {  # images per client -> number of clients, as published
+    "uniform": {10: 32, 15: 49, 25: 40, 30: 8, 40: 17},
+    "class_imbalance": {10: 26, 15: 49, 25: 39, 30: 12, 40: 16},
+}
+SPREAD = {"uniform": (5, 17), "class_imbalance": (1, 7)}  # fewest and most cities per client
+# IDDA: how a client's name calls a class; the last word is for -1, images without any
+WORDS = [*(name.removeprefix("traffic ") for name in IDDADataset.classes), "void"]
+# CamVid
+PIECE = 20
+HELD_OUT = 20
+LONGEST_GAP = 60  # frames, 2 s
+
+
+def presence(label_root: Path, label_ids: Mapping[int, int]) -> Presence:
+    """A function that tells which classes have at least one pixel in a sample's label map.
+
+    It reads each map once, and raises DataError if one cannot be read.
+
+    Args:
+        label_ids: raw id -> train id, 255 = ignore.
+    """
+    classes = max(train for train in label_ids.values() if train != 255) + 1
+    table = np.full(256, 255)
+    table[list(label_ids)] = list(label_ids.values())
+    known: dict[str, np.ndarray] = {}
+
+    def read(label: str) -> np.ndarray:
+        counts = np.bincount(read_label(str(label_root / label)).ravel(), minlength=256)
+        shown = np.zeros(256, dtype=bool)
+        shown[table[counts > 0]] = True
+        return shown[:classes]
+
+    def present(samples: Sequence[Sample]) -> np.ndarray:
+        unread = [label for _, label in samples if label not in known]
+        known.update(zip(unread, in_threads(read, unread, "reading label maps"), strict=True))
+        return np.stack([known[label] for _, label in samples])
+
+    return present
+
+
+def build_cityscapes(
+    images: Images, place: Place, seed: int, presence: Presence | None = None
+) -> tuple[Split, Split]:
+    """Clients of the 18 training cities; the test set is the 500 validation images.
+
+    How many clients have how many images is the published table. The published rule of
+    ``class_imbalance`` is unknown, it is ours.
+    """
+    (distribution,) = place
+    test = Split({CITYSCAPES.test_users[0]: [s for city in CITIES["val"] for s in images[city]]})
+    training = [city for city in images if city not in CITIES["val"]]
+    rng = generator_for(seed, "cityscapes clients", DISTRIBUTIONS.index(distribution))
+    clients: Images = {}
+    if distribution == "heterogeneous":
+        for city in training:
+            order = rng.permutation(len(images[city])).tolist()
+            parts = cut(order, [len(order) // PARTS_PER_CITY] * PARTS_PER_CITY)
+            for number, part in enumerate(parts):
+                clients[f"{city}{number}"] = [images[city][i] for i in part]
+        return Split(clients), test
+    samples = [s for city in training for s in images[city]]
+    cities = [CityscapesDataset.domain_of(image) for image, _ in samples]
+    sizes = [size for size, times in SIZES[distribution].items() for _ in range(times)]
+    sizes = rng.permutation(sizes).tolist()
+    if distribution == "uniform":
+        order, kinds = rng.permutation(len(samples)), np.zeros(len(samples))
+    else:
+        present = presence(samples)
+        order, kinds = class_order(present, cities, rng), rarest_class(present)
+    parts = fit_groups(cut(order.tolist(), sizes), cities, kinds, *SPREAD[distribution], rng)
+    word = "client" if distribution == "uniform" else "user"
+    return Split({f"{word}_{n}": [samples[i] for i in part] for n, part in enumerate(parts)}), test
+
+
+def is_unseen(setting: str, domain: str) -> bool:
+    """Whether a setting of IDDA keeps a domain for the test of unseen domains."""
+    part, value = IDDA_SETTINGS[setting]
+    return domain.split("_")[part] == value
+
+
+def build_idda(
+    images: Images, place: Place, seed: int, presence: Presence | None = None
+) -> tuple[Split, Split]:
+    """A setting leaves domains unseen; of every seen one a random fifth is the seen test set.
+
+    The rest of a seen domain (48 of 60) is the train pool. Pool and test sets depend on the seed
+    alone, so a setting's three distributions share them. The rule of ``class_imbalance`` is ours,
+    the published is unknown.
+    """
+    distribution, setting = place
+    pool: Images = {}
+    held_out: list[Sample] = []
+    unseen: list[Sample] = []
+    for domain, samples in images.items():
+        if is_unseen(setting, domain):
+            unseen += samples
+            continue
+        rng = generator_for(seed, "idda seen test", DOMAINS.index(domain))
+        order = rng.permutation(len(samples))
+        tests = len(samples) // 5
+        held_out += [samples[i] for i in sorted(order[:tests])]
+        pool[domain] = [samples[i] for i in order[tests:]]
+    counter = (IDDA.settings.index(setting), DISTRIBUTIONS.index(distribution))
+    rng = generator_for(seed, "idda clients", *counter)
+    if distribution == "heterogeneous":
+        clients = pool
+    elif distribution == "uniform":
+        assigned = spread_groups(list(pool.values()), len(pool), rng)
+        clients = {f"client_{i}": samples for i, samples in enumerate(assigned, start=1)}
+    else:
+        clients = _by_class(pool, presence, rng)
+    return Split(clients), Split(dict(zip(IDDA.test_users, (unseen, held_out), strict=True)))
+
+
+def _by_class(pool: Images, presence: Presence, rng: np.random.Generator) -> Images:
+    samples = [sample for group in pool.values() for sample in group]
+    present = presence(samples)
+    order = class_order(present, [IDDADataset.domain_of(x) for x, _ in samples], rng)
+    kinds = rarest_class(present)
+    clients: Images = {}
+    numbers: dict[str, int] = {}
+    for part in cut(order.tolist(), [len(group) for group in pool.values()]):
+        words = [WORDS[kind] for kind in dict.fromkeys(kinds[part].tolist())]
+        name = "client_" + "_".join(words)
+        if len(words) == 1:
+            numbers[name] = numbers.get(name, 0) + 1
+            name = f"{name}_{numbers[name]}"
+        clients[name] = [samples[i] for i in part]
+    return clients
+
+
+def build_camvid(images: Images, *_: object) -> tuple[Split, Split]:
+    """Contiguous pieces of two recordings; there is no choice in it, so there is no seed.
+
+    Neighboring frames look alike, so nothing is shuffled, and what is held out is contiguous too:
+    it borders on training frames only at the ends of a stretch, 1 s apart. Test users:
+    ``test_user_same_domain`` (seen), ``test_user_0001TP`` (at dusk; with the images that the usual
+    split trains on) and ``test_user_Seq05VD``.
+    """
+    town, bridge = images["0006R0"], images["0016E5"]
+    trained = [sample for sample in bridge if sample[0].startswith("train/")]
+    clients: Images = {}
+    for name, samples in (("0006R0", town[:-HELD_OUT]), ("0016E5", trained)):
+        pieces = [
+            [stretch[i] for i in piece]
+            for stretch in _stretches(samples)
+            for piece in np.array_split(range(len(stretch)), max(1, round(len(stretch) / PIECE)))
+        ]
+        clients.update({f"{name}_{number}": piece for number, piece in enumerate(pieces)})
+    validation = [sample for sample in bridge if sample not in trained]
+    test = {
+        "test_user_same_domain": [*town[-HELD_OUT:], *validation],
+        "test_user_0001TP": images["0001TP"],
+        "test_user_Seq05VD": images["Seq05VD"],
+    }
+    return Split(clients), Split(test)
+
+
+def _stretches(samples: Sequence[Sample]) -> list[list[Sample]]:
+    """Samples in order of frame, cut where frames are missing for longer than LONGEST_GAP."""
+
+    def frame(sample: Sample) -> int:  # train/0006R0_f00930.png: 930
+        number = re.search(r"\d+$", Path(sample[0]).stem)
+        return int(number.group()) if number else -1
+
+    stretches = [[samples[0]]]
+    for before, sample in pairwise(samples):
+        if frame(sample) - frame(before) > LONGEST_GAP:
+            stretches.append([])
+        stretches[-1].append(sample)
+    return stretches
