@@ -12,6 +12,7 @@ import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from itertools import accumulate
 from pathlib import Path
 from typing import IO, Any
 
@@ -118,8 +119,8 @@ def parse_json(
         return object_hook(_unique_keys(pairs))
 
     content = json.loads(text, object_pairs_hook=made, **options)
-    if text.count("[") + text.count("{") > DEEPEST:  # a history has many short texts
-        _check_depth(content)
+    if text.count("[") + text.count("{") > DEEPEST and _depth(text) > DEEPEST:
+        raise ValueError(f"it is nested more than {DEEPEST} deep")
     return content
 
 
@@ -136,14 +137,11 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     return found
 
 
-def _check_depth(content: Any) -> None:
-    level, depth = [content], -1
-    while level:
-        nested = (v for v in level if isinstance(v, dict | list))
-        level = [v for one in nested for v in (one.values() if isinstance(one, dict) else one)]
-        depth += 1
-        if depth > DEEPEST:
-            raise ValueError(f"it is nested more than {DEEPEST} deep")
+def _depth(text: str) -> int:
+    """How deep lists and dicts are nested in valid JSON."""
+    tokens = re.findall(r'"(?:[^"\\]+|\\.)*"|[][{}]', text)
+    steps = {"[": 1, "{": 1, "]": -1, "}": -1}
+    return max(accumulate(steps.get(token, 0) for token in tokens), default=0)
 
 
 def _refuse(constant: str) -> None:

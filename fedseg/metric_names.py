@@ -60,11 +60,15 @@ def global_name(name: str) -> str:
     return f"{VIEWS[GLOBAL][0]}{name}"
 
 
-def nest(metrics: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """``{"unseen/mIoU": x}`` as ``{"unseen": {"mIoU": x}}``."""
+def nest(
+    metrics: Mapping[str, Any], details: Mapping[str, Mapping[str, Any]] | None = None
+) -> dict[str, dict[str, Any]]:
+    """``{"unseen/mIoU": x}`` as ``{"unseen": {"mIoU": x}}``, with more entries by domain."""
     domains: dict[str, dict[str, Any]] = {}
     for metric, value in ((Metric.parse(name), value) for name, value in metrics.items()):
         domains.setdefault(metric.domain, {})[metric.metric] = value
+    for domain, entries in (details or {}).items():
+        domains.setdefault(domain, {}).update(entries)
     return domains
 
 

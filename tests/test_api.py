@@ -39,7 +39,8 @@ def test_a_run_is_read_and_evaluated_as_it_was(small_run, small_config, tmp_path
 
 
 def test_a_run_has_the_history_of_its_results(small_run, tmp_path):
-    (tmp_path / "results.json").write_bytes((small_run / "results.json").read_bytes())
+    for name in ("results.json", "config.json"):
+        (tmp_path / name).write_bytes((small_run / name).read_bytes())
     content = (small_run / "history.jsonl").read_bytes()
     for cut in (content[:-20], content.replace(b'"round": 2', b'"round": 9')):
         (tmp_path / "history.jsonl").write_bytes(cut)

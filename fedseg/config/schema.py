@@ -342,6 +342,7 @@ WORDS = {  # of pydantic's mistakes
     "float_type": "a finite number",
     "int_type": "a whole number",
     "list_type": "a list",
+    "model_type": "a dict",
     "string_type": "a string",
     "tuple_type": "a list",
 }

@@ -128,8 +128,8 @@ def _table(table: Table) -> dict[str, Any]:
 
 
 def _run(run: FoundRun) -> dict[str, Any]:
-    config = asdict(run.results)
+    left_out = {"versions", "extras", "config", "parameters"}
+    config = run.results.model_dump(exclude=left_out)
     apart = {name: config.pop(name) for name in ("last_rounds", "final", "curves")}
-    del config["versions"], config["extras"], config["config"]
     about = {"folder": printable(str(run.folder)), "synthetic": run.results.synthetic}
     return {**about, **apart, "config": config}

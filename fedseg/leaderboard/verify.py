@@ -1,10 +1,11 @@
-"""Whether the metrics of a run are those of its checkpoint and its history."""
+"""Recompute what a run says of itself from its config, checkpoint, history and images."""
 
 import copy
+import json
 import tempfile
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,9 @@ from fedseg.cli import printable
 from fedseg.config.layers import naming
 from fedseg.errors import DataError, UserError
 from fedseg.files import read_json, sha256
-from fedseg.leaderboard.verify_history import compared_rounds, expected_rounds, train_loop
-from fedseg.metric_names import Metric, global_name
+from fedseg.leaderboard.verify_history import compared_rounds, expected_rounds
+from fedseg.metric_names import Metric, flatten, global_name, nest
+from fedseg.registry import DATASETS
 from fedseg.runner.build import build_client_data
 from fedseg.runner.checkpoint import load_checkpoint, save_checkpoint
 from fedseg.runner.config import complete_config
@@ -25,28 +27,26 @@ from fedseg.runner.recorded import evaluated, newest_checkpoint, read_recorded, 
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.config_copy import CONFIG_FILE
-from fedseg.runs.from_json import own_path
-from fedseg.runs.history import History, plain
+from fedseg.runs.config_facts import config_digest, experiment_digest
+from fedseg.runs.figures import summarize
+from fedseg.runs.from_json import digest, own_path
+from fedseg.runs.history import History, plain, timeless
 from fedseg.runs.results import (
-    by_domain,
-    configured,
-    configured_train_entry,
-    dataset_entry,
+    dataset_facts,
     environment,
-    hardware,
     package_versions,
-    summarized,
-    train_entry,
+    train_facts,
 )
 from fedseg.runs.run_files import HISTORY, read_history
 from fedseg.runs.schema import (
     FILE_NAME,
-    MOST_THREADS,
     OWN_DIGEST,
+    DataFacts,
     Results,
-    check_bounds,
+    ResultsFile,
+    derive,
     own_digest,
-    read_results,
+    read_results_file,
 )
 from fedseg.threads import threads
 
@@ -75,22 +75,54 @@ class Difference:
         return text
 
 
-@dataclass(frozen=True)
+@dataclass
 class Verification:
     """The outcome of :func:`verify`."""
 
     folder: Path  # work dir of the run
     checkpoint: Path  # the evaluated one
-    compared: int  # number of values
-    differences: tuple[Difference, ...]  # those beyond the tolerance
-    tolerance: float  # in percentage points; 0: equal to the last bit
+    runner: FederatedRunner  # which has evaluated it
+    saved: Mapping[str, Any]  # content of the checkpoint
     elsewhere: str  # how the machine differs from that of the run; empty if it does not
+    compared: int = 0  # number of values
+    differences: list[Difference] = field(default_factory=list)  # those beyond the tolerance
     unchecked: tuple[str, ...] = ()  # fields that only the training images tell, if not there
+
+    @property
+    def tolerance(self) -> float:
+        """In percentage points; 0: equal to the last bit."""
+        return TOLERANCE if self.elsewhere else 0.0
 
     @property
     def passed(self) -> bool:
         """Whether everything is as recorded."""
         return not self.differences
+
+    def compare(self, recorded: Any, computed: Any, place: str, *source: str) -> None:
+        """Compare two nested values; ``source``: of the second, and the file of the first."""
+        allowed = {"checkpoint": (self.tolerance, 0), "history": (0, RELATIVE)}
+        absolute, relative = allowed.get(source[0], (0, 0))
+        there, here = dict(_leaves(recorded, place)), dict(_leaves(computed, place))
+        for name in dict.fromkeys((*there, *here)):
+            one, other = there.get(name), here.get(name)
+            self.compared += 1
+            equal = one == other
+            if is_number(one) and is_number(other):
+                equal = abs(one - other) <= max(absolute, relative * abs(one))
+            if not equal:
+                self.differences.append(Difference(name, one, other, *source))
+
+
+def _leaves(value: Any, place: str) -> Iterator[tuple[str, Any]]:
+    """(place, value) of everything that is nested in a JSON value."""
+    if isinstance(value, Mapping) and value:
+        for key, inner in value.items():
+            yield from _leaves(inner, f"{place}.{key}".lstrip("."))
+    elif isinstance(value, list) and value:
+        for number, inner in enumerate(value):
+            yield from _leaves(inner, f"{place}[{number}]")
+    else:
+        yield place, value
 
 
 def verify(
@@ -99,12 +131,12 @@ def verify(
     options: Sequence[str] = (),
     trusted: Sequence[str] = (),
 ) -> Verification:
-    """Recompute the metrics of a run.
+    """Recompute what ``results.json`` holds.
 
-    The last evaluation (``final``) is repeated with the newest checkpoint. What the config decides
-    is taken from it again, and what ``data`` says from the images, where those for training are
-    there; means over the last rounds, curves and traffic are recomputed from ``history.jsonl``,
-    which must have the rounds, participants, evaluations and traffic that the config asks for.
+    The last evaluation is repeated with the newest checkpoint. What the config decides is taken
+    from it again, and what ``data`` says from the images, where those for training are there;
+    curves, traffic and counts are recomputed from ``history.jsonl``, which must have the rounds,
+    participants, evaluations and traffic that the config asks for.
 
     The run may come from anyone: nothing of it is executed or imported; see
     :mod:`fedseg.runner.recorded`.
@@ -122,12 +154,7 @@ def verify(
         ConfigError: the config cannot be evaluated.
     """
     folder = Path(folder)
-    results = read_results(own_path(folder, FILE_NAME), bounded=False)  # differences are named
-    if not 1 <= results.threads <= MOST_THREADS:
-        raise DataError(
-            f"{folder / FILE_NAME}: threads: is {results.threads}, must be from 1 to {MOST_THREADS}"
-        )
-    check_bounds(results, folder / FILE_NAME, "seconds.")  # which nothing is compared with
+    results = read_results_file(own_path(folder, FILE_NAME))
     checkpoint = _newest_checkpoint(folder, results)
     history = read_history(own_path(folder, HISTORY), finished=True)
     if not history:
@@ -137,191 +164,195 @@ def verify(
         if config is None:
             reading = recorded(folder, scratch, options, trusted)
         else:
-            used = load_config(config, (), scratch, options, results.seed, results.amp)
+            amp = _recorded_amp(folder)
+            used = load_config(config, (), scratch, options, results.seed, amp)
             with naming(used):
                 reading = nullcontext((used, complete_config(used)))
         with reading as (used, complete), naming(used):
+            found = _evaluate(folder, used, checkpoint, results, scratch)
             # what the run says of itself is compared with its config as it stands
             stated = read_recorded(folder) if config is None and options else complete
-            runner, final, elsewhere = _evaluate(used, checkpoint, results, scratch)
-            saved = load_checkpoint(checkpoint)
-            if not saved.get("client_sizes"):
-                raise DataError(f"{checkpoint}: client_sizes: is missing, it has no clients")
-            rounds = expected_rounds(runner.cfg, runner, saved["client_sizes"], len(history))
-            configuration, loop = plain(configured(stated)), train_loop(stated)
-            allowed = trusted if config is None else None
-            entries = _train_entries(complete, stated.train_dataloader, runner, saved, allowed)
-            loaders = [one.get("val_dataloader") or {} for one in (stated, complete)]
-            for test in runner.test_loop.sets:
-                loader = next(one[test.name] for one in loaders if one.get(test.name) is not None)
-                entry = dataset_entry(test.dataset, loader)
-                entries.append((f"test:{test.name}", "data set", entry))
-    fields = asdict(results)
-    summary = {
-        **plain(summarized(history, loop.max_rounds, loop.val_last_rounds)),
-        "completed_rounds": history[-1]["round"],
+            if config is None:
+                config_json = sha256(folder / CONFIG_FILE)
+                found.compare(
+                    results.config_json_sha256, config_json, "config_json_sha256", "config"
+                )
+                if "experiment_name" in stated:  # of a config of the user's own it is that file's
+                    name = printable(str(stated.experiment_name))
+                    found.compare(results.name, name, "name", "config")
+            if config is None or not options:  # which are on purpose
+                _compare_config(found, results, stated)
+            _compare_data(found, results, stated, complete, trusted if config is None else None)
+            _compare_history(found, results, history, stated)
+    if results.results_sha256 is not None:
+        own = own_digest(read_json(own_path(folder, FILE_NAME), strict=False))
+        found.compare(results.results_sha256, own, OWN_DIGEST, "rest of the file")
+    return found
+
+
+def _recorded_amp(folder: Path) -> bool:
+    """What ``--amp`` was; False if there is no readable ``config.json``."""
+    try:
+        return bool(read_recorded(folder).train_cfg.get("amp", False))
+    except UserError:
+        return False
+
+
+def _compare_config(found: Verification, results: ResultsFile, config: Config) -> None:
+    computed = {
+        "config_sha256": config_digest(config),
+        "experiment_sha256": experiment_digest(config),
+        "seed": config.randomness.seed,
     }
-    configuration["model"]["parameters"] = runner.flat.num_parameters
-    says = configuration
-    if config is None:
-        says = {"config_json_sha256": sha256(folder / CONFIG_FILE), **says}
-        if "experiment_name" in stated:  # of a config of the user's own it is that file's
-            says["name"] = printable(str(stated.experiment_name))
-    elif options:  # the user's own file, and what it is evaluated with, such as a data_root
-        says = {"protocol": says["protocol"]}
-    compared: list[Difference] = []
+    if isinstance(results, Results):  # of version 4, which repeats what the config says
+        values = json.loads(json.dumps(config.to_dict(), default=repr))
+        derived = derive(results, values, results.name)
+        computed |= {k: v for k, v in derived.items() if k != "config"}
+        computed["model"] |= {"parameters": found.runner.flat.num_parameters}
+    recorded = results.model_dump(include=set(computed))
+    found.compare(recorded, plain(computed), "", "config")
 
-    def add(pairs: Iterable[tuple[str, Any, Any]], *source: str) -> None:
-        compared.extend(Difference(*pair, *source) for pair in pairs)
 
-    sources = {"config": says, "checkpoint": {"final": final}, "history": summary}
-    for source, found in sources.items():
-        for name, computed in found.items():
-            if name in fields:
-                add(_pairs(fields[name], computed, name), source)
-    metrics = by_domain(plain(history[-1].get("metrics", {})), {})
-    add(_pairs(metrics, final, "final", whole=False), "checkpoint", HISTORY)
-    unchecked = dict(fields["data"]["train"])
-    for name, source, entry in plain(entries):
-        own = fields["data"].get(name, {})
-        for key in entry if name == "train" else own:
-            add(_pairs(own[key], entry.get(key), f"data.{name}.{key}"), source)
-        unchecked = {k: v for k, v in unchecked.items() if name != "train" or k not in entry}
-    tests = stated.get("val_dataloader") or {}
-    tests = {n: test for n, test in tests.items() if test is not None}
-    names = {n for n, test in tests.items() if n in results.tests or not test.get("optional")}
-    every = sorted(names | results.tests.keys())
-    add(((f"data.test:{n}", n in results.tests, n in names) for n in every), "config")
+def _compare_history(
+    found: Verification,
+    results: ResultsFile,
+    history: Sequence[Mapping[str, Any]],
+    config: Config,
+) -> None:
+    summary = plain(summarize(history))
+    del summary["seconds"]
+    found.compare(results.model_dump(include=set(summary)), summary, "", "history")
+    if results.history_sha256 is not None:
+        found.compare(
+            results.history_sha256, digest(timeless(history)), "history_sha256", "history"
+        )
     accuracy = results.extras.get("client_accuracy")  # of ClientAccuracyHook
     if accuracy is not None:
         lines = [record for record in history if record.get("client_accuracy")]
         computed = {
-            "clients": list(saved["client_sizes"]),
+            "clients": list(found.saved["client_sizes"]),
             "rounds": [record["round"] for record in lines],
             "accuracy": [record["client_accuracy"] for record in lines],
         }
-        accuracy = accuracy if isinstance(accuracy, Mapping) else {}
-        for name, values in computed.items():
-            add(_pairs(accuracy.get(name), values, f"client_accuracy.{name}"), HISTORY)
-    add(compared_rounds(history, rounds, stated), "config", HISTORY)
-    known = saved.get("history")  # checksums of its lines
-    if known is not None:
-        line = History(own_path(folder, HISTORY)).changed(known)
-        add([("first changed line", line, None)], "checkpoint", HISTORY)
-    if results.results_sha256 is not None:
-        digest = own_digest(read_json(own_path(folder, FILE_NAME), strict=False))
-        add([(OWN_DIGEST, results.results_sha256, digest)], "rest of the file")
-    tolerance = TOLERANCE if elsewhere else 0.0
-    differences = tuple(one for one in compared if not _equal(one, tolerance))
-    values = folder, checkpoint, len(compared), differences, tolerance, elsewhere
-    return Verification(*values, tuple(unchecked))
+        accuracy = accuracy if isinstance(accuracy, dict) else {}
+        accuracy = {name: accuracy.get(name) for name in computed}
+        found.compare(accuracy, computed, "client_accuracy", "history")
+    sizes = found.saved["client_sizes"]
+    wanted = expected_rounds(found.runner.cfg, found.runner, sizes, len(history))
+    recorded, expected = compared_rounds(history, wanted, config)
+    found.compare(recorded, expected, "", "config", HISTORY)
+    if found.saved.get("history") is not None:  # checksums of its lines
+        line = History(own_path(found.folder, HISTORY)).changed(found.saved["history"])
+        found.compare(line, None, "first changed line", "checkpoint", HISTORY)
 
 
-def _newest_checkpoint(folder: Path, results: Results) -> Path:
+def _compare_data(
+    found: Verification,
+    results: ResultsFile,
+    stated: Config,
+    complete: Config,
+    trusted: Collection[str] | None,
+) -> None:
+    recorded = {name: entry.model_dump() for name, entry in results.data.items()}
+    train = recorded.get("train", {})
+    for source, facts in _train_facts(found, complete, stated.train_dataloader, trusted).items():
+        for name, value in facts.items():
+            found.compare(train.pop(name, None), value, f"data.train.{name}", source)
+    found.unchecked = tuple(name for name in train if name in DataFacts.model_fields)
+    for test in found.runner.test_loop.sets:
+        name, facts = f"test:{test.name}", dataset_facts(test.dataset)
+        entry = {key: recorded.get(name, {}).get(key) for key in facts}
+        found.compare(entry, facts, f"data.{name}", "data set")
+    tests = {n: one for n, one in (stated.get("val_dataloader") or {}).items() if one is not None}
+    there = {name.removeprefix("test:") for name in recorded if name != "train"}
+    wanted = {name for name, one in tests.items() if name in there or not one.get("optional")}
+    for name in sorted(there | wanted):
+        found.compare(name in there, name in wanted, f"data.test:{name}", "config")
+
+
+def _train_facts(
+    found: Verification, config: Config, loader: Mapping[str, Any], trusted: Collection[str] | None
+) -> dict[str, dict[str, Any]]:
+    """What is known of ``data.train`` by source: all of it only of images that are there.
+
+    ``loader``: the training data as the run has described them; ``trusted``: as of
+    :func:`fedseg.runner.recorded.recorded`; None: the config is the user's own.
+    """
+    try:
+        if trusted is not None:
+            work_dir = found.runner.work_dir
+            config = evaluated(config, work_dir, trusted, ("train_dataloader",))
+        data = build_client_data(config, found.runner.flat, warn=lambda text: None)
+        return {"data set": train_facts(data)}
+    except UserError:  # its images are not there, or a class of it is not the suite's
+        dataset = loader["dataset"]
+        kind = dataset.get("type") if isinstance(dataset, Mapping) else type(dataset)
+        kind = DATASETS.module_dict.get(kind, kind) if isinstance(kind, str) else kind
+        identity = (found.saved.get("meta") or {}).get("identity")
+        known = {"clients": len(found.saved["client_sizes"])}
+        if isinstance(identity, Mapping):
+            known["partition_sha256"] = identity.get("train data")
+        return {"config": {"dataset": getattr(kind, "__name__", kind)}, "checkpoint": known}
+
+
+def _newest_checkpoint(folder: Path, results: ResultsFile) -> Path:
     round_, path = newest_checkpoint(folder)
     meta = {**(load_checkpoint(path).get("meta") or {}), "completed_rounds": round_}
-    for field in ("completed_rounds", "seed", "config_sha256"):
-        recorded = getattr(results, field)
-        found = meta.get(field, recorded)
-        if type(found) is not type(recorded) or found != recorded:
+    for name in ("completed_rounds", "seed", "config_sha256"):
+        recorded = getattr(results, name)
+        saved = meta.get(name, recorded)
+        if type(saved) is not type(recorded) or saved != recorded:
             raise DataError(
-                f"{path}: {field}: is {found!r}, but {recorded!r} in {folder / FILE_NAME}; "
+                f"{path}: {name}: is {saved!r}, but {recorded!r} in {folder / FILE_NAME}; "
                 "they are from different runs"
             )
     return path
 
 
 def _evaluate(
-    config: Config, checkpoint: Path, results: Results, scratch: Path
-) -> tuple[FederatedRunner, dict[str, Any], str]:
-    """(runner, metrics by domain as in ``final``, how this machine differs from the run's)."""
+    folder: Path, config: Config, checkpoint: Path, results: ResultsFile, scratch: Path
+) -> Verification:
+    """Repeat the last evaluation, and compare it with the recorded one."""
+    saved = load_checkpoint(checkpoint)
+    if not saved.get("client_sizes"):
+        raise DataError(f"{checkpoint}: client_sizes: is missing, it has no clients")
     config = copy.deepcopy(config)
     for name in ("dataloader", "evaluator"):  # evaluate what training evaluated
         config[f"test_{name}"] = config.get(f"val_{name}")
     runner, tested = evaluate_checkpoint(config, checkpoint)
     final = dict(tested["domains"])
     if any(Metric.of(domain).is_global for domain in results.final):
-        payload = load_checkpoint(checkpoint)
-        payload.pop("averaged_state_dict", None)
         not_averaged = scratch / checkpoint.name
-        save_checkpoint(not_averaged, payload)
+        save_checkpoint(
+            not_averaged, {k: v for k, v in saved.items() if k != "averaged_state_dict"}
+        )
         _, others = evaluate_checkpoint(config, not_averaged)
         final |= {global_name(domain): entry for domain, entry in others["domains"].items()}
     for entry in final.values():
         entry.pop("images", None)  # which the test adds
-    device = runner.flat.w.device
+    found = Verification(folder, checkpoint, runner, saved, _elsewhere(runner, results))
+    found.compare(results.final, final, "final", "checkpoint")
+    figures, metrics = results.curves.figures, flatten(final)
+    last = nest({name: column[-1] for name, column in figures.items() if column})
+    computed = nest({name: metrics.get(name) for name, column in figures.items() if column})
+    found.compare(last, computed, "final", "checkpoint", HISTORY)
+    parameters = runner.flat.num_parameters
+    found.compare(results.parameters, parameters, "parameters", "checkpoint")
+    return found
+
+
+def _elsewhere(runner: FederatedRunner, results: ResultsFile) -> str:
+    """How this machine differs from that of the run; empty if it does not."""
+    now = environment(runner.flat.w.device)
     pairs = {
         "packages": (package_versions(), results.versions),
-        "device": (str(device), results.device),
-        "hardware": (hardware(device), results.hardware),
+        "device": (now["device"], results.device),
+        "hardware": (now["hardware"], results.hardware),
     }
-    now = environment(device)
-    machine = [f"other {name}" for name, (now, then) in pairs.items() if now != then]
-    for last in _last_environment(results):  # the results may have been written again elsewhere
-        if not machine and any(last.get(key, value) != value for key, value in now.items()):
-            machine = ["other environment of the last rounds"]
-    return runner, final, ", ".join(machine)
-
-
-def _last_environment(results: Results) -> list[Mapping[str, Any]]:
-    """What computed the last rounds, if that is recorded; it may come from anyone."""
-    known = [one for one in results.environments or () if is_number(one.get("round"))]
-    return [one for one in known if one["round"] <= results.completed_rounds][-1:]
-
-
-def _train_entries(
-    config: Config,
-    loader: Mapping[str, Any],
-    runner: FederatedRunner,
-    saved: Mapping[str, Any],
-    trusted: Collection[str] | None,
-) -> list[tuple[str, str, dict[str, Any]]]:
-    """What is known of ``data.train``, with where from: all of it only of images that are there.
-
-    ``loader``: the training data as the run has described them; ``trusted``: as of
-    :func:`fedseg.runner.recorded.recorded`; None: the config is the user's own.
-    """
-    built = config
-    try:
-        if trusted is not None:
-            built = evaluated(config, runner.work_dir, trusted, ("train_dataloader",))
-        data = build_client_data(built, runner.flat, warn=lambda text: None)
-        return [("train", "data set", train_entry(data, loader))]
-    except UserError:  # its images are not there, or a class of it is not the suite's
-        sizes, identity = saved.get("client_sizes"), (saved.get("meta") or {}).get("identity")
-        known = {"clients": len(sizes)} if sizes else {}
-        if isinstance(identity, Mapping):
-            known["partition_sha256"] = identity.get("train data")
-        return [("train", "config", configured_train_entry(loader)), ("train", "checkpoint", known)]
-
-
-def _pairs(
-    recorded: Any, computed: Any, field: str, whole: bool = True
-) -> Iterator[tuple[str, Any, Any]]:
-    """(field, recorded, computed) of everything; None where nothing is recorded or came out.
-
-    ``whole``: also of what came out and is not recorded.
-    """
-    if isinstance(recorded, Mapping) or (
-        whole and recorded is None and isinstance(computed, Mapping)
-    ):
-        recorded = recorded or {}
-        others = computed if isinstance(computed, Mapping) else {}
-        for key in dict.fromkeys((*recorded, *others)) if whole else recorded:
-            yield from _pairs(recorded.get(key), others.get(key), f"{field}.{key}", whole)
-    elif isinstance(recorded, list | tuple):
-        same = isinstance(computed, list | tuple) and len(computed) == len(recorded)
-        if not recorded and not same:
-            yield field, recorded, computed
-        for index, value in enumerate(recorded):
-            other = computed[index] if same else None
-            yield from _pairs(value, other, f"{field}[{index}]", whole)
-    else:
-        yield field, recorded, computed
-
-
-def _equal(one: Difference, tolerance: float) -> bool:
-    if not is_number(one.recorded) or not is_number(one.computed):
-        return one.recorded == one.computed
-    allowed = {"checkpoint": tolerance, "history": RELATIVE * abs(one.recorded)}
-    return abs(one.recorded - one.computed) <= allowed.get(one.source, 0)
+    machine = [f"other {name}" for name, (here, there) in pairs.items() if here != there]
+    # the results may have been written again elsewhere
+    environments = [one for one in results.environments or () if is_number(one.get("round"))]
+    last = [one for one in environments if one["round"] <= results.completed_rounds][-1:]
+    if last and not machine and any(last[0].get(key, value) != value for key, value in now.items()):
+        machine = ["other environment of the last rounds"]
+    return ", ".join(machine)

@@ -90,31 +90,25 @@ def expected_rounds(
 
 def compared_rounds(
     history: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]], config: Config
-) -> Iterator[tuple[str, Any, Any]]:
-    """(field, of the history, expected) of every round; the history is in order and has no gaps."""
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What the history has and what it should have, by round; it is in order and has no gaps."""
     loop, tests = train_loop(config), config.get("val_dataloader") or {}
-    last_metrics = (history[-1].get("metrics") or {}) if history else {}
     at_end = {n for n, test in tests.items() if test is not None and test.get("final_only")}
-    regular = {n for n in last_metrics if Metric.parse(n).set not in at_end}
-    yield "rounds", len(history), loop.max_rounds
-    for record, wanted in zip(history, expected, strict=False):
-        number = wanted["round"]
-        where = f"round {number}"
+    metrics = {n for n in history[-1].get("metrics", ()) if Metric.parse(n).set not in at_end}
+    there: dict[str, Any] = {"rounds": len(history)}
+    wanted: dict[str, Any] = {"rounds": loop.max_rounds}
+    for record, round_ in zip(history, expected, strict=False):
+        number, evaluated = round_["round"], "metrics" in record
         found = {
-            "participants": [_get(one, "client") for one in record["participants"]],
-            "samples": [_get(one, "samples") for one in record["participants"]],
+            "participants": [one["client"] for one in record["participants"]],
+            "samples": [one.get("samples") for one in record["participants"]],
             **{name: record[name] for name in ("bytes_down", "bytes_up")},
+            "evaluated": evaluated,
+            "missing metrics": sorted(metrics - record["metrics"].keys()) if evaluated else [],
         }
-        for name, value in found.items():
-            yield f"{where}: {name}", value, wanted[name]
-        in_window = number > loop.max_rounds - loop.val_last_rounds
-        # outside the window, a run that was prolonged has more evaluations
-        if wanted["evaluated"] or in_window:
-            yield f"{where}: evaluated", "metrics" in record, wanted["evaluated"]
-        if "metrics" in record:
-            missing = sorted(regular - record["metrics"].keys())
-            yield f"{where}: missing metrics", missing, []
-
-
-def _get(participant: Any, name: str) -> Any:
-    return participant.get(name) if isinstance(participant, Mapping) else None
+        should = {name: round_.get(name, []) for name in found}
+        if number <= loop.max_rounds - loop.val_last_rounds and not should["evaluated"]:
+            # outside the window, a run that was prolonged has more evaluations
+            should["evaluated"] = evaluated
+        there[f"round {number}"], wanted[f"round {number}"] = found, should
+    return there, wanted

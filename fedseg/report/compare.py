@@ -7,7 +7,7 @@ seeds says whether a difference would come out again.
 
 import statistics
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -125,7 +125,7 @@ def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
     configs = [run.config for run in runs if run.config is not None]
     complete = len(configs) == len(runs)
     if not complete:
-        configs = [{name: asdict(one)[name] for name in CONFIGURED} for one in results]
+        configs = [one.model_dump(include=set(CONFIGURED)) for one in results]
     foreign = [other_test_sets(sides[0], side) for side in sides]
     return Comparison(
         sides=tuple(sides),
@@ -143,7 +143,7 @@ def _conditions(results: Results) -> dict[str, Any]:
     """Versions, hardware, data and their checksums."""
     conditions = {name: getattr(results, name) for name in MACHINE}
     for name, entry in results.data.items():
-        fields = asdict(entry).items()
+        fields = entry.model_dump().items()
         known = {k: v for k, v in fields if k not in NOT_CONDITIONS and v not in UNSET}
         conditions[f"data.{name}"] = known
     return conditions

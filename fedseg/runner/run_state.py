@@ -15,8 +15,9 @@ from fedseg.core.hook import FederatedHook, Run
 from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.runner.checkpoint import check_like, check_weights
+from fedseg.runs.config_facts import config_digest
 from fedseg.runs.from_json import digest
-from fedseg.runs.results import config_digest, environment
+from fedseg.runs.results import environment
 
 # values of keys that a config may leave out
 DEFAULTS = {"train_cfg.amp": False, "channels_last": True}

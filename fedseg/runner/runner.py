@@ -62,8 +62,9 @@ from fedseg.runner.work_dir import (
     write_config,
 )
 from fedseg.runs.config_copy import config_text
+from fedseg.runs.config_facts import config_digest
 from fedseg.runs.history import History
-from fedseg.runs.results import config_digest, write_results
+from fedseg.runs.results import write_results
 from fedseg.threads import threads
 
 

@@ -140,7 +140,7 @@ def _state(config: Any) -> str:
     if not isinstance(made, dict) or "config_sha256" not in made:
         raise DataError(f"{results}: is no fedseg result: {fix}")
     from fedseg.runner.config import complete_config
-    from fedseg.runs.results import config_digest
+    from fedseg.runs.config_facts import config_digest
 
     if made["config_sha256"] != config_digest(complete_config(config)):
         raise ConfigError(

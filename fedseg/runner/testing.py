@@ -14,11 +14,12 @@ from rich.progress import MofNCompleteColumn, Progress, TaskID
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.files import csv_cell, sha256, write_text
-from fedseg.metric_names import Metric
+from fedseg.metric_names import Metric, nest
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.runner import FederatedRunner
+from fedseg.runs.config_facts import config_digest
 from fedseg.runs.history import plain
-from fedseg.runs.results import by_domain, config_digest, package_versions
+from fedseg.runs.results import package_versions
 from fedseg.runs.schema import TEST_SCHEMA_VERSION
 
 
@@ -57,7 +58,7 @@ def evaluate_checkpoint(
     with _progress() as advance:
         metrics = runner.test(checkpoint, advance)
     loop = runner.test_loop
-    domains = by_domain(metrics, loop.details)
+    domains = nest(metrics, loop.details)
     images = {test.name: len(test.dataset) for test in loop.sets}
     for domain, entry in domains.items():
         name = domain  # followed by the prefix of a metric that has one

@@ -4,7 +4,6 @@ It may come from anyone: what has another form than expected counts as not measu
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,7 @@ def with_curvature(results: Results, folder: Path, messages: list[str]) -> Resul
             quantities |= found["quantities"]
     except DataError as error:
         messages.append(str(error))
-    return replace(results, extras={**results.extras, FILE_NAME: quantities})
+    return results.model_copy(update={"extras": {**results.extras, FILE_NAME: quantities}})
 
 
 def over_rounds(results: Results, rounds: Sequence[int]) -> dict[str, list[float | None]]:

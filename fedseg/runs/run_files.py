@@ -7,24 +7,38 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import Field, TypeAdapter, ValidationError
+
 from fedseg.checks import is_number
+from fedseg.config.schema import read_model
 from fedseg.errors import DataError
 from fedseg.files import LARGEST
 from fedseg.metric_names import flatten
 from fedseg.runs.config_copy import recorded_config
-from fedseg.runs.from_json import digest, from_plain
+from fedseg.runs.config_facts import WINDOW
+from fedseg.runs.figures import average_curves, summarize
+from fedseg.runs.from_json import digest
 from fedseg.runs.history import History, plain, timeless
-from fedseg.runs.results import summarized
-from fedseg.runs.schema import FILE_NAME, Curves, Results, Traffic, Window, read_results
+from fedseg.runs.schema import (
+    FILE_NAME,
+    Count,
+    Curves,
+    FilePart,
+    HistoryFacts,
+    Number,
+    Results,
+    Traffic,
+    Window,
+    read_results,
+)
 from fedseg.units import format_bytes
 
 HISTORY = "history.jsonl"
-WINDOW = 100  # rounds at the end, unless the config says otherwise
 
 
 @dataclass(frozen=True)
 class Summary:
-    """Those fields of ``results.json`` that an unfinished run has, too."""
+    """Those fields of :class:`Results` that an unfinished run has, too."""
 
     final_round: int | None
     last_rounds: Window
@@ -68,12 +82,14 @@ class RunFiles:
 
     @cached_property
     def _of_history(self) -> Summary:
-        length = self._option("train_cfg", "val_last_rounds")
-        length = min(length if length and length > 0 else WINDOW, self.rounds)
-        found = plain(summarized(list(self.history), self.rounds, length))
-        names = ("train", "aggregate", "evaluate")
-        found["seconds"] = {k: sum(r["seconds"].get(k, 0.0) for r in self.history) for k in names}
-        return from_plain(Summary, found, str(self.folder / HISTORY))
+        length = self._option("train_cfg", "val_last_rounds") or 0
+        path = self.folder / HISTORY
+        facts = read_model(HistoryFacts, plain(summarize(self.history)), path)
+        window = length if length > 0 else WINDOW
+        averaged = average_curves(facts.curves, self.rounds, window)
+        averaged["last_rounds"] = read_model(Window, averaged["last_rounds"], path)
+        names = ("curves", "communication", "rejected_updates", "seconds")
+        return Summary(**{name: getattr(facts, name) for name in names}, **averaged)
 
     @property
     def summary(self) -> Results | Summary:
@@ -82,18 +98,14 @@ class RunFiles:
 
     @cached_property
     def last(self) -> dict[str, float]:
-        """Metrics ``<domain>/<metric>`` of the last evaluation, without those that are not finite.
-
-        What ``results.final`` has besides (IoU by class, details of hooks) is left out.
-        """
+        """Metrics of the last evaluation by name, without those that are not finite."""
         if self.results is None:
-            evaluated = [record["metrics"] for record in self.history if record.get("metrics")]
-            found = evaluated[-1] if evaluated else {}
+            evaluations = [record["metrics"] for record in self.history if record.get("metrics")]
+            metrics = evaluations[-1] if evaluations else {}
         else:
-            known = {*self.window.mean, *self.curves.figures}
-            final = flatten(self.results.final)
-            found = {name: value for name, value in final.items() if name in known}
-        return {name: value for name, value in found.items() if is_number(value)}
+            known = {*self.window.mean, *self.curves.figures}  # the rest are details
+            metrics = {n: v for n, v in flatten(self.results.final).items() if n in known}
+        return {name: value for name, value in metrics.items() if is_number(value)}
 
     @property
     def window(self) -> Window:
@@ -157,12 +169,12 @@ def read_run(path: str | Path, strict: bool = True) -> RunFiles:
         raise DataError(f"{folder / HISTORY}: has no round yet")
     if results is not None and (folder / HISTORY).exists():
         _check_history(results, history, folder / HISTORY)
+    if results is not None:
+        return RunFiles(folder, results, history, results.config)
     try:
-        checksum = results and results.config_json_sha256
-        config = recorded_config(folder, checksum)
+        return RunFiles(folder, None, history, recorded_config(folder))
     except DataError:
-        config = None
-    return RunFiles(folder, results, history, config)
+        return RunFiles(folder, None, history)
 
 
 def _check_history(results: Results, history: list[dict[str, Any]], path: Path) -> None:
@@ -179,18 +191,59 @@ def _check_history(results: Results, history: list[dict[str, Any]], path: Path) 
         raise DataError(f"{path}: is not the history that {FILE_NAME} was made of: {fix}")
 
 
-@dataclass(frozen=True)
-class _Record:
-    """What is read of a line of the history; a line holds more."""
+class Participant(FilePart):
+    """A client's part in a round."""
 
-    round: int
-    participants: tuple[Any, ...]
-    loss: float | None
-    rejected: tuple[Any, ...]
-    bytes_down: int
-    bytes_up: int
-    seconds: dict[str, float]
-    metrics: dict[str, float | None]
+    client: str
+    samples: int | None = None
+    steps: int | None = None
+    loss: float | None = None
+
+
+class Record(FilePart):
+    """A line of ``history.jsonl``; hooks of a user's own may add fields."""
+
+    round: int = Field(description="from 1")
+    participants: list[Participant] = Field(
+        description="`client`, `samples`, `steps`, `loss` (null if rejected) of each"
+    )
+    lr: Any = Field(None, description="local learning rate")
+    loss: float | None = Field(
+        description="mean of the accepted clients' losses (each the mean over its local steps), "
+        "weighted by their samples"
+    )
+    rejected: list[Any] = Field(
+        description="`client`, `exchange` (from 0), `reason`; a client rejected in both exchanges "
+        "of a round appears, and is counted, twice"
+    )
+    bytes_down: Count = Field(description="traffic to all participants")
+    bytes_up: Count = Field(description="traffic from all participants")
+    seconds: dict[str, float] = Field(
+        description="`train`, `aggregate`, `evaluate`, `data_wait` (part of `train`); with "
+        "[workers](parallel.md) `busy`, in which one of them had something to do, on average"
+    )
+    restarts: Any = Field(
+        None,
+        description="why workers were lost and replaced, if any were; like `seconds` it says "
+        "nothing about the results",
+    )
+    norm_w: Any = Field(None, description="Euclidean norm of the global model")
+    norm_delta: Any = Field(
+        None,
+        description="norm of the pseudo-gradient: the mean over the accepted clients, weighted by "
+        "their samples, of the received model minus the one that is sent (which for FedSpeed is "
+        "not the trained model); `norm_...`: of a vector that the algorithm keeps on the server",
+    )
+    metrics: dict[str, Number | None] = Field({}, description="in rounds that were evaluated")
+    client_accuracy: Any = Field(
+        None,
+        description="in evaluated rounds of classification: for each client, in the partition's "
+        "order, the accuracy in percent with each class weighted by its share of the client's "
+        "samples",
+    )
+
+
+RECORDS = TypeAdapter(list[Record])
 
 
 def read_history(path: Path, finished: bool = False) -> list[dict[str, Any]]:
@@ -211,15 +264,13 @@ def read_history(path: Path, finished: bool = False) -> list[dict[str, Any]]:
         raise DataError(f"{path}: is damaged: {error}") from error
     if not records and size:
         raise DataError(f"{path}: is damaged, or not the history of a run")
+    try:
+        RECORDS.validate_python(records)
+    except ValidationError as error:
+        number = error.errors()[0]["loc"][0]
+        read_model(Record, records[number], f"{path}, line {number + 1}")
     for number, record in enumerate(records, start=1):
-        where = f"{path}, line {number}"
-        if not isinstance(record, dict):
-            raise DataError(f"{where}: is not the record of a round")
-        record = {"metrics": {}, **record}
-        for field in _Record.__dataclass_fields__:
-            if field not in record:
-                raise DataError(f"{where}: {field}: is missing")
-        checked = from_plain(_Record, record, where)
-        if checked.round != number:
-            raise DataError(f"{where}: round: must be {number}, not {checked.round}")
+        if record["round"] != number:
+            wrong = f"round: must be {number}, not {record['round']}"
+            raise DataError(f"{path}, line {number}: {wrong}")
     return records

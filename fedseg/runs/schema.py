@@ -1,94 +1,149 @@
-"""``results.json`` as typed dataclasses, and its strict reader.
+"""``results.json``: the schema, and its strict reader.
 
-The dataclasses are the schema: every field of version :data:`RESULTS_SCHEMA_VERSION`. A file may
-hold more, which hooks add.
+The file holds what nothing else beside it says. :class:`Results` has besides what the composed
+config says (``config.json``) and what follows from the curves. In files of version 4, all of it
+stands in the file.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from annotated_types import Interval
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from fedseg.checks import is_number
+from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import DataError
 from fedseg.files import read_json
-from fedseg.metric_names import MAIN_METRICS, Metric
-from fedseg.runs.config_copy import recorded_config
-from fedseg.runs.from_json import REWRITE, digest, from_plain, printable
+from fedseg.metric_names import MAIN_METRICS, Metric, flatten
+from fedseg.runs.config_copy import CONFIG_FILE, recorded_config
+from fedseg.runs.config_facts import WINDOW, config_facts, loader_facts, loaders
+from fedseg.runs.figures import average_curves
+from fedseg.runs.from_json import LARGEST_NUMBER, REWRITE, digest, printable
 from fedseg.runs.history import plain
 
-RESULTS_SCHEMA_VERSION = 4  # of results.json
+RESULTS_SCHEMA_VERSION = 5  # of results.json
+SELF_CONTAINED = 4  # the version in which the file repeated config and curves
 TEST_SCHEMA_VERSION = 1  # of test_results.json, which fedseg test writes
 FILE_NAME = "results.json"
 OWN_DIGEST = "results_sha256"
-LARGEST_COUNT = 2**63 - 1
-MOST_THREADS = 4096
 EDITED = "was changed after the run wrote it: its numbers are not the run's"
 UNSIGNED = f"has no checksum of itself ({OWN_DIGEST}): nothing tells whether it was changed"
 
 
-@dataclass(frozen=True)
-class Model:
+def _check_plain(value: Any, place: str = "") -> Any:
+    """A JSON value whose numbers are finite."""
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            _check_plain(inner, f"{place}.{key}")
+    elif isinstance(value, list):
+        for number, inner in enumerate(value):
+            _check_plain(inner, f"{place}[{number}]")
+    elif isinstance(value, int | float) and not abs(value) <= LARGEST_NUMBER:
+        where = f"{place.lstrip('.')}: " if place else ""
+        raise ValueError(f"{where}must be a finite number below {LARGEST_NUMBER:g}")
+    return value
+
+
+Count = Annotated[int, Interval(ge=0, lt=2**63)]
+Positive = Annotated[int, Interval(ge=1, lt=2**63)]
+Number = Annotated[float, Interval(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
+Seconds = Annotated[float, Interval(ge=0, le=LARGEST_NUMBER)]
+Plain = Annotated[Any, AfterValidator(_check_plain)]
+Component = Annotated[dict[str, Any], AfterValidator(_check_plain)]
+
+
+class FilePart(BaseModel):
+    """A part of a file; unknown keys are left out."""
+
+    model_config = ConfigDict(**STRICT, frozen=True)
+
+
+class Model(FilePart):
     """The network."""
 
-    type: str  # class of the model
-    network: str | None  # class of the network that the model wraps (Segmentor), if it does
-    options: dict[str, Any]  # those options of the model that are numbers or text
-    parameters: int  # number of trainable parameters
+    type: str = Field(description="class of the model")
+    network: str | None = Field(description="class of the network that the model wraps")
+    options: Component = Field(description="options of the model that are numbers or text")
+    parameters: Positive = Field(description="number of trainable parameters")
 
 
-@dataclass(frozen=True)
-class DataEntry:
+class DataFacts(FilePart):
     """A data set as the run used it."""
 
-    dataset: str  # its class
-    samples: int  # number of images
-    synthetic: bool  # whether this project rendered the images, so that they are no published data
-    split: str | None  # name of the split in the config, a folder or "train"
-    # SHA-256 of the split's ids and file names, or of images and labels in stored order
-    split_checksum: str | None
-    # SHA-256 of images and labels in any order, for small images in memory; None elsewhere
-    content_sha256: str | None
-    # corruptions that were generated here, not read from the official files
-    generated: tuple[str, ...]
-    steps: tuple[Any, ...]  # transforms of the loader, as configured
-    style: dict[str, Any] | None  # style transfer of the loader, as configured
+    dataset: str = Field(description="its class")
+    samples: Count = Field(description="number of images")
+    synthetic: bool = Field(description="whether this project rendered the images")
+    split_checksum: str | None = Field(
+        description="SHA-256 of the split's ids and file names, or of images and labels in order"
+    )
+    content_sha256: str | None = Field(
+        description="SHA-256 of images and labels in any order, for small images in memory"
+    )
+    generated: list[str] = Field(description="corruptions that are not from the official files")
+    clients: Positive | None = Field(None, description="training set: number of clients")
+    partition_sha256: str | None = Field(
+        None, description="training set: SHA-256 of the clients and their samples"
+    )
+
+
+class DataEntry(DataFacts):
+    """The same with what the config says of it."""
+
+    split: str | None  # name of the split, a folder or "train"
+    steps: list[Plain]  # transforms of the loader
+    style: Component | None  # style transfer of the loader
     # of the training set alone:
-    clients: int | None = None  # number of clients
-    partition: dict[str, Any] | None = None  # type and options of the partition
-    partition_sha256: str | None = None  # of the clients and their samples
-    batch_size: int | str | None = None  # images per step, or "full" for all of a client's
+    partition: Component | None = None  # type and options
+    batch_size: Count | str | None = None  # images per step, or "full" for all of a client's
 
 
-@dataclass(frozen=True)
-class Participation:
+class Participation(FilePart):
     """Smallest and largest number of clients in a round."""
 
-    min: int
-    max: int
+    min: Positive
+    max: Positive
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Participation":
+        if self.max < self.min:
+            raise ValueError(f"max: is {self.max}, must be at least {self.min}")
+        return self
 
     def __str__(self) -> str:
         return str(self.max) if self.min == self.max else f"{self.min} to {self.max}"
 
 
-@dataclass(frozen=True)
-class Window:
+class Window(FilePart):
     """The evaluations of the last rounds, whose mean benchmarks report."""
 
-    rounds: int  # length of the window
-    evaluations: int  # number of evaluations in it
-    mean: dict[str, float]  # of each metric <domain>/<metric>
-    std: dict[str, float]  # standard deviation, not divided by n - 1
+    rounds: Count  # length of the window
+    evaluations: Count
+    mean: dict[str, Number]  # by name of the metric
+    std: dict[str, Number]  # not divided by n - 1
 
 
-@dataclass(frozen=True)
-class Curves:
+class Curves(FilePart):
     """Metrics over the evaluated rounds, as lists of equal length."""
 
-    rounds: tuple[int, ...]
-    bytes: tuple[int, ...]  # sent since the start of the run, both ways, all clients
-    loss: tuple[float | None, ...]  # mean training loss since the previous evaluation
-    figures: dict[str, tuple[float | None, ...]]  # <domain>/<metric> -> values, None if missing
+    rounds: list[Positive]
+    bytes: list[Count]  # sent since the start of the run, both ways, all clients
+    loss: list[Number | None]  # mean training loss since the previous evaluation
+    figures: dict[str, list[Number | None]]  # by name of the metric; None if it has no value
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> "Curves":
+        columns = {"bytes": self.bytes, "loss": self.loss}
+        columns |= {f"figures.{name}": values for name, values in self.figures.items()}
+        for name, values in columns.items():
+            if len(values) != (count := len(self.rounds)):
+                raise ValueError(f"{name}: has {len(values)} values for {count} rounds")
+        for name, values, step in (("rounds", self.rounds, 1), ("bytes", self.bytes, 0)):
+            for n in range(1, len(values)):
+                if values[n] < (least := values[n - 1] + step):
+                    raise ValueError(f"{name}[{n}]: is {values[n]}, must be at least {least}")
+        return self
 
     def reach(self, metric: str, target: float) -> tuple[int, int] | None:
         """(round, bytes sent until then) of the first evaluation that reaches a target, or None."""
@@ -97,61 +152,87 @@ class Curves:
         return next(((r, b) for r, b, v in places if v is not None and v >= target), None)
 
 
-@dataclass(frozen=True)
-class Traffic:
+class Traffic(FilePart):
     """Bytes sent in the whole run, all clients."""
 
-    bytes_down: int
-    bytes_up: int
+    bytes_down: Count
+    bytes_up: Count
 
 
-@dataclass(frozen=True)
-class Results:
+class HistoryFacts(FilePart):
+    """What the history comes to; ``results.json`` has it so that it can be read alone."""
+
+    completed_rounds: Count = Field(description="rounds in the history")
+    clients_per_round: Participation = Field(description="smallest and largest number")
+    communication: Traffic = Field(description="bytes sent, all clients: `bytes_down`, `bytes_up`")
+    rejected_updates: Count = Field(description="number of client updates that were not used")
+    seconds: dict[str, Seconds] = Field(
+        description="`train`, `aggregate`, `evaluate`; `wall` in total"
+    )
+    curves: Curves = Field(
+        description="over the evaluated rounds, lists of equal length: `rounds`, `bytes` sent "
+        "until then, mean training `loss` since the evaluation before, `figures` by metric"
+    )
+
+
+class ResultsFile(HistoryFacts):
+    """What ``results.json`` holds besides what hooks add."""
+
+    schema_version: int = Field(description="version of the file, 5")
+    name: str = Field(description="of the experiment")
+    seed: Annotated[int, Interval(ge=-(2**63), lt=2**63)] = Field(description="of the run")
+    config_sha256: str = Field(description="checksum of the config")
+    experiment_sha256: str = Field(description="the same for all seeds of an experiment")
+    config_json_sha256: str | None = Field(None, description="checksum of the file `config.json`")
+    versions: dict[str, str] = Field(description="of Python, fedseg and the packages it needs")
+    device: str = Field(description="such as `cpu`")
+    hardware: str = Field(description="name of the GPU, or instruction set of the CPU")
+    threads: Annotated[int, Interval(ge=1, le=4096)] = Field(description="of PyTorch")
+    environments: list[Component] | None = Field(
+        None,
+        description="`threads`, `device`, `hardware` and versions by the `round` from which they "
+        "hold: several after a resume with others",
+    )
+    parameters: Positive = Field(description="number of trainable parameters")
+    data: dict[str, DataFacts] = Field(description="`train`, and `test:<domain>` of each test set")
+    final: dict[str, dict[str, Plain]] = Field(
+        description="the last evaluation by domain: metrics in percent, and details such as `IoU` "
+        "by class, `accuracy_by_class`, `corruptions` by name and severity"
+    )
+    history_sha256: str | None = Field(
+        None, description="checksum of the lines of `history.jsonl` but for `seconds`"
+    )
+    results_sha256: str | None = Field(
+        None, description="checksum of everything else in the file but for `seconds`"
+    )
+    # not in the file by these names:
+    extras: dict[str, Any] = {}  # what hooks added, unchecked
+    edited: str = ""  # why the file is not known to be as the run wrote it
+
+
+class Results(ResultsFile):
     """A finished run; components are as configured, or None."""
 
-    schema_version: int
-    name: str  # of the experiment, usually its config's
-    config_sha256: str
-    experiment_sha256: str  # of what all seeds of the experiment share
-    versions: dict[str, str]  # of Python, fedseg and the packages that metrics depend on
-    device: str  # such as "cpu"
-    hardware: str  # name of the GPU, or instruction set of the CPU
-    threads: int  # of torch
-    seed: int
-    rounds: int  # in the config
-    completed_rounds: int
-    final_round: int | None  # of the last evaluation; None if the run was never evaluated
-    model: Model
-    algorithm: dict[str, Any]
-    local_loss: dict[str, Any] | None
-    optim_wrapper: dict[str, Any]
-    averaging: dict[str, Any] | None
-    batchnorm: dict[str, Any] | None
-    amp: bool  # whether the run computed in bfloat16
-    data: dict[str, DataEntry]  # "train", and "test:<domain>" for each test set
-    clients_per_round: Participation
-    local_epochs: int | None  # length of local training: either this or local_steps
-    local_steps: int | None
-    # by domain: metrics of the last evaluation in percent, and details such as "IoU" by class and
-    # "corruptions" by name and severity
-    final: dict[str, dict[str, Any]]
-    last_rounds: Window
-    curves: Curves
-    communication: Traffic
-    rejected_updates: int  # number of client updates
-    seconds: dict[str, float]  # "train", "aggregate", "evaluate", and "wall" in total
-    protocol: dict[str, Any]  # see fedseg.runs.protocol
+    data: dict[str, DataEntry]
+    parameters: Positive = 1  # as model.parameters
+    # what config.json says, and its content if it is there:
+    config: dict[str, Any] | None = None
+    rounds: Positive
     setting: str | None = None  # of a composed config
-    methods: tuple[str, ...] | None = None  # likewise
+    methods: list[str] | None = None  # likewise
     load_from: str | None = None  # the checkpoint with whose weights it began; None: random ones
-    config_json_sha256: str | None = None  # of the file config.json; None: there was none
-    results_sha256: str | None = None  # of everything else in the file but "seconds"
-    history_sha256: str | None = None  # of the lines of history.jsonl but for "seconds"
-    # of the rounds from each "round" on: threads, device, hardware, versions; None: not recorded
-    environments: tuple[dict[str, Any], ...] | None = None
-    extras: dict[str, Any] = field(default_factory=dict)  # what hooks added, unchecked
-    config: dict[str, Any] | None = None  # of config.json; not in the file
-    edited: str = ""  # why the file is not known to be as the run wrote it; not in the file
+    model: Model
+    algorithm: Component
+    local_loss: Component | None
+    optim_wrapper: Component
+    averaging: Component | None
+    batchnorm: Component | None
+    amp: bool  # whether the run computed in bfloat16
+    local_epochs: Count | None  # length of local training: either this or local_steps
+    local_steps: Count | None
+    # what follows from the curves:
+    final_round: Count | None  # of the last evaluation; None if the run was never evaluated
+    last_rounds: Window
 
     @property
     def train(self) -> DataEntry:
@@ -171,144 +252,117 @@ class Results:
 
 def own_digest(results: Mapping[str, Any]) -> str:
     """SHA-256 of the content of ``results.json`` but for itself and times, which always differ."""
-    volatile = (OWN_DIGEST, "seconds")
-    return digest({k: v for k, v in plain(dict(results)).items() if k not in volatile})
+    return digest({k: v for k, v in results.items() if k not in (OWN_DIGEST, "seconds")})
 
 
-def read_results(path: str | Path, strict: bool = True, bounded: bool = True) -> Results:
-    """Read and check a ``results.json``.
+def read_results(path: str | Path, strict: bool = True) -> Results:
+    """Read and check a ``results.json``, and the ``config.json`` beside it.
 
     Args:
         path: the file.
         strict: also refuse what cannot be ranked or compared: a run that was not finished or never
-            evaluated, metrics without a value, curves of unequal length.
-        bounded: if strict, refuse numbers that no run has, too, or that contradict each other.
+            evaluated, metrics without a value or out of their range.
 
     Raises:
-        DataError: the file is missing, damaged, of another program or of an unreadable version; or
-            a field is missing, of the wrong type or not finite.
+        DataError: a file is missing, damaged, of another program or of an unreadable version; or a
+            field is missing, of the wrong type, out of bounds or not finite.
     """
     path = Path(path)
+    file = read_results_file(path)
+    try:
+        config = recorded_config(path.parent, file.config_json_sha256)
+    except DataError:
+        if not isinstance(file, Results):
+            raise
+        config = None
+    if isinstance(file, Results):
+        results = file.model_copy(update={"config": config})
+    else:
+        derived = derive(file, config, path.parent / CONFIG_FILE)
+        content = {**file.model_dump(), **derived}
+        results = read_model(Results, content, path.parent / CONFIG_FILE)
+    if strict:
+        _check_rankable(results, path)
+    return results
+
+
+def read_results_file(path: Path) -> ResultsFile:
+    """A ``results.json`` alone; one of version 4 says all of :class:`Results`."""
     if not path.is_file():
         raise DataError(f"{path}: is missing: the run is not finished, or this is no run's folder")
     content = read_json(path, REWRITE, strict=False)
     if not isinstance(content, dict) or "schema_version" not in content:
         raise DataError(f"{path}: is not a results.json of fedseg: it has no schema_version")
-    data = printable(content)
-    _check_version(data, path)
-    known = {one.name for one in fields(Results)} - {"extras", "edited", "config"}
-    extras = {k: data.pop(k) for k in list(data) if k not in known}
-    results = from_plain(Results, data, str(path))
-    edited = "" if results.results_sha256 in (None, own_digest(content)) else EDITED
-    if results.results_sha256 is None:
-        edited = UNSIGNED
-    try:
-        config = recorded_config(path.parent, results.config_json_sha256)
-    except DataError:
-        config = None
-    results = replace(results, extras=extras, edited=edited, config=config)
-    if strict:
-        _check_run(results, path)
-        if bounded:
-            check_bounds(results, path)
-    return results
-
-
-def _check_version(data: dict[str, Any], path: Path) -> None:
-    """Raise DataError for a file of another version."""
-    version = from_plain(int, data["schema_version"], str(path), "schema_version")
+    edited = "" if content.get(OWN_DIGEST) == own_digest(content) else EDITED
+    edited = UNSIGNED if content.get(OWN_DIGEST) is None else edited
+    content = printable(content)
+    version = read_model(_Version, content, path).schema_version
     if version > RESULTS_SCHEMA_VERSION:
         raise DataError(
             f"{path}: schema_version: is {version}, this fedseg reads up to "
             f"{RESULTS_SCHEMA_VERSION}: update fedseg"
         )
-    if version < RESULTS_SCHEMA_VERSION:
+    if version < SELF_CONTAINED:
         raise DataError(f"{path}: schema_version: {version} can no longer be read; {REWRITE}")
+    kind = Results if version == SELF_CONTAINED else ResultsFile
+    known = kind.model_fields.keys() - {"config", "extras", "edited"}
+    extras = {key: content.pop(key) for key in content.keys() - known}
+    file = read_model(kind, {**content, "extras": extras, "edited": edited}, path, REWRITE)
+    if isinstance(file, Results):
+        return file.model_copy(update={"parameters": file.model.parameters})
+    return file
 
 
-# ---------------------------------------------------------------- consistency
+class _Version(FilePart):
+    schema_version: int
 
 
-def _check_run(results: Results, path: Path) -> None:
-    """Raise DataError unless the run is finished and its parts fit together."""
+def derive(file: ResultsFile, config: Mapping[str, Any], path: Path) -> dict[str, Any]:
+    """The fields of :class:`Results` that are not in the file, or not whole."""
+    try:
+        derived = {"config": config, **plain(config_facts(config))}
+        window = config["train_cfg"].get("val_last_rounds") or WINDOW
+        derived |= average_curves(file.curves, derived["rounds"], window)
+        by_loader = {name: loader_facts(loader) for name, loader in loaders(config).items()}
+    except Exception as error:  # any value may be of any kind
+        raise DataError(f"{path}: is not the config of a run ({error!r})") from error
+    derived["model"]["parameters"] = file.parameters
+    unknown = {"split": None, "steps": [], "style": None}  # of a set that the config does not have
+    derived["data"] = {
+        name: {**unknown, **entry.model_dump(), **by_loader.get(name, {})}
+        for name, entry in file.data.items()
+    }
+    return derived
+
+
+def _check_rankable(results: Results, path: Path) -> None:
+    """Raise DataError unless the run is finished and its numbers fit together."""
     for name in ("clients", "partition", "partition_sha256"):
         if "train" not in results.data or getattr(results.train, name) is None:
             raise DataError(f"{path}: data.train.{name}: is missing; {REWRITE}")
-    if results.final_round is None:
+    done, last = results.completed_rounds, results.final_round
+    if last is None:
         raise DataError(f"{path}: final_round: the run was never evaluated")
-    if results.completed_rounds < results.rounds:
+    if done < results.rounds:
         raise DataError(
-            f"{path}: completed_rounds: the run is not finished, it has "
-            f"{results.completed_rounds} of {results.rounds} rounds; fedseg train CONFIG "
-            "--work-dir DIR --resume continues it"
+            f"{path}: completed_rounds: the run is not finished, it has {done} of "
+            f"{results.rounds} rounds; fedseg train CONFIG --work-dir DIR --resume continues it"
         )
-    if results.final_round != results.completed_rounds:
-        raise DataError(
-            f"{path}: final_round: the last evaluation is of round {results.final_round} of "
-            f"{results.completed_rounds}"
-        )
-    for domain, metrics in results.final.items():
-        for name, value in metrics.items():
-            if value is None:
-                raise DataError(f"{path}: final.{domain}.{name}: has no value, it was not finite")
-    curves = results.curves
-    columns = {"bytes": curves.bytes, "loss": curves.loss}
-    columns |= {f"figures.{name}": values for name, values in curves.figures.items()}
-    for name, values in columns.items():
-        if len(values) != (count := len(curves.rounds)):
-            raise DataError(f"{path}: curves.{name}: has {len(values)} values for {count} rounds")
-
-
-def check_bounds(results: Results, path: Path, begin: str = "") -> None:
-    """Raise DataError for a number that no run has, or that contradicts another one.
-
-    ``begin``: of the names of the fields that are looked at.
-    """
-    for name, value, least, most in _bounds(results):
-        if name.startswith(begin) and not least <= value <= most:
-            unbounded = most == LARGEST_COUNT and value < least
-            allowed = f"at least {least}" if unbounded else f"from {least} to {most}"
-            allowed = str(least) if least == most else allowed
-            raise DataError(f"{path}: {name}: is {value}, must be {allowed}; {REWRITE}")
-
-
-def _bounds(results: Results) -> Iterator[tuple[str, float, float, float]]:
-    """(field, value, least, most): the bounds that the writer of results keeps, whatever the run.
-
-    The last evaluation is the curves' last one, of a round that is the last; a curve may lack
-    values of it.
-    """
-    done, each = results.completed_rounds, results.clients_per_round
-    sent, window = results.communication, results.last_rounds
-    curves = results.curves
-    yield "completed_rounds", done, 1, LARGEST_COUNT
-    yield "rounds", results.rounds, 1, done
-    yield "model.parameters", results.model.parameters, 1, LARGEST_COUNT
-    yield "clients_per_round.min", each.min, 1, LARGEST_COUNT
-    yield "clients_per_round.max", each.max, each.min, LARGEST_COUNT
-    yield "threads", results.threads, 1, MOST_THREADS
-    counts = {f"data.{name}.samples": entry.samples for name, entry in results.data.items()}
-    counts |= {"communication.bytes_down": sent.bytes_down, "communication.bytes_up": sent.bytes_up}
-    counts |= {"rejected_updates": results.rejected_updates}
-    counts |= {"last_rounds.evaluations": window.evaluations}
-    counts |= {f"seconds.{name}": value for name, value in results.seconds.items()}
-    yield from ((name, value, 0, LARGEST_COUNT) for name, value in counts.items())
-    before, total = 0, 0
-    for i, (round_, bytes_) in enumerate(zip(curves.rounds, curves.bytes, strict=True)):
-        yield f"curves.rounds[{i}]", round_, before + 1, done
-        yield f"curves.bytes[{i}]", bytes_, total, LARGEST_COUNT
-        before, total = round_, bytes_
-    known = {(d, m): v for d, entry in results.final.items() for m, v in entry.items()}
-    shares = [(m, f"final.{d}.{m}", [value]) for (d, m), value in known.items()]
-    shares += [
-        (Metric.parse(n).metric, f"last_rounds.mean.{n}", [v]) for n, v in window.mean.items()
-    ]
-    for name, values in curves.figures.items():
-        domain, metric = (parsed := Metric.parse(name)).domain, parsed.metric
-        shares.append((metric, f"curves.figures.{name}", values))
-        final = known.get((domain, metric))
-        if curves.rounds[-1:] == (done,) and is_number(final) and is_number(values[-1]):
-            yield f"final.{domain}.{metric}", final, values[-1], values[-1]
-    for metric, where, values in shares:
-        if metric in MAIN_METRICS:
-            yield from ((where, value, 0, 100) for value in values if is_number(value))
+    if last != done:
+        raise DataError(f"{path}: final_round: the last evaluation is of round {last} of {done}")
+    curves, final = results.curves, flatten(results.final)
+    if curves.rounds and curves.rounds[-1] > done:
+        raise DataError(f"{path}: curves.rounds: has {curves.rounds[-1]}, the last one is {done}")
+    for name, value in final.items():
+        field, last_value = f"final.{name.replace('/', '.')}", curves.figures.get(name, [None])[-1:]
+        if value is None:
+            raise DataError(f"{path}: {field}: has no value, it was not finite")
+        if curves.rounds[-1:] == [done] and last_value not in ([None], [value]):
+            raise DataError(f"{path}: {field}: is {value}, must be {last_value[0]}; {REWRITE}")
+    columns = {name: [value, *curves.figures.get(name, [])] for name, value in final.items()}
+    for name, mean in results.last_rounds.mean.items():
+        columns.setdefault(name, []).append(mean)
+    for name, column in columns.items():
+        wrong = [value for value in column if is_number(value) and not 0 <= value <= 100]
+        if Metric.parse(name).metric in MAIN_METRICS and wrong:
+            raise DataError(f"{path}: {name}: is {wrong[0]}, must be from 0 to 100; {REWRITE}")

@@ -25,6 +25,7 @@ from fedseg.errors import ConfigError, Interrupted, TrainingError
 from fedseg.evaluation.domains import DomainEvaluator
 from fedseg.runner.experiment import load_config
 from fedseg.runner.experiment import train as train_config
+from fedseg.runs.schema import read_results
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 
@@ -52,8 +53,7 @@ OUTCOME = (
     "data",
     "clients_per_round",
     "final",
-    "final_round",
-    "last_rounds",
+    "curves",
     "client_accuracy",
     "communication",
     "rejected_updates",
@@ -328,11 +328,10 @@ def test_when_it_is_evaluated_and_the_window_at_the_end(tmp_path, root):
     window = [metrics[round_]["test/accuracy"] for round_ in (10, 11, 12)]
     assert len(set(window)) > 1, "worth averaging"
     results = results_of(config)
-    last = results["last_rounds"]
-    assert last["rounds"] == 3 and last["evaluations"] == 3
-    assert last["mean"]["test/accuracy"] == pytest.approx(np.mean(window), abs=1e-12)
-    assert last["std"]["test/accuracy"] == pytest.approx(np.std(window), abs=1e-12)
-    assert results["final_round"] == 12
+    last = read_results(Path(config["work_dir"]) / "results.json").last_rounds
+    assert last.rounds == 3 and last.evaluations == 3
+    assert last.mean["test/accuracy"] == pytest.approx(np.mean(window), abs=1e-12)
+    assert last.std["test/accuracy"] == pytest.approx(np.std(window), abs=1e-12)
     assert results["final"]["test"]["accuracy"] == window[-1]
     assert set(results["final"]["test"]["accuracy_by_class"]) == {f"class {i}" for i in range(4)}
     table = results["final"]["corrupted"]["corruptions"]

@@ -13,6 +13,7 @@ from fedseg.errors import DataError
 from fedseg.report.compare import compare, read_sides
 from fedseg.report.compare_output import draw_curves
 from fedseg.report.drawing import save_figure
+from fedseg.runs.schema import read_results
 from fedseg.runs.tables import MISSING, Cell, differing
 
 RAINY = "idda_rainy_heterogeneous"
@@ -239,13 +240,13 @@ def test_metrics_are_grouped(tmp_path):
 def test_a_real_run_equals_itself(small_run):
     comparison = compare(read_sides([small_run, small_run / "results.json"]))
     assert comparison.complete and not comparison.config and not comparison.conditions
-    results = json.loads((small_run / "results.json").read_text())
+    results = read_results(small_run / "results.json")
     for domain in ("seen", "seen_by_domain", "unseen"):
         name = f"{domain}/mIoU"
         reference, cell = comparison.metrics[name]
-        assert reference.last == value(results["final"][domain]["mIoU"])
-        assert reference.window.value == results["last_rounds"]["mean"][name]
-        assert reference.window.count == results["last_rounds"]["evaluations"]
+        assert reference.last == value(results.final[domain]["mIoU"])
+        assert reference.window.value == results.last_rounds.mean[name]
+        assert reference.window.count == results.last_rounds.evaluations
         assert cell.paired == Cell(0.0, 0.0, 2, "rounds")
     # details beside the metrics are left out
     assert not any("domains" in name or name.endswith("/IoU") for name in comparison.metrics)

@@ -9,7 +9,9 @@ import toyresults
 from rich.console import Console
 
 from fedseg.errors import DataError
+from fedseg.files import sha256
 from fedseg.report.summary import print_summary
+from fedseg.runs.schema import read_results
 
 
 def printed(*args, **kwargs) -> str:
@@ -27,22 +29,26 @@ def run_copy(small_run, tmp_path):
 
 
 def change(run, **fields) -> None:
-    """Fields as of :func:`toyresults.changed`."""
-    content = json.loads((run / "results.json").read_text())
-    toyresults.write(run, toyresults.changed(content, **fields))
+    """Fields of ``results.json`` or else of ``config.json``, as of :func:`toyresults.changed`."""
+    content, path = json.loads((run / "results.json").read_text()), run / "config.json"
+    of_results = {k: v for k, v in fields.items() if k.partition("__")[0] in content}
+    of_config = {k: v for k, v in fields.items() if k not in of_results}
+    path.write_text(json.dumps(toyresults.changed(json.loads(path.read_text()), **of_config)))
+    content["config_json_sha256"] = sha256(path)
+    toyresults.write(run, toyresults.changed(content, **of_results))
 
 
 def test_summary_names_metrics_files_and_the_next_command(small_run, small_config):
     text = printed(small_run, small_config)
-    results = json.loads((small_run / "results.json").read_text())
+    results = read_results(small_run / "results.json")
     for label, domain in (
         ("unseen", "unseen"),
         ("seen standard", "seen"),
         ("seen by_domain", "seen_by_domain"),
     ):
         row = next(line for line in text.splitlines() if line.strip().startswith(f"{label} "))
-        assert f" {results['final'][domain]['mIoU']:.2f} " in row
-        assert f" {results['last_rounds']['mean'][f'{domain}/mIoU']:.2f} ± " in row
+        assert f" {results.final[domain]['mIoU']:.2f} " in row
+        assert f" {results.last_rounds.mean[f'{domain}/mIoU']:.2f} ± " in row
     assert "6 of 6, 2 of 2 clients each" in text
     for name in ("results.json", "history.jsonl", "checkpoints/round_000006.pth"):
         assert name in text
@@ -78,7 +84,7 @@ def test_recorded_names_are_no_markup(run_copy):
 
 def test_classification_and_missing_metrics(run_copy):
     final = {"test": {"accuracy": 91.234}, "other": {"accuracy": None}}
-    change(run_copy, final=final, last_rounds__evaluations=1)
+    change(run_copy, final=final, train_cfg__val_last_rounds=1)
     text = printed(run_copy)
     assert "accuracy (%)" in text
     assert "91.23" in text
@@ -106,7 +112,7 @@ def test_synthetic_images_stand_in_for_cifar(run_copy):
 
 
 def test_a_run_that_evaluated_nothing(run_copy):
-    change(run_copy, final={}, final_round=None, last_rounds__evaluations=0)
+    change(run_copy, final={}, curves={"rounds": [], "bytes": [], "loss": [], "figures": {}})
     assert "nothing was evaluated" in printed(run_copy)
 
 

@@ -9,7 +9,7 @@ from fedseg.files import write_text
 from fedseg.runner.config import complete_config
 from fedseg.runner.recorded import evaluated, read_recorded
 from fedseg.runs.config_copy import CONFIG_FILE, config_json, recorded_config
-from fedseg.runs.results import config_digest, configured
+from fedseg.runs.config_facts import config_digest, config_facts
 
 
 def test_every_setting_and_method_is_of_the_suite(tmp_path):
@@ -27,7 +27,7 @@ def test_every_setting_and_method_is_of_the_suite(tmp_path):
             write_text(tmp_path / CONFIG_FILE, config_json(complete.to_dict()))
             read = read_recorded(tmp_path)
             assert config_digest(read) == config_digest(complete)
-            assert configured(read) == json.loads(json.dumps(configured(complete)))
+            assert config_facts(read) == json.loads(json.dumps(config_facts(complete)))
             kept = evaluated(read, tmp_path)
             assert kept.val_dataloader == read.val_dataloader and "custom_hooks" not in kept
     assert {"", "fedavg", "silobn", "segformer", "deeplabv3plus", "resnet18"} <= seen

@@ -8,7 +8,7 @@ from mmengine.config import Config
 
 from fedseg.errors import DataError
 from fedseg.runs.config_copy import CONFIG_FILE, config_json, recorded_config
-from fedseg.runs.results import config_digest
+from fedseg.runs.config_facts import config_digest
 
 
 @pytest.mark.parametrize("value", ["null", "[1]", "{}", '"1"', '"infinity"', "1e999"])

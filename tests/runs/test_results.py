@@ -1,12 +1,13 @@
 """results.json: what distinguishes runs, what data they had, and their curves."""
 
-import json
-
 import numpy as np
 from mmengine.config import Config
 
 from fedseg.datasets.arrays import ImageArrays, content_checksum
-from fedseg.runs.results import curves, dataset_entry, experiment_digest, recipe_of
+from fedseg.runs.config_facts import experiment_digest, loader_facts, recipe_of
+from fedseg.runs.figures import average_curves, draw_curves
+from fedseg.runs.results import dataset_facts
+from fedseg.runs.schema import Curves
 
 
 def config(**changes) -> Config:
@@ -51,30 +52,42 @@ def test_curves_of_the_evaluated_rounds():
         line(4, None, metrics={"test/accuracy": 40.0, "corrupted/accuracy": 20.0}),
         line(5, 1.0),
     ]
-    assert curves(history) == {
+    assert draw_curves(history) == {
         "rounds": [2, 4],
         "bytes": [30, 60],
         "loss": [3.0, None],
         "figures": {"test/accuracy": [30.0, 40.0], "corrupted/accuracy": [None, 20.0]},
     }
-    assert curves([]) == {"rounds": [], "bytes": [], "loss": [], "figures": {}}
+    assert draw_curves([]) == {"rounds": [], "bytes": [], "loss": [], "figures": {}}
+
+
+def test_means_over_the_last_rounds():
+    figures = {"a/mIoU": [10.0, 90.0, 95.0, 100.0], "b/mIoU": [1.0, 1.0, None, None]}
+    curves = Curves(rounds=[10, 90, 95, 100], bytes=[0] * 4, loss=[None] * 4, figures=figures)
+    assert average_curves(curves, 100, 10) == {
+        "final_round": 100,
+        "last_rounds": {
+            **{"rounds": 10, "evaluations": 2, "mean": {"a/mIoU": 97.5}, "std": {"a/mIoU": 2.5}}
+        },
+    }
+    assert average_curves(curves, 100, 1000)["last_rounds"]["rounds"] == 100
 
 
 def test_what_is_known_of_a_data_set():
     images, labels = np.zeros((3, 2, 2, 1), np.uint8), np.array([0, 1, 0])
     dataset = ImageArrays(images, labels, ["a", "b"])
-    loader = {
-        "dataset": {"type": "ImageArrays", "split": "train"},
-        "transforms": [{"type": "Normalize", "mean": (0.5,)}, {"type": print}],
-    }
-    entry = dataset_entry(dataset, loader)
-    assert entry["samples"] == 3 and entry["split"] == "train"
-    assert entry["content_sha256"] == content_checksum(images, labels)
-    assert entry["split_checksum"] == dataset.split_checksum
-    assert entry["steps"][0] == {"type": "Normalize", "mean": [0.5]}
-    assert entry["synthetic"] is False and entry["generated"] == [] and entry["style"] is None
-    json.dumps(entry)
-    assert dataset_entry([1, 2], {"dataset": [1, 2]})["content_sha256"] is None
+    facts = dataset_facts(dataset)
+    assert facts["samples"] == 3 and facts["split_checksum"] == dataset.split_checksum
+    assert facts["content_sha256"] == content_checksum(images, labels)
+    assert facts["synthetic"] is False and facts["generated"] == []
+    assert dataset_facts([1, 2])["content_sha256"] is None
+
+
+def test_what_a_loader_says_of_its_data():
+    steps = [{"type": "Normalize", "mean": [0.5]}]
+    facts = loader_facts({"dataset": {"split": "train", "style": "ready"}, "transforms": steps})
+    assert facts == {"split": "train", "steps": steps, "style": {"type": "ready"}}
+    assert loader_facts({"dataset": "ready"}) == {"split": None, "steps": [], "style": None}
 
 
 def test_a_partition_is_recorded_as_its_recipe():

@@ -40,7 +40,8 @@ def test_a_file_of_another_name_is_read_alone(tmp_path):
 
 
 def test_the_history_must_be_that_of_the_results(small_run, tmp_path):
-    (tmp_path / "results.json").write_bytes((small_run / "results.json").read_bytes())
+    for name in ("results.json", "config.json"):
+        (tmp_path / name).write_bytes((small_run / name).read_bytes())
     lines = (small_run / "history.jsonl").read_text().splitlines(keepends=True)
     last = json.loads(lines[-1])
     metrics = {name: 1.5 for name in last["metrics"]}
@@ -61,16 +62,6 @@ def test_the_history_must_be_that_of_the_results(small_run, tmp_path):
     assert len(read_run(tmp_path).history) == len(lines)
     (tmp_path / "history.jsonl").unlink()
     assert read_run(tmp_path).history == []
-
-
-def test_the_config_must_be_that_of_the_results(small_run, tmp_path):
-    for name in ("results.json", "history.jsonl", "config.json"):
-        (tmp_path / name).write_bytes((small_run / name).read_bytes())
-    assert read_run(tmp_path).config == read_run(small_run).config is not None
-    config = json.loads((tmp_path / "config.json").read_text())
-    config["optim_wrapper"]["optimizer"]["lr"] = 0.5
-    (tmp_path / "config.json").write_text(json.dumps(config, indent=1))
-    assert read_run(tmp_path).config is None
 
 
 def test_what_hooks_added_is_kept(tmp_path):

@@ -2,14 +2,20 @@
 
 import json
 import math
+import runpy
+import statistics
+import subprocess
+import sys
 
 import pytest
 import toyresults
 import toyseg
+from doc_pages import ROOT
 
 from fedseg.errors import DataError
+from fedseg.files import sha256
 from fedseg.leaderboard.collect import read_runs
-from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, read_results
+from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, Results, read_results
 
 METRICS = {"unseen/mIoU": 50.0, "seen/mIoU": 60.0}
 
@@ -47,24 +53,85 @@ def refused(read, tmp_path):
 def test_a_real_run_is_read_whole(small_run):
     results = read_results(small_run / "results.json")
     written = json.loads((small_run / "results.json").read_text())
-    assert results.schema_version == RESULTS_SCHEMA_VERSION
+    assert results.schema_version == RESULTS_SCHEMA_VERSION == 5
     assert results.name == "small" and results.rounds == results.final_round == 6
-    assert results.final == written["final"]
-    assert results.last_rounds.mean == written["last_rounds"]["mean"]
     assert results.train.clients == 2 and results.train.samples == 8
     assert results.train.partition == {"type": "NaturalPartition", "key": "users"}
     assert set(results.tests) == {"unseen", "seen"}
-    assert results.tests["seen"].steps == ({"type": "ResizeLabel", "size": [72, 128]},)
+    assert results.tests["seen"].steps == [{"type": "ResizeLabel", "size": [72, 128]}]
     assert results.averaging["type"] == "SWA" and results.local_epochs == 1
     assert results.model.type == "Segmentor" and results.model.network == "SmallNetwork"
-    assert results.protocol["network"] == "SmallNetwork" and results.protocol["rounds"] == 6
-    assert results.protocol["test_batch_size"] == {"unseen": 4, "seen": 4}
-    assert not results.synthetic
-    assert results.curves.rounds == (2, 4, 6)
+    assert not results.synthetic and not results.edited and not results.extras
+    assert results.curves.rounds == [2, 4, 6]
     history = [json.loads(line) for line in (small_run / "history.jsonl").read_text().splitlines()]
     assert results.curves.bytes[-1] == sum(r["bytes_down"] + r["bytes_up"] for r in history)
-    last = history[-1]["metrics"]["unseen/mIoU"]
-    assert results.curves.figures["unseen/mIoU"][-1] == last == results.final["unseen"]["mIoU"]
+    metrics = [history[n]["metrics"] for n in (3, 5)]
+    last = [values["unseen/mIoU"] for values in metrics]
+    assert results.final == written["final"] and results.final["unseen"]["mIoU"] == last[-1]
+    assert results.last_rounds.mean["unseen/mIoU"] == statistics.fmean(last)
+    assert results.last_rounds.std["unseen/mIoU"] == statistics.pstdev(last)
+    assert (results.last_rounds.rounds, results.last_rounds.evaluations) == (4, 2)
+
+
+@pytest.fixture
+def folder(small_run, tmp_path):
+    """The files of a real run without its history."""
+    for name in ("results.json", "config.json"):
+        (tmp_path / name).write_bytes((small_run / name).read_bytes())
+    return tmp_path
+
+
+def test_version_4_says_the_same(folder):
+    results = read_results(folder / "results.json")
+    derived = {"parameters", "config", "extras", "edited"}
+    content = results.model_dump(exclude=derived) | {"schema_version": 4}
+    toyseg.sign_results(folder / "results.json", content)
+    with_config = read_results(folder / "results.json")
+    (folder / "config.json").unlink()
+    alone = read_results(folder / "results.json")
+    fields = Results.model_fields.keys() - {"config", "schema_version", "results_sha256"}
+    for read in (with_config, alone):
+        assert read.model_dump(include=fields) == results.model_dump(include=fields)
+    assert alone.config is None and with_config.config == results.config is not None
+
+
+def test_the_config_beside_it_must_be_the_recorded_one(folder):
+    path, text = folder / "config.json", (folder / "config.json").read_text()
+    path.write_text(text.replace('"lr": 0.2', '"lr": 0.3'))
+    with pytest.raises(DataError, match=r"config\.json: was changed after"):
+        read_results(folder / "results.json")
+    content = json.loads((folder / "results.json").read_text())
+    config = json.loads(text)
+    for change, words in (
+        ({"train_cfg": 3}, "is not the config of a run"),
+        ({"optim_wrapper": "SGD"}, "optim_wrapper: must be a dict, not 'SGD'"),
+    ):
+        path.write_text(json.dumps(config | change))
+        toyseg.sign_results(folder / "results.json", content | {"config_json_sha256": sha256(path)})
+        with pytest.raises(DataError, match=rf"config\.json: {words}"):
+            read_results(folder / "results.json")
+    path.unlink()
+    with pytest.raises(DataError, match=r"config\.json: is missing"):
+        read_results(folder / "results.json")
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"seed": ...}, "seed: is missing"),
+        ({"final": {"unseen": 3}}, "final.unseen: must be a dict, not 3"),
+        ({"data__train__samples": -1}, "data.train.samples: must be greater than or equal to 0"),
+        ({"parameters": 0}, "parameters: must be greater than or equal to 1, not 0"),
+        ({"seconds__wall": math.nan}, "seconds.wall: must be a finite number"),
+        ({"schema_version": 6}, "schema_version: is 6"),
+    ],
+)
+def test_faults_of_the_file_are_named(folder, changes, words):
+    path = folder / "results.json"
+    path.write_text(json.dumps(toyresults.changed(json.loads(path.read_text()), **changes)))
+    with pytest.raises(DataError) as error:
+        read_results(path)
+    assert str(error.value).startswith(f"{path}: {words}")
 
 
 def test_optional_fields_and_what_hooks_add(content, read):
@@ -72,7 +139,7 @@ def test_optional_fields_and_what_hooks_add(content, read):
     assert (results.setting, results.methods, results.extras) == (None, None, {})
     added = {"setting": "idda_rainy", "methods": ["fedasam", "swa"], "client_accuracy": {"a": [1]}}
     results = read({**content, **added})
-    assert results.setting == "idda_rainy" and results.methods == ("fedasam", "swa")
+    assert results.setting == "idda_rainy" and results.methods == ["fedasam", "swa"]
     assert results.extras == {"client_accuracy": {"a": [1]}}
 
 
@@ -110,7 +177,7 @@ def test_a_file_that_was_changed_is_known(content, tmp_path):
 
 def test_missing_fields_are_named(content, refused):
     for name, words in {
-        **{name: f" {name}: " for name in ("seed", "data", "curves", "final", "model", "protocol")},
+        **{name: f" {name}: " for name in ("seed", "data", "curves", "final", "model")},
         "last_rounds__mean": " last_rounds.mean: ",
         "data__train__clients": " data.train.clients: ",
         "data__train__partition": " data.train.partition: ",
@@ -123,31 +190,31 @@ def test_missing_fields_are_named(content, refused):
 
 def test_wrong_types_are_named(content, refused):
     for name, value, words in (
-        ("seed", "0", "seed: must be an integer, not '0'"),
-        ("seed", True, "seed: must be an integer, not True"),
-        ("seed", 0.5, "seed: must be an integer, not 0.5"),
-        ("amp", 1, "amp: must be true or false, not 1"),
-        ("name", None, "name: must be text, not null"),
-        ("final", [1, 2], "final: must be an object, not [1, 2]"),
-        ("local_epochs", "two", "local_epochs: must be an integer or null, not 'two'"),
-        ("last_rounds__mean", {"seen/mIoU": None}, "last_rounds.mean.seen/mIoU: must be a number"),
+        ("seed", "0", "seed: must be a whole number, not '0'"),
+        ("seed", True, "seed: must be a whole number, not True"),
+        ("seed", 0.5, "seed: must be a whole number, not 0.5"),
+        ("amp", 1, "amp: must be True or False, not 1"),
+        ("name", None, "name: must be a string, not None"),
+        ("final", [1, 2], "final: must be a dict, not [1, 2]"),
+        ("local_epochs", "two", "local_epochs: must be a whole number, not 'two'"),
+        ("last_rounds__mean", {"seen/mIoU": None}, "last_rounds.mean.seen/mIoU: must be a finite"),
         ("data__train__generated", "fog", "data.train.generated: must be a list, not 'fog'"),
-        ("curves__rounds", [1, "2"], "curves.rounds[1]: must be an integer, not '2'"),
-        ("data", {"train": 3}, "data.train: must be an object, not 3"),
-        ("methods", "swa", "methods: must be a list or null, not 'swa'"),
-        ("methods", ["swa", 3], "methods[1]: must be text, not 3"),
+        ("curves__rounds", [1, "2"], "curves.rounds[1]: must be a whole number, not '2'"),
+        ("data", {"train": 3}, "data.train: must be a dict, not 3"),
+        ("methods", "swa", "methods: must be a list, not 'swa'"),
+        ("methods", ["swa", 3], "methods[1]: must be a string, not 3"),
     ):
         refused(toyresults.changed(content, **{name: value}), words)
 
 
 def test_numbers_that_are_not_finite_are_named(content, refused):
     for value in (math.nan, math.inf, 10**400):
-        for name, found, words in (
+        for name, entry, words in (
             ("final__unseen__mIoU", value, " final.unseen.mIoU: "),
             ("last_rounds__std", {"seen/mIoU": value}, " last_rounds.std.seen/mIoU: "),
-            ("algorithm", {"type": "FedDyn", "beta": [1, value]}, " algorithm.beta[1]: "),
+            ("algorithm", {"type": "FedDyn", "beta": [1, value]}, " algorithm: beta[1]: "),
         ):
-            refused(toyresults.changed(content, **{name: found}), words, "finite")
+            refused(toyresults.changed(content, **{name: entry}), words)
 
 
 def test_runs_that_cannot_be_ranked_are_read_if_asked_for(content, read, refused):
@@ -159,41 +226,37 @@ def test_runs_that_cannot_be_ranked_are_read_if_asked_for(content, read, refused
         ),
         ({"final_round": 1550}, ("final_round: ", "1550 of 1600")),
         ({"final_round": None, "final": {}}, ("final_round: ",)),
-        ({"curves__bytes": [1]}, ("curves.bytes: ", "1 values for 2 rounds")),
+        ({"curves__rounds": [800, 1601]}, ("curves.rounds: ", "1601")),
+        ({"final__unseen__mIoU": 40.0}, ("final.unseen.mIoU: is 40.0, must be 50.0",)),
+        ({"final__new": {"mIoU": 100.5}}, ("new/mIoU: is 100.5, must be from 0 to 100",)),
+        ({"last_rounds__mean": {"unseen/mIoU": -1}}, ("unseen/mIoU: is -1",)),
+        ({"curves__figures": {"unseen/mIoU": [170.0, 50.0]}}, ("unseen/mIoU: is 170.0",)),
     ):
         changed = toyresults.changed(content, **changes)
         refused(changed, *words)
         assert read(changed, strict=False).name == content["name"]
 
 
-def test_numbers_that_no_run_has_are_refused(content, read, refused):
-    done, curve = content["completed_rounds"], "curves.figures.unseen/mIoU"
+def test_numbers_that_no_run_has_are_refused(content, refused):
     for changes, words in (
-        ({"rounds": 0}, f"rounds: is 0, must be from 1 to {done}"),
-        ({"rounds": 0, "completed_rounds": 0, "final_round": 0}, "completed_rounds: is 0, must"),
-        ({"model__parameters": 10**300}, f"model.parameters: is 1{'0' * 300}, must be from 1 to"),
-        ({"threads": 0}, "threads: is 0, must be from 1 to 4096"),
-        ({"model__parameters": 0}, "model.parameters: is 0, must be at least 1"),
-        ({"clients_per_round": {"min": 0, "max": 5}}, "clients_per_round.min: is 0"),
-        ({"clients_per_round": {"min": 5, "max": 4}}, "clients_per_round.max: is 4"),
-        ({"communication__bytes_up": -1}, "communication.bytes_up: is -1, must be at least 0"),
-        ({"rejected_updates": -1}, "rejected_updates: is -1"),
-        ({"last_rounds__evaluations": -1}, "last_rounds.evaluations: is -1"),
-        ({"seconds__wall": -5.0}, "seconds.wall: is -5.0"),
-        ({"data__test_seen__samples": -1}, "data.test:seen.samples: is -1"),
-        ({"curves__rounds": [0, done]}, f"curves.rounds[0]: is 0, must be from 1 to {done}"),
-        ({"curves__rounds": [800, 800]}, "curves.rounds[1]: is 800"),
-        ({"curves__rounds": [800, done + 1]}, f"curves.rounds[1]: is {done + 1}"),
-        ({"curves__bytes": [-1, 5]}, "curves.bytes[0]: is -1"),
-        ({"curves__bytes": [6, 5]}, "curves.bytes[1]: is 5, must be at least 6"),
-        ({"final__unseen__mIoU": 40.0}, "final.unseen.mIoU: is 40.0, must be 50.0"),
-        ({"final__new": {"mIoU": 100.5}}, "final.new.mIoU: is 100.5, must be from 0 to 100"),
-        ({"last_rounds__mean": {"unseen/mIoU": -1}}, "last_rounds.mean.unseen/mIoU: is -1"),
-        ({"curves__figures": {"unseen/mIoU": [170.0, 50.0]}}, f"{curve}: is 170.0, must be from 0"),
+        ({"rounds": 0}, " rounds: "),
+        ({"model__parameters": 10**300}, "model.parameters: "),
+        ({"threads": 0}, "threads: must be greater than or equal to 1, not 0"),
+        ({"threads": 2**40}, "threads: must be less than or equal to 4096"),
+        ({"clients_per_round": {"min": 0, "max": 5}}, "clients_per_round.min: "),
+        ({"clients_per_round": {"min": 5, "max": 4}}, "clients_per_round: max: is 4"),
+        ({"communication__bytes_up": -1}, "communication.bytes_up: "),
+        ({"rejected_updates": -1}, "rejected_updates: "),
+        ({"last_rounds__evaluations": -1}, "last_rounds.evaluations: "),
+        ({"seconds__wall": -5.0}, "seconds.wall: "),
+        ({"data__test_seen__samples": -1}, "data.test:seen.samples: "),
+        ({"curves__rounds": [0, 1600]}, "curves.rounds[0]: "),
+        ({"curves__rounds": [800, 800]}, "curves: rounds[1]: is 800, must be at least 801"),
+        ({"curves__bytes": [-1, 5]}, "curves.bytes[0]: "),
+        ({"curves__bytes": [6, 5]}, "curves: bytes[1]: is 5, must be at least 6"),
+        ({"curves__bytes": [1]}, "curves: bytes: has 1 values for 2 rounds"),
     ):
-        changed = toyresults.changed(content, **changes)
-        refused(changed, words)
-        assert read(changed, strict=False) and read(changed, bounded=False)
+        refused(toyresults.changed(content, **changes), words)
 
 
 def test_what_runs_may_have_is_read(content, read):
@@ -219,4 +282,20 @@ def test_unknown_versions_are_refused(content, refused):
     for version in (3, 0, -1, -(10**9)):
         refused({**content, "schema_version": version}, f" schema_version: {version} ")
     for version in ("2", None, True, 1.0):
-        refused({**content, "schema_version": version}, " schema_version: must be an integer")
+        refused({**content, "schema_version": version}, " schema_version: must be a whole number")
+
+
+def test_reading_runs_imports_no_torch():
+    modules = "fedseg.runs.run_files, fedseg.runs.curvature_files, fedseg.leaderboard.collect"
+    heavy = "{'torch', 'mmengine', 'mmseg', 'albumentations', 'matplotlib', 'numpy'}"
+    program = f"import sys, {modules}; sys.exit(str({heavy} & sys.modules.keys() or ''))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stderr.strip() == ""
+
+
+def test_tables_of_fields_are_those_of_the_models():
+    script = ROOT / "docs/site/file_tables.py"
+    page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+    refreshed = runpy.run_path(str(script))["refreshed"](page)
+    assert refreshed == page, "run python docs/site/file_tables.py"
+    assert refreshed.count("<!-- fields: ") == 3

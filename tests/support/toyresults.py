@@ -4,17 +4,16 @@ import copy
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from fedseg.config.keys import select
+from fedseg.config.schema import read_model
 from fedseg.files import sha256
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting, settings
 from fedseg.leaderboard.comparable import Match, matches
 from fedseg.leaderboard.protocols import DECIDING
-from fedseg.runs.from_json import from_plain
-from fedseg.runs.schema import OWN_DIGEST, RESULTS_SCHEMA_VERSION, Results, own_digest
+from fedseg.runs.schema import OWN_DIGEST, SELF_CONTAINED, Results, own_digest
 
 SETTINGS = {setting.id: setting for setting in settings()}
 CLASS_OF = {name: cls for cls, name in MODELS.items()}
@@ -79,7 +78,7 @@ def results(
         domain, _, metric = name.rpartition("/")
         final.setdefault(domain, {})[metric] = value
     content = {
-        "schema_version": RESULTS_SCHEMA_VERSION,
+        "schema_version": SELF_CONTAINED,
         "name": f"{id_}_fedavg",
         "config_sha256": f"{seed:064d}",
         "experiment_sha256": "e" * 64,
@@ -139,7 +138,7 @@ def results(
         "seconds": {"train": 50.0, "aggregate": 1.0, "evaluate": 9.0, "wall": 60.0},
     }
     fields = {k: v for k, v in changes.items() if not k.startswith("config__")}
-    return {**changed({**content, "protocol": {}}, **fields), "config": config}
+    return {**changed(content, **fields), "config": config}
 
 
 def config_of(one: Setting, seed: int = 0, **changes: Any) -> dict[str, Any]:
@@ -220,9 +219,7 @@ def write(folder: Path, content: Mapping[str, Any], changed_at: float | None = N
 
 def parsed(content: Mapping[str, Any]) -> Results:
     """A content as the reader gives it."""
-    content = dict(content)
-    config = content.pop("config", None)
-    return replace(from_plain(Results, content, "results.json"), config=config)
+    return read_model(Results, content, "results.json")
 
 
 def match(id_: str, content: Mapping[str, Any]) -> Match:
