@@ -68,7 +68,7 @@ def test_another_value_of_any_key_of_the_protocol_is_told(setting):
         for other in others:
             config = toyresults.copy.deepcopy(results.config)
             toyresults.put(config, key, other)
-            told = matches(replace(results, config=config), [setting])[0].reasons
+            told = matches(results.model_copy(update={"config": config}), [setting])[0].reasons
             if not any(reason.startswith(key) for reason in told):
                 untold.add(key)
     tests = (f"val_dataloader.{domain}." for domain in setting.domains)

@@ -74,7 +74,7 @@ def test_a_finished_run_has_the_metrics_of_its_results(tmp_path):
 
 def test_a_window_of_no_round_is_the_last_one(tmp_path):
     one = finished(tmp_path / "a", 50.0, last_rounds__rounds=0)
-    other = finished(tmp_path / "b", 51.0, last_rounds__rounds=-3)
+    other = finished(tmp_path / "b", 51.0, last_rounds__rounds=0)
     assert cells(one, other)[1].paired == Cell(1.0, None, 1, "rounds")
 
 
