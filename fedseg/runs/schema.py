@@ -102,8 +102,8 @@ class DataEntry(DataFacts):
 class Participation(FilePart):
     """Smallest and largest number of clients in a round."""
 
-    min: Positive
-    max: Positive
+    min: Count
+    max: Count
 
     @model_validator(mode="after")
     def _in_order(self) -> "Participation":
@@ -321,7 +321,7 @@ def derive(file: ResultsFile, config: Mapping[str, Any], path: Path) -> dict[str
     """The fields of :class:`Results` that are not in the file, or not whole."""
     try:
         derived = {"config": config, **plain(config_facts(config))}
-        window = config["train_cfg"].get("val_last_rounds") or WINDOW
+        window = config["train_cfg"].get("val_last_rounds", WINDOW)
         derived |= average_curves(file.curves, derived["rounds"], window)
         by_loader = {name: loader_facts(loader) for name, loader in loaders(config).items()}
     except Exception as error:  # any value may be of any kind
@@ -340,6 +340,8 @@ def _check_rankable(results: Results, path: Path) -> None:
     for name in ("clients", "partition", "partition_sha256"):
         if "train" not in results.data or getattr(results.train, name) is None:
             raise DataError(f"{path}: data.train.{name}: is missing; {REWRITE}")
+    if results.clients_per_round.min < 1:
+        raise DataError(f"{path}: clients_per_round.min: is 0, must be at least 1; {REWRITE}")
     done, last = results.completed_rounds, results.final_round
     if last is None:
         raise DataError(f"{path}: final_round: the run was never evaluated")

@@ -19,6 +19,7 @@ from fedseg.datasets.arrays import write_images
 from fedseg.registry import DATASETS, METRICS
 from fedseg.runner.experiment import load_config, train
 from fedseg.runner.runner import FederatedRunner
+from fedseg.runs.schema import read_results
 
 DOCS = ROOT / "docs"
 CIFAR_CLASSES = "abcdefghij"
@@ -191,11 +192,11 @@ def test_an_algorithm_is_one_short_file_and_one_config(own, cifar, tmp_path):
     done = command_line.run("train.py", *arguments, *options, cwd=own.parent)
     assert done.returncode == 0, done.stderr
     assert done.stderr.startswith(f"cifar10_topk goes to {tmp_path}\n")
-    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-    assert results["algorithm"]["type"] == "TopK" and results["algorithm"]["keep"] == 0.1
-    assert results["completed_rounds"] == 2
-    parameters = results["model"]["parameters"]
-    assert results["communication"] == {  # two rounds of two clients
+    results = read_results(tmp_path / "results.json")
+    assert results.algorithm["type"] == "TopK" and results.algorithm["keep"] == 0.1
+    assert results.completed_rounds == 2
+    parameters = results.parameters
+    assert results.communication.model_dump() == {  # two rounds of two clients
         "bytes_down": 2 * 2 * 4 * parameters,
         "bytes_up": pytest.approx(2 * 2 * 8 * parameters / 10, rel=1e-4),
     }
@@ -210,9 +211,9 @@ def test_a_method_is_one_short_file_named_by_its_path(own, cifar, tmp_path):
     arguments += ["--work-dir", tmp_path, "--cfg-options", *options, "default_hooks.pictures=None"]
     done = command_line.run("train.py", *arguments, cwd=own.parent)
     assert done.returncode == 0, done.stderr
-    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
-    assert results["algorithm"]["type"] == "TopK" and results["averaging"]["type"] == "SWA"
-    assert results["name"] == "cifar10_a005_topk10_swa"
+    results = read_results(tmp_path / "results.json")
+    assert results.algorithm["type"] == "TopK" and results.averaging["type"] == "SWA"
+    assert results.name == "cifar10_a005_topk10_swa"
 
 
 def test_top_k_of_all_entries_is_fedavg_and_of_few_changes_few(own, small, tmp_path):
@@ -249,9 +250,9 @@ def test_a_server_rule_by_hand(own, small, tmp_path):
 def test_own_models_train(config, model, own, small, tmp_path):
     config = small(own / f"{config}.py", tmp_path)
     train(config)
-    results = results_of(config)
-    assert model in (results["model"]["type"], results["model"].get("network"))
-    assert all(v is not None for v in results["curves"]["figures"].values())
+    results = read_results(tmp_path / "results.json")
+    assert model in (results.model.type, results.model.network)
+    assert all(None not in values for values in results.curves.figures.values())
     history = (tmp_path / "history.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(history) == 2 and all(json.loads(line)["norm_delta"] > 0 for line in history)
 
@@ -345,4 +346,4 @@ def test_the_example_of_own_components_runs(own, tmp_path):
     results = results_of(config)
     # three blobs one unit apart along the diagonal: far better than chance, far from perfect
     assert 40 < results["final"]["test"]["accuracy"] < 100
-    assert results["algorithm"]["type"] == "ClippedNesterov"
+    assert read_results(tmp_path / "results.json").algorithm["type"] == "ClippedNesterov"

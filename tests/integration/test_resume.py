@@ -318,10 +318,11 @@ def test_while_a_run_goes_on_it_has_no_results(run):
     assert not files(run, "results.json")
     aside = files(run, "previous/*/results.json")
     assert (
-        json.loads(aside["results.json"])["rounds"] == json.loads(before["results.json"])["rounds"]
+        json.loads(aside["results.json"])["completed_rounds"]
+        == json.loads(before["results.json"])["completed_rounds"]
     )
     toyseg.train(longer, resume=True)
-    assert json.loads(files(run, "results.json")["results.json"])["rounds"] == ROUNDS + 2
+    assert json.loads(files(run, "results.json")["results.json"])["completed_rounds"] == ROUNDS + 2
 
 
 @HOOKS.register_module()
