@@ -139,9 +139,10 @@ def _unique_keys(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
 
 def _depth(text: str) -> int:
     """How deep lists and dicts are nested in valid JSON."""
-    tokens = re.findall(r'"(?:[^"\\]+|\\.)*"|[][{}]', text)
+    text = re.sub(r"\\.", "", text) if "\\" in text else text
+    outside = "".join(text.split('"')[::2])  # of strings
     steps = {"[": 1, "{": 1, "]": -1, "}": -1}
-    return max(accumulate(steps.get(token, 0) for token in tokens), default=0)
+    return max(accumulate(map(steps.get, re.findall(r"[][{}]", outside))), default=0)
 
 
 def _refuse(constant: str) -> None:

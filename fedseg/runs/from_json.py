@@ -48,5 +48,6 @@ def printable(value: Any) -> Any:
     if isinstance(value, dict):
         return {cli.printable(key): printable(inner) for key, inner in value.items()}
     if isinstance(value, list):
-        return [inner if type(inner) is float else printable(inner) for inner in value]
+        numbers = set(map(type, value)) <= {float, int, type(None)}
+        return value if numbers else [printable(inner) for inner in value]
     return cli.printable(value) if isinstance(value, str) else value
