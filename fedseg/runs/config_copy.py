@@ -66,12 +66,7 @@ def config_text(config: Mapping[str, Any]) -> str:
 
 
 def recorded_config(folder: Path, checksum: str | None = None) -> dict[str, Any]:
-    """A run's recorded config; ``checksum`` is that of ``config.json`` if the run has noted it.
-
-    Raises:
-        DataError: there is none, or it is a link that leaves the folder; it is damaged, or was
-            changed.
-    """
+    """A run's recorded config; ``checksum`` is that of ``config.json`` if the run has noted it."""
     path = own_path(folder, CONFIG_FILE)
     if not path.exists():
         raise DataError(f"{path}: is missing; {REWRITE}")

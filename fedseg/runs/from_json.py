@@ -14,11 +14,7 @@ LARGEST_NUMBER = 1e300  # so that sums are finite, too
 
 
 def own_path(folder: Path, name: str) -> Path:
-    """The path of a file in a run's folder.
-
-    Raises:
-        DataError: it is a link that leads out of the folder.
-    """
+    """The path of a file in a run's folder; DataError for a link that leads out of it."""
     path = folder / name
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
         raise DataError(f"{path}: leads out of the run's folder: copy the file there")
@@ -26,11 +22,7 @@ def own_path(folder: Path, name: str) -> Path:
 
 
 def own_folder(folder: Path, name: str) -> Path:
-    """The path of a folder in a run's folder, in which files are to be written.
-
-    Raises:
-        DataError: it, or anything in it, is a link that leads out of the run's folder.
-    """
+    """The same of a folder to write in, with no such link anywhere in it."""
     path = own_path(folder, name)
     for inner in path.rglob("*"):
         own_path(folder, str(inner.relative_to(folder)))

@@ -154,9 +154,6 @@ def read_run(path: str | Path, strict: bool = True) -> RunFiles:
     """Read a work dir, or the ``results.json`` of one; a file of another name is read alone.
 
     ``strict`` is as of :func:`fedseg.runs.schema.read_results`.
-
-    Raises:
-        DataError: a file is damaged or of another program, or there is none.
     """
     path = Path(path)
     file = path if path.is_file() else path / FILE_NAME
@@ -250,9 +247,6 @@ def read_history(path: Path, finished: bool = False) -> list[dict[str, Any]]:
     """The lines of a ``history.jsonl``, checked; none if there is no file.
 
     No line of a ``finished`` run may be cut off.
-
-    Raises:
-        DataError: it is damaged or of another program; the message names the line.
     """
     size = path.stat().st_size if path.is_file() else 0
     if size > LARGEST:
