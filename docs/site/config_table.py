@@ -4,7 +4,6 @@ The composition itself decides which pairs are meaningful, the package's table o
 which values are published. A test compares the page with this output.
 """
 
-import functools
 import sys
 from itertools import groupby
 from pathlib import Path
@@ -71,17 +70,12 @@ def table(settings: list[str], methods: list[str]) -> str:
 
 def tables() -> str:
     """The part below the mark."""
-    read = compose.read_config
-    compose.read_config = functools.cache(read)
-    try:
-        names = sorted(path.stem for path in (ROOT / "configs" / "settings").glob("*.py"))
-        methods = method_names(names)
-        parts = [
-            f"## {title}\n\n{table([n for n in names if n.startswith(starts)], methods)}\n"
-            for title, starts in GROUPS
-        ]
-    finally:
-        compose.read_config = read
+    names = sorted(path.stem for path in (ROOT / "configs" / "settings").glob("*.py"))
+    methods = method_names(names)
+    parts = [
+        f"## {title}\n\n{table([n for n in names if n.startswith(starts)], methods)}\n"
+        for title, starts in GROUPS
+    ]
     stems = sorted(path.stem for path in (ROOT / "configs").glob("*.py"))
     groups = [list(group) for _, group in groupby(stems, key=lambda stem: stem.split("_")[0])]
     named = "\n".join(f"- {', '.join(f'`{name}`' for name in group)}" for group in groups)
