@@ -41,8 +41,9 @@ def write_runs(root: Path) -> Path:
         toyresults.write(root / f"synthetic_{seed}", with_classes(content))
     write_pictures(root / "synthetic_0" / "pictures")
     other = {"name": "prox", "experiment_sha256": "a" * 64, "algorithm": {"type": "FedProx"}}
-    toyresults.write(root / "fedprox", toyresults.results(RAINY, metrics(48.0), **other))
-    (root / "fedprox" / "config.json").write_text(json.dumps({"setting": HOSTILE}))
+    content = toyresults.results(RAINY, metrics(48.0), **other)
+    content["config"]["setting"] = HOSTILE
+    toyresults.write(root / "fedprox", content)
     toyresults.write(root / "cifar", toyresults.results(CIFAR, {"test/accuracy": 64.0}))
 
     content = toyresults.synthetic(toyresults.results(RAINY, metrics(10.0), name=HOSTILE))
