@@ -85,6 +85,7 @@ def main() -> int:
     arguments = parser.parse_args()
     from fedseg.data_prep.corrupted_sets import make_corrupted
     from fedseg.report.summary import print_summary
+    from fedseg.runner.config import complete_config
     from fedseg.runner.experiment import load_config, train, unfinished
 
     given = arguments.data.resolve() if arguments.data else None
@@ -102,7 +103,7 @@ def main() -> int:
     what = f"{CORRUPTED_IMAGES} test images under 19 corruptions in {root / folder}"
     print(what, file=sys.stderr, flush=True)
     make_corrupted(root, folder, limit=CORRUPTED_IMAGES)
-    config["resume"] = unfinished(config)
+    config["resume"] = unfinished(complete_config(config))
     again = ", continuing where it stopped" if config.resume else ""
     print(f"training {CONFIG} on {root} in {work_dir}{again}", file=sys.stderr, flush=True)
     train(config)

@@ -39,16 +39,6 @@ def main() -> None:
         "--pictures", type=int, default=3, metavar="N", help="images per domain (default: 3)"
     )
     arguments = parser.parse_args()
-    is_run = arguments.config.is_dir()
-    if arguments.checkpoint is None and not is_run:
-        from fedseg.config.methods import setting_file
-
-        setting_file(arguments.config)  # or there is no such thing at all
-        parser.error("CHECKPOINT: is missing; only a run's folder has a newest one")
-    if is_run and (arguments.methods or arguments.amp):
-        parser.error("--with, --amp: change a config, not a run; name the config instead")
-    if arguments.trust and not is_run:
-        parser.error("--trust: is for a run's folder; a config imports what it needs itself")
     from fedseg.api import evaluate
 
     cli.say_trust(arguments.trust)

@@ -1,17 +1,20 @@
-"""What a config must say, what it may leave out, and which combinations have no meaning."""
+"""What a config must say, what it may leave out, and which combinations make no sense."""
 
 import copy
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
+from annotated_types import Interval
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
+from pydantic import PositiveInt
 
-from fedseg.checks import check_int, check_type, shown
+from fedseg.checks import shown
 from fedseg.config.components import LOADERS, check_components, find
+from fedseg.config.schema import check_values
 from fedseg.errors import ConfigError, Mistakes
 from fedseg.metric_names import Metric
 from fedseg.names import did_you_mean
@@ -26,7 +29,6 @@ from fedseg.registry import (
 )
 
 Component = Mapping | None
-Device = type("device", (), {})  # torch's, which is not imported for this
 # every key that something reads, and its type
 KEYS: Mapping[str, Any] = {
     "algorithm": Component,
@@ -40,7 +42,7 @@ KEYS: Mapping[str, Any] = {
     "data_root": str | Path | None,
     "default_hooks": Mapping[str, Component] | None,
     "default_scope": str | None,
-    "device": str | Device | None,
+    "device": str | None,
     "dtype": Literal["float32", "float64"] | None,
     "env_cfg": Mapping,
     "executor": Component,
@@ -69,14 +71,31 @@ KEYS: Mapping[str, Any] = {
     "visualizer": Component,
     "work_dir": str | Path | None,
 }
-ENVIRONMENT = {  # MMEngine's
-    "cudnn_benchmark": bool,
-    "mp_cfg": Mapping,
-    "dist_cfg": Mapping,
-    "resource_limit": int,
-}
 LONGEST_NAME = 230  # bytes of an experiment's; a file's has 255, with what is appended
-RANDOMNESS = {"seed": Any, "deterministic": bool, "diff_rank_seed": bool}  # MMEngine's
+# keys within sections that are no components
+SECTIONS: Mapping[str, Mapping[str, Any]] = {
+    "env_cfg": {  # MMEngine's, as randomness
+        "cudnn_benchmark": bool,
+        "mp_cfg": Mapping,
+        "dist_cfg": Mapping,
+        "resource_limit": int,
+    },
+    "randomness": {
+        "seed": Annotated[int, Interval(ge=0, lt=2**32)] | None,
+        "deterministic": bool,
+        "diff_rank_seed": bool,
+    },
+    "train_cfg": {"max_rounds": PositiveInt},
+}
+CLOSED = ("env_cfg", "randomness")  # they have no other keys
+DEFAULTS: Mapping[str, Any] = {
+    "default_scope": "fedseg",
+    "work_dir": "work_dirs/run",
+    "algorithm": {"type": "FedAvg"},
+    "executor": {"type": "InProcessExecutor"},
+    "randomness": {},
+    "dtype": "float32",
+}
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
 
 
@@ -95,61 +114,49 @@ def complete_config(config: Config) -> Config:
     _check_keys(config)
     _check_names(config)
     _apply_data_root(config)
+    _set_defaults(config, DEFAULTS)
+    _set_defaults(config.randomness, {"seed": 0})
     train = config.train_cfg
+    train.setdefault("type", "FederatedTrainLoop")
     if train.get("local_steps") is not None and train.get("local_epochs") is not None:
         raise ConfigError(
             "train_cfg: local_epochs and local_steps contradict each other; set one of them to None"
         )
-    _default(config, "default_scope", "fedseg")
-    _default(config, "work_dir", "work_dirs/run")
-    _default(config, "algorithm", {"type": "FedAvg"})
-    _default(config, "executor", {"type": "InProcessExecutor"})
-    _default(config, "randomness", {})
-    _default(config.randomness, "seed", 0)
-    seed = config.randomness["seed"]
-    if type(seed) is not int or not 0 <= seed < 2**32:
-        raise ConfigError(
-            f"randomness.seed: must be an integer from 0 to 2^32 - 1, not {shown(seed)}"
-        )
-    check_int("train_cfg.max_rounds", config.train_cfg.get("max_rounds"))
-    _default(config, "dtype", "float32")
-    config.train_cfg.setdefault("type", "FederatedTrainLoop")
-    if config.dtype == "float64" and config.train_cfg.get("amp"):
+    if config.dtype == "float64" and train.get("amp"):
         raise ConfigError("train_cfg.amp: bfloat16 contradicts dtype='float64'; choose one")
-    _evaluation_defaults(config, "val", "FederatedValLoop")
-    if config.get("test_dataloader") is None:
-        config["test_dataloader"] = copy.deepcopy(config.get("val_dataloader"))
-    if config.get("test_evaluator") is None:
-        config["test_evaluator"] = copy.deepcopy(config.get("val_evaluator"))
-    _evaluation_defaults(config, "test", "FederatedTestLoop")
+    _complete_evaluation(config, "val", "FederatedValLoop")
+    of_val = {f"test_{name}": config.get(f"val_{name}") for name in ("dataloader", "evaluator")}
+    _set_defaults(config, of_val)
+    _complete_evaluation(config, "test", "FederatedTestLoop")
     return config
 
 
 def _check_keys(config: Config) -> None:
     """Raise ConfigError with everything that is wrong with the keys at the top."""
     mistakes, where = Mistakes(), config.filename or "the config"
-    for key in config:
+    for key in [key for key in config if key not in KEYS]:
         hint = did_you_mean(key, KEYS)
         component = isinstance(config[key], Mapping) and "type" in config[key]
         with mistakes:
-            if key not in KEYS and (hint or component):
+            if hint or component:
                 raise ConfigError(f"{where}: unknown key {key!r}{hint}; nothing would read it")
     for key in REQUIRED_KEYS:
         with mistakes:
             if config.get(key) is None:
                 raise ConfigError(f"{where}: {key} is missing")
-    for key in [key for key in KEYS if key in config]:
+    for key in [key for key in KEYS if config.get(key) == ""]:
         with mistakes:
-            check_type(key, config[key], KEYS[key])
-            if config[key] == "":
-                raise ConfigError(f"{key}: is empty: leave it out or give it a value")
-    for section, known in (("env_cfg", ENVIRONMENT), ("randomness", RANDOMNESS)):
+            raise ConfigError(f"{key}: is empty: leave it out or give it a value")
+    with mistakes:
+        check_values({key: config[key] for key in KEYS if key in config}, KEYS)
+    for section, known in SECTIONS.items():
         values = config.get(section)
-        for key, value in values.items() if isinstance(values, Mapping) else ():
+        values = values if isinstance(values, Mapping) else {}
+        for key in sorted(values.keys() - known.keys()) if section in CLOSED else ():
             with mistakes:
-                if key not in known:
-                    raise ConfigError(f"{section}.{key}: unknown{did_you_mean(key, known)}")
-                check_type(f"{section}.{key}", value, known[key])
+                raise ConfigError(f"{section}.{key}: unknown{did_you_mean(key, known)}")
+        with mistakes:
+            check_values({key: values[key] for key in known if key in values}, known, section)
     for field, kinds in _keys_without_order("", dict(config.items())):
         with mistakes:
             raise ConfigError(
@@ -248,12 +255,14 @@ def _apply_data_root(config: Config) -> None:
             dataset["data_root"] = str(root)
 
 
-def _default(config: Any, key: str, value: Any) -> None:
-    if config.get(key) is None:
-        config[key] = value
+def _set_defaults(config: Any, defaults: Mapping[str, Any]) -> None:
+    """Fill in copies of defaults where there is nothing, or None."""
+    for key, value in defaults.items():
+        if config.get(key) is None:
+            config[key] = copy.deepcopy(value)
 
 
-def _evaluation_defaults(config: Config, kind: str, loop: str) -> None:
+def _complete_evaluation(config: Config, kind: str, loop: str) -> None:
     loader, evaluator = f"{kind}_dataloader", f"{kind}_evaluator"
     if config.get(loader) is None:
         for key in (loader, evaluator, f"{kind}_cfg"):
@@ -261,5 +270,5 @@ def _evaluation_defaults(config: Config, kind: str, loop: str) -> None:
         return
     if not config.get(evaluator):
         raise ConfigError(f"{evaluator}: is missing, but {loader} is given")
-    _default(config, f"{kind}_cfg", {})
+    _set_defaults(config, {f"{kind}_cfg": {}})
     config[f"{kind}_cfg"].setdefault("type", loop)

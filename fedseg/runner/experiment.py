@@ -1,6 +1,5 @@
 """From a config file to a finished run: what the command lines share."""
 
-import copy
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,10 +7,10 @@ from typing import Any
 
 from mmengine.config import Config, DictAction
 
-from fedseg.checks import check_type
 from fedseg.config.components import VAL, check_roots, match_case
 from fedseg.config.layers import get, naming, set_values
 from fedseg.config.methods import KEYS, compose, make_importable, setting_file
+from fedseg.config.schema import check_value
 from fedseg.errors import ConfigError, DataError, Mistakes
 from fedseg.runner.config import check_config, complete_config
 
@@ -67,14 +66,14 @@ def override(
 ) -> Config:
     """Apply what a command line changes, in place; arguments and errors as :func:`load_config`."""
     override_fields(config, options)
-    check_type(f"{config.filename}: experiment_name", config.get("experiment_name", "run"), str)
+    with naming(config):
+        check_value("experiment_name", config.get("experiment_name", "run"), str)
     if seed is not None:
         set_values(config, "--seed", {"randomness.seed": seed})
     if amp:
         set_values(config, "--amp", {"train_cfg.amp": True})
     if work_dir is None and config.get("work_dir") is None:
-        check_type(f"{config.filename}: randomness", config.get("randomness", {}), Mapping)
-        seed = config.get("randomness", {}).get("seed") or 0
+        seed = get(config, "randomness.seed") or 0
         config.work_dir = str(Path("work_dirs") / config.experiment_name / f"seed{seed}")
     elif work_dir is not None:
         set_values(config, "--work-dir", {"work_dir": str(work_dir)})
@@ -127,25 +126,24 @@ def _option_value(text: str) -> Any:
 
 
 def unfinished(config: Config) -> bool:
-    """Whether the work dir holds a run of this very config that was stopped and can be resumed."""
+    """Whether the work dir holds a run of this complete config that can be resumed."""
     from fedseg.runner.checkpoint import checkpoints, load_checkpoint
     from fedseg.runs.config_facts import config_digest
 
     work_dir = Path(config.work_dir)
     if (work_dir / "results.json").exists():
         return False
-    with naming(config):
-        digest = config_digest(complete_config(config))
     for _, path in reversed(checkpoints(work_dir / "checkpoints")):
         try:
-            return load_checkpoint(path).get("meta", {}).get("config_sha256") == digest
+            meta = load_checkpoint(path).get("meta", {})
         except DataError:
             continue  # damaged; resuming goes back to the one before it, too
+        return meta.get("config_sha256") == config_digest(config)
     return False
 
 
-def check(config: Config, *loaders: str) -> None:
-    """Raise an error for what is wrong with a config.
+def check(config: Config, *loaders: str) -> Config:
+    """The complete config, checked.
 
     Keys and missing data are told before torch is imported, types and arguments after it.
 
@@ -161,6 +159,7 @@ def check(config: Config, *loaders: str) -> None:
         complete = complete_config(config)
         check_roots(dict(complete.items()), *loaders)
         check_config(complete)
+    return complete
 
 
 def train(config: Config, dry_run: bool = False, quiet: bool = False) -> None:
@@ -168,7 +167,7 @@ def train(config: Config, dry_run: bool = False, quiet: bool = False) -> None:
 
     ``quiet`` shows no progress and no warnings, which are in the log file all the same.
     """
-    check(config, "train_dataloader", VAL)
+    config = check(config, "train_dataloader", VAL)
     with naming(config):
         from fedseg.runner.runner import FederatedRunner  # imports torch, which takes seconds
 
@@ -176,11 +175,10 @@ def train(config: Config, dry_run: bool = False, quiet: bool = False) -> None:
             from fedseg.runner.plan import make_plan, print_plan
 
             with tempfile.TemporaryDirectory() as folder:  # nothing is written to the run's own
-                config = copy.deepcopy(config)
                 config.work_dir = folder
-                print_plan(make_plan(FederatedRunner.from_cfg(config)))
+                print_plan(make_plan(FederatedRunner.from_complete(config)))
             return
-        runner = FederatedRunner.from_cfg(config)
+        runner = FederatedRunner.from_complete(config)
         if quiet:
             runner.mute_console()
         runner.train()

@@ -89,13 +89,14 @@ class FederatedRunner(Runner):
 
     @classmethod
     def from_cfg(cls, cfg: Config) -> "FederatedRunner":
-        """Build a runner.
-
-        Raises:
-            ConfigError: the config names something unknown, or asks for what has no meaning.
-        """
+        """Build a runner; raises ConfigError for what is unknown or contradicts itself."""
         cfg = complete_config(cfg if isinstance(cfg, Config) else Config(dict(cfg)))
         check_config(cfg)
+        return cls.from_complete(cfg)
+
+    @classmethod
+    def from_complete(cls, cfg: Config) -> "FederatedRunner":
+        """Build a runner from a config that is complete and checked, and is changed."""
         name = cfg.get("experiment_name") or Path(cfg.filename or "run").stem
         # two runs of one process in one second must not share MMEngine's global instances
         cfg["experiment_name"] = f"{name}_{uuid.uuid4().hex[:8]}"

@@ -9,10 +9,8 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from fedseg.checks import shown
-from fedseg.config.layers import naming
 from fedseg.errors import ConfigError, DataError, Mistakes, UserError
 from fedseg.files import read_json
 from fedseg.runner.config import LONGEST_NAME
@@ -38,9 +36,9 @@ class Job:
     options: tuple[str, ...]
     seed: int
     amp: bool
-    work_dir: Path
-    state: str
-    rounds: int
+    work_dir: Path = Path()
+    state: str = "new"
+    rounds: int = 0
 
     @property
     def command(self) -> list[str]:
@@ -82,32 +80,24 @@ def plan_sweep(
     Raises:
         ConfigError: configs are wrong, or two runs are the same.
     """
-    jobs: dict[Path, Job] = {}
     _check_grid(grid, options)
+    jobs: dict[Path, Job] = {}
     mistakes = Mistakes()
-    axes = itertools.product(*grid)
-    for path, methods, values, seed in itertools.product(
-        configs, method_lists or [[]], axes, seeds
-    ):
+    lists, axes = method_lists or [[]], itertools.product(*grid)
+    for path, methods, values, seed in itertools.product(configs, lists, axes, seeds):
         with mistakes:
-            own = (*options, *values)
-            config = load_config(path, methods, options=own, seed=seed, amp=amp)
-            name = ",".join(
-                [config.experiment_name, *(value.replace("/", "_") for value in values)]
-            )
+            job = Job(path, tuple(methods), (*options, *values), seed, amp)
+            experiment = load_config(path, methods, options=job.options).experiment_name
+            name = ",".join([experiment, *(value.replace("/", "_") for value in values)])
             if len(os.fsencode(name)) > LONGEST_NAME:
                 raise ConfigError(
                     f"sweep: {shown(name, 80)} is too long for a folder's name: shorten what "
                     "--grid names"
                 )
             folder = root / name / f"seed{seed}"
-            config.work_dir = str(folder)
-            check(config)
-            with naming(config):
-                state, rounds = _state(config), config.train_cfg.max_rounds
             if folder in jobs:
                 raise ConfigError(f"sweep: {folder} is asked for twice; name it once")
-            jobs[folder] = Job(path, tuple(methods), own, seed, amp, folder, state, rounds)
+            jobs[folder] = _look_up(replace(job, work_dir=folder))
     mistakes.tell()
     return list(jobs.values())
 
@@ -131,30 +121,26 @@ def _check_grid(grid: Sequence[Sequence[str]], options: Sequence[str]) -> None:
     mistakes.tell()
 
 
-def _state(config: Any) -> str:
-    results = Path(config.work_dir) / "results.json"
-    if not results.is_file():
-        return "stopped" if unfinished(config) else "new"
-    fix = "remove it to run it again"
-    made = read_json(results, fix)
-    if not isinstance(made, dict) or "config_sha256" not in made:
-        raise DataError(f"{results}: is no fedseg result: {fix}")
-    from fedseg.runner.config import complete_config
-    from fedseg.runs.config_facts import config_digest
+def _look_up(job: Job) -> Job:
+    """A job with its present state, which others may change between the plan and its turn."""
+    config = check(
+        load_config(job.config, job.methods, job.work_dir, job.options, job.seed, job.amp)
+    )
+    results, state = job.work_dir / "results.json", "finished"
+    if results.is_file():
+        from fedseg.runs.config_facts import config_digest
 
-    if made["config_sha256"] != config_digest(complete_config(config)):
-        raise ConfigError(
-            f"{results}: is of another config; give another --work-dir, or remove the folder"
-        )
-    return "finished"
-
-
-def _state_now(job: Job) -> str:
-    """A run's state when its turn has come, which may be days after the sweep was planned."""
-    config = load_config(job.config, job.methods, options=job.options, seed=job.seed, amp=job.amp)
-    config.work_dir = str(job.work_dir)
-    with naming(config):
-        return _state(config)
+        fix = "remove it to run it again"
+        made = read_json(results, fix)
+        if not isinstance(made, dict) or "config_sha256" not in made:
+            raise DataError(f"{results}: is no fedseg result: {fix}")
+        if made["config_sha256"] != config_digest(config):
+            raise ConfigError(
+                f"{results}: is of another config; give another --work-dir, or remove the folder"
+            )
+    else:
+        state = "stopped" if unfinished(config) else "new"
+    return replace(job, state=state, rounds=config.train_cfg.max_rounds)
 
 
 def run_sweep(
@@ -175,7 +161,7 @@ def run_sweep(
             while waiting and len(active) < at_once:
                 job, begin = waiting.pop(), time.monotonic()
                 try:
-                    now = replace(job, state=_state_now(job))
+                    now = _look_up(job)
                 except UserError as error:
                     yield job, 0.0, str(error)
                     continue
@@ -230,23 +216,22 @@ def expected_seconds(jobs: Sequence[Job]) -> dict[Job, float | str]:
     from fedseg.runner.runner import FederatedRunner
 
     rehearsed: dict[tuple, float | str] = {}
+    expected: dict[Job, float | str] = {}
     for job in jobs:
         key = job.config, job.methods, job.options
-        if key in rehearsed or job.state == "finished":
+        if job.state == "finished":
+            expected[job] = 0.0
             continue
-        with tempfile.TemporaryDirectory() as folder:
-            try:
-                config = load_config(
-                    job.config, job.methods, Path(folder), job.options, job.seed, job.amp
-                )
-                config["log_level"] = "ERROR"
-                plan = make_plan(FederatedRunner.from_cfg(config))
-                rehearsed[key] = plan["estimated seconds"]
-            except UserError as error:
-                rehearsed[key] = str(error)
-    found: dict[Job, float | str] = {}
-    for job in jobs:
-        whole = 0.0 if job.state == "finished" else rehearsed[job.config, job.methods, job.options]
+        if key not in rehearsed:
+            with tempfile.TemporaryDirectory() as folder:
+                try:
+                    config = load_config(*key[:2], folder, job.options, job.seed, job.amp)
+                    config["log_level"] = "ERROR"
+                    runner = FederatedRunner.from_complete(check(config))
+                    rehearsed[key] = make_plan(runner)["estimated seconds"]
+                except UserError as error:
+                    rehearsed[key] = str(error)
+        whole = rehearsed[key]
         left = 1 - job.rounds_done / job.rounds if job.state == "stopped" else 1
-        found[job] = whole if isinstance(whole, str) else whole * left
-    return found
+        expected[job] = whole if isinstance(whole, str) else whole * left
+    return expected

@@ -94,7 +94,7 @@ def test_seeds_that_no_generator_takes(seed):
     ],
 )
 def test_names_that_cannot_be_used(field, value):
-    with pytest.raises(ConfigError, match=f"{field}: "):
+    with pytest.raises(ConfigError, match=rf"{field}(\[5\])?: "):
         complete_config(minimal(**{field: value}))
 
 
@@ -113,26 +113,6 @@ def test_a_config_that_ends_the_program_is_told(tmp_path):
     path.write_text("import sys\nsys.exit(0)\n")
     with pytest.raises(ConfigError, match=r"config\.py: .*SystemExit"):
         load_config(path)
-
-
-def test_hooks_of_ones_own_are_a_list():
-    with pytest.raises(ConfigError, match="custom_hooks: must be a list"):
-        complete_config(minimal(custom_hooks={"type": "Hook"}))
-
-
-def test_a_misspelt_default_hook_is_told(tmp_path):
-    config = toyseg.settings(tmp_path)
-    config["default_hooks"] = {"checkpiont": {"type": "FederatedCheckpointHook"}}
-    with pytest.raises(ConfigError, match=r"default_hooks\.checkpiont.*'checkpoint'"):
-        toyseg.runner(config)
-
-
-@pytest.mark.parametrize(("field", "value"), [("lr", "0.1"), ("lr", -1.0), ("momentum", -0.5)])
-def test_wrong_values_of_the_optimizer_name_the_field(tmp_path, field, value):
-    config = toyseg.settings(tmp_path)
-    config["optim_wrapper"]["optimizer"][field] = value
-    with pytest.raises(ConfigError, match=r"optim_wrapper\.optimizer"):
-        toyseg.train(config)
 
 
 def test_an_unknown_device_is_told(tmp_path):

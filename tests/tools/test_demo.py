@@ -90,12 +90,12 @@ def test_two_runs_become_a_table_and_a_picture(demo, small_config, tmp_path, mon
 def test_only_a_stopped_run_of_the_same_config_goes_on(small_config, small_run, tmp_path):
     work_dir = tmp_path / "run"
     config = load_config(small_config, work_dir=work_dir)
-    assert not unfinished(config)  # there is nothing
+    assert not unfinished(complete_config(config))  # there is nothing
     shutil.copytree(small_run, work_dir)
-    assert not unfinished(config)  # it is finished
+    assert not unfinished(complete_config(config))  # it is finished
     (work_dir / "results.json").unlink()
-    assert unfinished(config)
+    assert unfinished(complete_config(config))
     other = load_config(small_config, work_dir=work_dir, options=["train_cfg.max_rounds=7"])
-    assert not unfinished(other)
+    assert not unfinished(complete_config(other))
     (work_dir / "checkpoints" / "round_000006.pth").write_bytes(b"cut")
-    assert not unfinished(config)  # no sound checkpoint is left
+    assert not unfinished(complete_config(config))  # no sound checkpoint is left
