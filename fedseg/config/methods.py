@@ -83,6 +83,11 @@ class Composition:
         path: a setting, or a config that inherits one.
         methods: names or files, besides those that the config names itself.
 
+    Attributes:
+        name: the experiment's.
+        methods: the names of its methods in their one order.
+        is_canonical: the file is a setting, or an experiment named by its setting and methods.
+
     Raises:
         ConfigError: a file cannot be read, or a method is unknown or contradicts another one.
     """
@@ -104,6 +109,7 @@ class Composition:
             raise ConfigError(f"{path}: methods: need a _base_ to be merged over: name a setting")
         self.of_file = [] if self.record else self._read_methods(named)
         self.chosen = [] if self.record else self._read_methods([*named, *methods])
+        self._set_names()
 
     # ---------------------------------------------------------------- the methods' files
 
@@ -174,28 +180,21 @@ class Composition:
 
     # ---------------------------------------------------------------- the name
 
-    @property
-    def methods(self) -> list[str]:
-        """The methods' names in their one order; a config of a user's own need not be FedAvg."""
-        names = self.record or self._names(self.chosen)
-        return names if self.is_canonical else [name for name in names if name != FEDAVG]
-
-    @property
-    def is_canonical(self) -> bool:
-        """Whether the file is a setting, or an experiment named by its setting and methods."""
-        names = self.record or self._names(self.of_file)
+    def _set_names(self) -> None:
+        """Name the experiment and its methods; a file of a user's own keeps its name."""
+        names = [self.record or self._names(methods) for methods in (self.of_file, self.chosen)]
+        of_file = "_".join([self.title, *names[0]])
         is_setting = self.path.stem == self.setting and "methods" not in self.plain.values
-        return bool(self.setting) and (
-            is_setting or self.path.stem == "_".join([self.title, *names])
-        )
-
-    @property
-    def name(self) -> str:
-        """The experiment's name; a file of a user's own keeps its name."""
+        self.is_canonical = bool(self.setting) and (is_setting or self.path.stem == of_file)
         if self.is_canonical:
-            return "_".join([self.title, *self.methods])
-        more = [one.name for one in self._ranked(self.chosen) if one not in self.of_file]
-        return "_".join([self.path.stem, *more])
+            self.methods = names[1]
+            self.name = "_".join([self.title, *names[1]])
+        else:  # it need not be FedAvg
+            self.methods = [name for name in names[1] if name != FEDAVG]
+            more = [
+                method.name for method in self._ranked(self.chosen) if method not in self.of_file
+            ]
+            self.name = "_".join([self.path.stem, *more])
 
     def _names(self, methods: Iterable[Method]) -> list[str]:
         methods = [method for method in self._ranked(methods) if method.name != FEDAVG]
