@@ -53,9 +53,10 @@ def digests() -> str:
 
 def test_one_seed_is_one_split_on_every_processor():
     assert digests() == KEPT
-    program = "from tests.partition.test_random_partitions import digests; print(end=digests())"
-    support = os.path.join(os.path.dirname(__file__), "..", "support")
-    older = os.environ | {"NPY_DISABLE_CPU_FEATURES": OLDER, "PYTHONPATH": support}
+    program = "from test_random_partitions import digests; print(end=digests())"
+    here = os.path.dirname(os.path.abspath(__file__))
+    path = os.pathsep.join([here, os.path.join(here, "..", "support")])
+    older = os.environ | {"NPY_DISABLE_CPU_FEATURES": OLDER, "PYTHONPATH": path}
     command = [sys.executable, "-W", "ignore", "-c", program]
     assert subprocess.run(command, env=older, capture_output=True, text=True).stdout == KEPT
 
