@@ -203,7 +203,6 @@ class Match:
             yield f"{key}{texts if len(texts) <= LONGEST else f' is not as in {self.setting.id}'}"
 
     def _other_evaluations(self) -> Iterator[str]:
-        """What the rounds themselves say against a run."""
         results, setting = self.results, self.setting
         took, window = results.clients_per_round, results.last_rounds
         if PARTICIPANTS not in self.differences and str(took) != str(setting.clients_per_round):
@@ -232,7 +231,6 @@ class Match:
 
 
 def _other_images(words: str, entry: DataEntry, known: Mapping[str, Any]) -> list[str]:
-    """Another number of images, or another checksum."""
     if known["samples"] not in (None, entry.samples):
         return [f"other {words}: {entry.samples} instead of {known['samples']}"]
     for name in ("content_sha256", "split_checksum"):

@@ -96,8 +96,8 @@ def _table(table: Table, board: Board, runs: Mapping[str, Any]) -> dict[str, Any
     costs = _published_costs(benchmark) if table.ranked else {}
     shared = set.intersection(*(set(row.reasons) for row in table.rows))
     rows, further = (
-        [_row(row, table, board, runs, costs, shared) for row in found]
-        for found in (table.rows, table.further_rows)
+        [_row(row, table, board, runs, costs, shared) for row in some_rows]
+        for some_rows in (table.rows, table.further_rows)
     )
     _make_unique([*rows, *further], "key")
     for place, row in enumerate(row for row in rows if row["kind"] == "run"):
@@ -117,9 +117,9 @@ def _table(table: Table, board: Board, runs: Mapping[str, Any]) -> dict[str, Any
         "rows": rows,
         "further_rows": further,
         "choices": {
-            key: sorted(found, key=lambda name: (name == "none", name))
-            for key, found in choices.items()
-            if len(found) > 1
+            key: sorted(names, key=lambda name: (name == "none", name))
+            for key, names in choices.items()
+            if len(names) > 1
         },
         "kinds": {row["kind"] for row in rows},
         "doubts": [

@@ -45,9 +45,9 @@ def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]
             },
         },
         "classes": {
-            domain: found
+            domain: classes
             for domain, metrics in results.final.items()
-            if (found := _numbers(metrics.get("IoU")))
+            if (classes := _numbers(metrics.get("IoU")))
         },
         "miou": _numbers({domain: m.get("mIoU") for domain, m in results.final.items()}),
         "corruptions": _corruptions(results.final),
@@ -76,30 +76,30 @@ def _number(value: Any, digits: int = 3) -> float | None:
     return round(value, digits) if is_number(value) and abs(value) < 1e300 else None
 
 
-def _numbers(found: Any) -> dict[str, float | None]:
-    return {k: _number(v) for k, v in found.items()} if isinstance(found, dict) else {}
+def _numbers(values: Any) -> dict[str, float | None]:
+    return {k: _number(v) for k, v in values.items()} if isinstance(values, dict) else {}
 
 
 def _corruptions(final: Mapping[str, Mapping[str, Any]]) -> dict[str, list[float | None]]:
     """Accuracy by corruption, one per severity, of the first test set that has it."""
     for metrics in final.values():
-        found = metrics.get("corruptions")
-        if isinstance(found, dict) and found:
-            lists = {name: values for name, values in found.items() if isinstance(values, list)}
+        rows = metrics.get("corruptions")
+        if isinstance(rows, dict) and rows:
+            lists = {name: values for name, values in rows.items() if isinstance(values, list)}
             return {name: [_number(v) for v in values] for name, values in lists.items()}
     return {}
 
 
 def _clients(run: FoundRun, messages: list[str]) -> dict[str, Any] | None:
     """Accuracy by client over rounds, clients of one main class together; None without it."""
-    found = run.results.extras.get("client_accuracy")
-    if found is None:
+    entry = run.results.extras.get("client_accuracy")
+    if entry is None:
         return None
     try:
-        clients, main, classes = found["clients"], found["main_class"], found["classes"]
-        every = max(1, -(-len(found["rounds"]) // MOST_ROUNDS))
-        rounds = [int(value) for value in found["rounds"]][::-every][::-1]
-        lines = found["accuracy"][::-every][::-1]
+        clients, main, classes = entry["clients"], entry["main_class"], entry["classes"]
+        step = max(1, -(-len(entry["rounds"]) // MOST_ROUNDS))
+        rounds = [int(value) for value in entry["rounds"]][::-step][::-1]
+        lines = entry["accuracy"][::-step][::-1]
         order = sorted(range(len(clients)), key=lambda i: (main[i], i))
         values = [[_number(line[i], 1) for line in lines] for i in order]
         names = [f"{clients[i]} ({classes[main[i]]})" for i in order]
@@ -111,13 +111,9 @@ def _clients(run: FoundRun, messages: list[str]) -> dict[str, Any] | None:
             "no map of its clients"
         )
         return None
-    own = found.get("images") == "train"
-    return {
-        "rounds": rounds,
-        "names": names,
-        "values": values,
-        "images": "their own training images" if own else "test images in their mix of classes",
-    }
+    is_train = entry.get("images") == "train"
+    images = "their own training images" if is_train else "test images in their mix of classes"
+    return {"rounds": rounds, "names": names, "values": values, "images": images}
 
 
 # ---------------------------------------------------------------- config and pictures
@@ -146,8 +142,8 @@ def _pictures(run: FoundRun, folder: Path, messages: list[str]) -> list[dict[str
     for path in sorted(source.glob("*/*.png")):
         if path.is_file() and not path.is_symlink() and not path.parent.is_symlink():
             domains.setdefault(path.parent.name, []).append(path)
-    each = max(1, MOST_PICTURES // max(1, len(domains)))
-    chosen = [path for found in list(domains.values())[:MOST_PICTURES] for path in found[:each]]
+    share = max(1, MOST_PICTURES // max(1, len(domains)))
+    chosen = [path for paths in list(domains.values())[:MOST_PICTURES] for path in paths[:share]]
     copied = []
     for path in chosen:
         try:

@@ -51,7 +51,7 @@ def protocol_of(config: Mapping[str, Any]) -> dict[str, Any]:
     for name, components in lists.items():
         kept = list(components.values())
         if name == TRAIN_STEPS:
-            kept = [one for one in kept if component_type(one) not in AUGMENTATIONS]
+            kept = [step for step in kept if component_type(step) not in AUGMENTATIONS]
         protocol[name] = kept
     return {key: value for key, value in protocol.items() if not is_default(key, value)}
 

@@ -92,7 +92,6 @@ def with_options(rows: Sequence[Row], results: Mapping[str, Results]) -> list[Ro
 
 
 def _run_cell(values: Sequence[float | None], column: Column) -> Cell:
-    """Mean and deviation over seeds."""
     known = [value for value in values if value is not None]
     missing = "not_reached" if column.statistic.endswith("_to_target") else "missing"
     cell = mean_cell(known)
@@ -218,7 +217,7 @@ def ranked(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
         values = [_order_in(column, row[column.key]) for row in cells]
         for row, rank in zip(cells, ranks(values), strict=True):
             row[column.key] = replace(row[column.key], rank=rank)
-    made = [replace(row, cells=own) for row, own in zip(rows, cells, strict=True)]
+    made = [replace(row, cells=with_ranks) for row, with_ranks in zip(rows, cells, strict=True)]
     return ordered(made, columns[0])
 
 

@@ -65,7 +65,7 @@ def show_sweep(jobs: Sequence[Job], at_once: int) -> int:
         disable=not console.is_terminal,
     ) as bars:
         every = bars.add_task("all runs", total=sum(job.rounds for job in jobs))
-        own = {
+        bar_of = {
             job: bars.add_task(
                 label(job), total=job.rounds, completed=job.rounds_done, visible=False
             )
@@ -74,12 +74,12 @@ def show_sweep(jobs: Sequence[Job], at_once: int) -> int:
 
         def show(active: Sequence[Job]) -> None:
             for job in active:
-                bars.update(own[job], completed=job.rounds_done, visible=True)
+                bars.update(bar_of[job], completed=job.rounds_done, visible=True)
             done = sum(task.completed for task in bars.tasks if task.id != every)
             bars.update(every, completed=done)
 
         for job, seconds, failure in run_sweep(jobs, at_once, show):
-            bars.update(own[job], completed=job.rounds_done, visible=False)
+            bars.update(bar_of[job], completed=job.rounds_done, visible=False)
             if failure is not None:
                 failures[job] = failure
             how = "failed" if failure else "finished"

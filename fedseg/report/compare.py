@@ -140,7 +140,6 @@ def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
 
 
 def _conditions(results: Results) -> dict[str, Any]:
-    """Versions, hardware, data and their checksums."""
     conditions = {name: getattr(results, name) for name in MACHINE}
     for name, entry in results.data.items():
         fields = entry.model_dump().items()
@@ -196,7 +195,7 @@ def _window(name: str, side: Side) -> Cell | None:
     run = side.first
     if len(side.runs) > 1 or name not in run.window.mean:
         return mean_cell(side.means(name).values())
-    begin = run.rounds - max(run.window.rounds, 1)
+    begin = run.rounds - run.window.rounds
     count = sum(round_ > begin for round_ in run.series(name)) or run.window.evaluations
     std = run.window.std.get(name) if count > 1 else None
     return Cell(run.window.mean[name], std, count, "evaluations")
@@ -216,8 +215,7 @@ def _paired_rounds(name: str, reference: RunFiles, run: RunFiles) -> Cell | None
     """Over the last of the rounds that both have evaluated."""
     of, values = reference.series(name), run.series(name)
     rounds = sorted(of.keys() & values.keys())
-    length = max(min(reference.window.rounds, run.window.rounds), 1)
-    begin = max(rounds, default=0) - length
+    begin = max(rounds, default=0) - min(reference.window.rounds, run.window.rounds)
     differences = [values[r] - of[r] for r in rounds if r > begin]
     return mean_cell(differences, "rounds", statistics.pstdev)
 
@@ -249,7 +247,6 @@ def _costs(run: RunFiles) -> dict[str, float | None]:
 
 
 def _mean_costs(sides: Sequence[Side]) -> dict[str, tuple[float | None, ...]]:
-    """Means over a side's seeds."""
     costs = [[_costs(run) for run in side.runs] for side in sides]
     table = {}
     for name in costs[0][0]:

@@ -98,15 +98,15 @@ def _metrics(comparison: Comparison) -> TextTable:
     metrics = [Metric.parse(name) for name in comparison.metrics]
     domains = [metric.domain for metric in metrics]
     rows = []
-    for metric, figures in zip(metrics, comparison.metrics.values(), strict=True):
+    for metric, row_figures in zip(metrics, comparison.metrics.values(), strict=True):
         label = f"{metric.metric}, {domain_label(metric.domain, domains)}"
-        for number, (side, own) in enumerate(zip(sides, figures, strict=True)):
+        for number, (side, figures) in enumerate(zip(sides, row_figures, strict=True)):
             seeds = max(len(side.runs), len(sides[0].runs))
-            some = own.difference is not None and 1 < own.difference.count < seeds
-            row = ("" if number else label, side.label, _number(own.last))
-            row += (_number(own.difference, "+", some), _number(own.window, count=True))
-            row += (_number(own.paired, "+", count=True),)
-            rows.append(row if until is None else row + _reached(own.reached, side))
+            some = figures.difference is not None and 1 < figures.difference.count < seeds
+            row = ("" if number else label, side.label, _number(figures.last))
+            row += (_number(figures.difference, "+", some), _number(figures.window, count=True))
+            row += (_number(figures.paired, "+", count=True),)
+            rows.append(row if until is None else row + _reached(figures.reached, side))
     reference = sides[0].label
     head = ("", "", "last", f"- {reference}", f"{last}: mean ± std")
     head += (f"paired difference to {reference} ± std",)
@@ -156,9 +156,9 @@ def _costs(title: str, comparison: Comparison) -> TextTable:
 
 def remarks(comparison: Comparison) -> list[str]:
     """Which deviation is which, and what does not compare."""
-    figures = [own for row in comparison.metrics.values() for own in row]
-    cells = [cell for own in figures for cell in (own.window, own.paired) if cell is not None]
-    kinds = {cell.over for cell in cells if cell.std is not None}
+    figures = [figures for row in comparison.metrics.values() for figures in row]
+    cells = [cell for one in figures for cell in (one.window, one.paired)]
+    kinds = {cell.over for cell in cells if cell is not None and cell.std is not None}
     texts = []
     if kinds:
         texts.append("; ".join(f"± ({kind}): {STD[kind]}" for kind in STD if kind in kinds) + ".")

@@ -82,7 +82,6 @@ def _main_metric(domains: Domains) -> str:
 
 
 def _domain_table(title: str, domains: Domains, columns: Mapping[str, Sequence[str]]) -> TextTable:
-    """A row for each domain; columns by their heads."""
     labels = [domain_label(domain, domains) for domain in domains]
     rows = list(zip(labels, *columns.values(), strict=True))
     rows = rows or [("nothing was evaluated", *["-"] * len(columns))]
@@ -90,7 +89,6 @@ def _domain_table(title: str, domains: Domains, columns: Mapping[str, Sequence[s
 
 
 def _metrics(results: Results) -> TextTable:
-    """Domains by last value and mean over the window at the end."""
     final, window = results.final, results.last_rounds
     metric = _main_metric(final)
     columns = {f"{metric} (%)": [_number(entry.get(metric)) for entry in final.values()]}
@@ -118,7 +116,6 @@ def _coverage(domains: Domains) -> list[str]:
 
 
 def _facts(results: Results, folder: Path) -> Table:
-    """Rounds, time, traffic and files."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="dim", no_wrap=True)
     table.add_column(overflow="fold")

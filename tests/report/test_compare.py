@@ -159,23 +159,22 @@ def test_rendered_images_are_not_real_ones(tmp_path):
     assert any("trained on" in note for note in comparison.notes)
 
 
-def test_every_reason_not_to_compare_has_a_note(tmp_path):
+@pytest.mark.parametrize(
+    ("changes", "word"),
+    [
+        ({"data__train__partition_sha256": "9" * 64}, "splits"),
+        ({"versions": {"python": "3.9"}}, "versions"),
+        ({"device": "cuda", "threads": 2}, "device and threads"),
+        ({"seed": 5}, "seeds (0 and 5)"),
+        ({"data__test_unseen__steps": [{"type": "Other"}]}, "images of unseen"),
+    ],
+)
+def test_every_reason_not_to_compare_has_a_note(tmp_path, changes, word):
     one = finished(tmp_path / "a")
-    content = toyresults.results(RAINY, {METRIC: 50.0})
-    for number, (changes, word) in enumerate(
-        (
-            ({"data__train__partition_sha256": "9" * 64}, "splits"),
-            ({"versions": {"python": "3.9"}}, "versions"),
-            ({"device": "cuda", "threads": 2}, "device and threads"),
-            ({"seed": 5}, "seeds (0 and 5)"),
-            ({"data__test_unseen__steps": [{"type": "Other"}]}, "images of unseen"),
-        )
-    ):
-        folder = tmp_path / str(number)
-        other = toyresults.write(folder, toyresults.changed(content, **changes))
-        comparison = compare(read_sides([one, other]))
-        assert sum(word in note for note in comparison.notes) == 1
-        assert comparison.metrics[METRIC][1].difference == value(0.0)
+    content = toyresults.changed(toyresults.results(RAINY, {METRIC: 50.0}), **changes)
+    comparison = compare(read_sides([one, toyresults.write(tmp_path / "b", content)]))
+    assert sum(word in note for note in comparison.notes) == 1
+    assert comparison.metrics[METRIC][1].difference == value(0.0)
 
 
 def test_costs(tmp_path):
@@ -282,20 +281,20 @@ def test_many_domains_and_a_name_like_a_formula(tmp_path):
         assert image.height < 5000  # 24 panels, three in a row
 
 
-def test_a_folder_of_seeds_must_hold_one_experiment(tmp_path):
-    finished(tmp_path / "a" / "0")
-    finished(tmp_path / "a" / "1", seed=1, experiment_sha256="d" * 64)
-    with pytest.raises(DataError, match="different experiments"):
-        read_sides([tmp_path / "a"])
-    finished(tmp_path / "d" / "0")
-    finished(tmp_path / "d" / "1", seed=1, data__test_unseen__split_checksum="9" * 64)
-    with pytest.raises(DataError, match="different experiments"):
-        read_sides([tmp_path / "d"])
-    finished(tmp_path / "b" / "0")
-    finished(tmp_path / "b" / "again")
-    with pytest.raises(DataError, match="seed 0"):
-        read_sides([tmp_path / "b"])
-    finished(tmp_path / "c" / "0")
-    write_history(tmp_path / "c" / "1", [record(1, 1.0)])
-    with pytest.raises(DataError, match=r"1: .*not finished"):
-        read_sides([tmp_path / "c"])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"seed": 1, "experiment_sha256": "d" * 64}, "different experiments"),
+        ({"seed": 1, "data__test_unseen__split_checksum": "9" * 64}, "different experiments"),
+        ({"seed": 0}, "seed 0"),
+        (None, r"1: .*not finished"),
+    ],
+)
+def test_a_folder_of_seeds_must_hold_one_experiment(tmp_path, changes, message):
+    finished(tmp_path / "0")
+    if changes is None:
+        write_history(tmp_path / "1", [record(1, 1.0)])
+    else:
+        finished(tmp_path / "1", **changes)
+    with pytest.raises(DataError, match=message):
+        read_sides([tmp_path])
