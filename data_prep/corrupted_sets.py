@@ -35,7 +35,7 @@ from fedseg.datasets.corrupted import (
     read_record,
 )
 from fedseg.errors import DataError
-from fedseg.files import TEMPORARY, atomic_writer, sha256, write_text
+from fedseg.files import atomic_writer, remove_temporaries, sha256, write_text
 from fedseg.units import format_bytes
 
 from .corruption_parts import SIZE
@@ -127,8 +127,7 @@ def make_corrupted(
     indices = _chosen_indices(test.labels, limit)
     place = root / folder
     place.mkdir(parents=True, exist_ok=True)
-    for rest in place.glob(f"*.npy{TEMPORARY}"):  # of a run that was killed
-        rest.unlink()
+    remove_temporaries(place)
     files = CorruptedFiles(place, len(indices))
     record = {
         "tool": "tools/prepare_cifar_c.py",  # a mark: files of every version have it

@@ -90,6 +90,8 @@ NO_ROOM = {
     errno.EDQUOT: "make room, or have the quota raised",
     errno.EFBIG: "raise the limit on the size of files (ulimit -f)",
     errno.EROFS: "write elsewhere",
+    errno.EMFILE: "raise the limit on open files (ulimit -n)",
+    errno.ENFILE: "close programs: the system has no more open files to give",
 }
 NO_ACCESS = {
     errno.EACCES: "change the permissions, or write elsewhere",

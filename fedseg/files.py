@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import stat
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -22,23 +23,29 @@ from fedseg.units import format_bytes
 LARGEST = 2**29  # bytes of a file that is read whole
 DEEPEST = 50  # lists and dicts within each other
 TEMPORARY = ".tmp"  # suffix of a file that is still being written
+NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe would wait for its other end
 
 
 @contextmanager
 def atomic_writer(path: str | Path, mode: str = "w", sync: bool = False) -> Iterator[IO[Any]]:
     """Open a temporary file that takes the place of ``path`` when the block ends without an error.
 
+    The temporary file has a name that nobody knows before, and ``path`` is replaced if it is a
+    link: in a folder from somewhere else, nothing leads a writer out of it.
+
     Args:
-        path: the file; missing folders are made.
+        path: a regular file, a link, or nothing yet; missing folders are made.
         mode: ``"w"`` for UTF-8 text (line endings as written), ``"wb"`` for bytes.
         sync: wait until content and rename are on the disk, so that a power loss spares them.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(path.name + TEMPORARY)
+    if path.exists() and not path.is_symlink():
+        _check_writable(path.stat(), path)
+    temporary = path.with_name(f"{path.name}.{secrets.token_hex(4)}{TEMPORARY}")
     text = {} if "b" in mode else {"encoding": "utf-8", "newline": ""}
     try:
-        with open(temporary, mode, **text) as file:
+        with open(temporary, mode.replace("w", "x"), **text) as file:
             yield file
             if sync:
                 file.flush()
@@ -51,6 +58,23 @@ def atomic_writer(path: str | Path, mode: str = "w", sync: bool = False) -> Iter
         raise
     if sync:
         sync_folder(path.parent)
+
+
+def remove_temporaries(folder: Path, pattern: str = "*") -> None:
+    """Delete files of :func:`atomic_writer` that a kill has left of those that match a pattern."""
+    for path in folder.glob(f"{pattern}.{'[0-9a-f]' * 8}{TEMPORARY}"):
+        path.unlink(missing_ok=True)
+
+
+def open_to_append(path: str | Path) -> IO[bytes]:
+    """Open a file to add to its end; an error if it is a link, a pipe or a device."""
+
+    def opener(name: str, flags: int) -> int:
+        return os.open(name, flags | NO_WAIT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+    if os.path.lexists(path):
+        _check_writable(os.lstat(path), path)
+    return open(path, "ab", opener=opener)
 
 
 def write_text(path: str | Path, text: str, sync: bool = False) -> None:
@@ -68,16 +92,25 @@ def read_bytes(path: str | Path) -> bytes:
     """The content of a file; OSError if it is too large, or none (a pipe would never end)."""
 
     def opener(name: str, flags: int) -> int:
-        return os.open(name, flags | getattr(os, "O_NONBLOCK", 0))  # a pipe would wait for a writer
+        return os.open(name, flags | NO_WAIT)
 
     with open(path, "rb", opener=opener) as file:
-        found = os.fstat(file.fileno())
-        if not stat.S_ISREG(found.st_mode):
-            raise OSError(errno.EINVAL, "it is no regular file", str(path))
-        if found.st_size > LARGEST:
-            fault = f"it has {format_bytes(found.st_size)}, more than {format_bytes(LARGEST)}"
+        status = os.fstat(file.fileno())
+        _check_regular(status, path)
+        if status.st_size > LARGEST:
+            fault = f"it has {format_bytes(status.st_size)}, more than {format_bytes(LARGEST)}"
             raise OSError(errno.EFBIG, fault, str(path))
         return file.read()
+
+
+def _check_writable(status: os.stat_result, path: str | Path) -> None:
+    if not stat.S_ISREG(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+        raise DataError(f"{path}: is no regular file (a link, a pipe or a device): remove it")
+
+
+def _check_regular(status: os.stat_result, path: str | Path) -> None:
+    if not stat.S_ISREG(status.st_mode):
+        raise OSError(errno.EINVAL, "it is no regular file", str(path))
 
 
 def read_json(

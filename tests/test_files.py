@@ -6,7 +6,15 @@ import pytest
 
 from fedseg import files
 from fedseg.errors import DataError
-from fedseg.files import atomic_writer, read_bytes, read_json, sha256, write_text
+from fedseg.files import (
+    atomic_writer,
+    open_to_append,
+    read_bytes,
+    read_json,
+    remove_temporaries,
+    sha256,
+    write_text,
+)
 
 
 def test_text_is_written_whole_and_nothing_else_stays(tmp_path):
@@ -24,6 +32,35 @@ def test_an_error_leaves_the_old_content(tmp_path):
         raise ZeroDivisionError
     assert path.read_bytes() == b"old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_links_lead_no_writer_out_and_pipes_stop_none(tmp_path):
+    outside = tmp_path / "outside"
+    outside.write_text("precious")
+    path = tmp_path / "file"
+    path.symlink_to(outside)
+    path.with_name("file.tmp").symlink_to(outside)
+    with pytest.raises(DataError, match="file: is no regular file"):
+        open_to_append(path)
+    write_text(path, "text")
+    assert outside.read_text() == "precious" and not path.is_symlink()
+    with open_to_append(path) as file:
+        file.write(b" and more")
+    assert path.read_text() == "text and more"
+    os.mkfifo(tmp_path / "pipe")
+    for write in (atomic_writer, open_to_append):
+        with pytest.raises(DataError, match="pipe: is no regular file"), write(tmp_path / "pipe"):
+            pass
+
+
+def test_what_a_kill_leaves_is_removed(tmp_path):
+    with atomic_writer(tmp_path / "a.pth") as file:
+        left = (tmp_path / file.name).name
+    for name in (left, "b.tmp", "a.pth.short.tmp"):
+        (tmp_path / name).touch()
+    remove_temporaries(tmp_path)
+    assert {p.name for p in tmp_path.iterdir()} == {"a.pth", "b.tmp", "a.pth.short.tmp"}
+    remove_temporaries(tmp_path / "none")
 
 
 def test_an_error_that_says_why_says_where(tmp_path):

@@ -45,10 +45,11 @@ def main() -> None:
     cli.check_there([arguments.reference, *arguments.others])
     from fedseg.report.compare import compare, read_sides
     from fedseg.report.compare_output import print_comparison, write_comparison
+    from fedseg.runs.from_json import own_folder
 
     comparison = compare(read_sides([arguments.reference, *arguments.others]), arguments.until)
     print_comparison(comparison)
     run = arguments.reference if arguments.reference.is_dir() else arguments.reference.parent
     beside = Path(os.path.abspath(run)).parent  # also of "."
-    for path in write_comparison(comparison, arguments.out or beside / "compare"):
+    for path in write_comparison(comparison, arguments.out or own_folder(beside, "compare")):
         print(path)

@@ -140,14 +140,14 @@ def check_arguments(
 
 def check_value(field: str, value: Any, hint: Any) -> None:
     """Raise ConfigError unless a value is of a type, written as in a signature."""
-    mistakes = _types_of(hint).find_mistakes({"": value}, field)
+    mistakes = _types_of(("", hint)).find_mistakes({"": value}, field)
     if mistakes:
         raise ConfigError("\n".join(mistakes))
 
 
 def check_values(values: Mapping[str, Any], hints: Mapping[str, Any], field: str = "") -> None:
     """Raise ConfigError with all values that are not of the type that ``hints`` has for them."""
-    mistakes = Types(hints).find_mistakes(values, field)
+    mistakes = _types_of(*hints.items()).find_mistakes(values, field)
     if mistakes:
         raise ConfigError("\n".join(mistakes))
 
@@ -194,8 +194,8 @@ class Types:
 
 
 @functools.cache
-def _types_of(hint: Any) -> Types:
-    return Types({"": hint})
+def _types_of(*hints: tuple[str, Any]) -> Types:
+    return Types(dict(hints))
 
 
 class Signature:

@@ -29,7 +29,7 @@ from fedseg.curvature.spectrum import largest
 from fedseg.curvature.surface import LossSurface, Point, Samples
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.domains import reestimate_statistics
-from fedseg.files import read_bytes, write_text
+from fedseg.files import open_to_append, read_bytes, write_text
 from fedseg.runner.checkpoint import checkpoints, run_folder
 from fedseg.runner.work_dir import lock_work_dir
 from fedseg.runs.from_json import digest
@@ -240,11 +240,11 @@ def _compute(grid: Landscape, folder: Path, advance: Callable[[int, int], None])
     tasks = list(np.ndindex(len(grid.series), *map(len, grid.axes)))
     results = _read_points(folder / POINTS, key, tasks)
     advance(len(results), len(tasks))
-    with open(folder / POINTS, "a", encoding="utf-8") as file:
+    with open_to_append(folder / POINTS) as file:
         for task in [task for task in tasks if task not in results]:
             results[task] = grid.compute(task)
             line = json.dumps({"landscape": key, **results[task]})
-            file.write("\n" * (file.tell() > 0) + line)
+            file.write(("\n" * (file.tell() > 0) + line).encode())
             file.flush()
             advance(len(results), len(tasks))
     series = [grid.collect(number, results) for number in range(len(grid.series))]

@@ -23,6 +23,7 @@ from fedseg.leaderboard.methods import method_of_record, name_of
 from fedseg.leaderboard.page_runs import remove_unused, run_data
 from fedseg.leaderboard.rows import Row, fedavg_bytes
 from fedseg.leaderboard.text import header, number, traffic, value_text
+from fedseg.runs.from_json import own_folder
 
 ASSETS = "page_assets"
 COPIED = ("page.css", "start.js", "page.js", "charts.js")
@@ -41,13 +42,14 @@ def write_page(board: Board, folder: str | Path, everything: bool = False) -> Pa
     ``everything``: benchmarks without a run too. Returns the path of ``index.html``.
     """
     folder = Path(folder)
+    place = own_folder(folder, "page")
     messages = list(board.messages)
-    runs = {id_: run_data(run, folder / "page", messages) for id_, run in board.runs.items()}
+    runs = {id_: run_data(run, place, messages) for id_, run in board.runs.items()}
     remove_unused(folder, runs.values())
     for name in COPIED:
         asset = resources.files("fedseg.leaderboard").joinpath(ASSETS, name)
-        write_text(folder / "page" / name, asset.read_text(encoding="utf-8"))
-    write_text(folder / "page" / "plotly.min.js", get_plotlyjs())
+        write_text(place / name, asset.read_text(encoding="utf-8"))
+    write_text(place / "plotly.min.js", get_plotlyjs())
     write_text(folder / "index.html", render(board, runs, messages, everything))
     return folder / "index.html"
 

@@ -21,7 +21,6 @@ from torch import Tensor
 from fedseg.config.schema import STRICT, read_model
 from fedseg.core.forward import map_tensors
 from fedseg.errors import DataError, lacks_memory
-from fedseg.files import TEMPORARY
 from fedseg.runner.state_store import save_tensors
 
 PATTERN = re.compile(r"round_(\d{6,})\.pth")
@@ -219,12 +218,6 @@ def latest_checkpoint(
             "the run starts anew, and what is there is moved aside"
         )
     return None
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Delete what a kill left of checkpoints that were being written."""
-    for path in folder.glob(f"*.pth{TEMPORARY}"):
-        path.unlink()
 
 
 def proved_rounds(history: Iterable[dict[str, Any]]) -> set[int]:

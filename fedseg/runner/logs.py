@@ -3,7 +3,11 @@
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from logging import Logger
+from logging import FileHandler, Logger
+
+from mmengine.logging import MessageHub, MMLogger
+from mmengine.registry import DefaultScope
+from mmengine.visualization import Visualizer
 
 
 def quiet_console(logger: Logger, level: str) -> None:
@@ -15,6 +19,23 @@ def quiet_console(logger: Logger, level: str) -> None:
             handler.setLevel("WARNING" if level == "INFO" else level)
             # MMEngine says it of every metric
             handler.addFilter(lambda record: "The prefix is not set" not in record.getMessage())
+
+
+@contextmanager
+def closing_log(logger: MMLogger) -> Iterator[None]:
+    """At the end close a run's log file, which a later line opens again, and its name in MMEngine.
+
+    Else every run of a process would keep a descriptor and what MMEngine has under its name.
+    """
+    try:
+        yield
+    finally:
+        for handler in logger.handlers:
+            if isinstance(handler, FileHandler):
+                handler.mode = "a"
+                handler.close()
+        for kind in (MMLogger, MessageHub, DefaultScope, Visualizer, *Visualizer.__subclasses__()):
+            kind._instance_dict.pop(logger.instance_name, None)  # MMEngine has no public way
 
 
 @contextmanager

@@ -18,6 +18,7 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.server import Server
 from fedseg.engine.executor import Executor
 from fedseg.evaluation.domains import reestimate_statistics
+from fedseg.files import remove_temporaries
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.hooks.trackers import build_trackers, build_visualizer
@@ -43,12 +44,7 @@ from fedseg.runner.build import (
     load_weights,
     move_model,
 )
-from fedseg.runner.checkpoint import (
-    checkpoint_path,
-    latest_checkpoint,
-    remove_leftovers,
-    save_checkpoint,
-)
+from fedseg.runner.checkpoint import checkpoint_path, latest_checkpoint, save_checkpoint
 from fedseg.runner.config import check_config, complete_config
 from fedseg.runner.interrupt import InterruptGuard
 from fedseg.runner.sampler import ClientSampler
@@ -104,7 +100,8 @@ class FederatedRunner(Runner):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.name = kwargs["experiment_name"].rpartition("_")[0]
-        self.interrupt = InterruptGuard(self.save_finished)
+        self.check_work_dir = lambda: None  # the lock's, while training
+        self.interrupt = InterruptGuard(self.save_finished, lambda: self.check_work_dir())
         self.stores: dict[str, StateStore] = {}
         self.round = 0
         self.averaging: ModelAverage | None = None
@@ -118,7 +115,7 @@ class FederatedRunner(Runner):
         self._estimate: tuple[int, Tensor] | None = None  # round, re-estimated buffers
         self._other_config = False  # whether a finished run is resumed with a permitted change
         super().__init__(*args, **kwargs)
-        self.history = History(Path(self.work_dir) / "history.jsonl")
+        self.history = History(Path(self.work_dir) / "history.jsonl", lambda: self.check_work_dir())
 
     # ---------------------------------------------------------------- MMEngine, quieter
 
@@ -241,7 +238,12 @@ class FederatedRunner(Runner):
 
     def train(self) -> nn.Module:
         """Train to the last round; the model then holds the global (or averaged) weights."""
-        with lock_work_dir(self.work_dir), explain_how_to_resume(self.cfg), threads():
+        with (
+            logs.closing_log(self.logger),
+            lock_work_dir(self.work_dir) as self.check_work_dir,
+            explain_how_to_resume(self.cfg),
+            threads(),
+        ):
             self.build_federation()
             self.begin = time.perf_counter()
             with self.interrupt:
@@ -274,7 +276,7 @@ class FederatedRunner(Runner):
         run_state.restore_for_test(self, payload)
         self.averaging = None  # its result, not its history, is what is tested
         self._test_loop = build_evaluation(self.cfg, "test", self)
-        with self.interrupt:
+        with logs.closing_log(self.logger), self.interrupt:
             return self._test_loop.run(on_prediction)
 
     def averaged_model(self, estimate: bool = False) -> tuple[Tensor, Tensor] | None:
@@ -305,6 +307,7 @@ class FederatedRunner(Runner):
 
     def save(self, round_: int) -> Path:
         """Write the checkpoint of the last finished round; a power loss spares its history."""
+        self.check_work_dir()
         self.history.sync()
         path = checkpoint_path(self.checkpoint_folder, round_)
         save_checkpoint(path, run_state.collect(self))
@@ -332,7 +335,7 @@ class FederatedRunner(Runner):
     def _resume_or_start(self) -> None:
         self.call_hook("register_stores")
         if self._resume:
-            remove_leftovers(self.checkpoint_folder)
+            remove_temporaries(self.checkpoint_folder)
             with logs.logged_warnings(self.logger):
                 found = latest_checkpoint(self.checkpoint_folder, partial(run_state.restore, self))
             if found is not None:

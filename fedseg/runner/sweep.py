@@ -12,7 +12,7 @@ from pathlib import Path
 
 from fedseg.checks import shown
 from fedseg.errors import ConfigError, DataError, Mistakes, UserError
-from fedseg.files import read_json
+from fedseg.files import open_to_append, read_json
 from fedseg.runner.config import LONGEST_NAME
 from fedseg.runner.experiment import check, load_config, unfinished
 
@@ -185,7 +185,7 @@ def run_sweep(
 
 def _start(job: Job) -> subprocess.Popen:
     job.work_dir.mkdir(parents=True, exist_ok=True)
-    with open(job.work_dir / OUTPUT, "ab") as file:  # of a run under way elsewhere, too
+    with open_to_append(job.work_dir / OUTPUT) as file:  # of a run under way elsewhere, too
         return subprocess.Popen(
             job.command,
             stdin=subprocess.DEVNULL,

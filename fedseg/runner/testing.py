@@ -13,7 +13,7 @@ from rich.progress import MofNCompleteColumn, Progress, TaskID
 
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet
-from fedseg.files import csv_cell, sha256, write_text
+from fedseg.files import atomic_writer, csv_cell, sha256, write_text
 from fedseg.metric_names import Metric, nest
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.runner import FederatedRunner
@@ -95,7 +95,7 @@ def write_test_results(results: dict[str, Any], folder: Path) -> list[Path]:
         return [path]
     table = folder / "iou_by_class.csv"
     classes = list(results["domains"][columns[0]]["IoU"])
-    with open(table, "w", newline="", encoding="utf-8") as file:
+    with atomic_writer(table) as file:
         writer = csv.writer(file)
         writer.writerow(["class", *map(csv_cell, columns)])
         for name in classes:  # full precision; empty where the class does not occur

@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -26,9 +26,10 @@ from fedseg.errors import (
     TrainingError,
     resource_error,
 )
-from fedseg.files import read_bytes, write_text
+from fedseg.files import read_bytes, remove_temporaries, write_text
 from fedseg.runner.checkpoint import checkpoints, good_checkpoint_message
 from fedseg.runs.config_copy import CONFIG_FILE, config_json, config_text
+from fedseg.runs.from_json import own_path
 from fedseg.runs.history import History
 
 OUTPUTS = (
@@ -46,19 +47,24 @@ OUTPUTS = (
 MEASURED = ("test", "curvature")  # what is measured of checkpoints, each in a folder with a mark
 MARK = ".fedseg.json"  # the folder is a run's, or a test's: its id, and the process that writes
 LOCK = ".fedseg.lock"
+PREVIOUS = "previous"
 
 
 @contextmanager
-def lock_work_dir(work_dir: str | Path) -> Iterator[None]:
-    """Keep every other process out of a work dir.
+def lock_work_dir(work_dir: str | Path) -> Iterator[Callable[[], None]]:
+    """Keep every other process out of a work dir, and links from leading writers out of it.
 
-    The operating system drops the lock of a process that dies, on network file systems too.
+    The operating system drops the lock of a process that dies, on network file systems too. Yields
+    a function to call before each commit: it raises if the folder was moved, removed or replaced,
+    so that a run that was stopped meanwhile does not write into another one's folder.
 
     Raises:
-        ConfigError: another process writes there.
+        ConfigError: another process writes there, or a link is where a run writes.
     """
     work_dir = Path(work_dir)
     work_dir.mkdir(parents=True, exist_ok=True)
+    for name in (*OUTPUTS, *MEASURED, PREVIOUS):
+        own_path(work_dir, name)
     lock = FileLock(work_dir / LOCK, timeout=0)
     try:
         lock.acquire()
@@ -68,11 +74,32 @@ def lock_work_dir(work_dir: str | Path) -> Iterator[None]:
             f"work_dir: {work_dir} is in use by process {holder.get('pid', 'unknown')} on host "
             f"{holder.get('host', 'unknown')}: wait for it, stop it, or give another --work-dir"
         ) from None
+    held = _identity(work_dir / LOCK)
+
+    def check() -> None:
+        if _identity(work_dir / LOCK) != held:
+            raise ConfigError(
+                f"work_dir: {work_dir} was moved, removed or replaced during the run, which stops "
+                "and writes nothing more: resume it with --work-dir where its folder is now"
+            )
+
     try:
+        remove_temporaries(work_dir)
         _write_mark(work_dir, pid=os.getpid(), host=socket.gethostname())
-        yield
+        yield check
+    except OSError:
+        check()
+        raise
     finally:
         lock.release()
+
+
+def _identity(path: Path) -> tuple[int, int] | None:
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 def _read_mark(work_dir: Path) -> dict[str, Any]:
@@ -124,7 +151,7 @@ def start_anew(cfg: Config) -> Path | None:
     root = Path(cfg.work_dir)
     outputs = [*OUTPUTS, config_copy(cfg).name]
     made = _made(root)
-    foreign = [name for name in outputs if (root / name).exists() and name not in made]
+    foreign = [name for name in outputs if os.path.lexists(root / name) and name not in made]
     if foreign:
         raise ConfigError(
             f"work_dir: {root} holds {', '.join(foreign)}, and nothing says that a run made it: "
@@ -133,7 +160,7 @@ def start_anew(cfg: Config) -> Path | None:
     leftovers = [root / name for name in made if (root / name).exists()]
     tests = [mark.parent for name in MEASURED for mark in sorted(root.glob(f"{name}/*/{MARK}"))]
     stamp = time.strftime("%Y%m%d_%H%M%S")
-    aside = root / "previous" / f"{stamp}_{uuid.uuid4().hex[:4]}"
+    aside = root / PREVIOUS / f"{stamp}_{uuid.uuid4().hex[:4]}"
     for path in tests:
         with lock_work_dir(path):
             _move(path, aside / path.parent.name / path.name)
@@ -211,7 +238,7 @@ def set_aside_later(cfg: Config, round_: int, goes_on: bool) -> Path | None:
         later.append(results)
     if not later:
         return None
-    aside = root / "previous" / f"after_round_{round_}_{uuid.uuid4().hex[:4]}"
+    aside = root / PREVIOUS / f"after_round_{round_}_{uuid.uuid4().hex[:4]}"
     aside.mkdir(parents=True)
     if (root / "history.jsonl").is_file():
         shutil.copy2(root / "history.jsonl", aside)

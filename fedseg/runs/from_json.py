@@ -14,10 +14,10 @@ LARGEST_NUMBER = 1e300  # so that sums are finite, too
 
 
 def own_path(folder: Path, name: str) -> Path:
-    """The path of a file in a run's folder; DataError for a link that leads out of it."""
+    """The path of a file in a folder from anybody; DataError for a link that leads out of it."""
     path = folder / name
     if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
-        raise DataError(f"{path}: leads out of the run's folder: copy the file there")
+        raise DataError(f"{path}: is a link that leads out of {folder}: remove it")
     return path
 
 

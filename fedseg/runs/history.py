@@ -4,11 +4,12 @@ import json
 import math
 import os
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import atomic_writer, parse_json
+from fedseg.files import atomic_writer, open_to_append, parse_json
 
 
 def plain(value: Any) -> Any:
@@ -44,8 +45,9 @@ class History:
     on from a history that is not its own.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, check: Callable[[], None] = lambda: None) -> None:
         self.path = path
+        self._check = check  # called before a line is added
         self.checksums: list[int] = []
 
     plain = staticmethod(plain)
@@ -58,15 +60,16 @@ class History:
 
     def append(self, record: dict[str, Any]) -> None:
         """Add the line of a round."""
+        self._check()
         line = json.dumps(plain(record), allow_nan=False).encode() + b"\n"
-        with open(self.path, "ab") as file:
+        with open_to_append(self.path) as file:
             file.write(line)
         self.checksums.append(zlib.crc32(line, self.checksums[-1] if self.checksums else 0))
 
     def sync(self) -> None:
         """Wait until every line is on the disk; too slow, milliseconds, for every short round."""
         if self.path.is_file():
-            with open(self.path, "ab") as file:
+            with open_to_append(self.path) as file:
                 os.fsync(file.fileno())
 
     def read(self, finished: bool = False) -> list[dict[str, Any]]:

@@ -110,7 +110,7 @@ def test_killed_between_any_two_writes_it_goes_on(root):
     make_corrupted(root, "whole", FEW, **QUIET)
     place = root / "corrupted"
     place.mkdir()
-    (place / "fog.npy.tmp").write_bytes(b"half a file")
+    (place / "fog.npy.0a1b2c3d.tmp").write_bytes(b"half a file")
     # noted, but not yet in place
     whole = root / "whole"
     shutil.copy(whole / "made.json", place)

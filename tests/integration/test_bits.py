@@ -130,7 +130,7 @@ def test_sigkill_and_resume(killed, references, toy, at, round_):
     written = sorted(p.name for p in (folder / "run" / "checkpoints").glob("round_*.pth"))
     assert written[-1] == f"round_{round_ - 1:06d}.pth", "killed where it was meant to be"
     if at == "checkpoint":
-        parts = list((folder / "run" / "checkpoints").glob("*.pth.tmp"))
+        parts = list((folder / "run" / "checkpoints").glob("*.pth.*.tmp"))
         assert len(parts) == 1 and parts[0].stat().st_size > 1000, "half of it was written"
         process = toyseg.start_cli(path, "--resume")
         _, err = process.communicate()

@@ -1,25 +1,35 @@
 """What other processes, signals and the system do to a run: nothing is lost, and it is told."""
 
+import errno
+import gc
 import json
 import os
 import re
 import resource
+import shutil
 import signal
 import sys
 import time
 from pathlib import Path
+from unittest import mock
 
 import pytest
 import toyseg
 from torch.utils.data import dataloader
 
-from fedseg.errors import ConfigError, DataError, LoadingError, ResourceError, resource_error
-from fedseg.files import TEMPORARY
+from fedseg.errors import (
+    ConfigError,
+    DataError,
+    LoadingError,
+    ResourceError,
+    UserError,
+    resource_error,
+)
 from fedseg.hooks import FederatedHook
 from fedseg.registry import DATASETS, HOOKS
 from fedseg.runner.build import move_model
 from fedseg.runner.runner import FederatedRunner
-from fedseg.runner.work_dir import MARK, lock_work_dir
+from fedseg.runner.work_dir import LOCK, MARK, lock_work_dir
 
 BROKEN, ROUND = 6, 4  # a sample of client b, which trains in round 4 for the first time
 PLAIN = {**toyseg.PLAIN, "train_cfg": {"local_epochs": 1}, "val_dataloader": None}
@@ -178,7 +188,8 @@ class CallHook(FederatedHook):
 
 
 def fill_the_disk(work_dir: Path) -> None:
-    (work_dir / "checkpoints" / f"round_000003.pth{TEMPORARY}").symlink_to("/dev/full")
+    error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    mock.patch("torch.save", side_effect=error).start()
 
 
 def limit_files(work_dir: Path) -> None:
@@ -196,7 +207,6 @@ CASES = {
 }
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
 @pytest.mark.parametrize("call", CASES)
 def test_what_the_system_refuses(tmp_path, call):
     config = toyseg.settings(tmp_path, **PLAIN)
@@ -208,8 +218,56 @@ def test_what_the_system_refuses(tmp_path, call):
             run.train()
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
+        mock.patch.stopall()
     toyseg.train(config, resume=True)
     assert len(toyseg.history(config)) == 6
+
+
+def move_away(work_dir: Path) -> None:
+    work_dir.rename(work_dir.with_name("moved"))
+
+
+def replace(work_dir: Path) -> None:
+    move_away(work_dir)
+    with lock_work_dir(work_dir):
+        pass
+
+
+@pytest.mark.parametrize("call", [move_away, replace, shutil.rmtree])
+def test_a_run_whose_folder_is_no_longer_its_own_stops(tmp_path, call):
+    config = toyseg.settings(tmp_path, **PLAIN, visualizer={"vis_backends": []})
+    run = toyseg.runner(config)
+    run.register_hook(CallHook(call, 3))
+    with pytest.raises(ConfigError, match="was moved, removed or replaced during the run"):
+        run.train()
+    work_dir = Path(config["work_dir"])
+    left = {path.name for path in work_dir.iterdir()} if work_dir.exists() else set()
+    assert left == ({LOCK, MARK} if call is replace else set())
+    if call is not shutil.rmtree:
+        toyseg.train(config | {"work_dir": str(work_dir.with_name("moved"))}, resume=True)
+        assert len(toyseg.history(config | {"work_dir": str(work_dir.with_name("moved"))})) == 6
+
+
+@pytest.mark.parametrize("name", ["results.json", "tensorboard", "checkpoints", "test"])
+def test_no_link_leads_a_run_out_of_its_folder(tmp_path, name):
+    config = toyseg.settings(tmp_path / "a", **PLAIN)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    Path(config["work_dir"]).mkdir(parents=True)
+    (Path(config["work_dir"]) / name).symlink_to(outside)
+    with pytest.raises(DataError, match=f"{name}: is a link that leads out of"):
+        toyseg.train(config, resume=True)
+    assert not list(outside.iterdir())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_runs_of_one_process_leave_no_file_open(tmp_path):
+    opened = []
+    for number in range(3):
+        toyseg.train(toyseg.settings(tmp_path / str(number), **PLAIN))
+        gc.collect()
+        opened.append(len(os.listdir("/proc/self/fd")))
+    assert opened[1] == opened[2]
 
 
 def test_what_an_earlier_run_saved_is_not_told_as_this_ones(tmp_path, monkeypatch):
@@ -307,10 +365,13 @@ def test_a_mark_names_nothing_else(tmp_path, made):
     assert (tmp_path / "outside").is_dir() and not (tmp_path / "run" / "previous").exists()
 
 
-def test_a_mark_that_is_a_pipe_is_not_waited_for(tmp_path):
-    os.mkfifo(tmp_path / MARK)
-    with lock_work_dir(tmp_path):
-        assert json.loads((tmp_path / MARK).read_text())["pid"] == os.getpid()
+@pytest.mark.parametrize("name", [MARK, "history.jsonl", "config.json"])
+def test_a_pipe_is_not_waited_for(tmp_path, name):
+    config = toyseg.settings(tmp_path, **PLAIN)
+    Path(config["work_dir"]).mkdir()
+    os.mkfifo(Path(config["work_dir"]) / name)
+    with pytest.raises(UserError, match=name):
+        toyseg.train(config)
 
 
 @pytest.mark.parametrize("work_dir", ["", " "])

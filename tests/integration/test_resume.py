@@ -121,7 +121,7 @@ def test_lines_after_the_checkpoint_are_written_again(run, finished, cut):
     """Killed after a round's line was written, or half of it, before the checkpoint was."""
     folder = Path(run["work_dir"]) / "checkpoints"
     checkpoint_path(folder, ROUNDS).unlink()
-    (folder / "round_000006.pth.tmp").write_bytes(b"PK")
+    (folder / "round_000006.pth.0a1b2c3d.tmp").write_bytes(b"PK")
     change_lines(run, lambda lines: [*lines[:5], lines[5][: len(lines[5]) - cut]])
     first = toyseg.history(finished)
     toyseg.train(run, resume=True)

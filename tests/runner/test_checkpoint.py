@@ -20,7 +20,6 @@ from fedseg.runner.checkpoint import (
     checkpoints,
     latest_checkpoint,
     load_checkpoint,
-    remove_leftovers,
     save_checkpoint,
 )
 
@@ -261,17 +260,6 @@ def test_rounds_are_in_numerical_order(tmp_path):
     (tmp_path / "best_unseen_mIoU.pth").touch()
     (tmp_path / "round_000003.pth.part").touch()
     assert [r for r, _ in checkpoints(tmp_path)] == [2, 10, 999_999, 1_000_000]
-
-
-def test_leftovers_of_kills_go(tmp_path):
-    save_checkpoint(checkpoint_path(tmp_path, 1), payload(1))
-    kept = {path.name for path in tmp_path.iterdir()}
-    assert kept == {"round_000001.pth"}
-    for name in ("round_000002.pth.tmp", "best_x.pth.tmp"):
-        (tmp_path / name).touch()
-    remove_leftovers(tmp_path)
-    assert {path.name for path in tmp_path.iterdir()} == kept
-    remove_leftovers(tmp_path / "none")
 
 
 def test_an_expanded_tensor_is_saved_with_its_values(tmp_path):
