@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-LONG = 1 << 20  # elements
+LONG = 1 << 16  # elements
 _kept: list[tuple[np.ndarray, weakref.ref]] = []  # memory, and what all tensors in it refer to
 
 

@@ -17,20 +17,26 @@ BLOCK = 1 << 17  # smaller ones cost calls, larger ones cache
 def _blocks(vector: Tensor, dtype: torch.dtype) -> Iterator[tuple[slice, Tensor]]:
     """Parts of a vector, and memory for each in another precision."""
     length = vector.numel()
+    if not length:
+        return
     size = min(length, BLOCK) if vector.device.type == "cpu" else length
     memory = torch.empty(size, dtype=dtype, device=vector.device)
-    for start in range(0, length, max(size, 1)):
+    for start in range(0, length, size):
         yield slice(start, start + size), memory[: length - start]
 
 
-def accumulate(total: Tensor, terms: Sequence[tuple[Tensor, float]]) -> None:
+def accumulate(total: Tensor, terms: Sequence[tuple[Tensor, float]], begin: bool = False) -> None:
     """``total <- total + weight vector`` for one (vector, weight) after the other; all 1-D.
 
-    In the precision of ``total``, which is read and written once for all of them.
+    In the precision of ``total``, which is read and written once for all of them, or with ``begin``
+    only written: it counts as zeros.
     """
     for block, converted in _blocks(total, total.dtype):
         part = total[block]
-        for vector, weight in terms:
+        if begin:
+            vector, weight = terms[0]
+            part.copy_(vector[block]).mul_(weight)
+        for vector, weight in terms[begin:]:
             same = vector.dtype == total.dtype
             part.add_(vector[block] if same else converted.copy_(vector[block]), alpha=weight)
 

@@ -14,6 +14,7 @@ buffers (BatchNorm's batch counters) cannot be averaged and stay apart, in ``cou
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -111,6 +112,8 @@ class FlatModel:
             view.copy_(floats[slot.name])
             floats[slot.name].data = view
 
+        self._homes = [self._home_of(slot, self.w, self.grad) for slot in self.slots]
+        self._homes += [self._home_of(slot, self.buffers, None) for slot in self.buffer_slots]
         self._slot_of = self._names_of(self.model.named_parameters, self.slots)
         self._buffer_slot_of = self._names_of(self.model.named_buffers, self.buffer_slots)
         self.num_parameters = sum(slot.numel for slot in self.slots)
@@ -124,6 +127,14 @@ class FlatModel:
                 continue
             (floats if buffer.is_floating_point() else integers)[name] = buffer
         return floats, integers
+
+    def _home_of(self, slot: Slot, vector: Tensor, grad: Tensor | None) -> tuple[Any, ...]:
+        """(slot, the dict that holds its tensor, key, address in its vector, and in ``grad``)."""
+        path, _, key = slot.name.rpartition(".")
+        module = self.model.get_submodule(path)
+        owner = module._parameters if key in module._parameters else module._buffers
+        gradient = None if grad is None else slot.view(grad).data_ptr()
+        return slot, owner, key, slot.view(vector).data_ptr(), gradient
 
     @staticmethod
     def _names_of(named: Callable[..., Iterable], slots: list[Slot]) -> dict[str, Slot]:
@@ -183,12 +194,12 @@ class FlatModel:
 
     def check_views(self) -> None:
         """Raise if a parameter, gradient or float buffer no longer lives in the vectors."""
-        parameters, buffers = dict(self.model.named_parameters()), dict(self.model.named_buffers())
-        members = [(slot, self.w, parameters[slot.name]) for slot in self.slots]
-        members += [(slot, self.grad, parameters[slot.name].grad) for slot in self.slots]
-        members += [(slot, self.buffers, buffers[slot.name]) for slot in self.buffer_slots]
-        for slot, vector, tensor in members:
-            if tensor is None or tensor.data_ptr() != slot.view(vector).data_ptr():
+        for slot, owner, key, address, gradient in self._homes:
+            tensor = owner.get(key)
+            there = tensor is not None and tensor.data_ptr() == address
+            if there and gradient is not None:
+                there = tensor.grad is not None and tensor.grad.data_ptr() == gradient
+            if not there:
                 raise RuntimeError(
                     f"{slot.name} was moved out of the flat vector: something replaced the tensor, "
                     "parameter.data or parameter.grad (for example model.to(...) or "

@@ -63,10 +63,10 @@ class Aggregate:
                 self._counters[name] = self._counters.get(name, 0) + counter.double() * samples
         self._means.clear()
         for key, pairs in terms.items():
-            if key not in self._sums:
-                like = pairs[0][0]
-                self._sums[key] = empty_like(like, accumulation_dtype(like.device)).zero_()
-            accumulate(self._sums[key], pairs)
+            begin, like = key not in self._sums, pairs[0][0]
+            if begin:
+                self._sums[key] = empty_like(like, accumulation_dtype(like.device))
+            accumulate(self._sums[key], pairs, begin)
 
     def weighted_sum(self, name: str, weighting: str) -> Tensor:
         """``sum_S weight_k v_k`` of any weighting, float64 (do not change in place)."""

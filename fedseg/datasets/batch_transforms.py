@@ -288,6 +288,8 @@ class BatchPipeline:
             step.dtype = dtype
             shape = step.check(shape, num_classes)
             self.steps.append(step)
+        drawing = (type(step).draw is not BatchTransform.draw for step in self.steps)
+        self._random = [number for number, draws in enumerate(drawing) if draws]
 
     def draw(
         self, generator: Callable[[int], np.random.Generator], sizes: Sequence[int]
@@ -298,7 +300,10 @@ class BatchPipeline:
             generator: number of a step -> its own generator, so that the draws of a step do not
                 depend on the other steps.
         """
-        return [step.draw(generator(number), sizes) for number, step in enumerate(self.steps)]
+        draws: list[dict[str, np.ndarray]] = [{} for _ in self.steps]
+        for number in self._random:
+            draws[number] = self.steps[number].draw(generator(number), sizes)
+        return draws
 
     def apply(
         self, images: Tensor, labels: Tensor, draws: Sequence[Mapping[str, Tensor]]

@@ -61,6 +61,8 @@ class ClientTrainer:
         self.check = check
         self.hook_interval = hook_interval
         self.delta_scratch = torch.empty_like(flat.w)
+        self._modules = list(self.model.modules())
+        self._training: list[bool] = []  # of each module, as train() left it
 
     def autocast(self) -> AbstractContextManager:
         """The context that every forward pass runs in."""
@@ -89,7 +91,9 @@ class ClientTrainer:
             counter.copy_(message.counters[name])
         seed_model(seed_for(self.seed, "model", task.round, task.client), flat.w.device)
         self.local.reset_state()
-        self.model.train()
+        if [module.training for module in self._modules] != self._training:  # train() is slow
+            self.model.train()
+            self._training = [module.training for module in self._modules]
 
         client = Client(self, task, message)
         for name in algorithm.client_vectors:

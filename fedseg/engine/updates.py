@@ -36,7 +36,8 @@ def validate_update(result: ClientResult, message: Message, trained: bool) -> st
         result: what the client sends, and its new state; the norms of what it sends are noted.
         message: expected shapes, dtypes, largest norms. trained: whether it must send ``delta``.
     """
-    check_value("Update.num_bytes", result.update.num_bytes, NonNegativeInt | None)
+    if result.update.num_bytes is not None:
+        check_value("Update.num_bytes", result.update.num_bytes, NonNegativeInt)
     if trained and "delta" not in result.update.vectors:
         return "delta is missing"
     if not all(map(math.isfinite, result.update.weights.values())):
