@@ -3,7 +3,7 @@
 import math
 import statistics
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Any
 
 from annotated_types import Ge
@@ -59,6 +59,7 @@ class FederatedTrainLoop(BaseLoop):
         self.val_last_rounds, self.val_last_interval = val_last_rounds, val_last_interval
         self.round = 0
         self.pending: dict[str, Any] | None = None
+        self._rates: Sequence[float] = [math.inf]  # of the round before
 
     # MMEngine reads these where it speaks of epochs and iterations: both are rounds here
     max_epochs = max_iters = property(lambda self: self.max_rounds)
@@ -126,7 +127,11 @@ class FederatedTrainLoop(BaseLoop):
         run.optim_wrapper.start_round(number)
         run.call_hook("before_train_epoch")
         run.call_hook("before_round")
-        record = RoundRecord(number, run.optim_wrapper.optimizer.param_groups[0]["lr"])
+        rates = [group["lr"] for group in run.optim_wrapper.optimizer.param_groups]
+        if not any(rates) and any(self._rates):
+            run.logger.warning(f"from round {number} on the learning rate is 0 (param_scheduler)")
+        self._rates = rates
+        record = RoundRecord(number, rates[0])
         record.seconds["data_wait"] -= run.data.seconds_waiting
         return record
 

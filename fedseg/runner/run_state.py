@@ -24,6 +24,7 @@ DEFAULTS = {"train_cfg.amp": False, "channels_last": True}
 # without a BatchNorm policy no figure depends on them
 TEST_BATCHES = r"val_dataloader\.[^.]*\.(batch_size|drop_last)"
 # of a schedule's state, how far it has got; ``end`` only says when it stops
+SCHEDULE = "learning rate schedule"
 PROGRESS = ("last_step", "_global_step", "_last_value", "end")
 
 
@@ -149,7 +150,7 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
         name, before, now = other
         raise ConfigError(
             f"--resume: {path} was made with another {name} ({before!r}, now {now!r}); use the "
-            "run's own config, or another --work-dir"
+            f"run's own config, or another --work-dir{_old_end(name, before, now)}"
         )
     # stores write what they have not written when they are asked; a hook's tensors and lists grow
     parts = {name: part for name, part in stateful_parts(run).items() if name != "stores"}
@@ -176,6 +177,18 @@ def _check(run: Any, path: Path, payload: dict[str, Any]) -> None:
                 "use the run's own config, or another --work-dir"
             )
         run.stores[name].verify(index)
+
+
+def _old_end(name: str, before: Any, now: Any) -> str:
+    """The option that keeps a schedule which was as long as the run, for a run of more rounds."""
+    if name != SCHEDULE or len(before) != len(now):
+        return ""
+    ends = [
+        f"param_scheduler.{number}.end={old['begin'] + old['total_iters'] + 1}"
+        for number, (old, new) in enumerate(zip(before, now, strict=True))
+        if "total_iters" in old and old | {"total_iters": 0} == new | {"total_iters": 0} != old
+    ]
+    return f". To keep it in a longer run: --cfg-options {' '.join(ends)}" if ends else ""
 
 
 def _kind(value: Any) -> Any:
@@ -274,7 +287,7 @@ def _identity(run: Any, round_: int) -> dict[str, Any]:
         "dtype": str(run.flat.w.dtype),
         "model parameters": run.flat.num_parameters,
         "train data": run.data.checksum(),
-        "learning rate schedule": schedules,
+        SCHEDULE: schedules,
         "hooks with states of clients": [type(hook).__name__ for hook in _hooks_with_stores(run)],
     }
     return json.loads(json.dumps(identity, default=lambda part: type(part).__name__))

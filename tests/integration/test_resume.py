@@ -292,8 +292,17 @@ def test_a_schedule_that_more_rounds_would_change(tmp_path):
     schedule = {"param_scheduler": [{"type": "PolyLR", "power": 0.9}]}
     short = settings(tmp_path, averaging=None, **schedule)
     toyseg.train(short)
-    with pytest.raises(ConfigError, match="was made with another learning rate schedule"):
-        toyseg.train(toyseg.merge(short, {"train_cfg": {"max_rounds": 8}}), resume=True)
+    longer = toyseg.merge(short, {"train_cfg": {"max_rounds": 8}})
+    with pytest.raises(ConfigError, match=r"another learning rate schedule .*scheduler\.0\.end=7$"):
+        toyseg.train(longer, resume=True)
+    longer["param_scheduler"][0]["end"] = 7
+    toyseg.train(longer, resume=True)
+    assert [record["lr"] for record in toyseg.history(longer)][5:] == [
+        pytest.approx(0.0199, rel=1e-2),
+        0,
+        0,
+    ]
+    assert log(longer).count("from round 7 on the learning rate is 0") == 1
 
 
 def test_a_schedule_goes_on_over_more_rounds(tmp_path):
