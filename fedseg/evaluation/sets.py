@@ -88,6 +88,11 @@ class EvaluationSet(ABC):
         self.batch_size, self.final_only, self.drop_last = batch_size, final_only, drop_last
         for metric in metrics:
             metric.dataset_meta = getattr(self.dataset, "metainfo", None)
+            if isinstance(metric, CountingMetric) and len(metric.classes) == 1:
+                raise ConfigError(
+                    f"{field}.dataset: has the single class {metric.classes[0]!r}, about which "
+                    f"every model is right: {type(metric).__name__} needs at least two"
+                )
         self.domains: list[str] | None = domains_of(self.dataset)
         self._shared = False  # whether other processes have counted a part
 

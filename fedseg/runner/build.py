@@ -316,6 +316,26 @@ def build_evaluation(cfg: Config, kind: str, run: Any) -> Any:
     return build(LOOPS, dict(cfg[f"{kind}_cfg"]), f"{kind}_cfg", {"runner": run, **parts})
 
 
+def check_classes(cfg: Config, dataset: Any, field: str = "train_dataloader.dataset") -> None:
+    """Raise ConfigError for a model of other classes than its data set, or of a single class."""
+    classes, part, name = _classes(dataset), cfg.model, "model"
+    for inner in ("network", "decode_head", None):
+        number = part.get("num_classes")
+        if classes and number not in (None, len(classes)):
+            raise ConfigError(
+                f"{name}.num_classes: is {number}, {field} has {len(classes)} classes: set "
+                f"{name}.num_classes={len(classes)}"
+            )
+        if number == 1:
+            raise ConfigError(
+                f"{name}.num_classes: is 1, and every model is right about a single class: give "
+                f"{field} at least two"
+            )
+        part, name = part.get(inner), f"{name}.{inner}"
+        if not isinstance(part, Mapping):
+            return
+
+
 def check_tests(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
     """Raise DataError where a test set counts other classes than the training data teach.
 

@@ -39,6 +39,7 @@ from fedseg.runner.build import (
     build_model,
     build_schedulers,
     build_vectors,
+    check_classes,
     check_origins,
     check_tests,
     load_weights,
@@ -231,6 +232,7 @@ class FederatedRunner(Runner):
         self.param_schedulers = build_schedulers(cfg, self.optim_wrapper)
         self._val_loop = build_evaluation(cfg, "val", self) if self._val_dataloader else None
         tests = getattr(self.val_loop, "sets", ())
+        check_classes(cfg, self.data.dataset)
         check_tests(self.data.dataset, tests)
         check_origins([self.data, *tests])
 
@@ -276,6 +278,8 @@ class FederatedRunner(Runner):
         run_state.restore_for_test(self, payload)
         self.averaging = None  # its result, not its history, is what is tested
         self._test_loop = build_evaluation(self.cfg, "test", self)
+        for test in self._test_loop.sets:
+            check_classes(self.cfg, test.dataset, f"test_dataloader.{test.name}.dataset")
         with logs.closing_log(self.logger), self.interrupt:
             return self._test_loop.run(on_prediction)
 

@@ -5,6 +5,7 @@ import json
 import subprocess
 import sys
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -25,6 +26,7 @@ from fedseg.runner.build import (
     build_model,
     build_trainer,
     build_vectors,
+    check_classes,
     check_tests,
 )
 from fedseg.runner.experiment import load_config
@@ -126,6 +128,36 @@ def test_a_test_set_of_other_classes_is_told_before_training(tmp_path):
     told = r"val_dataloader\.test\.dataset: 2 of its 2 samples are training .* \S*cat/0\.JPEG"
     with pytest.warns(UserWarning, match=told):
         runner()
+
+
+@pytest.mark.parametrize(
+    ("changes", "told"),
+    [
+        ({"num_classes": 19}, r"model\.num_classes: is 19, .*dataset has 3 classes: set .*=3"),
+        ({"num_classes": 2}, r"model\.num_classes: is 2, .*dataset has 3 classes"),
+        ({"network": {"num_classes": 5}}, r"model\.network\.num_classes: is 5"),
+        ({"network": {"decode_head": {"num_classes": 4}}}, r"decode_head\.num_classes: is 4"),
+        ({"num_classes": 3, "network": {"type": "X"}}, None),
+        ({}, None),
+    ],
+)
+def test_the_model_has_the_classes_of_the_data(changes, told):
+    config = Config({"model": {"type": "Segmentor", **changes}})
+    with pytest.raises(ConfigError, match=told) if told else nullcontext():
+        check_classes(config, toyseg.ToyScenes())
+
+
+def test_a_single_class_is_no_task(tmp_path):
+    class One(toyseg.ToyScenes):
+        def __init__(self, **options):
+            super().__init__(**options)
+            self.metainfo = {"classes": ("x",)}
+
+    config = toyseg.settings(tmp_path, val_evaluator={"_delete_": True, "type": "IoUMetric"})
+    for test in config["val_dataloader"].values():
+        test["dataset"] = One(test_mode=True)
+    with pytest.raises(ConfigError, match=r"dataset: has the single class 'x'.*IoUMetric"):
+        toyseg.runner(config).build_federation()
 
 
 def test_which_classes_are_the_same():
