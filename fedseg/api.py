@@ -167,12 +167,12 @@ def evaluate(
         config = copy.deepcopy(run) if isinstance(run, Config) else load_config(run, methods)
         experiment.override_fields(config, options)
         experiment.check(config, TEST)
+    from fedseg.files import own_folder
     from fedseg.report.pictures import write_test_pictures
     from fedseg.runner.checkpoint import run_folder
     from fedseg.runner.recorded import newest_checkpoint, recorded
     from fedseg.runner.testing import evaluate_checkpoint, write_test_results
     from fedseg.runner.work_dir import lock_work_dir
-    from fedseg.runs.from_json import own_folder
 
     chosen = Path(checkpoint) if checkpoint is not None else newest_checkpoint(folder)[1]
     if folder is None:

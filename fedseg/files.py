@@ -200,3 +200,25 @@ def sha256(path: str | Path) -> str:
         while block := file.read(2**20):
             digest.update(block)
     return digest.hexdigest()
+
+
+def digest(content: Any) -> str:
+    """SHA-256 of a JSON value, whatever the order of its keys; what is none counts as its text."""
+    text = json.dumps(content, sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def own_path(folder: Path, name: str) -> Path:
+    """The path of a file in a folder from anybody; DataError for a link that leads out of it."""
+    path = folder / name
+    if not Path(os.path.realpath(path)).is_relative_to(os.path.realpath(folder)):
+        raise DataError(f"{path}: is a link that leads out of {folder}: remove it")
+    return path
+
+
+def own_folder(folder: Path, name: str) -> Path:
+    """The same of a folder to write in, with no such link anywhere in it."""
+    path = own_path(folder, name)
+    for inner in path.rglob("*"):
+        own_path(folder, str(inner.relative_to(folder)))
+    return path

@@ -18,7 +18,7 @@ from fedseg.leaderboard.benchmarks import setting_facts  # noqa: E402
 from fedseg.leaderboard.protocols import DECIDING, protocol_of  # noqa: E402
 from fedseg.runner.config import complete_config  # noqa: E402
 from fedseg.runner.experiment import load_config  # noqa: E402
-from fedseg.runs.config_copy import config_json  # noqa: E402
+from fedseg.runs.config import config_json  # noqa: E402
 
 FILE = ROOT / "fedseg" / "leaderboard" / "reference" / "protocols.json"
 

@@ -13,7 +13,7 @@ from pydantic import BaseModel
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
-from fedseg.runs.run_files import Record  # noqa: E402
+from fedseg.runs.history import Record  # noqa: E402
 from fedseg.runs.schema import DataFacts, ResultsFile  # noqa: E402
 
 PAGE = ROOT / "docs" / "configuration.md"

@@ -43,9 +43,9 @@ def main() -> None:
     if arguments.until is not None and not math.isfinite(arguments.until):
         parser.error(f"--until: must be a number, not {arguments.until}")
     cli.check_there([arguments.reference, *arguments.others])
+    from fedseg.files import own_folder
     from fedseg.report.compare import compare, read_sides
     from fedseg.report.compare_output import print_comparison, write_comparison
-    from fedseg.runs.from_json import own_folder
 
     comparison = compare(read_sides([arguments.reference, *arguments.others]), arguments.until)
     print_comparison(comparison)

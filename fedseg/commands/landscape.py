@@ -41,9 +41,9 @@ def main() -> None:
 
     from fedseg.curvature.checkpoint import find_checkpoints
     from fedseg.curvature.landscape import compute_landscape
+    from fedseg.files import own_folder
     from fedseg.report.landscapes import write_landscape
     from fedseg.runner.checkpoint import run_folder
-    from fedseg.runs.from_json import own_folder
 
     cli.say_trust(arguments.trust)
     run = run_folder(find_checkpoints(spec.source)[0])

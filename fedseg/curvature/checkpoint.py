@@ -24,7 +24,7 @@ from fedseg.curvature.surface import Part, Point, Samples
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet, StreamedSet, build_evaluation_set
-from fedseg.files import sha256
+from fedseg.files import digest, sha256
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.loaders.partitioned import PartitionedData, balanced_batches
 from fedseg.loaders.streaming import StreamingData
@@ -36,7 +36,6 @@ from fedseg.runner.experiment import load_config
 from fedseg.runner.logs import quiet_console
 from fedseg.runner.recorded import newest_checkpoint, recorded
 from fedseg.runner.sampler import ClientSampler
-from fedseg.runs.from_json import digest
 
 PREPARATION = ("pipeline", "test_mode", "style")  # options that say how samples are prepared
 

@@ -29,10 +29,9 @@ from fedseg.curvature.spectrum import largest
 from fedseg.curvature.surface import LossSurface, Point, Samples
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.domains import reestimate_statistics
-from fedseg.files import open_to_append, read_bytes, write_text
+from fedseg.files import digest, open_to_append, read_bytes, write_text
 from fedseg.runner.checkpoint import checkpoints, run_folder
 from fedseg.runner.work_dir import lock_work_dir
-from fedseg.runs.from_json import digest
 from fedseg.runs.history import plain
 
 SCHEMA_VERSION = 1

@@ -25,11 +25,10 @@ from fedseg.curvature.settings import BATCH, TRAIN, USED, Settings
 from fedseg.curvature.sharpness import rise
 from fedseg.curvature.surface import LossSurface, Point, Samples
 from fedseg.errors import ConfigError, DataError, TrainingError
-from fedseg.files import atomic_writer, read_json, write_text
+from fedseg.files import atomic_writer, digest, own_folder, read_json, write_text
 from fedseg.runner.checkpoint import run_folder
 from fedseg.runner.work_dir import lock_work_dir
 from fedseg.runs.curvature_files import CURVATURE, FILE_NAME
-from fedseg.runs.from_json import digest, own_folder
 from fedseg.runs.history import plain
 
 SCHEMA_VERSION = 1

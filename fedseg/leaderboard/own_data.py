@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
+from fedseg.files import digest
 from fedseg.leaderboard.benchmarks import FURTHER_COLUMNS, Benchmark, Column, Setting
 from fedseg.leaderboard.collect import FoundRun
 from fedseg.leaderboard.comparable import model_name
 from fedseg.metric_names import Metric, main_metric
-from fedseg.runs.from_json import digest
 from fedseg.runs.schema import Results
 
 GROUP = "Own data"

@@ -16,14 +16,13 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from plotly.offline import get_plotlyjs
 
 from fedseg.cli import printable
-from fedseg.files import write_text
+from fedseg.files import own_folder, write_text
 from fedseg.leaderboard.benchmarks import MODELS, Benchmark, Column, records_of
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.methods import method_of_record, name_of
 from fedseg.leaderboard.page_runs import remove_unused, run_data
 from fedseg.leaderboard.rows import Row, fedavg_bytes
 from fedseg.leaderboard.text import header, number, traffic, value_text
-from fedseg.runs.from_json import own_folder
 
 ASSETS = "page_assets"
 COPIED = ("page.css", "start.js", "page.js", "charts.js")

@@ -17,7 +17,7 @@ from fedseg.cli import printable
 from fedseg.errors import lacks_memory
 from fedseg.files import atomic_writer, write_text
 from fedseg.leaderboard.collect import FoundRun
-from fedseg.runs.config_copy import config_json
+from fedseg.runs.config import config_json
 from fedseg.runs.curvature_files import eigenvalues, over_rounds
 from fedseg.runs.schema import FILE_NAME, Results
 

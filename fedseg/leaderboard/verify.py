@@ -15,7 +15,7 @@ from fedseg.checks import is_number
 from fedseg.cli import printable
 from fedseg.config.layers import naming
 from fedseg.errors import DataError, UserError
-from fedseg.files import read_json, sha256
+from fedseg.files import digest, own_path, read_json, sha256
 from fedseg.leaderboard.verify_history import compared_rounds, expected_rounds
 from fedseg.metric_names import Metric, flatten, global_name, nest
 from fedseg.registry import DATASETS
@@ -26,18 +26,14 @@ from fedseg.runner.experiment import load_config
 from fedseg.runner.recorded import evaluated, newest_checkpoint, read_recorded, recorded
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.testing import evaluate_checkpoint
-from fedseg.runs.config_copy import CONFIG_FILE
-from fedseg.runs.config_facts import config_digest, experiment_digest
-from fedseg.runs.figures import summarize
-from fedseg.runs.from_json import digest, own_path
-from fedseg.runs.history import History, plain, timeless
+from fedseg.runs.config import CONFIG_FILE, config_digest, experiment_digest
+from fedseg.runs.history import HISTORY, History, plain, read_history, summarize, timeless
 from fedseg.runs.results import (
     dataset_facts,
     environment,
     package_versions,
     train_facts,
 )
-from fedseg.runs.run_files import HISTORY, read_history
 from fedseg.runs.schema import (
     FILE_NAME,
     OWN_DIGEST,

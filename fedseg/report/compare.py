@@ -15,7 +15,8 @@ from fedseg.checks import is_number
 from fedseg.config.keys import ENVIRONMENT, METHOD, PROTOCOL, select
 from fedseg.errors import DataError
 from fedseg.metric_names import MAIN_METRICS, Metric, main_metric
-from fedseg.runs.run_files import HISTORY, RunFiles, is_run, read_run
+from fedseg.runs.history import HISTORY
+from fedseg.runs.run_files import RunFiles, is_run, read_run
 from fedseg.runs.schema import FILE_NAME, DataEntry, Results
 from fedseg.runs.tables import Cell, differing, experiment_key, mean_cell
 

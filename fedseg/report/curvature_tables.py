@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 
 from fedseg.cli import widen_console
-from fedseg.runs.from_json import LARGEST_NUMBER
+from fedseg.runs.history import LARGEST_NUMBER
 from fedseg.runs.tables import TextTable
 
 NONE = "—"

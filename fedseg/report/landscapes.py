@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from fedseg.errors import DataError
 from fedseg.files import write_text
 from fedseg.report.drawing import COLORS, MARKERS, new_figure, plain_axes, save_figure
-from fedseg.runs.from_json import LARGEST_NUMBER
+from fedseg.runs.history import LARGEST_NUMBER
 
 MAP = "cividis"  # the same for every kind of color vision
 LEVELS = 14

@@ -128,7 +128,7 @@ def _option_value(text: str) -> Any:
 def unfinished(config: Config) -> bool:
     """Whether the work dir holds a run of this complete config that can be resumed."""
     from fedseg.runner.checkpoint import checkpoints, load_checkpoint
-    from fedseg.runs.config_facts import config_digest
+    from fedseg.runs.config import config_digest
 
     work_dir = Path(config.work_dir)
     if (work_dir / "results.json").exists():

@@ -22,11 +22,11 @@ from fedseg.cli import printable
 from fedseg.config.layers import naming
 from fedseg.datasets.transforms import is_foreign_transform
 from fedseg.errors import DEBUG, ConfigError, DataError, UserError
+from fedseg.files import own_path
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import override
-from fedseg.runs.config_copy import CONFIG_FILE, recorded_config
-from fedseg.runs.from_json import own_path
+from fedseg.runs.config import CONFIG_FILE, recorded_config
 
 # Hooks, trackers, launchers and whatever else MMEngine would build of a config are left out.
 EVALUATED = (

@@ -13,10 +13,10 @@ from fedseg.config.keys import select
 from fedseg.core.forward import map_tensors
 from fedseg.core.hook import FederatedHook, Run
 from fedseg.errors import ConfigError, DataError, lacks_memory
+from fedseg.files import digest
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.runner.checkpoint import check_like, check_weights
-from fedseg.runs.config_facts import config_digest
-from fedseg.runs.from_json import digest
+from fedseg.runs.config import config_digest
 from fedseg.runs.results import environment
 
 # values of keys that a config may leave out

@@ -58,8 +58,7 @@ from fedseg.runner.work_dir import (
     start_anew,
     write_config,
 )
-from fedseg.runs.config_copy import config_text
-from fedseg.runs.config_facts import config_digest
+from fedseg.runs.config import config_digest, config_text
 from fedseg.runs.history import History
 from fedseg.runs.results import write_results
 from fedseg.threads import threads

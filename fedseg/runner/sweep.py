@@ -128,7 +128,7 @@ def _look_up(job: Job) -> Job:
     )
     results, state = job.work_dir / "results.json", "finished"
     if results.is_file():
-        from fedseg.runs.config_facts import config_digest
+        from fedseg.runs.config import config_digest
 
         fix = "remove it to run it again"
         made = read_json(results, fix)

@@ -17,7 +17,7 @@ from fedseg.files import atomic_writer, csv_cell, sha256, write_text
 from fedseg.metric_names import Metric, nest
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.runner import FederatedRunner
-from fedseg.runs.config_facts import config_digest
+from fedseg.runs.config import config_digest
 from fedseg.runs.history import plain
 from fedseg.runs.results import package_versions
 from fedseg.runs.schema import TEST_SCHEMA_VERSION

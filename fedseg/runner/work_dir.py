@@ -26,10 +26,9 @@ from fedseg.errors import (
     TrainingError,
     resource_error,
 )
-from fedseg.files import read_bytes, remove_temporaries, write_text
+from fedseg.files import own_path, read_bytes, remove_temporaries, write_text
 from fedseg.runner.checkpoint import checkpoints, good_checkpoint_message
-from fedseg.runs.config_copy import CONFIG_FILE, config_json, config_text
-from fedseg.runs.from_json import own_path
+from fedseg.runs.config import CONFIG_FILE, config_json, config_text
 from fedseg.runs.history import History
 
 OUTPUTS = (

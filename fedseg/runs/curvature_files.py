@@ -9,8 +9,8 @@ from typing import Any
 
 from fedseg.checks import is_number
 from fedseg.errors import DataError
-from fedseg.files import read_json
-from fedseg.runs.from_json import LARGEST_NUMBER, own_path
+from fedseg.files import own_path, read_json
+from fedseg.runs.history import LARGEST_NUMBER
 from fedseg.runs.schema import Results
 
 FILE_NAME = "curvature.json"  # also the key of its quantities among the extras, once it is read

@@ -1,15 +1,94 @@
-"""``history.jsonl``: one line of JSON a round."""
+"""``history.jsonl``, a line of JSON per round, and its summary: curves, means, traffic, times."""
 
 import json
 import math
 import os
+import statistics
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
+from annotated_types import Interval
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+
+from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import atomic_writer, open_to_append, parse_json
+from fedseg.files import LARGEST, atomic_writer, open_to_append, parse_json
+from fedseg.units import format_bytes
+
+HISTORY = "history.jsonl"
+TIMES = ("train", "aggregate", "evaluate")
+LARGEST_NUMBER = 1e300  # so that sums are finite, too
+
+Count = Annotated[int, Interval(ge=0, lt=2**63)]
+Positive = Annotated[int, Interval(ge=1, lt=2**63)]
+Number = Annotated[float, Interval(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
+Seconds = Annotated[float, Interval(ge=0, le=LARGEST_NUMBER)]
+
+
+class FilePart(BaseModel):
+    """A part of a file; unknown keys are left out."""
+
+    model_config = ConfigDict(**STRICT, frozen=True)
+
+
+# ---------------------------------------------------------------- records
+
+
+class Participant(FilePart):
+    """A client's part in a round."""
+
+    client: str
+    samples: int | None = None
+    steps: int | None = None
+    loss: float | None = None
+
+
+class Record(FilePart):
+    """A line of ``history.jsonl``; hooks of a user's own may add fields."""
+
+    round: int = Field(description="from 1")
+    participants: list[Participant] = Field(
+        description="`client`, `samples`, `steps`, `loss` (null if rejected) of each"
+    )
+    lr: Any = Field(None, description="local learning rate")
+    loss: float | None = Field(
+        description="mean of the accepted clients' losses (each the mean over its local steps), "
+        "weighted by their samples"
+    )
+    rejected: list[Any] = Field(
+        description="`client`, `exchange` (from 0), `reason`; a client rejected in both exchanges "
+        "of a round appears, and is counted, twice"
+    )
+    bytes_down: Count = Field(description="traffic to all participants")
+    bytes_up: Count = Field(description="traffic from all participants")
+    seconds: dict[str, float] = Field(
+        description="`train`, `aggregate`, `evaluate`, `data_wait` (part of `train`); with "
+        "[workers](parallel.md) `busy`, in which one of them had something to do, on average"
+    )
+    restarts: Any = Field(
+        None,
+        description="why workers were lost and replaced, if any were; like `seconds` it says "
+        "nothing about the results",
+    )
+    norm_w: Any = Field(None, description="Euclidean norm of the global model")
+    norm_delta: Any = Field(
+        None,
+        description="norm of the pseudo-gradient: the mean over the accepted clients, weighted by "
+        "their samples, of the received model minus the one that is sent (which for FedSpeed is "
+        "not the trained model); `norm_...`: of a vector that the algorithm keeps on the server",
+    )
+    metrics: dict[str, Number | None] = Field({}, description="in rounds that were evaluated")
+    client_accuracy: Any = Field(
+        None,
+        description="in evaluated rounds of classification: for each client, in the partition's "
+        "order, the accuracy in percent with each class weighted by its share of the client's "
+        "samples",
+    )
+
+
+RECORDS = TypeAdapter(list[Record])
 
 
 def plain(value: Any) -> Any:
@@ -73,11 +152,7 @@ class History:
                 os.fsync(file.fileno())
 
     def read(self, finished: bool = False) -> list[dict[str, Any]]:
-        """All records; unless the run is finished, a last line that a kill cut off is left out.
-
-        Raises:
-            DataError: another line is damaged.
-        """
+        """All records; unless the run is finished, a last line that a kill cut off is left out."""
         lines, records = self._lines(), []
         for number, line in enumerate(lines, start=1):
             try:
@@ -88,18 +163,13 @@ class History:
         return records
 
     def verify(self, rounds: int, checksums: list[int] | None = None) -> list[int]:
-        """The checksums of the lines up to a round, which must be those that the run wrote.
-
-        Raises:
-            DataError: one is missing, or its checksum is not that of ``checksums``, if known.
-        """
-        lines, found = self._lines(), [0]
+        """The checksums of the lines up to a round, which must be those that the run wrote."""
+        lines = self._lines()
+        computed = self._checksums(rounds)
         complete = len(lines) - (lines[-1] == b"\n")
         for number in range(1, rounds + 1):
-            line = b"".join(lines[number - 1 : number])
-            found.append(zlib.crc32(line, found[-1]))
             try:
-                record = json.loads(line)
+                record = json.loads(b"".join(lines[number - 1 : number]))
             except (ValueError, RecursionError):
                 record = None
             problem = None
@@ -107,20 +177,16 @@ class History:
                 problem = "is missing"
             elif not isinstance(record, dict) or record.get("round") != number:
                 problem = f"is not the record of round {number}"
-            elif checksums is not None and checksums[number - 1 : number] != found[-1:]:
+            elif checksums is not None and checksums[number - 1 : number] != [computed[number - 1]]:
                 problem = "was changed after the run wrote it"
             if problem is not None:
                 raise DataError(f"{self.path}, line {number}: {problem}; restore it from a copy")
-        return found[1:]
+        return computed
 
     def changed(self, checksums: list[int]) -> int | None:
         """The number of the first line that is not the one that the run wrote; None if none is."""
-        lines, found = self._lines(), 0
-        for number, known in enumerate(checksums, start=1):
-            found = zlib.crc32(b"".join(lines[number - 1 : number]), found)
-            if found != known:
-                return number
-        return None
+        pairs = zip(checksums, self._checksums(len(checksums)), strict=True)
+        return next((n for n, (known, now) in enumerate(pairs, start=1) if known != now), None)
 
     def restore(self, rounds: int, checksums: list[int] | None = None) -> None:
         """Drop the lines after a round, and a cut-off one, once :meth:`verify` has passed."""
@@ -129,7 +195,182 @@ class History:
             with atomic_writer(self.path, "wb", sync=True) as file:
                 file.writelines(self._lines()[:rounds])
 
+    def _checksums(self, rounds: int) -> list[int]:
+        lines, checksums = self._lines(), [0]
+        for number in range(rounds):
+            checksums.append(zlib.crc32(b"".join(lines[number : number + 1]), checksums[-1]))
+        return checksums[1:]
+
     def _lines(self) -> list[bytes]:
         """Every line, and at last what follows the last line's end: nothing, or what a kill cut."""
         content = self.path.read_bytes() if self.path.is_file() else b""
         return [line + b"\n" for line in content.split(b"\n")]
+
+
+def read_history(path: Path, finished: bool = False) -> list[dict[str, Any]]:
+    """The lines of a ``history.jsonl``, checked; none if there is no file.
+
+    No line of a ``finished`` run may be cut off.
+    """
+    size = path.stat().st_size if path.is_file() else 0
+    if size > LARGEST:
+        sizes = f"{format_bytes(size)}, more than the {format_bytes(LARGEST)} that are read"
+        raise DataError(f"{path}: has {sizes}")
+    records = History(path).read(finished)
+    if not records and size:
+        raise DataError(f"{path}: is damaged, or not the history of a run")
+    try:
+        RECORDS.validate_python(records)
+    except ValidationError as error:
+        number = error.errors()[0]["loc"][0]
+        read_model(Record, records[number], f"{path}, line {number + 1}")
+    for number, record in enumerate(records, start=1):
+        if record["round"] != number:
+            wrong = f"round: must be {number}, not {record['round']}"
+            raise DataError(f"{path}, line {number}: {wrong}")
+    return records
+
+
+# ---------------------------------------------------------------- summary
+
+
+class Participation(FilePart):
+    """Smallest and largest number of clients in a round."""
+
+    min: Count
+    max: Count
+
+    @model_validator(mode="after")
+    def _in_order(self) -> "Participation":
+        if self.max < self.min:
+            raise ValueError(f"max: is {self.max}, must be at least {self.min}")
+        return self
+
+    def __str__(self) -> str:
+        return str(self.max) if self.min == self.max else f"{self.min} to {self.max}"
+
+
+class Window(FilePart):
+    """The evaluations of the last rounds, whose mean benchmarks report."""
+
+    rounds: Count  # length of the window
+    evaluations: Count
+    mean: dict[str, Number]  # by name of the metric
+    std: dict[str, Number]  # not divided by n - 1
+
+
+class Curves(FilePart):
+    """Metrics over the evaluated rounds, as lists of equal length."""
+
+    rounds: list[Positive]
+    bytes: list[Count]  # sent since the start of the run, both ways, all clients
+    loss: list[Number | None]  # mean training loss since the previous evaluation
+    figures: dict[str, list[Number | None]]  # by name of the metric; None if it has no value
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> "Curves":
+        columns = {"bytes": self.bytes, "loss": self.loss}
+        columns |= {f"figures.{name}": values for name, values in self.figures.items()}
+        for name, values in columns.items():
+            if len(values) != (count := len(self.rounds)):
+                raise ValueError(f"{name}: has {len(values)} values for {count} rounds")
+        for name, values, step in (("rounds", self.rounds, 1), ("bytes", self.bytes, 0)):
+            for n in range(1, len(values)):
+                if values[n] < (least := values[n - 1] + step):
+                    raise ValueError(f"{name}[{n}]: is {values[n]}, must be at least {least}")
+        return self
+
+    def reach(self, metric: str, target: float) -> tuple[int, int] | None:
+        """(round, bytes sent until then) of the first evaluation that reaches a target, or None."""
+        columns = self.rounds, self.bytes, self.figures.get(metric, ())
+        places = zip(*columns, strict=False)
+        return next(((r, b) for r, b, v in places if v is not None and v >= target), None)
+
+    def average(self, rounds: int, length: int) -> dict[str, Any]:
+        """The last evaluated round, and means over the evaluations of the last ``length`` rounds.
+
+        Fields of :class:`Summary` of a run with so many ``rounds``.
+        """
+        places = [n for n, round_ in enumerate(self.rounds) if round_ > rounds - length]
+        values = {
+            name: [column[n] for n in places if column[n] is not None]
+            for name, column in sorted(self.figures.items())
+        }
+        values = {name: column for name, column in values.items() if column}
+        return {
+            "final_round": self.rounds[-1] if self.rounds else None,
+            "last_rounds": {
+                "rounds": min(length, rounds),
+                "evaluations": len(places),
+                "mean": {name: statistics.fmean(column) for name, column in values.items()},
+                "std": {name: statistics.pstdev(column) for name, column in values.items()},
+            },
+        }
+
+
+class Traffic(FilePart):
+    """Bytes sent in the whole run, all clients."""
+
+    bytes_down: Count
+    bytes_up: Count
+
+
+class HistoryFacts(FilePart):
+    """The summary of a history; ``results.json`` has it so that it can be read alone."""
+
+    completed_rounds: Count = Field(description="rounds in the history")
+    clients_per_round: Participation = Field(description="smallest and largest number")
+    communication: Traffic = Field(description="bytes sent, all clients: `bytes_down`, `bytes_up`")
+    rejected_updates: Count = Field(description="number of client updates that were not used")
+    seconds: dict[str, Seconds] = Field(
+        description="`train`, `aggregate`, `evaluate`; `wall` in total"
+    )
+    curves: Curves = Field(
+        description="over the evaluated rounds, lists of equal length: `rounds`, `bytes` sent "
+        "until then, mean training `loss` since the evaluation before, `figures` by metric"
+    )
+
+
+class Summary(HistoryFacts):
+    """The same with what follows from the curves."""
+
+    final_round: Count | None  # of the last evaluation; None if the run was never evaluated
+    last_rounds: Window
+
+
+def summarize(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The fields of :class:`HistoryFacts`."""
+    participants = [len(record["participants"]) for record in history] or [0]
+    return {
+        "completed_rounds": history[-1]["round"] if history else 0,
+        "clients_per_round": {"min": min(participants), "max": max(participants)},
+        "communication": {
+            name: sum(record[name] for record in history) for name in ("bytes_down", "bytes_up")
+        },
+        "rejected_updates": sum(len(record["rejected"]) for record in history),
+        "seconds": {n: sum(r["seconds"].get(n, 0.0) for r in history) for n in TIMES},
+        "curves": draw_curves(history),
+    }
+
+
+def draw_curves(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The fields of :class:`Curves`."""
+    rounds, totals, losses, metrics = [], [], [], []
+    total, recent = 0, []
+    for record in history:
+        total += record["bytes_down"] + record["bytes_up"]
+        if record.get("loss") is not None:
+            recent.append(record["loss"])
+        if "metrics" in record:
+            rounds.append(record["round"])
+            totals.append(total)
+            losses.append(statistics.fmean(recent) if recent else None)
+            metrics.append(record["metrics"])
+            recent = []
+    names = dict.fromkeys(name for evaluated in metrics for name in evaluated)
+    return {
+        "rounds": rounds,
+        "bytes": totals,
+        "loss": losses,
+        "figures": {name: [evaluated.get(name) for evaluated in metrics] for name in names},
+    }

@@ -13,13 +13,10 @@ import fedseg
 from fedseg.core.hook import Run
 from fedseg.datasets.arrays import ImageArrays, content_checksum
 from fedseg.datasets.synthetic import is_synthetic
-from fedseg.files import sha256, write_text
+from fedseg.files import digest, sha256, write_text
 from fedseg.metric_names import nest
-from fedseg.runs.config_copy import CONFIG_FILE
-from fedseg.runs.config_facts import config_digest, experiment_digest
-from fedseg.runs.figures import summarize
-from fedseg.runs.from_json import digest
-from fedseg.runs.history import plain, timeless
+from fedseg.runs.config import CONFIG_FILE, config_digest, experiment_digest
+from fedseg.runs.history import plain, summarize, timeless
 from fedseg.runs.schema import FILE_NAME, OWN_DIGEST, RESULTS_SCHEMA_VERSION, own_digest
 
 PACKAGES = (

@@ -1,4 +1,4 @@
-"""The one reader of a run's work dir, finished or not: results, history, config copy."""
+"""A run's work dir, finished or not: results, history, config."""
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
@@ -7,45 +7,24 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from pydantic import Field, TypeAdapter, ValidationError
-
 from fedseg.checks import is_number
 from fedseg.config.schema import read_model
 from fedseg.errors import DataError
-from fedseg.files import LARGEST
+from fedseg.files import digest
 from fedseg.metric_names import flatten
-from fedseg.runs.config_copy import recorded_config
-from fedseg.runs.config_facts import WINDOW
-from fedseg.runs.figures import average_curves, summarize
-from fedseg.runs.from_json import digest
-from fedseg.runs.history import History, plain, timeless
-from fedseg.runs.schema import (
-    FILE_NAME,
-    Count,
+from fedseg.runs.config import WINDOW, recorded_config
+from fedseg.runs.history import (
+    HISTORY,
     Curves,
-    FilePart,
     HistoryFacts,
-    Number,
-    Results,
-    Traffic,
+    Summary,
     Window,
-    read_results,
+    plain,
+    read_history,
+    summarize,
+    timeless,
 )
-from fedseg.units import format_bytes
-
-HISTORY = "history.jsonl"
-
-
-@dataclass(frozen=True)
-class Summary:
-    """Those fields of :class:`Results` that an unfinished run has, too."""
-
-    final_round: int | None
-    last_rounds: Window
-    curves: Curves
-    communication: Traffic
-    rejected_updates: int
-    seconds: dict[str, float]
+from fedseg.runs.schema import FILE_NAME, Results, read_results
 
 
 @dataclass(frozen=True)
@@ -81,20 +60,15 @@ class RunFiles:
         return self.results.rounds if self.results else self._option("train_cfg", "max_rounds")
 
     @cached_property
-    def _of_history(self) -> Summary:
-        length = self._option("train_cfg", "val_last_rounds") or 0
-        path = self.folder / HISTORY
-        facts = read_model(HistoryFacts, plain(summarize(self.history)), path)
-        window = length if length > 0 else WINDOW
-        averaged = average_curves(facts.curves, self.rounds, window)
-        averaged["last_rounds"] = read_model(Window, averaged["last_rounds"], path)
-        names = ("curves", "communication", "rejected_updates", "seconds")
-        return Summary(**{name: getattr(facts, name) for name in names}, **averaged)
-
-    @property
-    def summary(self) -> Results | Summary:
+    def summary(self) -> Summary:
         """Evaluations, traffic and times: as recorded, or until now."""
-        return self.results or self._of_history
+        if self.results is not None:
+            return self.results
+        path, content = self.folder / HISTORY, plain(summarize(self.history))
+        curves = read_model(HistoryFacts, content, path).curves
+        length = self._option("train_cfg", "val_last_rounds") or 0
+        averages = curves.average(self.rounds, length if length > 0 else WINDOW)
+        return read_model(Summary, {**content, **averages}, path)
 
     @cached_property
     def last(self) -> dict[str, float]:
@@ -186,85 +160,3 @@ def _check_history(results: Results, history: list[dict[str, Any]], path: Path) 
     found = digest(timeless(history))
     if results.history_sha256 not in (None, found):
         raise DataError(f"{path}: is not the history that {FILE_NAME} was made of: {fix}")
-
-
-class Participant(FilePart):
-    """A client's part in a round."""
-
-    client: str
-    samples: int | None = None
-    steps: int | None = None
-    loss: float | None = None
-
-
-class Record(FilePart):
-    """A line of ``history.jsonl``; hooks of a user's own may add fields."""
-
-    round: int = Field(description="from 1")
-    participants: list[Participant] = Field(
-        description="`client`, `samples`, `steps`, `loss` (null if rejected) of each"
-    )
-    lr: Any = Field(None, description="local learning rate")
-    loss: float | None = Field(
-        description="mean of the accepted clients' losses (each the mean over its local steps), "
-        "weighted by their samples"
-    )
-    rejected: list[Any] = Field(
-        description="`client`, `exchange` (from 0), `reason`; a client rejected in both exchanges "
-        "of a round appears, and is counted, twice"
-    )
-    bytes_down: Count = Field(description="traffic to all participants")
-    bytes_up: Count = Field(description="traffic from all participants")
-    seconds: dict[str, float] = Field(
-        description="`train`, `aggregate`, `evaluate`, `data_wait` (part of `train`); with "
-        "[workers](parallel.md) `busy`, in which one of them had something to do, on average"
-    )
-    restarts: Any = Field(
-        None,
-        description="why workers were lost and replaced, if any were; like `seconds` it says "
-        "nothing about the results",
-    )
-    norm_w: Any = Field(None, description="Euclidean norm of the global model")
-    norm_delta: Any = Field(
-        None,
-        description="norm of the pseudo-gradient: the mean over the accepted clients, weighted by "
-        "their samples, of the received model minus the one that is sent (which for FedSpeed is "
-        "not the trained model); `norm_...`: of a vector that the algorithm keeps on the server",
-    )
-    metrics: dict[str, Number | None] = Field({}, description="in rounds that were evaluated")
-    client_accuracy: Any = Field(
-        None,
-        description="in evaluated rounds of classification: for each client, in the partition's "
-        "order, the accuracy in percent with each class weighted by its share of the client's "
-        "samples",
-    )
-
-
-RECORDS = TypeAdapter(list[Record])
-
-
-def read_history(path: Path, finished: bool = False) -> list[dict[str, Any]]:
-    """The lines of a ``history.jsonl``, checked; none if there is no file.
-
-    No line of a ``finished`` run may be cut off.
-    """
-    size = path.stat().st_size if path.is_file() else 0
-    if size > LARGEST:
-        told = f"{format_bytes(size)}, more than the {format_bytes(LARGEST)} that are read"
-        raise DataError(f"{path}: has {told}")
-    try:
-        records = History(path).read(finished)
-    except (OSError, ValueError, RecursionError) as error:
-        raise DataError(f"{path}: is damaged: {error}") from error
-    if not records and size:
-        raise DataError(f"{path}: is damaged, or not the history of a run")
-    try:
-        RECORDS.validate_python(records)
-    except ValidationError as error:
-        number = error.errors()[0]["loc"][0]
-        read_model(Record, records[number], f"{path}, line {number + 1}")
-    for number, record in enumerate(records, start=1):
-        if record["round"] != number:
-            wrong = f"round: must be {number}, not {record['round']}"
-            raise DataError(f"{path}, line {number}: {wrong}")
-    return records

@@ -10,18 +10,32 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from annotated_types import Interval
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field
 
+from fedseg import cli
 from fedseg.checks import is_number
-from fedseg.config.schema import STRICT, read_model
+from fedseg.config.schema import read_model
 from fedseg.errors import DataError
-from fedseg.files import read_json
+from fedseg.files import digest, read_json
 from fedseg.metric_names import MAIN_METRICS, Metric, flatten
-from fedseg.runs.config_copy import CONFIG_FILE, recorded_config
-from fedseg.runs.config_facts import WINDOW, config_facts, loader_facts, loaders
-from fedseg.runs.figures import average_curves
-from fedseg.runs.from_json import LARGEST_NUMBER, REWRITE, digest, printable
-from fedseg.runs.history import plain
+from fedseg.runs.config import (
+    CONFIG_FILE,
+    REWRITE,
+    WINDOW,
+    config_facts,
+    loader_facts,
+    loaders,
+    recorded_config,
+)
+from fedseg.runs.history import (
+    LARGEST_NUMBER,
+    Count,
+    FilePart,
+    HistoryFacts,
+    Positive,
+    Summary,
+    plain,
+)
 
 RESULTS_SCHEMA_VERSION = 5  # of results.json
 SELF_CONTAINED = 4  # the version in which the file repeated config and curves
@@ -46,18 +60,8 @@ def _check_plain(value: Any, place: str = "") -> Any:
     return value
 
 
-Count = Annotated[int, Interval(ge=0, lt=2**63)]
-Positive = Annotated[int, Interval(ge=1, lt=2**63)]
-Number = Annotated[float, Interval(ge=-LARGEST_NUMBER, le=LARGEST_NUMBER)]
-Seconds = Annotated[float, Interval(ge=0, le=LARGEST_NUMBER)]
 Plain = Annotated[Any, AfterValidator(_check_plain)]
 Component = Annotated[dict[str, Any], AfterValidator(_check_plain)]
-
-
-class FilePart(BaseModel):
-    """A part of a file; unknown keys are left out."""
-
-    model_config = ConfigDict(**STRICT, frozen=True)
 
 
 class Model(FilePart):
@@ -99,82 +103,6 @@ class DataEntry(DataFacts):
     batch_size: Count | str | None = None  # images per step, or "full" for all of a client's
 
 
-class Participation(FilePart):
-    """Smallest and largest number of clients in a round."""
-
-    min: Count
-    max: Count
-
-    @model_validator(mode="after")
-    def _in_order(self) -> "Participation":
-        if self.max < self.min:
-            raise ValueError(f"max: is {self.max}, must be at least {self.min}")
-        return self
-
-    def __str__(self) -> str:
-        return str(self.max) if self.min == self.max else f"{self.min} to {self.max}"
-
-
-class Window(FilePart):
-    """The evaluations of the last rounds, whose mean benchmarks report."""
-
-    rounds: Count  # length of the window
-    evaluations: Count
-    mean: dict[str, Number]  # by name of the metric
-    std: dict[str, Number]  # not divided by n - 1
-
-
-class Curves(FilePart):
-    """Metrics over the evaluated rounds, as lists of equal length."""
-
-    rounds: list[Positive]
-    bytes: list[Count]  # sent since the start of the run, both ways, all clients
-    loss: list[Number | None]  # mean training loss since the previous evaluation
-    figures: dict[str, list[Number | None]]  # by name of the metric; None if it has no value
-
-    @model_validator(mode="after")
-    def _fit_together(self) -> "Curves":
-        columns = {"bytes": self.bytes, "loss": self.loss}
-        columns |= {f"figures.{name}": values for name, values in self.figures.items()}
-        for name, values in columns.items():
-            if len(values) != (count := len(self.rounds)):
-                raise ValueError(f"{name}: has {len(values)} values for {count} rounds")
-        for name, values, step in (("rounds", self.rounds, 1), ("bytes", self.bytes, 0)):
-            for n in range(1, len(values)):
-                if values[n] < (least := values[n - 1] + step):
-                    raise ValueError(f"{name}[{n}]: is {values[n]}, must be at least {least}")
-        return self
-
-    def reach(self, metric: str, target: float) -> tuple[int, int] | None:
-        """(round, bytes sent until then) of the first evaluation that reaches a target, or None."""
-        columns = self.rounds, self.bytes, self.figures.get(metric, ())
-        places = zip(*columns, strict=False)
-        return next(((r, b) for r, b, v in places if v is not None and v >= target), None)
-
-
-class Traffic(FilePart):
-    """Bytes sent in the whole run, all clients."""
-
-    bytes_down: Count
-    bytes_up: Count
-
-
-class HistoryFacts(FilePart):
-    """What the history comes to; ``results.json`` has it so that it can be read alone."""
-
-    completed_rounds: Count = Field(description="rounds in the history")
-    clients_per_round: Participation = Field(description="smallest and largest number")
-    communication: Traffic = Field(description="bytes sent, all clients: `bytes_down`, `bytes_up`")
-    rejected_updates: Count = Field(description="number of client updates that were not used")
-    seconds: dict[str, Seconds] = Field(
-        description="`train`, `aggregate`, `evaluate`; `wall` in total"
-    )
-    curves: Curves = Field(
-        description="over the evaluated rounds, lists of equal length: `rounds`, `bytes` sent "
-        "until then, mean training `loss` since the evaluation before, `figures` by metric"
-    )
-
-
 class ResultsFile(HistoryFacts):
     """What ``results.json`` holds besides what hooks add."""
 
@@ -210,7 +138,7 @@ class ResultsFile(HistoryFacts):
     edited: str = ""  # why the file is not known to be as the run wrote it
 
 
-class Results(ResultsFile):
+class Results(ResultsFile, Summary):
     """A finished run; components are as configured, or None."""
 
     data: dict[str, DataEntry]
@@ -230,9 +158,6 @@ class Results(ResultsFile):
     amp: bool  # whether the run computed in bfloat16
     local_epochs: Count | None  # length of local training: either this or local_steps
     local_steps: Count | None
-    # what follows from the curves:
-    final_round: Count | None  # of the last evaluation; None if the run was never evaluated
-    last_rounds: Window
 
     @property
     def train(self) -> DataEntry:
@@ -295,7 +220,7 @@ def read_results_file(path: Path) -> ResultsFile:
         raise DataError(f"{path}: is not a results.json of fedseg: it has no schema_version")
     edited = "" if content.get(OWN_DIGEST) == own_digest(content) else EDITED
     edited = UNSIGNED if content.get(OWN_DIGEST) is None else edited
-    content = printable(content)
+    content = _make_printable(content)
     version = read_model(_Version, content, path).schema_version
     if version > RESULTS_SCHEMA_VERSION:
         raise DataError(
@@ -313,6 +238,16 @@ def read_results_file(path: Path) -> ResultsFile:
     return file
 
 
+def _make_printable(value: Any) -> Any:
+    """A JSON value, its text and keys as a terminal and a table's row may show them."""
+    if isinstance(value, dict):
+        return {cli.printable(key): _make_printable(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        numbers = set(map(type, value)) <= {float, int, type(None)}
+        return value if numbers else [_make_printable(inner) for inner in value]
+    return cli.printable(value) if isinstance(value, str) else value
+
+
 class _Version(FilePart):
     schema_version: int
 
@@ -322,7 +257,7 @@ def derive(file: ResultsFile, config: Mapping[str, Any], path: Path) -> dict[str
     try:
         derived = {"config": config, **plain(config_facts(config))}
         window = config["train_cfg"].get("val_last_rounds", WINDOW)
-        derived |= average_curves(file.curves, derived["rounds"], window)
+        derived |= file.curves.average(derived["rounds"], window)
         by_loader = {name: loader_facts(loader) for name, loader in loaders(config).items()}
     except Exception as error:  # any value may be of any kind
         raise DataError(f"{path}: is not the config of a run ({error!r})") from error

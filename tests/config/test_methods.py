@@ -13,7 +13,7 @@ from fedseg.config.methods import Composition, compose, setting_file
 from fedseg.errors import ConfigError
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
-from fedseg.runs.config_facts import config_digest
+from fedseg.runs.config import config_digest
 
 SETTING = """
 setting = "mine"

@@ -15,7 +15,7 @@ from fedseg.datasets import write_images
 from fedseg.runner.build import build_trainer
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, train
-from fedseg.runs.config_facts import config_digest
+from fedseg.runs.config import config_digest
 
 TRAIN, TEST = 500, 10  # 500 clients of PAM with an image each
 

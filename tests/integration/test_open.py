@@ -396,7 +396,7 @@ def test_results_have_every_field(finished):
 
 def test_the_configs_hash_is_of_what_matters(tmp_path, finished):
     from fedseg.runner.config import complete_config
-    from fedseg.runs.config_facts import config_digest
+    from fedseg.runs.config import config_digest
 
     def digest(**changes):
         return config_digest(complete_config(Config(toyseg.settings(tmp_path, **changes))))

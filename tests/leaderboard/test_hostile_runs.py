@@ -13,7 +13,7 @@ from fedseg.errors import ConfigError, UserError
 from fedseg.leaderboard.verify import verify
 from fedseg.runner.recorded import recorded
 from fedseg.runner.runner import FederatedRunner
-from fedseg.runs.config_copy import CONFIG_FILE
+from fedseg.runs.config import CONFIG_FILE
 
 HOSTILE = "hostile_module"
 HEAD = {"type": "FCNHead", "in_channels": 8, "channels": 8, "num_classes": 16}

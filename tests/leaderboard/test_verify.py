@@ -13,6 +13,7 @@ from toyseg import sign_results
 from fedseg.config.layers import CONFIGS
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError, DataError
+from fedseg.files import digest
 from fedseg.hooks.batchnorm import SiloBN
 from fedseg.leaderboard.verify import verify
 from fedseg.leaderboard.verify_history import expected_rounds
@@ -20,9 +21,7 @@ from fedseg.runner.build import build_trainer
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, train
 from fedseg.runner.plan import rehearse
-from fedseg.runs.figures import summarize
-from fedseg.runs.from_json import digest
-from fedseg.runs.history import plain, timeless
+from fedseg.runs.history import plain, summarize, timeless
 from fedseg.runs.schema import read_results
 
 TRUST = ["small_network"]

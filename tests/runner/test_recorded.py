@@ -8,8 +8,13 @@ from fedseg.errors import ConfigError
 from fedseg.files import write_text
 from fedseg.runner.config import complete_config
 from fedseg.runner.recorded import evaluated, read_recorded
-from fedseg.runs.config_copy import CONFIG_FILE, config_json, recorded_config
-from fedseg.runs.config_facts import config_digest, config_facts
+from fedseg.runs.config import (
+    CONFIG_FILE,
+    config_digest,
+    config_facts,
+    config_json,
+    recorded_config,
+)
 
 
 def test_every_setting_and_method_is_of_the_suite(tmp_path):

@@ -17,7 +17,7 @@ from fedseg.runner.checkpoint import checkpoint_path, save_checkpoint
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import check, load_config
 from fedseg.runner.sweep import expected_seconds, plan_sweep, run_sweep
-from fedseg.runs.config_facts import config_digest
+from fedseg.runs.config import config_digest
 
 SEED = r"^sweep: randomness\.seed: .*--seeds"
 SHORT = ("train_cfg.max_rounds=2",)

@@ -7,8 +7,7 @@ import pytest
 from mmengine.config import Config
 
 from fedseg.errors import DataError
-from fedseg.runs.config_copy import CONFIG_FILE, config_json, recorded_config
-from fedseg.runs.config_facts import config_digest
+from fedseg.runs.config import CONFIG_FILE, config_digest, config_json, recorded_config
 
 
 @pytest.mark.parametrize("value", ["null", "[1]", "{}", '"1"', '"infinity"', "1e999"])

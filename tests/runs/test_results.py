@@ -4,10 +4,9 @@ import numpy as np
 from mmengine.config import Config
 
 from fedseg.datasets.arrays import ImageArrays, content_checksum
-from fedseg.runs.config_facts import experiment_digest, loader_facts, recipe_of
-from fedseg.runs.figures import average_curves, draw_curves
+from fedseg.runs.config import experiment_digest, loader_facts, recipe_of
+from fedseg.runs.history import Curves, draw_curves
 from fedseg.runs.results import dataset_facts
-from fedseg.runs.schema import Curves
 
 
 def config(**changes) -> Config:
@@ -64,13 +63,13 @@ def test_curves_of_the_evaluated_rounds():
 def test_means_over_the_last_rounds():
     figures = {"a/mIoU": [10.0, 90.0, 95.0, 100.0], "b/mIoU": [1.0, 1.0, None, None]}
     curves = Curves(rounds=[10, 90, 95, 100], bytes=[0] * 4, loss=[None] * 4, figures=figures)
-    assert average_curves(curves, 100, 10) == {
+    assert curves.average(100, 10) == {
         "final_round": 100,
         "last_rounds": {
             **{"rounds": 10, "evaluations": 2, "mean": {"a/mIoU": 97.5}, "std": {"a/mIoU": 2.5}}
         },
     }
-    assert average_curves(curves, 100, 1000)["last_rounds"]["rounds"] == 100
+    assert curves.average(100, 1000)["last_rounds"]["rounds"] == 100
 
 
 def test_what_is_known_of_a_data_set():

@@ -100,7 +100,7 @@ def test_a_history_of_a_stranger_is_bounded(tmp_path, monkeypatch):
         with pytest.raises(DataError, match=rf"history\.jsonl, line 1: .*{message}"):
             read_run(tmp_path)
     write_history(tmp_path, [record(1, 1.0)])
-    monkeypatch.setattr("fedseg.runs.run_files.LARGEST", 10)
+    monkeypatch.setattr("fedseg.runs.history.LARGEST", 10)
     with pytest.raises(DataError, match=r"history\.jsonl: has .* more than the 10 B"):
         read_run(tmp_path)
 

@@ -1,0 +1,150 @@
+"""The composed config of a run: what it leaves in the work dir, and what that says of the run.
+
+A run's folder often comes from somebody else, and a config file is a program. ``config.json`` holds
+plain values, read without executing anything; a tuple is a list there, a float that JSON lacks is
+``{"__float__": "inf"}``, and a dict with keys that are no text is
+``{"__items__": [[key, value], ...]}``. The ``.py`` file beside it is for people.
+"""
+
+import json
+import math
+from collections.abc import Mapping
+from pathlib import Path
+from pprint import pformat
+from typing import Any
+
+from fedseg.checks import shown
+from fedseg.config.keys import MEASUREMENT, METHOD, PLACE, PROTOCOL, ROLES, keep
+from fedseg.errors import DataError
+from fedseg.files import digest, own_path, read_json, sha256
+
+CONFIG_FILE = "config.json"
+REWRITE = "fedseg train CONFIG --work-dir DIR --resume writes the file again"
+FLOAT, ITEMS = "__float__", "__items__"
+COMPONENTS = ("algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm")
+WINDOW = 100  # rounds at the end over which metrics are averaged, unless the config says otherwise
+
+
+def config_json(config: Mapping[str, Any]) -> str:
+    """A config as the text of ``config.json``; what is no plain value is text, as in its digest."""
+    return json.dumps(_to_json(config), indent=1, default=str, allow_nan=False) + "\n"
+
+
+def _to_json(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        found = {key: _to_json(inner) for key, inner in value.items()}
+        is_object = all(isinstance(key, str) for key in found)
+        return found if is_object else {ITEMS: [list(item) for item in found.items()]}
+    if isinstance(value, list | tuple):
+        return [_to_json(inner) for inner in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return {FLOAT: str(value)}
+    return value
+
+
+def _from_json(value: dict[str, Any]) -> Any:
+    if value.keys() == {ITEMS}:
+        return _from_items(value[ITEMS])
+    if value.keys() != {FLOAT}:
+        return value
+    if value[FLOAT] not in ("nan", "inf", "-inf"):
+        raise ValueError(f"{FLOAT}: must be 'nan', 'inf' or '-inf', not {shown(value[FLOAT], 40)}")
+    return float(value[FLOAT])
+
+
+def _from_items(items: Any) -> dict[Any, Any]:
+    pairs = [one for one in items if isinstance(one, list)] if isinstance(items, list) else []
+    keys = [pair[0] for pair in pairs if len(pair) == 2]
+    if not all(isinstance(key, str | int | float | None) for key in keys):
+        keys = []
+    if not keys or len(set(keys)) < len(items):
+        raise ValueError(f"{ITEMS}: must be pairs of a key and its value, not {shown(items, 40)}")
+    return dict(pairs)
+
+
+def config_text(config: Mapping[str, Any]) -> str:
+    """A config as assignments of plain values; MMEngine's own text takes some 80 times as long."""
+    lines = [f"{k} = {pformat(v, width=100, sort_dicts=False)}\n" for k, v in config.items()]
+    return "".join(lines)
+
+
+def recorded_config(folder: Path, checksum: str | None = None) -> dict[str, Any]:
+    """A run's recorded config; ``checksum`` is that of ``config.json`` if the run has noted it."""
+    path = own_path(folder, CONFIG_FILE)
+    if not path.exists():
+        raise DataError(f"{path}: is missing; {REWRITE}")
+    if checksum is not None and path.is_file() and sha256(path) != checksum:
+        raise DataError(f"{path}: was changed after the run wrote it")
+    config = read_json(path, REWRITE, strict=False, object_hook=_from_json)
+    if not isinstance(config, dict) or not all(isinstance(key, str) for key in config):
+        raise DataError(f"{path}: is not the config of a run")
+    return config
+
+
+# ---------------------------------------------------------------- facts
+
+
+def config_digest(config: Any) -> str:
+    """SHA-256 of a config (MMEngine's) without where a run writes and what it is called."""
+    content = keep(config.to_dict(), *(role for role in ROLES if role != PLACE))
+    if "executor" in content:  # whoever trains the clients; it was part of older digests
+        content["executor"] = {"type": "InProcessExecutor"}
+    return digest(content)
+
+
+def experiment_digest(config: Any) -> str:
+    """SHA-256 of what the seeds of one experiment share: no seed, no paths, no loader settings."""
+    return digest(keep(config.to_dict(), METHOD, PROTOCOL, MEASUREMENT))
+
+
+def config_facts(config: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of :class:`fedseg.runs.schema.Results` that a complete config decides.
+
+    Without ``model.parameters``, and of the data what :func:`loader_facts` gives.
+    """
+    train, model = config["train_cfg"], config["model"]
+    steps, start = train.get("local_steps"), config.get("load_from")
+    return {
+        "setting": config.get("setting"),
+        "methods": config.get("methods"),
+        "load_from": None if start is None else str(start),
+        "rounds": train["max_rounds"],
+        "model": {
+            "type": model["type"],
+            "network": recipe_of(model.get("network") or {}).get("type"),
+            "options": {k: v for k, v in recipe_of(model).items() if k != "type"},
+        },
+        **{name: config.get(name) or None for name in COMPONENTS},
+        "amp": bool(train.get("amp", False)),
+        "local_epochs": (train.get("local_epochs") or 1) if steps is None else None,
+        "local_steps": steps,
+    }
+
+
+def loaders(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The loaders of a config by the names of their data: ``train``, ``test:seen``."""
+    tests = config.get("val_dataloader") or {}
+    named = {"train": config["train_dataloader"], **{f"test:{n}": t for n, t in tests.items()}}
+    return {name: loader for name, loader in named.items() if loader is not None}
+
+
+def loader_facts(loader: Mapping[str, Any]) -> dict[str, Any]:
+    """What a loader's config says of its data: split, how images are prepared, the clients."""
+    dataset = loader["dataset"] if isinstance(loader.get("dataset"), Mapping) else {}
+    style = dataset.get("style")
+    facts = {
+        "split": dataset.get("split"),
+        "steps": list(loader.get("transforms") or dataset.get("pipeline") or []),
+        "style": style if isinstance(style, Mapping | None) else {"type": str(style)},
+    }
+    if "partition" in loader:
+        facts |= {"partition": recipe_of(loader["partition"]), "batch_size": loader["batch_size"]}
+    return facts
+
+
+def recipe_of(config: Any) -> dict[str, Any]:
+    """Type and options of a component, without lists and parts (of clients, of a network)."""
+    if not isinstance(config, Mapping):
+        return {"type": type(config).__name__}
+    scalars = (str, int, float, bool)
+    return {k: v for k, v in config.items() if v is None or isinstance(v, scalars)}
