@@ -241,7 +241,7 @@ def published(entry: Entry) -> str:
     """A table of published results next to FedAvg's in the same paper; empty if there is none."""
     from fedseg.leaderboard.board import build_board
     from fedseg.leaderboard.methods import Method
-    from fedseg.leaderboard.text import cell_text
+    from fedseg.leaderboard.output import cell_text
 
     fedavg = Method("fedavg")
     wanted = Method(**{"algorithm": "fedavg", **entry.record})

@@ -15,7 +15,7 @@ sys.path.insert(0, str(ROOT))
 
 from fedseg.config.keys import select  # noqa: E402
 from fedseg.leaderboard.benchmarks import setting_facts  # noqa: E402
-from fedseg.leaderboard.protocols import DECIDING, protocol_of  # noqa: E402
+from fedseg.leaderboard.comparable import DECIDING, protocol_of  # noqa: E402
 from fedseg.runner.config import complete_config  # noqa: E402
 from fedseg.runner.experiment import load_config  # noqa: E402
 from fedseg.runs.config import config_json  # noqa: E402

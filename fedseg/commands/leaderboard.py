@@ -41,13 +41,13 @@ def show_board() -> int:
     if not arguments.all and not any(path.exists() for path in arguments.runs):
         cli.check_there(arguments.runs)
     from fedseg.leaderboard.board import build_board
-    from fedseg.leaderboard.collect import read_runs
-    from fedseg.leaderboard.text import print_board
+    from fedseg.leaderboard.output import print_board
+    from fedseg.runs.run_files import read_runs
 
     board = build_board(*read_runs(arguments.runs))
     print_board(board, everything=arguments.all, further=arguments.further)
     if arguments.out is not None:
-        from fedseg.leaderboard.export import write_board
+        from fedseg.leaderboard.page import write_board
 
         print(*write_board(board, arguments.out, arguments.all, arguments.further), sep="\n")
     return 0 if board.runs else 2

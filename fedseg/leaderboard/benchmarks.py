@@ -76,7 +76,7 @@ class Setting:
     rounds: int
     local_epochs: int  # the usual number; a row with another one says so
     domains: tuple[str, ...]
-    # the values that a run's config must have, see fedseg.leaderboard.protocols
+    # the values that a run's config must have, see fedseg.leaderboard.comparable
     protocol: Mapping[str, Any] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
     free: tuple[str, ...] = ()  # keys of the protocol that no source states

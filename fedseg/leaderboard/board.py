@@ -5,17 +5,17 @@ from dataclasses import dataclass, replace
 from operator import attrgetter
 
 from fedseg.cli import printable
+from fedseg.files import digest
 from fedseg.leaderboard.benchmarks import (
     DATASETS,
     FURTHER_COLUMNS,
     Benchmark,
     Column,
+    Setting,
     benchmarks,
     settings,
 )
-from fedseg.leaderboard.collect import FoundRun
-from fedseg.leaderboard.comparable import matches
-from fedseg.leaderboard.own_data import own_benchmark, own_columns, own_key
+from fedseg.leaderboard.comparable import matches, model_name
 from fedseg.leaderboard.rows import (
     Row,
     filled,
@@ -27,10 +27,16 @@ from fedseg.leaderboard.rows import (
     value_of,
     with_options,
 )
-from fedseg.runs.schema import FILE_NAME
+from fedseg.metric_names import Metric, main_metric
+from fedseg.runs.run_files import FoundRun
+from fedseg.runs.schema import FILE_NAME, Results
 from fedseg.runs.tables import experiment_key, group_seeds
 
 RESULTS = attrgetter("results")
+OWN_NOTE = (
+    "runs with the same clients, test images, network, participation and rounds are ranked among "
+    "each other; nothing is published"
+)
 
 
 @dataclass(frozen=True)
@@ -87,7 +93,7 @@ class Place:
 def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board:
     """Place runs in benchmarks, group seeds, join published rows, rank.
 
-    Runs and messages are as :func:`fedseg.leaderboard.collect.read_runs` returns them.
+    Runs and messages are as :func:`fedseg.runs.run_files.read_runs` returns them.
     """
     messages = list(messages)
     places = {run.id: _readable_places(run, messages) for run in runs}
@@ -100,10 +106,10 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
         if place.reasons:
             apart.append(place)
         elif place.benchmark is None:
-            own.setdefault(own_key(place.run.results), []).append(place.run)
+            own.setdefault(_own_key(place.run.results), []).append(place.run)
         else:
             placed[place.benchmark].append(place.run)
-    placed |= {own_benchmark(together): together for together in own.values()}
+    placed |= {_own_benchmark(together): together for together in own.values()}
     return Board(
         tuple(_ranking(benchmark, together) for benchmark, together in placed.items()),
         tuple(_apart_tables(apart)),
@@ -209,7 +215,7 @@ def _apart_tables(places: Sequence[Place]) -> Iterator[Table]:
 def _apart_table(places: Sequence[Place]) -> Table:
     first, benchmark = places[0].run.results, places[0].benchmark
     runs = [place.run for place in places]
-    columns = (benchmark and _present_columns(benchmark, runs)) or own_columns(runs)
+    columns = (benchmark and _present_columns(benchmark, runs)) or _own_columns(runs)
     rows = []
     for reasons in dict.fromkeys(place.reasons for place in places):
         some = [place.run for place in places if place.reasons == reasons]
@@ -242,4 +248,61 @@ def _present_columns(benchmark: Benchmark, runs: Sequence[FoundRun]) -> tuple[Co
         for table in tables
         for column in table.columns
         if any(value_of(run.results, column, table) is not None for run in runs)
+    )
+
+
+# ---------------------------------------------------------------- own data
+
+
+def _own_key(results: Results) -> str:
+    """A digest of what the rows of such a board share."""
+    tests = {
+        name: (test.dataset, test.samples, test.split_checksum, test.content_sha256, test.steps)
+        for name, test in sorted(results.tests.items())
+    }
+    train, window = results.train, results.last_rounds
+    return digest(
+        [
+            *(train.dataset, train.samples, train.partition_sha256, results.synthetic, tests),
+            *(model_name(results), results.model.parameters, results.rounds, window.rounds),
+            *(results.clients_per_round.min, results.clients_per_round.max),
+        ]
+    )
+
+
+def _own_benchmark(runs: Sequence[FoundRun]) -> Benchmark:
+    """The board of runs that agree in :func:`_own_key`."""
+    first = runs[0].results
+    train, most = first.train, first.clients_per_round.max
+    rendered = "rendered images, " if first.synthetic else ""
+    setting = Setting(
+        id=f"own-{_own_key(first)[:8]}",
+        title=f"{rendered}{train.dataset}, {model_name(first)}, {most} of {train.clients} clients, "
+        f"{first.rounds:,} rounds",
+        dataset=train.dataset,
+        split={},
+        model=model_name(first),
+        n_clients=train.clients,
+        clients_per_round=most,
+        rounds=first.rounds,
+        local_epochs=first.local_epochs,
+        domains=tuple(first.tests),
+        window=first.last_rounds.rounds,
+        parameters=first.model.parameters,
+    )
+    columns = _own_columns(runs)
+    return Benchmark(
+        setting.id, setting.title, "Own data", setting, columns, FURTHER_COLUMNS, note=OWN_NOTE
+    )
+
+
+def _own_columns(runs: Sequence[FoundRun]) -> tuple[Column, ...]:
+    """Columns of such data: its domains' mIoU, or accuracy, or the first metric."""
+    names = dict.fromkeys(name for run in runs for name in run.results.last_rounds.mean)
+    main = main_metric(names)
+    domains = {str(m): m.domain for m in map(Metric.parse, names) if m.metric == main}
+    taken = {column.key for column in FURTHER_COLUMNS}  # a domain may have the name of one
+    return tuple(
+        Column(name if domain in taken else domain, domain, name, "window", (domain, main))
+        for name, domain in domains.items()
     )

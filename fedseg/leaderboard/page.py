@@ -7,6 +7,7 @@ becomes a path.
 """
 
 import hashlib
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
@@ -20,9 +21,17 @@ from fedseg.files import own_folder, write_text
 from fedseg.leaderboard.benchmarks import MODELS, Benchmark, Column, records_of
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.methods import method_of_record, name_of
+from fedseg.leaderboard.output import (
+    header,
+    number,
+    to_csv,
+    to_json,
+    to_markdown,
+    traffic,
+    value_text,
+)
 from fedseg.leaderboard.page_runs import remove_unused, run_data
 from fedseg.leaderboard.rows import Row, fedavg_bytes
-from fedseg.leaderboard.text import header, number, traffic, value_text
 
 ASSETS = "page_assets"
 COPIED = ("page.css", "start.js", "page.js", "charts.js")
@@ -33,6 +42,25 @@ MODEL_NAMES = {name: cls.removesuffix("Segmentor") for cls, name in MODELS.items
 STATISTICS = {"window": "mean over the last {} rounds", "final": "last evaluation"}
 TIMES = "\u00d7"
 GAP = Column("gap", "seen - unseen (points)", "", "difference", (None, ""), False, unit="")
+
+
+def write_board(
+    board: Board, folder: str | Path, everything: bool = False, further: bool = False
+) -> list[Path]:
+    """Write ``leaderboard.md``, two ``.csv``, ``leaderboard.json`` and the page; each atomically.
+
+    CSV and JSON have all; Markdown and page take the options of ``print_board``.
+    Returns the paths, that of the page's ``index.html`` last.
+    """
+    texts = {
+        "leaderboard.md": to_markdown(board, everything, further),
+        "leaderboard.csv": to_csv(board.rankings),
+        "not_comparable.csv": to_csv(board.apart, "reasons"),
+        "leaderboard.json": json.dumps(to_json(board), ensure_ascii=False, allow_nan=False) + "\n",
+    }
+    for name, text in texts.items():
+        write_text(Path(folder) / name, text)
+    return [*(Path(folder) / name for name in texts), write_page(board, folder, everything)]
 
 
 def write_page(board: Board, folder: str | Path, everything: bool = False) -> Path:

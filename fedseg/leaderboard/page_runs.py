@@ -16,9 +16,9 @@ from fedseg.checks import is_number
 from fedseg.cli import printable
 from fedseg.errors import lacks_memory
 from fedseg.files import atomic_writer, write_text
-from fedseg.leaderboard.collect import FoundRun
 from fedseg.runs.config import config_json
 from fedseg.runs.curvature_files import eigenvalues, over_rounds
+from fedseg.runs.run_files import FoundRun
 from fedseg.runs.schema import FILE_NAME, Results
 
 MOST_ROUNDS = 100  # columns of the map of clients

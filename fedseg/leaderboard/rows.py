@@ -9,11 +9,11 @@ from functools import cache
 from fedseg.checks import is_number, shown
 from fedseg.config.keys import METHOD, PROTOCOL, select
 from fedseg.leaderboard.benchmarks import Benchmark, Column, records_of
-from fedseg.leaderboard.collect import FoundRun
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
 from fedseg.leaderboard.reference import Published
 from fedseg.metric_names import Metric
 from fedseg.runs.curvature_files import measured_value
+from fedseg.runs.run_files import FoundRun
 from fedseg.runs.schema import Results
 from fedseg.runs.tables import Cell, differing, mean_cell, ranks
 

@@ -13,9 +13,9 @@ from rich.progress import (
 )
 
 from fedseg.leaderboard.board import build_board
-from fedseg.leaderboard.collect import read_runs
-from fedseg.leaderboard.text import print_board
+from fedseg.leaderboard.output import print_board
 from fedseg.runner.sweep import Job, expected_seconds, run_sweep
+from fedseg.runs.run_files import read_runs
 from fedseg.runs.tables import TextTable
 from fedseg.units import format_duration
 

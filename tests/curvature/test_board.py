@@ -10,9 +10,9 @@ import toyresults
 
 from fedseg.files import write_text
 from fedseg.leaderboard.board import build_board
-from fedseg.leaderboard.collect import read_runs
 from fedseg.leaderboard.page import write_page
 from fedseg.runs.curvature_files import eigenvalues, measured_value, over_rounds
+from fedseg.runs.run_files import read_runs
 
 CONTENT = toyresults.results("idda_rainy_heterogeneous", {"unseen/mIoU": 50.0})
 

@@ -8,10 +8,10 @@ import toyquad
 import toyseg
 
 from fedseg.errors import ConfigError, TrainingError
-from fedseg.leaderboard.collect import read_runs
 from fedseg.registry import HOOKS, build
 from fedseg.runner.plan import make_plan
 from fedseg.runs.curvature_files import measured_value
+from fedseg.runs.run_files import read_runs
 
 HOOK = {"type": "CurvatureHook", "interval": 2, "samples": 8}
 

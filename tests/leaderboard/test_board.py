@@ -13,12 +13,11 @@ from rich.console import Console
 
 from fedseg.leaderboard.benchmarks import FURTHER_COLUMNS
 from fedseg.leaderboard.board import Board, build_board
-from fedseg.leaderboard.collect import read_runs
-from fedseg.leaderboard.export import to_csv, to_json
+from fedseg.leaderboard.output import print_board, to_csv, to_json, to_markdown
 from fedseg.leaderboard.page import render
 from fedseg.leaderboard.page_runs import run_data
 from fedseg.leaderboard.reference import read_published
-from fedseg.leaderboard.text import print_board, to_markdown
+from fedseg.runs.run_files import read_runs
 
 RAINY = "idda_rainy_heterogeneous"
 CIFAR = "cifar10_a0_c5_cnn"

@@ -3,7 +3,7 @@
 import toyresults
 
 from fedseg.leaderboard.board import build_board
-from fedseg.leaderboard.collect import read_runs
+from fedseg.runs.run_files import read_runs
 
 
 def idda(**changes):

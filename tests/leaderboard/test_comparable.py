@@ -7,8 +7,7 @@ import toyresults
 
 from fedseg.config.keys import select
 from fedseg.leaderboard.benchmarks import benchmarks, settings
-from fedseg.leaderboard.comparable import Match, matches
-from fedseg.leaderboard.protocols import protocol_of
+from fedseg.leaderboard.comparable import Match, matches, protocol_of
 
 RAINY, PAPER = "idda_rainy_heterogeneous", "idda_rainy_heterogeneous_paper"
 CIFAR = "cifar10_a005_c5_cnn"

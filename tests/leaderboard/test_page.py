@@ -15,9 +15,9 @@ from PIL import Image
 from toypage import BROKEN, CIFAR, HOSTILE, RAINY, TARGET
 
 from fedseg.leaderboard.board import Board, build_board
-from fedseg.leaderboard.collect import read_runs
-from fedseg.leaderboard.export import to_json
+from fedseg.leaderboard.output import to_json
 from fedseg.leaderboard.page import COPIED, write_page
+from fedseg.runs.run_files import read_runs
 
 ROOT = Path(__file__).parents[2]
 ASSETS = ROOT / "fedseg" / "leaderboard" / "page_assets"

@@ -19,8 +19,8 @@ from page_screenshots import (
 from toypage import CIFAR, HOSTILE, RAINY, TARGET
 
 from fedseg.leaderboard.board import build_board
-from fedseg.leaderboard.collect import read_runs
 from fedseg.leaderboard.page import write_page
+from fedseg.runs.run_files import read_runs
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="Playwright is not installed")
 TOOL = Path(__file__).parents[2] / "docs" / "site" / "page_screenshots.py"

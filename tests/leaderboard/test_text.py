@@ -5,8 +5,8 @@ import toyresults
 from rich.console import Console
 
 from fedseg.leaderboard.board import build_board
-from fedseg.leaderboard.collect import read_runs
-from fedseg.leaderboard.text import print_board, to_markdown
+from fedseg.leaderboard.output import print_board, to_markdown
+from fedseg.runs.run_files import read_runs
 
 RAINY = "idda_rainy_heterogeneous"
 

@@ -14,7 +14,7 @@ from doc_pages import ROOT
 
 from fedseg.errors import DataError
 from fedseg.files import sha256
-from fedseg.leaderboard.collect import read_runs
+from fedseg.runs.run_files import read_runs
 from fedseg.runs.schema import RESULTS_SCHEMA_VERSION, Results, read_results
 
 METRICS = {"unseen/mIoU": 50.0, "seen/mIoU": 60.0}
@@ -286,7 +286,7 @@ def test_unknown_versions_are_refused(content, refused):
 
 
 def test_reading_runs_imports_no_torch():
-    modules = "fedseg.runs.run_files, fedseg.runs.curvature_files, fedseg.leaderboard.collect"
+    modules = "fedseg.runs.run_files, fedseg.runs.curvature_files, fedseg.runs.run_files"
     heavy = "{'torch', 'mmengine', 'mmseg', 'albumentations', 'matplotlib', 'numpy'}"
     program = f"import sys, {modules}; sys.exit(str({heavy} & sys.modules.keys() or ''))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)

@@ -11,8 +11,7 @@ from fedseg.config.keys import select
 from fedseg.config.schema import read_model
 from fedseg.files import sha256
 from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting, settings
-from fedseg.leaderboard.comparable import Match, matches
-from fedseg.leaderboard.protocols import DECIDING
+from fedseg.leaderboard.comparable import DECIDING, Match, matches
 from fedseg.runs.schema import OWN_DIGEST, SELF_CONTAINED, Results, own_digest
 
 SETTINGS = {setting.id: setting for setting in settings()}

@@ -1,0 +1,227 @@
+"""The board as text: tables on the terminal, Markdown, CSV, JSON."""
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from typing import Any
+
+from rich.console import Console
+from rich.text import Text
+
+from fedseg.cli import printable, widen_console
+from fedseg.leaderboard.benchmarks import Column
+from fedseg.leaderboard.board import Board, Table
+from fedseg.leaderboard.reference import read_published
+from fedseg.leaderboard.rows import Row
+from fedseg.runs.run_files import FoundRun
+from fedseg.runs.tables import Cell, TextTable, csv_text, markdown_text
+from fedseg.units import format_bytes
+
+BOARD_SCHEMA_VERSION = 4  # of leaderboard.json
+CSV_FIELDS = (
+    *("benchmark", "title", "kind", "method", "experiment", "paper", "table", "column", "metric"),
+    *("value", "std", "seeds", "rank", "doubt", "status", "bytes", "seconds", "year", "url"),
+)
+SETTING_FIELDS = (
+    *("id", "dataset", "split", "model", "n_clients", "clients_per_round", "rounds"),
+    *("local_epochs", "window", "command", "protocol"),
+)
+DOUBT = "?"
+LEGEND = f"{DOUBT}: in doubt, nothing is ranked against it"
+
+
+# ---------------------------------------------------------------- cells and tables
+
+
+def cell_text(cell: Cell, column: Column) -> str:
+    """A cell for the reader: ``50.03 ± 0.41``, with a mark if it is in doubt."""
+    text = value_text(cell, column)
+    if cell.std is not None:
+        text += f" ± {number(cell.std, column)}"
+    return f"{text} {DOUBT}" if cell.doubt and cell.value is not None else text
+
+
+def value_text(cell: Cell, column: Column) -> str:
+    """A cell's value for the reader, or why there is none."""
+    if cell.value is not None:
+        return number(cell.value, column)
+    return "-" if cell.status in (None, "missing") else cell.status.replace("_", " ")
+
+
+def number(value: float, column: Column) -> str:
+    """A value with its column's digits."""
+    return f"{value:,.{column.digits}f}"
+
+
+def header(column: Column) -> str:
+    """A column's label with its unit."""
+    return f"{column.label} (%)" if column.unit == "%" else column.label
+
+
+def traffic(row: Row) -> str:
+    """A run's bytes for the reader; a published row has none."""
+    return "-" if row.bytes is None else format_bytes(row.bytes)
+
+
+def text_table(table: Table, further: bool = False, why: bool = False) -> TextTable:
+    """A table as text.
+
+    ``further``: with what is not ranked; ``why``: with a column of the reasons against each row.
+    """
+    columns, rows = _shown(table, further)
+    values = range(2 if table.ranked else 1, len(columns) + (2 if table.ranked else 1))
+    head = ["method", *map(header, columns), "seeds"]
+    head = ["rank", *head, "traffic", "source"] if table.ranked else [*head, "experiment"]
+    lines, bold = [], []
+    for place, row in enumerate(rows):
+        cells = [row.cells[column.key] for column in columns]
+        line = [row.method.label, *map(cell_text, cells, columns)]
+        line.append(", ".join(map(str, row.seeds)) or "published")
+        if table.ranked:
+            line = [str(row.cells[table.columns[0].key].rank or ""), *line, traffic(row)]
+        lines.append((*line, row.source, *(["; ".join(row.reasons)] if why else [])))
+        bold += [(place, n) for n, cell in zip(values, cells, strict=True) if cell.rank == 1]
+    return TextTable(
+        title=table.title if table.ranked else f"Not comparable: {table.title}",
+        head=(*head, *(["why"] if why else [])),
+        rows=lines,
+        right=[0, *values, values.stop + 1] if table.ranked else values,
+        bold=bold,
+        dim=[place for place, row in enumerate(rows) if row.kind == "published"],
+    )
+
+
+def _shown(table: Table, further: bool) -> tuple[tuple[Column, ...], tuple[Row, ...]]:
+    if not further:
+        return table.columns, table.rows
+    return (*table.columns, *table.further_columns), (*table.rows, *table.further_rows)
+
+
+def _notes(table: Table, further: bool) -> list[str]:
+    """Remarks below a table: why its rows are apart, once if it is one reason."""
+    if not table.ranked:
+        if len({row.reasons for row in table.rows}) == 1:
+            return [f"Not comparable because: {'; '.join(table.rows[0].reasons)}"]
+        return [f"{r.name} is not comparable because: {'; '.join(r.reasons)}" for r in table.rows]
+    columns, rows = _shown(table, further)
+    cells = (row.cells[column.key] for row in rows for column in columns)
+    doubtful = any(cell.doubt and cell.value is not None for cell in cells)
+    return ["; ".join(filter(None, (table.benchmark.note, LEGEND if doubtful else "")))]
+
+
+# ---------------------------------------------------------------- terminal, Markdown
+
+
+def print_board(
+    board: Board,
+    console: Console | None = None,
+    everything: bool = False,
+    further: bool = False,
+) -> None:
+    """Print the tables and messages.
+
+    ``everything``: benchmarks without a run too. ``further``: also what is not ranked.
+    """
+    console = console or Console()
+    widen_console(console)
+    tables = [*board.shown(everything), *board.apart]
+    for table in tables:
+        console.print(text_table(table, further).to_rich())
+        for note in _notes(table, further):
+            console.print(Text(note, style="dim"))
+        console.print()
+    if not tables:
+        console.print("There are no rows.")
+    for message in board.messages:
+        console.print(Text(message, style="yellow"), soft_wrap=True)
+
+
+def to_markdown(board: Board, everything: bool = False, further: bool = False) -> str:
+    """The tables as Markdown, with the options of :func:`print_board`."""
+    parts = ["# Leaderboard"]
+    for table in board.shown(everything):
+        notes = map(markdown_text, _notes(table, further))
+        parts += [f"## {markdown_text(table.title)}", text_table(table, further).to_markdown()]
+        parts += notes
+    if board.apart:
+        parts.append("## Not comparable with published numbers")
+    for table in board.apart:
+        title = markdown_text(f"{table.title[0].upper()}{table.title[1:]}")
+        parts += [f"### {title}", text_table(table, further, why=True).to_markdown()]
+    if board.messages:
+        lines = [f"- {markdown_text(message)}" for message in board.messages]
+        parts += ["## Messages", "\n".join(lines)]
+    return "\n\n".join(filter(None, parts)) + "\n"
+
+
+# ---------------------------------------------------------------- CSV, JSON
+
+
+def to_csv(tables: Iterable[Table], *more: str) -> str:
+    """A line for every value of some tables, in full precision; ``more`` names further columns."""
+    lines = [
+        {
+            **asdict(row),
+            **asdict(cell),
+            "benchmark": table.benchmark.id if table.benchmark else "",
+            "title": table.title,
+            "kind": row.kind,
+            "method": row.method.label,
+            "experiment": row.name,
+            "column": column.key,
+            "metric": column.metric,
+            "seeds": " ".join(map(str, row.seeds)),
+            "reasons": "; ".join(row.reasons),
+        }
+        for table in tables
+        for row in (*table.rows, *table.further_rows)
+        for column in (*table.columns, *table.further_columns)
+        if (cell := row.cells[column.key]).value is not None or cell.status not in (None, "missing")
+    ]
+    return csv_text((*CSV_FIELDS, *more), lines)
+
+
+def to_json(board: Board) -> dict[str, Any]:
+    """Everything of the board as plain values.
+
+    ``groups``: names of the page's tabs, in order. ``benchmarks``: every table with its ``columns``
+    and ``rows``, and with ``further_columns`` and ``further_rows``, which are not ranked.
+    ``apart``: tables of what is not comparable. ``runs``: by id, with curves and details of the
+    last evaluation. ``papers``: titles by short name. ``messages``.
+    """
+    return {
+        "version": BOARD_SCHEMA_VERSION,
+        "groups": list(dict.fromkeys(table.benchmark.group for table in board.rankings)),
+        "papers": {record.paper: record.title for record in read_published()},
+        "benchmarks": [
+            {name: getattr(table.benchmark, name) for name in ("id", "group", "note", "target")}
+            | {"setting": {k: getattr(table.benchmark.setting, k) for k in SETTING_FIELDS}}
+            | _table(table)
+            for table in board.rankings
+        ],
+        "apart": [
+            {"closest": table.benchmark and table.benchmark.id, "synthetic": table.synthetic}
+            | _table(table)
+            for table in board.apart
+        ],
+        "runs": {id_: _run(run) for id_, run in board.runs.items()},
+        "messages": list(board.messages),
+    }
+
+
+def _table(table: Table) -> dict[str, Any]:
+    content: dict[str, Any] = {"title": table.title}
+    for name in ("columns", "further_columns"):
+        content[name] = [asdict(column) for column in getattr(table, name)]
+    for name in ("rows", "further_rows"):
+        content[name] = [
+            {"kind": row.kind, "label": row.method.label, "source": row.source, **asdict(row)}
+            for row in getattr(table, name)
+        ]
+    return content
+
+
+def _run(run: FoundRun) -> dict[str, Any]:
+    config = run.results.model_dump(exclude={"versions", "extras", "config", "parameters"})
+    apart = {name: config.pop(name) for name in ("last_rounds", "final", "curves")}
+    about = {"folder": printable(str(run.folder)), "synthetic": run.results.synthetic}
+    return {**about, **apart, "config": config}
