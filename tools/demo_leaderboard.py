@@ -23,7 +23,7 @@ def main() -> int:
     argparse.ArgumentParser(description=__doc__.split(".", 1)[1].strip()).parse_args()
     from fedseg.data_prep.demo_streets import FOLDER, START, prepare_demo_streets
     from fedseg.leaderboard.board import build_board
-    from fedseg.leaderboard.output import write_board
+    from fedseg.leaderboard.page import write_board
     from fedseg.leaderboard.sweep import show_sweep
     from fedseg.runner.sweep import plan_sweep
     from fedseg.runs.run_files import read_runs
