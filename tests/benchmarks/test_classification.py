@@ -5,7 +5,6 @@ import torch
 from benchmarks import classification as benchmark
 from benchmarks.engine import build
 
-from fedseg.errors import ConfigError
 from fedseg.runner.experiment import load_config
 from tests.test_docs import ROOT
 
@@ -74,21 +73,6 @@ def test_sides_that_do_other_work_are_not_timed(tmp_path):
     sides["hand-written, float32"].sgd.param_groups[0]["lr"] = 0.3
     with pytest.raises(RuntimeError, match="float32"):
         benchmark.check_first_round(sides, "float32")
-
-
-def test_what_the_loops_do_not_write_out_is_refused(tmp_path):
-    for option, field in (
-        ("train_dataloader.transforms.0.padding=2", "train_dataloader"),
-        ("train_dataloader.transforms.1.prob=0.2", "train_dataloader"),
-        ("train_dataloader.batch_size=full", "train_dataloader"),
-        ("optim_wrapper.optimizer.type=Adam", r"optim_wrapper\.optimizer\.type"),
-    ):
-        config = config_of(tmp_path, samples=10, options=[option])
-        if "Adam" in option:
-            config.optim_wrapper = {"optimizer": {"type": "Adam", "lr": 0.1}}
-        runner = build(config)
-        with pytest.raises(ConfigError, match=field):
-            benchmark.make_sides(runner, amp=False)
 
 
 def test_prepared_images_are_used_where_they_are(tmp_path):

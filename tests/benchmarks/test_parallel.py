@@ -3,10 +3,12 @@
 from benchmarks.parallel import overhead, peer_round
 
 
-def test_a_round_in_process(tmp_path):
-    measured = overhead(tmp_path, 1000, 3, [], 2)
-    assert 0 < measured["in process, seconds of a round"] <= measured["in process, slowest round"]
-    assert measured["passes over memory alone, seconds of a round"] > 0
+def test_rounds_of_each_number_of_clients_in_process(tmp_path):
+    measured = overhead(tmp_path, 1000, [2, 3], [], 2)
+    for clients in (2, 3):
+        assert measured[f"{clients} clients, in process"]["seconds of a round"] > 0
+        assert measured[f"{clients} clients, in process"]["main process, MiB"] > 0
+        assert measured[f"{clients} clients, passes over memory alone, seconds of a round"] > 0
 
 
 def test_peers_are_run_by_their_own_interpreter_where_there_are_any(tmp_path):

@@ -40,14 +40,6 @@ def test_algorithms(tmp_path):
     assert json.loads(out.read_text())["methods"]["FedCM"]["traffic / FedAvg"] == 1.5
 
 
-def test_state(tmp_path):
-    out = tmp_path / "measured.json"
-    result = run("state", "--clients", 3, "--parameters", 1000, "--out", out)
-    assert result.returncode == 0, result.stderr
-    assert "state, " in result.stdout
-    assert json.loads(out.read_text())["state of a client, MiB"] == 4000 / 2**20
-
-
 def test_wrong_arguments():
     for arguments, option in (
         (("classification", "--repeats", 0), "--repeats"),

@@ -11,9 +11,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
+from benchmarks import engine
 from benchmarks.classification import SETTING, adapt
-from benchmarks.engine import EngineRounds, build, describe, fix_participants, use_data
-from benchmarks.timing import clocked
+from benchmarks.engine import EngineRounds, measure_seconds
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -46,7 +46,6 @@ class MethodRounds(EngineRounds):
     held = 0.0
 
     def before_round(self, runner: FederatedRunner) -> None:
-        """As a hook: count anew."""
         self.held = 0.0
 
     def after_client(self, runner: FederatedRunner, client: Client, update: Update) -> None:
@@ -127,10 +126,10 @@ def prepare(
         config.optim_wrapper.pop("clip_grad", None)
         config.optim_wrapper.optimizer.lr = RATE
         config.train_cfg.amp = amp
-        runner = build(config)
-        fix_participants(runner)
+        runner = engine.build(config)
+        engine.fix_participants(runner)
         data = data or runner.data
-        use_data(runner, data)  # the images once, not for each
+        engine.use_data(runner, data)  # the images once, not for each
         rounds[name] = MethodRounds(runner)
     return rounds
 
@@ -142,14 +141,14 @@ def compare(rounds: Mapping[str, MethodRounds], repeats: int) -> dict[str, Any]:
         run()  # gives every client its first state
         flops[name] = run.flops()
     reference = rounds[REFERENCE]
-    pairs: dict[str, list] = {name: [] for name in rounds}
+    ratios: dict[str, list[float]] = {name: [] for name in rounds}
     for _ in range(repeats):
         for name, run in rounds.items():
-            pairs[name].append((clocked(reference), clocked(run)))
+            fedavg = measure_seconds(reference)
+            ratios[name].append(measure_seconds(run) / fedavg)
     methods = {}
     for name, run in rounds.items():
-        passes = flops[name] / flops[REFERENCE]
-        ratio = statistics.median(method / fedavg for fedavg, method in pairs[name])
+        passes, ratio = flops[name] / flops[REFERENCE], statistics.median(ratios[name])
         methods[name] = {
             "round / FedAvg": ratio,
             "passes per step": passes,
@@ -159,4 +158,4 @@ def compare(rounds: Mapping[str, MethodRounds], repeats: int) -> dict[str, Any]:
             "vectors in training": run.held,
         }
     chosen = reference.runner.client_sampler.participants(1)
-    return {**describe(reference.runner, chosen), "methods": methods}
+    return {**engine.describe(reference.runner, chosen), "methods": methods}

@@ -5,28 +5,29 @@ the engine is what the training loop runs: sampling, broadcast, clients, validat
 step, history. Evaluation, which does not come with every round, is timed apart.
 """
 
+import copy
 import statistics
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 import numpy as np
-from benchmarks.engine import CONFIGS, EngineRounds, build, describe, local_optimizer, strip
-from benchmarks.hand_written import FLIP, PADDING, HandWritten
-from benchmarks.timing import alternate, clocked, median_ratio, medians
+import torch
+import torch.nn.functional as F
+from benchmarks import engine
+from benchmarks.engine import CONFIGS, EngineRounds, measure_seconds
 from mmengine.config import Config
 from torch import Tensor
 
+from fedseg.core.seeds import generator_for
 from fedseg.datasets.arrays import write_images
-from fedseg.errors import ConfigError
-from fedseg.loaders.resident import ResidentData
-from fedseg.models.classifier import Classifier
 from fedseg.runner.experiment import load_config, naming
 from fedseg.runner.runner import FederatedRunner
 
 RHO = 0.1
 PRECISIONS = {"float32": False, "bfloat16": True}
 SETTING = CONFIGS / "settings" / "cifar10_a005.py"
-Side = EngineRounds | HandWritten
+PADDING, FLIP = 4, 0.5  # of the setting's augmentation
 
 
 def adapt(config: Config, clients: int, samples: int, test_images: int) -> Config:
@@ -34,7 +35,7 @@ def adapt(config: Config, clients: int, samples: int, test_images: int) -> Confi
 
     Where its data are not there, they are noise: so many samples per client and test images.
     """
-    strip(config, clients)
+    engine.strip(config, clients)
     config.train_cfg.update(local_epochs=1, amp=False)
     between = {n: c for n, c in config.val_dataloader.items() if not c.get("final_only")}
     config.val_dataloader = between
@@ -59,48 +60,111 @@ def write_noise(root: Path, train: int, test: int) -> None:
     write_images(root, "noise", [f"class {i}" for i in range(10)], *sets, synthetic=True)
 
 
-def make_sides(runner: FederatedRunner, amp: bool) -> dict[str, Side]:
+class HandWritten:
+    """Rounds of FedAvg without the engine, with a copy of its model on its data; a call is a round.
+
+    What one writes for one case and speed: images resident as uint8, batched augmentation, one
+    model. It makes the engine's draws, so that both end at the same weights.
+
+    Attributes:
+        round: the last round. loss: the mean loss of its steps. w: the global model by name.
+    """
+
+    def __init__(self, runner: FederatedRunner, amp: bool = False) -> None:
+        self.round, self.loss, self.amp, self.data = 0, 0.0, amp, runner.data
+        self.participants = runner.client_sampler.participants
+        self.parts = [self.data.indices[client] for client in self.data.clients]
+        self.device = self.data.images.device
+        self.model = copy.deepcopy(runner.model)
+        for parameter in self.model.parameters():  # ordinary ones, no views into a flat vector
+            parameter.data = parameter.data.contiguous().clone()
+            parameter.grad = None
+        self.model.to(memory_format=torch.channels_last).train()
+        self.w = {name: w.detach().clone() for name, w in self.model.named_parameters()}
+        options = dict(runner.cfg.optim_wrapper.optimizer, fused=True)
+        del options["type"]
+        self.sgd = torch.optim.SGD(self.model.parameters(), **options)
+        normalize = self.data.pipeline.steps[2]
+        mean, std = (torch.tensor(v, dtype=torch.float64) for v in (normalize.mean, normalize.std))
+        width = self.data.images.shape[2]
+        self.scale = (1 / (255 * std)).repeat(width).to(self.device, torch.float32)
+        self.shift = (-mean / std).repeat(width).to(self.device, torch.float32)
+
+    def __call__(self) -> None:
+        """Run the next round."""
+        self.round += 1
+        chosen = self.participants(self.round)
+        total = sum(len(self.parts[client]) for client in chosen)
+        mean = {name: torch.zeros_like(w) for name, w in self.w.items()}
+        losses, steps = torch.zeros((), device=self.device), 0
+        for client in chosen:
+            with torch.no_grad():
+                for name, parameter in self.model.named_parameters():
+                    parameter.copy_(self.w[name])
+            self.sgd.state.clear()
+            for images, labels in self.batches(client):
+                with torch.autocast(self.device.type, torch.bfloat16, enabled=self.amp):
+                    logits = self.model.classifier(self.model.features(images))
+                    loss = F.cross_entropy(logits, labels)
+                self.sgd.zero_grad(set_to_none=True)
+                loss.backward()
+                self.sgd.step()
+                losses += loss.detach()
+                steps += 1
+            with torch.no_grad():
+                for name, parameter in self.model.named_parameters():
+                    mean[name].add_(parameter, alpha=len(self.parts[client]) / total)
+        self.w = mean
+        self.loss = float(losses) / steps
+        if self.device.type == "cuda":
+            torch.cuda.synchronize()
+
+    def batches(self, client: int) -> Iterator[tuple[Tensor, Tensor]]:
+        """(images [B, C, H, W], labels [B]) of a client's local epoch."""
+        part, size, seed = self.parts[client], self.data.batch_size, self.data.seed
+        keys = self.round, client, 0
+        order = part[generator_for(seed, "shuffle", *keys).permutation(len(part))]
+        # height and width move alike: images are square and keep their size
+        rng = generator_for(seed, "augment batch", 0, *keys)
+        corners = rng.integers(0, 2 * PADDING + 1, (len(part), 2))
+        flips = generator_for(seed, "augment batch", 1, *keys).random(len(part)) < FLIP
+        arrays = [torch.from_numpy(array) for array in (order, corners, flips)]
+        order, corners, flips = (array.to(self.device, non_blocking=True) for array in arrays)
+        for start in range(0, len(part), size):
+            rows = slice(start, start + size)
+            images = self.data.images.index_select(0, order[rows])
+            labels = self.data.labels.index_select(0, order[rows])
+            yield self.augment(images, corners[rows], flips[rows]), labels
+
+    def augment(self, images: Tensor, corners: Tensor, flips: Tensor) -> Tensor:
+        """Crop, flip, normalize: uint8 [B, H, W, C] to float [B, C, H, W]."""
+        count, height, width, channels = images.shape
+        pad = F.pad(images, (0, 0, PADDING, PADDING, PADDING, PADDING))
+        row = pad.shape[2] * channels
+        windows = pad.as_strided(
+            (count, 2 * PADDING + 1, 2 * PADDING + 1, height, width * channels),
+            (pad.shape[1] * row, row, channels, row, 1),
+        )
+        numbers = torch.arange(count, device=images.device)
+        cut = windows[numbers, corners[:, 0], corners[:, 1]]
+        mirrored = cut.view(images.shape).flip(2).flatten(1).view(torch.int64)
+        straight = cut.flatten(1).view(torch.int64)  # eight pixels at a time
+        cut = torch.where(flips.view(-1, 1), mirrored, straight).view(torch.uint8)
+        rows = cut.view(count, height, width * channels).to(torch.float32)
+        pixels = torch.addcmul(self.shift, rows, self.scale)
+        return pixels.view(images.shape).permute(0, 3, 1, 2)
+
+
+def make_sides(runner: FederatedRunner, amp: bool) -> dict[str, EngineRounds | HandWritten]:
     """The timed sides by name; a name ends with its precision."""
-    optimizer = dict(runner.cfg.optim_wrapper.optimizer)
-    if optimizer.pop("type") != "SGD":
-        raise ConfigError("optim_wrapper.optimizer.type: the benchmark needs SGD")
-    optimizer.pop("fused", None)
-    arguments = {
-        "model": runner.model,
-        "data": runner.data,
-        "optimizer": optimizer,
-        "participants": runner.client_sampler.participants,
-        **_normalization(runner),
-    }
-    fedavg = local_optimizer(runner, type="OptimWrapper")
-    fedsam = local_optimizer(runner, type="SAMOptimWrapper", rho=RHO)
-    sides: dict[str, Side] = {}
+    fedavg = engine.local_optimizer(runner, type="OptimWrapper")
+    fedsam = engine.local_optimizer(runner, type="SAMOptimWrapper", rho=RHO)
+    sides: dict[str, EngineRounds | HandWritten] = {}
     for precision, used in list(PRECISIONS.items())[: 1 + amp]:
-        sides[f"hand-written, {precision}"] = HandWritten(**arguments, amp=used)
+        sides[f"hand-written, {precision}"] = HandWritten(runner, used)
         sides[f"FedAvg, {precision}"] = EngineRounds(runner, fedavg, used)
         sides[f"FedSAM, {precision}"] = EngineRounds(runner, fedsam, used)
     return sides
-
-
-def _normalization(runner: FederatedRunner) -> dict[str, Any]:
-    """Mean and std, if the augmentation is the one that the loop writes out."""
-    steps = getattr(getattr(runner.data, "pipeline", None), "steps", [])
-    names = [type(step).__name__ for step in steps]
-    shape = tuple(runner.data.dataset.images.shape[1:]) if names else ()
-    if (
-        not isinstance(runner.data, ResidentData)
-        or not isinstance(runner.model, Classifier)
-        or names != ["RandomCrop", "RandomFlip", "Normalize"]
-        or (steps[0].padding, steps[0].size, steps[1].prob) != (PADDING, None, FLIP)
-        or shape[0] != shape[1]
-        or np.prod(shape) % 8
-        or runner.data.batch_size == "full"
-    ):
-        raise ConfigError(
-            "train_dataloader: the benchmark needs square ResidentData images of a Classifier "
-            f"with RandomCrop(padding={PADDING}), RandomFlip(prob={FLIP}) and Normalize"
-        )
-    return {"mean": steps[2].mean, "std": steps[2].std}
 
 
 def largest_difference(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
@@ -108,25 +172,23 @@ def largest_difference(a: dict[str, Tensor], b: dict[str, Tensor]) -> float:
     return max(float((w - b[name]).abs().max()) for name, w in a.items())
 
 
-def check_first_round(sides: dict[str, Side], precision: str) -> float:
+def check_first_round(sides: dict[str, Any], precision: str) -> float:
     """Run a round of FedAvg by hand and by the engine: the largest difference of the weights.
 
-    Raises:
-        RuntimeError: they do not do the same work, so that times would mean nothing.
+    RuntimeError if they do not do the same work, so that times would mean nothing.
     """
-    engine, loop = sides[f"FedAvg, {precision}"], sides[f"hand-written, {precision}"]
-    start = {name: w.clone() for name, w in engine.weights().items()}
-    engine()
+    rounds, loop = sides[f"FedAvg, {precision}"], sides[f"hand-written, {precision}"]
+    start = {name: w.clone() for name, w in rounds.weights().items()}
+    rounds()
     loop()
-    gap = largest_difference(engine.weights(), loop.w)
-    if not gap < 0.1 * largest_difference(engine.weights(), start):
+    gap = largest_difference(rounds.weights(), loop.w)
+    if not gap < 0.1 * largest_difference(rounds.weights(), start):
         raise RuntimeError(f"{precision}: the loop is {gap} away from the engine's weights")
     return gap
 
 
 def classification(
     folder: Path,
-    config: Annotated[Path, "an experiment with small images"] = SETTING,
     clients: Annotated[int, "per round"] = 5,
     samples: Annotated[int, "images per client, noise if the data set is not there"] = 500,
     test_images: Annotated[int, "noise likewise"] = 10_000,
@@ -135,29 +197,26 @@ def classification(
     cfg_options: Annotated[list[str], "KEY=VALUE"] = [],  # noqa: B006
 ) -> dict[str, Any]:
     """Rounds of the engine and of a hand-written loop, in turns; medians over the repeats."""
-    cfg = load_config(config, work_dir=folder, options=cfg_options)
+    cfg = load_config(SETTING, work_dir=folder, options=cfg_options)
     with naming(cfg):
         return measure(adapt(cfg, clients, samples, test_images), repeats, amp)
 
 
 def measure(config: Config, repeats: int, amp: bool) -> dict[str, Any]:
     """Time the rounds of an adapted config."""
-    runner = build(config)
+    runner = engine.build(config)
     sides = make_sides(runner, amp)
-    precisions = {p: used for p, used in PRECISIONS.items() if f"FedAvg, {p}" in sides}
+    precisions = list(PRECISIONS)[: 1 + amp]
     differences = {precision: check_first_round(sides, precision) for precision in precisions}
-    seconds = alternate(sides, repeats)
+    seconds = engine.alternate(sides, repeats)
     measured: dict[str, Any] = {
-        **describe(runner, runner.client_sampler.participants(1)),
-        "seconds per round": medians(seconds),
+        **engine.describe(runner, runner.client_sampler.participants(1)),
+        "seconds per round": engine.medians(seconds),
     }
-    for title, one, other in (
-        ("engine / hand-written", "FedAvg, {}", "hand-written, {}"),
-        ("FedSAM / FedAvg", "FedSAM, {}", "FedAvg, {}"),
-    ):
-        measured[title] = {
-            p: median_ratio(seconds, one.format(p), other.format(p)) for p in precisions
-        }
+    for side, other in (("FedAvg", "hand-written"), ("FedSAM", "FedAvg")):
+        ratios = [engine.median_ratio(seconds, f"{side}, {p}", f"{other}, {p}") for p in precisions]
+        title = "engine / hand-written" if side == "FedAvg" else "FedSAM / FedAvg"
+        measured[title] = dict(zip(precisions, ratios, strict=True))
     measured["outside of clients' training / round"] = {
         name: 1 - statistics.median(side.share("train", "whole", repeats))
         for name, side in sides.items()
@@ -166,8 +225,8 @@ def measure(config: Config, repeats: int, amp: bool) -> dict[str, Any]:
     measured["largest difference of weights after a round, engine - hand-written"] = differences
     images = sum(len(test.dataset) for test in runner.val_loop.sets)
     evaluations = measured[f"seconds per evaluation of {images:,} images"] = {}
-    for precision, used in precisions.items():
-        runner.cfg.train_cfg["amp"] = used
-        _, *times = (clocked(runner.val_loop.run) for _ in range(repeats + 1))
+    for precision in precisions:
+        runner.cfg.train_cfg["amp"] = PRECISIONS[precision]
+        _, *times = (measure_seconds(runner.val_loop.run) for _ in range(repeats + 1))
         evaluations[precision] = statistics.median(times)
     return measured

@@ -1,6 +1,9 @@
-"""Rounds of the engine as the benchmarks run them: no evaluation, checkpoint or display between."""
+"""Shared by the benchmarks: rounds without evaluation, checkpoints and display; seconds, memory."""
 
+import multiprocessing
+import statistics
 import time
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +15,11 @@ from fedseg.core.client_data import ClientData
 from fedseg.optim import OptimWrapper, build_local_optimizer
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.sampler import FixedSampler
+from fedseg.units import peak_memory
 
 CONFIGS = Path(__file__).parents[2] / "configs"
 ENDLESS = 10**6  # rounds of the run that the measured ones are cut from
+Seconds = Mapping[str, list[float]]
 
 
 def strip(config: Config, clients: int) -> Config:
@@ -36,7 +41,6 @@ def build(config: Config) -> FederatedRunner:
 
 
 def use_data(runner: FederatedRunner, data: ClientData) -> None:
-    """Let a runner train on these data."""
     runner.data = runner.trainer.data = data
 
 
@@ -50,7 +54,7 @@ def fix_participants(runner: FederatedRunner) -> list[int]:
 
 
 def local_optimizer(runner: FederatedRunner, **options: Any) -> OptimWrapper:
-    """The config's optimizer in a wrapper of this type, as ``{"type": "SAMOptimWrapper", ...}``."""
+    """The config's optimizer in a wrapper, for example of ``type="SAMOptimWrapper"``."""
     optimizer = dict(runner.cfg.optim_wrapper.optimizer)
     return build_local_optimizer({**options, "optimizer": optimizer}, runner.flat)
 
@@ -72,9 +76,8 @@ class EngineRounds:
     its own rounds. Local optimizer and precision are the runner's by default.
 
     Attributes:
-        round: the last round.
-        seconds: for each round, those of its phases as the history has them, and the ``whole``.
-        traffic: bytes down and up, for each round.
+        seconds: of each round, by phase as in the history, and of the ``whole``.
+        traffic: bytes down and up of each round.
     """
 
     def __init__(
@@ -114,3 +117,43 @@ class EngineRounds:
     def weights(self) -> dict[str, torch.Tensor]:
         """The global model's parameters by name."""
         return {slot.name: slot.view(self.w) for slot in self.runner.flat.slots}
+
+
+# ---------------------------------------------------------------- seconds and memory
+
+
+def measure_seconds(run: Callable[[], Any]) -> float:
+    begin = time.perf_counter()
+    run()
+    return time.perf_counter() - begin
+
+
+def alternate(sides: Mapping[str, Callable[[], Any]], repeats: int) -> dict[str, list[float]]:
+    """Seconds of each side in each of ``repeats`` alternating runs, after one warm-up each.
+
+    Alternating lets a drift of the machine's speed hit all sides.
+    """
+    for run in sides.values():
+        run()
+    turns = [{name: measure_seconds(run) for name, run in sides.items()} for _ in range(repeats)]
+    return {name: [turn[name] for turn in turns] for name in sides}
+
+
+def median_ratio(seconds: Seconds, name: str, other: str) -> float:
+    """The median over the pairs of runs."""
+    return statistics.median(a / b for a, b in zip(seconds[name], seconds[other], strict=True))
+
+
+def medians(seconds: Seconds) -> dict[str, float]:
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def peak() -> float:
+    """Peak memory of this process, MiB; 0 where the system does not tell."""
+    return (peak_memory() or 0) / 2**20
+
+
+def in_own_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of a function in a new process, whose peak memory is nobody else's."""
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        return pool.apply(function, arguments)

@@ -5,27 +5,94 @@ import multiprocessing
 import os
 import statistics
 import subprocess
-import time
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from benchmarks import engine, idle
+from benchmarks import engine
 from benchmarks.classification import SETTING, adapt
-from benchmarks.timing import clocked, in_own_process, peak
+from benchmarks.engine import in_own_process, measure_seconds
 from mmengine.config import Config
+from mmengine.model import BaseModel
+from torch import Tensor, nn
+from torch.utils.data import Dataset
 
+from fedseg.algorithms import FedAvg
 from fedseg.core.arithmetic import accumulate, finite_norm
 from fedseg.core.client_data import JobStream
+from fedseg.registry import ALGORITHMS, DATASETS, MODELS, PARTITIONS
 from fedseg.runner.experiment import load_config
 
 WARM_UP = 2  # rounds
 
+# ---------------------------------------------------------------- clients that train nothing
+
+
+@MODELS.register_module(force=True)
+class IdleNet(BaseModel):
+    """So many parameters, which nothing is computed with."""
+
+    def __init__(self, parameters: int) -> None:
+        super().__init__()
+        self.weights = nn.Parameter(torch.zeros(parameters))
+
+    def forward(self, inputs: Tensor, mode: str = "tensor") -> dict[str, Tensor]:
+        return {"loss": self.weights[: inputs.numel()].sum()}
+
+
+@DATASETS.register_module(force=True)
+class IdleData(Dataset):
+    """One sample for each client."""
+
+    def __init__(self, clients: int) -> None:
+        self.clients = clients
+
+    def __len__(self) -> int:
+        return self.clients
+
+    def __getitem__(self, index: int) -> Tensor:
+        return torch.zeros(1)
+
+
+@PARTITIONS.register_module(force=True)
+class IdlePartition:
+    """A sample each."""
+
+    def __call__(self, dataset: IdleData) -> dict[str, list[int]]:
+        return {str(client): [client] for client in range(len(dataset))}
+
+
+@ALGORITHMS.register_module(force=True)
+class Idle(FedAvg):
+    """FedAvg without local steps: the message is loaded, the update sent, checked and summed."""
+
+    training = ()
+
+
+def idle_config(parameters: int, clients: int, work_dir: str) -> Config:
+    dataset = {"type": "IdleData", "clients": clients}
+    loader = {"batch_size": 1, "dataset": dataset, "partition": {"type": "IdlePartition"}}
+    return Config(
+        {
+            "custom_imports": {"imports": ["benchmarks.parallel"], "allow_failed_imports": False},
+            "work_dir": work_dir,
+            "model": {"type": "IdleNet", "parameters": parameters},
+            "train_dataloader": loader,
+            "algorithm": {"type": "Idle"},
+            "optim_wrapper": {"optimizer": {"type": "SGD", "lr": 0.1}},
+            "train_cfg": {"max_rounds": 1},
+            "client_sampler": {"type": "UniformSampler", "clients_per_round": "all"},
+        }
+    )
+
+
+# ---------------------------------------------------------------- rounds
+
 
 def measure(config: Config, clients: int, repeats: int, workers: int) -> dict[str, float]:
-    """Rounds after the first ones: seconds, images, peaks of memory (MiB).
+    """Seconds and images of rounds after the first ones, and peaks of memory.
 
     Args:
         workers: 0: clients train in this process.
@@ -36,24 +103,17 @@ def measure(config: Config, clients: int, repeats: int, workers: int) -> dict[st
     rounds = engine.EngineRounds(runner)
     draw, passes = runner.client_sampler.participants, runner.algorithm.passes()
     runner.executor.start(JobStream(draw, 1, engine.ENDLESS, passes))
-    seconds, busy, images = [], [], []
     try:
-        for number in range(1, WARM_UP + repeats + 1):
-            begin = time.process_time()
-            seconds.append(clocked(rounds))
-            busy.append(time.process_time() - begin)
-            images.append(sum(runner.data.sizes[client] for client in draw(number)))
+        seconds = [measure_seconds(rounds) for _ in range(WARM_UP + repeats)][WARM_UP:]
         memory = getattr(getattr(runner.executor, "pool", None), "memory", 0)
     finally:
         runner.executor.close()
-    seconds, busy, images = (values[WARM_UP:] for values in (seconds, busy, images))
-    epochs = runner.cfg.train_cfg.get("local_epochs") or 1
+    chosen = [draw(WARM_UP + number) for number in range(1, repeats + 1)]
+    images = sum(runner.data.sizes[client] for clients in chosen for client in clients)
     return {
         "seconds of a round": statistics.median(seconds),
-        "slowest round": max(seconds),
-        "CPU seconds of the main process": statistics.median(busy),
-        "images a second": epochs * sum(images) / sum(seconds),
-        "main process, MiB": peak(),
+        "images a second": (runner.cfg.train_cfg.get("local_epochs") or 1) * images / sum(seconds),
+        "main process, MiB": engine.peak(),
         "worker, MiB": memory / 2**20,
     }
 
@@ -61,26 +121,24 @@ def measure(config: Config, clients: int, repeats: int, workers: int) -> dict[st
 def overhead(
     folder: Path,
     parameters: Annotated[int, "of the model"] = 15_000_000,
-    clients: Annotated[int, "per round"] = 10,
+    clients: Annotated[list[int], "per round"] = [10],  # noqa: B006
     workers: Annotated[list[int], "beside this process"] = [2],  # noqa: B006
     repeats: Annotated[int, "rounds"] = 20,
     peers: Annotated[str, "an interpreter that has Flower and pfl-research: these, too"] = "",
 ) -> dict[str, Any]:
-    """Rounds of clients that train nothing, in this process and on workers."""
-    measured: dict[str, Any] = {
-        "passes over memory alone, seconds of a round": clients * memory_passes(parameters)
-    }
-    for number in (0, *workers):
-        name = f"{number} workers" if number else "in process"
-        config = idle.config(parameters, clients, str(folder / name))
-        values = measure(config, clients, repeats, number)
-        for what in ("seconds of a round", "slowest round", "CPU seconds of the main process"):
-            measured[f"{name}, {what}"] = values[what]
-    if peers:
+    """Seconds and memory of rounds of clients that train nothing, in one process and on workers."""
+    measured: dict[str, Any] = {}
+    for count in clients:
+        name = f"{count} clients, passes over memory alone, seconds of a round"
+        measured[name] = count * memory_passes(parameters)
+        for number in (0, *workers):
+            name = f"{count} clients, {f'{number} workers' if number else 'in process'}"
+            config = idle_config(parameters, count, str(folder / name))
+            measured[name] = in_own_process(measure, config, count, repeats, number)
         for peer, numbers in (("flower", workers), ("pfl", [1])):
-            for number in numbers:
-                name = f"{peer}, {number} workers, seconds of a round"
-                measured[name] = peer_round(peers, peer, parameters, clients, number, repeats)
+            for number in numbers if peers else ():
+                name = f"{count} clients, {peer}, {number} workers, seconds of a round"
+                measured[name] = peer_round(peers, peer, parameters, count, number, repeats)
     return measured
 
 
@@ -94,7 +152,7 @@ def memory_passes(parameters: int) -> float:
         finite_norm(torch.sub(start, w, out=delta))
         accumulate(total, [(delta, 3.0)])
 
-    return min(clocked(client) for _ in range(10))
+    return min(measure_seconds(client) for _ in range(10))
 
 
 def peer_round(python: str, peer: str, *shape: int) -> float | str:
@@ -106,26 +164,6 @@ def peer_round(python: str, peer: str, *shape: int) -> float | str:
     return lines[-1] if done.returncode else statistics.median(json.loads(lines[-1]))
 
 
-def memory(
-    folder: Path,
-    parameters: Annotated[int, "of the model"] = 100_000,
-    participants: Annotated[list[int], "of a round"] = [10, 100, 1000],  # noqa: B006
-    workers: Annotated[int, "processes that train clients"] = 2,
-) -> dict[str, float]:
-    """Peak memory of rounds of clients that train nothing, by their number; MiB."""
-    measured = {}
-    for clients in participants:
-        shape = (str(folder / str(clients)), parameters, clients, workers)
-        peaks = in_own_process(_idle_rounds, *shape)
-        for what in ("main process, MiB", "worker, MiB"):
-            measured[f"{clients} participants, {what}"] = peaks[what]
-    return measured
-
-
-def _idle_rounds(folder: str, parameters: int, clients: int, workers: int) -> dict[str, float]:
-    return measure(idle.config(parameters, clients, folder), clients, 3, workers)
-
-
 def parallel(
     folder: Path,
     config: Annotated[Path, "an experiment"] = SETTING,
@@ -133,22 +171,20 @@ def parallel(
     samples: Annotated[int, "images per client, noise if the data set is not there"] = 500,
     workers: Annotated[list[int], "numbers of them"] = [1, 2],  # noqa: B006
     repeats: Annotated[int, "rounds"] = 5,
-    amp: Annotated[bool, "bfloat16"] = False,
     cfg_options: Annotated[list[str], "KEY=VALUE"] = [],  # noqa: B006
 ) -> dict[str, float]:
     """Images a second on workers of one thread, beside as many independent processes."""
     cfg = load_config(config, work_dir=folder, options=cfg_options)
     if cfg.train_dataloader.get("type") == "ResidentData":
         adapt(cfg, clients, samples, test_images=1)
-    cfg.train_cfg.amp = amp
     measured: dict[str, float] = {}
     for number in workers:
         shared = measure(cfg.copy(), clients, repeats, number)
         folders = [f"{cfg.work_dir}/{number} alone {i}" for i in range(number)]
         # not multiprocessing's pool: its processes may have no children, which load images
         with ProcessPoolExecutor(number, multiprocessing.get_context("spawn")) as pool:
-            alone = list(pool.map(partial(_alone, cfg, clients, repeats), folders))
-        most = sum(one["images a second"] for one in alone)
+            alone = list(pool.map(partial(_measure_alone, cfg, clients, repeats), folders))
+        most = sum(values["images a second"] for values in alone)
         measured[f"{number} workers, images a second"] = shared["images a second"]
         measured[f"{number} independent processes, images a second"] = most
         measured[f"{number} workers / independent processes"] = shared["images a second"] / most
@@ -156,7 +192,7 @@ def parallel(
     return measured
 
 
-def _alone(config: Config, clients: int, repeats: int, folder: str) -> dict[str, float]:
+def _measure_alone(config: Config, clients: int, repeats: int, folder: str) -> dict[str, float]:
     torch.set_num_threads(1)
     config.work_dir = folder
     return measure(config, clients, repeats, workers=0)

@@ -9,13 +9,14 @@ import json
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from inspect import signature
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
 from fedseg import cli
+from fedseg.runs.tables import TextTable
 
 BENCHMARKS = {  # name -> module
     "classification": "classification",
@@ -23,9 +24,7 @@ BENCHMARKS = {  # name -> module
     "algorithms": "algorithms",
     "state": "state",
     "overhead": "parallel",
-    "memory": "parallel",
     "parallel": "parallel",
-    "curvature": "curvature",
     "startup": "startup",
 }
 
@@ -57,6 +56,23 @@ def parse_options(name: str, benchmark: Callable[..., Any]) -> argparse.Namespac
     return usage.parse_args(sys.argv[2:])
 
 
+def as_table(title: str, measured: Mapping[str, Any]) -> TextTable:
+    """A row for each number; dicts of equal keys that are named ``methods`` are rows themselves."""
+    rows, methods = [], measured.get("methods")
+    if methods:
+        columns = list(next(iter(methods.values())))
+        rows = [(name, *(_format(row[c]) for c in columns)) for name, row in methods.items()]
+        return TextTable(title, ("", *columns), tuple(rows), right=range(1, 1 + len(columns)))
+    for name, value in measured.items():
+        for key, number in (value if isinstance(value, dict) else {"": value}).items():
+            rows.append((f"{name}: {key}" if key else name, _format(number)))
+    return TextTable(title, ("", ""), tuple(rows), right=(1,))
+
+
+def _format(number: Any) -> str:
+    return f"{number:,.4g}" if isinstance(number, float) else str(number)
+
+
 def main() -> None:
     usage = argparse.ArgumentParser(description="Measure the engine's speed and memory.")
     usage.add_argument("what", metavar="WHAT", choices=BENCHMARKS, help=", ".join(BENCHMARKS))
@@ -64,13 +80,12 @@ def main() -> None:
     warnings.filterwarnings("ignore")
     benchmark = getattr(import_module(f"benchmarks.{BENCHMARKS[name]}"), name)
     options = vars(parse_options(name, benchmark))
-    out, markdown, number = (options.pop(key) for key in ("out", "markdown", "threads"))
+    out, markdown, threads = (options.pop(key) for key in ("out", "markdown", "threads"))
     import torch
-    from benchmarks.timing import as_table
     from rich.console import Console
 
-    if number is not None:
-        torch.set_num_threads(number)
+    if threads is not None:
+        torch.set_num_threads(threads)
     with tempfile.TemporaryDirectory() as folder:
         measured = benchmark(Path(folder), **options)
     table = as_table(f"{name}, {torch.get_num_threads()} threads", measured)

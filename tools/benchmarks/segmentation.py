@@ -12,16 +12,8 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from benchmarks.engine import (
-    CONFIGS,
-    EngineRounds,
-    build,
-    fix_participants,
-    local_optimizer,
-    strip,
-    use_data,
-)
-from benchmarks.timing import alternate, in_own_process, median_ratio, medians, peak
+from benchmarks import engine
+from benchmarks.engine import CONFIGS, EngineRounds, in_own_process
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 
@@ -99,27 +91,27 @@ def segmentation(
 
 def measure(config: Config, repeats: int, clients: int, local_steps: int) -> dict[str, Any]:
     """Time the sides, all but memory; the config is changed."""
-    strip(config, clients)
+    engine.strip(config, clients)
     config.train_cfg.update(local_epochs=None, local_steps=local_steps)
-    runner = build(config)
-    chosen, source = fix_participants(runner), runner.data
+    runner = engine.build(config)
+    chosen, source = engine.fix_participants(runner), runner.data
     data = RecordedData(source, chosen)
     batches = [batch for client in chosen for batch in data.recorded[client]]
-    sgd = local_optimizer(runner, type="OptimWrapper")
-    sam = local_optimizer(runner, type="SAMOptimWrapper", rho=RHO)
-    use_data(runner, data)
+    sgd = engine.local_optimizer(runner, type="OptimWrapper")
+    sam = engine.local_optimizer(runner, type="SAMOptimWrapper", rho=RHO)
+    engine.use_data(runner, data)
     sides = {
         "hand-written loop": hand_written(runner, batches),
         "engine, SGD": EngineRounds(runner, sgd),
         "engine, SAM": EngineRounds(runner, sam),
     }
-    seconds = alternate(sides, repeats)
-    use_data(runner, source)
+    seconds = engine.alternate(sides, repeats)
+    engine.use_data(runner, source)
     return {
         "steps": len(batches),
-        "seconds per step": {name: m / len(batches) for name, m in medians(seconds).items()},
-        "engine / hand-written": median_ratio(seconds, "engine, SGD", "hand-written loop"),
-        "SAM / SGD": median_ratio(seconds, "engine, SAM", "engine, SGD"),
+        "seconds per step": {name: m / len(batches) for name, m in engine.medians(seconds).items()},
+        "engine / hand-written": engine.median_ratio(seconds, "engine, SGD", "hand-written loop"),
+        "SAM / SGD": engine.median_ratio(seconds, "engine, SAM", "engine, SGD"),
         "waiting for data / training": share_of_waiting(EngineRounds(runner, sgd)),
     }
 
@@ -140,9 +132,9 @@ def peak_of_round(config: Config, clients: int) -> float:
     """Peak memory of this process, MiB, after one round of one local step per client."""
     if config.get("custom_imports"):  # this process has not read the file
         import_modules_from_strings(**config.custom_imports)
-    strip(config, clients)
+    engine.strip(config, clients)
     config.train_cfg.update(max_rounds=1, local_epochs=None, local_steps=1)
     config.val_dataloader = config.val_evaluator = config.val_cfg = None
     config.train_dataloader.num_workers = 0
     FederatedRunner.from_cfg(config).train()
-    return peak()
+    return engine.peak()

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Annotated
 
 import torch
-from benchmarks.timing import clocked, peak
+from benchmarks.engine import measure_seconds, peak
 
 from fedseg.errors import DataError
 from fedseg.runner.state_store import StateStore
@@ -21,9 +21,6 @@ def state(
 
     A state is staged when its client has finished, and committed with the round. Peaks are in MiB,
     speeds in MB/s of state.
-
-    Raises:
-        DataError: a state came back changed.
     """
     folder = folder / "state"
     scratch = torch.zeros(parameters)
@@ -42,10 +39,10 @@ def state(
                 raise DataError(f"{folder}: the state of client {client} came back changed")
 
     megabytes, before = 4 * clients * parameters / 1e6, peak()
-    written = megabytes / clocked(write)
+    written = megabytes / measure_seconds(write)
     index = store.state_dict()
-    checked = megabytes / clocked(lambda: resumed.load_state_dict(index))
-    was_read = megabytes / clocked(read)
+    checked = megabytes / measure_seconds(lambda: resumed.load_state_dict(index))
+    was_read = megabytes / measure_seconds(read)
     size = sum((folder / entry["file"]).stat().st_size for entry in index.values())
     return {
         "clients": clients,
