@@ -160,7 +160,7 @@ VISUALIZERS = _child("visualizer", _mmseg.VISUALIZERS, {"hooks.trackers": ["Lazy
 VISBACKENDS = _child(
     "vis_backend",
     _mmseg.VISBACKENDS,
-    {"hooks.trackers_backends": ["TensorboardVisBackend", "WandbVisBackend", "MLflowVisBackend"]},
+    {"hooks.trackers": ["TensorboardVisBackend", "WandbVisBackend", "MLflowVisBackend"]},
 )
 LOG_PROCESSORS = _child("log processor", _mmseg.LOG_PROCESSORS)
 INFERENCERS = _child("inferencer", _mmseg.INFERENCERS)

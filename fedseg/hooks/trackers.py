@@ -1,27 +1,38 @@
 """Trackers: the numbers of every round in TensorBoard, Weights & Biases, MLflow and the like.
 
-They are MMEngine's visualization backends, chosen by ``visualizer.vis_backends``; TensorBoard is
-the default. ``history.jsonl`` is the truth, and trackers show it: on resume they get the rounds
-that they lack, so that no point is lost and none is there twice. Nothing that a run computes
-depends on a tracker.
+They are MMEngine's visualization backends, chosen by ``visualizer.vis_backends``. The step is the
+round. ``history.jsonl`` is the truth, and trackers show it: on resume they get the rounds that they
+lack, so that no point is lost and none is there twice. Nothing is written outside the work dir or
+sent anywhere unless the config or a tracker's own environment variables ask for it.
 """
 
-import copy
 import importlib.util
 import json
+import logging
 import math
-from collections.abc import Mapping, Sequence
+import os
+import time
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from unittest import mock
+from uuid import uuid4
 
-from mmengine.visualization import BaseVisBackend, Visualizer
-from numpy import ndarray
+import numpy as np
+from mmengine.visualization import (
+    BaseVisBackend,
+    MLflowVisBackend,
+    TensorboardVisBackend,
+    Visualizer,
+    WandbVisBackend,
+)
 
+from fedseg.config.keys import select
 from fedseg.config.schema import check_value
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError
-from fedseg.hooks.trackers_backends import Tracker
+from fedseg.files import write_text
 from fedseg.registry import HOOKS, VISBACKENDS, VISUALIZERS, build
 
 DEFAULT = {"vis_backends": [{"type": "TensorboardVisBackend"}]}
@@ -53,7 +64,7 @@ class LazyVisualizer(Visualizer):
     def _initialize_fig(self, fig_cfg: Mapping[str, Any]) -> tuple:
         return None, SimpleNamespace(get_dpi=lambda: None), None
 
-    def set_image(self, image: ndarray) -> None:
+    def set_image(self, image: np.ndarray) -> None:
         """Show an image, which all drawing starts with."""
         if self.ax_save is None:
             figure = super()._initialize_fig(self.fig_save_cfg)
@@ -64,29 +75,25 @@ class LazyVisualizer(Visualizer):
 
 def build_visualizer(config: Any, name: str) -> Visualizer:
     """The visualizer of a config, without its backends: they start with training."""
-    options = {"type": "LazyVisualizer", **_options(config), "name": name, "vis_backends": []}
+    options = DEFAULT if config is None else config
+    options = {"type": "LazyVisualizer", **options, "name": name, "vis_backends": []}
     return build(VISUALIZERS, options, "visualizer")
 
 
 def build_trackers(config: Any, work_dir: str | Path, name: str) -> dict[str, BaseVisBackend]:
     """The backends of a config's ``visualizer``, by config field; none is started."""
-    given = _options(config).get("vis_backends") or []
-    given = [given] if isinstance(given, Mapping) else given
-    check_value("visualizer.vis_backends", given, Sequence[Mapping])
+    options = (DEFAULT if config is None else config).get("vis_backends") or []
+    options = [options] if isinstance(options, Mapping) else options
+    check_value("visualizer.vis_backends", options, Sequence[Mapping])
     work_dir, trackers = Path(work_dir).absolute(), {}
-    for number, options in enumerate(given):
-        field = f"visualizer.vis_backends[{number}]"
-        kind = options.get("type")
+    for number, backend in enumerate(options):
+        field, kind = f"visualizer.vis_backends[{number}]", backend.get("type")
         cls = VISBACKENDS.get(kind) if isinstance(kind, str) else None
-        folder = work_dir / getattr(cls, "folder", "vis_data")
-        tracker = build(VISBACKENDS, options, field, base=BaseVisBackend, save_dir=str(folder))
+        folder = str(work_dir / getattr(cls, "folder", "vis_data"))
+        tracker = build(VISBACKENDS, backend, field, base=BaseVisBackend, save_dir=folder)
         tracker.run_name, tracker.work_dir = name, work_dir
         trackers[field] = tracker
     return trackers
-
-
-def _options(config: Any) -> Mapping[str, Any]:
-    return DEFAULT if config is None else config
 
 
 @HOOKS.register_module()
@@ -108,9 +115,8 @@ class TrackersHook(FederatedHook):
                 )
 
     def before_train(self, runner: Any) -> None:
-        config = copy.deepcopy(runner.cfg)
+        config, history = runner.cfg.copy(), runner.history.read()
         config["experiment_name"] = runner.name
-        history = runner.history.read()
         for field, tracker in runner.trackers.items():
             self._last[field] = len(history)
             try:
@@ -159,3 +165,193 @@ class TrackersHook(FederatedHook):
     def _drop(self, field: str, runner: Any) -> None:
         del self._last[field]
         runner.visualizer._vis_backends.pop(field, None)
+
+
+# ---------------------------------------------------------------- MMEngine's, by rounds
+
+
+class Tracker(BaseVisBackend):
+    """Base of the three that continue the curves of a resumed run.
+
+    Attributes:
+        package: what must be installed. folder: where it writes in the work dir.
+        finished: whether the run is complete when the tracker is closed.
+    """
+
+    package = folder = run_name = ""
+    work_dir = Path()
+    finished = False
+
+    def start(self, config: Mapping[str, Any]) -> int:
+        """Log the config's plain values; the newest round that the tracker has, or 0."""
+        raise NotImplementedError
+
+    def add_scalar(self, name: str, value: float, step: int = 0, **kwargs: Any) -> None:
+        self.add_scalars({name: float(value)}, step)
+
+
+@VISBACKENDS.register_module(name="TensorboardVisBackend")
+class TensorBoardTracker(Tracker, TensorboardVisBackend):
+    """Event files in ``tensorboard``; TensorBoard drops what a resumed run has written anew.
+
+    Besides scalars: the config as text, hyper-parameters with the metrics, predictions as images.
+
+    Args:
+        save_dir: another folder.
+    """
+
+    package = folder = "tensorboard"
+
+    def start(self, config: Mapping[str, Any]) -> int:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._tensorboard = SummaryWriter(self._save_dir, purge_step=0, flush_secs=10)
+        self._env_initialized = True
+        lines = json.dumps(config, indent=1).splitlines()
+        self._tensorboard.add_text("config", "".join(f"    {line}\n" for line in lines))  # as code
+        options = select(config, "identity", "method", "protocol").items()
+        self._options = {k: v if isinstance(v, int | float | str) else str(v) for k, v in options}
+        self._metrics: dict[str, float] = {}
+        return 0
+
+    def add_scalars(self, scalars: Mapping[str, float], step: int = 0, *_: Any, **__: Any) -> None:
+        from torch.utils.tensorboard.summary import Summary
+
+        groups = "train/", "norm/", "seconds/", "traffic/"
+        self._metrics |= dict.fromkeys((n for n in scalars if not n.startswith(groups)), 0.0)
+        values = [Summary.Value(tag=n, simple_value=v) for n, v in scalars.items()]  # one event
+        self._tensorboard.file_writer.add_summary(Summary(value=values), step)
+
+    def close(self) -> None:
+        if hasattr(self, "_tensorboard"):
+            from torch.utils.tensorboard.summary import hparams
+
+            for part in hparams(self._options, self._metrics):
+                self._tensorboard.file_writer.add_summary(part)
+        super().close()
+
+    def add_pictures(self, paths: Iterable[Path], step: int) -> None:
+        """Predictions, ``<domain>/<image>.png``, of a run that has ended and closed its tracker."""
+        from PIL import Image
+        from torch.utils.tensorboard import SummaryWriter
+
+        with SummaryWriter(self._save_dir) as writer:
+            for path in paths:
+                pixels = np.asarray(Image.open(path).convert("RGB"))
+                writer.add_image(f"{path.parent.name}/{path.stem}", pixels, step, dataformats="HWC")
+
+
+@VISBACKENDS.register_module(name="WandbVisBackend")
+class WandbTracker(Tracker, WandbVisBackend):
+    """A run of Weights & Biases; offline unless ``init_kwargs.mode`` or ``WANDB_MODE`` is set.
+
+    Args:
+        init_kwargs: of ``wandb.init``; ``project`` is ``"fedseg"`` by default, and ``id`` is kept
+            in the work dir, so that a resumed run finds it.
+        log_code_name: collect the source files below the current folder under this name.
+        save_dir, define_metric_cfg, commit, watch_kwargs: as MMEngine's.
+    """
+
+    package = "wandb"  # makes a folder of this name
+
+    def start(self, config: Mapping[str, Any]) -> int:
+        folder = self.work_dir / "wandb"
+        id_file = folder / "run_id"
+        options = self._init_kwargs = {
+            "project": "fedseg",
+            "name": self.run_name,
+            "mode": os.environ.get("WANDB_MODE", "offline"),
+            "resume": "allow",
+            "id": id_file.read_text().strip() if id_file.is_file() else uuid4().hex[:8],
+            **(self._init_kwargs or {}),
+        }
+        places = {f"WANDB_{n.upper()}_DIR": str(folder / n) for n in ("cache", "config", "data")}
+        places["WANDB_ERROR_REPORTING"] = "false"
+        with mock.patch.dict(os.environ, {**places, **os.environ}):
+            import wandb
+
+            quiet = {"silent": True} if options["mode"] == "offline" else {}
+            settings = wandb.Settings(console="off", disable_git=True, save_code=False, **quiet)
+            options.setdefault("settings", settings)
+            self._init_env()
+        self._env_initialized = True
+        write_text(id_file, options["id"] + "\n")
+        wandb.config.update(config, allow_val_change=True)
+        if self._log_code_name is not None:
+            wandb.run.log_code(name=self._log_code_name)
+        return max(0, wandb.run.step - 1)
+
+    def add_image(self, name: str, image: np.ndarray, step: int = 0, **kwargs: Any) -> None:
+        self._wandb.log({name: self._wandb.Image(image)}, step=step)
+
+    def add_scalars(self, scalars: Mapping[str, float], step: int = 0, *_: Any, **__: Any) -> None:
+        self._wandb.log(dict(scalars), step=step)
+
+    def close(self) -> None:
+        if hasattr(self, "_wandb"):
+            self._wandb.finish(exit_code=0 if self.finished else 1)
+
+
+@VISBACKENDS.register_module(name="MLflowVisBackend")
+class MLflowTracker(Tracker, MLflowVisBackend):
+    """A run of MLflow, in a database of the work dir unless a server is named.
+
+    Args:
+        exp_name: of the experiment; ``"fedseg"`` by default.
+        artifact_suffix: has no effect; the files stay in the work dir and are not copied.
+        save_dir, run_name, tags, params, tracking_uri, tracked_config_keys, artifact_location: as
+            MMEngine's; ``MLFLOW_TRACKING_URI`` names a server too.
+    """
+
+    package = folder = "mlflow"
+
+    def start(self, config: Mapping[str, Any]) -> int:
+        with mock.patch.dict(os.environ, {"MLFLOW_DISABLE_TELEMETRY": "true", **os.environ}):
+            # a client, not MLflow's functions: they keep one run and one server for the process
+            from mlflow import MlflowClient
+            from mlflow.entities import Param
+            from mlflow.exceptions import MlflowException
+
+            logging.getLogger("mlflow").setLevel(logging.WARNING)
+            uri = self._tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+            if not uri:
+                folder = Path(self._save_dir)
+                folder.mkdir(parents=True, exist_ok=True)
+                uri = f"sqlite:///{folder / 'mlflow.db'}"
+                self._artifact_location = self._artifact_location or (folder / "artifacts").as_uri()
+            client = self._mlflow = MlflowClient(tracking_uri=uri, registry_uri=uri)
+            id_file = self.work_dir / "mlflow" / "run_id"
+            try:
+                self._run = id_file.read_text().strip()
+                client.update_run(self._run, status="RUNNING")
+            except (FileNotFoundError, MlflowException):  # a new run, or not in this store
+                name = self._exp_name or "fedseg"
+                experiment = client.get_experiment_by_name(name)
+                number = experiment and experiment.experiment_id
+                number = number or client.create_experiment(name, self._artifact_location)
+                run_name = self._run_name or self.run_name
+                run = client.create_run(number, run_name=run_name, tags=self._tags)
+                self._run = run.info.run_id
+        self._env_initialized = True
+        write_text(id_file, self._run + "\n")
+        keys = config if self._tracked_config_keys is None else self._tracked_config_keys
+        fields = self._flatten({key: config[key] for key in keys if key in config})
+        logged = client.get_run(self._run).data.params  # these stay what they were
+        new = {k: v for k, v in {**fields, **(self._params or {})}.items() if k not in logged}
+        client.log_batch(self._run, params=[Param(k, str(v)) for k, v in new.items()])
+        history = client.get_metric_history(self._run, "train/lr")
+        return max((metric.step for metric in history), default=0)
+
+    def add_image(self, name: str, image: np.ndarray, step: int = 0, **kwargs: Any) -> None:
+        self._mlflow.log_image(self._run, image, key=name, step=step)
+
+    def add_scalars(self, scalars: Mapping[str, float], step: int = 0, *_: Any, **__: Any) -> None:
+        from mlflow.entities import Metric
+
+        when = round(1000 * time.time())
+        metrics = [Metric(name, float(value), when, step) for name, value in scalars.items()]
+        self._mlflow.log_batch(self._run, metrics=metrics)
+
+    def close(self) -> None:
+        if hasattr(self, "_run"):
+            self._mlflow.set_terminated(self._run, "FINISHED" if self.finished else "KILLED")
