@@ -42,8 +42,7 @@ def main() -> None:
     settings = read_options(Settings, arguments)
     from fedseg.curvature.checkpoint import find_checkpoints, opened
     from fedseg.curvature.measure import Measurement
-    from fedseg.report.curvature_tables import print_curvature
-    from fedseg.report.landscapes import write_spectra
+    from fedseg.report.landscapes import print_curvature, write_spectra
 
     cli.say_trust(arguments.trust)
     results = {}

@@ -49,7 +49,6 @@ class RunData:
         policy: the BatchNorm policy, or None.
 
     Attributes:
-        flat: the model. data: the clients' training data.
         hooks: types of the run's custom hooks, which are left out here.
         changed: overrides of its config, except those that say where data are.
         statistics: client -> its personal state under the BatchNorm policy.
@@ -72,9 +71,6 @@ class RunData:
 
         Args:
             beside_average: raise ConfigError if the global model is asked for and has no average.
-
-        Raises:
-            DataError: it is missing, damaged, not finite, or of another model.
         """
         payload = load_weights(self.flat, str(checkpoint))
         average = payload.get("averaged_state_dict")
@@ -88,11 +84,7 @@ class RunData:
     # ---------------------------------------------------------------- data
 
     def images(self, name: str) -> EvaluationSet:
-        """A test domain; for ``train`` the training images, prepared as test images are.
-
-        Raises:
-            ConfigError: the run has none of this name.
-        """
+        """A test domain; for ``train`` the training images, prepared as test images are."""
         if name in self._images:
             return self._images[name]
         tests = (self.config.get("val_dataloader") or {}).items()
@@ -139,21 +131,20 @@ class RunData:
             augment: the training images in their augmentation, drawn once.
             evaluated: as many as in the evaluation, for batch statistics, or where products are not
                 taken.
-
-        Raises:
-            ConfigError: there is no such client or test domain.
-            DataError: no client has the statistics that its images need.
         """
         policy = self.policy if personal and name == TRAIN else None
         test = None if name == TRAIN and augment else self.images(name)
         if client is not None and client not in self.data.indices:
             raise ConfigError(f"--client: the run has none of the name {client!r}")
         clients = [client] if client else self.data.clients
-        held = {c: self.data.indices[c] for c in clients if policy is None or c in self.statistics}
-        if not held:
+        indices = {
+            c: self.data.indices[c] for c in clients if policy is None or c in self.statistics
+        }
+        if not indices:
             raise DataError(f"{name}: the checkpoint has no client's BatchNorm statistics")
-        is_train = name == TRAIN
-        chosen = np.concatenate(list(held.values())) if is_train else np.arange(len(test.dataset))
+        chosen = (
+            np.arange(len(test.dataset)) if name != TRAIN else np.concatenate([*indices.values()])
+        )
         if count is not None and count < len(chosen):
             chosen = generator_for(self.seed, "curvature samples").choice(chosen, count, False)
         source = test or self.data
@@ -162,8 +153,10 @@ class RunData:
         size = len(chosen) if size == "full" else size
         parts = [Part(balanced_batches(np.unique(chosen), size))]
         if policy is not None:
-            plans = {c: balanced_batches(np.intersect1d(held[c], chosen), size) for c in held}
-            personal = {c: partial(policy.personal, states=[(1, self.statistics[c])]) for c in held}
+            plans = {c: balanced_batches(np.intersect1d(indices[c], chosen), size) for c in indices}
+            personal = {
+                c: partial(policy.personal, states=[(1, self.statistics[c])]) for c in indices
+            }
             parts = [Part(plan, personal[c]) for c, plan in plans.items() if plan]
         if test is None:
             return Samples(name, parts, lambda p: zip(p, self.data.sample_batches(p), strict=True))
@@ -178,7 +171,10 @@ class RunData:
         known = self.data.checksum() if name == TRAIN else getattr(dataset, "split_checksum", None)
         if (files := getattr(dataset, "files", None)) is None:
             return known
-        return digest([known, [[_size(path) for path in paths] for paths in files]])
+        sizes = [
+            [os.path.getsize(p) if os.path.exists(p) else None for p in pair] for pair in files
+        ]
+        return digest([known, sizes])
 
     # ---------------------------------------------------------------- clients
 
@@ -215,13 +211,6 @@ class RunData:
             "device": str(self.flat.w.device),
             "torch": torch.__version__,
         }
-
-
-def _size(path: str) -> int | None:
-    try:
-        return os.stat(path).st_size
-    except OSError:  # reported when it is read
-        return None
 
 
 def find_checkpoints(source: Source) -> list[Path]:

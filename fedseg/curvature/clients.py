@@ -1,8 +1,6 @@
 """Differences between the curvatures of clients' losses: measures of FedAlign and FedGloSS."""
 
-from collections.abc import Sequence
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 
@@ -19,26 +17,26 @@ from fedseg.hooks.averaging import ModelAverage
 from fedseg.registry import HOOKS, build
 from fedseg.runner.build import build_schedulers
 from fedseg.runner.checkpoint import check_like, load_checkpoint, run_folder
-from fedseg.runner.run_state import restore_model
 from fedseg.runner.state_store import StateStore
 
+COLUMNS = 2**17  # of the diagonals that are in memory at a time
 
-def gram_matrix(diagonals: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+
+def gram_matrix(diagonals: np.ndarray) -> np.ndarray:
     """Inner products of all estimates of all clients' diagonals.
 
     Args:
-        diagonals: of each client its groups, arrays [n]; may be memory-mapped.
+        diagonals: [clients, groups, n]; may be memory-mapped.
 
     Returns:
         float64 [clients, groups, clients, groups].
     """
-    clients, groups = len(diagonals), len(diagonals[0])
-    flat = [estimate for estimates in diagonals for estimate in estimates]
-    gram = np.empty((len(flat), len(flat)))
-    for i, one in enumerate(flat):
-        for j in range(i + 1):
-            gram[i, j] = gram[j, i] = np.dot(one.astype(float), flat[j].astype(float))
-    return gram.reshape(clients, groups, clients, groups)
+    shape, rows = diagonals.shape[:2], diagonals.reshape(-1, diagonals.shape[-1])
+    gram = np.zeros((len(rows), len(rows)))
+    for first in range(0, rows.shape[1], COLUMNS):
+        part = rows[:, first : first + COLUMNS].astype(float)
+        gram += part @ part.T
+    return gram.reshape(*shape, *shape)
 
 
 def hessian_differences(gram: np.ndarray) -> dict[str, Estimate]:
@@ -53,15 +51,12 @@ def hessian_differences(gram: np.ndarray) -> dict[str, Estimate]:
     Args:
         gram: as of :func:`gram_matrix`, at least two clients; one group of exact diagonals, or at
             least three of estimates.
-
-    Raises:
-        TrainingError: an estimate of a squared norm is not positive.
     """
     groups = gram.shape[1]
     values, errors = _differences(gram), np.zeros(2)
     if groups > 1:
-        kept = [np.delete(np.arange(groups), g) for g in range(groups)]
-        parts = [gram[:, k][:, :, :, k] for k in kept]
+        others = [np.delete(np.arange(groups), g) for g in range(groups)]
+        parts = [gram[:, o][:, :, :, o] for o in others]
         if not all(diagonal_norms(part).all() for part in (gram, *parts)):
             raise TrainingError(
                 "--probes: too few for H_N and H_D: the noise of a client's diagonal is larger "
@@ -86,11 +81,10 @@ def diagonal_norms(gram: np.ndarray) -> np.ndarray:
 
 def _differences(gram: np.ndarray) -> np.ndarray:
     norms = diagonal_norms(gram)
-    one, other = np.triu_indices(len(norms), 1)
-    inner = gram.mean((1, 3))[one, other]
+    k, j = np.triu_indices(len(norms), 1)
     with np.errstate(divide="ignore", invalid="ignore"):
-        cosines = inner / (norms[one] * norms[other])
-    return np.array([((norms[one] - norms[other]) ** 2).mean(), cosines.mean()])
+        cosines = gram.mean((1, 3))[k, j] / (norms[k] * norms[j])
+    return np.array([((norms[k] - norms[j]) ** 2).mean(), cosines.mean()])
 
 
 def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
@@ -98,10 +92,6 @@ def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
 
     In client order, by the clients' names. A table of "the last round's participants" takes the
     checkpoint of the round before. The averaged model plays no part in training.
-
-    Raises:
-        ConfigError: the run has hooks of its own, which may change how its clients train.
-        DataError: the checkpoint lacks what its run would go on from, or that is damaged.
     """
     if run.hooks:
         raise ConfigError(
@@ -112,8 +102,8 @@ def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
     algorithm, local = run.trainer.algorithm, run.trainer.local
     expected = {"round": 0, "server": {"state": {}}, "stores": {"clients": {}}}
     check_like(payload, expected, str(checkpoint))
+    flat.load_state_dict(payload["state_dict"])
     server = Server(flat, len(data.clients), algorithm.server_vectors)
-    restore_model(SimpleNamespace(flat=flat, server=server), payload["state_dict"])
     server.load_state_dict(map_tensors(lambda t: t.to(server.w.device), payload["server"]))
     store = StateStore(run_folder(checkpoint) / "state" / "clients", "disk")
     store.load_state_dict(payload["stores"]["clients"])
@@ -122,8 +112,8 @@ def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
     number = server.round = payload["round"] + 1
     local.start_round(number)
     if run.config.get("averaging") is not None:
-        own = {k: v for k, v in run.config.averaging.items() if k != "priority"}
-        average = build(HOOKS, own, "averaging", base=ModelAverage)
+        options = {k: v for k, v in run.config.averaging.items() if k != "priority"}
+        average = build(HOOKS, options, "averaging", base=ModelAverage)
         rounds = run.config.train_cfg.max_rounds
         local.change_rates(average.local_lrs(local.optimizer, number, rounds))
     chosen, trained = run.sampler.participants(number), {}
@@ -132,8 +122,8 @@ def participants_models(run: RunData, checkpoint: Path) -> list[Point]:
     executor.start(JobStream(lambda _: chosen, number, number, algorithm.passes()))
     for server.exchange in range(algorithm.exchanges):
         message, updates = algorithm.broadcast(server), algorithm.aggregate(algorithm.weightings)
-        named = [(c, data.clients[c], data.sizes[c], data.num_steps(c)) for c in chosen]
-        tasks = [Task(number, server.exchange, *own, store.look_up(own[1])) for own in named]
+        facts = [(c, data.clients[c], data.sizes[c], data.num_steps(c)) for c in chosen]
+        tasks = [Task(number, server.exchange, *f, store.look_up(f[1])) for f in facts]
         for outcome in executor.run(tasks, message):
             if algorithm.trains(server.exchange):
                 name = outcome.task.name

@@ -7,22 +7,22 @@ lines of ``points.jsonl``; the same landscape again goes on.
 import json
 import warnings
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
-from contextlib import nullcontext
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from itertools import compress
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import torch
+from pydantic import BaseModel
 from torch import Tensor
 
-from fedseg.checks import is_number
+from fedseg.config.schema import STRICT
+from fedseg.core.flat import FlatModel
 from fedseg.core.seeds import generator_for
 from fedseg.curvature.checkpoint import RunData, find_checkpoints, opened
 from fedseg.curvature.clients import participants_models
-from fedseg.curvature.directions import Directions, along, barrier, line, plane, random_directions
 from fedseg.curvature.products import Products, expand
 from fedseg.curvature.settings import BATCH, REESTIMATE, RUNNING, TRAIN, Spec
 from fedseg.curvature.spectrum import largest
@@ -32,11 +32,106 @@ from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.files import digest, open_to_append, read_bytes, write_text
 from fedseg.runner.checkpoint import checkpoints, run_folder
 from fedseg.runner.work_dir import lock_work_dir
-from fedseg.runs.history import plain
+from fedseg.runs.history import Number, plain
 
 SCHEMA_VERSION = 1
 FILE_NAME, POINTS = "landscape.json", "points.jsonl"
 Task = tuple[int, ...]  # number of the series, place on each axis
+
+
+# ---------------------------------------------------------------- directions
+
+
+@dataclass(frozen=True)
+class Directions:
+    """The points ``origin + sum_i c_i axes[i]``; BatchNorm's statistics move along with them.
+
+    Attributes:
+        axes: vectors like ``w``.
+        buffer_axes: changes of the float buffers, one for each axis; none: they stay.
+    """
+
+    origin: Point
+    axes: Sequence[Tensor]
+    buffer_axes: Sequence[Tensor] = ()
+
+    def at(self, coordinates: Sequence[float]) -> tuple[Tensor, Tensor]:
+        """Parameters and float buffers, added in double precision."""
+        vectors = []
+        for start, axes in ((self.origin.w, self.axes), (self.origin.buffers, self.buffer_axes)):
+            moved = start.double()
+            for c, axis in zip(coordinates, axes, strict=False):
+                moved = moved + c * axis.double()
+            vectors.append(moved.to(start.dtype))
+        return vectors[0], vectors[1]
+
+    def project(self, w: Tensor) -> tuple[list[float], float]:
+        """Coordinates of a model's projection on orthonormal axes, and its distance from them."""
+        away = w.double() - self.origin.w.double()
+        coordinates = [float(away @ axis.double()) for axis in self.axes]
+        for c, axis in zip(coordinates, self.axes, strict=True):
+            away = away - c * axis.double()
+        return coordinates, float(away.norm())
+
+
+def line(a: Point, b: Point) -> Directions:
+    """``gamma w_a + (1 - gamma) w_b`` (FedGloSS, figure 9)."""
+    return Directions(b, [a.w.double() - b.w.double()], [a.buffers.double() - b.buffers.double()])
+
+
+def plane(first: Point, second: Point, third: Point) -> Directions:
+    """The plane through three models (Caldarola et al., ECCV 2022, appendix C.3).
+
+    ``u = th2 - th1`` and ``v = (th3 - th1) - <th3 - th1, u> / ||u||^2 u``, both of length 1; th1 is
+    the origin. DataError if the models lie on a line.
+    """
+    u, v = (other.w.double() - first.w.double() for other in (second, third))
+    bu, bv = (other.buffers.double() - first.buffers.double() for other in (second, third))
+    length = v.norm()
+    share = (v @ u) / (u @ u) if u.any() else u.new_tensor(0.0)
+    v, bv = v - share * u, bv - share * bu
+    if u.norm() == 0 or v.norm() <= 1e-6 * length:
+        raise DataError(
+            f"{first.name}, {second.name}, {third.name}: lie on a line and make no plane; name "
+            "three different models"
+        )
+    return Directions(first, [u / u.norm(), v / v.norm()], [bu / u.norm(), bv / v.norm()])
+
+
+def random_directions(
+    flat: FlatModel, point: Point, count: int, rng: np.random.Generator
+) -> Directions:
+    """Gaussian directions whose filters are as long as the model's (Li et al., NeurIPS 2018).
+
+    A filter is the part of a weight that makes one output; biases and the parameters of
+    normalizations do not move. The same generator gives every model the same draws.
+    """
+    axes = []
+    for _ in range(count):
+        axis = torch.zeros_like(point.w, dtype=torch.float64)
+        for slot in flat.slots:
+            draw = torch.from_numpy(rng.standard_normal(tuple(slot.shape))).to(axis)
+            if len(slot.shape) > 1:
+                weight = slot.view(point.w).double()
+                lengths = weight.flatten(1).norm(dim=1) / draw.flatten(1).norm(dim=1)
+                slot.view(axis).copy_(draw * lengths.view(-1, *[1] * (draw.dim() - 1)))
+        axes.append(axis)
+    return Directions(point, axes)
+
+
+def barrier(gammas: Sequence[float], losses: Sequence[float]) -> float:
+    """Height of the loss between two models above the straight line between their losses.
+
+    The largest ``L(gamma) - (gamma L_a + (1 - gamma) L_b)`` over gamma in [0, 1]; at least 0.
+
+    Args:
+        gammas: ascending from 0 (model b) to 1 (model a).
+    """
+    g, loss = np.asarray(gammas, dtype=float), np.asarray(losses, dtype=float)
+    return float(np.max(loss - (g * loss[-1] + (1 - g) * loss[0])))
+
+
+# ---------------------------------------------------------------- the grid
 
 
 @dataclass
@@ -51,9 +146,9 @@ class Series:
 
     models: tuple[str, ...]
     data: str
-    client: str | None
     directions: Directions
-    personal: Mapping[str, Any]
+    client: str | None = None
+    personal: Mapping[str, Any] = field(default_factory=dict)
     samples: Samples | None = None
 
 
@@ -79,9 +174,10 @@ class Landscape:
         self.marks: dict[str, list[float]] = {}
         models = spec.source.models()
         for path, file, (_, averaged) in zip(spec.source.paths, self.files, models, strict=True):
-            self.points.append(replace(run.load(file, averaged, beside_average=True), name=path))
+            point = replace(run.load(file, averaged, beside_average=True), name=path)
+            self.points.append(point)
             if spec.client is None and not between:
-                self._add((path,), self._directions(self.points[-1]), run.statistics)
+                self._add((path,), self._directions(point), run.statistics)
         if spec.client is not None:
             self._add_client(spec.client)
         elif spec.kind == "line":
@@ -94,7 +190,8 @@ class Landscape:
         self.axes = self._make_axes()
 
     def _add(self, models: tuple[str, ...], directions: Directions, personal: Mapping = {}) -> None:
-        self.series += [Series(models, d, None, directions, personal) for d in self.spec.data]
+        for data in self.spec.data:
+            self.series.append(Series(models, data, directions, personal=personal))
 
     def _add_client(self, name: str) -> None:
         models = {point.name: point for point in participants_models(self.run, self.files[0])}
@@ -106,7 +203,7 @@ class Landscape:
         else:
             directions = self._directions(models[name])
         for data, client in (("own data", name), ("all data", None)):
-            self.series.append(Series((f"client {name}",), data, client, directions, {}))
+            self.series.append(Series((f"client {name}",), data, directions, client))
 
     def _directions(self, point: Point) -> Directions:
         """Random directions or eigenvectors around a model."""
@@ -118,8 +215,8 @@ class Landscape:
         data = run.samples(TRAIN, spec.client, spec.samples, **kinds)
         statistics = RUNNING if spec.statistics == REESTIMATE else spec.statistics
         surface = LossSurface(run.flat, data, point, statistics)
-        vectors = largest(Products(surface), 2, rng).vectors
-        return along(point, [expand(run.flat, v) for v in vectors.T])
+        axes = [expand(run.flat, v).double() for v in largest(Products(surface), 2, rng).vectors.T]
+        return Directions(point, [axis / axis.norm() for axis in axes])
 
     def _make_axes(self) -> list[np.ndarray]:
         spec = self.spec
@@ -158,8 +255,7 @@ class Landscape:
             if slot.name.endswith("running_var"):  # may be negative beyond the models
                 slot.view(buffers).clamp_(min=0)
         if statistics == REESTIMATE:
-            buffers = reestimate(run, w, buffers)
-            statistics = RUNNING
+            buffers, statistics = reestimate_statistics(run.flat, run.data, w, buffers), RUNNING
         surface = LossSurface(run.flat, samples, Point("", w, buffers), statistics)
         loss, metrics = surface.loss(self.spec.metrics)
         return plain({"task": task, "loss": loss, "metrics": metrics})
@@ -180,12 +276,14 @@ class Landscape:
                 steps.append({"round": round_, "coordinates": place, "distance": distance})
         return steps_of
 
-    def collect(self, number: int, results: Mapping[Task, Mapping]) -> dict[str, Any]:
+    def collect(self, number: int, results: Mapping[Task, "PointLine"]) -> dict[str, Any]:
         """A series as arrays, a row for each point on the first axis."""
         series, shape = self.series[number], [len(axis) for axis in self.axes]
         points = [results[(number, *place)] for place in np.ndindex(*shape)]
-        columns = {n: [point["metrics"].get(n) for point in points] for n in points[0]["metrics"]}
-        losses = [point["loss"] for point in points]
+        columns = {
+            name: [point.metrics.get(name) for point in points] for name in points[0].metrics
+        }
+        losses = [point.loss for point in points]
         entry = {
             "models": series.models,
             "data": series.data,
@@ -199,12 +297,18 @@ class Landscape:
         return entry
 
 
-def reestimate(run: RunData, w: Tensor, buffers: Tensor) -> Tensor:
-    """Float buffers with BatchNorm statistics of training images for ``w``."""
-    parts = {"data": run.data, "model": run.flat.model, "flat": run.flat}
-    check = SimpleNamespace(check=lambda: None)
-    runner = SimpleNamespace(**parts, autocast=nullcontext, interrupt=check)
-    return reestimate_statistics(runner, w, buffers)
+# ---------------------------------------------------------------- files
+
+
+class PointLine(BaseModel):
+    """A line of ``points.jsonl``; ``landscape`` is the digest of the landscape that it is of."""
+
+    model_config = STRICT
+
+    landscape: str
+    task: list[int]
+    loss: Number | None
+    metrics: dict[str, Number | None]
 
 
 def compute_landscape(
@@ -215,9 +319,6 @@ def compute_landscape(
     Args:
         folder: where the files go.
         advance: called with (points done, points in all).
-
-    Raises:
-        ConfigError: another process writes there.
     """
     with opened(spec.source) as run:
         if spec.client is not None and spec.client not in run.data.indices:
@@ -241,9 +342,9 @@ def _compute(grid: Landscape, folder: Path, advance: Callable[[int, int], None])
     advance(len(results), len(tasks))
     with open_to_append(folder / POINTS) as file:
         for task in [task for task in tasks if task not in results]:
-            results[task] = grid.compute(task)
-            line = json.dumps({"landscape": key, **results[task]})
-            file.write(("\n" * (file.tell() > 0) + line).encode())
+            values = json.dumps({"landscape": key, **grid.compute(task)})
+            results[task] = PointLine.model_validate_json(values)
+            file.write(("\n" * (file.tell() > 0) + values).encode())
             file.flush()
             advance(len(results), len(tasks))
     series = [grid.collect(number, results) for number in range(len(grid.series))]
@@ -252,17 +353,15 @@ def _compute(grid: Landscape, folder: Path, advance: Callable[[int, int], None])
     return content
 
 
-def _read_points(path: Path, key: str, tasks: Collection[Task]) -> dict[Task, dict[str, Any]]:
+def _read_points(path: Path, key: str, tasks: Collection[Task]) -> dict[Task, PointLine]:
     """The finished points of this landscape; damaged lines are left out."""
     results, known = {}, set(tasks)
     for text in read_bytes(path).splitlines() if path.is_file() else ():
         try:
-            result = json.loads(text)
-            values, task = (result["loss"], *result["metrics"].values()), tuple(result["task"])
-            sound = all(value is None or is_number(value) for value in values)
-            if result["landscape"] == key and sound and task in known:
-                results[task] = result
-        except (ValueError, KeyError, TypeError, AttributeError, OverflowError, RecursionError):
+            point = PointLine.model_validate_json(text)
+        except ValueError:  # pydantic's
             continue
-    names = Counter(frozenset(result["metrics"]) for result in results.values()).most_common(1)
-    return {task: result for task, result in results.items() if {*result["metrics"]} == names[0][0]}
+        if point.landscape == key and tuple(point.task) in known:
+            results[tuple(point.task)] = point
+    usual = Counter(frozenset(point.metrics) for point in results.values()).most_common(1)
+    return {task: point for task, point in results.items() if {*point.metrics} == usual[0][0]}

@@ -16,19 +16,19 @@ import numpy as np
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TimeElapsedColumn
 
+from fedseg.config.schema import read_model
 from fedseg.core.seeds import generator_for
 from fedseg.curvature import spectrum
 from fedseg.curvature.checkpoint import RunData
 from fedseg.curvature.clients import gram_matrix, hessian_differences, participants_models
 from fedseg.curvature.products import Products
 from fedseg.curvature.settings import BATCH, TRAIN, USED, Settings
-from fedseg.curvature.sharpness import rise
 from fedseg.curvature.surface import LossSurface, Point, Samples
 from fedseg.errors import ConfigError, DataError, TrainingError
 from fedseg.files import atomic_writer, digest, own_folder, read_json, write_text
 from fedseg.runner.checkpoint import run_folder
 from fedseg.runner.work_dir import lock_work_dir
-from fedseg.runs.curvature_files import CURVATURE, FILE_NAME
+from fedseg.runs.curvature_files import CURVATURE, FILE_NAME, CurvatureFile
 from fedseg.runs.history import plain
 
 SCHEMA_VERSION = 1
@@ -72,16 +72,12 @@ class Measurement:
         }
 
     def measure(self, names: Sequence[str]) -> dict[str, Any]:
-        """Measure the quantities that are not there yet; returns what ``curvature.json`` holds.
-
-        Raises:
-            ConfigError: a quantity does not apply here; another process measures.
-        """
+        """Measure the quantities that are not there yet; returns what ``curvature.json`` holds."""
         with lock_work_dir(self.folder), self._bars:
             quantities = self.result["quantities"] = self._read_earlier()
             for name in names:
                 used = {key: getattr(self.settings, key) for key in (*SHARED, *USED[name])}
-                if (quantities.get(name) or {}).get("settings") == used:
+                if quantities.get(name, {}).get("settings") == used:
                     self._bars.console.print(f"{name}: measured before", markup=False)
                     continue
                 begin = time.perf_counter()
@@ -100,13 +96,13 @@ class Measurement:
 
     def _read_earlier(self) -> dict[str, Any]:
         """Quantities of the same checkpoint and data, measured before; none in a damaged file."""
+        path = self.folder / FILE_NAME
         try:
-            earlier = read_json(self.folder / FILE_NAME)
-            same = all(earlier[name] == self.result[name] for name in SAME)
-            quantities = earlier["quantities"].items() if same else ()
-            return {name: entry for name, entry in quantities if isinstance(entry, dict)}
-        except (DataError, KeyError, TypeError, AttributeError):
+            earlier = read_model(CurvatureFile, read_json(path), path)
+        except DataError:
             return {}
+        same = all(getattr(earlier, name) == self.result[name] for name in SAME)
+        return earlier.quantities if same else {}
 
     # ---------------------------------------------------------------- parts of quantities
 
@@ -182,8 +178,8 @@ class Measurement:
 
     def _sharpness(self) -> dict[str, Any]:
         s, surface = self.settings, self._surface()
-        sam, norm = rise(surface, s.rho, s.ascent)
-        asam, _ = rise(surface, s.asam_rho, s.ascent, s.eta)
+        sam, norm = surface.rise(s.rho, s.ascent)
+        asam, _ = surface.rise(s.asam_rho, s.ascent, s.eta)
         return {"sam": sam, "asam": asam, "gradient_norm": norm}
 
     def _clients(self) -> dict[str, Any]:

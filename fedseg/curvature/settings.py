@@ -125,13 +125,16 @@ class Spec(Options):
         if points ** (1 if line else 2) > MOST_POINTS:
             raise ConfigError(f"--points: a landscape has at most {MOST_POINTS:,} in all")
         vars(self).update(ends=ends, points=points, metrics=self.metrics or line)
-        count, words = len(self.source.paths), {"line": "at least two", "plane": "three"}
-        fits = count == 3 if plane else count > line
+        count = len(self.source.paths)
         if self.client is not None:
-            fits, words = count == 1 and not plane, {"plane": "none with --client"}
+            fits = count == 1 and not plane
+        else:
+            fits = count == 3 if plane else count > line
         if not fits:
-            wanted = words.get(self.kind, "one" if self.client else "at least one")
-            raise ConfigError(f"RUN|CHECKPOINT: {self.kind} takes {wanted}, not {count}")
+            raise ConfigError(
+                "RUN|CHECKPOINT: a line takes two or more, a plane three, a surface one or more; "
+                "with --client a line or a surface takes one"
+            )
 
 
 def _flag(name: str) -> str:
@@ -144,15 +147,16 @@ def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
     metavar = "RUN|CHECKPOINT"
     parser.add_argument("paths", nargs="+", type=_run_path, metavar=metavar, help=text)
     hints = get_type_hints(kind, include_extras=True)
-    for one in fields(kind):
-        about = [text for text in getattr(hints[one.name], "__metadata__", ()) if type(text) is str]
+    for field in fields(kind):
+        hint, default = hints[field.name], field.default
+        about = [text for text in getattr(hint, "__metadata__", ()) if type(text) is str]
         if about:
-            keywords = _keywords(hints[one.name], one.default)
-            if one.default not in (None, False):
-                default = " ".join(one.default) if "nargs" in keywords else one.default
-                about.append(f"(default: {default})")
+            keywords = _keywords(hint, default)
+            if default not in (None, False):
+                shown = " ".join(default) if "nargs" in keywords else default
+                about.append(f"(default: {shown})")
             keywords["default"] = argparse.SUPPRESS  # the dataclass has the defaults
-            parser.add_argument(_flag(one.name), help=" ".join(about), **keywords)
+            parser.add_argument(_flag(field.name), help=" ".join(about), **keywords)
     text = "a config of yours in place of the recorded one; it is a program and runs"
     parser.add_argument("--config", help=text)
     cli.add_cfg_options(parser, "override config fields, for example data_root=data/camvid")
@@ -168,7 +172,7 @@ def _keywords(hint: Any, default: Any) -> dict[str, Any]:
         several = {"nargs": "+", "action": "extend"}
         return several if ... in inner else {"nargs": 2, "type": float, "metavar": ("LOW", "HIGH")}
     if NoneType in inner and default is not None:
-        return {"type": _count_or_all, "metavar": "N"}
+        return {"type": lambda text: None if text == "all" else int(text), "metavar": "N"}
     if origin is Annotated or NoneType in inner:
         return _keywords(inner[0], default)
     if hint is bool:
@@ -176,19 +180,15 @@ def _keywords(hint: Any, default: Any) -> dict[str, Any]:
     return {"type": int, "metavar": "N"} if hint is int else {"type": hint}
 
 
-def _count_or_all(text: str) -> int | None:
-    return None if text == "all" else int(text)
-
-
 def _run_path(text: str) -> str:
     path = text.removesuffix(GLOBAL)
     return f"{cli.run_path(path)}{text[len(path) :]}"
 
 
-def read_options(kind: type[Options], arguments: argparse.Namespace, **given: Any) -> Any:
+def read_options(kind: type[Options], arguments: argparse.Namespace, **values: Any) -> Any:
     """The options of a kind that a command line gives."""
-    values = {k: v for k, v in vars(arguments).items() if k in kind.__dataclass_fields__}
-    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()} | given)
+    chosen = {k: v for k, v in vars(arguments).items() if k in kind.__dataclass_fields__}
+    return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in chosen.items()} | values)
 
 
 def read_source(arguments: argparse.Namespace, paths: Sequence[str]) -> Source:

@@ -13,6 +13,7 @@ from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -23,6 +24,7 @@ from fedseg.core.forward import forward, prepare_batch, total_loss
 from fedseg.core.server import accumulation_dtype
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
+from fedseg.optim.sam import adaptive_mask
 
 
 @dataclass(frozen=True)
@@ -160,25 +162,50 @@ class LossSurface:
                 mean += float(loss.detach()) * share
         return gradient, mean
 
-    def feature_norms(self) -> dict[int, float]:
-        """The mean norm of a classifier's last features by class (ECCV 2022, figure 7).
+    def rise(self, rho: float, steps: int = 1, eta: float | None = None) -> tuple[float, float]:
+        """``max L(w + eps) - L(w)`` by ascent over ``||eps|| <= rho``, and ``||gradient||`` at w.
 
-        Raises:
-            ConfigError: the model has no features of whole images.
+        The first step is SAM's own, ``eps = rho g / ||g||`` (Foret et al., ICLR 2021, equation 2);
+        further ones add the gradient's direction at ``w + eps``, of length rho too, and return to
+        the sphere. The largest loss met counts; it is NaN if one of them is. With ``eta`` it is
+        ASAM's scale-invariant measure (Kwon et al., ICML 2021, equation 3): ``||eps / T|| <= rho``
+        with ``T = |w| + eta``, 1 for biases. OHEM selects its pixels anew at every point.
+        Gradients are of all data.
         """
-        if not hasattr(self.flat.model, "features"):
+        w = self.w.double()
+        scale = torch.ones_like(w)
+        if eta is not None:
+            mask = adaptive_mask(self.flat).double()
+            scale = mask * (w.abs() + eta) + (1 - mask)
+        gradient, start = self.gradient()
+        length, highest, eps = float(gradient.norm()), start, torch.zeros_like(w)
+        for step in range(steps):
+            eps = _scale_to(eps + _scale_to(scale * gradient, rho), rho)
+            there = self.at((w + scale * eps).to(self.w.dtype))
+            if step + 1 == steps:
+                loss = there.loss()[0]
+            else:
+                gradient, loss = there.gradient()
+            highest = float(np.maximum(highest, loss))  # NaN if either is
+        return highest - start, length
+
+    def feature_norms(self) -> dict[int, float]:
+        """The mean norm of a classifier's last features by class (ECCV 2022, figure 7)."""
+        model, norms_of = self.flat.model, defaultdict(list)
+        if not hasattr(model, "features"):
             raise ConfigError(
-                f"features: {type(self.flat.model).__name__} is no image classifier, so it has "
-                "no features with a norm"
+                f"features: {type(model).__name__} is no image classifier, so it has no features "
+                "with a norm"
             )
-        norms_of = defaultdict(list)
         with torch.no_grad(), self.evaluating():
             for batch in self:
-                norms, labels = (
-                    self.flat.model.features(batch.data["inputs"]).norm(dim=1),
-                    batch.labels,
-                )
+                norms, labels = model.features(batch.data["inputs"]).norm(dim=1), batch.labels
                 labels = labels.argmax(1) if labels.dim() > 1 else labels  # soft ones: mixup
                 for label, norm in zip(labels.tolist(), norms.tolist(), strict=True):
                     norms_of[label].append(norm)
         return {label: sum(norms) / len(norms) for label, norms in sorted(norms_of.items())}
+
+
+def _scale_to(vector: Tensor, length: float) -> Tensor:
+    norm = vector.norm()
+    return vector * (length / norm) if norm > 0 else vector

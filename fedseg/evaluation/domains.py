@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -11,11 +11,12 @@ import torch
 from torch import Tensor
 
 from fedseg.batchnorm import batch_statistics, batchnorm_layers
+from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, prepare_batch
 from fedseg.core.hook import Run
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
-from fedseg.loaders.partitioned import balanced_batches
+from fedseg.loaders.partitioned import PartitionedData, balanced_batches
 from fedseg.metric_names import BY_DOMAIN, Metric
 
 ESTIMATED = 512  # training images, at most, that BatchNorm's statistics are re-estimated from
@@ -293,13 +294,23 @@ def _select(batch: Any, rows: list[int], size: int, fields: bool = True) -> Any:
 
 
 @torch.no_grad()
-def reestimate_statistics(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> Tensor:
+def reestimate_statistics(
+    flat: FlatModel,
+    data: PartitionedData,
+    w: Tensor,
+    buffers: Tensor,
+    autocast: Callable[[], AbstractContextManager] = nullcontext,
+    check: Callable[[], None] = lambda: None,
+) -> Tensor:
     """Float buffers with BatchNorm statistics re-estimated for ``w``.
 
     Cumulative averages over training images (evenly spaced over the whole training set, in their
     training augmentation with a fixed seed), as is usual for averaged weights.
+
+    Args:
+        check: called before each batch; raises to stop.
     """
-    data, model = runner.data, runner.model
+    model = flat.model
     everything = np.concatenate(list(data.indices.values()))
     chosen = everything[np.linspace(0, len(everything) - 1, ESTIMATED).round().astype(int)]
     chosen = np.unique(chosen)
@@ -307,16 +318,18 @@ def reestimate_statistics(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> T
     model.train()  # a network may leave layers in eval mode: these keep their statistics
     layers = [layer for layer in batchnorm_layers(model).values() if layer.training]
     momenta = [layer.momentum for layer in layers]
-    load_model(runner, w, buffers)
+    flat.w.copy_(w)
+    flat.buffers.copy_(buffers)
+    model.eval()
     for layer in layers:
         layer.reset_running_stats()
         layer.momentum = None  # cumulative average
         layer.train()
     for batch in data.sample_batches(balanced_batches(chosen, size)):
-        runner.interrupt.check()
-        prepared = prepare_batch(model, batch, runner.flat.w.dtype, training=True)
-        with runner.autocast():
+        check()
+        prepared = prepare_batch(model, batch, flat.w.dtype, training=True)
+        with autocast():
             forward(model, prepared, "tensor")
     for layer, momentum in zip(layers, momenta, strict=True):
         layer.momentum = momentum
-    return runner.flat.buffers.clone()
+    return flat.buffers.clone()

@@ -1,7 +1,7 @@
-"""Pictures of landscapes and spectra: PNG and SVG by Matplotlib, a page of surfaces by Plotly."""
+"""Curvature on the terminal, pictures of landscapes and spectra, and a page of surfaces."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,16 +9,77 @@ import numpy as np
 import plotly.graph_objects as go
 from matplotlib.colors import LogNorm, Normalize
 from matplotlib.figure import Figure
+from rich.console import Console
 
+from fedseg.cli import widen_console
 from fedseg.errors import DataError
 from fedseg.files import write_text
 from fedseg.report.drawing import COLORS, MARKERS, new_figure, plain_axes, save_figure
-from fedseg.runs.history import LARGEST_NUMBER
+from fedseg.runs.tables import TextTable
 
 MAP = "cividis"  # the same for every kind of color vision
 LEVELS = 14
 MOST_DOTS = 60  # values of a curve up to which each has a dot
 BLUR = 100  # a density is so many times as wide as the bell of an eigenvalue
+
+
+NONE = "—"
+ROWS = {
+    "loss": ("loss", "loss"),
+    "gradient": ("loss", "gradient_norm"),
+    "lambda_1": ("top", "lambda_max"),
+    "lambda_1 / lambda_5": ("top", "lambda_max_over_lambda5"),
+    "trace": ("trace", "trace"),
+    "Frobenius": ("trace", "frobenius_norm"),
+    "SAM": ("sharpness", "sam"),
+    "ASAM": ("sharpness", "asam"),
+    "clients' lambda_1: median (quartiles)": ("clients", "quartiles"),
+    "participants' lambda_1, own data: mean": ("participants", "lambda_max_local"),
+    "participants' lambda_1, all data: mean": ("participants", "lambda_max_global"),
+    "H_N": ("fedalign", "hessian_norm_diff"),
+    "H_D": ("fedalign", "hessian_direction_cos"),
+    "features' norm: mean over classes": ("features", "norm_by_class"),
+}
+
+
+def print_curvature(results: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print a column for each checkpoint, and norms of features by class and client.
+
+    Args:
+        results: name of a checkpoint -> content of its ``curvature.json``.
+    """
+    console, quantities = Console(), [result["quantities"] for result in results.values()]
+    widen_console(console)
+    head = ("", *(f"{name} ({result['checkpoint']})" for name, result in results.items()))
+    rows = {"data": [result["data"] for result in results.values()]}
+    counts = [sorted({q["num_samples"] for q in of.values()}) for of in quantities]
+    rows["samples"] = [", ".join(map(str, numbers)) for numbers in counts]
+    for row, (quantity, key) in ROWS.items():
+        rows[row] = [_format(q.get(quantity, {}).get(key)) for q in quantities]
+    norms = {}
+    for kind, part in (("class", "norm_by_class"), ("client", "of_clients")):
+        columns = [q.get("features", {}).get(part, {}) for q in quantities]
+        for key in dict.fromkeys(chain(*columns)):
+            norms[f"{kind} {key}"] = [_format(column.get(key)) for column in columns]
+    for title, table in (("curvature", rows), ("norm of the last features, means", norms)):
+        filled = [(name, *cells) for name, cells in table.items() if set(cells) != {NONE}]
+        if filled:
+            console.print(TextTable(title, head, filled).to_rich())
+
+
+def _format(value: Any) -> str:
+    """A number, an estimate, quartiles, or the mean of several."""
+    if not value and value != 0:
+        return NONE
+    if isinstance(value, list):
+        return f"{value[2]:.4g} ({value[1]:.4g} to {value[3]:.4g})"
+    if isinstance(value, Mapping) and "standard_error" in value:
+        error = value["standard_error"]
+        return f"{value['value']:.4g}" + (f" ± {error:.2g}" if error is not None else "")
+    return f"{np.mean([*value.values()]) if isinstance(value, Mapping) else value:.4g}"
+
+
+# ---------------------------------------------------------------- pictures
 
 
 class Curve(NamedTuple):
@@ -29,34 +90,24 @@ class Curve(NamedTuple):
 
 
 def write_landscape(content: Mapping[str, Any], folder: Path) -> list[Path]:
-    """PNG and SVG of :func:`draw_landscape`; of a grid also ``landscape.html``, to be turned."""
-    paths = []
-    for name, figure in draw_landscape(content).items():
-        paths += [save_figure(figure, folder / f"{name}.{kind}") for kind in ("png", "svg")]
-    if content["spec"]["kind"] != "line":
+    """PNG and SVG of :func:`draw_landscape`; of surfaces also ``landscape.html``, to be turned."""
+    figure = draw_landscape(content)
+    paths = [save_figure(figure, folder / f"landscape.{kind}") for kind in ("png", "svg")]
+    if content["spec"]["kind"] not in ("line", "plane"):
         page = _surface_page(content).to_html(include_plotlyjs=True, div_id="page")
-        write_text(folder / "landscape.html", page)
         paths.append(folder / "landscape.html")
+        write_text(paths[-1], page)
     return paths
 
 
-def draw_landscape(content: Mapping[str, Any]) -> dict[str, Figure]:
-    """Figures by file name, of the content of a ``landscape.json``.
+def draw_landscape(content: Mapping[str, Any]) -> Figure:
+    """The content of a ``landscape.json``: of a line curves, of the others maps.
 
-    Of a line curves, of a plane a map, of the others surfaces and, as ``landscape_map``, the same
-    from above. Panels beside each other have one scale and the same levels; it is logarithmic if
-    losses are above 0 and differ by a factor of 10 or more.
-
-    Raises:
-        DataError: no loss is finite.
+    Panels beside each other have one scale and the same levels; it is logarithmic if losses are
+    above 0 and differ by a factor of 10 or more. DataError if no loss is finite.
     """
-    kind, scale = content["spec"]["kind"], _scale(content)
-    if kind == "line":
-        return {"landscape": _draw_lines(content)}
-    contours = _draw_maps(content, scale)
-    if kind == "plane":
-        return {"landscape": contours}
-    return {"landscape": _draw_surfaces(content, scale), "landscape_map": contours}
+    scale = _scale(content)
+    return _draw_lines(content) if content["spec"]["kind"] == "line" else _draw_maps(content, scale)
 
 
 def write_spectra(results: Mapping[str, Mapping[str, Any]], folder: Path) -> list[Path]:
@@ -80,20 +131,19 @@ def draw_spectra(results: Mapping[str, Mapping[str, Any]]) -> Figure | None:
     top, densities, clients = panels = [], [], []
     for name, result in results.items():
         quantities = result["quantities"]
-        with suppress(TypeError, ValueError, KeyError, AttributeError, OverflowError):  # damaged
-            values = (quantities.get("spectrum") or quantities.get("top") or {}).get("eigenvalues")
-            local = quantities.get("clients", {}).get("lambda_max", {}).values()
-            for panel, row in ((top, values or ()), (clients, sorted(local)[::-1])):
-                if row:
-                    panel.append(Curve(names[name], range(1, 1 + len(row)), _finite(row)))
-            if "density" in quantities:
-                densities.append(Curve(names[name], *_blur(quantities["density"])))
+        values = (quantities.get("spectrum") or quantities.get("top") or {}).get("eigenvalues")
+        local = quantities.get("clients", {}).get("lambda_max", {}).values()
+        for panel, row in ((top, values), (clients, sorted(local)[::-1])):
+            if row:
+                panel.append(Curve(names[name], range(1, 1 + len(row)), row))
+        if "density" in quantities:
+            densities.append(Curve(names[name], *_blur(quantities["density"])))
     panels = {pair: curves for pair, curves in zip(labels, panels, strict=True) if curves}
     return _draw_curves(panels) if panels else None
 
 
 def _blur(density: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
-    nodes, weights = (_finite(np.ravel(density[key])) for key in ("nodes", "weights"))
+    nodes, weights = (np.ravel(density[key]) for key in ("nodes", "weights"))
     weights = weights / weights.sum()
     width = (np.ptp(nodes[weights > 0]) or 1) / BLUR
     x = np.linspace(nodes.min() - 4 * width, nodes.max() + 4 * width, 1000)
@@ -104,14 +154,6 @@ def _blur(density: Mapping[str, Any]) -> tuple[np.ndarray, np.ndarray]:
 
 def _values(nested: Any) -> np.ndarray:
     return np.array(nested, dtype=float)  # None is NaN
-
-
-def _finite(values: Any) -> np.ndarray:
-    """Numbers [n]; ValueError if they are of another form or size than can be drawn."""
-    array = _values(values)
-    if array.ndim != 1 or not (abs(array) < LARGEST_NUMBER).all():
-        raise ValueError("not finite numbers in a row")
-    return array
 
 
 def short_names(names: Iterable[str]) -> dict[str, str]:
@@ -125,11 +167,10 @@ def short_names(names: Iterable[str]) -> dict[str, str]:
 
 def _label_series(content: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str, Any]]]:
     """Every series with the names of its models and data."""
-    series = content["series"]
-    short = short_names({name for one in series for name in one["models"]})
-    for one in series:
-        models = " to ".join(short[name] for name in one["models"])
-        yield ", ".join(filter(None, (models, one["data"]))), one
+    short = short_names({name for series in content["series"] for name in series["models"]})
+    for series in content["series"]:
+        models = " to ".join(short[name] for name in series["models"])
+        yield ", ".join(filter(None, (models, series["data"]))), series
 
 
 # ---------------------------------------------------------------- curves
@@ -163,10 +204,12 @@ def _draw_lines(content: Mapping[str, Any]) -> Figure:
     panels = {}
     for name in ("loss", *content["series"][0]["metrics"]):
         curves = []
-        for label, one in _label_series(content):
-            label += f", barrier {one['barrier']:.3g}" if one.get("barrier") is not None else ""
-            values = one["loss"] if name == "loss" else one["metrics"][name]
-            curves.append(Curve(label, content["axes"][0], values, one["data"] != "train"))
+        for label, series in _label_series(content):
+            label += (
+                f", barrier {series['barrier']:.3g}" if series.get("barrier") is not None else ""
+            )
+            values = series["loss"] if name == "loss" else series["metrics"][name]
+            curves.append(Curve(label, content["axes"][0], values, series["data"] != "train"))
         panels["gamma (0: the first model, 1: the second)", name] = curves
     return _draw_curves(panels, marks=(0, 1))
 
@@ -176,7 +219,7 @@ def _draw_lines(content: Mapping[str, Any]) -> Figure:
 
 def _scale(content: Mapping[str, Any]) -> Normalize:
     """One scale for all losses of a landscape."""
-    losses = np.concatenate([_values(one["loss"]).ravel() for one in content["series"]])
+    losses = np.concatenate([_values(series["loss"]).ravel() for series in content["series"]])
     losses = losses[np.isfinite(losses)]
     if not len(losses):
         raise DataError("no loss of the landscape is finite: name smaller --ends")
@@ -186,20 +229,13 @@ def _scale(content: Mapping[str, Any]) -> Normalize:
     return Normalize(low, high) if low < high else Normalize(low - 0.5, high + 0.5)
 
 
-def _heights(losses: Any, scale: Normalize) -> tuple[np.ndarray, str]:
-    """Losses as heights in a surface, and the title of their axis."""
-    if isinstance(scale, LogNorm):
-        return np.log10(_values(losses)), "log10 loss"
-    return _values(losses), "loss"
-
-
 def _draw_maps(content: Mapping[str, Any], scale: Normalize) -> Figure:
     count, (x, y) = len(content["series"]), content["axes"]
     figure = new_figure(5 * count + 1, 4.6)
     panels = figure.subplots(1, count, squeeze=False)[0]
     short, levels = short_names(content["marks"]), scale.inverse(np.linspace(0, 1, LEVELS))
-    for axes, (label, one) in zip(panels, _label_series(content), strict=True):
-        loss = _values(one["loss"]).T
+    for axes, (label, series) in zip(panels, _label_series(content), strict=True):
+        loss = _values(series["loss"]).T
         filled = axes.contourf(x, y, loss, levels=levels, norm=scale, cmap=MAP, extend="both")
         axes.contour(x, y, loss, levels=levels, colors="white", linewidths=0.4)
         for number, (name, spot) in enumerate(content["marks"].items()):
@@ -217,32 +253,14 @@ def _draw_maps(content: Mapping[str, Any], scale: Normalize) -> Figure:
     return figure
 
 
-def _draw_surfaces(content: Mapping[str, Any], scale: Normalize) -> Figure:
-    """The first as a solid, the others as nets."""
-    figure = new_figure(6, 5, layout=None)
-    axes = figure.add_axes((0, 0.02, 0.92, 0.98), projection="3d")
-    grid = np.meshgrid(*content["axes"], indexing="ij")
-    for number, (label, one) in enumerate(_label_series(content)):
-        heights, title = _heights(one["loss"], scale)
-        style = {"color": COLORS[number % len(COLORS)], "label": label}
-        if number == 0:
-            axes.plot_surface(*grid, heights, alpha=0.75, linewidth=0, **style)
-        else:
-            axes.plot_wireframe(*grid, heights, linewidth=0.7, **style)
-    axes.set_zlabel(title)
-    axes.locator_params(nbins=5)
-    axes.legend(fontsize=8)
-    return figure
-
-
 def _surface_page(content: Mapping[str, Any]) -> go.Figure:
     """Every surface in its color, to be turned and switched off."""
-    page, scale = go.Figure(), _scale(content)
+    page, logarithmic = go.Figure(), isinstance(_scale(content), LogNorm)
     x, y = np.meshgrid(*content["axes"], indexing="ij")
-    for number, (label, one) in enumerate(_label_series(content)):
-        color = COLORS[number % len(COLORS)]
+    for number, (label, series) in enumerate(_label_series(content)):
+        color, losses = COLORS[number % len(COLORS)], _values(series["loss"])
+        heights = np.log10(losses) if logarithmic else losses
         style = {"colorscale": [[0, color], [1, color]], "opacity": 0.5 if number else 0.9}
-        heights, title = _heights(one["loss"], scale)
         page.add_surface(x=x, y=y, z=heights, name=label, showlegend=True, showscale=False, **style)
-    page.update_scenes(zaxis_title=title)
+    page.update_scenes(zaxis_title="log10 loss" if logarithmic else "loss")
     return page

@@ -286,8 +286,7 @@ class FederatedRunner(Runner):
         """(parameters, buffers) of the averaged model, or None.
 
         Args:
-            estimate: re-estimate its BatchNorm statistics where configured; without it, a
-                checkpoint does not pay for an estimate that no evaluation needed.
+            estimate: re-estimate its BatchNorm statistics where configured, for an evaluation.
         """
         averaged = self.averaging.averaged_model(self) if self.averaging is not None else None
         if averaged is None or self.averaging.bn != "reestimate" or self.batchnorm is not None:
@@ -295,7 +294,8 @@ class FederatedRunner(Runner):
         if self._estimate is None or self._estimate[0] != self.round:
             if not estimate:
                 return averaged
-            self._estimate = (self.round, reestimate_statistics(self, *averaged))
+            parts = self.flat, self.data, *averaged, self.autocast, self.interrupt.check
+            self._estimate = (self.round, reestimate_statistics(*parts))
         return averaged[0], self._estimate[1]
 
     def evaluated_model(self) -> tuple[Tensor, Tensor]:

@@ -1,22 +1,91 @@
-"""What ``tools/curvature.py`` or the ``CurvatureHook`` left in a run's folder.
+"""What ``fedseg curvature`` or the ``CurvatureHook`` left in a run's folder.
 
-It may come from anyone: what has another form than expected counts as not measured.
+It may come from anyone: a quantity of another form than expected counts as not measured.
 """
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from fedseg.checks import is_number
+from annotated_types import Len
+from pydantic import BaseModel, BeforeValidator, TypeAdapter, ValidationError
+from typing_extensions import TypedDict
+
+from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import DataError
 from fedseg.files import own_path, read_json
-from fedseg.runs.history import LARGEST_NUMBER
+from fedseg.runs.history import Number
 from fedseg.runs.schema import Results
 
 FILE_NAME = "curvature.json"  # also the key of its quantities among the extras, once it is read
 CURVATURE = "curvature"  # key of the hook's values among the extras; the tool's folder
 OF_MODEL = ("lambda_max", "gradient_norm")
 OF_PARTICIPANTS = ("client_lambda_max", "client_drift", "update_cosine")
+
+
+class Estimate(TypedDict):
+    value: Number
+    standard_error: Number | None
+
+
+ByName = dict[str, Number]
+VALUES: Mapping[str, Any] = {  # of a quantity; wherever one occurs
+    **dict.fromkeys(("loss", "gradient_norm", "norm_w", "sam", "asam"), Number | None),
+    "metrics": dict[str, Number | None],
+    **dict.fromkeys(("lambda_max_over_lambda5", "products"), Number),
+    **dict.fromkeys(("eigenvalues", "residuals"), list[Number]),
+    **dict.fromkeys(("trace", "frobenius_norm"), Estimate),
+    **dict.fromkeys(("hessian_norm_diff", "hessian_direction_cos"), Estimate),
+    **dict.fromkeys(("nodes", "weights"), list[list[Number]]),
+    "quartiles": Annotated[list[Number], Len(5, 5)],
+    **dict.fromkeys(("lambda_max_local", "lambda_max_global", "norm_by_class"), ByName),
+    "of_clients": dict[str, ByName],
+    "lambda_max": Number | ByName,  # of the model on all data, or on each client's
+    "num_samples": int,
+}
+Quantity = TypedDict("Quantity", VALUES, total=False)
+Estimate.__pydantic_config__ = Quantity.__pydantic_config__ = STRICT
+QUANTITY = TypeAdapter(Quantity)
+
+
+def _keep_sound(quantities: Any) -> Any:
+    """The quantities of the form that the tool writes."""
+    if not isinstance(quantities, dict):
+        return quantities  # refused by its type
+    sound = {}
+    for name, entry in quantities.items():
+        try:
+            QUANTITY.validate_python(entry)
+        except ValidationError:
+            continue
+        sound[name] = entry
+    return sound
+
+
+class CurvatureFile(BaseModel):
+    """``curvature.json``: the checkpoint, its data, and quantity -> values."""
+
+    model_config = STRICT
+
+    config_sha256: str | None = None
+    checkpoint_sha256: str | None = None
+    changed: list[str] = []
+    data: str | None = None
+    data_sha256: str | None = None
+    parameters: int | None = None
+    dtype: str | None = None
+    quantities: Annotated[dict[str, dict[str, Any]], BeforeValidator(_keep_sound)]
+
+
+class _HookSeries(BaseModel):
+    model_config = STRICT
+
+    rounds: list[int]
+    lambda_max: list[Number | None] = []
+    gradient_norm: list[Number | None] = []
+    client_lambda_max: list[Number | None] = []
+    client_drift: list[Number | None] = []
+    update_cosine: list[Number | None] = []
 
 
 def with_curvature(results: Results, folder: Path, messages: list[str]) -> Results:
@@ -27,18 +96,18 @@ def with_curvature(results: Results, folder: Path, messages: list[str]) -> Resul
     ``messages``.
     """
     series = {} if results.averaging else over_rounds(results, [results.completed_rounds])
-    quantities = {"top": {"lambda_max": series.get("lambda_max", [None])[0]}}
+    values = series.get("lambda_max", [None])
+    quantities: dict[str, Any] = {} if values[0] is None else {"top": {"lambda_max": values[0]}}
     name = f"{CURVATURE}/round_{results.completed_rounds:06d}/{FILE_NAME}"
+    path = folder / name
     try:
-        found = read_json(own_path(folder, name)) if (folder / name).exists() else {}
-        if found:
-            if not isinstance(found, dict) or not isinstance(found.get("quantities"), dict):
-                raise DataError(f"{folder / name}: quantities: must be an object")
-            if found.get("config_sha256") != results.config_sha256:
-                raise DataError(f"{folder / name}: config_sha256: is of another run's config")
-            if found.get("changed"):
-                raise DataError(f"{folder / name}: changed: is of a changed config")
-            quantities |= found["quantities"]
+        if path.exists():
+            content = read_model(CurvatureFile, read_json(own_path(folder, name)), path)
+            if content.config_sha256 != results.config_sha256:
+                raise DataError(f"{path}: config_sha256: is of another run's config")
+            if content.changed:
+                raise DataError(f"{path}: changed: is of a changed config")
+            quantities |= content.quantities
     except DataError as error:
         messages.append(str(error))
     return results.model_copy(update={"extras": {**results.extras, FILE_NAME: quantities}})
@@ -46,38 +115,30 @@ def with_curvature(results: Results, folder: Path, messages: list[str]) -> Resul
 
 def over_rounds(results: Results, rounds: Sequence[int]) -> dict[str, list[float | None]]:
     """What the ``CurvatureHook`` has logged, by name; None where it did not."""
-    found = results.extras.get(CURVATURE)
-    measured = found.get("rounds") if isinstance(found, Mapping) else None
+    try:
+        measured = _HookSeries.model_validate(results.extras.get(CURVATURE))
+    except ValidationError:
+        return {}
     series = {}
-    for name in (*OF_MODEL, *OF_PARTICIPANTS) if isinstance(measured, list) else ():
-        values = found.get(name)
-        pairs = zip(measured, values if isinstance(values, list) else (), strict=False)
-        by_round = {r: v for r, v in pairs if _is_finite(r) and _is_finite(v)}
-        if not by_round.keys().isdisjoint(rounds):
+    for name in (*OF_MODEL, *OF_PARTICIPANTS):
+        by_round = dict(zip(measured.rounds, getattr(measured, name), strict=False))
+        if any(by_round.get(round_) is not None for round_ in rounds):
             series[name] = [by_round.get(round_) for round_ in rounds]
     return series
 
 
 def measured_value(results: Results, name: str) -> float | None:
     """``<quantity>/<value>`` as a number: of estimates the value, of several clients the mean."""
-    value = results.extras.get(FILE_NAME)
-    for key in name.split("/"):
-        value = value.get(key) if isinstance(value, Mapping) else None
+    quantity, key = name.split("/")
+    value = results.extras.get(FILE_NAME, {}).get(quantity, {}).get(key)
     if isinstance(value, Mapping):
-        values = [value["value"]] if "value" in value else list(value.values())
-        return sum(values) / len(values) if values and all(map(_is_finite, values)) else None
-    return float(value) if _is_finite(value) else None
+        values = [value["value"]] if "standard_error" in value else list(value.values())
+        return sum(values) / len(values) if values else None
+    return value
 
 
 def eigenvalues(results: Results, most: int) -> list[float]:
     """So many of the largest Hessian eigenvalues, the largest first; none if not measured."""
-    for name in ("spectrum", "top"):
-        found = results.extras.get(FILE_NAME, {}).get(name)
-        values = found.get("eigenvalues") if isinstance(found, Mapping) else None
-        if isinstance(values, list) and all(map(_is_finite, values)):
-            return values[:most]
-    return []
-
-
-def _is_finite(value: Any) -> bool:
-    return is_number(value) and abs(value) < LARGEST_NUMBER
+    quantities = results.extras.get(FILE_NAME, {})
+    values = (quantities.get("spectrum") or quantities.get("top") or {}).get("eigenvalues", [])
+    return values[:most]

@@ -3,7 +3,6 @@
 import json
 import re
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 import toyresults
@@ -27,7 +26,8 @@ def written(tmp_path: Path, text: str) -> Path:
 
 def test_measured_values_stand_in_the_columns_of_published_ones(tmp_path):
     quantities = {
-        "top": {"lambda_max": 12.5, "lambda_max_over_lambda5": "many", "eigenvalues": [12.5, 3]},
+        "top": {"lambda_max": 12.5, "eigenvalues": [12.5, 3]},
+        "sharpness": {"sam": "many"},
         "trace": {"trace": {"value": 340.0, "standard_error": 2.0}},
         "participants": {"lambda_max_local": {"a": 2.0, "b": 4.0}},
     }
@@ -39,7 +39,7 @@ def test_measured_values_stand_in_the_columns_of_published_ones(tmp_path):
     assert values["lambda_max"] == 12.5
     assert values["trace"] == 340.0
     assert values["lambda_max_local"] == 3.0
-    assert values.get("lambda_ratio") is None  # of another form than expected
+    assert values.get("lambda_ratio") is None
     text = write_page(board, tmp_path / "board").read_text()
     data = json.loads(re.search(r'<script[^>]*id="data"[^>]*>(.*?)</script>', text, re.S)[1])
     (table,) = (t for t in data["tables"].values() if any(r["kind"] == "run" for r in t["rows"]))
@@ -64,15 +64,28 @@ def test_a_file_that_does_not_fit_is_named_and_the_run_stays(tmp_path, text):
     assert measured_value(run.results, "top/lambda_max") is None
 
 
-def test_values_of_another_form_are_not_measured():
-    huge = {"top": {"eigenvalues": [10**400], "lambda_max": 10**400}, "trace": {"trace": [1]}}
-    for quantities in ({}, {"top": 3}, {"top": {"lambda_max": "<b>"}}, huge):
-        found = SimpleNamespace(extras={"curvature.json": quantities})
-        assert measured_value(found, "top/lambda_max") is None
-        assert measured_value(found, "trace/trace") is None
-        assert eigenvalues(found, 5) == []
-    for hook in (None, 3, {"rounds": 3}, {"rounds": [1, "2"], "lambda_max": [[], 3]}):
-        assert over_rounds(SimpleNamespace(extras={"curvature": hook}), [1, 2]) == {}
-    hook = {"rounds": [1, 3], "lambda_max": [2.5, None], "<b>": [1, 2]}
-    found = SimpleNamespace(extras={"curvature": hook})
-    assert over_rounds(found, [1, 2, 3]) == {"lambda_max": [2.5, None, None]}
+@pytest.mark.parametrize(
+    "entry", [3, {"lambda_max": "<b>"}, {"lambda_max": 10**400}, {"eigenvalues": [[1]]}]
+)
+def test_quantities_of_another_form_are_not_measured(tmp_path, entry):
+    quantities = {"top": entry, "trace": {"trace": {"value": 3.0, "standard_error": None}}}
+    measured = {"config_sha256": CONTENT["config_sha256"], "quantities": quantities}
+    (run,), messages = read_runs([written(tmp_path, json.dumps(measured))])
+    assert measured_value(run.results, "top/lambda_max") is None
+    assert eigenvalues(run.results, 5) == [] and not messages
+    assert measured_value(run.results, "trace/trace") == 3.0
+
+
+def test_what_the_hook_logged_stands_at_its_rounds(tmp_path):
+    for hook, expected in (
+        (3, {}),
+        ({"rounds": 3}, {}),
+        ({"rounds": [1, "2"], "lambda_max": [[], 3]}, {}),
+        (
+            {"rounds": [1, 3], "lambda_max": [2.5, None], "<b>": [1, 2]},
+            {"lambda_max": [2.5, None, None]},
+        ),
+    ):
+        content = {**CONTENT, "curvature": hook}
+        (run,), _ = read_runs([toyresults.write(tmp_path / "a", content)])
+        assert over_rounds(run.results, [1, 2, 3]) == expected

@@ -13,8 +13,16 @@ from torch import nn
 
 from fedseg.core.flat import FlatModel
 from fedseg.curvature.checkpoint import opened
-from fedseg.curvature.directions import along, barrier, line, plane, random_directions
-from fedseg.curvature.landscape import FILE_NAME, POINTS, Landscape, compute_landscape
+from fedseg.curvature.landscape import (
+    FILE_NAME,
+    POINTS,
+    Landscape,
+    barrier,
+    compute_landscape,
+    line,
+    plane,
+    random_directions,
+)
 from fedseg.curvature.settings import Source, Spec
 from fedseg.curvature.surface import LossSurface, Point
 from fedseg.errors import ConfigError, DataError
@@ -84,12 +92,10 @@ def test_random_directions_have_filters_of_the_models_length():
     twice = Point("n", 2 * point.w, point.buffers)
     again = random_directions(flat, twice, 2, np.random.default_rng(0))
     torch.testing.assert_close(again.axes[0], 2 * one)
-    unit = along(point, [one, other])
-    assert float(unit.axes[1].norm()) == pytest.approx(1)
 
 
 def test_barrier_is_the_height_above_the_straight_line():
-    gammas = np.linspace(-1, 2, 31)
+    gammas = np.linspace(0, 1, 11)
     assert barrier(gammas, 3 * gammas + 1) == pytest.approx(0, abs=1e-12)
     # L = 1 + g + 4 g (1 - g): highest above the line at 1/2, by 1
     assert barrier(gammas, 1 + gammas + 4 * gammas * (1 - gammas)) == pytest.approx(1)

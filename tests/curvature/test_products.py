@@ -9,7 +9,6 @@ from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, total_loss
 from fedseg.curvature import spectrum
 from fedseg.curvature.products import Products, expand
-from fedseg.curvature.sharpness import rise
 from fedseg.curvature.surface import LossSurface, Part, Point, Samples
 from fedseg.errors import TrainingError
 from fedseg.models import Segmentor
@@ -340,15 +339,15 @@ def test_rise_on_a_quadratic_is_the_closed_form():
     gradient = curvature * w
     eps = rho * gradient / np.linalg.norm(gradient)
     loss = lambda w: (curvature * w**2).sum() / 2  # noqa: E731
-    sam, length = rise(of, rho)
+    sam, length = of.rise(rho)
     assert length == pytest.approx(np.linalg.norm(gradient))
     assert sam == pytest.approx(loss(w + eps) - loss(w))
     angles = np.linspace(0, 2 * np.pi, 20001)
     circle = rho * np.c_[np.cos(angles), np.sin(angles)]
     best = max(loss(w + e) for e in circle) - loss(w)
-    assert rise(of, rho, 30)[0] == pytest.approx(best, rel=1e-6)
+    assert of.rise(rho, 30)[0] == pytest.approx(best, rel=1e-6)
     # ASAM: a parameter vector is a bias, so that T = 1
-    assert rise(of, rho, 1, eta=0.1)[0] == pytest.approx(sam)
+    assert of.rise(rho, 1, eta=0.1)[0] == pytest.approx(sam)
 
 
 class Chain(Classifier):
@@ -369,8 +368,8 @@ def test_only_the_adaptive_rise_is_the_same_for_the_same_function():
         slot.view(w).mul_(factor)
     other = of.at(w)
     assert other.loss()[0] == pytest.approx(of.loss()[0])
-    assert rise(other, 0.1, 3, eta=0)[0] == pytest.approx(rise(of, 0.1, 3, eta=0)[0])
-    assert rise(other, 0.1, 3)[0] > 1.5 * rise(of, 0.1, 3)[0]
+    assert other.rise(0.1, 3, eta=0)[0] == pytest.approx(of.rise(0.1, 3, eta=0)[0])
+    assert other.rise(0.1, 3)[0] > 1.5 * of.rise(0.1, 3)[0]
 
 
 @pytest.mark.parametrize("loss", [CrossEntropy(), OHEMCrossEntropy(0.25)], ids=["ce", "ohem"])
@@ -398,4 +397,4 @@ def test_a_rise_to_what_is_no_number_is_none():
             return float("nan"), {}
 
     of = surface(Perceptron(3))
-    assert np.isnan(rise(Overflows(of.flat, of.data, Point("", of.w, of.buffers)), 0.05)[0])
+    assert np.isnan(Overflows(of.flat, of.data, Point("", of.w, of.buffers)).rise(0.05)[0])

@@ -2,9 +2,7 @@
 
 import json
 import shutil
-from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 
 import cv2
 import numpy as np
@@ -202,13 +200,10 @@ def test_statistics_between_models_are_taken_anew_at_every_point(silo, tmp_path)
     options = {"source": source, "points": 3, "ends": (0, 1), "statistics": "reestimate"}
     (series,) = compute_landscape(Spec(**options), tmp_path)["series"]
     with opened(source) as run:
-        check = SimpleNamespace(check=lambda: None)
-        parts = {"data": run.data, "model": run.flat.model, "flat": run.flat, "interrupt": check}
         b, a = (run.load(Path(path), averaged=False) for path in paths)
         w = (a.w.double() / 2 + b.w.double() / 2).float()
         middle = (a.buffers.double() / 2 + b.buffers.double() / 2).float()
-        anew = SimpleNamespace(**parts, autocast=nullcontext)
-        buffers = reestimate_statistics(anew, w, middle)
+        buffers = reestimate_statistics(run.flat, run.data, w, middle)
         data = run.samples(personal=False)
         losses = [LossSurface(run.flat, data, Point("", w, b)).loss()[0] for b in (buffers, middle)]
     assert series["loss"][1] == pytest.approx(losses[0], rel=1e-5)

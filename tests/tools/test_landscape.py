@@ -47,4 +47,4 @@ def test_line_between_two_rounds_and_wrong_arguments(run_tool, run, tmp_path):
     assert [series["data"] for series in content["series"]] == ["own data", "all data"]
     code, out, err = run_tool("landscape", "random", first, "--client", client, *options)
     assert code == 0, err
-    assert "landscape_map.svg" in out and "landscape.html" in out
+    assert "landscape.svg" in out and "landscape.html" in out
