@@ -147,11 +147,6 @@ def test_show_tells_values_of_the_command_line(fedseg):
         fedseg("show", "idda_rainy", "--cfg-options", "rho")
 
 
-def test_show_of_a_config_with_nothing_in_it(fedseg, tmp_path):
-    (tmp_path / "own.py").write_text("")
-    assert fedseg("show", str(tmp_path / "own.py")) == "# own\n"
-
-
 def test_show_of_a_key_that_is_not_there_is_an_error(fedseg):
     with pytest.raises(ConfigError, match=r"--only: .* has no 'avaraging' \(did you mean 'averag"):
         fedseg("show", "idda_rainy", "--with", "swa", "--only", "avaraging")

@@ -266,18 +266,6 @@ def test_a_run_belongs_to_the_protocol_whose_values_it_has(board):
         assert {row.paper for row in ranking(found, id_).rows} == papers
 
 
-def test_a_run_with_another_value_is_listed_apart_near_its_protocol(board):
-    long = toyresults.results(f"{RAINY}_paper", {"unseen/mIoU": 41.0}, local_epochs=3)
-    short = idda(rounds=300, completed_rounds=300, final_round=300, **OTHER)
-    found = board(long, short)
-    assert not any(table.runs for table in found.rankings)
-    reasons = {apart.benchmark.id: apart.rows[0].reasons for apart in found.apart}
-    assert reasons == {
-        RAINY: (f"train_cfg.max_rounds: 300, in {RAINY} 1600",),
-        f"{RAINY}_paper": (f"train_cfg.local_epochs: 3, in {RAINY}_paper 2",),
-    }
-
-
 # ---------------------------------------------------------------- apart
 
 

@@ -4,7 +4,6 @@ import toyresults
 
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
 from fedseg.leaderboard.reference import read_published
-from fedseg.registry import ALGORITHMS
 
 SAM, ASAM = {"type": "SAMOptimWrapper"}, {"type": "ASAMOptimWrapper"}
 
@@ -100,9 +99,3 @@ def test_a_run_has_the_method_of_its_published_row():
     assert method(batchnorm={"type": "SiloBN"}) in published
     mixed = next(r for r in read_published() if r.algorithm == "mixup")
     assert method_of_record(mixed, 20) == Method("fedavg", augmentation="mixup")
-
-
-def test_aliases_are_of_algorithms_that_exist():
-    ALGORITHMS.import_from_location()
-    names = {name.lower() for name in ALGORITHMS.module_dict}
-    assert {"naivefedgloss", "mime", "fedspeed", "fedsmoo"} <= names

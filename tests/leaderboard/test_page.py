@@ -15,7 +15,6 @@ from PIL import Image
 from toypage import BROKEN, CIFAR, HOSTILE, RAINY, TARGET
 
 from fedseg.leaderboard.board import Board, build_board
-from fedseg.leaderboard.output import to_json
 from fedseg.leaderboard.page import COPIED, write_page
 from fedseg.runs.run_files import read_runs
 
@@ -125,24 +124,6 @@ def test_traffic_of_published_rows_is_what_their_paper_states(page):
     assert scaffold and {r["traffic"] for r in scaffold if "FedGloSS" in r["source"]} == {2}
     assert any(r["kind"] == "published" and r["traffic"] is None for r in rows)
     assert page.data["tables"][TARGET]["target"] == 59.9
-
-
-def test_synthetic_runs_never_stand_beside_a_published_number(board, page):
-    synthetic = {id_ for id_, run in to_json(board)["runs"].items() if run["synthetic"]}
-    assert len(synthetic) == 3
-    found = set()
-    for id_, table in page.data["tables"].items():
-        kinds = {row["kind"] for row in table["rows"]}
-        of_table = {run for row in table["rows"] for run in row["runs"]}
-        if "published" in kinds:
-            assert not of_table & synthetic
-            assert not id_.startswith("apart-")
-        found |= of_table & synthetic
-    assert found == synthetic
-    for table, rows in page.tables.items():
-        if table.startswith("apart-"):
-            assert {row["data-kind"] for row in rows} == {"run"}
-    assert "synthetic data: the images are rendered, they are not IDDA" in page.texts
 
 
 def test_untrusted_text_is_escaped(index, page):

@@ -72,12 +72,6 @@ def test_a_finished_run_has_the_metrics_of_its_results(tmp_path):
     assert cell.window == Cell(52.0, None, 1, "evaluations")
 
 
-def test_a_window_of_no_round_is_the_last_one(tmp_path):
-    one = finished(tmp_path / "a", 50.0, last_rounds__rounds=0)
-    other = finished(tmp_path / "b", 51.0, last_rounds__rounds=0)
-    assert cells(one, other)[1].paired == Cell(1.0, None, 1, "rounds")
-
-
 def test_a_metric_of_one_run_only(tmp_path):
     one = write_history(tmp_path / "a", [record(1, 5.0)])
     other = write_history(tmp_path / "b", [record(1, metrics={"seen/aAcc": 70.0, METRIC: None})])
@@ -148,15 +142,6 @@ def test_other_test_images_have_no_difference(tmp_path):
     assert cell.last == value(50.0) and (cell.difference, cell.paired) == (None, None)
     assert any("images in unseen" in note for note in comparison.notes)
     assert list(comparison.conditions) == ["data.test:unseen.split_checksum"]
-
-
-def test_rendered_images_are_not_real_ones(tmp_path):
-    one = finished(tmp_path / "a")
-    content = toyresults.results(RAINY, {METRIC: 1.0})
-    other = toyresults.write(tmp_path / "b", toyresults.synthetic(content))
-    comparison = compare(read_sides([one, other]))
-    assert comparison.metrics[METRIC][1].paired is None
-    assert any("trained on" in note for note in comparison.notes)
 
 
 @pytest.mark.parametrize(
@@ -258,16 +243,6 @@ def test_a_stopped_run_is_marked(small_run, tmp_path):
     notes = compare(read_sides([small_run, tmp_path])).notes
     assert any("B is not finished (4 rounds)" in note for note in notes)
     assert any("(A 6, B 4)" in note for note in notes)
-
-
-def test_folders_that_are_no_runs_are_refused(tmp_path):
-    with pytest.raises(DataError, match="none"):
-        read_sides([tmp_path / "none"])
-    with pytest.raises(DataError, match="no run"):
-        read_sides([tmp_path])
-    (tmp_path / "results.json").write_text("{}")
-    with pytest.raises(DataError, match="schema_version"):
-        read_sides([tmp_path])
 
 
 def test_many_domains_and_a_name_like_a_formula(tmp_path):

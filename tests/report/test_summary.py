@@ -8,7 +8,6 @@ import pytest
 import toyresults
 from rich.console import Console
 
-from fedseg.errors import DataError
 from fedseg.files import sha256
 from fedseg.report.summary import print_summary
 from fedseg.runs.schema import read_results
@@ -103,14 +102,6 @@ def test_corruptions_by_severity(run_copy):
     assert " 35.00 " in row
 
 
-def test_synthetic_images_stand_in_for_cifar(run_copy):
-    kind = "SyntheticShapesDataset"
-    change(run_copy, data__train__synthetic=True, data__train__dataset=kind)
-    text = printed(run_copy, real_config="configs/real.py")
-    assert "CIFAR-10 in data/cifar10" in text
-    assert "fedseg prepare cifar\n" in text
-
-
 def test_a_run_that_evaluated_nothing(run_copy):
     change(run_copy, final={}, curves={"rounds": [], "bytes": [], "loss": [], "figures": {}})
     assert "nothing was evaluated" in printed(run_copy)
@@ -121,8 +112,3 @@ def test_domains_without_statistics_are_counted(run_copy):
     covered = {"mIoU": 3.0, "domains": 5, "domains_with_statistics": 2}
     change(run_copy, final={"seen": {"mIoU": 4.0}, "seen_by_domain": covered})
     assert "2 of the 5 domains have statistics" in printed(run_copy)
-
-
-def test_an_unfinished_run_is_an_error(tmp_path):
-    with pytest.raises(DataError, match=r"results\.json"):
-        printed(tmp_path)

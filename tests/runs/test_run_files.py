@@ -64,12 +64,6 @@ def test_the_history_must_be_that_of_the_results(small_run, tmp_path):
     assert read_run(tmp_path).history == []
 
 
-def test_what_hooks_added_is_kept(tmp_path):
-    content = toyresults.results(RAINY, {METRIC: 50.0}) | {"client_accuracy": {"rounds": [1]}}
-    run = read_run(toyresults.write(tmp_path / "a", content))
-    assert run.results.extras == {"client_accuracy": {"rounds": [1]}}
-
-
 def test_a_run_without_evaluation_is_read_where_nothing_is_compared(tmp_path):
     content = toyresults.results(RAINY, {METRIC: 50.0}, final_round=None, final={})
     folder = toyresults.write(tmp_path / "a", content)

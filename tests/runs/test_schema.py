@@ -272,11 +272,6 @@ def test_what_runs_may_have_is_read(content, read):
         assert read(toyresults.changed(content, **changes))
 
 
-def test_a_class_that_does_not_occur_has_no_iou(content, read):
-    results = read(toyresults.changed(content, final__unseen__IoU={"train": None}))
-    assert results.final["unseen"]["IoU"] == {"train": None}
-
-
 def test_unknown_versions_are_refused(content, refused):
     refused({**content, "schema_version": 99}, " schema_version: is 99")
     for version in (3, 0, -1, -(10**9)):

@@ -116,17 +116,6 @@ def test_until_a_target_is_reached(tool, small_run, tmp_path):
         assert code == 2 and "--until" in err and "Traceback" not in err
 
 
-def test_names_in_markdown_are_text(tool, tmp_path):
-    evil = "<script>alert(1)</script> | [x](y) *b*"
-    one, other = run_of(tmp_path / "a", 50.0), run_of(tmp_path / "b", 51.0, name=evil)
-    code, out, _ = tool(one, other, "--out", tmp_path / "out")
-    assert code == 0 and "<script>alert(1)</script> | [x](y)" in " ".join(out.split())
-    text = (tmp_path / "out" / "compare.md").read_text(encoding="utf-8")
-    assert "<script" not in text and "[x](y)" not in text
-    head, rule, *rows = (line for line in text.splitlines() if line.startswith("|"))
-    assert head.count(" | ") == rule.count(" | ") == rows[1].count(" | ")
-
-
 def test_errors_are_one_line(tool, tmp_path):
     one = run_of(tmp_path / "a", 50.0)
     (tmp_path / "file").write_text("")

@@ -43,20 +43,6 @@ def test_a_folder_of_runs_becomes_a_board(tool, runs, tmp_path):
     assert "50.50" in page and "broken/results.json: is not readable" in page
 
 
-def test_a_real_run_of_other_clients_is_apart(tool, small_run):
-    code, out, _ = tool(small_run)
-    assert code == 0
-    assert "FedASAM + SWA + SiloBN" in out.replace("\n", " ")
-    assert "Not comparable: like IDDA (2 clients, 6 rounds)" in out and "other split" in out
-
-
-def test_published_numbers_alone(tool, tmp_path):
-    code, out, _ = tool(tmp_path, "--all")
-    assert code == 2  # no run
-    assert "Cityscapes, uniform clients" in out and "no results.json was found" in out
-    assert "45.86 ?" in out
-
-
 def test_a_run_is_verified(tool, small_run, small_config, tmp_path):
     code, out, err = tool("verify", small_run, "--config", small_config)
     assert code == 0, err
@@ -80,17 +66,3 @@ def test_a_file_is_no_folder_for_the_board(tool, tmp_path):
         assert code == 2 and err.startswith(f"error: {tmp_path / 'file'}")
         assert len(err.splitlines()) == 1
         assert (tmp_path / "file").read_text() == "kept"
-
-
-def test_what_cannot_be_verified_is_one_message(tool, tmp_path):
-    code, _, err = tool("verify", tmp_path)
-    assert code == 2
-    assert err.startswith(f"error: {tmp_path / 'results.json'}: is missing")
-    assert len(err.splitlines()) == 1
-
-
-def test_help(tool):
-    code, out, _ = tool("--help")
-    assert code == 0 and "verify" in out
-    code, out, _ = tool("verify", "--help")
-    assert code == 0 and "--config" in out
