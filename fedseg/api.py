@@ -39,17 +39,11 @@ def _flat(domains: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run.
+    """A finished run."""
 
-    Attributes:
-        folder: its work dir.
-        results: what ``results.json`` says.
-        history: a record of each round, as in ``history.jsonl``.
-    """
-
-    folder: Path
-    results: Results
-    history: tuple[dict[str, Any], ...]
+    folder: Path  # its work dir
+    results: Results  # results.json
+    history: tuple[dict[str, Any], ...]  # a record of each round, as in history.jsonl
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -59,17 +53,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """A checkpoint on every test domain.
+    """A checkpoint on every test domain."""
 
-    Attributes:
-        folder: where its files are.
-        results: what ``test_results.json`` says.
-        files: those that were written.
-    """
-
-    folder: Path
-    results: Mapping[str, Any]
-    files: tuple[Path, ...]
+    folder: Path  # where its files are
+    results: Mapping[str, Any]  # test_results.json
+    files: tuple[Path, ...]  # those that were written
 
     @property
     def metrics(self) -> dict[str, float]:
@@ -96,14 +84,9 @@ def train(
     resume: bool = False,
     quiet: bool = True,
 ) -> Run:
-    """Train; arguments are those of :func:`load_config`, which a config of it has already had.
+    """Train a config; ``quiet`` shows no progress and no warnings.
 
-    Args:
-        config: a name, a path, or what :func:`load_config` gave.
-        quiet: show no progress and no warnings.
-
-    Raises:
-        UserError: the config, the data or the machine is at fault.
+    The other arguments are those of :func:`load_config`; omit them for a loaded config.
     """
     if not isinstance(config, Config):
         config = load_config(config, methods, work_dir, options, seed, amp, resume)
@@ -117,9 +100,9 @@ def read_run(folder: str | Path) -> Run:
     """A finished run from its work dir; raises DataError if it is not finished or damaged."""
     from fedseg.runs import run_files
 
-    folder = Path(folder)
-    results = read_results(folder / FILE_NAME)
-    return Run(folder, results, tuple(run_files.read_run(folder).history))
+    read_results(Path(folder) / FILE_NAME)
+    run = run_files.read_run(folder)
+    return Run(run.folder, run.results, tuple(run.history))
 
 
 def evaluate(
@@ -145,9 +128,6 @@ def evaluate(
         options: overrides of config fields.
         trust: modules whose classes a run's recorded config may name.
         pictures: images per domain that are drawn.
-
-    Raises:
-        UserError: there is no such checkpoint, or config and data do not fit it.
     """
     run = run.folder if isinstance(run, Run) else run
     folder = Path(run) if not isinstance(run, Config) and Path(run).is_dir() else None
@@ -202,9 +182,6 @@ def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Pr
             :func:`fedseg.data_prep.segmentation.prepare_streets` or
             :func:`fedseg.data_prep.classification.prepare`. No split of labeled images is written
             unless ``partition`` says how.
-
-    Raises:
-        UserError: the name or an option is unknown, or the data are missing or damaged.
     """
     known = [member for description in DATA_SETS.values() for member in description.members]
     name = by_case(data_set, known)

@@ -76,22 +76,19 @@ def verify_run() -> int:
 
     cli.say_trust(arguments.trust)
     found = verify(arguments.run, arguments.config, arguments.cfg_options, arguments.trust)
-    tolerance = "to the last bit"
+    folder, count, tolerance = found.folder, len(found.differences), "to the last bit"
     if found.tolerance:
         tolerance = f"within {found.tolerance:g} percentage points ({found.elsewhere})"
     if found.unchecked:
         names = ", ".join(found.unchecked)
-        print(f"{found.folder}: without the training images, data.train has unchecked: {names}")
+        print(f"{folder}: without the training images, data.train has unchecked: {names}")
     if found.passed:
-        print(f"{found.folder}: all {found.compared} values are as recorded, {tolerance}")
+        print(f"{folder}: all {found.compared} values are as recorded, {tolerance}")
         return 0
     for difference in found.differences[:MOST]:
-        print(cli.printable(f"{found.folder}: {difference}"), file=sys.stderr)
-    print(
-        f"{found.folder}: {len(found.differences)} of {found.compared} values are not as "
-        f"recorded, {tolerance}",
-        file=sys.stderr,
-    )
+        print(cli.printable(f"{folder}: {difference}"), file=sys.stderr)
+    text = f"{folder}: {count} of {found.compared} values are not as recorded, {tolerance}"
+    print(text, file=sys.stderr)
     return 1
 
 

@@ -1,16 +1,9 @@
-"""What the user sees of a sweep: its plan with hours, its progress, the board at its end."""
+"""A sweep on the terminal: its plan with hours, its progress, the board at its end."""
 
 from collections.abc import Sequence
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
+from rich.progress import MofNCompleteColumn, Progress
 
 from fedseg.leaderboard.board import build_board
 from fedseg.leaderboard.output import print_board
@@ -54,17 +47,9 @@ def show_sweep(jobs: Sequence[Job], at_once: int) -> int:
     """Run a sweep with a bar for every run under way, then print the board; 1 if a run failed."""
     console = Console(stderr=True)
     failures: dict[Job, str] = {}
-    with Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TextColumn("rounds"),
-        TimeElapsedColumn(),
-        TimeRemainingColumn(),
-        console=console,
-        disable=not console.is_terminal,
-    ) as bars:
-        every = bars.add_task("all runs", total=sum(job.rounds for job in jobs))
+    columns = (*Progress.get_default_columns(), MofNCompleteColumn())
+    with Progress(*columns, console=console, disable=not console.is_terminal) as bars:
+        every = bars.add_task("all runs (rounds)", total=sum(job.rounds for job in jobs))
         bar_of = {
             job: bars.add_task(
                 label(job), total=job.rounds, completed=job.rounds_done, visible=False

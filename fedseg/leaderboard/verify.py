@@ -1,4 +1,4 @@
-"""Recompute what a run says of itself from its config, checkpoint, history and images."""
+"""Recompute a run's ``results.json`` from its config, checkpoint, history and images."""
 
 import copy
 import json
@@ -144,10 +144,6 @@ def verify(
             and for evaluating the checkpoint; what the run says of its config is compared with the
             recorded config without them.
         trusted: modules of the user's own whose registered classes a recorded config may name.
-
-    Raises:
-        DataError: ``results.json``, checkpoint, history or config is missing or damaged.
-        ConfigError: the config cannot be evaluated.
     """
     folder = Path(folder)
     results = read_results_file(own_path(folder, FILE_NAME))
@@ -160,8 +156,7 @@ def verify(
         if config is None:
             reading = recorded(folder, scratch, options, trusted)
         else:
-            amp = _recorded_amp(folder)
-            used = load_config(config, (), scratch, options, results.seed, amp)
+            used = load_config(config, (), scratch, options, results.seed, _used_amp(folder))
             with naming(used):
                 reading = nullcontext((used, complete_config(used)))
         with reading as (used, complete), naming(used):
@@ -169,13 +164,10 @@ def verify(
             # what the run says of itself is compared with its config as it stands
             stated = read_recorded(folder) if config is None and options else complete
             if config is None:
-                config_json = sha256(folder / CONFIG_FILE)
-                found.compare(
-                    results.config_json_sha256, config_json, "config_json_sha256", "config"
-                )
+                computed = {"config_json_sha256": sha256(folder / CONFIG_FILE)}
                 if "experiment_name" in stated:  # of a config of the user's own it is that file's
-                    name = printable(str(stated.experiment_name))
-                    found.compare(results.name, name, "name", "config")
+                    computed["name"] = printable(str(stated.experiment_name))
+                found.compare(results.model_dump(include=set(computed)), computed, "", "config")
             if config is None or not options:  # which are on purpose
                 _compare_config(found, results, stated)
             _compare_data(found, results, stated, complete, trusted if config is None else None)
@@ -186,8 +178,7 @@ def verify(
     return found
 
 
-def _recorded_amp(folder: Path) -> bool:
-    """What ``--amp`` was; False if there is no readable ``config.json``."""
+def _used_amp(folder: Path) -> bool:
     try:
         return bool(read_recorded(folder).train_cfg.get("amp", False))
     except UserError:
@@ -215,25 +206,23 @@ def _compare_history(
     history: Sequence[Mapping[str, Any]],
     config: Config,
 ) -> None:
-    summary = plain(summarize(history))
-    del summary["seconds"]
-    found.compare(results.model_dump(include=set(summary)), summary, "", "history")
+    computed = plain(summarize(history))
+    del computed["seconds"]
     if results.history_sha256 is not None:
-        found.compare(
-            results.history_sha256, digest(timeless(history)), "history_sha256", "history"
-        )
+        computed["history_sha256"] = digest(timeless(history))
+    recorded = results.model_dump(include=set(computed))
     accuracy = results.extras.get("client_accuracy")  # of ClientAccuracyHook
+    sizes = found.saved["client_sizes"]
     if accuracy is not None:
         lines = [record for record in history if record.get("client_accuracy")]
-        computed = {
-            "clients": list(found.saved["client_sizes"]),
+        computed["client_accuracy"] = {
+            "clients": list(sizes),
             "rounds": [record["round"] for record in lines],
             "accuracy": [record["client_accuracy"] for record in lines],
         }
         accuracy = accuracy if isinstance(accuracy, dict) else {}
-        accuracy = {name: accuracy.get(name) for name in computed}
-        found.compare(accuracy, computed, "client_accuracy", "history")
-    sizes = found.saved["client_sizes"]
+        recorded["client_accuracy"] = {k: accuracy.get(k) for k in computed["client_accuracy"]}
+    found.compare(recorded, computed, "", "history")
     wanted = expected_rounds(found.runner.cfg, found.runner, sizes, len(history))
     recorded, expected = compared_rounds(history, wanted, config)
     found.compare(recorded, expected, "", "config", HISTORY)

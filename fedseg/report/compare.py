@@ -31,7 +31,7 @@ CONFIGURED = (  # what ``results.json`` records of the config
 
 @dataclass(frozen=True)
 class Side:
-    """A run, or seeds of one experiment. The first side of a comparison is its reference."""
+    """A run, or seeds of one experiment."""
 
     label: str  # ``A``, ``B``, ...
     path: Path  # as the user named it
@@ -84,11 +84,7 @@ class Comparison:
 
 
 def read_sides(paths: Iterable[str | Path]) -> list[Side]:
-    """Read work dirs, ``results.json`` files, or folders of seeds.
-
-    Raises:
-        DataError: one is missing, damaged, of another program, or holds several experiments.
-    """
+    """Read work dirs, ``results.json`` files, or folders of one experiment's seeds."""
     return [
         Side(chr(ord("A") + number) if number < 26 else f"R{number + 1}", path, _read_runs(path))
         for number, path in enumerate(map(Path, paths))

@@ -183,14 +183,8 @@ def own_digest(results: Mapping[str, Any]) -> str:
 def read_results(path: str | Path, strict: bool = True) -> Results:
     """Read and check a ``results.json``, and the ``config.json`` beside it.
 
-    Args:
-        path: the file.
-        strict: also refuse what cannot be ranked or compared: a run that was not finished or never
-            evaluated, metrics without a value or out of their range.
-
-    Raises:
-        DataError: a file is missing, damaged, of another program or of an unreadable version; or a
-            field is missing, of the wrong type, out of bounds or not finite.
+    ``strict`` also refuses what cannot be ranked or compared: a run that was not finished or never
+    evaluated, metrics without a value or out of their range.
     """
     path = Path(path)
     file = read_results_file(path)
