@@ -42,10 +42,6 @@ def largest(products: Any, k: int, rng: np.random.Generator, tolerance: float = 
     Args:
         tolerance: bound of a residual relative to its eigenvalue; the eigenvalue's own error is of
             its square.
-
-    Raises:
-        ConfigError: k is not below n.
-        TrainingError: no convergence, or a product is not finite.
     """
     n = products.n
     if not 0 < k < n:

@@ -53,11 +53,7 @@ class ModelAverage(FederatedHook):
         self._masks: tuple[Tensor, Tensor] | None = None
 
     def bind(self, flat: FlatModel) -> None:
-        """Called once, with the model's vectors.
-
-        Raises:
-            ConfigError: ``parameters`` matches none of the model's.
-        """
+        """Called once, with the model's vectors."""
         if self.parameters is None:
             return
         if not any(re.match(self.parameters, s.name) for s in flat.slots):

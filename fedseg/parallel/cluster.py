@@ -38,10 +38,6 @@ def connected(address: str | None, cpus: int, gpus: float) -> Iterator[Any]:
         address: of a cluster; None: Ray is started on this machine. In a process that is connected
             already, that connection is used and left as it is.
         cpus, gpus: what a Ray of our own may give to workers.
-
-    Raises:
-        ConfigError: Ray is not installed, or there is no cluster at the address.
-        ResourceError: Ray cannot be started on this machine.
     """
     try:
         import ray

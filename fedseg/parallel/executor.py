@@ -23,8 +23,7 @@ from fedseg.evaluation.domains import EvalTask
 from fedseg.files import write_text
 from fedseg.parallel.cluster import connected
 from fedseg.parallel.pool import Pool, Work
-from fedseg.parallel.shares import assign, cut, speed_up
-from fedseg.parallel.worker import Report
+from fedseg.parallel.worker import Report, assign, cut, speed_up
 from fedseg.registry import EXECUTORS
 
 

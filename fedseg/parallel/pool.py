@@ -120,10 +120,6 @@ class Pool:
 
         Args:
             ahead: take so many from ``works`` at a time; None: all.
-
-        Raises:
-            WorkersLost: see :class:`Pool`; or workers died of the same work three times.
-            UserError: as the worker raised it.
         """
         works, taken, given = iter(works), 0, 0
         done: dict[int, Report | Exception] = {}

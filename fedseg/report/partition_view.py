@@ -50,9 +50,6 @@ def partition_statistics(
 
     ``clients`` are indices into the data set, as a partition gives them, ``labels`` the class ids
     of its samples, int [N].
-
-    Raises:
-        ConfigError: the clients are none, empty or share a sample, or an index is out of range.
     """
     clients = check_clients(clients, len(labels))
     counts = np.stack([np.bincount(labels[i], minlength=num_classes) for i in clients.values()])

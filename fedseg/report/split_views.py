@@ -48,10 +48,6 @@ def read_views(
 
     Overrides ``KEY=VALUE`` and methods are for each config; ``images``: label maps will be read,
     so that their files must be there.
-
-    Raises:
-        ConfigError: a config is wrong, or an override has no config to change.
-        DataError: a file is missing, damaged, or no split.
     """
     paths = [Path(path) for path in paths]
     if options and not any(path.suffix == ".py" for path in paths):
@@ -247,12 +243,7 @@ def _find_layout(splits: Sequence[Split]) -> Callable[[str], str] | None:
 
 
 def pixel_counts(view: View) -> np.ndarray:
-    """Pixels of every class that each client holds, int64 [clients, classes]; reads label maps.
-
-    Raises:
-        ConfigError: the view has no label maps.
-        DataError: a label map is missing or damaged.
-    """
+    """Pixels of every class that each client holds, int64 [clients, classes]; reads label maps."""
     dataset = view.dataset
     if dataset is None:
         raise ConfigError(

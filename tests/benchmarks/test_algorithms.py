@@ -4,8 +4,6 @@ import pytest
 import torch
 from benchmarks import algorithms as benchmark
 
-from fedseg.errors import ConfigError
-
 # passes per step, traffic, vectors that a client keeps, and vectors that it holds while it trains:
 # model, gradient, what it received and their difference are 4, then extras, state, work vectors
 EXPECTED = {
@@ -100,8 +98,3 @@ def test_what_is_measured_is_consistent(tmp_path):
             assert method["passes per step"] == passes and method["traffic / FedAvg"] == traffic
             assert (method["vectors kept"], method["vectors in training"]) == (kept, held)
             assert method["round / (passes x FedAvg)"] == method["round / FedAvg"] / passes
-
-
-def test_unknown_names(tmp_path):
-    with pytest.raises(ConfigError, match=r"--only: .*'Scaffold'"):
-        benchmark.algorithms(tmp_path, only=["Scaffold"])

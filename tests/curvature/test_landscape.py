@@ -142,15 +142,6 @@ def test_points_that_are_damaged_are_computed_again(run, tmp_path, line):
     assert compute_landscape(spec, tmp_path) == whole
 
 
-def test_another_landscape_in_a_folder_leaves_the_points_of_the_first(run, tmp_path):
-    first, other = (spec_of("line", checkpoints(run)[:2], points=n) for n in (2, 3))
-    compute_landscape(first, tmp_path)
-    compute_landscape(other, tmp_path)
-    seen = []
-    compute_landscape(first, tmp_path, advance=lambda *n: seen.append(n))
-    assert seen == [(4, 4)]
-
-
 def test_a_damaged_round_is_left_out_of_a_plane(run, tmp_path):
     copied = tmp_path / "run"
     shutil.copytree(run, copied)
@@ -213,20 +204,6 @@ def test_ends_of_a_line_are_the_models(run, tmp_path):
             at = LossSurface(data.flat, grid.samples(0), point)
             assert content["series"][0]["loss"][place] == pytest.approx(at.loss()[0])
     assert set(content["series"][0]["metrics"]) == {"accuracy"}
-
-
-def test_an_interrupted_landscape_keeps_its_points(run, tmp_path):
-    spec = spec_of("plane", checkpoints(run), points=3)
-
-    def interrupt(done: int, total: int) -> None:
-        if done == 4:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        compute_landscape(spec, tmp_path / "stopped", interrupt)
-    seen = []
-    again = compute_landscape(spec, tmp_path / "stopped", lambda *n: seen.append(n))
-    assert seen[0] == (4, 9) and again == compute_landscape(spec, tmp_path / "whole")
 
 
 def test_pictures_are_written(run, tmp_path):

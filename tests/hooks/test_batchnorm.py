@@ -107,9 +107,8 @@ def test_without_a_policy_buffers_are_averaged(tmp_path):
 
 
 @pytest.mark.parametrize("policy", ["SiloBN", "FedBN"])
-@pytest.mark.parametrize("keep", ["memory", "disk"])
-def test_traffic(tmp_path, policy, keep):
-    config, _, _ = run(tmp_path, policy, state_store={"keep": keep})
+def test_traffic(tmp_path, policy):
+    config, _, _ = run(tmp_path, policy)
     parameters = sum(p.numel() for p in toyseg.ToySegNet().parameters())
     vector = 4 * (parameters - 24 * (policy == "FedBN"))
     for line in toyseg.history(config):

@@ -178,36 +178,6 @@ def test_a_line_and_three_lines_say_the_same():
     assert re.match(r"evaluating unseen 5/20 images ━+", bar)
 
 
-def test_the_first_round_shows_the_loss_of_its_clients_later_ones_that_of_the_round_before():
-    run = Run()
-    assert "loss" not in run.line()
-    run.train(clients=1)
-    assert "loss 0.750" in run.line()
-    run.go_to(3)
-    run.train(clients=1)
-    assert "loss 0.532" in run.line()
-
-
-def test_any_terminal_gets_three_lines_with_names_as_text_not_markup():
-    for width in (200, 60, 30, 12):
-        run = Run(width)
-        run.go_to(1)
-        run.hook.after_val_epoch(run, {"[red]x/mIoU": 1.0, **{f"{i}/mIoU": 2.0 for i in range(9)}})
-        panels = [run.panel()]
-        run.evaluate(images=1, name="[bold]y")
-        panels.append(run.panel())
-        assert all(len(p) == 3 and all(len(text) <= width for text in p) for p in panels), width
-        if width == 200:
-            assert "[red]x/mIoU 1.00" in panels[0][1] and "[bold]y" in panels[1][2]
-
-
-def test_few_metrics_are_shown_those_of_the_evaluated_model_first():
-    run = Run(metric="mIoU")
-    names = ["global:a/mIoU", "a/mIoU", "b/mIoU", "b/accuracy", "c/mIoU", "d/mIoU"]
-    run.evaluate(**dict.fromkeys(names, 1.0))
-    assert re.findall(r"\S+/\w+ 1.00", run.line()) == [f"{n}/mIoU 1.00" for n in "abcd"]
-
-
 def test_the_best_of_a_metric_is_finite():
     run = Run()
     for value, shown in (
@@ -276,17 +246,6 @@ def test_without_a_terminal_every_evaluation_is_a_line(tmp_path):
             if name.endswith("accuracy"):
                 assert f"{name} {value:.2f}" in text
     assert " left" in lines[0] and " left" not in lines[1]
-
-
-def test_between_evaluations_there_is_a_line_every_few_seconds(tmp_path):
-    runner, progress = build(tmp_path, plain_console(), hook={"seconds": 10})
-    times = iter(range(10**6))
-    progress.now = lambda: 4.0 * next(times)  # every look at the clock finds it 4 s later
-    runner.train()
-    lines = shown(progress.console)
-    assert any(re.search(r"round 1/6  clients [123]/3  loss .* left", text) for text in lines)
-    assert any("evaluating seen_by_domain " in text for text in lines)
-    assert " left" in lines[-2] and " left" not in lines[-1]
 
 
 def test_on_a_terminal_lines_are_redrawn_and_messages_stand_above(tmp_path):
@@ -360,16 +319,6 @@ def test_a_resumed_run_knows_its_pace_and_its_best_metrics(tmp_path):
 
 
 SECONDS = {"train": 8.0, "aggregate": 2.0, "evaluate": 7.0, "data_wait": 1.0}
-
-
-def test_a_run_resumed_after_its_last_round_shows_its_evaluation(tmp_path):
-    build(tmp_path, plain_console())[0].train()
-    console = Console(file=io.StringIO(), force_terminal=True, width=100)
-    runner, _ = build(tmp_path, console, resume=True)
-    runner.train()
-    text = console.file.getvalue()
-    assert text.count(HIDE) == text.count(SHOW) == 1
-    assert re.match(r"\s*round 6/6 .*unseen/accuracy", text.rpartition(SHOW)[2])
 
 
 def test_an_error_before_the_first_round_leaves_the_terminal_in_order(tmp_path):
@@ -464,12 +413,6 @@ def _write() -> None:
 def test_colors_that_are_forced_do_not_make_a_log_a_terminal(monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert Console(stderr=True).is_interactive and not ProgressHook().console.is_interactive
-
-
-def test_an_evaluation_by_itself_shows_nothing(tmp_path):
-    runner, progress = build(tmp_path, plain_console())
-    runner.build_federation()
-    assert runner.val_loop.run() and shown(progress.console) == []
 
 
 # ---------------------------------------------------------------- quiet

@@ -148,25 +148,6 @@ def test_a_resumed_run_has_every_point_once(tmp_path):
     assert [step for step, _ in events(folder)["train/lr"]] == [1, 2, 3, 4, 5, 6]
 
 
-def test_files_in_a_folder_that_is_not_the_runs_are_left_alone(tmp_path):
-    shared = tmp_path / "shared"
-    shared.mkdir()
-    other = shared / "events.out.tfevents.1.other"
-    other.write_bytes(b"")
-    backend = {"type": "TensorboardVisBackend", "save_dir": str(shared)}
-    toyseg.train(settings(tmp_path, backend))
-    assert other.exists() and len(list(shared.iterdir())) == 2
-    assert not (tmp_path / "run" / "tensorboard").exists()
-
-
-def test_a_new_run_moves_the_old_ones_events_aside(tmp_path):
-    config = toyseg.settings(tmp_path, train_cfg=FEW)
-    toyseg.train(config)
-    toyseg.train(config)
-    assert len(list((tmp_path / "run" / "tensorboard").iterdir())) == 1
-    assert len(list((tmp_path / "run" / "previous").glob("*/tensorboard/events*"))) == 1
-
-
 def test_plans_and_tests_track_nothing(tmp_path):
     config = toyseg.settings(tmp_path, train_cfg=FEW)
     toyseg.train(config)
@@ -268,22 +249,11 @@ def test_a_tracker_that_cannot_start_stops_the_run_before_training(tmp_path):
     assert not (tmp_path / "run" / "history.jsonl").exists()
 
 
-WRONG = [
-    ("visualizer", "TensorBoard"),
-    ("visualizer.vis_backends", {"vis_backends": "wandb"}),
-    ("visualizer.vis_backends[0]", {"vis_backends": ["wandb"]}),
-    ("visualizer.vis_backends[0].type", {"vis_backends": [{"type": "TensorBoardVisBackend"}]}),
-    (
-        "visualizer.vis_backends[0].experiment",
-        {"vis_backends": [{"type": "MLflowVisBackend", "experiment": "x"}]},
-    ),
-    ("visualizer.type", {"type": "Visualiser"}),
-    ("visualizer.vis_backend", {"vis_backend": []}),
-]
-
-
-def test_a_wrong_config_is_refused_at_once(tmp_path):
-    for field, visualizer in WRONG:
+def test_a_wrong_list_of_backends_is_refused_at_once(tmp_path):
+    for field, visualizer in (
+        ("visualizer.vis_backends", {"vis_backends": "wandb"}),
+        ("visualizer.vis_backends[0]", {"vis_backends": ["wandb"]}),
+    ):
         with pytest.raises(ConfigError, match=f"^{re.escape(field)}: "):
             toyseg.runner(toyseg.settings(tmp_path, visualizer=visualizer))
 

@@ -148,22 +148,6 @@ def test_ray_that_does_not_start(tmp_path, monkeypatch):
     assert private.print_to_stdstream is private.ConsolePopen is print
 
 
-def test_ray_ends_where_no_worker_can_be_asked_for(tmp_path, monkeypatch):
-    ray, calls = sys.modules["ray"], []
-    ray.is_initialized = lambda: False
-    ray.init, ray.shutdown = lambda **_: calls.append("init"), lambda: calls.append("shutdown")
-    private = SimpleNamespace(print_to_stdstream=print, ConsolePopen=print)
-    ray._private = SimpleNamespace(worker=private, services=private)
-
-    def pool(*_, **__):
-        raise TypeError("cannot pickle a part of the config")
-
-    monkeypatch.setattr("fedseg.parallel.executor.Pool", pool)
-    with pytest.raises(TypeError, match="cannot pickle"):
-        toyseg.train(settings(tmp_path, 2))
-    assert calls == ["init", "shutdown"]
-
-
 @pytest.mark.parametrize(
     ("clients", "value"), [("all", float("nan")), (["b", "c"], float("inf")), (["b", "c"], 1e5)]
 )
@@ -204,16 +188,6 @@ def test_a_data_error(tmp_path, monkeypatch, loaders):
             toyseg.train(config)
         errors.append(str(caught.value))
     assert errors[0] == errors[1] and "sample 10" in errors[0]
-
-
-def test_an_error_of_a_worker_s_start(tmp_path, monkeypatch):
-    def build(*_):
-        raise ConfigError("model: not here")
-
-    config = settings(tmp_path, 2)
-    monkeypatch.setattr(Worker, "build", build)
-    with pytest.raises(ConfigError, match="model: not here"):
-        toyseg.train(config)
 
 
 def test_other_data_on_a_worker_s_machine(tmp_path, monkeypatch):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from fedseg.parallel.shares import WorkerJobs, assign, cut, speed_up
+from fedseg.parallel.worker import WorkerJobs, assign, cut, speed_up
 
 
 def test_blocks_hold_everyone_in_order():

@@ -8,7 +8,6 @@ from matplotlib.colors import same_color, to_rgb
 from toyhistory import record
 
 from fedseg.report.charts import draw_client_accuracy, draw_curves, draw_iou_by_class
-from fedseg.report.drawing import moving_mean
 from fedseg.runs.run_files import RunFiles
 
 
@@ -33,11 +32,6 @@ def test_curves_have_a_line_for_each_domain(tmp_path, metric, rounds, lines):
     assert not same_color(unseen.get_color(), seen.get_color())
     texts = {text.get_text() for text in right.get_legend().get_texts()}
     assert texts == {f"unseen: {rounds}.0", "seen: 2.0"}
-
-
-def test_the_moving_mean_is_shorter_at_the_ends():
-    values = np.array([1.0, 2.0, 3.0, 7.0, 5.0])
-    assert moving_mean(values, 3).tolist() == [1.5, 2.0, 4.0, 5.0, 6.0]
 
 
 def test_curves_of_missing_values(tmp_path):

@@ -1,9 +1,8 @@
 """Panels and legends of predictions."""
 
 import numpy as np
-import pytest
 
-from fedseg.report.overlays import OPACITY, Classes, Example, draw_example, image_miou
+from fedseg.report.pictures import OPACITY, Classes, Example, draw_example, image_miou
 
 RED, GREEN, BLUE = [200, 0, 0], [0, 180, 0], [0, 0, 250]
 CLASSES = Classes(("road", "car", "sky"), [RED, GREEN, BLUE])
@@ -39,13 +38,6 @@ def test_panels_show_image_truth_and_prediction():
     assert under.get_zorder() <= over.get_zorder()
 
 
-def test_image_and_label_may_differ_in_size():
-    one = example()
-    small = Example(one.image[::2, ::2], one.truth, one.prediction, "d", "f")
-    extents = {tuple(i.get_extent()) for a in draw_example(small, CLASSES).axes for i in a.images}
-    assert extents == {(0, 100, 40, 0)}
-
-
 def test_image_miou_is_over_the_classes_in_the_truth():
     truth, prediction = np.array([[0, 0, 3, 255]], np.uint8), np.array([[0, 4, 3, 3]])
     assert image_miou(truth, prediction) == 75.0  # 1 of 2 pixels and 1 of 1
@@ -57,12 +49,3 @@ def test_only_occurring_classes_are_in_the_legend():
     with_sky = example()
     with_sky.truth[0, 0] = 2
     assert legend(draw_example(with_sky, CLASSES)) == ["road", "car", "sky", "ignored"]
-
-
-@pytest.mark.parametrize("name", ["a.jpg", f"{'very_' * 60}long.jpg"])
-def test_the_title_has_domain_file_and_score(name):
-    figure = draw_example(example(name), CLASSES)
-    title = figure.get_suptitle()
-    assert title.startswith("T01_CN_A") and name[-20:] in title and len(title) < 120
-    assert title.endswith("mIoU of this image: 25.0")  # half of road, none of car
-    assert figure.get_figwidth() == draw_example(example(), CLASSES).get_figwidth()

@@ -44,22 +44,6 @@ def test_wrong_clients():
         partition_statistics({}, LABELS, 3)
 
 
-def test_printed_statistics(tmp_path, capsys):
-    clients, labels = one_class_each(10, 200, size=50)
-    clients["0"] = np.append(clients["0"], clients["1"][:1])
-    clients["1"] = clients["1"][3:]
-    show_partition(clients, labels, list("abcdefghij"), tmp_path / "alpha [0].png")
-    printed = capsys.readouterr().out
-    for part in (
-        "alpha [0]: 200 clients",
-        "samples per client: 47 / 50 / 51",
-        "classes per client: 1 / 1 / 2",
-        "10 classes in all, 2 samples unused",
-        "0.900",
-    ):
-        assert part in printed
-
-
 def drawn(clients, labels, classes):
     """The axes of a partition's picture: its heat map, sizes and scale."""
     statistics = partition_statistics(clients, labels, len(classes))
@@ -87,15 +71,6 @@ def test_clients_are_in_order_of_their_largest_class():
     upper, *_ = drawn(held, labels, list("abcdefghij"))
     np.testing.assert_array_equal(shares(upper), np.eye(10).repeat(10, axis=1))
     assert [t.get_text() for t in upper.get_yticklabels()] == list("abcdefghij")
-
-
-def test_few_samples_differ_from_none_and_many():
-    # 499 samples of class 0 and one of class 1; class 2 is at nobody's
-    labels = np.array([0] * 499 + [1])
-    upper, *_ = drawn({"0": np.arange(500)}, labels, ["a", "b", "c"])
-    many, few, none = upper.images[0].to_rgba(upper.images[0].get_array())[:, 0]
-    assert none[3] == 0 and few[3] == many[3] == 1  # white, as the page is
-    assert 0.6 < min(few[:3]) < 0.8 and few[1] > 0.88  # a yellowish green
 
 
 def test_picture_shows_sizes():

@@ -9,8 +9,8 @@ import torch
 import toyseg
 from PIL import Image
 
-from fedseg.report import overlays, pictures
-from fedseg.report.pictures import spread, write_charts, write_overlays
+from fedseg.report import pictures
+from fedseg.report.pictures import write_charts, write_overlays
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
 
@@ -28,11 +28,6 @@ def tested(small_config, small_run, tmp_path):
 
     runner.test(small_run / "checkpoints" / "round_000006.pth", keep)
     return runner, predictions
-
-
-def test_spread():
-    assert spread(3, 9) == [1, 4, 7] and spread(3, 100) == [16, 50, 83]
-    assert spread(3, 2) == [0, 1] and spread(1, 5) == [2] and spread(0, 5) == []
 
 
 def test_some_predictions_are_those_of_the_evaluation(tested):
@@ -74,9 +69,11 @@ def test_overlays_of_every_domain(tested, tmp_path, monkeypatch):
     runner, predictions = tested
     server, folder, drawn = runner.server, tmp_path / "pictures", {}
 
+    draw = pictures.draw_example
+
     def draw_example(example, classes):
         drawn[example.domain, example.file] = example, classes
-        return overlays.draw_example(example, classes)
+        return draw(example, classes)
 
     monkeypatch.setattr(pictures, "draw_example", draw_example)
     paths = write_overlays(runner.test_loop.domains, server.w, server.buffers, folder, count=2)
@@ -103,11 +100,6 @@ def test_training_leaves_pictures(small_run):
     for domain in ("unseen", "seen", "seen_by_domain"):
         predicted = sorted((folder / domain).iterdir())
         assert len(predicted) == 3
-
-
-def test_charts_can_be_drawn_again(small_run, tmp_path):
-    paths = write_charts(small_run, tmp_path, [[1, 2, 3]])
-    assert [p.name for p in paths] == ["curves.png", "iou_by_class.png"]
 
 
 def test_a_failing_picture_is_a_warning(tmp_path, monkeypatch):

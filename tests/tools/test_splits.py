@@ -66,16 +66,6 @@ def test_a_config_has_pictures_of_samples_and_pixels(tool, small_config, tmp_pat
     assert all(str(path) in out for path in tmp_path.iterdir())
 
 
-def test_many_clients_can_be_drawn(tool, tmp_path):
-    ends = np.cumsum(np.random.default_rng(0).integers(5, 300, 1262))
-    held = {str(k): list(range(k and int(ends[k - 1]), int(e))) for k, e in enumerate(ends)}
-    path = tmp_path / "users.json"
-    path.write_text(json.dumps(held))
-    code, out, _ = tool(path, "--out", tmp_path / "out")
-    assert code == 0 and "1,262" in out
-    assert [p.name for p in (tmp_path / "out").iterdir()] == ["splits.png"]
-
-
 def test_errors_are_one_line(tool, split_files, tmp_path):
     (tmp_path / "file").write_text("")
     one = split_files / "even.json"
