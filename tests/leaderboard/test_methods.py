@@ -1,5 +1,6 @@
 """A run's method in the vocabulary of the published records."""
 
+import pytest
 import toyresults
 
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
@@ -13,54 +14,47 @@ def method(epochs: int = 2, **changes) -> Method:
     return method_of_results(toyresults.parsed(content), epochs)
 
 
-def test_algorithms():
-    for changes, key, label in (
-        ({}, "fedavg", "FedAvg"),
-        ({"optim_wrapper": SAM}, "fedsam", "FedSAM"),
-        ({"optim_wrapper": ASAM}, "fedasam", "FedASAM"),
-        (
-            {"algorithm": {"type": "FedAvg", "server_optim": {"type": "SGD", "momentum": 0.9}}},
-            "fedavgm",
-            "FedAvgM",
-        ),
-        (
-            {
-                "algorithm": {"type": "FedAvg", "server_optim": {"type": "SGD", "momentum": 0.9}},
-                "optim_wrapper": ASAM,
-            },
-            "fedavgm_asam",
-            "FedAvgM + ASAM",
-        ),
-        ({"algorithm": {"type": "FedAvg", "server_optim": {"type": "SGD"}}}, "fedavg", "FedAvg"),
-        ({"algorithm": {"type": "FedDyn"}, "optim_wrapper": SAM}, "feddyn_sam", "FedDyn + SAM"),
-        ({"algorithm": {"type": "FedGloSS"}}, "fedgloss_sgd", "FedGloSS"),
-        (
-            {"algorithm": {"type": "FedGloSS"}, "optim_wrapper": SAM},
-            "fedgloss_sam",
-            "FedGloSS + SAM",
-        ),
-        (
-            {"algorithm": {"type": "NaiveFedGloSS"}, "optim_wrapper": SAM},
-            "naive_fedgloss",
-            "NaiveFedGloSS",
-        ),
-        ({"algorithm": {"type": "FedSMOO"}}, "fedsmoo", "FedSMOO"),
-        ({"algorithm": {"type": "MIME"}}, "mime_sgd", "MIME"),
-        ({"algorithm": {"type": "MIME", "momentum": 0.9}}, "mime_sgdm", "MIME with momentum"),
-        ({"algorithm": {"type": "SCAFFOLD"}}, "scaffold", "SCAFFOLD"),
+SGDM = {"type": "SGD", "momentum": 0.9}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "wrapper", "key", "label"),
+    [
+        ({"type": "FedAvg"}, None, "fedavg", "FedAvg"),
+        ({"type": "FedAvg"}, SAM, "fedsam", "FedSAM"),
+        ({"type": "FedAvg"}, ASAM, "fedasam", "FedASAM"),
+        ({"type": "FedAvg", "server_optim": SGDM}, None, "fedavgm", "FedAvgM"),
+        ({"type": "FedAvg", "server_optim": SGDM}, ASAM, "fedavgm_asam", "FedAvgM + ASAM"),
+        ({"type": "FedAvg", "server_optim": {"type": "SGD"}}, None, "fedavg", "FedAvg"),
+        ({"type": "FedDyn"}, SAM, "feddyn_sam", "FedDyn + SAM"),
+        ({"type": "FedGloSS"}, None, "fedgloss_sgd", "FedGloSS"),
+        ({"type": "FedGloSS"}, SAM, "fedgloss_sam", "FedGloSS + SAM"),
+        ({"type": "NaiveFedGloSS"}, SAM, "naive_fedgloss", "NaiveFedGloSS"),
+        ({"type": "FedSMOO"}, None, "fedsmoo", "FedSMOO"),
+        ({"type": "MIME"}, None, "mime_sgd", "MIME"),
+        ({"type": "MIME", "momentum": 0.9}, None, "mime_sgdm", "MIME with momentum"),
+        ({"type": "SCAFFOLD"}, None, "scaffold", "SCAFFOLD"),
+        ({"type": "MyOwn"}, None, "MyOwn", "MyOwn"),
+        ({"type": "MyOwn"}, SAM, "MyOwn_sam", "MyOwn + SAM"),
+    ],
+)
+def test_algorithms(algorithm, wrapper, key, label):
+    found = method(algorithm=algorithm, **({"optim_wrapper": wrapper} if wrapper else {}))
+    assert (found.algorithm, found.label) == (key, label)
+
+
+@pytest.mark.parametrize(
+    ("changes", "key", "label"),
+    [
         ({"local_loss": {"type": "MOON"}}, "moon", "MOON"),
-        ({"model__options": {"stochastic_depth": 0.9}}, "stochdepth", "StochDepth"),
-        (
-            {"algorithm": {"type": "SCAFFOLD"}, "local_loss": {"type": "MOON"}},
-            "scaffold+moon",
-            "SCAFFOLD + MOON",
-        ),
-        ({"algorithm": {"type": "MyOwn"}}, "MyOwn", "MyOwn"),
-        ({"algorithm": {"type": "MyOwn"}, "optim_wrapper": SAM}, "MyOwn_sam", "MyOwn + SAM"),
         ({"local_loss": {"type": "MyLoss"}}, "MyLoss", "MyLoss"),
-    ):
-        found = method(**changes)
-        assert (found.algorithm, found.label) == (key, label)
+        ({"model__options": {"stochastic_depth": 0.9}}, "stochdepth", "StochDepth"),
+    ],
+)
+def test_local_losses(changes, key, label):
+    for algorithm, before, words in (("FedAvg", "", ""), ("SCAFFOLD", "scaffold+", "SCAFFOLD + ")):
+        found = method(algorithm={"type": algorithm}, **changes)
+        assert (found.algorithm, found.label) == (before + key, words + label)
 
 
 def test_everything_else_in_a_label():
