@@ -48,7 +48,7 @@ class Metric(NamedTuple):
 
     @property
     def is_global(self) -> bool:
-        """Whether it is of the global model although there is an average."""
+        """True for a metric of the global model although there is an average."""
         return self.view in (GLOBAL, GLOBAL_BY_DOMAIN)
 
     def __str__(self) -> str:

@@ -75,19 +75,19 @@ def verify_run() -> int:
     from fedseg.leaderboard.verify import verify
 
     cli.say_trust(arguments.trust)
-    found = verify(arguments.run, arguments.config, arguments.cfg_options, arguments.trust)
-    folder, count, tolerance = found.folder, len(found.differences), "to the last bit"
-    if found.tolerance:
-        tolerance = f"within {found.tolerance:g} percentage points ({found.elsewhere})"
-    if found.unchecked:
-        names = ", ".join(found.unchecked)
+    outcome = verify(arguments.run, arguments.config, arguments.cfg_options, arguments.trust)
+    folder, count, tolerance = outcome.folder, len(outcome.differences), "to the last bit"
+    if outcome.tolerance:
+        tolerance = f"within {outcome.tolerance:g} percentage points ({outcome.elsewhere})"
+    if outcome.unchecked:
+        names = ", ".join(outcome.unchecked)
         print(f"{folder}: without the training images, data.train has unchecked: {names}")
-    if found.passed:
-        print(f"{folder}: all {found.compared} values are as recorded, {tolerance}")
+    if outcome.passed:
+        print(f"{folder}: all {outcome.compared} values are as recorded, {tolerance}")
         return 0
-    for difference in found.differences[:MOST]:
+    for difference in outcome.differences[:MOST]:
         print(cli.printable(f"{folder}: {difference}"), file=sys.stderr)
-    text = f"{folder}: {count} of {found.compared} values are not as recorded, {tolerance}"
+    text = f"{folder}: {count} of {outcome.compared} values are not as recorded, {tolerance}"
     print(text, file=sys.stderr)
     return 1
 

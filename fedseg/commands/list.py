@@ -1,4 +1,4 @@
-"""What there is: fedseg list [KIND] (--help lists the options)."""
+"""Settings, methods and components: fedseg list [KIND] (--help lists the options)."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -65,8 +65,8 @@ def settings() -> Iterator[Row]:
         network = config.model.get("network", config.model).type
         rounds = f"{config.train_cfg.max_rounds:,} rounds"
         named = {tuple(r["methods"]) for r in records if path.stem in r["settings"]}
-        told = [m for m in named if source_of_values(path.stem, m) == "published"]
-        yield path.stem, f"{data}, {network}, {rounds}", _published(len(told), "method")
+        published = [m for m in named if source_of_values(path.stem, m) == "published"]
+        yield path.stem, f"{data}, {network}, {rounds}", _published(len(published), "method")
 
 
 def experiments() -> Iterator[Row]:
@@ -93,9 +93,9 @@ def methods(described: bool) -> Iterator[Row]:
         method = read_method(composition.files.get(name, known[name]))
         wanted = [] if name == "fedavg" else [name]
         named = {s for r in hyperparameters() if r["methods"] == wanted for s in r["settings"]}
-        told = [s for s in named if source_of_values(s, [name]) == "published"]
+        published = [s for s in named if source_of_values(s, [name]) == "published"]
         line = _line(method.layer.values) if described else ""
-        more = "; ".join(filter(None, (line, _published(len(told), "setting"))))
+        more = "; ".join(filter(None, (line, _published(len(published), "setting"))))
         yield name, ", ".join(slot.replace("_", " ") for slot in method.slots), more
 
 
@@ -125,7 +125,7 @@ def classes(kind: str, described: bool) -> Iterator[Row]:
 
 
 def _line(values: Mapping[str, Any]) -> str:
-    """What a method's component is, by its documentation's first line."""
+    """The first line of the documentation of a method's component."""
     from fedseg import registry
     from fedseg.config.components import PLACES
 

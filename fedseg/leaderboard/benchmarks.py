@@ -43,8 +43,8 @@ class Column:
 
 
 def _columns(facts: Iterable[dict[str, Any]], **usual: Any) -> tuple[Column, ...]:
-    columns = ({"metric": one["key"], **usual, **one} for one in facts)
-    return tuple(Column(**one | {"published": tuple(one["published"])}) for one in columns)
+    columns = ({"metric": fact["key"], **usual, **fact} for fact in facts)
+    return tuple(Column(**fact | {"published": tuple(fact["published"])}) for fact in columns)
 
 
 CORRUPTED_COLUMNS = _columns(_FACTS["corrupted_columns"])
@@ -64,7 +64,7 @@ class Variant:
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """What the rows of a table share; names are those of the published records."""
+    """The common part of a table's rows; names are those of the published records."""
 
     id: str  # for URLs
     title: str
@@ -114,7 +114,7 @@ class Benchmark:
         return next((column for column in self.further if column.published == wanted), None), False
 
     def doubt(self, record: Published) -> str | None:
-        """Why nothing is ranked against a published cell of this table, or None."""
+        """The reason not to rank anything against a published cell of this table, or None."""
         needed = () if record.split is None else ("rounds", "clients_per_round", "n_clients")
         unstated = (name.replace("_", " ") for name in needed if getattr(record, name) is None)
         return record.doubt or next((f"the source does not state {n}" for n in unstated), None)
@@ -149,7 +149,7 @@ def records_of(setting: Setting) -> tuple[Published, ...]:
 
 
 def setting_facts() -> Iterator[dict[str, Any]]:
-    """What ``benchmarks.json`` says of each setting, its id and command filled in."""
+    """The entries of ``benchmarks.json`` by setting, with its id and command."""
     for group in _FACTS["settings"]:
         for case in group.get("cases", [{}]):
             facts = {k: v for k, v in (group | case).items() if k != "cases"}

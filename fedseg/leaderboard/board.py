@@ -18,11 +18,11 @@ from fedseg.leaderboard.benchmarks import (
 from fedseg.leaderboard.comparable import matches, model_name
 from fedseg.leaderboard.rows import (
     Row,
-    filled,
-    ordered,
-    present,
+    fill_cells,
+    order_rows,
+    present_columns,
     published_rows,
-    ranked,
+    rank_rows,
     run_row,
     value_of,
     with_options,
@@ -82,8 +82,8 @@ class Place:
     same_split: bool = True  # as the benchmark's
 
     @property
-    def resembled(self) -> str:
-        """What the run is like, in words."""
+    def similarity(self) -> str:
+        """The benchmark or data set that is closest to the run, in words."""
         if self.benchmark is None:
             return self.run.results.train.dataset
         data = DATASETS[self.benchmark.setting.dataset]
@@ -123,17 +123,17 @@ def _ranking(benchmark: Benchmark, runs: Sequence[FoundRun]) -> Table:
     rows = [run_row(group, all_columns, benchmark) for group in group_seeds(runs, RESULTS)]
     rows = with_options(rows, {run.id: run.results for run in runs})
     published, others = published_rows(benchmark)
-    rows = ranked([*rows, *published], columns)
-    further = present(benchmark.further, (*rows, *others))
-    columns = (columns[0], *present(columns[1:], (*rows, *others)))
+    rows = rank_rows([*rows, *published], columns)
+    further = present_columns(benchmark.further, (*rows, *others))
+    columns = (columns[0], *present_columns(columns[1:], (*rows, *others)))
     shown = (*columns, *further)
     return Table(
         benchmark.title,
         columns,
-        filled(rows, shown),
+        fill_cells(rows, shown),
         benchmark,
         further_columns=further,
-        further_rows=ordered(filled(others, shown), columns[0]),
+        further_rows=order_rows(fill_cells(others, shown), columns[0]),
     )
 
 
@@ -186,11 +186,11 @@ def _one_per_seed(
     keys = {run.id: (experiment_key(run.results), run.results.seed) for run in runs}
     chosen = {keys[run.id]: run for run in sorted(reversed(runs), key=preference)}
     for run in runs:
-        kept = chosen[keys[run.id]]
-        if kept is not run:
+        preferred = chosen[keys[run.id]]
+        if preferred is not run:
             messages.append(
                 f"{run.folder}: is a second run of {run.results.name} with seed "
-                f"{run.results.seed}; {kept.folder} counts, as an unchanged one before others, "
+                f"{run.results.seed}; {preferred.folder} counts, an unchanged one before others, "
                 "then a comparable one, then the newest; give each run its own --seed"
             )
     return [run for run in runs if chosen[keys[run.id]] is run]
@@ -206,7 +206,7 @@ def _apart_tables(places: Sequence[Place]) -> Iterator[Table]:
     for place in places:
         results = place.run.results
         data = (results.train.dataset, results.synthetic, results.train.partition_sha256)
-        key = (order[place.benchmark], place.resembled, *data, results.rounds)
+        key = (order[place.benchmark], place.similarity, *data, results.rounds)
         tables.setdefault(key, []).append(place)
     for key in sorted(tables):
         yield _apart_table(tables[key])
@@ -223,14 +223,14 @@ def _apart_table(places: Sequence[Place]) -> Table:
             row = run_row(group, (*columns, *FURTHER_COLUMNS), benchmark)
             rows.append(replace(row, reasons=reasons))
     rows = with_options(rows, {run.id: run.results for run in runs})
-    further = present(FURTHER_COLUMNS, rows)
-    rows = filled(rows, (*columns, *further))
+    further = present_columns(FURTHER_COLUMNS, rows)
+    rows = fill_cells(rows, (*columns, *further))
     rendered = "rendered images, " if first.synthetic else ""
     sizes = f"({first.train.clients} clients, {first.rounds} rounds)"
     return Table(
-        title=f"{rendered}{places[0].resembled} {sizes}",
+        title=f"{rendered}{places[0].similarity} {sizes}",
         columns=columns,
-        rows=ordered(rows, columns[0]) if columns else rows,
+        rows=order_rows(rows, columns[0]) if columns else rows,
         benchmark=benchmark if places[0].same_split else None,
         ranked=False,
         synthetic=first.synthetic,

@@ -1,4 +1,4 @@
-"""What a run must have to be compared in a setting; every difference is a reason in words.
+"""Comparability of a run in a setting; every difference is a reason in words.
 
 The protocol of a run's config must be the setting's. Where checksums of data are known, images and
 clients must be those; elsewhere the config says how clients are drawn, whatever the seed. The
@@ -68,15 +68,15 @@ def protocol_of(config: Mapping[str, Any]) -> dict[str, Any]:
         else:
             components.setdefault(number, {})[option] = value
     for name, components in lists.items():
-        kept = list(components.values())
+        steps = list(components.values())
         if name == TRAIN_STEPS:
-            kept = [step for step in kept if component_type(step) not in AUGMENTATIONS]
-        protocol[name] = kept
+            steps = [step for step in steps if component_type(step) not in AUGMENTATIONS]
+        protocol[name] = steps
     return {key: value for key, value in protocol.items() if not is_default(key, value)}
 
 
 def is_default(key: str, value: Any) -> bool:
-    """Whether a config may as well omit a value."""
+    """True for a value that a config may omit."""
     pattern = re.sub(r"(?<=^val_dataloader\.)[^.]+", "*", key)
     return value in ([], {}) or (pattern in DEFAULTS and DEFAULTS[pattern] == value)
 
@@ -105,7 +105,7 @@ class Match:
 
     @cached_property
     def reasons(self) -> tuple[str, ...]:
-        """Why the run cannot be compared in the setting; empty if it can."""
+        """Reasons against comparing the run in the setting; empty if it is comparable."""
         return (
             *(self._rendered() or self._other_data()),
             *self._other_split(),
@@ -115,7 +115,7 @@ class Match:
 
     @property
     def reasons_of_no_split(self) -> tuple[str, ...]:
-        """Why the run cannot be compared in any setting of its data set."""
+        """Reasons against comparing the run in any setting of its data set."""
         train = self.results.train
         words = [f"{train.clients} clients", str(train.partition.get("type", ""))]
         words += [f"{k} {train.partition[k]}" for k in ("alpha", "beta") if k in train.partition]
@@ -124,7 +124,7 @@ class Match:
         return (*self._rendered(), *(self._centralized() or [other]))
 
     def reasons_against_table(self, table: Benchmark) -> tuple[str, ...]:
-        """Why a run that fits the setting does not fit one of its further tables."""
+        """Reasons against one of the further tables of a setting that the run fits."""
         test = self.results.tests.get(CORRUPTED)
         if table.columns != CORRUPTED_COLUMNS or test is None:
             return ()
@@ -137,7 +137,7 @@ class Match:
 
     @cached_property
     def distance(self) -> tuple[int, ...]:
-        """How far the run is from the setting: its differences, the gravest first."""
+        """Distance of the run from the setting: its differences, the gravest first."""
         return (
             not self.same_split,
             self.results.train.clients != self.setting.n_clients,
@@ -148,7 +148,7 @@ class Match:
 
     @cached_property
     def same_split(self) -> bool:
-        """Whether checksum, path or rule of the split is the setting's; images may differ."""
+        """True if checksum, path or rule of the split is the setting's; images may differ."""
         if self.results.train.partition_sha256 in self._known_clients:
             return True
         keys = self._all_differences
@@ -271,7 +271,7 @@ class Match:
             )
 
     def _fewest_evaluations(self) -> tuple[int, str]:
-        """How many evaluations in the window gave the metric, and of which domain if not of all."""
+        """Number of evaluations in the window with the metric, and its domain if not all."""
         window, curves = self.results.last_rounds, self.results.curves
         metric = DATASETS[self.setting.dataset]["metric"]
         fewest = window.evaluations, ""

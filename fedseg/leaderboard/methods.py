@@ -67,7 +67,7 @@ def method_of_record(record: Published, local_epochs: int | None) -> Method:
     algorithm, augmentation = record.algorithm, record.augmentation
     if algorithm == "mixup":  # FedAlign lists it among the algorithms
         algorithm, augmentation = "fedavg", "mixup"
-    extra = _joined(_epochs(record.local_epochs, local_epochs), _variant(record.variant))
+    extra = _join(_epochs(record.local_epochs, local_epochs), _variant(record.variant))
     return Method(algorithm, record.averaging, record.bn, augmentation, record.server_opt, extra)
 
 
@@ -78,7 +78,7 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
     if results.local_steps is not None:
         extra = f"{results.local_steps} local steps"
     if results.train.partition.get("type") == RELEASED:
-        extra = _joined(extra, "released split")
+        extra = _join(extra, "released split")
     return Method(
         _with_local_optimizer(algorithm, component_type(results.optim_wrapper)),
         component_type(results.averaging).lower() or None,
@@ -124,13 +124,13 @@ def _with_local_optimizer(algorithm: str, wrapper: str) -> str:
 
 
 def _augmentation(results: Results) -> str | None:
-    """What goes beyond crops, flips and scales."""
+    """Augmentations beyond crops, flips and scales."""
     types = [component_type(step) for step in (*results.train.steps, results.train.style)]
     return " and ".join(AUGMENTATIONS[name] for name in types if name in AUGMENTATIONS) or None
 
 
 def _variant(variant: str | None) -> str | None:
-    """What sets a published run apart from its paper's default, for the reader."""
+    """The difference of a published run from its paper's default, for the reader."""
     if variant is None:
         return None
     words = []
@@ -140,7 +140,7 @@ def _variant(variant: str | None) -> str | None:
     return ", ".join(words)
 
 
-def _joined(*parts: str | None) -> str | None:
+def _join(*parts: str | None) -> str | None:
     return ", ".join(filter(None, parts)) or None
 
 

@@ -240,8 +240,8 @@ def _make_unique(entries: Iterable[dict[str, Any]], name: str) -> None:
 
 
 def _chart_data(table: Mapping[str, Any]) -> dict[str, Any]:
-    """What charts need of a table; beside the curvature, the gap between domains is of interest."""
-    kept = ("key", "kind", "label", "source", "mark", "runs", "traffic", "year")
+    """A table for the charts; beside the curvature, the gap between domains is of interest."""
+    fields = ("key", "kind", "label", "source", "mark", "runs", "traffic", "year")
     sharpness = [c for c in table["further_columns"] if c.statistic == "curvature"]
     rows = []
     for row in table["rows"]:
@@ -250,7 +250,7 @@ def _chart_data(table: Mapping[str, Any]) -> dict[str, Any]:
         unseen = next((key for key in values if key.startswith("unseen")), None)
         if sharpness and unseen is not None and "seen" in values:
             values[GAP.key] = [values["seen"][0] - values[unseen][0], None]
-        rows.append({name: row[name] for name in kept} | {"values": values})
+        rows.append({name: row[name] for name in fields} | {"values": values})
     has = {key for row in rows for key in row["values"]}
     further = [column for column in (*sharpness, GAP) if column.key in has]
     return {

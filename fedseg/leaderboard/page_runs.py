@@ -1,4 +1,4 @@
-"""What the page shows of one run: facts, curves, classes, corruptions, clients, predictions.
+"""One run for the page: facts, curves, classes, corruptions, clients, predictions.
 
 All of it may come from anyone: what has another form than expected is left out.
 """
@@ -29,7 +29,7 @@ LARGEST_PICTURE = 40_000_000  # pixels; larger ones are not decoded
 
 
 def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]:
-    """What charts need of a run; copies its predictions and config to ``folder``, adds messages."""
+    """A run for the charts; copies its predictions and config to ``folder``, adds messages."""
     results, curves = run.results, run.results.curves
     return {
         "name": results.name,

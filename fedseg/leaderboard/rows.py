@@ -192,13 +192,13 @@ def _published_cell(record: Published, benchmark: Benchmark) -> Cell:
 # ---------------------------------------------------------------- order and ranks
 
 
-def present(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[Column, ...]:
+def present_columns(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[Column, ...]:
     """Those of some columns that any of the rows has a value in."""
     has = {key for row in rows for key, cell in row.cells.items() if cell.value is not None}
     return tuple(column for column in columns if column.key in has)
 
 
-def filled(rows: Iterable[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
+def fill_cells(rows: Iterable[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
     """Rows with a cell in each of some columns, and in no other."""
     return tuple(
         replace(row, cells={column.key: row.cells.get(column.key, Cell()) for column in columns})
@@ -206,7 +206,7 @@ def filled(rows: Iterable[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
     )
 
 
-def ranked(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
+def rank_rows(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
     """Rows with ranks in every column, ordered by the first.
 
     Values that print alike share a rank. A value in doubt has no rank, and nothing has a rank
@@ -217,11 +217,11 @@ def ranked(rows: Sequence[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
         values = [_order_in(column, row[column.key]) for row in cells]
         for row, rank in zip(cells, ranks(values), strict=True):
             row[column.key] = replace(row[column.key], rank=rank)
-    made = [replace(row, cells=with_ranks) for row, with_ranks in zip(rows, cells, strict=True)]
-    return ordered(made, columns[0])
+    rows = [replace(row, cells=with_ranks) for row, with_ranks in zip(rows, cells, strict=True)]
+    return order_rows(rows, columns[0])
 
 
-def ordered(rows: Iterable[Row], column: Column) -> tuple[Row, ...]:
+def order_rows(rows: Iterable[Row], column: Column) -> tuple[Row, ...]:
     """Ranked before unranked before missing; then by value, runs before published rows."""
 
     def key(row: Row) -> tuple:

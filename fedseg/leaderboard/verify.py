@@ -91,7 +91,7 @@ class Verification:
 
     @property
     def passed(self) -> bool:
-        """Whether everything is as recorded."""
+        """True if everything is as recorded."""
         return not self.differences
 
     def compare(self, recorded: Any, computed: Any, place: str, *source: str) -> None:
@@ -100,13 +100,13 @@ class Verification:
         absolute, relative = allowed.get(source[0], (0, 0))
         there, here = dict(_leaves(recorded, place)), dict(_leaves(computed, place))
         for name in dict.fromkeys((*there, *here)):
-            one, other = there.get(name), here.get(name)
+            old, new = there.get(name), here.get(name)
             self.compared += 1
-            equal = one == other
-            if is_number(one) and is_number(other):
-                equal = abs(one - other) <= max(absolute, relative * abs(one))
+            equal = old == new
+            if is_number(old) and is_number(new):
+                equal = abs(old - new) <= max(absolute, relative * abs(old))
             if not equal:
-                self.differences.append(Difference(name, one, other, *source))
+                self.differences.append(Difference(name, old, new, *source))
 
 
 def _leaves(value: Any, place: str) -> Iterator[tuple[str, Any]]:
@@ -160,22 +160,22 @@ def verify(
             with naming(used):
                 reading = nullcontext((used, complete_config(used)))
         with reading as (used, complete), naming(used):
-            found = _evaluate(folder, used, checkpoint, results, scratch)
+            outcome = _evaluate(folder, used, checkpoint, results, scratch)
             # what the run says of itself is compared with its config as it stands
             stated = read_recorded(folder) if config is None and options else complete
             if config is None:
                 computed = {"config_json_sha256": sha256(folder / CONFIG_FILE)}
                 if "experiment_name" in stated:  # of a config of the user's own it is that file's
                     computed["name"] = printable(str(stated.experiment_name))
-                found.compare(results.model_dump(include=set(computed)), computed, "", "config")
+                outcome.compare(results.model_dump(include=set(computed)), computed, "", "config")
             if config is None or not options:  # which are on purpose
-                _compare_config(found, results, stated)
-            _compare_data(found, results, stated, complete, trusted if config is None else None)
-            _compare_history(found, results, history, stated)
+                _compare_config(outcome, results, stated)
+            _compare_data(outcome, results, stated, complete, trusted if config is None else None)
+            _compare_history(outcome, results, history, stated)
     if results.results_sha256 is not None:
-        own = own_digest(read_json(own_path(folder, FILE_NAME), strict=False))
-        found.compare(results.results_sha256, own, OWN_DIGEST, "rest of the file")
-    return found
+        checksum = own_digest(read_json(own_path(folder, FILE_NAME), strict=False))
+        outcome.compare(results.results_sha256, checksum, OWN_DIGEST, "rest of the file")
+    return outcome
 
 
 def _used_amp(folder: Path) -> bool:
@@ -185,7 +185,7 @@ def _used_amp(folder: Path) -> bool:
         return False
 
 
-def _compare_config(found: Verification, results: ResultsFile, config: Config) -> None:
+def _compare_config(outcome: Verification, results: ResultsFile, config: Config) -> None:
     computed = {
         "config_sha256": config_digest(config),
         "experiment_sha256": experiment_digest(config),
@@ -195,13 +195,13 @@ def _compare_config(found: Verification, results: ResultsFile, config: Config) -
         values = json.loads(json.dumps(config.to_dict(), default=repr))
         derived = derive(results, values, results.name)
         computed |= {k: v for k, v in derived.items() if k != "config"}
-        computed["model"] |= {"parameters": found.runner.flat.num_parameters}
+        computed["model"] |= {"parameters": outcome.runner.flat.num_parameters}
     recorded = results.model_dump(include=set(computed))
-    found.compare(recorded, plain(computed), "", "config")
+    outcome.compare(recorded, plain(computed), "", "config")
 
 
 def _compare_history(
-    found: Verification,
+    outcome: Verification,
     results: ResultsFile,
     history: Sequence[Mapping[str, Any]],
     config: Config,
@@ -212,7 +212,7 @@ def _compare_history(
         computed["history_sha256"] = digest(timeless(history))
     recorded = results.model_dump(include=set(computed))
     accuracy = results.extras.get("client_accuracy")  # of ClientAccuracyHook
-    sizes = found.saved["client_sizes"]
+    sizes = outcome.saved["client_sizes"]
     if accuracy is not None:
         lines = [record for record in history if record.get("client_accuracy")]
         computed["client_accuracy"] = {
@@ -222,17 +222,17 @@ def _compare_history(
         }
         accuracy = accuracy if isinstance(accuracy, dict) else {}
         recorded["client_accuracy"] = {k: accuracy.get(k) for k in computed["client_accuracy"]}
-    found.compare(recorded, computed, "", "history")
-    wanted = expected_rounds(found.runner.cfg, found.runner, sizes, len(history))
+    outcome.compare(recorded, computed, "", "history")
+    wanted = expected_rounds(outcome.runner.cfg, outcome.runner, sizes, len(history))
     recorded, expected = compared_rounds(history, wanted, config)
-    found.compare(recorded, expected, "", "config", HISTORY)
-    if found.saved.get("history") is not None:  # checksums of its lines
-        line = History(own_path(found.folder, HISTORY)).changed(found.saved["history"])
-        found.compare(line, None, "first changed line", "checkpoint", HISTORY)
+    outcome.compare(recorded, expected, "", "config", HISTORY)
+    if outcome.saved.get("history") is not None:  # checksums of its lines
+        line = History(own_path(outcome.folder, HISTORY)).changed(outcome.saved["history"])
+        outcome.compare(line, None, "first changed line", "checkpoint", HISTORY)
 
 
 def _compare_data(
-    found: Verification,
+    outcome: Verification,
     results: ResultsFile,
     stated: Config,
     complete: Config,
@@ -240,41 +240,44 @@ def _compare_data(
 ) -> None:
     recorded = {name: entry.model_dump() for name, entry in results.data.items()}
     train = recorded.get("train", {})
-    for source, facts in _train_facts(found, complete, stated.train_dataloader, trusted).items():
+    for source, facts in _train_facts(outcome, complete, stated.train_dataloader, trusted).items():
         for name, value in facts.items():
-            found.compare(train.pop(name, None), value, f"data.train.{name}", source)
-    found.unchecked = tuple(name for name in train if name in DataFacts.model_fields)
-    for test in found.runner.test_loop.sets:
+            outcome.compare(train.pop(name, None), value, f"data.train.{name}", source)
+    outcome.unchecked = tuple(name for name in train if name in DataFacts.model_fields)
+    for test in outcome.runner.test_loop.sets:
         name, facts = f"test:{test.name}", dataset_facts(test.dataset)
         entry = {key: recorded.get(name, {}).get(key) for key in facts}
-        found.compare(entry, facts, f"data.{name}", "data set")
+        outcome.compare(entry, facts, f"data.{name}", "data set")
     tests = {n: one for n, one in (stated.get("val_dataloader") or {}).items() if one is not None}
     there = {name.removeprefix("test:") for name in recorded if name != "train"}
     wanted = {name for name, one in tests.items() if name in there or not one.get("optional")}
     for name in sorted(there | wanted):
-        found.compare(name in there, name in wanted, f"data.test:{name}", "config")
+        outcome.compare(name in there, name in wanted, f"data.test:{name}", "config")
 
 
 def _train_facts(
-    found: Verification, config: Config, loader: Mapping[str, Any], trusted: Collection[str] | None
+    outcome: Verification,
+    config: Config,
+    loader: Mapping[str, Any],
+    trusted: Collection[str] | None,
 ) -> dict[str, dict[str, Any]]:
-    """What is known of ``data.train`` by source: all of it only of images that are there.
+    """The facts of ``data.train`` by source: all of them only of images that are there.
 
     ``loader``: the training data as the run has described them; ``trusted``: as of
     :func:`fedseg.runner.recorded.recorded`; None: the config is the user's own.
     """
     try:
         if trusted is not None:
-            work_dir = found.runner.work_dir
+            work_dir = outcome.runner.work_dir
             config = evaluated(config, work_dir, trusted, ("train_dataloader",))
-        data = build_client_data(config, found.runner.flat, warn=lambda text: None)
+        data = build_client_data(config, outcome.runner.flat, warn=lambda text: None)
         return {"data set": train_facts(data)}
     except UserError:  # its images are not there, or a class of it is not the suite's
         dataset = loader["dataset"]
         kind = dataset.get("type") if isinstance(dataset, Mapping) else type(dataset)
         kind = DATASETS.module_dict.get(kind, kind) if isinstance(kind, str) else kind
-        identity = (found.saved.get("meta") or {}).get("identity")
-        known = {"clients": len(found.saved["client_sizes"])}
+        identity = (outcome.saved.get("meta") or {}).get("identity")
+        known = {"clients": len(outcome.saved["client_sizes"])}
         if isinstance(identity, Mapping):
             known["partition_sha256"] = identity.get("train data")
         return {"config": {"dataset": getattr(kind, "__name__", kind)}, "checkpoint": known}
@@ -315,19 +318,19 @@ def _evaluate(
         final |= {global_name(domain): entry for domain, entry in others["domains"].items()}
     for entry in final.values():
         entry.pop("images", None)  # which the test adds
-    found = Verification(folder, checkpoint, runner, saved, _elsewhere(runner, results))
-    found.compare(results.final, final, "final", "checkpoint")
+    outcome = Verification(folder, checkpoint, runner, saved, _elsewhere(runner, results))
+    outcome.compare(results.final, final, "final", "checkpoint")
     figures, metrics = results.curves.figures, flatten(final)
     last = nest({name: column[-1] for name, column in figures.items() if column})
     computed = nest({name: metrics.get(name) for name, column in figures.items() if column})
-    found.compare(last, computed, "final", "checkpoint", HISTORY)
+    outcome.compare(last, computed, "final", "checkpoint", HISTORY)
     parameters = runner.flat.num_parameters
-    found.compare(results.parameters, parameters, "parameters", "checkpoint")
-    return found
+    outcome.compare(results.parameters, parameters, "parameters", "checkpoint")
+    return outcome
 
 
 def _elsewhere(runner: FederatedRunner, results: ResultsFile) -> str:
-    """How this machine differs from that of the run; empty if it does not."""
+    """Differences of this machine from that of the run, in words."""
     now = environment(runner.flat.w.device)
     pairs = {
         "packages": (package_versions(), results.versions),

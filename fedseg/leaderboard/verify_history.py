@@ -1,4 +1,4 @@
-"""Whether a history has the rounds, participants, evaluations and traffic of its config."""
+"""Check that a history has the rounds, participants, evaluations and traffic of its config."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from types import SimpleNamespace
@@ -51,7 +51,7 @@ def train_loop(config: Config) -> FederatedTrainLoop:
 def expected_rounds(
     config: Config, runner: Any, client_sizes: Mapping[str, int], count: int
 ) -> list[dict[str, Any]]:
-    """What each round must have: round, participants, their samples, bytes, whether evaluated.
+    """The expected rounds: round, participants, their samples, bytes, whether evaluated.
 
     The config is complete, and safe to build of; the runner has its model and BatchNorm policy;
     ``client_sizes`` are samples in partition order; ``count``: rounds that are asked for at most.
@@ -91,7 +91,7 @@ def expected_rounds(
 def compared_rounds(
     history: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]], config: Config
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the history has and what it should have, by round; it is in order and has no gaps."""
+    """The history as it is and as it should be, by round; it is in order and has no gaps."""
     loop, tests = train_loop(config), config.get("val_dataloader") or {}
     at_end = {n for n, test in tests.items() if test is not None and test.get("final_only")}
     metrics = {n for n in history[-1].get("metrics", ()) if Metric.parse(n).set not in at_end}

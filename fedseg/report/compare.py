@@ -122,13 +122,13 @@ def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
     configs = [run.config for run in runs if run.config is not None]
     complete = len(configs) == len(runs)
     if not complete:
-        configs = [one.model_dump(include=set(CONFIGURED)) for one in results]
+        configs = [run.model_dump(include=set(CONFIGURED)) for run in results]
     foreign = [other_test_sets(sides[0], side) for side in sides]
     return Comparison(
         sides=tuple(sides),
-        config=differing([select(one, METHOD, PROTOCOL, ENVIRONMENT) for one in configs]),
+        config=differing([select(config, METHOD, PROTOCOL, ENVIRONMENT) for config in configs]),
         complete=complete,
-        conditions=differing([select(_conditions(one)) for one in results]),
+        conditions=differing([select(_conditions(run)) for run in results]),
         metrics=_metrics(sides, foreign, until),
         costs=_mean_costs(sides),
         until=until,
@@ -256,7 +256,7 @@ def _mean_costs(sides: Sequence[Side]) -> dict[str, tuple[float | None, ...]]:
 
 
 def same_images(one: DataEntry, other: DataEntry) -> bool | None:
-    """Whether two data sets hold the same images; None if the files do not say."""
+    """Compare the images of two data sets; None if the files do not say."""
     if (one.samples, one.synthetic) != (other.samples, other.synthetic):
         return False
     for name in ("content_sha256", "split_checksum"):

@@ -155,9 +155,9 @@ def _costs(title: str, comparison: Comparison) -> TextTable:
 
 
 def remarks(comparison: Comparison) -> list[str]:
-    """Which deviation is which, and what does not compare."""
+    """Explain the deviations, and name what does not compare."""
     figures = [figures for row in comparison.metrics.values() for figures in row]
-    cells = [cell for one in figures for cell in (one.window, one.paired)]
+    cells = [cell for entry in figures for cell in (entry.window, entry.paired)]
     kinds = {cell.over for cell in cells if cell is not None and cell.std is not None}
     texts = []
     if kinds:

@@ -106,7 +106,7 @@ def _metrics(results: Results) -> TextTable:
 
 
 def _coverage(domains: Domains) -> list[str]:
-    """What metrics by domain rest on, where some domains' clients have not trained yet."""
+    """Note the domains whose clients have not trained yet."""
     return [
         f"{entry['domains_with_statistics']} of the {entry['domains']} domains have statistics of "
         "their own so far, the others are as in standard"

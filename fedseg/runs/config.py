@@ -32,9 +32,9 @@ def config_json(config: Mapping[str, Any]) -> str:
 
 def _to_json(value: Any) -> Any:
     if isinstance(value, Mapping):
-        found = {key: _to_json(inner) for key, inner in value.items()}
-        is_object = all(isinstance(key, str) for key in found)
-        return found if is_object else {ITEMS: [list(item) for item in found.items()]}
+        content = {key: _to_json(inner) for key, inner in value.items()}
+        is_object = all(isinstance(key, str) for key in content)
+        return content if is_object else {ITEMS: [list(item) for item in content.items()]}
     if isinstance(value, list | tuple):
         return [_to_json(inner) for inner in value]
     if isinstance(value, float) and not math.isfinite(value):
@@ -53,7 +53,7 @@ def _from_json(value: dict[str, Any]) -> Any:
 
 
 def _from_items(items: Any) -> dict[Any, Any]:
-    pairs = [one for one in items if isinstance(one, list)] if isinstance(items, list) else []
+    pairs = [item for item in items if isinstance(item, list)] if isinstance(items, list) else []
     keys = [pair[0] for pair in pairs if len(pair) == 2]
     if not all(isinstance(key, str | int | float | None) for key in keys):
         keys = []
@@ -129,7 +129,7 @@ def loaders(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
 
 
 def loader_facts(loader: Mapping[str, Any]) -> dict[str, Any]:
-    """What a loader's config says of its data: split, how images are prepared, the clients."""
+    """A loader's facts: split, how images are prepared, the clients."""
     dataset = loader["dataset"] if isinstance(loader.get("dataset"), Mapping) else {}
     style = dataset.get("style")
     facts = {

@@ -27,7 +27,7 @@ LARGEST_CONTENT = 2**29  # bytes of images whose checksum is computed after a ru
 
 
 class FinishedRun(Run, Protocol):
-    """What results are written from, besides what hooks see."""
+    """A runner whose results are written."""
 
     cfg: Config
     name: str
@@ -56,7 +56,7 @@ def package_versions() -> dict[str, str]:
 
 
 def environment(device: torch.device) -> dict[str, Any]:
-    """What the last digits of a computation depend on, besides the run's own config."""
+    """Threads, device, hardware and versions, on which the last digits of a computation depend."""
     return {
         "threads": torch.get_num_threads(),
         "device": str(device),

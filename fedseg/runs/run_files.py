@@ -32,7 +32,7 @@ ASIDE = "previous"  # where a new run moves an earlier one of its folder
 
 @dataclass(frozen=True)
 class RunFiles:
-    """What a run left."""
+    """The files of a run, finished or not."""
 
     folder: Path  # its work dir
     results: Results | None  # of a finished run
@@ -123,7 +123,7 @@ def _numbers(pairs: Iterable[tuple[int, Any]]) -> dict[int, float]:
 
 
 def is_run(folder: Path) -> bool:
-    """Whether a folder is a run's work dir."""
+    """True for a run's work dir."""
     return os.path.lexists(folder / FILE_NAME) or (folder / HISTORY).is_file()
 
 
@@ -160,8 +160,7 @@ def _check_history(results: Results, history: list[dict[str, Any]], path: Path) 
         raise DataError(
             f"{path}: has {len(history)} rounds, {FILE_NAME} {results.completed_rounds}: {fix}"
         )
-    found = digest(timeless(history))
-    if results.history_sha256 not in (None, found):
+    if results.history_sha256 not in (None, digest(timeless(history))):
         raise DataError(f"{path}: is not the history that {FILE_NAME} was made of: {fix}")
 
 
@@ -189,10 +188,10 @@ def read_runs(paths: Iterable[str | Path]) -> tuple[list[FoundRun], list[str]]:
     runs: list[FoundRun] = []
     for file in files.values():
         try:
-            found = with_curvature(read_results(file), file.parent, messages)
-            runs.append(FoundRun(f"run{len(runs) + 1}", file.parent, file.stat().st_mtime, found))
-            if found.edited:
-                messages.append(f"{file}: {found.edited}")
+            results = with_curvature(read_results(file), file.parent, messages)
+            runs.append(FoundRun(f"run{len(runs) + 1}", file.parent, file.stat().st_mtime, results))
+            if results.edited:
+                messages.append(f"{file}: {results.edited}")
         except DataError as error:
             messages.append(str(error))
     if not files:

@@ -104,7 +104,7 @@ class DataEntry(DataFacts):
 
 
 class ResultsFile(HistoryFacts):
-    """What ``results.json`` holds besides what hooks add."""
+    """``results.json`` without what hooks add."""
 
     schema_version: int = Field(description="version of the file, 5")
     name: str = Field(description="of the experiment")
@@ -171,7 +171,7 @@ class Results(ResultsFile, Summary):
 
     @property
     def synthetic(self) -> bool:
-        """Whether any of the images were rendered."""
+        """True if any of the images were rendered."""
         return any(entry.synthetic for entry in self.data.values())
 
 

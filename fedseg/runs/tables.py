@@ -47,7 +47,7 @@ def mean_cell(
 
 
 def experiment_key(results: Results) -> tuple:
-    """What the seeds of one experiment share: the method, the images and their partition."""
+    """The key that the seeds of one experiment share: method, images and their partition."""
     train, tests = results.train, results.tests  # of images, nothing depends on the run's seed
     images = {n: (t.samples, t.content_sha256 or t.split_checksum) for n, t in tests.items()}
     shared = train.partition_sha256, train.content_sha256, *sorted(images.items())
