@@ -55,12 +55,11 @@ def test_only_sweeps_and_workers_start_programs_and_nothing_runs_files():
             names += [getattr(called, "id", None), None if attribute == "eval" else attribute]
             names += [node.module] if isinstance(node, ast.ImportFrom) else []
             found |= {(str(place), name) for name in starters.intersection(names)}
-    # of runs; Ray's processes, and what deletes their folder when the run is killed; of commands;
-    # of other simulations, with the interpreter that --peers names
+    # of runs; Ray's processes, and what deletes their folder when the run is killed; of commands
     starters = ("fedseg/runner/sweep.py", "fedseg/parallel/cluster.py")
-    benchmarks = ("tools/benchmarks/startup.py", "tools/benchmarks/parallel.py")
+    starters += ("tools/benchmarks/startup.py",)
     configs = {("fedseg/config/layers.py", name) for name in ("eval", "exec")}  # a user's own
-    assert found == configs | {(place, "subprocess") for place in (*starters, *benchmarks)}
+    assert found == configs | {(place, "subprocess") for place in starters}
 
 
 def test_nothing_that_is_generated_is_tracked():

@@ -28,9 +28,8 @@ class Work:
     """A call of a worker's method.
 
     Attributes:
-        worker: who should do it. method: to call.
-        arguments: gives those of the call, from the return value of the worker's
-            :meth:`Worker.build`.
+        worker: who should do it.
+        arguments: from the return value of the worker's :meth:`Worker.build` to those of the call.
         title: for messages. cost: proportional to time among calls of the method.
         failures: workers that died of it. place: among the work of a run, set by the pool.
     """
@@ -46,29 +45,22 @@ class Work:
 
 @dataclass
 class _Slot:
-    """A worker: its present actor, its calls in flight and those to come.
-
-    Attributes:
-        ready: whether the actor is built. built: the return value of that.
-        failures: deaths before that, in a row.
-        doing: calls in flight: one, or some that end soon.
-    """
+    """A worker: its present actor, its calls in flight and those to come."""
 
     actor: Any = None
-    ready: bool = False
-    built: Any = None
-    doing: deque[Work] = field(default_factory=deque)
+    ready: bool = False  # the actor is built
+    built: Any = None  # the return value of that
+    doing: deque[Work] = field(default_factory=deque)  # one, or some that end soon
     queue: deque[Work] = field(default_factory=deque)
-    failures: int = 0
+    failures: int = 0  # deaths before it was ready, in a row
 
 
 class Pool:
     """Workers, one actor each.
 
     Args:
-        workers: how many.
-        resources: of each, as Ray's actors take them (``num_cpus``, ``num_gpus``).
-        arguments: gives the arguments of :meth:`Worker.build` for a worker's number.
+        resources: of each worker, as Ray's actors take them (``num_cpus``, ``num_gpus``).
+        arguments: a worker's number -> the arguments of :meth:`Worker.build`.
         check: called while waiting; raises to stop.
         restart_timeout: seconds without any worker after which to give up.
 

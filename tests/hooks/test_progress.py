@@ -252,7 +252,7 @@ def test_on_a_terminal_lines_are_redrawn_and_messages_stand_above(tmp_path):
     console = Console(file=io.StringIO(), force_terminal=True, width=120)
     hooks = [{"type": "Talk"}]
     runner, progress = build(tmp_path, console, custom_hooks=hooks, log_level="WARNING")
-    before = sys.stdout, sys.stderr, [h.stream for h in runner.logger.handlers]
+    before = sys.stdout, sys.stderr, runner.logger.handlers[0].stream
     drawn = []
     last_batch = progress.after_val_batch
 
@@ -274,7 +274,7 @@ def test_on_a_terminal_lines_are_redrawn_and_messages_stand_above(tmp_path):
     assert rounds.startswith("round 6/6 ━") and "100 %" in rounds and "left" not in rounds
     assert figures.startswith("loss ") and "unseen/accuracy " in figures
     assert memory.startswith("memory ")
-    assert before == (sys.stdout, sys.stderr, [h.stream for h in runner.logger.handlers])
+    assert before == (sys.stdout, sys.stderr, runner.logger.handlers[0].stream)
 
 
 def test_the_planned_predictions_are_those_that_are_made(tmp_path):

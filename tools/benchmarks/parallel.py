@@ -1,10 +1,7 @@
 """Costs and gains of clients in parallel: rounds without training, memory, images a second."""
 
-import json
 import multiprocessing
-import os
 import statistics
-import subprocess
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -124,7 +121,6 @@ def overhead(
     clients: Annotated[list[int], "per round"] = [10],  # noqa: B006
     workers: Annotated[list[int], "beside this process"] = [2],  # noqa: B006
     repeats: Annotated[int, "rounds"] = 20,
-    peers: Annotated[str, "an interpreter that has Flower and pfl-research: these, too"] = "",
 ) -> dict[str, Any]:
     """Seconds and memory of rounds of clients that train nothing, in one process and on workers."""
     measured: dict[str, Any] = {}
@@ -135,10 +131,6 @@ def overhead(
             name = f"{count} clients, {f'{number} workers' if number else 'in process'}"
             config = idle_config(parameters, count, str(folder / name))
             measured[name] = in_own_process(measure, config, count, repeats, number)
-        for peer, numbers in (("flower", workers), ("pfl", [1])):
-            for number in numbers if peers else ():
-                name = f"{count} clients, {peer}, {number} workers, seconds of a round"
-                measured[name] = peer_round(peers, peer, parameters, count, number, repeats)
     return measured
 
 
@@ -153,15 +145,6 @@ def memory_passes(parameters: int) -> float:
         accumulate(total, [(delta, 3.0)])
 
     return min(measure_seconds(client) for _ in range(10))
-
-
-def peer_round(python: str, peer: str, *shape: int) -> float | str:
-    """Median seconds of a round in another simulation; the reason where there is no such thing."""
-    environment = {name: v for name, v in os.environ.items() if name != "PYTHONPATH"}
-    command = [python, str(Path(__file__).with_name("peers.py")), peer, *map(str, shape)]
-    done = subprocess.run(command, capture_output=True, text=True, env=environment)
-    lines = (done.stderr if done.returncode else done.stdout).splitlines() or [""]
-    return lines[-1] if done.returncode else statistics.median(json.loads(lines[-1]))
 
 
 def parallel(
