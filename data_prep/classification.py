@@ -15,20 +15,18 @@ from fedseg.datasets.arrays import (
     INDEX,
     SPLITS,
     USERS,
-    StoredImages,
     images_checksum,
+    is_synthetic,
     load_array,
     read_index,
     write_images,
 )
-from fedseg.datasets.synthetic import is_synthetic
 from fedseg.errors import ConfigError, DataError
 from fedseg.names import OVERLAP, PARTITIONS, SHAPES
 
 from .description import NO_SPLIT, PACHINKO, ImageSet, Outcome, next_command
-from .image_files import find_images, find_source, read_images
-from .image_partitions import NamedPartition, named_partitions, save_split
-from .labeled import Labeled, check, resolve_overlap
+from .image_files import Labeled, check, find_images, find_source, read_images, resolve_overlap
+from .image_partitions import named_partitions, save_split
 from .released_splits import find_released, write_released
 from .synthetic_shapes import write_shapes
 
@@ -65,18 +63,15 @@ def prepare(
         partition: how splits are drawn, one of PARTITIONS, or NO_SPLIT; one for each ``alpha``.
         users: a CSV file with the client of each image, for the natural partition.
         released: instead, a folder with split files that a paper has released.
-
-    Raises:
-        ConfigError: options that contradict one another.
-        DataError: no source, a faulty one, or other images or splits are there and would be
-            replaced.
     """
     if root.exists() and not root.is_dir():
         raise ConfigError(f"--root: {root} is a file; name a folder")
     if synthetic and (source or download):
         raise ConfigError("--synthetic: renders images, leave out --source and --download")
-    splits: list[NamedPartition] = []
-    if partition != NO_SPLIT and released is None:
+    splits = []
+    if released is not None:
+        released_files = find_released(published, released)
+    elif partition != NO_SPLIT:
         usual = {"pachinko": (PACHINKO["alpha"],), **published.alphas}
         clients = PACHINKO["clients"] if partition == "pachinko" else published.clients
         splits = named_partitions(
@@ -88,29 +83,32 @@ def prepare(
             seed=seed,
             key="users",
         )
-    if released is not None:
-        released_files = find_released(published, released)
     if synthetic:
         done = _render(published, root, overwrite)
     else:
         done = _convert(published, root, source, download, unofficial, overlap, overwrite)
-    train = _verify(published, root, done)
+    # verifies the checksums
+    train, test = (getattr(fedseg.datasets, published.dataset)(root, split) for split in SPLITS)
+    index, shapes = read_index(root / INDEX), is_synthetic(root)
+    print(
+        f"{root}: {done}: {len(train)} + {len(test)} images of {len(train.classes)} classes "
+        f"({index.get('source') or 'unknown source'}), {index.get('shared_images') or 'none'} in "
+        "both splits"
+    )
+    if shapes:
+        print("The images are synthetic: results are not comparable with published ones.")
+    usual_root = Path(SHAPES if shapes else f"data/{published.name.lower()}")
     if released is not None:
-        test = _dataset(published)(root, "test")
         files = write_released(published, train, test, released_files, source, overwrite)
         command = f"{published.setting} --with released_split"
-        return Outcome(files, closing=next_command(command, _usual_root(published), root))
+        return Outcome(files, closing=next_command(command, usual_root, root))
     files, charts = [], []
     for split in splits:
         clients = split.clients(train)
         files.append(save_split(root, split, train, clients, overwrite))
         charts.append((clients, train.labels, train.classes, files[-1].with_suffix(".png")))
-    shapes = is_synthetic(root)
-    closing = next_command(
-        "demo_shapes" if shapes else published.setting,
-        Path(SHAPES) if shapes else _usual_root(published),
-        root,
-    )
+    setting = "demo_shapes" if shapes else published.setting
+    closing = next_command(setting, usual_root, root)
     if files:
         closing += (
             "\nConfigs make their own split from the images, the same for the same options and "
@@ -118,20 +116,6 @@ def prepare(
             f"partition=dict(_delete_=True, type='FixedPartition', file='{files[0]}')"
         )
     return Outcome(files, charts, closing)
-
-
-def _verify(published: ImageSet, root: Path, done: str) -> StoredImages:
-    """The training images of a prepared folder; its checksums and classes are checked."""
-    train, test = (_dataset(published)(root, split) for split in SPLITS)
-    index = read_index(root / INDEX)
-    print(
-        f"{root}: {done}: {len(train)} + {len(test)} images of {len(train.classes)} classes "
-        f"({index.get('source') or 'unknown source'}), {index.get('shared_images') or 'none'} in "
-        "both splits"
-    )
-    if is_synthetic(root):
-        print("The images are synthetic: results are not comparable with published ones.")
-    return train
 
 
 def _convert(
@@ -169,15 +153,13 @@ def _convert(
             f"{root}: holds other images or users than {place}: give --overwrite to replace them, "
             "or another --root"
         )
-    train, test = (data.parts[split] for split in SPLITS)
     write_images(
         root,
         published.name,
         published.classes,
-        (train.images, train.labels),
-        (test.images, test.labels),
+        *((data.parts[split].images, data.parts[split].labels) for split in SPLITS),
         coarse_labels=published.coarse_labels,
-        users=train.users,
+        users=data.parts["train"].users,
         source=data.source,
         allow_shared=shared > 0,
     )
@@ -210,11 +192,3 @@ def _render(published: ImageSet, root: Path, overwrite: bool) -> str:
         return UNCHANGED
     write_shapes(root)
     return "rendered"
-
-
-def _dataset(published: ImageSet) -> type[StoredImages]:
-    return getattr(fedseg.datasets, published.dataset)
-
-
-def _usual_root(published: ImageSet) -> Path:
-    return Path("data", published.name.lower())

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from PIL import Image
 
+from fedseg.datasets.arrays import is_synthetic
 from fedseg.datasets.images import existing_files
-from fedseg.datasets.synthetic import is_synthetic
 from fedseg.errors import DataError
 
 from .parallel import in_threads

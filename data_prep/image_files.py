@@ -1,6 +1,6 @@
 """Labeled images in the forms that are read. Nothing in the files is trusted, and nothing is run.
 
-- the official files, which torchvision knows by their md5 and reads;
+- the official files, whose names and md5 torchvision knows;
 - ``train.npz`` and ``test.npz`` with ``images`` (uint8 [N, H, W, C]), ``labels`` (integers [N]),
   ``classes`` (texts) and optionally ``users`` (the client of each image, texts [N]);
 - image folders ``{train,test}/<class>/*.png``.
@@ -10,50 +10,53 @@ is the official one.
 """
 
 import gzip
+import hashlib
 import pickle
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from tempfile import NamedTemporaryFile, TemporaryDirectory
-from typing import Any, Protocol
+from tempfile import TemporaryDirectory
 
 import numpy as np
-import torch
 from torchvision import datasets
-from torchvision.datasets.mnist import read_image_file, read_label_file
 from torchvision.datasets.utils import check_integrity, download_url, extract_archive
 
-from fedseg.datasets.arrays import SPLITS, check_images
+from fedseg.datasets.arrays import SPLITS, check_images, shared_images
 from fedseg.datasets.images import PNG, read_image
 from fedseg.errors import DataError
 
 from .description import ImageSet
-from .labeled import Labeled, Part
 from .parallel import in_threads
 
 LARGEST_MEMBER = 512 * 2**20  # bytes; the largest official file has 155 MB
 NPZ_KEYS = ("images", "labels", "classes")
-VERIFIED = "official batches, md5 verified"  # said of images in the order of CIFAR's archive
+VERIFIED = "official batches, md5 verified"  # the source of images in the order of CIFAR's archive
 FORMS = "train.npz and test.npz, or {train,test}/<class>/*.png"
+SHOWN = 5
 
 
-class OfficialFiles(Protocol):
-    """The official files of a data set."""
+@dataclass(frozen=True)
+class Part:
+    """One split."""
 
-    def find(self, folder: Path) -> Path | None:
-        """The files or their archive in a folder; None if there are none."""
+    images: np.ndarray  # uint8 [N, H, W, C]
+    labels: np.ndarray  # int64 [N]
+    users: Sequence[str] | None = None  # the client of each image, if the source has them
+    names: Sequence[str] | None = None  # of the images in the source, if they have any
 
-    def download(self, root: Path) -> Path:
-        """Download them below ``root``; returns where they are."""
-
-    def read(self, source: Path) -> Labeled:
-        """Read what :meth:`find` has found; DataError: it is damaged, or cannot be trusted."""
+    def name(self, index: int) -> str:
+        """The name of an image for messages."""
+        return f"image {index}" if self.names is None else self.names[index]
 
 
-def official_files(published: ImageSet) -> OfficialFiles:
-    """What reads the official files of a data set."""
-    kind = getattr(datasets, published.torchvision)
-    return CifarFiles(kind) if issubclass(kind, datasets.CIFAR10) else MnistFiles(kind)
+@dataclass(frozen=True)
+class Labeled:
+    """A data set as read from its source."""
+
+    parts: dict[str, Part]  # train and test
+    source: str  # where it comes from and how that was verified, for the reader
+    official: bool = False  # the files are the published ones, by their md5
 
 
 def find_images(published: ImageSet, folder: Path) -> Path | None:
@@ -69,8 +72,8 @@ def find_source(
         if not source.exists():
             raise DataError(f"{source}: does not exist: --source must be {published.source}")
         return find_images(published, source) or source
-    found = find_images(published, root)
-    if download and (found is None or found.is_file()):  # an archive may be cut short
+    place = find_images(published, root)
+    if download and (place is None or place.is_file()):  # an archive may be cut short
         try:
             return official_files(published).download(root)
         except (OSError, RuntimeError) as error:
@@ -78,20 +81,16 @@ def find_source(
                 f"{root}: {published.name} cannot be downloaded ({' '.join(str(error).split())}): "
                 "download its files on another machine and put them there"
             ) from error
-    if found is None:
+    if place is None:
         raise DataError(
             f"{root}: holds no {published.name}: put {published.source} there, name it with "
             "--source, or give --download"
         )
-    return found
+    return place
 
 
 def read_images(published: ImageSet, source: Path) -> Labeled:
-    """Read a source; its content is still to be checked with :func:`labeled.check`.
-
-    Raises:
-        DataError: it is damaged, not of this data set, or a pickle that is not the official one.
-    """
+    """Read a source; its content is still to be checked with :func:`check`."""
     files = official_files(published)
     if source.is_file() or files.find(source) is not None:
         return files.read(source)
@@ -101,6 +100,61 @@ def read_images(published: ImageSet, source: Path) -> Labeled:
     if form == "images":
         return Labeled(_read_folders(source, published), "image folders")
     raise DataError(f"{source}: holds no {published.name}: expected {published.source} ({FORMS})")
+
+
+def check(data: Labeled, published: ImageSet, where: str | Path, unofficial: bool) -> None:
+    """Compare a data set with what is published; ``unofficial`` accepts other numbers of images."""
+    for split in SPLITS:
+        part, place = data.parts[split], f"{where}: {split}"
+        check_images(part.images, part.labels, len(published.classes), place)
+        if part.images.shape[1:] != published.shape:
+            raise DataError(
+                f"{place}: images have shape {list(part.images.shape[1:])}, but {published.name} "
+                f"has {list(published.shape)} (height, width, channels)"
+            )
+        counts = np.bincount(part.labels, minlength=len(published.classes))
+        differing = np.flatnonzero(counts != published.counts[split])
+        if differing.size and not unofficial:
+            first, expected = differing[0], published.counts[split]
+            raise DataError(
+                f"{place}: has {counts.sum()} images, {counts[first]} of them of class "
+                f"{published.classes[first]!r}, but {published.name} has {sum(expected)} and "
+                f"{expected[first]}: complete it, or give --unofficial if it is meant to be "
+                "another selection"
+            )
+
+
+def resolve_overlap(data: Labeled, choice: str, where: str | Path) -> tuple[Labeled, int]:
+    """Handle images that are in both splits, pixel by pixel.
+
+    The published CIFAR-100 has a few such pairs (ciFAIR, Barz and Denzler 2020, lists ten at a
+    distance of zero); CIFAR-10 has none. Published files stay as they are, so that results remain
+    comparable, and their pairs are counted; anywhere else such a pair is a mistake.
+
+    Args:
+        choice: one of OVERLAP. ``"refuse"``: an error unless the files are the published ones;
+            ``"keep"``: leave them; ``"drop"``: remove them from the training images.
+
+    Returns:
+        The data set, and how many test images are still training images too.
+    """
+    train, test = (data.parts[split] for split in SPLITS)
+    pairs = shared_images(train.images, test.images)
+    if not pairs or choice == "keep" or (choice == "refuse" and data.official):
+        return data, len(pairs)
+    if choice == "refuse":
+        listed = "; ".join(f"{train.name(a)} = {test.name(b)}" for a, b in pairs[:SHOWN])
+        raise DataError(
+            f"{where}: {len(pairs)} test images are training images too, such as {listed}: remove "
+            "them, or give --shared drop (from the training images) or --shared keep"
+        )
+    known = {image.tobytes() for image in test.images}
+    rest = np.flatnonzero([image.tobytes() not in known for image in train.images])
+    users, names = (v and [v[i] for i in rest] for v in (train.users, train.names))
+    parts = {"train": Part(train.images[rest], train.labels[rest], users, names), "test": test}
+    dropped = len(train.images) - len(rest)
+    source = f"{data.source}; {dropped} training images dropped that are test images too"
+    return replace(data, parts=parts, source=source), 0
 
 
 def _form(folder: Path) -> str | None:
@@ -118,46 +172,25 @@ class CifarFiles:
 
     def __init__(self, kind: type[datasets.CIFAR10]) -> None:
         self.kind = kind
-        lists = {"train": kind.train_list, "test": kind.test_list}
-        self.batches = {split: [name for name, _ in files] for split, files in lists.items()}
+        self.batches = {"train": kind.train_list, "test": kind.test_list}  # name, md5
 
     def find(self, folder: Path) -> Path | None:
+        """The archive or its batches in a folder; None if they are not there."""
         if (folder / self.kind.filename).is_file():
             return folder / self.kind.filename
-        names = [*self.batches["train"], *self.batches["test"], self.kind.meta["filename"]]
+        names = [name for batches in self.batches.values() for name, _ in batches]
         for place in (folder / self.kind.base_folder, folder):
             if all((place / name).is_file() for name in names):
                 return place
         return None
 
     def download(self, root: Path) -> Path:
+        """Download the archive; returns where it is."""
         download_url(self.kind.url, str(root), self.kind.filename, self.kind.tgz_md5)
         return root / self.kind.filename
 
     def read(self, source: Path) -> Labeled:
-        with self._verified(source) as (_, sets):
-            parts = {
-                split: Part(
-                    data.data, np.array(data.targets, np.int64), f"{source}: {split} {{}}".format
-                )
-                for split, data in sets.items()
-            }
-        return Labeled(parts, VERIFIED, official=True)
-
-    def names(self, source: Path) -> dict[str, list[str]]:
-        """For each split, the archive's own name of each image, without ".png"."""
-        names: dict[str, list[str]] = {}
-        with self._verified(source) as (folder, _):
-            for split, batches in self.batches.items():
-                contents = [
-                    pickle.loads((folder / b).read_bytes(), encoding="latin1") for b in batches
-                ]
-                names[split] = [n.removesuffix(".png") for c in contents for n in c["filenames"]]
-        return names
-
-    @contextmanager
-    def _verified(self, source: Path) -> Iterator[tuple[Path, dict[str, datasets.CIFAR10]]]:
-        """The folder of batches, and what torchvision reads from it after checking every md5."""
+        """Read the archive or a folder of batches; names are the archive's, without ".png"."""
         with TemporaryDirectory() as scratch:
             folder = source
             if source.is_file():
@@ -165,12 +198,20 @@ class CifarFiles:
                     raise self._refusal(source)
                 extract_archive(source, scratch)
                 folder = Path(scratch) / self.kind.base_folder
-            reader = type("Reader", (self.kind,), {"base_folder": folder.name})
-            try:
-                sets = {s: reader(folder.resolve().parent, train=s == "train") for s in SPLITS}
-            except RuntimeError as error:  # missing, or another md5
-                raise self._refusal(source) from error
-            yield folder, sets
+            parts = {split: self._read_part(source, folder, split) for split in SPLITS}
+        return Labeled(parts, VERIFIED, official=True)
+
+    def _read_part(self, source: Path, folder: Path, split: str) -> Part:
+        images, labels, names = [], [], []
+        for name, md5 in self.batches[split]:
+            data = (folder / name).read_bytes() if (folder / name).is_file() else b""
+            if hashlib.md5(data).hexdigest() != md5:
+                raise self._refusal(source)
+            batch = pickle.loads(data, encoding="latin1")
+            images.append(batch["data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1))
+            labels += batch["labels"] if "labels" in batch else batch["fine_labels"]
+            names += [name.removesuffix(".png") for name in batch["filenames"]]
+        return Part(np.concatenate(images), np.array(labels, np.int64), names=names)
 
     def _refusal(self, source: Path) -> DataError:
         return DataError(
@@ -183,40 +224,43 @@ class CifarFiles:
 class MnistFiles:
     """Four idx files, compressed or not; :class:`torchvision.datasets.MNIST` and its like."""
 
-    PREFIX = {"train": "train", "test": "t10k"}
-
     def __init__(self, kind: type[datasets.MNIST]) -> None:
         self.kind = kind
 
     def find(self, folder: Path) -> Path | None:
+        """The folder with the files, below a folder; None if there is none."""
         for place in (folder, folder / "raw", folder / self.kind.__name__ / "raw"):
             if self._path(place, "train-images-idx3-ubyte") is not None:
                 return place
         return None
 
     def download(self, root: Path) -> Path:
+        """Download the files; returns where they are."""
         return Path(self.kind(root, download=True).raw_folder)
 
     def read(self, source: Path) -> Labeled:
+        """Read a folder with the files."""
         parts, official, md5 = {}, True, dict(self.kind.resources)
-        for split, prefix in self.PREFIX.items():
+        for split, prefix in zip(SPLITS, ("train", "t10k"), strict=True):
             arrays = []
-            for kind, read in (("images-idx3", read_image_file), ("labels-idx1", read_label_file)):
-                name = f"{prefix}-{kind}-ubyte"
+            for name, ndim in (
+                (f"{prefix}-images-idx3-ubyte", 3),
+                (f"{prefix}-labels-idx1-ubyte", 1),
+            ):
                 path = self._path(source, name)
                 if path is None:
                     raise DataError(
                         f"{source / name}: does not exist, nor does {name}.gz: put them there"
                     )
                 official &= path.name in md5 and check_integrity(path, md5[path.name])
-                arrays.append(_read_idx(path, read))
-            images, labels = arrays[0][..., None], arrays[1]
+                arrays.append(_read_idx(path, ndim))
+            images, labels = arrays
             if len(images) != len(labels):
                 raise DataError(
                     f"{source}: {len(images)} {split} images, but {len(labels)} labels: the two "
                     "files do not belong together"
                 )
-            parts[split] = Part(images, labels, f"{split} image {{}}".format)
+            parts[split] = Part(images[..., None], labels.astype(np.int64))
         form = "official files, md5 verified" if official else "idx files"
         return Labeled(parts, form, official)
 
@@ -226,18 +270,22 @@ class MnistFiles:
         return next((folder / name for name in names if (folder / name).is_file()), None)
 
 
-def _read_idx(path: Path, read: Callable[[str], torch.Tensor]) -> np.ndarray:
-    """What torchvision reads from an idx file, which must not be compressed for it."""
+def official_files(published: ImageSet) -> CifarFiles | MnistFiles:
+    """The reader of a data set's official files."""
+    kind = getattr(datasets, published.torchvision)
+    return CifarFiles(kind) if issubclass(kind, datasets.CIFAR10) else MnistFiles(kind)
+
+
+def _read_idx(path: Path, ndim: int) -> np.ndarray:
     try:
         with gzip.open(path) if path.suffix == ".gz" else open(path, "rb") as file:
             data = file.read(LARGEST_MEMBER + 1)
-        if len(data) > LARGEST_MEMBER:
-            raise ValueError(f"it has more than {LARGEST_MEMBER} bytes")
-        with NamedTemporaryFile() as plain:
-            plain.write(data)
-            plain.flush()
-            return read(plain.name).numpy()
-    except Exception as error:  # damaged bytes can fail in any way
+        magic, *shape = np.frombuffer(data, ">i4", 1 + ndim).tolist()
+        values = np.frombuffer(data, np.uint8, offset=4 + 4 * ndim)
+        if magic != 0x800 + ndim or min(shape) < 0:
+            raise ValueError(f"not unsigned bytes in {ndim} dimensions")
+        return values.reshape(shape)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
         raise DataError(
             f"{path}: is cut short, damaged or no idx file of this kind ({error}): get it again"
         ) from error
@@ -247,23 +295,26 @@ def _read_idx(path: Path, read: Callable[[str], torch.Tensor]) -> np.ndarray:
 
 
 def _read_npz(folder: Path, published: ImageSet) -> dict[str, Part]:
-    """Images of ``train.npz`` and ``test.npz``; DataError if they are damaged or inconsistent."""
     parts = {}
     for split in SPLITS:
         path = folder / f"{split}.npz"
         content = _load_npz(path)
-        images, labels, classes, users = (content.get(key) for key in (*NPZ_KEYS, "users"))
-        names = [str(name) for name in np.atleast_1d(classes)]
+        images, labels, users = content["images"], content["labels"], content.get("users")
+        names = [str(name) for name in np.atleast_1d(content["classes"])]
         _check_classes(names, published, path)
         check_images(images, labels, len(names), path)
         # the file's own order of the classes may be another one
         number = np.array([published.classes.index(name) for name in names], np.int64)
-        if users is not None and users.shape != labels.shape:
-            raise DataError(f"{path}: {len(images)} images, but 'users' {list(users.shape)}")
-        if users is not None and users.dtype.kind not in "Uiu":
-            raise DataError(f"{path}: 'users' must be text or whole numbers, not {users.dtype}")
-        users = None if users is None else [str(user) for user in users]
-        parts[split] = Part(images, number[labels], f"{path}[{{}}]".format, users)
+        if users is not None:
+            if users.shape != labels.shape or users.dtype.kind not in "Uiu":
+                raise DataError(
+                    f"{path}: 'users' must be texts or whole numbers [{len(labels)}], not "
+                    f"{users.dtype} {list(users.shape)}"
+                )
+            users = users.astype(str).tolist()
+        parts[split] = Part(
+            images, number[labels], users, [f"{path}[{i}]" for i in range(len(images))]
+        )
     return parts
 
 
@@ -273,25 +324,19 @@ def _load_npz(path: Path) -> dict[str, np.ndarray]:
     try:
         with np.load(path, allow_pickle=False) as file:
             if any(member.file_size > LARGEST_MEMBER for member in file.zip.infolist()):
-                raise DataError(f"{path}: unpacks to more than 512 MiB: it holds no such images")
-            if missing := [key for key in NPZ_KEYS if key not in file]:
-                raise DataError(f"{path}: has no {', '.join(missing)}; it has {list(file)}")
+                raise ValueError(f"it unpacks to more than {LARGEST_MEMBER} bytes")
             content = {key: file[key] for key in (*NPZ_KEYS, "users") if key in file}
-            for key, value in content.items():
-                if not isinstance(value, np.ndarray):
-                    raise DataError(f"{path}: its {key!r} is no array: write it with numpy.savez")
+            if not all(isinstance(content[key], np.ndarray) for key in (*NPZ_KEYS, *content)):
+                raise ValueError("an entry is no array")
             return content
-    except DataError:
-        raise
     except Exception as error:  # damaged bytes can fail in any way
         raise DataError(
-            f"{path}: cannot be read as plain arrays ({error}): write it again with numpy.savez, "
-            "texts as numpy text, not as objects"
+            f"{path}: cannot be read as plain arrays {', '.join(NPZ_KEYS)} ({error}): write it "
+            "again with numpy.savez, texts as numpy text, not as objects"
         ) from error
 
 
 def _read_folders(root: Path, published: ImageSet) -> dict[str, Part]:
-    """Images of ``{train,test}/<class>/*.png``, class by class; DataError names a faulty file."""
     parts = {}
     for split in SPLITS:
         folders = sorted(p for p in (root / split).iterdir() if p.is_dir() and p.name[0] != ".")
@@ -309,7 +354,7 @@ def _read_folders(root: Path, published: ImageSet) -> dict[str, Part]:
             raise DataError(f"{root / split}: has no folder of a class")
         images = in_threads(lambda f: _image(f, published.shape), files, f"reading {split} images")
         names = [str(file) for file in files]
-        parts[split] = Part(np.stack(images), np.array(labels, np.int64), names.__getitem__)
+        parts[split] = Part(np.stack(images), np.array(labels, np.int64), names=names)
     return parts
 
 
@@ -325,9 +370,10 @@ def _image(path: Path, shape: tuple[int, ...]) -> np.ndarray:
     return image
 
 
-def _check_classes(names: Sequence[Any], published: ImageSet, where: str | Path) -> None:
+def _check_classes(names: Sequence[str], published: ImageSet, where: str | Path) -> None:
     unknown = [name for name in names if name not in published.classes]
-    if unknown:
-        raise DataError(f"{where}: unknown class {unknown[0]!r}: not one of {published.name}")
-    if len(set(names)) < len(names):
-        raise DataError(f"{where}: a class is listed twice")
+    if unknown or len(set(names)) < len(names):
+        raise DataError(
+            f"{where}: classes must be those of {published.name}, each once, not {names[:20]}"
+            f"{f' (unknown: {unknown[0]!r})' if unknown else ''}"
+        )

@@ -5,10 +5,7 @@
 ``<name>.note.json`` says how it was made and for which images.
 """
 
-import csv
-import io
 import json
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from inspect import signature
@@ -19,8 +16,9 @@ import numpy as np
 
 from fedseg.config.schema import check_arguments
 from fedseg.datasets.arrays import ImageArrays
+from fedseg.datasets.landmarks import read_rows
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import read_bytes, write_text
+from fedseg.files import write_text
 from fedseg.partition import (
     DirichletClassPartition,
     DirichletPartition,
@@ -38,7 +36,6 @@ PARTITIONERS = {
     "homogeneous": HomogeneousPartition,
     "natural": NaturalPartition,
 }
-COLUMNS = ("user_id", "image_id", "class")  # of a CSV file with the client of each image
 # How a file's name says its options.
 FORMS = {"alpha": "alpha{}", "beta": "beta{}", "num_clients": "{}clients", "seed": "seed{}"}
 
@@ -61,12 +58,7 @@ class NamedPartition:
         return "_".join([self.partition, *parts])
 
     def clients(self, dataset: ImageArrays) -> dict[str, np.ndarray]:
-        """Client id -> indices of ``dataset``.
-
-        Raises:
-            ConfigError: the options make no sense for these images.
-            DataError: the CSV file does not fit them.
-        """
+        """Client id -> indices of ``dataset``."""
         if self.users is not None:
             users = read_users(self.users, dataset.labels)
             dataset = ImageArrays(dataset.images, dataset.labels, dataset.classes, users=users)
@@ -75,64 +67,51 @@ class NamedPartition:
 
 
 def named_partitions(
-    partition: str,
-    alphas: Iterable[float] = (),
-    users: Path | None = None,
-    **options: Any,
+    partition: str, alphas: Iterable[float] = (), users: Path | None = None, **options: Any
 ) -> list[NamedPartition]:
     """The splits of one command, one for each alpha, checked before the images are read.
 
     A partition takes of alphas, ``num_clients``, ``beta``, ``seed`` and ``key`` what it has.
-
-    Raises:
-        ConfigError: a value makes no sense, or ``users`` is not for this partition.
     """
     if users is not None and partition != "natural":
         raise ConfigError(f"--users: is for --partition natural, not for {partition}")
-    names = signature(PARTITIONERS[partition]).parameters
+    kind = PARTITIONERS[partition]
+    names = signature(kind).parameters
     known = {name: options[name] for name in names if name in options}
-    each = [{"alpha": alpha} for alpha in dict.fromkeys(alphas)] if "alpha" in names else [{}]
-    for alpha in each:
-        check_arguments(PARTITIONERS[partition], {**known, **alpha}, "partition")
-    return [NamedPartition(partition, {**known, **alpha}, users) for alpha in each]
+    choices = [{"alpha": a} for a in dict.fromkeys(alphas)] if "alpha" in names else [{}]
+    for choice in choices:
+        check_arguments(kind, {**known, **choice}, "partition")
+    return [NamedPartition(partition, {**known, **choice}, users) for choice in choices]
 
 
 def save_split(
     root: Path,
-    one: NamedPartition,
+    split: NamedPartition,
     dataset: ImageArrays,
     clients: Mapping[str, np.ndarray],
     overwrite: bool = False,
 ) -> Path:
-    """Write a split and its note; returns the JSON file.
-
-    Raises:
-        DataError: another split of that name exists and ``overwrite`` is not given.
-    """
-    file = root / "splits" / f"{one.name}.json"
+    """Write a split and its note; returns the JSON file."""
+    file = root / "splits" / f"{split.name}.json"
     write_clients(file, clients, overwrite)
-    about = {
-        "partition": PARTITIONERS[one.partition].__name__,
-        **one.options,
-        **({} if one.users is None else {"users": one.users.name}),
+    note = {
+        "partition": PARTITIONERS[split.partition].__name__,
+        **split.options,
+        **({} if split.users is None else {"users": split.users.name}),
         "clients": len(clients),
         "images": sum(map(len, clients.values())),
-        "images_per_client": spread([len(i) for i in clients.values()]),
-        "classes_per_client": spread([len(set(dataset.labels[i])) for i in clients.values()]),
+        "images_per_client": summarize([len(i) for i in clients.values()]),
+        "classes_per_client": summarize([len(set(dataset.labels[i])) for i in clients.values()]),
         "images_sha256": dataset.split_checksum,
     }
-    write_text(file.with_suffix(".note.json"), json.dumps(about, indent=2) + "\n")
+    write_text(file.with_suffix(".note.json"), json.dumps(note, indent=2) + "\n")
     return file
 
 
 def write_clients(
     file: Path, clients: Mapping[str, Sequence[int] | np.ndarray], overwrite: bool = False
 ) -> None:
-    """Write clients and their indices, unless the same file is there, and print which it was.
-
-    Raises:
-        DataError: another one is there and ``overwrite`` is not given.
-    """
+    """Write clients and their indices, unless the same file is there, and print which it was."""
     # One client a line: short files that can still be compared.
     lines = [f"{json.dumps(c)}: {json.dumps(np.asarray(i).tolist())}" for c, i in clients.items()]
     text = "{\n" + ",\n".join(lines) + "\n}\n"
@@ -153,43 +132,24 @@ def read_users(path: Path, labels: np.ndarray) -> list[str]:
     Columns: ``user_id``; ``image_id``, the index of the image (without it, rows are images in
     order); ``class``, which must agree with the labels. This is the form in which Hsu et al. (2020)
     have published their splits of CIFAR.
-
-    Raises:
-        DataError: the file cannot be read, or does not give each image one client.
     """
-    try:
-        reader = csv.DictReader(io.StringIO(read_bytes(path).decode("utf-8-sig"), newline=""))
-        reader.fieldnames = names = [name.strip() for name in reader.fieldnames or []]
-        rows = list(reader)
-    except (OSError, ValueError, csv.Error) as error:
-        raise DataError(f"{path}: cannot be read as CSV ({error})") from error
-    if not rows or "user_id" not in names:
-        raise DataError(f"{path}: needs a header line with user_id, and rows")
-    for name in filter(None, names):
-        if name not in COLUMNS:  # perhaps one of them by another name
-            raise DataError(
-                f"{path}: has a column {name!r}, which is none of {', '.join(COLUMNS)}: rename or "
-                "remove it"
-            )
-        if names.count(name) > 1:
-            raise DataError(f"{path}: has more than one column {name!r}: remove the others")
     users: dict[int, str] = {}
-    for number, row in enumerate(rows):
-        try:
-            index = _number(row, "image_id") if "image_id" in names else number
-            label = _number(row, "class") if "class" in names else None
-            if not row.get("user_id"):
-                raise ValueError("has no user_id")
-            if not 0 <= index < len(labels):
-                raise ValueError(f"is out of range: 0 to {len(labels) - 1}")
-            if index in users:
-                raise ValueError("has a user already")
-            if label not in (None, labels[index]):
-                raise ValueError(f"is of class {labels[index]}, not {label}: is the order another?")
-        except ValueError as error:
-            where = f"{path}: row {number + 1}: image_id {row.get('image_id')!r}"
-            raise DataError(f"{where}: {error}") from error
-        users[index] = row["user_id"]
+    rows = read_rows(path, ["user_id"], ["image_id", "class"])
+    for number, (line, row) in enumerate(rows):
+        cells = {name: (row[name] or "").strip() for name in row if name}
+        image, mistake = cells.get("image_id", str(number)), None
+        index = int(image) if image.isdecimal() and len(image) < 10 else -1
+        if not cells["user_id"]:
+            mistake = "has no user_id"
+        elif not 0 <= index < len(labels):
+            mistake = f"must be a whole number from 0 to {len(labels) - 1}"
+        elif index in users:
+            mistake = "has a user already"
+        elif (label := cells.get("class")) not in (None, str(labels[index])):
+            mistake = f"is of class {labels[index]}, not {label!r}: is the order another?"
+        if mistake:
+            raise DataError(f"{path}, line {line}: image_id {image!r} {mistake}")
+        users[index] = cells["user_id"]
     if missing := set(range(len(labels))) - set(users):
         raise DataError(
             f"{path}: {len(missing)} of {len(labels)} images have no user, e.g. {min(missing)}"
@@ -197,14 +157,7 @@ def read_users(path: Path, labels: np.ndarray) -> list[str]:
     return [users[index] for index in range(len(labels))]
 
 
-def _number(row: Mapping[str, Any], column: str) -> int:
-    text = (row[column] or "").strip()
-    if not re.fullmatch("[0-9]{1,9}", text):
-        raise ValueError(f"needs a whole number as {column}, not {text!r}")
-    return int(text)
-
-
-def spread(values: list[int]) -> dict[str, float]:
+def summarize(values: Sequence[int]) -> dict[str, float]:
     """Least, median, mean and largest of some numbers."""
     return {
         "min": min(values),

@@ -1,28 +1,28 @@
 """Photographs with label maps: verify or render them, build or copy their splits, save these."""
 
 import filecmp
-from collections.abc import Iterator, Sequence
+import shutil
+from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from pydantic import NonNegativeInt, PositiveInt
 
 import fedseg.datasets
 from fedseg.datasets import SegmentationDataset
-from fedseg.datasets.synthetic import is_synthetic
+from fedseg.datasets.arrays import is_synthetic
 from fedseg.errors import ConfigError, DataError
-from fedseg.files import atomic_writer, read_bytes
+from fedseg.files import atomic_writer
 from fedseg.names import DISTRIBUTIONS
-from fedseg.partition import Split
 
 from . import split_rules, synthetic_streets
-from .description import Outcome, PairedSet, Place, next_command
-from .disk import Findings, Images, Sample, check_files, find_pairs
+from .description import Outcome, PairedSet, next_command
+from .disk import Findings, Images, check_files, find_pairs
 from .split_folders import (
     PreparedSplit,
     check_free,
-    counts,
+    count_samples,
     find_published,
     limit,
     read_published,
@@ -58,49 +58,56 @@ def prepare_streets(
         limit_per_user: keep so many images of each client.
         limit_test: keep so many test images of each domain and test user.
         overwrite: replace splits that differ.
-
-    Raises:
-        ConfigError: an option makes no sense here.
-        DataError: data or split files are missing or damaged, or would be overwritten.
     """
     if size is not None and not synthetic:
         raise ConfigError("--size: is the size of rendered images, it needs --synthetic")
-    kind = _dataset(data_set)
+    kind, roots = _dataset(data_set), _roots(data_set, root)
     choices = [distribution or DISTRIBUTIONS]
-    named = [bool(distribution)]
     if data_set.settings:
         choices.append(setting or data_set.settings)
-        named.append(bool(setting))
     places = list(product(*choices))
-    limits = {"per_user": limit_per_user, "test_per_domain": limit_test}
-    about = {"synthetic": synthetic or is_synthetic(root)}
-    if any(limits.values()):
-        about["limit"] = limits
-    made = []
-    if source is None:
-        splits = _splits_by_rule(data_set, root, places, seed, synthetic, size)
+    if source is not None:
+        folders = find_published(source, places, required=bool(distribution or setting))
     else:
-        splits = _published_splits(data_set, root, source, places, named)
-    for place, train, test, folder in splits:
-        note: dict[str, Any] = {"dataset": data_set.name}
-        note |= dict(zip(("distribution", "setting"), place, strict=False))
+        folders = dict.fromkeys(places)
+        images = rendered_files(data_set) if synthetic else verify(data_set, root)
+        if synthetic and any("class_imbalance" in place for place in places):
+            # its rule reads label maps, so those must be there first
+            everything = [sample for group in images.values() for sample in group]
+            synthetic_streets.write_streets(data_set, root, everything, size)
+        presence = split_rules.read_presence(roots[1], kind.label_ids)
+    limits = {"per_user": limit_per_user, "test_per_domain": limit_test}
+    limited = any(limits.values())
+    splits = []
+    for place, folder in folders.items():
+        about = {"dataset": data_set.name}
+        about |= dict(zip(("distribution", "setting"), place, strict=False))
         if folder is None:
-            note |= {"source": "own rule", "rule": data_set.rules[place[0]], "seed": seed}
+            about |= {"source": "own rule", "rule": data_set.rules[place[0]], "seed": seed}
+            build = getattr(split_rules, data_set.build)
+            train, test = build(images, place, seed, presence)
         else:
-            note["source"] = "published files"
-        if any(limits.values()):
+            about["source"] = "published files"
+            train, test = read_published(folder, roots, data_set.test_users)
+        about["synthetic"] = synthetic or is_synthetic(root)
+        if limited:
+            about["limit"], folder = limits, None
             train, test = limit(train, test, *limits.values(), kind.domain_of)
-            folder = None
-        made.append(PreparedSplit(place, train, test, note | about, folder))
-    check_free(root, made, overwrite)
-    samples = sorted({s for one in made for split in (one.train, one.test) for s in split.samples})
+        splits.append(PreparedSplit(place, train, test, about, folder))
+    check_free(root, splits, overwrite)
+    samples = sorted({s for split in splits for part in split.parts for s in part.samples})
     if synthetic:
         synthetic_streets.write_streets(data_set, root, samples, size)
-    for one in made:
-        save(root, one)
+    for split in splits:
+        save(root, split)
     if source is not None:
-        _check_named(data_set, root, samples)
-    return _outcome(made, root)
+        findings = Findings(
+            f"{root / 'splits'}: written, but not all files they name are on disk and whole",
+            f"Put them below {' and '.join(dict.fromkeys(map(str, roots)))} and run this again, or "
+            "render synthetic data with --synthetic",
+        )
+        check_files(samples, roots, root, findings, data_set.published_size)
+    return _outcome(splits, root)
 
 
 def prepare_copied(
@@ -111,28 +118,23 @@ def prepare_copied(
     Args:
         source: copy the images from this folder first.
         overwrite: replace images and splits that differ.
-
-    Raises:
-        DataError: images are missing or damaged, or would be overwritten.
     """
     if source is not None and source.resolve() != root.resolve():
         copy_images(data_set, source, root, overwrite)
     train, test = getattr(split_rules, data_set.build)(verify(data_set, root))
     (rule,) = data_set.rules.values()
     about = {"dataset": data_set.name, "source": "own rule", "rule": rule}
-    made = [PreparedSplit((), train, test, about)]
-    check_free(root, made, overwrite)
-    save(root, made[0])
-    return _outcome(made, root)
+    split = PreparedSplit((), train, test, about)
+    check_free(root, [split], overwrite)
+    save(root, split)
+    return _outcome([split], root)
 
 
 def verify(data_set: PairedSet, root: Path, within: Path | None = None) -> Images:
     """Every image, paired and readable: domain -> samples by folder and name.
 
-    Symbolic links may lead to places ``within`` a folder, by default ``root``.
-
-    Raises:
-        DataError: everything that is missing, unpaired, truncated or of unequal size, counted.
+    Symbolic links may lead to places ``within`` a folder, by default ``root``. All mistakes are
+    reported together.
     """
     kind, roots = _dataset(data_set), _roots(data_set, root)
     for base in roots:
@@ -141,13 +143,11 @@ def verify(data_set: PairedSet, root: Path, within: Path | None = None) -> Image
             raise DataError(
                 f"{base}: does not exist: {data_set.source}, name another root with --root{render}"
             )
-    fix = f"To repair it: {data_set.source}"
-    findings = Findings(f"{root}: not {data_set.contents}", fix)
+    findings = Findings(f"{root}: not {data_set.contents}", f"To repair it: {data_set.source}")
     images: Images = {}
     for folders, expected in data_set.folders.items():
-        pairs = find_pairs(roots, folders, data_set.suffixes, findings)
         by_domain: Images = {domain: [] for domain in expected}
-        for pair in sorted(pairs):
+        for pair in sorted(find_pairs(roots, folders, data_set.suffixes, findings)):
             by_domain.setdefault(kind.domain_of(pair[0]), []).append(pair)
         for domain, samples in by_domain.items():
             images.setdefault(domain, []).extend(samples)
@@ -164,36 +164,20 @@ def verify(data_set: PairedSet, root: Path, within: Path | None = None) -> Image
 
 
 def copy_images(data_set: PairedSet, source: Path, root: Path, overwrite: bool = False) -> None:
-    """Verify a data set in ``source``, then copy to ``root`` what is not there.
-
-    Raises:
-        DataError: ``source`` does not hold it; or other files are in the way and ``overwrite`` is
-            not given.
-    """
-    folders = [folder for pair in data_set.folders for folder in pair]
-    absent = [name for name in folders if not (source / name).is_dir()]
-    if absent:
-        raise DataError(
-            f"{source}: has no folder {absent[0]}: --source must hold {', '.join(folders)}"
-        )
+    """Verify a data set in ``source``, then copy to ``root`` what is not there."""
     groups = verify(data_set, source, Path("/")).values()
     names = [name for group in groups for sample in group for name in sample]
-    for name in names:
-        for suffix in set(data_set.suffixes[0]) - {Path(name).suffix}:
-            if (twin := (root / name).with_suffix(suffix)).exists():
-                raise DataError(f"{twin}: would be there twice, as {name} too: give another --root")
-    there = [name for name in names if (root / name).exists()]
-    same = {name for name in there if filecmp.cmp(source / name, root / name, shallow=False)}
-    if not overwrite and len(same) < len(there):
-        first = next(name for name in there if name not in same)
+    present = {name for name in names if (root / name).exists()}
+    same = {n for n in present if filecmp.cmp(source / n, root / n, shallow=False)}
+    if not overwrite and (others := sorted(present - same)):
         raise DataError(
-            f"{root / first}: is another file than {source / first} ({len(there) - len(same)} "
-            "such): give --overwrite to replace them, or another --root"
+            f"{root / others[0]}: is another file than {source / others[0]} ({len(others)} such): "
+            "give --overwrite to replace them, or another --root"
         )
     for name in names:
         if name not in same:
-            with atomic_writer(root / name, "wb") as file:
-                file.write(read_bytes(source / name))
+            with atomic_writer(root / name, "wb") as file, open(source / name, "rb") as original:
+                shutil.copyfileobj(original, file)
 
 
 def rendered_files(data_set: PairedSet) -> Images:
@@ -209,71 +193,27 @@ def rendered_files(data_set: PairedSet) -> Images:
     return images
 
 
-def _splits_by_rule(
-    data_set: PairedSet,
-    root: Path,
-    places: Sequence[Place],
-    seed: int,
-    synthetic: bool,
-    size: tuple[int, int] | None,
-) -> Iterator[tuple[Place, Split, Split, None]]:
-    """Splits of the images on disk or of those that will be rendered."""
-    if synthetic:
-        images = rendered_files(data_set)
-        # The class-imbalance rule reads label maps, so those must be there first.
-        if any("class_imbalance" in place for place in places):
-            samples = [sample for group in images.values() for sample in group]
-            synthetic_streets.write_streets(data_set, root, samples, size)
-    else:
-        images = verify(data_set, root)
-    classes = split_rules.presence(_roots(data_set, root)[1], _dataset(data_set).label_ids)
-    for place in places:
-        yield place, *getattr(split_rules, data_set.build)(images, place, seed, classes), None
-
-
-def _published_splits(
-    data_set: PairedSet,
-    root: Path,
-    source: Path,
-    places: Sequence[Place],
-    named: Sequence[bool],
-) -> Iterator[tuple[Place, Split, Split, Path]]:
-    for place, folder in find_published(source, places, named).items():
-        splits = read_published(folder, _roots(data_set, root), data_set.test_users)
-        yield place, *splits, folder
-
-
-def _check_named(data_set: PairedSet, root: Path, samples: Sequence[Sample]) -> None:
-    roots = _roots(data_set, root)
-    findings = Findings(
-        f"{root / 'splits'}: written, but not all files they name are on disk and whole",
-        f"Put them below {' and '.join(dict.fromkeys(map(str, roots)))} and run this again, or "
-        "render synthetic data with --synthetic",
-    )
-    check_files(samples, roots, root, findings, data_set.published_size)
-
-
-def _outcome(made: Sequence[PreparedSplit], root: Path) -> Outcome:
-    """The splits in words, and the command to run next."""
-    for one in made:
-        train, test = counts(one.train, one.test).values()
+def _outcome(splits: Sequence[PreparedSplit], root: Path) -> Outcome:
+    """Print the splits; the command to run next."""
+    folders = [root.joinpath("splits", *split.place) for split in splits]
+    for folder, split in zip(folders, splits, strict=True):
+        train, test = count_samples(split).values()
         sizes = train["images_per_client"]
         print(
-            f"{root.joinpath('splits', *one.place)}: {train['clients']} clients with "
-            f"{train['images']} images, {sizes['min']} to {sizes['max']} each (median "
-            f"{sizes['median']:g}); {', '.join(f'{u}: {n}' for u, n in test['images'].items())}"
+            f"{folder}: {train['clients']} clients with {train['images']} images, {sizes['min']} "
+            f"to {sizes['max']} each (median {sizes['median']:g}); "
+            f"{', '.join(f'{u}: {n}' for u, n in test['images'].items())}"
         )
     if is_synthetic(root):
         print("The data are synthetic: results are not comparable with published ones.")
-    elif any(one.about.get("limit") for one in made):
+    elif any(split.about.get("limit") for split in splits):
         print("The splits are limited: results are not comparable with published ones.")
     # the setting of one of the splits: heterogeneous if there is one, the plain case
-    about = next((m for m in made if "heterogeneous" in m.place), made[0]).about
+    about = next((s for s in splits if "heterogeneous" in s.place), splits[0]).about
     name, distribution = about["dataset"], about.get("distribution")
     if name == "idda" and distribution == "heterogeneous":
         distribution = None
     setting = "_".join(filter(None, [name, about.get("setting"), distribution]))
-    folders = [root.joinpath("splits", *one.place) for one in made]
     return Outcome(folders, closing=next_command(setting, Path("data", name), root))
 
 

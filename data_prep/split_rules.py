@@ -1,13 +1,16 @@
 """Who holds which images of Cityscapes, IDDA and CamVid, where no published split says so.
 
-Every rule takes the images of each domain, the split's place (distribution, setting), a seed and
-what tells the classes that samples show, and returns the train and the test split.
+A rule ``build_*`` takes the images of each domain, the split's place (distribution, setting), a
+seed and the function that reads the classes that samples show, and returns the train and the test
+split. Below them are the assignments of images to clients that rules are made of.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
@@ -17,12 +20,12 @@ from fedseg.datasets.images import read_label
 from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS
 from fedseg.partition import Split
 
-from .assignment import class_order, cut, fit_groups, rarest_class, spread_groups
 from .description import Place
 from .disk import Images, Sample
 from .parallel import in_threads
 from .segmentation_sets import CITIES, CITYSCAPES, DOMAINS, IDDA
 
+T = TypeVar("T", bound=Hashable)
 Presence = Callable[[Sequence[Sample]], np.ndarray]  # samples -> bool [samples, classes]
 
 # Cityscapes
@@ -40,10 +43,8 @@ HELD_OUT = 20
 LONGEST_GAP = 60  # frames, 2 s
 
 
-def presence(label_root: Path, label_ids: Mapping[int, int]) -> Presence:
-    """A function that tells which classes have at least one pixel in a sample's label map.
-
-    It reads each map once, and raises DataError if one cannot be read.
+def read_presence(label_root: Path, label_ids: Mapping[int, int]) -> Presence:
+    """A function that reads which classes have a pixel in samples' label maps, each map once.
 
     Args:
         label_ids: raw id -> train id, 255 = ignore.
@@ -55,9 +56,7 @@ def presence(label_root: Path, label_ids: Mapping[int, int]) -> Presence:
 
     def read(label: str) -> np.ndarray:
         counts = np.bincount(read_label(str(label_root / label)).ravel(), minlength=256)
-        shown = np.zeros(256, dtype=bool)
-        shown[table[counts > 0]] = True
-        return shown[:classes]
+        return np.isin(np.arange(classes), table[counts > 0])
 
     def present(samples: Sequence[Sample]) -> np.ndarray:
         unread = [label for _, label in samples if label not in known]
@@ -198,3 +197,149 @@ def _stretches(samples: Sequence[Sample]) -> list[list[Sample]]:
             stretches.append([])
         stretches[-1].append(sample)
     return stretches
+
+
+# ---- assignments; pure functions of their arguments and their generator
+
+
+def spread_groups(
+    groups: Sequence[Sequence[T]], clients: int, rng: np.random.Generator
+) -> list[list[T]]:
+    """Equal clients whose images come from as many different groups as possible.
+
+    Every client takes one image from each of the groups that have most left (ties at random), so
+    that later clients still find different groups (the Havel-Hakimi argument): if all groups are
+    equal and a client's size is at most their number, it has as many groups as images.
+    """
+    size = sum(len(group) for group in groups) // clients
+    left = [list(rng.permutation(len(group))) for group in groups]
+    assigned = []
+    for _ in range(clients):
+        chosen: list[tuple[int, int]] = []
+        while len(chosen) < size:
+            counts = np.array([len(rest) for rest in left])
+            order = np.lexsort((rng.random(len(groups)), -counts))[: size - len(chosen)]
+            chosen += [(int(g), int(left[g].pop())) for g in order if counts[g]]
+        assigned.append([groups[g][i] for g, i in sorted(chosen)])
+    return assigned
+
+
+def cut(items: Sequence[T], sizes: Sequence[int]) -> list[list[T]]:
+    """Consecutive pieces of the given sizes; what is left over at the end belongs to none."""
+    ends = np.cumsum(sizes).tolist()
+    return [list(items[end - size : end]) for size, end in zip(sizes, ends, strict=True)]
+
+
+def rarest_class(present: np.ndarray) -> np.ndarray:
+    """For each image the class in it that the fewest images show (ties: the lower id), or -1.
+
+    Args:
+        present: bool [images, classes].
+    """
+    classes = present.shape[1]
+    order = np.lexsort((np.arange(classes), present.sum(axis=0)))
+    rank = np.empty(classes, dtype=np.int64)
+    rank[order] = np.arange(classes)
+    best = np.where(present, rank, classes).min(axis=1)
+    return np.append(order, -1)[best]
+
+
+def class_order(present: np.ndarray, groups: Sequence[str], rng: np.random.Generator) -> np.ndarray:
+    """Images sorted for class imbalance: by their rarest class, rarest first.
+
+    Images of the same rarest class are sorted by group (groups in random order), and within a group
+    at random. Images without any class come last.
+
+    Args:
+        present: bool [images, classes].
+        groups: the group (domain, city) of each image.
+    """
+    rarest = rarest_class(present)
+    frequency = np.append(present.sum(axis=0), len(present) + 1)
+    names = sorted(set(groups))
+    place = dict(zip(names, rng.permutation(len(names)).tolist(), strict=True))
+    tie = rng.random(len(present))
+    return np.lexsort((tie, [place[g] for g in groups], rarest, frequency[rarest]))
+
+
+def fit_groups(
+    clients: Sequence[Sequence[int]],
+    groups: Sequence[str],
+    kinds: Sequence[Hashable],
+    low: int,
+    high: int,
+    rng: np.random.Generator,
+) -> list[list[int]]:
+    """Swap single images between clients until they have low to high groups, both reached.
+
+    Sizes of the clients stay. Partners are tried in random order, images of the same kind first, so
+    that a swap changes as little as possible.
+
+    Args:
+        clients: images (indices) by client.
+        groups: the group (city) of each image.
+        kinds: the kind of each image.
+        low, high: the fewest and the most groups a client may have; some client has so many.
+    """
+    swaps = _Swaps(clients, groups, kinds, low, high, rng)
+    everyone = range(len(clients))
+    for client in everyone:
+        swaps.narrow(client, high)
+        swaps.widen(client, low)
+    widest = max(everyone, key=lambda c: (len(swaps.counts[c]), len(clients[c]), -c))
+    swaps.widen(widest, high)
+    others = [client for client in everyone if client != widest]
+    narrowest = min(others, key=lambda c: (len(swaps.counts[c]), c))
+    swaps.narrow(narrowest, low, keep=widest)
+    return swaps.clients
+
+
+class _Swaps:
+    """Clients' images, and swaps that leave the partner within bounds."""
+
+    def __init__(self, clients, groups, kinds, low, high, rng) -> None:
+        self.clients = [list(client) for client in clients]
+        self.counts = [Counter(groups[i] for i in images) for images in self.clients]
+        self.groups, self.kinds = groups, kinds
+        self.low, self.high, self.rng = low, high, rng
+
+    def widen(self, client: int, target: int) -> None:
+        """Give a client images of new groups until it has ``target`` of them."""
+        images, counts = self.clients[client], self.counts[client]
+        while len(counts) < target:
+            spare = [place for place, i in enumerate(images) if counts[self.groups[i]] > 1]
+            if not spare:
+                raise ValueError(f"a client of {len(images)} images cannot have {target} groups")
+            place = spare[int(self.rng.integers(len(spare)))]
+            self._swap(client, place, set(self.groups) - set(counts))
+
+    def narrow(self, client: int, target: int, keep: int | None = None) -> None:
+        """Swap the client's least group for its others until ``target`` are left."""
+        images, counts = self.clients[client], self.counts[client]
+        while len(counts) > target:
+            least = min(counts, key=lambda group: (counts[group], group))
+            place = next(place for place, i in enumerate(images) if self.groups[i] == least)
+            self._swap(client, place, set(counts) - {least}, keep)
+
+    def _swap(self, client: int, place: int, wanted: set[str], keep: int | None = None) -> None:
+        """Swap one image of a client for one of a wanted group, from any client but ``keep``."""
+        given = self.clients[client][place]
+        places = [(o, p) for o, images in enumerate(self.clients) for p in range(len(images))]
+        order = [places[i] for i in self.rng.permutation(len(places))]
+        order.sort(key=lambda at: self.kinds[self.clients[at[0]][at[1]]] != self.kinds[given])
+        for other, position in order:
+            taken = self.clients[other][position]
+            gone, come = self.groups[taken], self.groups[given]
+            if other in (client, keep) or gone not in wanted:
+                continue
+            counts = self.counts[other]
+            after = len(counts) - (counts[gone] == 1) + (come not in counts)
+            # A partner that is out of bounds itself must only not move further away.
+            low, high = min(self.low, len(counts)), max(self.high, len(counts))
+            if low <= after <= high:
+                self.clients[client][place], self.clients[other][position] = taken, given
+                for owner, lost, new in ((client, come, gone), (other, gone, come)):
+                    self.counts[owner] += Counter([new])
+                    self.counts[owner] -= Counter([lost])  # drops what is at zero
+                return
+        raise ValueError("these images cannot be assigned with that many groups per client")

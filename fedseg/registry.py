@@ -101,14 +101,14 @@ DATASETS = _child(
     "dataset",
     _mmseg.DATASETS,
     {
-        "datasets.arrays": ["StoredImages", "CIFAR10Dataset", "CIFAR100Dataset", "MNISTDataset"],
-        "datasets.camvid": ["CamVidDataset"],
-        "datasets.cityscapes": ["CityscapesDataset"],
+        "datasets.arrays": [
+            *("StoredImages", "CIFAR10Dataset", "CIFAR100Dataset", "MNISTDataset"),
+            "SyntheticShapesDataset",
+        ],
         "datasets.corrupted": ["CIFAR10CDataset", "CIFAR100CDataset"],
-        "datasets.idda": ["IDDADataset"],
         "datasets.landmarks": ["LandmarksDataset"],
         "datasets.photos": ["ImageFolderDataset"],
-        "datasets.synthetic": ["SyntheticShapesDataset"],
+        "datasets.scenes": ["CityscapesDataset", "IDDADataset", "CamVidDataset"],
     },
 )
 DATA_SAMPLERS = _child("data sampler", _mmseg.DATA_SAMPLERS)

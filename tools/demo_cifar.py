@@ -38,8 +38,7 @@ def prepare_data(given: Path | None, synthetic: bool) -> Path:
     from fedseg.data_prep.classification import prepare
     from fedseg.data_prep.image_files import find_images
     from fedseg.data_prep.image_sets import CIFAR10
-    from fedseg.datasets.arrays import INDEX
-    from fedseg.datasets.synthetic import is_synthetic
+    from fedseg.datasets.arrays import INDEX, is_synthetic
 
     if synthetic and given is not None:
         raise ConfigError("--synthetic: renders images, leave out --data")

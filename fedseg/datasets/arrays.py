@@ -7,6 +7,7 @@ the number and shape of the images and a checksum.
 
 import hashlib
 import json
+import os
 from collections.abc import Sequence
 from functools import cached_property
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 import torch
 from annotated_types import Interval, Len, MinLen
-from pydantic import AfterValidator, BaseModel
+from pydantic import BaseModel, field_validator
 from torch.utils.data import Dataset
 
 from fedseg.config.schema import STRICT, read_model
@@ -29,14 +30,7 @@ INDEX = "dataset.json"
 USERS = "train_users.npy"
 
 
-Name = Annotated[str, MinLen(1)]
 Count = Annotated[int, Interval(gt=0, lt=2**31)]
-
-
-def _require_distinct(names: list[str]) -> list[str]:
-    if len(set(names)) < len(names):
-        raise ValueError("a name occurs twice")
-    return names
 
 
 class SplitIndex(BaseModel):
@@ -56,19 +50,30 @@ class SplitIndices(BaseModel):
     test: SplitIndex
 
 
-class FolderIndex(BaseModel):
-    """The content of ``dataset.json``."""
+class Origin(BaseModel):
+    """The part of ``dataset.json`` that every data set has."""
 
     model_config = STRICT
-    classes: Annotated[
-        list[Annotated[str, MinLen(1)]], MinLen(1), AfterValidator(_require_distinct)
-    ]
+    synthetic: bool | None = None
+    embedded: None = None  # its name in an early version
+
+
+class FolderIndex(Origin):
+    """The content of ``dataset.json`` beside images as arrays."""
+
+    classes: Annotated[list[Annotated[str, MinLen(1)]], MinLen(1)]
     splits: SplitIndices
     coarse_labels: list[int] | None = None
     dataset: str | None = None
     source: str | None = None
-    synthetic: bool | None = None
     shared_images: int | None = None
+
+    @field_validator("classes")
+    @classmethod
+    def _require_distinct(cls, names: list[str]) -> list[str]:
+        if len(set(names)) < len(names):
+            raise ValueError("a name occurs twice")
+        return names
 
 
 class ImageArrays(Dataset):
@@ -101,8 +106,9 @@ class ImageArrays(Dataset):
         self.images = images
         self.labels = np.asarray(labels).astype(np.int64)
         self.metainfo = {"classes": tuple(classes)}
-        self.coarse_labels = None if coarse_labels is None else np.asarray(coarse_labels)
-        if (coarse := self.coarse_labels) is not None:
+        self.coarse_labels = None
+        if coarse_labels is not None:
+            coarse = np.asarray(coarse_labels)
             if coarse.shape != (len(classes),) or coarse.dtype.kind not in "iu" or coarse.min() < 0:
                 raise DataError(f"{where}: coarse_labels must be an integer >= 0 for each class")
             self.coarse_labels = coarse.astype(np.int64)
@@ -221,6 +227,14 @@ class CIFAR100Dataset(StoredImages):
 
 
 @DATASETS.register_module()
+class SyntheticShapesDataset(StoredImages):
+    """Ten shapes and textures from a prepared folder: 32x32 RGB, rendered."""
+
+    tool = "fedseg prepare cifar --synthetic"
+    shape, num_classes = (32, 32, 3), 10
+
+
+@DATASETS.register_module()
 class MNISTDataset(StoredImages):
     """MNIST (LeCun 1998) from a prepared folder: 28x28 gray, 10 classes."""
 
@@ -232,12 +246,12 @@ def check_images(
     images: np.ndarray, labels: np.ndarray, num_classes: int, where: str | Path
 ) -> None:
     """Raise DataError unless images are uint8 [N, H, W, C] with as many labels in range."""
+    labels = np.asarray(labels)
     if images.dtype != np.uint8 or images.ndim != 4 or not len(images):
         raise DataError(
             f"{where}: images must be uint8 [N, height, width, channels], N > 0, not "
             f"{images.dtype} {list(images.shape)}"
         )
-    labels = np.asarray(labels)
     if labels.shape != (len(images),) or labels.dtype.kind not in "iu":
         raise DataError(
             f"{where}: labels must be integers [{len(images)}], one for each image, not "
@@ -297,12 +311,9 @@ def write_images(
     """Write a prepared folder; the content is checked first, each file is written atomically.
 
     Args:
-        root: the folder.
-        name: the data set's name, for example ``"CIFAR10"``.
-        classes, coarse_labels: see :class:`ImageArrays`.
         train, test: images uint8 [N, H, W, C] and integer labels [N].
         users: the client of each training image.
-        synthetic: the images are synthetic, not a published data set.
+        synthetic: the images are rendered, not a published data set.
         source: where the images come from, for people.
         allow_shared: accept images that are in both splits (they are counted in the index).
 
@@ -338,20 +349,21 @@ def write_images(
     (root / INDEX).unlink(missing_ok=True)  # half-written images have no index
     (root / USERS).unlink(missing_ok=True)  # clients of other images must not outlive them
     if users is not None:
-        with atomic_writer(root / USERS, "wb", sync=True) as file:
-            np.save(file, np.array(users, np.str_))
+        save_array(root / USERS, np.array(users, np.str_))
     for split, (images, labels) in splits.items():
-        parts = {
-            "images": np.ascontiguousarray(images),
-            "labels": np.ascontiguousarray(labels, np.int64),
-        }
-        for name, array in parts.items():
-            with atomic_writer(root / f"{split}_{name}.npy", "wb", sync=True) as file:
-                header = np.lib.format.header_data_from_array_1_0(array)
-                np.lib.format.write_array_header_1_0(file, header)
-                file.write(array.data)  # numpy's own write does not say why it fails
+        save_array(root / f"{split}_images.npy", images)
+        save_array(root / f"{split}_labels.npy", labels.astype(np.int64))
     write_text(root / INDEX, json.dumps(index, indent=2) + "\n")
     return index
+
+
+def save_array(path: Path, array: np.ndarray) -> None:
+    """Write a ``.npy`` file atomically."""
+    array = np.ascontiguousarray(array)
+    with atomic_writer(path, "wb", sync=True) as file:
+        header = np.lib.format.header_data_from_array_1_0(array)
+        np.lib.format.write_array_header_1_0(file, header)
+        file.write(array.view(np.uint8))  # numpy's own write does not say why it fails
 
 
 def read_index(path: Path) -> dict[str, Any]:
@@ -362,6 +374,22 @@ def read_index(path: Path) -> dict[str, Any]:
     index = read_json(path, fix)
     read_model(FolderIndex, index, path, fix)
     return index
+
+
+def is_synthetic(root: str | Path, strict: bool = False) -> bool:
+    """Read from ``dataset.json`` whether the images of a data root were rendered.
+
+    A damaged file is an error if ``strict``; otherwise it says no.
+    """
+    path, fix = Path(root) / INDEX, "prepare the data again"
+    if not os.path.lexists(path):
+        return False
+    try:
+        return bool(read_model(Origin, read_json(path, fix), path, fix).synthetic)
+    except DataError:
+        if strict:
+            raise
+        return False
 
 
 def load_array(path: Path, fix: str) -> np.ndarray:

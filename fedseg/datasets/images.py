@@ -9,7 +9,7 @@ import io
 import os
 import re
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import cv2
@@ -20,6 +20,7 @@ from fedseg.errors import DataError
 from fedseg.files import read_bytes
 
 PNG = b"\x89PNG\r\n\x1a\n"
+GRAY_8_BIT = (8, 0)  # bit depth and color type of a PNG
 PNG_END = b"IEND\xae\x42\x60\x82"
 JPEG = b"\xff\xd8"
 # JPEG, JPEG 2000 (two kinds of files), AVIF, WebP: known by content, as decoders do
@@ -51,20 +52,25 @@ def read_label(path: str) -> np.ndarray:
             f"{path}: a label map cannot be JPEG or the like, which may change ids: store it as PNG"
         )
     label = _decode(path, data, cv2.IMREAD_UNCHANGED)
-    form = f"{label.dtype} {list(label.shape)}"
-    sound = label.ndim == 2 and label.dtype == np.uint8
-    if data.startswith(PNG):
-        # Bit depth and color type sit at fixed offsets of the first chunk. OpenCV would expand a
-        # palette to colors, and scale up an image of fewer bits.
-        bits, color = data[24:26]
-        kinds = {0: "gray", 2: "color", 3: "palette", 4: "gray + alpha", 6: "color + alpha"}
-        sound, form = (bits, color) == (8, 0), f"{bits}-bit {kinds.get(color, 'unknown')}"
-    if not sound:
+    # Bit depth and color type of a PNG sit at fixed offsets. OpenCV would expand a palette to
+    # colors, and scale up an image of fewer bits.
+    form = tuple(data[24:26]) if data.startswith(PNG) else GRAY_8_BIT
+    if label.ndim != 2 or label.dtype != np.uint8 or form != GRAY_8_BIT:
         raise DataError(
-            f"{path}: a label map must be 8-bit and single-channel, not {form}: store class ids, "
-            "not colors"
+            f"{path}: a label map must be 8-bit and single-channel, not {label.dtype} "
+            f"{list(label.shape)} (PNG's bit depth and color type: {form}): store class ids, not "
+            "colors"
         )
     return label
+
+
+def check_exist(paths: Sequence[str], root: str | Path, fix: str) -> None:
+    """Raise DataError with the first of the missing files; see :func:`existing_files`."""
+    if missing := sorted(set(paths) - existing_files(paths, root)):
+        raise DataError(
+            f"{root}: {len(missing)} of {len(paths)} files are missing ({', '.join(missing[:5])}"
+            f"{', ...' * (len(missing) > 5)}): {fix}"
+        )
 
 
 def existing_files(paths: Iterable[str], root: str | Path) -> set[str]:

@@ -1,12 +1,10 @@
 """Landmarks-User-160k: photographs of landmarks by the people who took them, images on disk."""
 
 import csv
-import hashlib
 import io
-import json
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,8 +13,7 @@ import numpy as np
 from pydantic import PositiveInt
 
 from fedseg.datasets.images import existing_files
-from fedseg.datasets.photos import PIPELINES, PhotoDataset
-from fedseg.datasets.transforms import Pipeline
+from fedseg.datasets.photos import PhotoDataset, rows_checksum
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_bytes
 from fedseg.names import PREPARED_BY
@@ -24,7 +21,7 @@ from fedseg.registry import DATASETS
 
 SPLITS = ("train", "test")
 SUFFIX = ".jpg"
-TOOL = "fedseg prepare landmarks"
+TOOL = PREPARED_BY["LandmarksDataset"]
 # An id becomes a file name and three folder names, so nothing but these characters may be in it.
 IMAGE_ID = re.compile(r"[0-9A-Za-z_-]{3,64}")
 
@@ -72,7 +69,7 @@ class LandmarksDataset(PhotoDataset):
         split_checksum: SHA-256 of users, images and classes.
     """
 
-    tool = PREPARED_BY["LandmarksDataset"]
+    tool = TOOL
 
     def __init__(
         self,
@@ -83,30 +80,26 @@ class LandmarksDataset(PhotoDataset):
         num_classes: PositiveInt = 2028,
         pipeline: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        self.data_root = os.fspath(data_root)
-        self.split = split
+        super().__init__(data_root, split, pipeline)
         root = Path(self.data_root)
         self.annotations = (
             find_annotations(root, split) if annotations is None else root / annotations
         )
         self.image_root = root / image_root
         self.metainfo = {"classes": tuple(str(i) for i in range(num_classes))}
-        self.pipeline = Pipeline(PIPELINES[split] if pipeline is None else pipeline)
         photos = read_annotations(self.annotations, split == "train", num_classes)
         self.users = [photo.user for photo in photos] if split == "train" else None
         self.labels = np.array([photo.label for photo in photos], np.int64)
         paths = find_images(self.image_root, [photo.image for photo in photos])
         missing = [p.image for p, path in zip(photos, paths, strict=True) if path is None]
         if missing:
-            more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
             raise DataError(
                 f"{self.image_root}: {len(missing)} of {len(photos)} images of {self.annotations} "
-                f"are missing ({', '.join(missing[:5])}{more}): check the data set with {TOOL}"
+                f"are missing, such as {', '.join(missing[:5])}: check the data set with {TOOL}"
             )
         self.files = [(path,) for path in paths]
         rows = [[photo.user, photo.image, photo.label] for photo in photos]
-        text = json.dumps(rows, ensure_ascii=True, separators=(",", ":"))
-        self.split_checksum = hashlib.sha256(text.encode()).hexdigest()
+        self.split_checksum = rows_checksum(rows, separators=(",", ":"))
 
 
 def find_annotations(root: Path, split: str) -> Path:
@@ -126,36 +119,58 @@ def find_annotations(root: Path, split: str) -> Path:
 
 
 def read_annotations(path: Path, with_users: bool, num_classes: int) -> list[Photo]:
-    """The rows of an annotation file, checked.
+    """The rows of an annotation file; ``with_users``: it has a column ``user_id``."""
+    columns = ["user_id"] * with_users + ["image_id", "class"]
+    photos: dict[str, Photo] = {}
+    for line, row in read_rows(path, columns):
+        where = f"{path}, line {line}"
+        image, label, user = row["image_id"], row["class"], row.get("user_id") or None
+        if not IMAGE_ID.fullmatch(image or ""):
+            raise DataError(
+                f"{where}: {image!r} is no image id (a file name of letters, digits, '-' and '_'): "
+                "correct the row"
+            )
+        if image in photos:
+            raise DataError(f"{where}: image {image} is listed twice: remove one")
+        if not re.fullmatch("[0-9]{1,9}", label or "") or int(label) >= num_classes:
+            raise DataError(
+                f"{where}: unknown class {label!r}: classes are 0 to dataset.num_classes - 1 = "
+                f"{num_classes - 1}"
+            )
+        if with_users and user is None:
+            raise DataError(f"{where}: image {image} has no user_id: correct the row")
+        photos[image] = Photo(image, int(label), user if with_users else None)
+    if not photos:
+        raise DataError(f"{path}: lists no image: get it again")
+    return list(photos.values())
+
+
+def read_rows(
+    path: Path, required: Sequence[str], optional: Sequence[str] | None = None
+) -> Iterator[tuple[int, dict[str, str | None]]]:
+    """Line number and cells of each row of a CSV file with a header.
 
     Args:
-        path: a CSV file with a header.
-        with_users: whether it has ``user_id``.
-        num_classes: classes are 0 to this - 1.
+        required: columns that it must have.
+        optional: those that it may have; None: any.
     """
-    columns = ["user_id"] * with_users + ["image_id", "class"]
-    photos: list[Photo] = []
-    seen: set[str] = set()
     try:
-        with io.StringIO(read_bytes(path).decode("utf-8-sig"), newline="") as file:
-            rows = csv.DictReader(file)
-            for name in columns:
-                if (count := list(rows.fieldnames or ()).count(name)) != 1:
-                    raise DataError(
-                        f"{path}: has {count} columns {name!r}, not 1: get the file again"
-                    )
-            for row in rows:
-                where = f"{path}, line {rows.line_num}"
-                photo = _photo(row, with_users, num_classes, where)
-                if photo.image in seen:
-                    raise DataError(f"{where}: image {photo.image} is listed twice: remove one")
-                seen.add(photo.image)
-                photos.append(photo)
+        text = read_bytes(path).decode("utf-8-sig")
+        rows = csv.DictReader(io.StringIO(text, newline=""), skipinitialspace=True)
+        rows.fieldnames = names = [name.strip() for name in rows.fieldnames or ()]
+        for name in required:
+            if name not in names:
+                raise DataError(f"{path}: has no column {name!r} in its first line: add it")
+        for name in filter(None, names):
+            if optional is not None and name not in (*required, *optional):
+                known = ", ".join((*required, *optional))
+                raise DataError(f"{path}: has a column {name!r}, none of {known}: rename it")
+            if names.count(name) > 1:
+                raise DataError(f"{path}: has two columns {name!r}: remove one")
+        for row in rows:
+            yield rows.line_num, row
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise DataError(f"{path}: cannot be read as CSV ({error}): get it again") from error
-    if not photos:
-        raise DataError(f"{path}: lists no image")
-    return photos
 
 
 def find_images(root: Path, ids: Sequence[str]) -> list[str | None]:
@@ -167,21 +182,3 @@ def find_images(root: Path, ids: Sequence[str]) -> list[str | None]:
     return [
         next((p for p in pair if p in present), None) for pair in zip(flat, nested, strict=True)
     ]
-
-
-def _photo(row: Mapping[str, str], with_users: bool, num_classes: int, where: str) -> Photo:
-    image, text = row["image_id"] or "", row["class"] or ""
-    if not IMAGE_ID.fullmatch(image):
-        raise DataError(
-            f"{where}: {image!r} is no image id (a file name of letters, digits, '-' and '_'): "
-            "correct the row"
-        )
-    if not re.fullmatch("[0-9]{1,9}", text) or int(text) >= num_classes:
-        raise DataError(
-            f"{where}: unknown class {text!r}: classes are 0 to dataset.num_classes - 1 = "
-            f"{num_classes - 1}"
-        )
-    user = row["user_id"] if with_users else None
-    if with_users and not user:
-        raise DataError(f"{where}: image {image} has no user_id")
-    return Photo(image, int(text), user)

@@ -13,7 +13,7 @@ from pydantic import PositiveInt
 from torch.utils.data import Dataset
 from torchvision.datasets.folder import find_classes, make_dataset
 
-from fedseg.datasets.images import existing_files, read_image
+from fedseg.datasets.images import check_exist, read_image
 from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import DataError, MissingDataError
 from fedseg.registry import DATASETS
@@ -31,11 +31,6 @@ PIPELINES = {
 }
 
 
-def _is_photo(path: str) -> bool:
-    name = os.path.basename(path).lower()
-    return name.endswith(SUFFIXES) and not name.startswith(".")
-
-
 class PhotoDataset(Dataset):
     """Base of images that are read when they are asked for.
 
@@ -43,15 +38,27 @@ class PhotoDataset(Dataset):
     uint8 [3, H, W] RGB, ``data_samples`` the class, int64. ``seed`` fixes every random draw of the
     sample, in whatever process it is made; ``dataset[i]`` is seed 0.
 
+    Args:
+        data_root: the folder of the data set.
+        split: which images.
+        pipeline: transforms after reading; None: the default of ``train``, or else of ``test``.
+
     Attributes:
-        files: per sample, (image path,). labels: int64 [N]. pipeline: what happens after reading.
+        files: per sample, (image path,).
+        labels: int64 [N].
     """
 
     seeded = True
     domains: list[str] | None = None
     files: list[tuple[str]]
     labels: np.ndarray
-    pipeline: Pipeline
+
+    def __init__(
+        self, data_root: str | Path, split: str, pipeline: Sequence[Mapping[str, Any]] | None
+    ) -> None:
+        self.data_root, self.split = os.fspath(data_root), split
+        default = PIPELINES["train" if split == "train" else "test"]
+        self.pipeline = Pipeline(default if pipeline is None else pipeline)
 
     def __len__(self) -> int:
         return len(self.files)
@@ -62,6 +69,11 @@ class PhotoDataset(Dataset):
         pixels = np.ascontiguousarray(image.transpose(2, 0, 1))
         label = torch.tensor(int(self.labels[index]), dtype=torch.int64)
         return {"inputs": torch.from_numpy(pixels), "data_samples": label}
+
+
+def rows_checksum(rows: Sequence[Sequence[Any]], **options: Any) -> str:
+    """SHA-256 of one row per sample, as JSON."""
+    return hashlib.sha256(json.dumps(rows, **options).encode()).hexdigest()
 
 
 @DATASETS.register_module()
@@ -89,7 +101,7 @@ class ImageFolderDataset(PhotoDataset):
         num_classes: PositiveInt = 1000,
         pipeline: Sequence[Mapping[str, Any]] | None = None,
     ) -> None:
-        self.data_root, self.split = os.fspath(data_root), split
+        super().__init__(data_root, split, pipeline)
         folder = Path(data_root, split)
         if not folder.is_dir():
             raise MissingDataError(
@@ -104,11 +116,14 @@ class ImageFolderDataset(PhotoDataset):
             raise DataError(
                 f"{folder}: has {len(classes)} classes, not {num_classes}: set dataset.num_classes"
             )
-        existing_files((path for path, _ in samples), data_root)
-        default = PIPELINES["train" if split == "train" else "test"]
-        self.pipeline = Pipeline(default if pipeline is None else pipeline)
+        check_exist([path for path, _ in samples], data_root, "unpack the images again")
         self.metainfo = {"classes": tuple(classes)}
         self.files = [(path,) for path, _ in samples]
         self.labels = np.array([label for _, label in samples], np.int64)
         rows = [[os.path.relpath(path, folder), label] for path, label in samples]
-        self.split_checksum = hashlib.sha256(json.dumps(rows).encode()).hexdigest()
+        self.split_checksum = rows_checksum(rows)
+
+
+def _is_photo(path: str) -> bool:
+    name = os.path.basename(path).lower()
+    return name.endswith(SUFFIXES) and not name.startswith(".")

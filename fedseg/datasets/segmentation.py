@@ -1,6 +1,7 @@
 """Images with label maps, listed by a split file: the base of every segmentation data set here."""
 
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
@@ -10,7 +11,7 @@ import numpy as np
 import torch
 from torch.utils.data import Dataset
 
-from fedseg.datasets.images import existing_files, read_image, read_label
+from fedseg.datasets.images import check_exist, read_image, read_label
 from fedseg.datasets.style import build_style
 from fedseg.datasets.transforms import IGNORE, Pipeline
 from fedseg.errors import ConfigError, DataError
@@ -26,7 +27,8 @@ class SegmentationDataset(Dataset):
     unless ``test_mode``. ``seed`` fixes every random draw of the sample (style and pipeline), in
     whatever process it is made; ``dataset[i]`` is seed 0.
 
-    A subclass describes a data set: the class attributes below, ``label_of`` and ``domain_of``.
+    A subclass describes a data set by the class attributes below, or overrides ``label_of`` and
+    ``domain_of`` where a pattern does not do.
 
     Args:
         data_root: the folder with images, labels and splits.
@@ -53,6 +55,8 @@ class SegmentationDataset(Dataset):
     palette: ClassVar[list[list[int]]]
     image_root: ClassVar[str] = ""
     label_root: ClassVar[str] = ""
+    image_pattern: ClassVar[str]  # regular expression of an image path, with a group "domain"
+    label_pattern: ClassVar[str]  # the label path, by the groups of image_pattern: r"\1.png"
     # Raw id in a label file -> train id. An id that is not listed is an error, unless
     # ``ignore_unlisted``.
     label_ids: ClassVar[Mapping[int, int]]
@@ -82,8 +86,7 @@ class SegmentationDataset(Dataset):
         self.pipeline = Pipeline(pipeline)
         self._read_split(users)
         for raw, train in self.label_ids.items():
-            known = train == IGNORE or train in range(len(self.classes))
-            if raw not in range(256) or not known:
+            if raw not in range(256) or train not in (IGNORE, *range(len(self.classes))):
                 raise ConfigError(
                     f"{type(self).__name__}.label_ids: has {raw!r}: {train!r}, but ids are 0 to "
                     f"255, and classes 0 to {len(self.classes) - 1}, or {IGNORE} to ignore"
@@ -100,11 +103,19 @@ class SegmentationDataset(Dataset):
 
     def label_of(self, image: str) -> str:
         """The label path (below ``label_root``) that belongs to an image path of the split."""
-        raise NotImplementedError
+        return self._match(image).expand(self.label_pattern)
 
-    def domain_of(self, image: str) -> str:
+    @classmethod
+    def domain_of(cls, image: str) -> str:
         """The domain of an image path of the split."""
-        raise NotImplementedError
+        return cls._match(image)["domain"]
+
+    @classmethod
+    def _match(cls, image: str) -> re.Match[str]:
+        match = re.fullmatch(cls.image_pattern, image)
+        if not match:
+            raise ValueError(f"{image!r} is no image path of {cls.__name__}")
+        return match
 
     def condition_of(self, domain: str) -> str:
         """The group of domains that ``exclude="condition"`` leaves out; the domain itself here."""
@@ -124,8 +135,8 @@ class SegmentationDataset(Dataset):
         image, label = self.pipeline(image, label, seed)
         if not self.test_mode and image.shape[:2] != label.shape:
             raise ConfigError(
-                f"dataset.pipeline: gives an image of {_size(image)} with a label of "
-                f"{_size(label)}; only with test_mode=True may they differ"
+                f"dataset.pipeline: gives an image [H, W] of {list(image.shape[:2])} with a label "
+                f"of {list(label.shape)}; only with test_mode=True may they differ"
             )
         return {
             "inputs": torch.from_numpy(np.stack(cv2.split(image))),
@@ -138,11 +149,11 @@ class SegmentationDataset(Dataset):
         image, raw = read_image(image_path), read_label(label_path)
         if image.shape[:2] != raw.shape:
             raise DataError(
-                f"{label_path}: is {_size(raw)}, but its image {image_path} is {_size(image)}: "
-                "restore the original files"
+                f"{label_path}: is {list(raw.shape)}, but its image {image_path} is "
+                f"{list(image.shape[:2])} [H, W]: restore the original files"
             )
         if not self.ignore_unlisted and cv2.countNonZero(cv2.LUT(raw, self._unknown)):
-            unknown = sorted({int(i) for i in np.unique(raw)} - set(self.label_ids))
+            unknown = sorted(set(np.unique(raw).tolist()) - set(self.label_ids))
             raise DataError(
                 f"{label_path}: {type(self).__name__} has no label ids {unknown}: is it a label "
                 "map of this data set?"
@@ -162,14 +173,13 @@ class SegmentationDataset(Dataset):
         users = names if wanted is None else [wanted] if isinstance(wanted, str) else wanted
         for user, count in Counter(users).items():
             if user not in split.users or count > 1:
-                shown = ", ".join(names[:8]) + f" and {len(names) - 8} more" * (len(names) > 8)
                 raise ConfigError(
                     f"dataset.users: must name users of {self.split}, each once, not {count} times "
-                    f"{user!r}; it has {shown}"
+                    f"{user!r}; it has {', '.join(names[:8])}{', ...' * (len(names) > 8)}"
                 )
-        samples = [(user, x, y) for user in users for x, y in split.users[user]]
-        if not samples:
+        if not users:
             raise ConfigError("dataset.users: is empty: None takes every user")
+        samples = [(user, *sample) for user in users for sample in split.users[user]]
         self.users = [user for user, _, _ in samples]
         self.positions = [n for user in users for n in range(len(split.users[user]))]
         try:
@@ -186,25 +196,11 @@ class SegmentationDataset(Dataset):
                     f"{self.split}: user {user!r}: the label of {x} is {label}, not {y}: write the "
                     f"split again with {self.tool}"
                 )
-        image_root = os.path.join(self.data_root, self.image_root)
-        label_root = os.path.join(self.data_root, self.label_root)
-        self.files = [
-            (os.path.join(image_root, x), os.path.join(label_root, y)) for _, x, y in samples
-        ]
+        images, maps = (os.path.join(self.data_root, r) for r in (self.image_root, self.label_root))
+        self.files = [(os.path.join(images, x), os.path.join(maps, y)) for _, x, y in samples]
         self.check_files()
 
     def check_files(self) -> None:
         """Raise DataError if an image or label of the split is not there."""
-        files = [path for pair in self.files for path in pair]
-        if missing := sorted(set(files) - existing_files(files, self.data_root)):
-            more = f"\n  and {len(missing) - 5} more" if len(missing) > 5 else ""
-            raise DataError(
-                f"{self.data_root}: {len(missing)} of {len(files)} files of {self.split} are "
-                f"missing, check the data set with {self.tool}:\n  "
-                + "\n  ".join(missing[:5])
-                + more
-            )
-
-
-def _size(array: np.ndarray) -> str:
-    return f"{array.shape[1]}x{array.shape[0]}"
+        paths = [path for pair in self.files for path in pair]
+        check_exist(paths, self.data_root, f"check the data set with {self.tool}")

@@ -37,7 +37,7 @@ from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.seeds import seed_for
-from fedseg.datasets.synthetic import is_synthetic
+from fedseg.datasets.arrays import is_synthetic
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet

@@ -11,8 +11,7 @@ from mmengine.config import Config
 
 import fedseg
 from fedseg.core.hook import Run
-from fedseg.datasets.arrays import ImageArrays, content_checksum
-from fedseg.datasets.synthetic import is_synthetic
+from fedseg.datasets.arrays import ImageArrays, content_checksum, is_synthetic
 from fedseg.files import digest, sha256, write_text
 from fedseg.metric_names import nest
 from fedseg.runs.config import CONFIG_FILE, config_digest, experiment_digest

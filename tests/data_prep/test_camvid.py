@@ -55,7 +55,9 @@ def test_camvid_is_copied_verified_and_split(tmp_path, prepare):
     source = make_camvid(tmp_path / "source")
     root = tmp_path / "root"
     assert "--source" in prepare.fails("camvid", "--root", root)
-    assert "no folder train" in prepare.fails("camvid", "--root", root, "--source", tmp_path)
+    assert "train/0001TP (0 instead of 62)" in prepare.fails(
+        "camvid", "--root", root, "--source", tmp_path
+    )
     prepare("camvid", "--root", root, "--source", source)
     check_camvid(root)
     before = snapshot(root / "splits")
@@ -89,7 +91,7 @@ def test_camvid_is_verified_before_it_is_copied_and_replaces_nothing_unasked(tmp
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     twin = own.with_suffix(".jpg")
     twin.write_bytes(b"my own")
-    assert f"{twin}: would be there twice" in prepare.fails(*arguments, "--overwrite")
+    assert f"two formats: val/{own.name} and val/{twin.name}" in prepare.fails(*arguments)
     twin.unlink()
     own.unlink()
     own.mkdir()

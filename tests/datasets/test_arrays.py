@@ -24,6 +24,7 @@ from fedseg.datasets.arrays import (
     SPLITS,
     content_checksum,
     images_checksum,
+    is_synthetic,
     read_index,
     write_images,
 )
@@ -379,3 +380,15 @@ def test_content_does_not_depend_on_the_order_of_images():
     assert content_checksum(changed, labels) != digest
     one = hashlib.sha256(images[0].tobytes() + bytes(8)).digest()
     assert content_checksum(images[:1], labels[:1]) == hashlib.sha256(one).hexdigest()
+
+
+def test_synthetic_data_are_marked(tmp_path):
+    assert not is_synthetic(tmp_path)
+    for value in (True, False):
+        (tmp_path / "dataset.json").write_text(json.dumps({"synthetic": value}))
+        assert is_synthetic(tmp_path) == value
+    for damaged in ("", "[]", "{"):
+        (tmp_path / "dataset.json").write_text(damaged)
+        assert not is_synthetic(tmp_path)
+        with pytest.raises(DataError, match=r"dataset\.json"):
+            is_synthetic(tmp_path, strict=True)

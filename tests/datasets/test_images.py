@@ -104,15 +104,11 @@ def test_label_is_read_as_stored(tmp_path: Path) -> None:
 
 
 def test_label_must_be_ids(tmp_path: Path) -> None:
-    for image, kind in (
-        (Image.fromarray(RAMP).convert("RGB"), "8-bit color"),
-        (Image.fromarray(RAMP).convert("P"), "8-bit palette"),
-        (Image.fromarray(RAMP).convert("LA"), r"8-bit gray \+ alpha"),
-        (Image.fromarray(RAMP.astype(np.uint16)), "16-bit gray"),
-        (Image.fromarray(RAMP > 50), "1-bit gray"),
-    ):
+    ramp = Image.fromarray(RAMP)
+    others = [ramp.convert(mode) for mode in ("RGB", "P", "LA", "1")]
+    for image in (*others, Image.fromarray(RAMP.astype(np.uint16))):
         image.save(tmp_path / "a.png")
-        with pytest.raises(DataError, match=rf"a\.png: .*{kind}"):
+        with pytest.raises(DataError, match=r"a\.png: .*8-bit"):
             read_label(str(tmp_path / "a.png"))
 
 

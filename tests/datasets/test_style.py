@@ -8,7 +8,7 @@ import cv2
 import numpy as np
 import pytest
 
-from fedseg.datasets.idda import IDDADataset
+from fedseg.datasets.scenes import IDDADataset
 from fedseg.datasets.style import CFSIStyle, LABStyle, StyleTransfer, build_style
 from fedseg.errors import ConfigError
 

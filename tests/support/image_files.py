@@ -39,7 +39,7 @@ def write_batches(folder: Path, kind: ImageSet, images, names=None) -> Path:
     for split, batches in official_files(kind).batches.items():
         pixels, labels = images[split]
         known = names[split] if names else [f"{i}.png" for i in range(len(labels))]
-        for batch, indices in zip(
+        for (batch, _), indices in zip(
             batches, np.array_split(np.arange(len(labels)), len(batches)), strict=True
         ):
             content = {

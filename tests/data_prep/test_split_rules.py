@@ -1,10 +1,18 @@
-"""Rules that assign images to clients, against hand-made cases."""
+"""Assignments of images to clients against hand-made cases; classes of label maps."""
 
 import numpy as np
 import pytest
+from prepare_tools import write_pair
 
 from fedseg.core.seeds import generator_for
-from fedseg.data_prep.assignment import cut, fit_groups, rarest_class, spread_groups
+from fedseg.data_prep.split_rules import (
+    cut,
+    fit_groups,
+    rarest_class,
+    read_presence,
+    spread_groups,
+)
+from fedseg.datasets import IDDADataset
 
 
 def test_rarest_class():
@@ -33,3 +41,17 @@ def test_fit_groups_keeps_images_and_sizes_and_refuses_the_impossible():
     assert max(len({groups[i] for i in client}) for client in clients) == 4
     with pytest.raises(ValueError, match="groups"):
         fit_groups([[0], [1]], ["a", "b"], [0, 0], 1, 2, rng)
+
+
+def test_every_label_map_is_read_once(tmp_path):
+    samples = [("1.jpg", "1.png"), ("2.jpg", "2.png")]
+    write_pair(tmp_path, tmp_path, samples[0], ids=(7, 20))
+    write_pair(tmp_path, tmp_path, samples[1], ids=(6, 3, 40))
+    present = read_presence(tmp_path, IDDADataset.label_ids)
+
+    def classes(chosen):
+        return [[IDDADataset.classes[c] for c in row.nonzero()[0]] for row in present(chosen)]
+
+    assert classes(samples[1:]) == [["road"]]
+    (tmp_path / "2.png").unlink()
+    assert classes(samples) == [["road", "sky"], ["road"]]

@@ -1,0 +1,91 @@
+"""Street scenes with label maps: Cityscapes, IDDA and CamVid, described by class attributes."""
+
+from mmseg.utils import cityscapes_classes, cityscapes_palette
+
+from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
+from fedseg.names import PREPARED_BY
+from fedseg.registry import DATASETS
+
+COLORS = dict(zip(cityscapes_classes(), cityscapes_palette(), strict=True))
+"""[r, g, b] by class of Cityscapes; the other data sets use them too, so that pictures agree."""
+
+# Cityscapes: raw ids of the evaluated classes, in the order of their train ids
+_EVALUATED = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
+# IDDA: train ids of the raw ids 0..20. The road line (7) is road; what has no class is ignored.
+_IDDA_TRAIN_IDS = (255, 2, 4, 255, 11, 5, 0, 0, 1, 8, 13, 3, 7, 6, 255, 255, 15, 14, 12, 9, 10)
+# CamVid: each class, and the class of Cityscapes that has the same color
+_CAMVID = {
+    "sky": "sky",
+    "building": "building",
+    "pole": "pole",
+    "road": "road",
+    "pavement": "sidewalk",
+    "tree": "vegetation",
+    "sign": "traffic sign",
+    "fence": "fence",
+    "car": "car",
+    "pedestrian": "person",
+    "bicyclist": "bicycle",
+}
+
+
+@DATASETS.register_module()
+class CityscapesDataset(SegmentationDataset):
+    """Cityscapes (Cordts et al., CVPR 2016): ``leftImg8bit`` and ``gtFine`` with ``labelIds``.
+
+    A domain is a city. Arguments: see
+    :class:`~fedseg.datasets.segmentation.SegmentationDataset`.
+    """
+
+    classes = tuple(COLORS)
+    palette = list(COLORS.values())
+    image_root = "leftImg8bit"
+    label_root = "gtFine"
+    image_pattern = r"((?:.*/)?(?P<domain>[^/]+)/[^/]+)_leftImg8bit\.png"
+    label_pattern = r"\1_gtFine_labelIds.png"
+    # every id that a label file may hold: 0..33, and 255 for -1 (license plate)
+    label_ids = dict.fromkeys((*range(34), 255), IGNORE) | {
+        raw: train for train, raw in enumerate(_EVALUATED)
+    }
+    tool = PREPARED_BY["CityscapesDataset"]
+
+
+@DATASETS.register_module()
+class IDDADataset(SegmentationDataset):
+    """IDDA (Alberti et al., IROS 2020): ``IDDAsmall/<domain>/{RGB,Semantic}/<id>_<domain>.*``.
+
+    Version and classes are FedDrive's: those of Cityscapes without truck, bus and train. A domain
+    is a town, a weather and a viewpoint, such as ``T01_CN_A``. Raw ids above 20 are ignored, as in
+    FedDrive, so no label id is an error. Arguments: see
+    :class:`~fedseg.datasets.segmentation.SegmentationDataset`.
+    """
+
+    classes = tuple(name for name in COLORS if name not in ("truck", "bus", "train"))
+    palette = [COLORS[name] for name in classes]
+    image_root = label_root = "IDDAsmall"
+    image_pattern = r"(?P<domain>[^/]+)/[^/]+/(?P<name>[^/]+)\.\w+"
+    label_pattern = r"\g<domain>/Semantic/\g<name>.png"
+    label_ids = dict.fromkeys(range(256), IGNORE) | dict(enumerate(_IDDA_TRAIN_IDS))
+    ignore_unlisted = True
+    tool = PREPARED_BY["IDDADataset"]
+
+    def condition_of(self, domain: str) -> str:
+        """Town and weather of a domain, without its viewpoint."""
+        return domain.rpartition("_")[0]
+
+
+@DATASETS.register_module()
+class CamVidDataset(SegmentationDataset):
+    """CamVid (Brostow et al., 2009) at 480x360: ``{train,val,test}``, labels in ``{...}annot``.
+
+    A domain is a recording: ``0001TP`` (dusk), ``0006R0``, ``0016E5``, ``Seq05VD``. Label ids are
+    the 11 classes in order, 11 is void. Arguments: see
+    :class:`~fedseg.datasets.segmentation.SegmentationDataset`.
+    """
+
+    classes = tuple(_CAMVID)
+    palette = [COLORS[name] for name in _CAMVID.values()]
+    image_pattern = r"(?P<folder>[^/]+)/(?P<name>(?P<domain>[^/_.]+)[^/]*)\.\w+"
+    label_pattern = r"\g<folder>annot/\g<name>.png"
+    label_ids = {**{i: i for i in range(11)}, 11: IGNORE}
+    tool = PREPARED_BY["CamVidDataset"]
