@@ -16,7 +16,7 @@ from fedseg.cli import printable
 from fedseg.config.layers import naming
 from fedseg.errors import DataError, UserError
 from fedseg.files import digest, own_path, read_json, sha256
-from fedseg.leaderboard.verify_history import compared_rounds, expected_rounds
+from fedseg.leaderboard.verify_history import check_rounds
 from fedseg.metric_names import Metric, flatten, global_name, nest
 from fedseg.registry import DATASETS
 from fedseg.runner.build import build_client_data
@@ -223,9 +223,8 @@ def _compare_history(
         accuracy = accuracy if isinstance(accuracy, dict) else {}
         recorded["client_accuracy"] = {k: accuracy.get(k) for k in computed["client_accuracy"]}
     outcome.compare(recorded, computed, "", "history")
-    wanted = expected_rounds(outcome.runner.cfg, outcome.runner, sizes, len(history))
-    recorded, expected = compared_rounds(history, wanted, config)
-    outcome.compare(recorded, expected, "", "config", HISTORY)
+    rounds = check_rounds(history, config, outcome.runner.cfg, outcome.runner, sizes)
+    outcome.compare(*rounds, "", "config", HISTORY)
     if outcome.saved.get("history") is not None:  # checksums of its lines
         line = History(own_path(outcome.folder, HISTORY)).changed(outcome.saved["history"])
         outcome.compare(line, None, "first changed line", "checkpoint", HISTORY)

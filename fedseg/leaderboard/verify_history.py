@@ -42,19 +42,10 @@ class _NoBatches(ClientData):
         return iter(())
 
 
-def train_loop(config: Config) -> FederatedTrainLoop:
-    """The loop of a complete config, to be asked for its schedule only."""
-    options = {key: config.train_cfg[key] for key in SCHEDULE if key in config.train_cfg}
-    return FederatedTrainLoop(None, None, **options)
+def client_traffic(config: Config, runner: Any, client_sizes: Mapping[str, int]) -> Any:
+    """The bytes between the server and a participant in a round, without training.
 
-
-def expected_rounds(
-    config: Config, runner: Any, client_sizes: Mapping[str, int], count: int
-) -> list[dict[str, Any]]:
-    """The expected rounds: round, participants, their samples, bytes, whether evaluated.
-
-    The config is complete, and safe to build of; the runner has its model and BatchNorm policy;
-    ``client_sizes`` are samples in partition order; ``count``: rounds that are asked for at most.
+    The config is complete, and safe to build of; the runner has its model and BatchNorm policy.
     """
     algorithm = build(ALGORITHMS, config.algorithm, "algorithm")
     local = build_local_optimizer(config.optim_wrapper, runner.flat)
@@ -63,52 +54,54 @@ def expected_rounds(
     server = Server(runner.flat, len(client_sizes), algorithm.server_vectors)
     if runner.batchnorm is not None:
         runner.batchnorm.before_train(SimpleNamespace(server=server))
+    options = {"seed": config.randomness.seed, "call_hook": lambda *_, **__: None}
     data = _NoBatches(client_sizes)
-    seed = config.randomness.seed
-    trainer = _IdleTrainer(
-        runner.flat, algorithm, local, data, seed=seed, call_hook=lambda *_, **__: None
-    )
-    sent = rehearse(trainer, server, 0)
-    sampler = build(SAMPLERS, config.client_sampler, "client_sampler")
-    sampler.bind(data.clients, seed)
-    loop = train_loop(config)
-    rounds = []
-    for number in range(1, min(loop.max_rounds, count) + 1):
-        chosen = sampler.participants(number)
-        rounds.append(
-            {
-                "round": number,
-                "participants": [data.clients[client] for client in chosen],
-                "samples": [data.sizes[client] for client in chosen],
-                "bytes_down": sent.down * len(chosen),
-                "bytes_up": sent.up * len(chosen),
-                "evaluated": config.get("val_dataloader") is not None and loop.evaluates(number),
-            }
-        )
-    return rounds
+    return rehearse(_IdleTrainer(runner.flat, algorithm, local, data, **options), server, 0)
 
 
-def compared_rounds(
-    history: Sequence[Mapping[str, Any]], expected: Sequence[Mapping[str, Any]], config: Config
+def check_rounds(
+    history: Sequence[Mapping[str, Any]],
+    stated: Config,
+    config: Config,
+    runner: Any,
+    client_sizes: Mapping[str, int],
 ) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The history as it is and as it should be, by round; it is in order and has no gaps."""
-    loop, tests = train_loop(config), config.get("val_dataloader") or {}
+    """The rounds of a history as they are and as they should be; it is in order, without gaps.
+
+    ``stated`` is the config as the run recorded it; the other arguments are those of
+    :func:`client_traffic`, with the samples of the clients in partition order.
+    """
+    sent = client_traffic(config, runner, client_sizes)
+    sampler = build(SAMPLERS, config.client_sampler, "client_sampler")
+    sampler.bind(list(client_sizes), config.randomness.seed)
+    names = list(client_sizes)
+    schedule = {key: stated.train_cfg[key] for key in SCHEDULE if key in stated.train_cfg}
+    loop = FederatedTrainLoop(None, None, **schedule)  # asked for its schedule only
+    tests = stated.get("val_dataloader") or {}
+    has_tests = stated.get("val_dataloader") is not None
     at_end = {n for n, test in tests.items() if test is not None and test.get("final_only")}
     metrics = {n for n in history[-1].get("metrics", ()) if Metric.parse(n).set not in at_end}
-    there: dict[str, Any] = {"rounds": len(history)}
-    wanted: dict[str, Any] = {"rounds": loop.max_rounds}
-    for record, round_ in zip(history, expected, strict=False):
-        number, evaluated = round_["round"], "metrics" in record
-        found = {
-            "participants": [one["client"] for one in record["participants"]],
-            "samples": [one.get("samples") for one in record["participants"]],
-            **{name: record[name] for name in ("bytes_down", "bytes_up")},
+    actual: dict[str, Any] = {"rounds": len(history)}
+    expected: dict[str, Any] = {"rounds": loop.max_rounds}
+    for number, record in enumerate(history[: loop.max_rounds], start=1):
+        clients = [names[client] for client in sampler.participants(number)]
+        evaluated = "metrics" in record
+        # outside the window, a run that was prolonged has more evaluations
+        prolonged = evaluated and number <= loop.max_rounds - loop.val_last_rounds
+        actual[f"round {number}"] = {
+            "participants": [entry["client"] for entry in record["participants"]],
+            "samples": [entry.get("samples") for entry in record["participants"]],
+            "bytes_down": record["bytes_down"],
+            "bytes_up": record["bytes_up"],
             "evaluated": evaluated,
             "missing metrics": sorted(metrics - record["metrics"].keys()) if evaluated else [],
         }
-        should = {name: round_.get(name, []) for name in found}
-        if number <= loop.max_rounds - loop.val_last_rounds and not should["evaluated"]:
-            # outside the window, a run that was prolonged has more evaluations
-            should["evaluated"] = evaluated
-        there[f"round {number}"], wanted[f"round {number}"] = found, should
-    return there, wanted
+        expected[f"round {number}"] = {
+            "participants": clients,
+            "samples": [client_sizes[client] for client in clients],
+            "bytes_down": sent.down * len(clients),
+            "bytes_up": sent.up * len(clients),
+            "evaluated": (has_tests and loop.evaluates(number)) or prolonged,
+            "missing metrics": [],
+        }
+    return actual, expected

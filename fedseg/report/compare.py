@@ -23,10 +23,6 @@ from fedseg.runs.tables import Cell, differing, experiment_key, mean_cell
 MACHINE = ("versions", "device", "hardware", "threads")
 NOT_CONDITIONS = ("steps", "style", "partition", "batch_size")  # of the data; the config has them
 UNSET = (None, (), [])
-CONFIGURED = (  # what ``results.json`` records of the config
-    *("rounds", "model", "algorithm", "local_loss", "optim_wrapper", "averaging", "batchnorm"),
-    *("amp", "clients_per_round", "local_epochs", "local_steps"),
-)
 
 
 @dataclass(frozen=True)
@@ -75,7 +71,7 @@ class Comparison:
 
     sides: tuple[Side, ...]  # the reference first
     config: Mapping[str, tuple[Any, ...]]  # differing keys
-    complete: bool  # whether all of the configs are compared, or what ``results.json`` says of them
+    complete: bool  # whether the configs are compared, which all of the runs must have
     conditions: Mapping[str, tuple[Any, ...]]  # differing versions, hardware and checksums
     metrics: Mapping[str, tuple[Figures, ...]]  # ``<domain>/<metric>``
     costs: Mapping[str, tuple[float | None, ...]]  # in bytes and seconds; norms in the last round
@@ -119,10 +115,8 @@ def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
     runs = [side.first for side in sides]
     results = [run.results for run in runs if run.results is not None]
     results = results if len(results) == len(runs) else []
-    configs = [run.config for run in runs if run.config is not None]
-    complete = len(configs) == len(runs)
-    if not complete:
-        configs = [run.model_dump(include=set(CONFIGURED)) for run in results]
+    complete = all(run.config is not None for run in runs)
+    configs = [run.config for run in runs] if complete else []
     foreign = [other_test_sets(sides[0], side) for side in sides]
     return Comparison(
         sides=tuple(sides),
@@ -132,7 +126,7 @@ def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
         metrics=_metrics(sides, foreign, until),
         costs=_mean_costs(sides),
         until=until,
-        notes=tuple(_notes(sides, foreign, complete, bool(configs))),
+        notes=tuple(_notes(sides, foreign, complete)),
     )
 
 
@@ -230,15 +224,14 @@ def _reached(name: str, side: Side, target: float) -> tuple[Cell, Cell | None] |
 
 def _costs(run: RunFiles) -> dict[str, float | None]:
     """In bytes and seconds; the wall time of an unfinished run is not known."""
-    known, sent = run.summary, run.summary.communication
+    sent = run.summary.communication
     last = run.history[-1] if run.history else {}
     return {
         "rounds": run.rounds,
-        "bytes_down": sent.bytes_down,
-        "bytes_up": sent.bytes_up,
+        **sent.model_dump(),
         "bytes": sent.bytes_down + sent.bytes_up,
-        **{name: known.seconds.get(name) for name in ("wall", "train", "aggregate", "evaluate")},
-        "rejected_updates": known.rejected_updates,
+        **{k: run.summary.seconds.get(k) for k in ("wall", "train", "aggregate", "evaluate")},
+        "rejected_updates": run.summary.rejected_updates,
         **{name: last.get(name) for name in ("norm_w", "norm_delta")},
     }
 
@@ -275,13 +268,8 @@ def other_test_sets(reference: Side, side: Side) -> set[str]:
     return {name for name in shared if same_images(one.tests[name], other.tests[name]) is False}
 
 
-def _notes(
-    sides: Sequence[Side], foreign: Sequence[set[str]], complete: bool, compared: bool
-) -> Iterator[str]:
-    """One sentence for each reason.
-
-    ``complete`` and ``compared``: whether all of the configs were compared, or anything of them.
-    """
+def _notes(sides: Sequence[Side], foreign: Sequence[set[str]], complete: bool) -> Iterator[str]:
+    """One sentence for each reason."""
     for side in sides:
         run = side.first
         if run.results is None:
@@ -308,8 +296,7 @@ def _notes(
         if one is not None and other is not None:
             yield from (f"{labels} {text}" for text in _differences(one, other))
     if not complete:
-        what = f"only what {FILE_NAME} records of it is" if compared else "configs are not"
-        yield f"Not every run has a readable copy of its config: {what} compared."
+        yield "Not every run has a readable config.json: configs are not compared."
 
 
 def _differences(one: Results, other: Results) -> Iterator[str]:

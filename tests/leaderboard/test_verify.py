@@ -16,7 +16,7 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.files import digest
 from fedseg.hooks.batchnorm import SiloBN
 from fedseg.leaderboard.verify import verify
-from fedseg.leaderboard.verify_history import expected_rounds
+from fedseg.leaderboard.verify_history import client_traffic
 from fedseg.runner.build import build_trainer
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, train
@@ -401,8 +401,8 @@ def test_traffic_is_known_without_training_for_every_algorithm(small_config):
         policy.before_train(SimpleNamespace(server=server))
         sent = rehearse(trainer, server, 0)
         runner = SimpleNamespace(flat=trainer.flat, batchnorm=policy)
-        (first,) = expected_rounds(complete_config(config), runner, sizes, 1)
-        assert (first["bytes_down"], first["bytes_up"]) == (2 * sent.down, 2 * sent.up), file
+        computed = client_traffic(complete_config(config), runner, sizes)
+        assert (computed.down, computed.up) == (sent.down, sent.up), file
     assert {"fedcm", "mime", "scaffold", "fedgloss_sam"} <= tried
 
 
