@@ -33,7 +33,7 @@ VALUES: Mapping[str, Any] = {  # of a quantity; wherever one occurs
     **dict.fromkeys(("loss", "gradient_norm", "norm_w", "sam", "asam"), Number | None),
     "metrics": dict[str, Number | None],
     **dict.fromkeys(("lambda_max_over_lambda5", "products"), Number),
-    **dict.fromkeys(("eigenvalues", "residuals"), list[Number]),
+    "eigenvalues": list[Number],
     **dict.fromkeys(("trace", "frobenius_norm"), Estimate),
     **dict.fromkeys(("hessian_norm_diff", "hessian_direction_cos"), Estimate),
     **dict.fromkeys(("nodes", "weights"), list[list[Number]]),

@@ -79,6 +79,9 @@ def test_quadratic_has_the_curvature_that_it_has(tool, quadratic):
     expected = np.mean([(lengths[k] - lengths[j]) ** 2 for k, j in pairs])
     difference = found["quantities"]["fedalign"]["hessian_norm_diff"]
     assert difference["value"] == pytest.approx(expected)
+    names = "top", "clients", "fedalign", "participants"  # whatever was measured is read again
+    _, _, err = tool(quadratic, *arguments[:4], *names, *arguments[8:], "--tolerance", 1e-10)
+    assert [f"{name}: measured before" in err for name in names] == [True] * 4
 
 
 def test_goes_on_where_it_was_stopped(tool, silo):
