@@ -11,8 +11,8 @@ from fedseg.config.methods import compose, setting_file
 from fedseg.core.flat import FlatModel
 from fedseg.errors import ConfigError
 from fedseg.hooks import FederatedHook, SiloBN
-from fedseg.models import FedDriveBiSeNetV2Segmentor, ImagePreprocessor
-from fedseg.registry import DATASETS, HOOKS, METRICS, MODELS
+from fedseg.models import FedDriveBiSeNetV2Segmentor
+from fedseg.registry import HOOKS, METRICS, MODELS
 
 STATISTICS = ["bn1.running_mean", "bn1.running_var", "renamed.running_mean", "renamed.running_var"]
 COUNTERS = ["bn1.num_batches_tracked", "renamed.num_batches_tracked"]
@@ -246,66 +246,38 @@ def test_by_domain_uses_the_clients_of_the_domain(tmp_path, policy):
         assert torch.equal(got["seen_by_domain"][i], got["seen"][i])
 
 
-class NamedPreprocessor(ImagePreprocessor):
-    """Leaves the file names in the batch."""
-
-    def forward(self, data, training=False):
-        return {**super().forward(data, training), "names": data["names"]}
-
-
 @MODELS.register_module()
 class ListedToyNet(toyseg.ToySegNet):
-    """Predicts a list of samples, as MMEngine's models do; takes file names, which it ignores."""
+    """Predicts a list of samples, as MMEngine's models do."""
 
-    def __init__(self):
-        super().__init__(data_preprocessor=NamedPreprocessor())
-
-    def forward(self, inputs, data_samples=None, mode="tensor", names=None):
+    def forward(self, inputs, data_samples=None, mode="tensor"):
         out = super().forward(inputs, data_samples, mode)
-        return [{"pred": own} for own in out] if mode == "predict" else out
-
-
-@DATASETS.register_module()
-class NamedScenes(toyseg.ToyScenes):
-    def __getitem__(self, key):
-        index = key[0] if isinstance(key, tuple) else key
-        return {**super().__getitem__(key), "names": f"{index}.png"}
+        return [{"pred": classes} for classes in out] if mode == "predict" else out
 
 
 @METRICS.register_module()
 class ListedAccuracy(BaseMetric):
-    """Per cent of all pixels that are right; what it has counted, by file name."""
+    """Per cent of all pixels that are right, from lists."""
 
     def process(self, data_batch, data_samples):
-        labels, names = data_batch["data_samples"], data_batch["names"]
-        for label, own, name in zip(labels, data_samples, names, strict=True):
+        for label, sample in zip(data_batch["data_samples"], data_samples, strict=True):
             valid = label != 255
-            right = ((own["pred"] == label) & valid).sum()
-            self.results.append((name, int(right), int(valid.sum())))
+            right = ((sample["pred"] == label) & valid).sum()
+            self.results.append((int(right), int(valid.sum())))
 
     def compute_metrics(self, results):
-        assert len({name for name, _, _ in results}) == len(results)
-        right, total = (sum(column) for column in list(zip(*results, strict=True))[1:])
+        right, total = (sum(column) for column in zip(*results, strict=True))
         return {"accuracy": 100 * right / total, "images": len(results)}
 
 
-def test_lists_of_predictions_and_of_names_belong_to_their_images(tmp_path):
+def test_lists_of_predictions_belong_to_their_images(tmp_path):
     """Some images of a batch are those of the domain that never trained; lists are cut as tensors.
 
     The same model, data and pixels: the figures of tensors.
     """
     tensors = toyseg.history(run(tmp_path / "tensors", "SiloBN")[0])[-1]["metrics"]
-    named = {"dataset": {"type": "NamedScenes"}}
-    lists = toyseg.history(
-        run(
-            tmp_path / "lists",
-            "SiloBN",
-            model={"type": "ListedToyNet"},
-            train_dataloader=named,
-            val_dataloader={"seen": named, "unseen": named},
-            val_evaluator={"type": "ListedAccuracy"},
-        )[0]
-    )[-1]["metrics"]
+    listed = {"model": {"type": "ListedToyNet"}, "val_evaluator": {"type": "ListedAccuracy"}}
+    lists = toyseg.history(run(tmp_path / "lists", "SiloBN", **listed)[0])[-1]["metrics"]
     assert {n: v for n, v in lists.items() if n.endswith("accuracy")} == tensors
     assert lists["seen_by_domain/images"] == lists["seen/images"] == 33
 

@@ -2,7 +2,6 @@
 
 import fcntl
 import io
-import math
 import multiprocessing
 import os
 import pty
@@ -146,14 +145,6 @@ def test_at_first_the_pace_of_the_work_in_progress_counts():
     assert run.left() == clock(50 * PREDICTION)
 
 
-def test_only_the_newest_rounds_count(monkeypatch):
-    run = Run()
-    run.go_to(10)
-    monkeypatch.setitem(globals(), "ROUND", 10.0)
-    run.go_to(30)
-    assert run.left() == clock(10 * 10.0 + 100 * PREDICTION)
-
-
 # ---------------------------------------------------------------- one state
 
 
@@ -176,18 +167,6 @@ def test_a_line_and_three_lines_say_the_same():
     run.evaluate(images=5)
     top, _, bar = run.panel()
     assert re.match(r"evaluating unseen 5/20 images ━+", bar)
-
-
-def test_the_best_of_a_metric_is_finite():
-    run = Run()
-    for value, shown in (
-        (40.0, "40.00"),
-        (50.0, "50.00"),
-        (None, "- (best 50.00)"),
-        (math.nan, "nan (best 50.00)"),
-    ):
-        run.evaluate(**{"a/mIoU": value})
-        assert f"a/mIoU {shown}  " in run.line()
 
 
 # ---------------------------------------------------------------- runs

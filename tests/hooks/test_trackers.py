@@ -270,12 +270,6 @@ def test_a_missing_package_is_refused_before_an_earlier_run_is_moved(tmp_path, m
         assert earlier.exists()
 
 
-def test_hooks_may_turn_trackers_off(tmp_path):
-    config = toyseg.settings(tmp_path, default_hooks={"trackers": None}, train_cfg=FEW)
-    toyseg.train(config)
-    assert not (tmp_path / "run" / "tensorboard").exists()
-
-
 # ---------------------------------------------------------------- MLflow
 
 

@@ -79,15 +79,6 @@ def test_a_config_gives_classes_a_client(config):
     assert "own test 2 1 class 0" in lines  # of class z, which no client holds
 
 
-def test_options_change_the_partition(config):
-    given = dict(type="DirichletPartition", num_clients=3, alpha=0)
-    options = [f"train_dataloader.partition.{k}={v}" for k, v in given.items()]
-    config.write_text(config.read_text().replace(", clients=dict(a=[0, 1, 3], b=[4])", ""))
-    (view,) = read_views([config], options)
-    assert sorted(view.statistics.counts.tolist()) == [[0, 0, 1], [0, 2, 0], [3, 0, 0]]
-    assert view.title == "own: DirichletPartition, num_clients 3, alpha 0"
-
-
 def test_a_data_set_of_files_needs_no_images(small_config, tmp_path):
     source = small_config.parent / "data"
     for name in ("train", "test"):
@@ -132,12 +123,6 @@ def test_pixels_are_counted_by_class(small_config):
         for train_id, raw_id in ((10, 20), (2, 1), (0, 7)):
             assert counts[row, train_id] == sum(int((image == raw_id).sum()) for image in raw)
         assert counts[row].sum() == sum(int((image != 0).sum()) for image in raw)
-
-
-def test_no_pixels_without_label_maps(config):
-    (view,) = read_views([config])
-    with pytest.raises(ConfigError, match="--pixels: own"):
-        pixel_counts(view)
 
 
 # ---------------------------------------------------------------- files
