@@ -38,20 +38,12 @@ def main() -> None:
     parser.add_argument(
         "--pictures", type=int, default=3, metavar="N", help="images per domain (default: 3)"
     )
-    arguments = parser.parse_args()
+    arguments = vars(parser.parse_args())
+    run, options = arguments.pop("config"), arguments.pop("cfg_options")
     from fedseg.api import evaluate
 
-    cli.say_trust(arguments.trust)
-    done = evaluate(
-        arguments.config,
-        arguments.checkpoint,
-        arguments.methods,
-        out=arguments.out,
-        options=arguments.cfg_options,
-        amp=arguments.amp,
-        trust=arguments.trust,
-        pictures=arguments.pictures,
-    )
+    cli.say_trust(arguments["trust"])
+    done = evaluate(run, **arguments, options=options)
     from fedseg.report.summary import print_test
 
     shown = (done.folder, done.folder / "pictures")  # of single images the folder

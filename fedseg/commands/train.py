@@ -35,27 +35,20 @@ def main() -> int:
     parser.add_argument(
         "--quiet", action="store_true", help="no progress, no warnings: errors and the final table"
     )
-    arguments = parser.parse_args()
-    if arguments.dry_run:
+    arguments = vars(parser.parse_args())
+    name, options = arguments.pop("config"), arguments.pop("cfg_options")
+    dry_run, quiet = arguments.pop("dry_run"), arguments.pop("quiet")
+    if dry_run:
         gc.disable()  # many objects and little garbage: looking for it is a tenth of the time
     from fedseg.runner.experiment import load_config, train
 
-    config = load_config(
-        arguments.config,
-        methods=arguments.methods,
-        work_dir=arguments.work_dir,
-        options=arguments.cfg_options,
-        seed=arguments.seed,
-        amp=arguments.amp,
-        resume=arguments.resume,
-        workers=arguments.workers,
-    )
-    if not arguments.quiet:  # before the imports that take seconds
-        what = "is checked" if arguments.dry_run else f"goes to {config.work_dir}"
+    config = load_config(name, **arguments, options=options)
+    if not quiet:  # before the imports that take seconds
+        what = "is checked" if dry_run else f"goes to {config.work_dir}"
         print(f"{config.experiment_name} {what}", file=sys.stderr, flush=True)
-    train(config, dry_run=arguments.dry_run, quiet=arguments.quiet)
-    if not arguments.dry_run:
+    train(config, dry_run=dry_run, quiet=quiet)
+    if not dry_run:
         from fedseg.report.summary import print_summary
 
-        print_summary(config.work_dir, arguments.config)
+        print_summary(config.work_dir, name)
     return 0
