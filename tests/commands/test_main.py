@@ -127,10 +127,16 @@ def test_list_says_what_there_is_and_what_is_published(fedseg):
     assert max(map(len, whole.splitlines())) < 200
 
 
+def files_of(text: str) -> dict[str, str]:
+    """Key -> file of what ``fedseg show`` prints."""
+    lines = text.splitlines()[1:]
+    return {line.split(" = ")[0]: line.split("  # ")[1].strip() for line in lines}
+
+
 def test_show_names_the_file_of_each_value(fedseg):
-    lines = fedseg("show", "idda_rainy", "--with", "FedASAM", "swa").splitlines()
-    assert lines[0] == "# idda_rainy_fedasam_swa"
-    files = {line.split(" = ")[0]: line.split("  # ")[1].strip() for line in lines[1:]}
+    text = fedseg("show", "idda_rainy", "--with", "FedASAM", "swa")
+    files = files_of(text)
+    assert text.startswith("# idda_rainy_fedasam_swa\n")
     assert files["optim_wrapper.rho"] == "methods/idda/fedasam.py"
     assert files["train_dataloader.dataset.split"] == "settings/idda_rainy.py"
     assert files["algorithm.type"] == "_base_/runtime.py"
@@ -138,9 +144,9 @@ def test_show_names_the_file_of_each_value(fedseg):
 
 def test_show_tells_values_of_the_command_line(fedseg):
     options = ["optim_wrapper.rho=0.2", "train_cfg.max_rounds=3"]
-    lines = fedseg("show", "idda_rainy", "--with", "fedasam", "--cfg-options", *options)
-    files = {line.split(" = ")[0]: line.split("  # ")[1].strip() for line in lines.splitlines()[1:]}
-    assert "optim_wrapper.rho = 0.2" in lines and "train_cfg.max_rounds = 3" in lines
+    text = fedseg("show", "idda_rainy", "--with", "fedasam", "--cfg-options", *options)
+    files = files_of(text)
+    assert "optim_wrapper.rho = 0.2" in text and "train_cfg.max_rounds = 3" in text
     assert files["optim_wrapper.rho"] == files["train_cfg.max_rounds"] == "--cfg-options"
     assert files["optim_wrapper.eta"] == "methods/idda/fedasam.py"
     with pytest.raises(ConfigError, match="--cfg-options: 'rho' is not of the form"):
@@ -155,7 +161,6 @@ def test_show_of_a_key_that_is_not_there_is_an_error(fedseg):
 def test_show_tells_values_of_a_users_own_file(fedseg, tmp_path):
     own = tmp_path / "own.py"
     own.write_text('_base_ = "fedseg::idda_rainy_fedasam_swa.py"\noptim_wrapper = dict(rho=0.1)\n')
-    lines = fedseg("show", str(own), "--only", "optim_wrapper").splitlines()[1:]
-    files = {line.split(" = ")[0]: line.split("  # ")[1].strip() for line in lines}
+    files = files_of(fedseg("show", str(own), "--only", "optim_wrapper"))
     assert files["optim_wrapper.rho"] == str(own)
     assert files["optim_wrapper.eta"] == "methods/idda/fedasam.py"

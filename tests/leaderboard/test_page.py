@@ -130,13 +130,8 @@ def test_untrusted_text_is_escaped(index, page):
     text = index.read_text(encoding="utf-8")
     assert "<script>window" not in text and "<img" not in text and "<b>" not in text
     scripts = [attributes for tag, attributes in page.tags if tag == "script"]
-    assert [s.get("src") for s in scripts] == [
-        "page/start.js",
-        "page/plotly.min.js",
-        "page/charts.js",
-        "page/page.js",
-        None,
-    ]
+    names = ("start", "plotly.min", "charts", "page")
+    assert [s.get("src") for s in scripts] == [*(f"page/{name}.js" for name in names), None]
     assert scripts[-1]["type"] == "application/json"
     apart = [rows for table, rows in page.tables.items() if table.startswith("apart-")]
     assert any(HOSTILE in row["texts"] for rows in apart for row in rows)  # as it was written
@@ -230,13 +225,7 @@ def test_damaged_details_cost_only_their_charts(tmp_path):
         [1],
         {"clients": ["a"]},
         {"clients": [], "rounds": [1]},
-        {
-            "clients": ["a"],
-            "main_class": [0],
-            "classes": ["b"],
-            "accuracy": [[1]],
-            "rounds": [2e999],
-        },
+        dict(clients=["a"], main_class=[0], classes=["b"], accuracy=[[1]], rounds=[2e999]),
     )
     for number, one in enumerate(clients):
         toyresults.write(tmp_path / str(number), content | {"client_accuracy": one, "seed": number})
@@ -252,13 +241,8 @@ def test_damaged_details_cost_only_their_charts(tmp_path):
 def test_details_that_are_no_numbers_leave_gaps(tmp_path):
     values = [math.nan, math.inf, 10**400, "3", True, None, 50.0]
     content = toyresults.results(CIFAR, {"test/accuracy": 30.0})
-    content["client_accuracy"] = {
-        "clients": list("abcdefg"),
-        "main_class": [0] * 7,
-        "classes": ["cat"],
-        "rounds": [1],
-        "accuracy": [values],
-    }
+    clients = dict(clients=list("abcdefg"), main_class=[0] * 7, classes=["cat"])
+    content["client_accuracy"] = {**clients, "rounds": [1], "accuracy": [values]}
     toyresults.write(tmp_path / "run", content)
     found = Page(write_page(build_board(*read_runs([tmp_path])), tmp_path / "board").read_text())
     (run,) = found.data["runs"].values()
