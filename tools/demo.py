@@ -46,7 +46,7 @@ def main() -> int:
 
 
 def gap(run: Path) -> str:
-    """What a run loses in rain, in words."""
+    """The loss of a run in rain, in words."""
     from fedseg.runs.schema import FILE_NAME, read_results
 
     results = read_results(run / FILE_NAME)

@@ -32,7 +32,7 @@ FOR_PHOTOS = {
 CORRUPTED_IMAGES = 200  # of the test set, each 19 corruptions x 5 severities
 
 
-def prepare_data(given: Path | None, synthetic: bool) -> Path:
+def prepare_data(source: Path | None, synthetic: bool) -> Path:
     """The prepared folder: of CIFAR-10 if it is there, else of synthetic shapes."""
 
     from fedseg.data_prep.classification import prepare
@@ -40,13 +40,13 @@ def prepare_data(given: Path | None, synthetic: bool) -> Path:
     from fedseg.data_prep.image_sets import CIFAR10
     from fedseg.datasets.arrays import INDEX, is_synthetic
 
-    if synthetic and given is not None:
+    if synthetic and source is not None:
         raise ConfigError("--synthetic: renders images, leave out --data")
-    if given is not None and (given / INDEX).is_file():
-        return given
+    if source is not None and (source / INDEX).is_file():
+        return source
     there = (CIFAR / INDEX).is_file() and not is_synthetic(CIFAR)
-    if not synthetic and (given or there or find_images(CIFAR10, CIFAR)):
-        prepare(CIFAR10, CIFAR, source=given)
+    if not synthetic and (source or there or find_images(CIFAR10, CIFAR)):
+        prepare(CIFAR10, CIFAR, source=source)
         return CIFAR
     prepare(CIFAR10, Path(SHAPES), synthetic=True)
     return Path(SHAPES)
@@ -87,20 +87,20 @@ def main() -> int:
     from fedseg.runner.config import complete_config
     from fedseg.runner.experiment import load_config, train, unfinished
 
-    given = arguments.data.resolve() if arguments.data else None
+    source = arguments.data.resolve() if arguments.data else None
     work_dir = arguments.work_dir
     if work_dir != WORK_DIR:
         work_dir = work_dir.resolve()
     os.chdir(ROOT)  # the config's data root is relative to it
     print("images", file=sys.stderr, flush=True)
-    root = prepare_data(given, arguments.synthetic)
+    root = prepare_data(source, arguments.synthetic)
     config = load_config(CONFIG, work_dir=work_dir)
     use_data(config, root)
     if arguments.rounds:
         config.train_cfg.max_rounds = arguments.rounds
     folder = config.val_dataloader.corrupted.dataset.folder
-    what = f"{CORRUPTED_IMAGES} test images under 19 corruptions in {root / folder}"
-    print(what, file=sys.stderr, flush=True)
+    text = f"{CORRUPTED_IMAGES} test images under 19 corruptions in {root / folder}"
+    print(text, file=sys.stderr, flush=True)
     make_corrupted(root, folder, limit=CORRUPTED_IMAGES)
     config["resume"] = unfinished(complete_config(config))
     again = ", continuing where it stopped" if config.resume else ""

@@ -226,8 +226,8 @@ def opened(source: Source) -> Iterator[RunData]:
     if source.config is None:
         reading = recorded(folder, folder, source.options, source.trusted, True)
     else:
-        given = load_config(Path(source.config), (), folder, source.options)
-        reading = nullcontext((copy.deepcopy(given), given))
+        whole = load_config(Path(source.config), (), folder, source.options)
+        reading = nullcontext((copy.deepcopy(whole), whole))
     quiet_console(MMLogger.get_current_instance(), "WARNING")
     with reading as (config, whole), naming(config):
         config["load_from"], config["custom_hooks"] = None, None

@@ -144,5 +144,5 @@ class CurvatureHook(FederatedHook):
         if len(updates) < 2:
             return None
         unit = torch.nn.functional.normalize(updates, dim=1)
-        one, other = torch.triu_indices(len(unit), len(unit), 1)
-        return float((unit @ unit.T)[one, other].mean())
+        i, j = torch.triu_indices(len(unit), len(unit), 1)
+        return float((unit @ unit.T)[i, j].mean())

@@ -265,8 +265,9 @@ class Landscape:
         steps_of: dict[str, list[dict[str, Any]]] = {name: [] for name in self.marks}
         runs = [run_folder(file) for file in self.files]
         for number, steps in enumerate(steps_of.values()):
-            seen = runs[number] in runs[:number]
-            for round_, path in () if seen else checkpoints(runs[number] / "checkpoints"):
+            if runs[number] in runs[:number]:
+                continue
+            for round_, path in checkpoints(runs[number] / "checkpoints"):
                 try:
                     w = self.run.load(path, averaged=False).w
                 except DataError as error:

@@ -97,7 +97,7 @@ def _pull_back(
     """Vector-Jacobian products, where some of the outputs do not depend on the inputs."""
     pairs = [(o, v) for o, v in zip(outputs, vectors, strict=True) if o.requires_grad]
     if not pairs:
-        return [torch.zeros_like(one) for one in inputs]
+        return [torch.zeros_like(tensor) for tensor in inputs]
     outputs, vectors = zip(*pairs, strict=True)
     return _gradients(outputs, inputs, vectors, create_graph=False)
 

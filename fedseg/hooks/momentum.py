@@ -48,14 +48,13 @@ class KeptMomentum(FederatedHook):
             )
 
     def before_client(self, runner: Run, client: Client) -> None:
-        kept = self._store.get(_position(runner, client))
+        buffers = self._store.get(_position(runner, client))
         for name, parameter in _parameters(client).items():
-            if name not in kept:
-                continue
-            state = client.local.optimizer.state[parameter]
-            if state.get(BUFFER) is None:
-                state[BUFFER] = torch.zeros_like(parameter)
-            state[BUFFER].copy_(kept[name])
+            if name in buffers:
+                state = client.local.optimizer.state[parameter]
+                if state.get(BUFFER) is None:
+                    state[BUFFER] = torch.zeros_like(parameter)
+                state[BUFFER].copy_(buffers[name])
 
     def after_client(self, runner: Run, client: Client, update: Update) -> None:
         states = client.local.optimizer.state

@@ -113,30 +113,30 @@ class Pool:
         Args:
             ahead: take so many from ``works`` at a time; None: all.
         """
-        works, taken, given = iter(works), 0, 0
+        works, started, yielded = iter(works), 0, 0
         done: dict[int, Report | Exception] = {}
         exhausted = False
         try:
             while True:
-                while not exhausted and (ahead is None or taken - given - len(done) < ahead):
+                while not exhausted and (ahead is None or started - yielded - len(done) < ahead):
                     work = next(works, None)
                     exhausted = work is None
                     if work is not None:
-                        work.place, taken = taken, taken + 1
+                        work.place, started = started, started + 1
                         self._slots[work.worker].queue.append(work)
                 self._submit()
-                if given in done:
+                if yielded in done:
                     self._collect(done, 0)  # workers must not wait for who takes the reports
                     self._submit()
                     reports = []
-                    while isinstance(report := done.get(given), Report):
+                    while isinstance(report := done.get(yielded), Report):
                         reports.append(report)
-                        del done[given]
-                        given += 1
+                        del done[yielded]
+                        yielded += 1
                     if not reports:
-                        raise done[given]
+                        raise done[yielded]
                     yield reports
-                elif exhausted and given == taken:
+                elif exhausted and yielded == started:
                     return
                 else:
                     self._collect(done, POLL)

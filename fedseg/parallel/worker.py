@@ -201,8 +201,8 @@ class Worker:
         self._loop: Any = None
         self._received: tuple[tuple[int, int], Message] | None = None
         self._plan, self._exchange, self._done = iter(()), (0, 0), set()
-        seen = mark.is_file() and mark.read_text() == text
-        self._states = mark.parent if seen else None
+        shared = mark.is_file() and mark.read_text() == text
+        self._states = mark.parent if shared else None
         return self._states is not None
 
     @_naming_lacks
@@ -225,8 +225,9 @@ class Worker:
                 self.run.round = task.round
                 self.trainer.local.start_round(task.round)
             message, groups = order
-            for group, own in zip(self.trainer.local.optimizer.param_groups, groups, strict=True):
-                group.update(own)
+            ours = self.trainer.local.optimizer.param_groups
+            for group, options in zip(ours, groups, strict=True):
+                group.update(options)
             device = self.trainer.flat.w.device
             parts = map_tensors(lambda tensor: tensor.to(device), vars(message))
             self._received = when, Message(**parts)

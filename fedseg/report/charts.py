@@ -49,17 +49,17 @@ def _draw_metric(axes: Any, run: RunFiles) -> None:
     metric = main_metric(names)
     round_axes(axes, run.rounds, f"{metric or 'metrics'} by domain", metric)
     series = {
-        one.domain: points
-        for one in map(Metric.parse, names)
-        if one.metric == metric and (points := run.series(str(one)))
+        entry.domain: points
+        for entry in map(Metric.parse, names)
+        if entry.metric == metric and (points := run.series(str(entry)))
     }
     if not series:
         write_centered(axes, "nothing was evaluated")
         return
     sets = list(dict.fromkeys(Metric.of(domain).set for domain in series))
     for domain, points in series.items():
-        one = Metric.of(domain)
-        number, style = sets.index(one.set) % len(COLORS), LINE_STYLES[one.view]
+        entry = Metric.of(domain)
+        number, style = sets.index(entry.set) % len(COLORS), LINE_STYLES[entry.view]
         color, face = COLORS[number], "white" if style != "-" else COLORS[number]
         marker = {"marker": MARKERS[number], "markersize": 4.5, "markerfacecolor": face}
         label = f"{domain_label(domain, series)}: {points[max(points)]:.1f}"

@@ -182,7 +182,7 @@ def _read_indices(path: Path) -> View:
     partition = FixedPartition(file=path)
     root = path.parent.parent
     if not (root / INDEX).is_file():
-        indices = [i for held in partition.clients.values() for i in held]
+        indices = [i for samples in partition.clients.values() for i in samples]
         samples = 1 + max(indices, default=0)  # at least: what nobody holds is not known
         if samples > MOST_SAMPLES:
             raise DataError(f"{path}: index {samples - 1:,} is larger than any data set here")
@@ -258,7 +258,7 @@ def pixel_counts(view: View) -> np.ndarray:
         return np.bincount(train_ids, weights=raw, minlength=256).astype(np.int64)
 
     counts, console = np.zeros((len(view.clients), 256), np.int64), Console(stderr=True)
-    images = [(row, index) for row, held in enumerate(view.clients.values()) for index in held]
+    images = [(row, i) for row, samples in enumerate(view.clients.values()) for i in samples]
     bar = {"total": len(images), "console": console, "disable": not console.is_terminal}
     with ThreadPoolExecutor(READERS) as pool:
         pixels = pool.map(count_image, [index for _, index in images])

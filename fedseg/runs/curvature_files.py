@@ -1,4 +1,4 @@
-"""What ``fedseg curvature`` or the ``CurvatureHook`` left in a run's folder.
+"""Curvature that ``fedseg curvature`` or the ``CurvatureHook`` left in a run's folder.
 
 It may come from anyone: a quantity of another form than expected counts as not measured.
 """
@@ -114,7 +114,7 @@ def with_curvature(results: Results, folder: Path, messages: list[str]) -> Resul
 
 
 def over_rounds(results: Results, rounds: Sequence[int]) -> dict[str, list[float | None]]:
-    """What the ``CurvatureHook`` has logged, by name; None where it did not."""
+    """The values that the ``CurvatureHook`` has logged, by name; None where it did not."""
     try:
         measured = _HookSeries.model_validate(results.extras.get(CURVATURE))
     except ValidationError:

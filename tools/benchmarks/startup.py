@@ -40,17 +40,17 @@ def startup(folder: Path, repeats: Annotated[int, "of each command"] = 3) -> dic
     os.environ |= {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(CONFIGS.parent)}
     words = [[name] for name in COMMANDS if name != "prepare"]
     words += [["prepare", name] for name in DATA_SETS]
-    helps = {one[-1]: seconds([*one, "--help"], folder, repeats, 0) for one in words}
+    helps = {line[-1]: seconds([*line, "--help"], folder, repeats, 0) for line in words}
     slowest = max(helps, key=helps.__getitem__)
     measured = {f"--help, the slowest ({slowest})": helps[slowest]}
-    for what, one in MISTAKES.items():
-        measured[what] = seconds(one, folder, repeats, 2)
+    for mistake, line in MISTAKES.items():
+        measured[mistake] = seconds(line, folder, repeats, 2)
     shapes = ["prepare", "cifar", "--synthetic", "--root", "shapes", "--partition", "none"]
     seconds(shapes, folder, 1, 0)
     prepare_demo_streets(folder / "streets")
-    for what, one in PLANS.items():
-        line = ["train", "--dry-run", *one]
-        measured[f"--dry-run, {what}"] = seconds(line, folder, repeats, 0)
+    for name, arguments in PLANS.items():
+        line = ["train", "--dry-run", *arguments]
+        measured[f"--dry-run, {name}"] = seconds(line, folder, repeats, 0)
     return measured
 
 
