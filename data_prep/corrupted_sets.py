@@ -29,6 +29,7 @@ from fedseg.datasets.corrupted import (
     RECORD,
     SEVERITIES,
     CorruptedImages,
+    Corruption,
     chosen_corruptions,
     read_corruption,
     read_labels,
@@ -43,19 +44,20 @@ from .corruptions import VERSION, corrupt
 from .description import Outcome
 from .parallel import in_processes, track
 
+FIX = "put the official file there, or delete it and run this again"
 CHUNK = 250  # images that a process corrupts at once; the bytes do not depend on it
 
 
 @dataclass
 class CorruptedFiles:
-    """The files that were found and made; lists hold corruptions."""
+    """The files that are there and that were made; lists hold corruptions."""
 
     folder: Path
     images: int  # in one severity of one file
     official: list[str] = field(default_factory=list)  # the user's own files, verified
     kept: list[str] = field(default_factory=list)  # made by an earlier run, verified
     made: list[str] = field(default_factory=list)  # made by this run
-    replaced: list[str] = field(default_factory=list)  # file names, of other images, deleted
+    replaced: list[str] = field(default_factory=list)  # of other images, deleted
 
 
 def prepare(
@@ -63,28 +65,24 @@ def prepare(
     root: Path,
     *,
     folder: str = FOLDER,
-    corruptions: Sequence[str] | None = None,
+    corruptions: Sequence[Corruption] | None = None,
     limit: PositiveInt | None = None,
     seed: NonNegativeInt = 0,
     workers: NonNegativeInt | None = None,
 ) -> Outcome:
     """Make or verify the corrupted test set, and say what was done; see :func:`make_corrupted`."""
-    made = make_corrupted(root, folder, corruptions, limit, seed, workers)
-    if made.replaced:
-        print(
-            f"{len(made.replaced)} files of an earlier run had been made from other images or "
-            "with other options; they were deleted"
-        )
-    for names, origin in (
-        (made.official, "official, verified"),
-        (made.kept, "made earlier, verified"),
-        (made.made, "made"),
+    files = make_corrupted(root, folder, corruptions, limit, seed, workers)
+    for names, action in (
+        (files.replaced, "made from other images or with other options, deleted"),
+        (files.official, "official, verified"),
+        (files.kept, "made earlier, verified"),
+        (files.made, "made"),
     ):
         if names:
-            print(f"{len(names)} {origin}: {', '.join(names)}")
-    print(f"{made.folder}: 5 severities of {made.images} images each")
+            print(f"{len(names)} {action}: {', '.join(names)}")
+    print(f"{files.folder}: 5 severities of {files.images} images each")
     dataset = CorruptedImages(root, folder, corruptions)
-    sheet = made.folder / "contact_sheet.png"
+    sheet = files.folder / "contact_sheet.png"
     note = (
         "\nImages that were made here have their own noise, and frost is drawn: for published "
         "results use the official files."
@@ -108,15 +106,8 @@ def make_corrupted(
         corruptions: which; None for all 19.
         limit: corrupt only so many test images, of each class its share. None for all.
         workers: processes; below 2 everything runs in this one. None: one per core, at most 8.
-
-    Raises:
-        ConfigError: an unknown corruption.
-        DataError: there is no prepared folder, or not of 32x32 RGB images; a file there has another
-            length, shape, dtype or other labels than the test set demands, or was changed since it
-            was made; the disk is too full.
     """
     root = Path(root)
-    names = chosen_corruptions(corruptions, "--corruptions")
     test = StoredImages(root, "test")
     shape = test.images.shape[1:]
     if shape != (SIZE, SIZE, 3):
@@ -124,7 +115,7 @@ def make_corrupted(
             f"{root / 'test_images.npy'}: images of shape {list(shape)}: the corruptions' "
             f"parameters are for {SIZE}x{SIZE} RGB, such as CIFAR-10 and CIFAR-100"
         )
-    indices = _chosen_indices(test.labels, limit)
+    indices = _choose_indices(test.labels, limit)
     place = root / folder
     place.mkdir(parents=True, exist_ok=True)
     remove_temporaries(place)
@@ -139,20 +130,25 @@ def make_corrupted(
     }
     files.replaced = _take_over(place, record)
     labels = np.tile(test.labels[indices], len(SEVERITIES))
-    _check_labels(place, labels, len(test.classes), root, record)
+    _check_labels(place / LABELS, labels, len(test.classes), record)
     missing = []
-    for name in names:
+    for name in chosen_corruptions(corruptions):
         path = place / f"{name}.npy"
         if not path.is_file():
             missing.append(name)
             continue
-        read_corruption(path, len(labels), shape, root)
+        read_corruption(path, len(labels), shape, FIX)
         if path.name in record["files"]:
             _check_unchanged(path, record["files"])
             files.kept.append(name)
         else:
             files.official.append(name)
-    _check_space(place, len(missing) * len(labels) * int(np.prod(shape)))
+    needed, free = len(missing) * len(labels) * int(np.prod(shape)), shutil.disk_usage(place).free
+    if needed > free:
+        raise DataError(
+            f"{place}: needs {format_bytes(needed)}, but the disk has {format_bytes(free)} left: "
+            "make room, or choose fewer with --corruptions or --limit"
+        )
     work = partial(_corrupt_some, root / "test_images.npy", seed)
     some = np.split(indices, range(CHUNK, len(indices), CHUNK))
     jobs = [(name, severity, part) for name in missing for severity in SEVERITIES for part in some]
@@ -213,42 +209,28 @@ def _check_unchanged(path: Path, digests: dict[str, str]) -> None:
         )
 
 
-def _check_labels(
-    place: Path, labels: np.ndarray, classes: int, root: Path, record: dict[str, Any]
-) -> None:
+def _check_labels(path: Path, labels: np.ndarray, classes: int, record: dict[str, Any]) -> None:
     """Check ``labels.npy`` against the test set, or write it."""
-    path = place / LABELS
-    if not path.is_file():
-        for name in CORRUPTIONS:
-            if f"{name}.npy" not in record["files"] and (place / f"{name}.npy").is_file():
-                raise DataError(
-                    f"{path}: is missing, but {name}.npy is there and was not made here: put its "
-                    "labels.npy next to it, which fixes the order of its images"
-                )
-        dtype = np.uint8 if classes <= 256 else np.int64  # bytes as in the official file
-        _write(path, labels.astype(dtype), record)
+    if path.is_file():
+        if not np.array_equal(read_labels(path, FIX), labels):
+            raise DataError(
+                f"{path}: its labels are not those of the test set, {len(labels)} in this order: "
+                "keep files of another test set in a folder of their own (--folder)"
+            )
         return
-    found = read_labels(path, root)
-    if not np.array_equal(found, labels):
-        raise DataError(
-            f"{path}: its {len(found)} labels are not those of the test set, {len(labels)} in this "
-            "order: keep files of another test set in a folder of their own (--folder)"
-        )
+    for name in CORRUPTIONS:
+        if f"{name}.npy" not in record["files"] and path.with_name(f"{name}.npy").is_file():
+            raise DataError(
+                f"{path}: is missing, but {name}.npy is there and was not made here: put its "
+                "labels.npy next to it, which fixes the order of its images"
+            )
+    dtype = np.uint8 if classes <= 256 else np.int64  # bytes as in the official file
+    _write(path, labels.astype(dtype), record)
 
 
-def _chosen_indices(labels: np.ndarray, limit: int | None) -> np.ndarray:
-    if limit is None:
-        return np.arange(len(labels))
-    limit, count = min(limit, len(labels)), len(labels)
+def _choose_indices(labels: np.ndarray, limit: int | None) -> np.ndarray:
+    count = len(labels)
+    limit = count if limit is None else min(limit, count)
     # At equal distances in the order of classes: however the set is sorted, all keep their share.
     by_class = np.argsort(labels, kind="stable")
     return np.sort(by_class[np.arange(limit) * count // limit])
-
-
-def _check_space(place: Path, needed: int) -> None:
-    free = shutil.disk_usage(place).free
-    if needed > free:
-        raise DataError(
-            f"{place}: needs {format_bytes(needed)}, but the disk has {format_bytes(free)} left: "
-            "make room, or choose fewer with --corruptions or --limit"
-        )

@@ -6,7 +6,7 @@ so images are not the official ones; what is not random (defocus, zoom and Gauss
 brightness, contrast, pixelation, JPEG, saturation) follows the same arithmetic, cutting fractions
 of a gray level off as the official files do.
 
-Two things differ on purpose: frost is drawn (:mod:`.frost`) where the original blends
+Two things differ on purpose: frost is drawn (``panes``) where the original blends
 photographs, and motion blur adds up shifted images, as ImageMagick does, without needing it.
 Filters, warps, color spaces and JPEG are OpenCV's, pixelation is Pillow's (as in the original).
 Albumentations' namesakes are not used: their defocus knows whole radii only, and their spatter has
@@ -33,13 +33,13 @@ from .corruption_parts import (
     each,
     in_hsv,
     normal,
+    panes,
     plasma,
     streaked,
     to_uint8,
     to_unit,
     zoomed,
 )
-from .frost import panes
 
 VERSION = 2  # goes up when corrupted images of the same seed change
 

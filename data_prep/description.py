@@ -46,11 +46,7 @@ class DataSet:
         )
 
     def run(self, member: str, root: Path | None = None, **options: Any) -> "Outcome":
-        """Prepare one of the members; without a root in its usual folder.
-
-        Raises:
-            ConfigError: an option is unknown or has a wrong value.
-        """
+        """Prepare one of the members; without a root in its usual folder."""
         from fedseg.config.schema import check_values
 
         prepare = resolve(self.prepare)

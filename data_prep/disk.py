@@ -94,9 +94,6 @@ def check_files(
     Args:
         roots: of images and of labels, in ``data_root``.
         published: width and height; where images have others, a sentence is printed.
-
-    Raises:
-        DataError: anything is noted, or a symbolic link leaves the data's root.
     """
     paths = {root / path: path for s in samples for root, path in zip(roots, s, strict=True)}
     there = existing_files(map(str, paths), data_root)
@@ -144,11 +141,7 @@ class Header(NamedTuple):
 
 
 def read_header(path: str | Path) -> Header:
-    """The header of an image file.
-
-    Raises:
-        OSError: the file is no image, or a PNG or JPEG without its end marker.
-    """
+    """The header of an image file."""
     try:
         with Image.open(path) as image:
             header = Header(image.size, image.format, image.mode)

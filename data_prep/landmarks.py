@@ -73,9 +73,6 @@ def verify(
         decode: decode each image. Otherwise its header and its end are looked at, which finds
             files that are no images or were cut short.
         listing: a file for the names of all images that are missing, one a line.
-
-    Raises:
-        DataError: everything that is wrong, counted, and what to do.
     """
     files = {split: find_annotations(root, split) for split in SPLITS}
     selection = None if unofficial else selections.get(files["train"].name)

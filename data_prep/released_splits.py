@@ -19,7 +19,7 @@ import numpy as np
 from fedseg.datasets.arrays import INDEX, StoredImages, read_index
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_json, sha256, write_text
-from fedseg.partition.released import FOLDER, NOTE, released_file
+from fedseg.partition.natural import RELEASED, RELEASED_NOTE, released_file
 from fedseg.partition.split_files import Sample, check_content
 
 from .description import ImageSet
@@ -138,7 +138,7 @@ def write_released(
         notes[released_file(alpha)] = {**note, "classes_per_client": summarize(classes)}
         trained |= names
     for name, clients in splits.items():
-        write_clients(root / FOLDER / name, clients, overwrite)
+        write_clients(root / RELEASED / name, clients, overwrite)
     about = {
         "made": "from the released split files: tools/prepare_cifar.py --from",
         "dataset": published.name,
@@ -148,8 +148,8 @@ def write_released(
         "train": notes,
         "test": test_note,
     }
-    write_text(root / FOLDER / NOTE, json.dumps(about, indent=2) + "\n")
-    return [root / FOLDER / name for name in splits]
+    write_text(root / RELEASED / RELEASED_NOTE, json.dumps(about, indent=2) + "\n")
+    return [root / RELEASED / name for name in splits]
 
 
 def _read_released(file: Path) -> dict[str, list[Sample]]:

@@ -77,10 +77,6 @@ def write_streets(
 
     Returns:
         The pairs, sorted; files that exist are kept.
-
-    Raises:
-        DataError: a path is absolute, leaves the root or names no domain; or ``root`` holds real
-            data, or data rendered with other settings. Everything is checked first.
     """
     size = tuple(size or data_set.size)
     kind = getattr(fedseg.datasets, data_set.dataset)

@@ -193,10 +193,11 @@ PARTITIONS = LazyRegistry(
             "DirichletPartition",
             "DirichletClassPartition",
             "HomogeneousPartition",
+            "PachinkoPartition",
         ],
-        "partition.natural": ["NaturalPartition", "SinglePartition", "FixedPartition"],
-        "partition.pachinko": ["PachinkoPartition"],
-        "partition.released": ["ReleasedPartition"],
+        "partition.natural": [
+            *("NaturalPartition", "SinglePartition", "FixedPartition", "ReleasedPartition"),
+        ],
     },
 )
 LOCAL_LOSSES = LazyRegistry(

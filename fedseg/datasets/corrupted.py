@@ -13,20 +13,31 @@ from typing import Annotated, Any, Literal
 
 import numpy as np
 from annotated_types import MinLen
+from pydantic import BaseModel
 
+from fedseg.config.schema import STRICT, read_model
 from fedseg.datasets.arrays import PreparedFolder, load_array
-from fedseg.errors import ConfigError, DataError, MissingDataError
+from fedseg.errors import DataError, MissingDataError
 from fedseg.files import read_json
-from fedseg.names import CORRUPTIONS, FOLDER, did_you_mean
+from fedseg.names import CORRUPTIONS, FOLDER
 from fedseg.registry import DATASETS
 
 SEVERITIES = (1, 2, 3, 4, 5)
 Severity = Literal[1, 2, 3, 4, 5]
+Corruption = Literal[CORRUPTIONS]
 LABELS = "labels.npy"
 RECORD = "made.json"
 """Lists the files that were generated here rather than downloaded, and their source images."""
 
 TOOL = "fedseg prepare cifar_c"
+
+
+class Record(BaseModel):
+    """The part of ``made.json`` that is read."""
+
+    model_config = STRICT
+    files: dict[str, str]  # name -> SHA-256
+    test_sha256: str | None = None
 
 
 class CorruptedImages(PreparedFolder):
@@ -50,18 +61,16 @@ class CorruptedImages(PreparedFolder):
         self,
         data_root: str | Path,
         folder: str = FOLDER,
-        corruptions: Sequence[str] | str | None = None,
+        corruptions: Annotated[Sequence[Corruption], MinLen(1)] | Corruption | None = None,
         severities: Annotated[Sequence[Severity], MinLen(1)] | Severity | None = None,
     ) -> None:
-        root = Path(data_root)
-        names = chosen_corruptions(corruptions, "dataset.corruptions")
+        root, names = Path(data_root), chosen_corruptions(corruptions)
         asked = [severities] if isinstance(severities, int) else severities
         levels = [level for level in SEVERITIES if asked is None or level in asked]
         index = self._read_index(root)
-        place = root / folder
-        test = index["splits"]["test"]
-        tool = f"{TOOL} {shlex.quote(str(root))}"
-        tool += f" --folder {shlex.quote(folder)}" * (folder != FOLDER)
+        place, test = root / folder, index["splits"]["test"]
+        option = f" --folder {shlex.quote(folder)}" if folder != FOLDER else ""
+        tool = f"{TOOL} {shlex.quote(str(root))}{option}"
         fix = f"put the official files there, or make them with {tool}"
         missing = [name for name in names if not (place / f"{name}.npy").is_file()]
         if missing == names:  # no mistake, whereas some missing files are one
@@ -69,10 +78,9 @@ class CorruptedImages(PreparedFolder):
         missing += ["labels"] * (not (place / LABELS).is_file())
         if missing:
             raise DataError(f"{place}: {', '.join(missing)} missing: {fix}")
-        labels = read_labels(place / LABELS, root)
-        record = read_record(place)
+        labels, record = read_labels(place / LABELS, fix), read_record(place)
         files = [
-            read_corruption(place / f"{n}.npy", len(labels), test["shape"], root) for n in names
+            read_corruption(place / f"{n}.npy", len(labels), test["shape"], fix) for n in names
         ]
         self.group_size = len(labels) // len(SEVERITIES)
         self.groups = [(name, level) for name in names for level in levels]
@@ -84,12 +92,13 @@ class CorruptedImages(PreparedFolder):
             index.get("coarse_labels"),
             where=place,
         )
-        fix = f"make it again with {TOOL} {root}, or delete it"
         clean = load_array(root / "test_labels.npy", fix)
         same = clean.dtype.kind in "iu" and np.array_equal(labels[: self.group_size], clean)
         other = self.group_size == test["images"] and not same
         if other or record.get("test_sha256", test["sha256"]) != test["sha256"]:
-            raise DataError(f"{place}: was made from other test images than {root} has: {fix}")
+            raise DataError(
+                f"{place}: was made from other test images than {root} has: delete it, then {fix}"
+            )
         self.data_root = str(root)
         made = record.get("files", {})
         self.generated = tuple(name for name in names if f"{name}.npy" in made)
@@ -147,51 +156,28 @@ class StackedFiles:
         return out
 
 
-def chosen_corruptions(asked: Sequence[str] | None, field: str) -> list[str]:
+def chosen_corruptions(asked: Sequence[str] | str | None) -> list[str]:
     """Names in the official order; None for all 19."""
-    if asked is None:
-        return list(CORRUPTIONS)
-    if isinstance(asked, str):
-        asked = [asked]
-    if not asked:
-        raise ConfigError(f"{field}: is empty: leave it out for all {len(CORRUPTIONS)}")
-    for name in asked:
-        if name not in CORRUPTIONS:
-            hint = did_you_mean(str(name), CORRUPTIONS) or f"; known: {', '.join(CORRUPTIONS)}"
-            raise ConfigError(f"{field}: unknown corruption {name!r}{hint}")
-    return [name for name in CORRUPTIONS if name in asked]
+    asked = [asked] if isinstance(asked, str) else asked
+    return [name for name in CORRUPTIONS if asked is None or name in asked]
 
 
-def read_labels(path: Path, root: Path) -> np.ndarray:
-    """The labels of every corruption file: int64 [5 N], five times the same.
-
-    Args:
-        path: ``labels.npy``.
-        root: the prepared folder, for messages.
-    """
-    fix = f"put the official file there, or make the set with {TOOL} {root}"
+def read_labels(path: Path, fix: str) -> np.ndarray:
+    """The labels of every corruption file, ``labels.npy``: int64 [5 N], five times the same."""
     labels, count = load_array(path, fix), len(SEVERITIES)
-    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+    sound = (
+        labels.ndim == 1 and labels.dtype.kind in "iu" and len(labels) and not len(labels) % count
+    )
+    if not sound or (labels.reshape(count, -1) != labels[: len(labels) // count]).any():
         raise DataError(
-            f"{path}: labels must be integers [5 N], not {labels.dtype} {list(labels.shape)}: {fix}"
+            f"{path}: labels must be integers [5 N], the same for {count} severities, not "
+            f"{labels.dtype} {list(labels.shape)}: {fix}"
         )
-    labels = np.array(labels, np.int64)
-    per_file, rest = divmod(len(labels), count)
-    if not per_file or rest or (labels.reshape(count, -1) != labels[:per_file]).any():
-        raise DataError(f"{path}: does not hold the same labels for {count} severities: {fix}")
-    return labels
+    return np.array(labels, np.int64)
 
 
-def read_corruption(path: Path, length: int, shape: Sequence[int], root: Path) -> np.ndarray:
-    """A corruption's images, memory-mapped.
-
-    Args:
-        path: ``<corruption>.npy``.
-        length: number of images that it must have, 5 N.
-        shape: of an image, [H, W, C].
-        root: the prepared folder, for messages.
-    """
-    fix = f"put the official file there, or delete it and run {TOOL} {root}"
+def read_corruption(path: Path, length: int, shape: Sequence[int], fix: str) -> np.ndarray:
+    """A corruption's images, memory-mapped: uint8 [length, *shape]."""
     images = load_array(path, fix)
     if images.dtype != np.uint8 or images.shape != (length, *shape):
         raise DataError(
@@ -211,6 +197,5 @@ def read_record(folder: Path) -> dict[str, Any]:
         return {}
     fix = f"restore it, or delete all of {folder} but official files and run {TOOL} again"
     record = read_json(path, fix)
-    if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
-        raise DataError(f"{path}: does not list the files that were made here: {fix}")
+    read_model(Record, record, path, fix)
     return record

@@ -4,13 +4,13 @@ from fedseg.partition.dirichlet import (
     DirichletClassPartition,
     DirichletPartition,
     HomogeneousPartition,
+    PachinkoPartition,
 )
 from fedseg.partition.natural import (
     FixedPartition,
     NaturalPartition,
+    ReleasedPartition,
     SinglePartition,
     check_clients,
 )
-from fedseg.partition.pachinko import PachinkoPartition
-from fedseg.partition.released import ReleasedPartition
 from fedseg.partition.split_files import Split, check_path, read_split, split_paths, write_split

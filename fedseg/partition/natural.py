@@ -1,4 +1,4 @@
-"""Partitions: which samples of a data set each client holds."""
+"""Partitions that draw nothing: by users or domains, from indices, or from released files."""
 
 import warnings
 from collections.abc import Mapping, Sequence, Sized
@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import numpy as np
 from annotated_types import MinLen
-from pydantic import RootModel
+from pydantic import NonNegativeFloat, PositiveInt, RootModel
 
 from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import ConfigError, DataError
@@ -16,6 +16,8 @@ from fedseg.partition.split_files import is_name
 from fedseg.registry import PARTITIONS
 
 Clients = dict[str, np.ndarray]
+RELEASED = Path("splits", "released")  # below the root of the images
+RELEASED_NOTE = "split.json"
 NOTE = ".note.json"  # ends the name of the file beside a split, which says how it was made
 
 
@@ -102,6 +104,46 @@ class FixedPartition:
         if unused:
             warnings.warn(f"{self.where}: {unused} samples belong to no client", stacklevel=2)
         return clients
+
+
+@PARTITIONS.register_module()
+class ReleasedPartition:
+    """The released clients, from the files that ``fedseg prepare cifar --from`` writes.
+
+    They were drawn as :class:`fedseg.partition.DirichletPartition` describes, by a draw that is not
+    published.
+
+    Args:
+        alpha: the concentration, which names the file below the root of the images.
+        num_clients: how many clients the file must hold.
+    """
+
+    def __init__(self, alpha: NonNegativeFloat, num_clients: PositiveInt = 100) -> None:
+        self.alpha, self.num_clients = alpha, num_clients
+
+    def __call__(self, dataset: Any) -> Clients:
+        """Client id -> indices into ``dataset``, int64, in the order of the released file."""
+        folder = Path(getattr(dataset, "data_root", None) or "") / RELEASED
+        file, fix = folder / released_file(self.alpha), "fedseg prepare cifar --from DIR"
+        if not file.is_file():
+            raise DataError(
+                f"{file}: is missing: write it from the released split files with {fix}"
+            )
+        note = read_json(folder / RELEASED_NOTE, f"run {fix} again")
+        if not isinstance(note, dict) or note.get("images_sha256") != dataset.split_checksum:
+            raise DataError(f"{file}: was written for other images: run {fix} again")
+        clients = FixedPartition(file=file)(dataset)
+        if len(clients) != self.num_clients:
+            raise DataError(
+                f"{file}: holds {len(clients)} clients, not {self.num_clients}: set "
+                "partition.num_clients"
+            )
+        return clients
+
+
+def released_file(alpha: float) -> str:
+    """The name of the file with the clients of a concentration."""
+    return f"alpha{alpha:g}.json"
 
 
 def check_clients(

@@ -16,7 +16,7 @@ from fedseg.data_prep.synthetic_shapes import CLASSES, labels_of, render_images
 from fedseg.datasets import CIFAR10CDataset
 from fedseg.datasets.arrays import write_images
 from fedseg.datasets.corrupted import CORRUPTIONS, SEVERITIES
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DataError
 
 N = 7
 QUIET = {"workers": 1}
@@ -157,9 +157,6 @@ def test_labels_that_are_not_the_test_sets(root):
     np.save(place / "labels.npy", labels)
     with pytest.raises(DataError, match=r"labels\.npy: .*test set"):
         make_corrupted(root, **QUIET)
-    np.save(place / "labels.npy", np.zeros(50, np.uint8))
-    with pytest.raises(DataError, match=rf"labels\.npy: .*50.*{5 * N}"):
-        make_corrupted(root, **QUIET)
 
 
 def test_official_files_without_their_labels(root):
@@ -222,9 +219,6 @@ def test_a_limit_takes_its_share_of_every_class(root):
 
 
 def test_what_cannot_be_corrupted(root, tmp_path, monkeypatch):
-    with pytest.raises(ConfigError, match=r"--corruptions.*'haze'"):
-        make_corrupted(root, corruptions=["haze"], **QUIET)
-    assert not (root / "corrupted").exists()
     with pytest.raises(DataError, match=r"dataset\.json"):
         make_corrupted(tmp_path / "nowhere", **QUIET)
     images = np.random.default_rng(0).integers(0, 256, (4, 28, 28, 1), np.uint8)

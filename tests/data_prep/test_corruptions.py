@@ -10,7 +10,7 @@ import torch
 from PIL import Image
 from torch import nn
 
-from fedseg.data_prep import frost
+from fedseg.data_prep import corruption_parts
 from fedseg.data_prep.corruption_parts import Draws, plasma
 from fedseg.data_prep.corruptions import corrupt
 from fedseg.data_prep.synthetic_shapes import labels_of, render_images
@@ -261,8 +261,10 @@ def test_snow_whitens_and_frost_and_fog_keep_their_bounds(images):
         [(1, 0.2), (1, 0.3), (0.9, 0.4), (0.85, 0.4), (0.75, 0.45)], start=1
     ):
         on_black = corrupt(flat(0), "frost", severity).astype(float)
-        assert on_black.mean() == pytest.approx(ice * frost.panes().mean(), rel=0.15)
-        darkest = np.clip(weight * images.astype(float) + ice * frost.panes().min(), 0, 255)
+        assert on_black.mean() == pytest.approx(ice * corruption_parts.panes().mean(), rel=0.15)
+        darkest = np.clip(
+            weight * images.astype(float) + ice * corruption_parts.panes().min(), 0, 255
+        )
         assert (corrupt(images, "frost", severity) >= darkest - 1).all()
     for severity, density in enumerate((0.2, 0.5, 0.75, 1, 1.5), start=1):
         foggy = corrupt(flat(100), "fog", severity)
@@ -281,18 +283,21 @@ def test_plasma_fills_the_range_and_is_rougher_with_less_decay():
 
 
 def test_frosted_panes():
-    panes = frost.panes()
-    assert panes.shape == (5, frost.SIZE, frost.SIZE, 3) and panes.dtype == np.uint8
+    panes = corruption_parts.panes()
+    assert (
+        panes.shape == (5, corruption_parts.PANE, corruption_parts.PANE, 3)
+        and panes.dtype == np.uint8
+    )
     assert (panes.std((1, 2)) > 10).all()  # ice and glass
     assert (panes[..., 2].mean((1, 2)) > panes[..., 0].mean((1, 2))).all()  # bluish
     assert len({pane.tobytes() for pane in panes}) == 5
-    assert not np.array_equal(frost.panes(1), panes)
+    assert not np.array_equal(corruption_parts.panes(1), panes)
 
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_frost_moves_images_as_far_as_the_published_one(seed):
     """From pixels distributed as CIFAR-10's; the original panes average 131 to 207."""
-    means = frost.panes(seed).mean((1, 2, 3))
+    means = corruption_parts.panes(seed).mean((1, 2, 3))
     assert means[[0, -1]] == pytest.approx([131, 207], abs=1) and (np.diff(means) > 10).all()
     levels = np.random.default_rng(0).normal(121.5, 64, (800, 32, 32, 3))
     clean = levels.clip(0, 255).astype(np.uint8)
