@@ -21,10 +21,7 @@ Images = dict[str, list[Sample]]  # domain -> samples, by name
 
 
 class Findings:
-    """Everything wrong with a data set, collected so that one error reports it all.
-
-    Its message begins with ``subject``, what was checked, and ends with ``fix``, what to do.
-    """
+    """Everything wrong with ``subject``, so that one error reports it, and the ``fix``."""
 
     def __init__(self, subject: str, fix: str) -> None:
         self.subject, self.fix = subject, fix
@@ -32,18 +29,17 @@ class Findings:
 
     def add(self, kind: str, items: Iterable[str]) -> None:
         """Note items of one kind, for example ``"images without a label"``."""
-        found = list(items)
-        if found:
-            self._items.setdefault(kind, []).extend(found)
+        self._items.setdefault(kind, []).extend(items)
 
     def raise_any(self) -> None:
         """Raise DataError with the whole report if anything was noted."""
-        lines = [f"{self.subject}:"]
-        for kind, items in self._items.items():
-            more = f" and {len(items) - SHOWN} more" if len(items) > SHOWN else ""
-            lines.append(f"  {len(items)} {kind}: {', '.join(items[:SHOWN])}{more}")
-        if self._items:
-            raise DataError("\n".join([*lines, self.fix]))
+        lines = [
+            f"  {len(items)} {kind}: {', '.join(items[:SHOWN])}{', ...' * (len(items) > SHOWN)}"
+            for kind, items in self._items.items()
+            if items
+        ]
+        if lines:
+            raise DataError("\n".join([f"{self.subject}:", *lines, self.fix]))
 
 
 def find_pairs(

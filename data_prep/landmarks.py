@@ -5,6 +5,7 @@ Nothing is converted: training reads the images from disk.
 """
 
 from collections.abc import Mapping
+from itertools import compress
 from pathlib import Path
 
 from torchvision.datasets.utils import calculate_md5
@@ -67,7 +68,7 @@ def verify(
     """The rows of each split of a root, whose annotations and images are checked.
 
     Args:
-        selections: what was published, by the name of the training file.
+        selections: published ones, by the name of the training file.
         image_root: the folder with the images, below the root or absolute.
         unofficial: accept other numbers of users, images and classes.
         decode: decode each image. Otherwise its header and its end are looked at, which finds
@@ -95,15 +96,11 @@ def verify(
         "test images of an unknown class, which no training image has",
         (f"{p.image} (class {p.label})" for p in photos["test"] if p.label not in known),
     )
-    missing: list[str] = []
-    present: list[str] = []
-    for split in SPLITS:
-        ids = [photo.image for photo in photos[split]]
-        paths = find_images(root / image_root, ids)
-        present += filter(None, paths)
-        absent = [i + SUFFIX for i, path in zip(ids, paths, strict=True) if path is None]
-        findings.add(f"of {len(ids)} {split} images missing below {root / image_root}", absent)
-        missing += absent
+    ids = [photo.image for split in SPLITS for photo in photos[split]]
+    paths = find_images(root / image_root, ids)
+    present = [path for path in paths if path is not None]
+    missing = [i + SUFFIX for i, path in zip(ids, paths, strict=True) if path is None]
+    findings.add(f"of {len(ids)} images missing below {root / image_root}", missing)
     if listing is not None:
         write_text(listing, "".join(f"{name}\n" for name in missing))
 
@@ -114,10 +111,7 @@ def verify(
             return True
 
     faulty = in_threads(is_faulty, present, "decoding images" if decode else "checking images")
-    findings.add(
-        "images unreadable or truncated",
-        (path for path, found in zip(present, faulty, strict=True) if found),
-    )
+    findings.add("images unreadable or truncated", compress(present, faulty))
     findings.raise_any()
     return photos
 
@@ -125,23 +119,17 @@ def verify(
 def _check_counts(
     selection: Selection, files: dict[str, Path], photos: dict[str, list[Photo]]
 ) -> None:
-    for split, md5 in selection.md5.items():
-        found = calculate_md5(files[split])
-        if found != md5:
-            raise DataError(
-                f"{files[split]}: is not the published file of {selection.name}: its md5 is "
-                f"{found} instead of {md5}. Get it again, or give --unofficial if it is meant to "
-                "differ"
-            )
     train = photos["train"]
-    for what, split, found, wanted in (
+    md5 = {split: calculate_md5(files[split]) for split in selection.md5}
+    for name, split, value, expected in (
+        *(("md5", split, md5[split], selection.md5[split]) for split in md5),
         ("users", "train", len({photo.user for photo in train}), selection.users),
         ("training images", "train", len(train), selection.train),
         ("classes", "train", len({photo.label for photo in train}), selection.classes),
         ("test images", "test", len(photos["test"]), selection.test),
     ):
-        if wanted is not None and found != wanted:
+        if expected not in (None, value):
             raise DataError(
-                f"{files[split]}: {found} {what}, but {selection.name} has {wanted}: get the "
+                f"{files[split]}: {name}: {value}, but {selection.name} has {expected}: get the "
                 "published file, or give --unofficial if another selection is meant"
             )

@@ -15,7 +15,7 @@ import numpy as np
 import fedseg.datasets
 from fedseg.datasets.arrays import INDEX
 from fedseg.errors import DataError
-from fedseg.files import atomic_writer, write_text
+from fedseg.files import atomic_writer, read_json, write_text
 from fedseg.partition.split_files import check_path
 
 from .description import PairedSet
@@ -32,7 +32,6 @@ _Scene = tuple[int, str, str, int]  # town, weather, viewpoint, variant
 
 
 def idda_scene(domain: str, image: str, seed: int) -> _Scene:
-    """The domain names the scene; DataError: it is none."""
     match = DOMAIN.fullmatch(domain)
     if not match:
         raise DataError(
@@ -65,10 +64,9 @@ def write_streets(
     seed: int = 0,
     workers: int = 2,
 ) -> list[Sample]:
-    """Render a data set's layout under ``root``; labels hold its raw ids.
+    """Render pairs of images and label maps that are not there; labels hold raw ids.
 
     Args:
-        data_set: IDDA or Cityscapes.
         root: folder of the data set; ``root/dataset.json`` says that it is synthetic.
         files: (image, label) paths relative to the data set's two roots, for example of a split.
         size: width and height in pixels; None: the data set's own.
@@ -76,7 +74,7 @@ def write_streets(
         workers: processes; below 2 everything runs in this one.
 
     Returns:
-        The pairs, sorted; files that exist are kept.
+        All pairs, sorted.
     """
     size = tuple(size or data_set.size)
     kind = getattr(fedseg.datasets, data_set.dataset)
@@ -118,13 +116,9 @@ def _declare(root: Path, dataset: str, folders: Sequence[str], seed: int, size: 
     }
     path = root / INDEX
     if path.exists():
-        try:
-            found = json.loads(path.read_text(encoding="utf-8"))
-        except ValueError:
-            found = None
-        if found != declared:
+        if (content := read_json(path, "delete the folder or choose another one")) != declared:
             raise DataError(
-                f"{path}: the folder holds {found}, asked for is {declared};"
+                f"{path}: the folder holds {content}, asked for is {declared};"
                 " delete the folder or choose another one"
             )
         return

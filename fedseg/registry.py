@@ -116,9 +116,11 @@ TRANSFORMS = _child(
     "transform",
     _mmseg.TRANSFORMS,
     {
-        "datasets.feddrive_transforms": ["RandomAreaCrop", "ChannelMeanJitter"],
         "datasets.style": ["LABStyle", "CFSIStyle"],
-        "datasets.transforms": ["RandomScaleCrop", "ResizeInput", "ResizeLabel"],
+        "datasets.transforms": [
+            *("RandomScaleCrop", "ResizeInput", "ResizeLabel"),
+            *("RandomAreaCrop", "ChannelMeanJitter"),
+        ],
     },
 )
 

@@ -118,8 +118,7 @@ def _read(path: str) -> bytes:
 
 def _decode(path: str, data: bytes, flags: int) -> np.ndarray:
     try:
-        with Image.open(io.BytesIO(data)) as header:
-            _ = header.size
+        Image.open(io.BytesIO(data)).close()
     except Image.DecompressionBombError as error:
         raise DataError(f"{path}: is too large an image ({error})") from error
     except Exception:  # OpenCV knows more formats
@@ -164,11 +163,10 @@ def _jpeg_parts(data: bytes) -> tuple[int, int | None]:
 
 
 def _ends_early(data: bytes, image: np.ndarray) -> bool:
-    """True for a JPEG whose pixels end before its end marker.
+    """True for a JPEG whose pixels end before its end marker; decoders only print a warning.
 
-    Decoders only warn, where nobody can see it. But of a JPEG that is whole, data after the last
-    pixel change nothing. To find out costs two more decodings, so it is done only where the last
-    pixel is as one without data, in small files and progressive ones, and once for each.
+    Data after the last pixel change nothing in a whole JPEG. Two more decodings find out, only
+    where the last pixel is gray, in small files and progressive ones, and once for each.
     """
     sequential = _jpeg_parts(data)[0] in JPEG_SEQUENTIAL
     if sequential and len(data) > SMALL and (image[-1, -1] != GRAY).any():

@@ -87,11 +87,9 @@ class StyleTransfer(ABC):
                 )
 
     def __call__(self, image: np.ndarray, domain: str, seed: int, position: int = 0) -> np.ndarray:
-        """The image of a domain, transferred or not as the seed says.
+        """The image (uint8 [H, W, 3] RGB), transferred or not as the sample's seed says.
 
-        Args:
-            image: uint8 [H, W, 3] RGB.
-            domain: its domain. seed: of the sample. position: among its client's images.
+        ``position`` is its place among its client's images.
         """
         rng = _generator(seed, STYLE_STREAM)
         drawn = rng.random() < self.p
@@ -211,7 +209,7 @@ def build_style(
     domains: Sequence[str],
     condition_of: Callable[[str], str] = str,
 ) -> StyleTransfer | None:
-    """The style transfer of a data set's ``style`` argument, bound to its images."""
+    """The style transfer of a data set's argument ``style``, bound to its images."""
     if config is None:
         return None
     style = build(TRANSFORMS, config, "dataset.style", base=StyleTransfer)
@@ -222,11 +220,7 @@ def build_style(
 def _low_frequencies(image: np.ndarray, h: int, w: int) -> np.ndarray:
     """Fourier coefficients per pixel of vertical frequencies -h..h and horizontal ones 0..w.
 
-    Args:
-        image: uint8 [H, W, 3].
-
-    Returns:
-        complex64 [3, 2 h + 1, w + 1]; the other half is the complex conjugate.
+    complex64 [3, 2 h + 1, w + 1]; the other half is the complex conjugate.
     """
     height, width = image.shape[:2]
     rows = np.stack(cv2.split(image)).astype(np.float32)

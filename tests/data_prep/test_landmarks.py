@@ -39,10 +39,10 @@ def test_sound(root, small_selection, prepare):
 
 def test_other_counts(root, small_selection, prepare, monkeypatch):
     for change, message in (
-        (dict(users=4), f"{TRAIN}: 3 users"),
-        (dict(train=13), f"{TRAIN}: 12 training images"),
-        (dict(test=6), f"{TEST}: 5 test images"),
-        (dict(classes=5), f"{TRAIN}: 4 classes"),
+        (dict(users=4), f"{TRAIN}: users: 3"),
+        (dict(train=13), f"{TRAIN}: training images: 12"),
+        (dict(test=6), f"{TEST}: test images: 5"),
+        (dict(classes=5), f"{TRAIN}: classes: 4"),
         (dict(classes=3), "class '3'"),
         (dict(md5={"train": "0" * 32}), "0" * 32),
     ):
@@ -80,8 +80,7 @@ def test_everything_that_is_wrong_is_reported_at_once(root, prepare, tmp_path):
     assert (
         f"1 test images of an unknown class, which no training image has: {image_id(2000)}" in told
     )
-    assert f"1 of 12 train images missing below {root / 'images'}: {image_id(0)}.jpg" in told
-    assert "2 of 7 test images missing" in told
+    assert f"3 of 19 images missing below {root / 'images'}: {image_id(0)}.jpg" in told
     assert "3 images unreadable or truncated" in told
     assert all(image_id(i) in told for i in (5, 6, 7))
     assert "google-landmark" in told  # where to get them

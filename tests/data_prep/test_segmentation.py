@@ -102,7 +102,7 @@ def test_from_copies_published_files_unchanged_and_counts_what_is_missing(
         for file in list(folder.rglob("*.json")):
             file.write_text(json.dumps(json.loads(file.read_text()), indent=3))
     message = prepare.fails("idda", "--root", root, "--from", source)
-    assert f"{2 * 520} of {2 * 520} files missing" in message and "1035 more" in message
+    assert f"{2 * 520} of {2 * 520} files missing" in message
     copied, published = snapshot(root / "splits"), snapshot(source / "data")
     assert {path: copied[path] for path in published} == published
     notes = {f"heterogeneous/{setting}/split.json" for setting in IDDA.settings}

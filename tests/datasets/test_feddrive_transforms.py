@@ -10,8 +10,7 @@ from PIL import Image
 from torchvision.transforms import InterpolationMode, RandomResizedCrop
 from torchvision.transforms import functional as F
 
-from fedseg.datasets.feddrive_transforms import ChannelMeanJitter, RandomAreaCrop
-from fedseg.datasets.transforms import Pipeline
+from fedseg.datasets.transforms import ChannelMeanJitter, Pipeline, RandomAreaCrop
 
 DRAWS = 10_000
 AREA, ASPECT = (0.5, 2.0), (3 / 4, 4 / 3)
