@@ -43,11 +43,6 @@ PREPARATION = ("pipeline", "test_mode", "style")  # options that say how samples
 class RunData:
     """A run's model and all of its data.
 
-    Args:
-        config: of the run, complete.
-        trainer: trains clients as the run does; has the model and the clients' data.
-        policy: the BatchNorm policy, or None.
-
     Attributes:
         hooks: types of the run's custom hooks, which are left out here.
         changed: overrides of its config, except those that say where data are.

@@ -317,9 +317,7 @@ def compute_landscape(
 ) -> dict[str, Any]:
     """Compute what is missing of a landscape; returns the content of ``landscape.json``.
 
-    Args:
-        folder: where the files go.
-        advance: called with (points done, points in all).
+    ``advance`` is called with (points done, points in all).
     """
     with opened(spec.source) as run:
         if spec.client is not None and spec.client not in run.data.indices:

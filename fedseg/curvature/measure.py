@@ -43,7 +43,6 @@ class Measurement:
     """The quantities of one checkpoint.
 
     Args:
-        run: its run. checkpoint: its file.
         folder: where ``curvature.json`` goes; None: ``curvature/<checkpoint's name>`` of the run.
     """
 
@@ -231,11 +230,7 @@ class Measurement:
 
 
 def default_folder(checkpoint: Path, settings: Settings, changed: Sequence[str] = ()) -> Path:
-    """``curvature/<checkpoint's name>`` in its run, and the settings that are not the default.
-
-    Args:
-        changed: overrides of the run's config.
-    """
+    """``curvature/<checkpoint's name>`` in its run, and the settings that are not the default."""
     words, usual = [checkpoint.stem], Settings()
     for name in ("data", "client", "matrix", "statistics"):
         if (value := getattr(settings, name)) != getattr(usual, name):

@@ -27,12 +27,11 @@ class Products:
     The product is computed in the model's precision, and summed over batches in double precision.
 
     Args:
-        surface: L_D and the point.
         kind: ``"hessian"``, or ``"ggn"`` for the Gauss-Newton matrix.
         tick: called after every product.
 
     Attributes:
-        n: length of a vector. count: products so far.
+        count: products so far.
     """
 
     def __init__(

@@ -86,8 +86,6 @@ class LossSurface:
 
     Args:
         flat: the model; what it holds is overwritten.
-        data: D.
-        point: w and its float buffers.
         statistics: what BatchNorm normalizes by, ``"running"`` or ``"batch"``.
     """
 

@@ -157,12 +157,7 @@ class RayExecutor(Executor):
             yield from outcomes
 
     def _evaluate(self, name: str, parts: Iterable[EvalTask]) -> Iterator[tuple[int, list[Any]]]:
-        """(images, what metrics counted) of slices of all parts, in order.
-
-        Args:
-            name: of the evaluation set.
-            parts: slices of each are dealt to all workers.
-        """
+        """(images, what metrics counted) of slices of all parts, in order, dealt to all workers."""
         sizes: list[int] = []
 
         def works() -> Iterator[Work]:

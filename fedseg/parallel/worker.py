@@ -264,8 +264,7 @@ class Worker:
     def count(self, name: str, part: EvalTask, model: tuple[Tensor, Tensor]) -> Report:
         """Predict a part of a test set of the evaluation between rounds; what its metrics count.
 
-        Args:
-            name: of the set. part: of it, without its model. model: parameters and buffers.
+        ``model`` has the parameters and buffers, which the part lacks.
         """
         begin = time.perf_counter()
         if self._loop is None:
