@@ -38,10 +38,9 @@ class BatchTransform(ABC):
     gives_floats = False
 
     def check(self, shape: Sequence[int], num_classes: int) -> tuple[int, int, int]:
-        """Prepare for images of a shape, [H, W, C], and a number of classes.
+        """Prepare for images of a shape and a number of classes; the shape of its results.
 
-        Returns:
-            The shape of its results, [H, W, C].
+        Shapes are [H, W, C].
         """
         return tuple(shape)
 

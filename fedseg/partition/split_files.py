@@ -61,12 +61,15 @@ def _require_name(name: str) -> str:
     return name
 
 
+SafePath = Annotated[str, AfterValidator(_require_path)]
+
+
 class UserSamples(BaseModel):
     """One user's images and their labels."""
 
     model_config = STRICT
-    x: Annotated[list[Annotated[str, AfterValidator(_require_path)]], MinLen(1)]
-    y: list[Annotated[str, AfterValidator(_require_path)]]
+    x: Annotated[list[SafePath], MinLen(1)]
+    y: list[SafePath]
 
 
 class SplitFile(BaseModel):
@@ -126,10 +129,8 @@ def read_split(
 ) -> Split:
     """Read and check every ``*.json`` of a folder as one split.
 
-    Args:
-        folder: the folder with the files.
-        root: the folder of images and labels, or (image root, label root). If given, a path that
-            leaves it through a symbolic link is refused too. Files need not exist.
+    ``root`` is the folder of images and labels, or (image root, label root). If given, a path that
+    leaves it through a symbolic link is refused too. Files need not exist.
     """
     roots = () if root is None else root if isinstance(root, tuple) else (root, root)
     roots = tuple(Path(os.path.realpath(below)) for below in roots)
@@ -165,9 +166,6 @@ def write_split(folder: str | Path, split: Split) -> Path:
     """Write a split as one file, ``folder/clients.json``; the same split gives the same bytes.
 
     Other ``*.json`` files of the folder are removed, for they would be read as part of the split.
-
-    Returns:
-        The file.
     """
     file = Path(folder) / FILE_NAME
     data = {

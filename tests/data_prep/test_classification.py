@@ -9,7 +9,6 @@ from image_files import image_set, publish, write_archive, write_batches, write_
 from prepare_tools import snapshot
 
 from fedseg.data_prep import classification, image_files
-from fedseg.data_prep.data_sets import DATA_SETS
 from fedseg.data_prep.image_sets import CIFAR10, CIFAR100
 from fedseg.datasets import CIFAR10Dataset, CIFAR100Dataset, MNISTDataset
 from fedseg.errors import MissingDataError
@@ -214,15 +213,6 @@ def test_shared_images(tmp_path, images, prepare):
         assert index["shared_images"] == (choice == "keep")
         assert ("1 in both splits" in out) == (choice == "keep")
         assert "is prepared already" in prepare("cifar", *arguments, "--shared", choice)  # again
-
-
-def test_shared_images_of_the_official_files(tmp_path, images, prepare, monkeypatch):
-    images["test"][0][3] = images["train"][0][50]
-    source = write_batches(tmp_path / "b", CIFAR10, images)
-    official = publish(monkeypatch, CIFAR10, source, images)
-    monkeypatch.setitem(DATA_SETS["cifar"].members, "cifar10", official)
-    out = prepare("cifar", "--root", tmp_path / "r", "--source", source, "--partition", "none")
-    assert "note: 1 test images" in out and "md5 verified), 1 in both splits" in out
 
 
 def test_options_that_make_no_sense(tmp_path, images, prepare):

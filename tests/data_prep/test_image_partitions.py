@@ -9,7 +9,7 @@ from image_files import image_set
 
 from fedseg.data_prep.image_partitions import named_partitions, read_users, save_split
 from fedseg.datasets import ImageArrays
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DataError
 from fedseg.partition import FixedPartition
 
 
@@ -63,20 +63,6 @@ def test_the_same_split_is_left_and_another_refused(tmp_path, dataset, capsys):
 def test_one_split_for_each_alpha():
     asked = named_partitions("dirichlet", [0, 0.05, 100, 0.05], num_clients=4, seed=0)
     assert [one.name.split("_")[1] for one in asked] == ["alpha0", "alpha0.05", "alpha100"]
-
-
-def test_wrong_values_are_refused_at_once(dataset):
-    for alpha, clients, field in ((-0.1, 4, "alpha"), (float("nan"), 4, "alpha"), (1, 0, "num_cl")):
-        with pytest.raises(ConfigError, match=field):
-            named_partitions("dirichlet", [alpha], num_clients=clients, seed=0)
-    (one,) = named_partitions("dirichlet", [1], num_clients=121, seed=0)
-    with pytest.raises(ConfigError, match="121 clients"):
-        one.clients(dataset)
-
-
-def test_users_need_the_natural_partition(tmp_path):
-    with pytest.raises(ConfigError, match="--users"):
-        named_partitions("dirichlet", [1], tmp_path / "users.csv", num_clients=4)
 
 
 # ---- users from a CSV file

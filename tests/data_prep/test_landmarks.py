@@ -100,19 +100,8 @@ def test_damage_that_only_decoding_finds(root, prepare):
     assert "1 images unreadable or truncated" in told and image in told
 
 
-def test_an_id_that_leads_outside(root, prepare):
-    with open(root / TEST, "a") as file:
-        file.write("../../outside,1\n")
-    message = prepare.fails("landmarks", "--root", root, "--unofficial")
-    assert "'../../outside' is no image id" in message
-
-
 def test_a_class_beyond_those_of_the_data_set(root, prepare):
     with open(root / TEST, "a") as file:
         file.write(f"{image_id(0)},60000000\n")
     told = prepare.fails("landmarks", "--root", root, "--unofficial")
     assert f"{root / TEST}" in told and "60000000" in told
-
-
-def test_no_files(tmp_path, prepare):
-    assert f"{TRAIN}: does not exist" in prepare.fails("landmarks", "--root", tmp_path)

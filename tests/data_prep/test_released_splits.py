@@ -185,12 +185,6 @@ def test_damaged_files(released, damage, prepare):
     assert not (released.root / PLACE).exists()
 
 
-def test_a_file_that_was_cut_short(released, prepare):
-    file = released.write()
-    file.write_bytes(file.read_bytes()[:-100])
-    assert f"{file}: " in prepare.fails(*released.arguments())
-
-
 def test_one_class_a_client_with_alpha_0(released, prepare):
     file = released.write()
     file.rename(file.with_name("federated_train_alpha_0.00.json"))
