@@ -4,7 +4,6 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 from PIL import Image
 
@@ -96,7 +95,7 @@ def check_files(
     missing = [str(path) for path in sorted(paths) if str(path) not in there]
     findings.add(f"of {len(paths)} files missing", missing)
 
-    def look(sample: Sample) -> tuple[str, str] | tuple[int, int]:
+    def inspect(sample: Sample) -> tuple[str, str] | tuple[int, int]:
         headers = []
         for root, path in zip(roots, sample, strict=True):
             try:
@@ -112,7 +111,7 @@ def check_files(
 
     whole = [s for s in samples if all(str(r / p) in there for r, p in zip(roots, s, strict=True))]
     sizes = Counter()
-    for found in in_threads(look, whole, "checking files"):
+    for found in in_threads(inspect, whole, "checking files"):
         if isinstance(found[0], str):
             findings.add(found[0], [found[1]])
         else:
@@ -128,19 +127,14 @@ def check_files(
         )
 
 
-class Header(NamedTuple):
-    """What an image file says of itself."""
+def read_header(path: str | Path) -> Image.Image:
+    """An image file as Pillow opens it, closed again: its size, format and mode.
 
-    size: tuple[int, int]  # width, height
-    format: str | None
-    mode: str  # of its pixels, as Pillow calls it
-
-
-def read_header(path: str | Path) -> Header:
-    """The header of an image file."""
+    OSError: the file is no image, or a PNG or JPEG without its end marker.
+    """
     try:
-        with Image.open(path) as image:
-            header = Header(image.size, image.format, image.mode)
+        with Image.open(path) as header:
+            pass
     except (ValueError, Image.DecompressionBombError) as error:
         raise OSError(str(error)) from error
     with open(path, "rb") as file:
