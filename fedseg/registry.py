@@ -77,7 +77,7 @@ LOOPS = _child(
     _mmseg.LOOPS,
     {
         "engine.loop": ["FederatedTrainLoop"],
-        "evaluation.loop": ["FederatedValLoop", "FederatedTestLoop"],
+        "evaluation.domains": ["FederatedValLoop", "FederatedTestLoop"],
     },
 )
 HOOKS = _child(
@@ -89,7 +89,7 @@ HOOKS = _child(
         "hooks.momentum": ["KeptMomentum"],
         "hooks.progress": ["ProgressHook"],
         "hooks.trackers": ["TrackersHook"],
-        "runner.checkpoint_hook": ["FederatedCheckpointHook"],
+        "runner.checkpoint": ["FederatedCheckpointHook"],
         "evaluation.client_accuracy": ["ClientAccuracyHook"],
         "curvature.hook": ["CurvatureHook"],
         "report.pictures_hook": ["PicturesHook"],
@@ -139,8 +139,7 @@ MODELS = _child(
         "models.mobilenet": ["MobileNetV2GN"],
         "models.preprocessor": ["ImagePreprocessor"],
         "models.resnet": ["ResNet18GN", "ResNet20GN", "ResNet56"],
-        "models.segmentor": ["Segmentor"],
-        "models.torchvision_segmentation": ["TorchvisionSegmentation"],
+        "models.segmentor": ["Segmentor", "TorchvisionSegmentation"],
     },
 )
 MODEL_WRAPPERS = _child("model wrapper", _mmseg.MODEL_WRAPPERS)

@@ -62,9 +62,6 @@ class Merged(NamedTuple):
 
         Args:
             lists: numbers as keys replace entries of a list.
-
-        Raises:
-            ConfigError: a dict would be merged into what is none.
         """
         try:
             values = Config._merge_a_into_b(_copy(layer.values), self.values, lists)
@@ -90,9 +87,6 @@ def read_file(path: str | Path, below: Below | None = None) -> Merged:
 
     Args:
         below: what is merged under the first file that names ``methods``, over its bases.
-
-    Raises:
-        ConfigError: it cannot be read; a config is a program of the user's, so anything can happen.
     """
     merged = _read(str(path), below)
     imports = merged.values.get("custom_imports")
@@ -243,11 +237,7 @@ def keep_layers(config: Config, layers: Sequence[Layer]) -> None:
 
 
 def set_values(config: Config, option: str, values: Mapping[str, Any]) -> None:
-    """Merge values by dotted key into a config, as an option of a command line gives them.
-
-    Raises:
-        ConfigError: a key is below a value that is no dict.
-    """
+    """Merge values by dotted key into a config, as an option of a command line gives them."""
     for key, value in values.items():
         try:
             config.merge_from_dict({key: value})

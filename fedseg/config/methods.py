@@ -87,9 +87,6 @@ class Composition:
         name: the experiment's.
         methods: the names of its methods in their one order.
         is_canonical: the file is a setting, or an experiment named by its setting and methods.
-
-    Raises:
-        ConfigError: a file cannot be read, or a method is unknown or contradicts another one.
     """
 
     def __init__(self, path: Path, methods: Sequence[str] = ()) -> None:
@@ -297,11 +294,7 @@ def compose(path: Path, methods: Sequence[str] = ()) -> Config:
 
 
 def setting_file(setting: str | Path) -> Path:
-    """The file of a config: a path of one, or the name of an experiment or setting of the suite.
-
-    Raises:
-        ConfigError: there is neither such a file nor such a name.
-    """
+    """The file of a config: a path of one, or the name of an experiment or setting of the suite."""
     if Path(setting).is_file():
         return Path(setting)
     known = known_configs()

@@ -7,7 +7,7 @@ from fedseg.registry import MODELS, load_class
 _MODULES = {
     **MODELS.modules,
     "Classifier": "fedseg.models.classifier",
-    "group_norm": "fedseg.models.groupnorm",
+    "group_norm": "fedseg.models.classifier",
     "PixelLoss": "fedseg.models.losses",
     "record_calls": "fedseg.models.recording",
     "ResNet": "fedseg.models.resnet",

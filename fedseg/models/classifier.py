@@ -1,6 +1,6 @@
 """The base of image classifiers: features, a last linear layer, cross-entropy."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch.nn.functional as F
 from pydantic import PositiveInt
@@ -116,3 +116,14 @@ class Classifier(InitializedModel):
                 f"inputs: {type(self).__name__} takes float images [batch, {self.in_channels}, "
                 f"{height}, {width}], not {inputs.dtype} {list(shape)}: change transforms or model"
             )
+
+
+def group_norm(groups: int) -> Callable[[int], nn.GroupNorm]:
+    """A function from number of channels to GroupNorm layer, torchvision's ``norm_layer``."""
+
+    def build(channels: int) -> nn.GroupNorm:
+        if channels % groups:
+            raise ValueError(f"groups: {groups} does not divide a layer's {channels} channels")
+        return nn.GroupNorm(groups, channels)
+
+    return build

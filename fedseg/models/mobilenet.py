@@ -4,8 +4,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 from torchvision.models import mobilenet_v2
 
-from fedseg.models.classifier import Classifier
-from fedseg.models.groupnorm import group_norm
+from fedseg.models.classifier import Classifier, group_norm
 from fedseg.registry import MODELS
 
 

@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from torchvision.models import resnet as torchvision_resnet
 
 from fedseg.config.schema import PositiveShare
-from fedseg.models.classifier import Classifier
-from fedseg.models.groupnorm import group_norm
+from fedseg.models.classifier import Classifier, group_norm
 from fedseg.registry import MODELS
 
 Norm = Callable[[int], nn.Module]

@@ -23,8 +23,7 @@ from fedseg.report.drawing import new_figure, save_figure
 from fedseg.runs.run_files import read_run
 
 if TYPE_CHECKING:
-    from fedseg.evaluation.domains import DomainEvaluator
-    from fedseg.evaluation.loop import FederatedValLoop
+    from fedseg.evaluation.domains import DomainEvaluator, FederatedValLoop
     from fedseg.evaluation.sets import EvaluationSet
 
 PANEL_WIDTH = 5.3  # inches

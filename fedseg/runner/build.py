@@ -74,9 +74,6 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
 
     Args:
         run: what the hooks see as ``runner``, and keeps them as ``hooks``; None: the trainer.
-
-    Raises:
-        ConfigError: the config names something unknown, or asks for what has no meaning.
     """
     cfg = complete_config(config if isinstance(config, Config) else Config(dict(config)))
     if cfg.get("custom_imports"):  # a worker has not read the file that names them
@@ -178,11 +175,7 @@ def move_model(model: nn.Module, cfg: Config) -> nn.Module:
 
 
 def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
-    """Draw the initial weights, lay the model out as vectors, load ``load_from``.
-
-    Raises:
-        ConfigError: a weight is not finite, as a file of weights may have it.
-    """
+    """Draw the initial weights, lay the model out as vectors, load ``load_from``."""
     torch.manual_seed(seed_for(cfg.randomness.seed, "init"))
     if hasattr(model, "init_weights"):
         model.init_weights()
@@ -198,11 +191,7 @@ def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
 
 
 def load_weights(flat: FlatModel, path: Any) -> dict[str, Any]:
-    """Load the weights of a checkpoint into a model; returns all that the checkpoint holds.
-
-    Raises:
-        DataError: the checkpoint is missing, damaged, or of another model.
-    """
+    """Load the weights of a checkpoint into a model; returns all that the checkpoint holds."""
     check_value("load_from", path, str)
     payload = load_checkpoint(path)
     try:

@@ -104,9 +104,6 @@ def complete_config(config: Config) -> Config:
 
     Top-level names that nothing reads are allowed as helper variables (``crop_size = (512, 928)``),
     unless they look like a misspelt key or describe a component that nobody would build.
-
-    Raises:
-        ConfigError: missing or misspelt keys, or a contradiction that needs no model to see.
     """
     config = copy.deepcopy(config)
     if isinstance(config.get("log_level"), str):
@@ -178,11 +175,7 @@ def _keys_without_order(field: str, value: Any) -> Iterator[tuple[str, list[str]
 
 
 def check_config(config: Config) -> None:
-    """Check what is built of a complete config whatever its model and data are.
-
-    Raises:
-        ConfigError: with all mistakes.
-    """
+    """Check what is built of a complete config whatever its model and data are."""
     from fedseg.core.algorithm import Algorithm
     from fedseg.core.local_loss import LocalLoss
     from fedseg.hooks import BatchNormPolicy, ModelAverage

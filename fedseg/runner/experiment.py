@@ -43,10 +43,6 @@ def load_config(
         amp: sets ``train_cfg.amp``.
         resume: sets ``resume``: go on from the newest checkpoint of the work dir.
         workers: train on so many workers (or ``"auto"``) with Ray.
-
-    Raises:
-        ConfigError: the file is missing, is no config, methods contradict each other, or an
-            override is malformed.
     """
     path, methods = setting_file(path), [methods] if isinstance(methods, str) else methods
     make_importable(path.resolve().parent)
@@ -149,10 +145,6 @@ def check(config: Config, *loaders: str) -> Config:
 
     Args:
         loaders: whose data sets must be there, as in :data:`fedseg.config.components.PLACES`.
-
-    Raises:
-        ConfigError: with all mistakes of the config.
-        DataError: the folder of a data set is missing.
     """
     with naming(config):
         match_case(dict(config.items()))

@@ -63,10 +63,6 @@ def recorded(
         trained: clients are to be trained, or their data read.
         trusted: modules of the user's own or installed ones; they are imported, and the config may
             name the classes that they register.
-
-    Raises:
-        DataError: it is missing or damaged, or cannot be evaluated.
-        ConfigError: it names what must not be built; a module cannot be imported.
     """
     config = read_recorded(folder, options)
     _trust(trusted, folder)
@@ -83,11 +79,7 @@ def recorded(
 
 
 def newest_checkpoint(folder: Path) -> tuple[int, Path]:
-    """(round, path) of a run's newest checkpoint.
-
-    Raises:
-        DataError: there is none, or it is a link that leads out of the folder.
-    """
+    """(round, path) of a run's newest checkpoint."""
     found = checkpoints(own_path(folder, "checkpoints"))
     if not found:
         raise DataError(f"{folder / 'checkpoints'}: holds no checkpoint")
@@ -99,9 +91,6 @@ def read_recorded(folder: Path, options: Sequence[str] = ()) -> Config:
     """The complete config that a run recorded, as values; nothing is built.
 
     ``options`` are overrides.
-
-    Raises:
-        DataError: it is missing or damaged, or leads out of the folder.
     """
     path, values = folder / CONFIG_FILE, recorded_config(folder)
     try:
@@ -120,10 +109,6 @@ def evaluated(
     Args:
         trusted: modules whose registered classes are allowed besides; see :func:`recorded`.
         besides: more keys that are needed.
-
-    Raises:
-        ConfigError: it names a class that is not of the suite, an import path, a scope, or a file
-            or an address within the model.
     """
     values = {key: copy.deepcopy(config[key]) for key in (*EVALUATED, *besides) if key in config}
     kept = Config(values, filename=config.filename)
@@ -142,11 +127,7 @@ def evaluated(
 
 
 def _trust(modules: Sequence[str], folder: Path) -> None:
-    """Import modules of the user's own; ``folder``: of the run, from which nothing is imported.
-
-    Raises:
-        ConfigError: one cannot be imported, or lies in the folder.
-    """
+    """Import modules of the user's own; ``folder``: of the run, from which nothing is imported."""
     for name in modules:
         try:
             spec = find_spec(name.partition(".")[0])

@@ -91,10 +91,6 @@ def restore(run: Any, path: Path, payload: dict[str, Any]) -> None:
     """Bring a run, built from its config, to where a checkpoint was made; writes nothing.
 
     Its hooks have opened their stores. After a DataError it may be restored from another one.
-
-    Raises:
-        ConfigError: the checkpoint is of another run.
-        DataError: it is incomplete, or its clients' states or its history are damaged.
     """
     _check(run, path, payload)
     # before anything is changed: an older checkpoint may lack what this one would bring

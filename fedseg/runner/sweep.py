@@ -76,9 +76,6 @@ def plan_sweep(
         grid: axes, each ``[KEY=VALUE, ...]``; every combination of values is run.
         options: ``KEY=VALUE`` overrides of all runs.
         root: runs go to ``<root>/<experiment>[,KEY=VALUE...]/seed<seed>``.
-
-    Raises:
-        ConfigError: configs are wrong, or two runs are the same.
     """
     _check_grid(grid, options)
     jobs: dict[Path, Job] = {}

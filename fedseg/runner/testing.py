@@ -35,10 +35,6 @@ def evaluate_checkpoint(
 
     Returns:
         The runner, and the content of ``test_results.json``.
-
-    Raises:
-        ConfigError: the config has no test set.
-        DataError: the checkpoint is missing, damaged, or of another model.
     """
     if not checkpoint.is_file():
         raise DataError(f"{checkpoint}: no such checkpoint")

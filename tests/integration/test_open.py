@@ -6,7 +6,6 @@ import math
 import sys
 import textwrap
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,8 +16,7 @@ from mmengine.config import Config
 from fedseg.errors import LoadingError
 from fedseg.hooks import FederatedHook
 from fedseg.registry import DATASETS, HOOKS
-from fedseg.runner.checkpoint import load_checkpoint
-from fedseg.runner.checkpoint_hook import FederatedCheckpointHook
+from fedseg.runner.checkpoint import FederatedCheckpointHook, checkpoints, load_checkpoint
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.testing import evaluate_checkpoint
@@ -249,21 +247,14 @@ def test_the_best_checkpoint_is_kept(tmp_path):
 
 
 def test_a_metric_without_a_value_is_never_the_best(tmp_path):
-    hook, saved = FederatedCheckpointHook(interval=100, save_best="seen/mIoU"), []
-    runner = SimpleNamespace(max_rounds=100, checkpoint_folder=tmp_path, stores={})
-    runner.train_loop = runner
-
-    def save(round_):
-        saved.append(round_)
-        path = tmp_path / f"round_{round_:06d}.pth"
-        path.write_bytes(b"")
-        return path
-
-    runner.save = save
-    for runner.round, value in enumerate((math.nan, 50.0, math.nan, 50.0, math.inf, 60.0), start=1):
+    runner = toyseg.runner(toyseg.settings(tmp_path, train_cfg={"max_rounds": 100}))
+    runner.build_federation()
+    hook = FederatedCheckpointHook(interval=100, save_best="seen/mIoU")
+    for round_, value in enumerate((math.nan, 50.0, math.nan, 50.0, math.inf, 60.0), start=1):
+        runner.round = runner.train_loop.round = round_
         hook.after_val_epoch(runner, metrics={"seen/mIoU": value})
         hook.after_train_epoch(runner)
-    assert saved == [2, 6]
+    assert [round_ for round_, _ in checkpoints(runner.checkpoint_folder)] == [2, 6]
 
 
 @DATASETS.register_module()
