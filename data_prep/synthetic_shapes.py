@@ -127,10 +127,7 @@ def labels_of(indices: Sequence[int] | Array) -> Array:
 def write_shapes(
     root: str | Path, train: int = 10_000, test: int = 2_000, seed: int = 0
 ) -> dict[str, Any]:
-    """Write a prepared folder (see :mod:`fedseg.datasets.arrays`); what it holds is replaced.
-
-    ``train`` and ``test`` are numbers of images. Returns the content of ``dataset.json``.
-    """
+    """Write a prepared folder of so many images; returns the content of ``dataset.json``."""
     parts = [
         (render_images(range(count), split, seed), labels_of(range(count)))
         for split, count in (("train", train), ("test", test))
@@ -140,11 +137,7 @@ def write_shapes(
 
 
 def render_images(indices: Sequence[int] | Array, split: str = "train", seed: int = 0) -> Array:
-    """Draw images of these indices; ``"train"`` and ``"test"`` share no draw.
-
-    Returns:
-        RGB, uint8 [n, 32, 32, 3]; the classes are :func:`labels_of` the same indices.
-    """
+    """Images of these indices, RGB uint8 [n, 32, 32, 3]; ``train`` and ``test`` share no draw."""
     indices = np.asarray(indices, dtype=np.int64)
     images = np.empty((len(indices), SIZE, SIZE, 3), np.uint8)
     for begin in range(0, len(indices), CHUNK):

@@ -71,6 +71,11 @@ OUTSIDE = {
     ("ALGORITHMS", "FedSpeed"): {"rho": -0.1, "alpha": 1.1, "lam": 0.0},
     ("ALGORITHMS", "MIME"): {"momentum": 1.0},
     ("ALGORITHMS", "SCAFFOLD"): {"eta_g": 0.0},
+    ("BATCH_TRANSFORMS", "Cutout"): {"size": 0},
+    ("BATCH_TRANSFORMS", "Mixup"): {"alpha": 0.0},
+    ("BATCH_TRANSFORMS", "Normalize"): {"mean": [125.0], "std": [0.0]},
+    ("BATCH_TRANSFORMS", "RandomCrop"): {"padding": -1, "size": 0},
+    ("BATCH_TRANSFORMS", "RandomFlip"): {"prob": 1.1},
     ("EXECUTORS", "RayExecutor"): {
         **{"num_workers": 0, "cpus_per_worker": 0, "gpus_per_worker": -1.0},
         "restart_timeout": 0.0,
@@ -88,11 +93,17 @@ OUTSIDE = {
     ("OPTIMIZERS", "SGD"): {"dampening": 1.5, "momentum": 1.0},
     ("PARAM_SCHEDULERS", "MultiStepLR"): {"gamma": -0.1, "milestones": []},
     ("PARAM_SCHEDULERS", "PolyLR"): {"begin": -1, "power": 0.0},
+    ("PARTITIONS", "DirichletClassPartition"): {"alpha": 0, "min_samples": 0, "num_clients": 0},
+    ("PARTITIONS", "DirichletPartition"): {"alpha": -0.1, "num_clients": 0, "seed": -1},
+    ("PARTITIONS", "HomogeneousPartition"): {"num_clients": 0, "seed": -1},
+    ("PARTITIONS", "PachinkoPartition"): {"alpha": 0, "beta": 0, "num_clients": 0, "seed": -1},
     ("SAMPLERS", "UniformSampler"): {"clients_per_round": 0},
     ("SAMPLERS", "FixedSampler"): {"participants": [["a"], []]},
     ("SERVER_OPTIMIZERS", "Adagrad"): {"beta1": 1.0, "lr": 0.0, "tau": 0.0},
     ("SERVER_OPTIMIZERS", "Adam"): {"betas": [0.9, 1.0], "lr": 0.0, "tau": 0.0},
     ("SERVER_OPTIMIZERS", "SGD"): {"lr": 0.0, "momentum": 1.0},
+    ("TRANSFORMS", "CFSIStyle"): {"window": 0.5},
+    ("TRANSFORMS", "LABStyle"): {"images_per_domain": 0, "p": 2.0},
 }
 
 

@@ -173,14 +173,8 @@ def test_bank_is_small_and_does_not_depend_on_the_order(images) -> None:
 
 
 def test_mistakes_are_named() -> None:
-    for config, field in (
-        (dict(type="ResizeInput", size=(2, 2)), "type: ResizeInput"),
-        (dict(type="LABStyle", p=2), "p"),
-        (dict(type="LABStyle", images_per_domain=0), "images_per_domain"),
-        (dict(type="CFSIStyle", window=0.5), "window"),
-    ):
-        with pytest.raises(ConfigError, match=rf"dataset\.style\.{field}"):
-            build_style(config, ["a.png", "b.png"], ["day", "dusk"])
+    with pytest.raises(ConfigError, match=r"dataset\.style\.type: ResizeInput"):
+        build_style(dict(type="ResizeInput", size=(2, 2)), ["a.png"], ["day"])
 
 
 def test_one_domain_is_not_enough() -> None:
