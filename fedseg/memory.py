@@ -1,6 +1,12 @@
-"""Memory for long vectors on the CPU: to get it anew costs more than the arithmetic in it."""
+"""The CPU: memory for long vectors, and how many threads compute.
+
+To get memory anew costs more than the arithmetic in it; the bits of long sums depend on the number
+of threads.
+"""
 
 import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -28,3 +34,15 @@ def norm(vector: Tensor, dtype: torch.dtype) -> float:
     if vector.device.type == "cpu":  # where torch would convert it in new memory
         vector = empty_like(vector, dtype).copy_(vector)
     return float(torch.linalg.vector_norm(vector, dtype=dtype))
+
+
+@contextmanager
+def threads(number: int | None = None) -> Iterator[None]:
+    """Compute with so many threads within it (None: as before); afterwards as many as before it."""
+    before = torch.get_num_threads()
+    try:
+        if number is not None:
+            torch.set_num_threads(number)
+        yield
+    finally:
+        torch.set_num_threads(before)

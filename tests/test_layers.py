@@ -8,7 +8,7 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 GROUND = {"batchnorm", "checks", "cli", "errors", "files", "memory", "names", "opencv", "registry"}
-GROUND |= {"config.keys", "config.schema", "metric_names", "threads", "units"}
+GROUND |= {"config.keys", "config.schema", "metric_names", "units"}
 # package -> what it may import besides itself; a single module is named in full
 LAYERS = {
     "core": {"checks", "errors", "memory"},

@@ -28,8 +28,7 @@ from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss, full_precision
 from fedseg.errors import ConfigError
-from fedseg.models.classifier import Classifier
-from fedseg.models.recording import record_calls
+from fedseg.models.classifier import Classifier, record_calls
 from fedseg.models.slim import Slim
 from fedseg.registry import LOCAL_LOSSES
 

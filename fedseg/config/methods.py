@@ -211,7 +211,10 @@ class Composition:
 
     def compose(self) -> Config:
         """The setting's config with everything merged, and its layers."""
-        merged = self._merged()
+        if "methods" in self.plain.values and len(self.plain.layers) > 1:
+            merged = read_file(self.path, self._add_methods)  # below what such a config sets itself
+        else:
+            merged = self._add_methods(self.plain)
         self._check_refused(merged)
         values = {key: value for key, value in merged.values.to_dict().items() if key not in KEYS}
         if self.setting or self.chosen:
@@ -219,12 +222,6 @@ class Composition:
         config = Config(_without_marks(values), filename=str(self.path))
         keep_layers(config, merged.layers)
         return config
-
-    def _merged(self) -> Merged:
-        """The methods merged over the setting, below what configs that name methods set."""
-        if "methods" in self.plain.values and len(self.plain.layers) > 1:
-            return read_file(self.path, self._add_methods)
-        return self._add_methods(self.plain)
 
     def _add_methods(self, merged: Merged) -> Merged:
         for layer in self._method_layers():
@@ -273,7 +270,7 @@ class Composition:
 
 
 def read_method(path: Path) -> Method:
-    """What a method's file says."""
+    """Read a method's file."""
     merged = read_file(path)
     values = merged.values.to_dict()
     _check_keys(path, values, KEYS)

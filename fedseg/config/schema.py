@@ -140,9 +140,7 @@ def check_arguments(
 
 def check_value(field: str, value: Any, hint: Any) -> None:
     """Raise ConfigError unless a value is of a type, written as in a signature."""
-    mistakes = _types_of(("", hint)).find_mistakes({"": value}, field)
-    if mistakes:
-        raise ConfigError("\n".join(mistakes))
+    check_values({"": value}, {"": hint}, field)
 
 
 def check_values(values: Mapping[str, Any], hints: Mapping[str, Any], field: str = "") -> None:

@@ -17,6 +17,7 @@ from fedseg.config.layers import naming
 from fedseg.errors import DataError, UserError
 from fedseg.files import digest, own_path, read_json, sha256
 from fedseg.leaderboard.verify_history import check_rounds
+from fedseg.memory import threads
 from fedseg.metric_names import Metric, flatten, global_name, nest
 from fedseg.registry import DATASETS
 from fedseg.runner.build import build_client_data
@@ -44,7 +45,6 @@ from fedseg.runs.schema import (
     own_digest,
     read_results_file,
 )
-from fedseg.threads import threads
 
 # Percentage points by which a metric may differ on another machine; on that of the run none.
 TOLERANCE = 0.05

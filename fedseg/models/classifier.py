@@ -1,6 +1,8 @@
-"""The base of image classifiers: features, a last linear layer, cross-entropy."""
+"""The base of image classifiers, and what networks and local losses need of their layers."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
 import torch.nn.functional as F
 from pydantic import PositiveInt
@@ -127,3 +129,25 @@ def group_norm(groups: int) -> Callable[[int], nn.GroupNorm]:
         return nn.GroupNorm(groups, channels)
 
     return build
+
+
+class Call(NamedTuple):
+    """One call of a module: its first argument and its output, attached to the graph."""
+
+    input: Tensor
+    output: Tensor
+
+
+@contextmanager
+def record_calls(module: nn.Module) -> Iterator[list[Call]]:
+    """Inside, every call of a module is appended to the list."""
+    calls: list[Call] = []
+
+    def record(_module: nn.Module, arguments: tuple, output: Any) -> None:
+        calls.append(Call(arguments[0], output))
+
+    handle = module.register_forward_hook(record)
+    try:
+        yield calls
+    finally:
+        handle.remove()

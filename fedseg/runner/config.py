@@ -110,7 +110,10 @@ def complete_config(config: Config) -> Config:
         config.log_level = config.log_level.upper()
     _check_keys(config)
     _check_names(config)
-    _apply_data_root(config)
+    if config.get("data_root") is not None:  # replaces that of every data set
+        for loader in LOADERS:
+            for _, dataset in find(dict(config.items()), f"{loader}.dataset"):
+                dataset["data_root"] = str(config.data_root)
     _set_defaults(config, DEFAULTS)
     _set_defaults(config.randomness, {"seed": 0})
     train = config.train_cfg
@@ -236,16 +239,6 @@ def _check_names(config: Config) -> None:
                     f"{field}: {name!r} is what a further evaluation of {own!r} is called, whose "
                     "metrics would be taken for its own: give it another name"
                 )
-
-
-def _apply_data_root(config: Config) -> None:
-    """A top-level ``data_root`` replaces that of every data set."""
-    root = config.get("data_root")
-    if root is None:
-        return
-    for loader in LOADERS:
-        for _, dataset in find(dict(config.items()), f"{loader}.dataset"):
-            dataset["data_root"] = str(root)
 
 
 def _set_defaults(config: Any, defaults: Mapping[str, Any]) -> None:

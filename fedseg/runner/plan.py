@@ -15,8 +15,8 @@ from fedseg.core.client_data import ClientData, Job
 from fedseg.core.messages import Task
 from fedseg.core.server import Aggregate, Server
 from fedseg.engine.trainer import ClientTrainer
+from fedseg.memory import threads
 from fedseg.runner.runner import FederatedRunner
-from fedseg.threads import threads
 from fedseg.units import format_bytes, format_duration, peak_memory
 
 TIMED_STEPS = 3

@@ -22,6 +22,7 @@ from fedseg.files import remove_temporaries
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.hooks.trackers import build_trackers, build_visualizer
+from fedseg.memory import threads
 from fedseg.registry import (
     EXECUTORS,
     LOOPS,
@@ -61,7 +62,6 @@ from fedseg.runner.work_dir import (
 from fedseg.runs.config import config_digest, config_text
 from fedseg.runs.history import History
 from fedseg.runs.results import write_results
-from fedseg.threads import threads
 
 
 @RUNNERS.register_module()

@@ -12,12 +12,12 @@ import os
 import re
 from collections.abc import ItemsView, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DataError
 from fedseg.files import atomic_writer, sha256, sync_folder
 
 Tensors = dict[str, Tensor]
@@ -97,9 +97,7 @@ class StateStore:
             RAM.
     """
 
-    def __init__(self, folder: str | Path, keep: str = "memory") -> None:
-        if keep not in ("memory", "disk"):
-            raise ConfigError(f"state_store.keep: must be 'memory' or 'disk', not {keep!r}")
+    def __init__(self, folder: str | Path, keep: Literal["memory", "disk"] = "memory") -> None:
         self.folder = Path(folder)
         self.keep = keep
         self.shared = False  # whether other processes that get states see the folder, too

@@ -11,7 +11,7 @@ from mmengine.config import Config
 from rich.console import Console
 from rich.progress import MofNCompleteColumn, Progress, TaskID
 
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.files import atomic_writer, csv_cell, sha256, write_text
 from fedseg.metric_names import Metric, nest
@@ -36,15 +36,13 @@ def evaluate_checkpoint(
     Returns:
         The runner, and the content of ``test_results.json``.
     """
-    if not checkpoint.is_file():
-        raise DataError(f"{checkpoint}: no such checkpoint")
+    payload = load_checkpoint(checkpoint)
     runner = FederatedRunner.from_cfg(config)
     if runner.cfg.test_dataloader is None:
         where = runner.cfg.filename or "the config"
         raise ConfigError(
             f"{where}: has neither test_dataloader nor val_dataloader, nothing to test"
         )
-    payload = load_checkpoint(checkpoint)
     averaging = runner.cfg.get("averaging") or {}
     if averaging.get("bn") == "reestimate" and runner.batchnorm is None:
         runner.logger.warning(

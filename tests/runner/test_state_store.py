@@ -5,7 +5,7 @@ import pickle
 import pytest
 import torch
 
-from fedseg.errors import ConfigError, DataError
+from fedseg.errors import DataError
 from fedseg.files import sha256
 from fedseg.runner.state_store import StateStore, save_tensors
 
@@ -243,11 +243,6 @@ def test_a_look_up_reads_when_it_is_used(tmp_path, keep):
     there = pickle.loads(pickle.dumps(looked_up))
     assert type(there) is dict and there["sigma"].sum() == 10
     assert set(vars(looked_up)) == {"_store", "_key"}, "no tensor is held"
-
-
-def test_unknown_mode(tmp_path):
-    with pytest.raises(ConfigError, match="'memory' or 'disk'"):
-        StateStore(tmp_path, "ram")
 
 
 def test_save_tensors_makes_folders_and_tells_the_digest(tmp_path):
