@@ -6,7 +6,7 @@ from typing import Any
 
 
 def is_number(value: Any) -> bool:
-    """Whether a value is a finite number; True and False are none."""
+    """True if a value is a finite number; True and False are none."""
     try:
         return isinstance(value, Real) and not isinstance(value, bool) and math.isfinite(value)
     except OverflowError:  # more than a float holds

@@ -1,4 +1,4 @@
-"""What every command line shares: a user's mistake is one message, not a traceback."""
+"""Shared by all command lines: a user's mistake is one message, not a traceback."""
 
 import argparse
 import atexit
@@ -99,7 +99,7 @@ def _leave(code: int) -> NoReturn:
 
 
 def _looked_on() -> bool:
-    """Whether a profiler or a debugger follows this process."""
+    """True if a profiler or a debugger follows this process."""
     tools = getattr(sys, "monitoring", None)  # Python 3.12 and newer
     return bool(
         sys.getprofile() or sys.gettrace() or (tools and any(map(tools.get_tool, range(6))))
@@ -107,7 +107,7 @@ def _looked_on() -> bool:
 
 
 def _nobody_reads() -> bool:
-    """Whether the output goes to a program, such as head, that has ended."""
+    """True if the output goes to a program, such as head, that has ended."""
     if not hasattr(select, "poll"):  # Windows
         return False
     output = select.poll()
@@ -183,7 +183,7 @@ def say_trust(modules: list[str]) -> None:
 
 
 def program() -> str:
-    """How to call ``fedseg`` from the current folder, for commands shown to the user."""
+    """The command that calls ``fedseg`` from the current folder, for commands shown to the user."""
     installed, python = shutil.which("fedseg"), Path(sys.executable)
     if installed and Path(installed).parent == python.parent:
         return "fedseg"

@@ -1,4 +1,4 @@
-"""What a user did wrong, said so that the user can fix it.
+"""Mistakes of users, said so that they can fix them.
 
 The command lines print these as one message without a traceback. A message names the file or the
 config field, what is wrong with it, and what to do.
@@ -110,13 +110,13 @@ NO_MEMORY = re.compile(
 
 
 def lacks_memory(error: BaseException) -> bool:
-    """Whether an error says that memory ran out; torch and OpenCV have no type for it."""
+    """True if an error says that memory ran out; torch and OpenCV have no type for it."""
     text = "" if isinstance(error, UserError) else str(error)
     return isinstance(error, MemoryError) or NO_MEMORY.search(text) is not None
 
 
 def resource_error(error: BaseException) -> ResourceError | None:
-    """What an error says if the system's resources are its cause, whatever it was taken for."""
+    """The error to report if the system's resources are the cause of another one, else None."""
     remedies = NO_ROOM if isinstance(error, UserError) else {**NO_ROOM, **NO_ACCESS}
     cause: BaseException | None = error
     while cause is not None:

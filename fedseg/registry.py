@@ -128,13 +128,13 @@ MODELS = _child(
     "model",
     _mmseg.MODELS,
     {
-        "models.bisenetv2": ["BiSeNetV2Segmentor"],
-        "models.cnn": ["CNN", "MNISTCNN"],
-        "models.feddrive_bisenetv2": [
+        "models.bisenetv2": [
+            "BiSeNetV2Segmentor",
             "FedDriveBiSeNetV2Segmentor",
             "FedDriveBiSeNetV2",
             "PixelShuffleHead",
         ],
+        "models.cnn": ["CNN", "MNISTCNN"],
         "models.losses": ["CrossEntropy", "OHEMCrossEntropy"],
         "models.mobilenet": ["MobileNetV2GN"],
         "models.preprocessor": ["ImagePreprocessor"],

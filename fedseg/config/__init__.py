@@ -1,1 +1,1 @@
-"""What a config is: the schema of its components, its layers and the roles of its keys."""
+"""Configs: the schema of its components, its layers and the roles of its keys."""

@@ -32,7 +32,7 @@ MISSING = object()
 
 
 class Layer(NamedTuple):
-    """What a file or an option sets."""
+    """The values that a file or an option sets."""
 
     file: str  # or the option
     values: Mapping[str, Any]
@@ -190,7 +190,7 @@ def _bases(tree: ast.Module, file: str) -> list[tuple[str, str | None]]:
 
 
 def _evaluate(code: types.CodeType, base: ConfigDict) -> dict[str, Any]:
-    """What a config sets itself, over its bases."""
+    """The values that a config sets itself, over its bases."""
     names: dict[str, Any] = {BASE: base}
     exec(code, names)
     ignored = types.FunctionType | types.ModuleType

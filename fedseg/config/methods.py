@@ -242,7 +242,7 @@ class Composition:
         return merged
 
     def _method_layers(self) -> Iterator[Layer]:
-        """What is merged over the setting, in this order: methods, and what several share."""
+        """Layers over the setting, in order: methods, and files that several of them share."""
         chosen = set()
         together = sorted((n for n in self.files if "+" in n), key=lambda name: name.count("+"))
         for number, method in enumerate(self.chosen):

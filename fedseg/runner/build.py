@@ -1,4 +1,4 @@
-"""What trains clients, from a config alone: no runner, logger, server or work dir is needed.
+"""Build what trains clients from a config alone, without runner, logger, server or work dir.
 
 The runner builds its own trainer this way, and so can any other process: the same config gives the
 same model, data and optimizer, to the last bit.
@@ -68,7 +68,7 @@ ENDLESS = (ExponentialParamScheduler, MultiStepParamScheduler, StepParamSchedule
 
 
 def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> ClientTrainer:
-    """What trains clients, from a config: model, data, local optimizer, algorithm and local loss.
+    """Build model, data, local optimizer, algorithm and local loss of a config: a trainer.
 
     The BatchNorm policy and custom hooks act on the clients as in a run.
 

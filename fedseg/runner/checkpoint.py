@@ -238,7 +238,7 @@ def proved_rounds(history: Iterable[dict[str, Any]]) -> set[int]:
 
 
 def good_checkpoint_message(folder: Path, history: list[dict[str, Any]]) -> str:
-    """Which checkpoints there are when a round has failed, and which is good, for its message."""
+    """The part of a failed round's message that names the newest and the last good checkpoint."""
     found = checkpoints(folder)
     proved = proved_rounds(history)
     good = next((entry for entry in reversed(found) if entry[0] in proved), None)

@@ -1,4 +1,4 @@
-"""What a config must say, what it may leave out, and which combinations make no sense."""
+"""Keys that a config must have, defaults of the others, and combinations that make no sense."""
 
 import copy
 import os

@@ -122,7 +122,7 @@ def _option_value(text: str) -> Any:
 
 
 def unfinished(config: Config) -> bool:
-    """Whether the work dir holds a run of this complete config that can be resumed."""
+    """True if the work dir holds a run of this complete config that can be resumed."""
     from fedseg.runner.checkpoint import checkpoints, load_checkpoint
     from fedseg.runs.config import config_digest
 

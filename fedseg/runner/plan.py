@@ -1,4 +1,4 @@
-"""What a run will do, found out without doing it: the content of ``train.py --dry-run``."""
+"""The plan of a run, made without running it: the content of ``train.py --dry-run``."""
 
 import itertools
 import statistics
@@ -132,7 +132,7 @@ class _FewBatches(ClientData):
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """What one client costs in a round: bytes down, up and of its state, seconds of a batch."""
+    """Costs of one client in a round: bytes down, up and of its state, seconds of a batch."""
 
     down: int
     up: int

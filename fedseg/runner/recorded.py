@@ -104,7 +104,7 @@ def read_recorded(folder: Path, options: Sequence[str] = ()) -> Config:
 def evaluated(
     config: Config, work_dir: Path, trusted: Collection[str] = (), besides: Collection[str] = ()
 ) -> Config:
-    """What an evaluation needs of a recorded config, which stays as it is.
+    """The keys of a recorded config that an evaluation needs, as a copy.
 
     Args:
         trusted: modules whose registered classes are allowed besides; see :func:`recorded`.
@@ -163,7 +163,7 @@ def closed_registries() -> Iterator[None]:
 
 
 def _allowed_names(trusted: Collection[str]) -> set[str]:
-    """What ``type`` may say."""
+    """Names that ``type`` may have."""
     owners = tuple(f"{module}." for module in (*OWNERS, *trusted))
     allowed = {*LIBRARIES, "norm", "value"}  # of optim_wrapper.clip_grad
     for registry in vars(fedseg.registry).values():

@@ -188,7 +188,7 @@ def _old_end(name: str, before: Any, now: Any) -> str:
 
 
 def _kind(value: Any) -> Any:
-    """What :func:`check_like` takes for all values of a kind."""
+    """The value that :func:`check_like` takes for all of a kind."""
     return type(value)() if isinstance(value, dict | list | float | int) else None
 
 

@@ -1,4 +1,4 @@
-"""Who takes part in a round: drawn as a pure function of (seed, round), or read from a list.
+"""Participants of a round: drawn as a pure function of (seed, round), or read from a list.
 
 Because the plan depends on nothing else, a resumed run needs no replay and the data loader's
 workers can prefetch past the end of the round.

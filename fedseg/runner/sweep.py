@@ -42,7 +42,7 @@ class Job:
 
     @property
     def command(self) -> list[str]:
-        """What trains it."""
+        """The command line that trains it."""
         command = [sys.executable, *TRAIN, str(self.config)]
         command += ["--with", *self.methods] if self.methods else []
         command += ["--work-dir", str(self.work_dir), "--seed", str(self.seed), "--quiet"]

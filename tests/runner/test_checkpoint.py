@@ -95,20 +95,19 @@ def killed_saves(tmp_path: Path, before: list[int], round_: int, half: bool) -> 
 
 
 @pytest.mark.parametrize("half", [False, True])
-def test_a_kill_while_the_next_checkpoint_is_written(tmp_path, half):
+@pytest.mark.parametrize(
+    ("before", "round_", "old"),
+    [([1], 2, 1), ([1], 1, 1), ([], 1, None)],
+    ids=["the next", "written again", "the first"],
+)
+def test_a_kill_leaves_the_old_checkpoint_or_the_new_one(tmp_path, before, round_, old, half):
     found = []
-    for folder in killed_saves(tmp_path, [1], 2, half):
+    for folder in killed_saves(tmp_path, before, round_, half):
         found.append(newest(folder))
         save_checkpoint(checkpoint_path(folder, 2), payload(2))
         assert newest(folder) == 2, "and the run goes on"
-    assert set(found) == {1, 9} and found == sorted(found)
-
-
-@pytest.mark.parametrize("half", [False, True])
-def test_a_kill_while_a_checkpoint_is_replaced(tmp_path, half):
-    """The only checkpoint, written again for the same round: the old one or the new one stays."""
-    found = [newest(folder) for folder in killed_saves(tmp_path, [1], 1, half)]
-    assert set(found) == {1, 9} and found == sorted(found)
+    changed = found.index(9)
+    assert set(found[:changed]) == {old} and set(found[changed:]) == {9}
 
 
 def test_two_kills_while_a_checkpoint_is_replaced(tmp_path):
@@ -122,12 +121,6 @@ def test_two_kills_while_a_checkpoint_is_replaced(tmp_path):
                 with contextlib.suppress(KilledError):
                     save_checkpoint(checkpoint_path(folder, 1), payload(1, 5))
             assert newest(folder) in (before, 5)
-
-
-@pytest.mark.parametrize("half", [False, True])
-def test_the_first_checkpoint_is_there_or_not(tmp_path, half):
-    found = [newest(folder) for folder in killed_saves(tmp_path, [], 1, half)]
-    assert set(found) == {None, 9}
 
 
 def test_every_truncation_of_the_newest_falls_back_with_a_warning(tmp_path):
