@@ -1,12 +1,13 @@
 """Base of the algorithms: a client rule and a server rule over flat vectors."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
 
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.flat import FlatModel
-from fedseg.core.messages import Message, Update
+from fedseg.core.messages import Message, Payload, Update
 from fedseg.core.server import Aggregate, Server
 
 
@@ -28,6 +29,7 @@ class Algorithm:
         weightings: how the updates are summed: ``"samples"`` (weights N_k; always among them),
             ``"uniform"`` (1), or a name of its own, for which ``finish`` gives each update its
             weight.
+        payloads: what is exchanged besides vectors like ``w``; ``finish`` puts it into the update.
         aggregate: the class that sums up the updates.
         gradients: gradients that a local step takes; its forward-backward passes are that many
             times those of the local optimizer's gradient.
@@ -39,6 +41,7 @@ class Algorithm:
     client_vectors: ClassVar[tuple[str, ...]] = ()
     server_vectors: ClassVar[tuple[str, ...]] = ()
     weightings: ClassVar[tuple[str, ...]] = ("samples",)
+    payloads: Sequence[Payload] = ()
     aggregate: ClassVar[type[Aggregate]] = Aggregate
     gradients: ClassVar[int] = 1
 
@@ -66,12 +69,18 @@ class Algorithm:
         """The message to every participant; ``server.exchange`` counts the exchanges of a round."""
         return server.message(server.w)
 
+    def begin(self, client: Client) -> None:
+        """Called before a client's first local step, with the message and its state loaded."""
+
     def gradient(self, client: Client) -> None:
         """Leave this step's gradient in ``client.grad``: by default the local optimizer's own."""
         client.local.gradient(client)
 
     def correct(self, client: Client) -> None:
         """Change ``client.grad`` in place before the optimizer's step, at the unperturbed ``w``."""
+
+    def after_step(self, client: Client) -> None:
+        """After each step of the optimizer; not called unless it is overridden."""
 
     def finish(self, client: Client) -> Update:
         """After the last local step: update ``client.state`` and return what is sent."""

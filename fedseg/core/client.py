@@ -53,7 +53,8 @@ class Client:
         w, grad: the model's parameters and gradient, flat, live.
         buffers, counters: float buffers (flat, live) and integer buffers (by name, live).
         start: the parameters that it started from, flat; do not change in place.
-        extras: further vectors of the message, for example the server's control variate.
+        extras: further tensors of the message, for example the server's control variate.
+        payloads: what the server keeps of declared payloads, by name, in the model's dtype.
         state: its own vectors, kept between its rounds; assign or change in place.
         lr: the local learning rate of this round.
         loss: of the last first pass, a 0-d tensor on the device, valid until the next step.
@@ -77,6 +78,7 @@ class Client:
         self.counters = trainer.flat.counters
         self.start = message.w
         self.extras = message.extras
+        self.payloads = message.payloads
         self.local = trainer.local
         self.lr = trainer.local.optimizer.param_groups[0]["lr"]
         self.step = 0

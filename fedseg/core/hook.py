@@ -1,5 +1,6 @@
 """The stages of a federated run at which a hook may act, and what it sees of the run."""
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from logging import Logger
 from typing import Any, Protocol
@@ -11,7 +12,7 @@ from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
-from fedseg.core.messages import Outcome, Update
+from fedseg.core.messages import Outcome, Payload, Update
 from fedseg.core.server import Aggregate, Server
 
 
@@ -69,6 +70,7 @@ class FederatedHook(Hook):
     """
 
     in_process = False  # whether it must see all clients and the server in one process
+    payloads: Sequence[Payload] = ()  # to be added in after_client, and read in after_aggregate
 
     def bind(self, flat: FlatModel) -> None:
         """Called once, when the model's vectors are made; raises ConfigError if it has no use."""

@@ -1,10 +1,14 @@
 """Base of the local losses, which compose with every algorithm and local optimizer."""
 
+from collections.abc import Mapping, Sequence
+
 import torch
 from torch import Tensor
 
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
+from fedseg.core.messages import Payload
+from fedseg.core.server import Aggregate, Server
 
 
 class LocalLoss:
@@ -12,17 +16,31 @@ class LocalLoss:
 
     It is chosen by ``local_loss`` in a config and composes with every algorithm. Vectors that it
     keeps between a client's rounds are in ``client.state``, under names that no algorithm uses.
+
+    Attributes:
+        payloads: what it exchanges with the server besides the model; may be set in ``check``.
     """
+
+    payloads: Sequence[Payload] = ()
 
     def check(self, flat: FlatModel) -> None:
         """Raise ConfigError for a model that the loss does not apply to; called once."""
+
+    def receive(self, client: Client) -> None:
+        """Before the first local step: ``client.payloads`` are the server's, by name."""
 
     def loss(self, client: Client) -> Tensor:
         """The loss of ``client.batch`` at the present ``client.w``, a 0-d tensor with a graph."""
         return client.model_loss()
 
-    def finish(self, client: Client) -> None:
-        """After the last local step: update ``client.state``."""
+    def finish(self, client: Client) -> Mapping[str, Tensor | tuple[Tensor, Tensor]] | None:
+        """After the last local step: update ``client.state``, return the payloads to send."""
+
+    def step(self, server: Server, updates: Aggregate) -> None:
+        """After the algorithm's step: change ``server.state``; by default it takes the means."""
+        for payload in self.payloads:
+            if payload.broadcast:
+                server.take_payload(payload.name, updates)
 
 
 def full_precision(tensor: Tensor) -> Tensor:

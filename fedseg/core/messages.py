@@ -1,10 +1,37 @@
 """Messages between the server and its clients."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Payload:
+    """What an algorithm, a local loss or a hook exchanges besides vectors like ``w``.
+
+    Attributes:
+        name: in ``Update.payloads``, ``Message.payloads`` and ``Server.state``.
+        shape: of the tensor; ``"classes"`` in it is the data set's number of classes; None: that of
+            ``w``.
+        weighting: of the mean over clients: ``"samples"``, ``"uniform"``, the name of a weight that
+            updates bring, or ``"rows"``. Then each row of the first dimension has its own weight,
+            and (rows, weights [R]) is sent: class means with counts give the means over all
+            clients, and a row of weight 0 counts nowhere, whatever is in it.
+        broadcast: whether the server keeps a tensor of the name, zeros at first, and sends it with
+            every message; else it is only sent upward.
+    """
+
+    name: str
+    shape: tuple[int | str, ...] | None = None
+    weighting: str = "samples"
+    broadcast: bool = False
+
+
+def num_bytes(tensors: Iterable[Tensor]) -> int:
+    """Bytes of tensors on the wire."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 @dataclass
@@ -15,7 +42,8 @@ class Message:
         w: the parameters to start from, flat.
         buffers: the global float buffers (BatchNorm statistics), flat.
         counters: the global integer buffers, by name.
-        extras: further vectors of the algorithm, for example a control variate.
+        extras: further tensors of the algorithm, for example a control variate.
+        payloads: what the server keeps of declared payloads, by name.
         known: the participants have ``w`` from an earlier exchange of the round; it is not sent
             again.
         longest: largest norms of what is sent back, by name; ``""``: of any other vector.
@@ -27,11 +55,19 @@ class Message:
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     known: bool = False
     longest: Mapping[str, float] = field(default_factory=dict)
+    payloads: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
     def num_vectors(self) -> int:
         """Vectors like ``w`` that are sent."""
-        return len(self.extras) + (not self.known)
+        return sum(t.shape == self.w.shape for t in self.extras.values()) + (not self.known)
+
+    @property
+    def more_bytes(self) -> int:
+        """Bytes of what is sent besides these and the buffers."""
+        payloads = {} if self.known else self.payloads
+        others = [t for t in self.extras.values() if t.shape != self.w.shape]
+        return num_bytes([*others, *payloads.values()])
 
 
 @dataclass
@@ -47,11 +83,19 @@ class Update:
             weighting (:class:`fedseg.core.algorithm.Algorithm`); a number each, which is no
             traffic to speak of.
         num_bytes: what the vectors take on the wire, if they are sent in another form than theirs.
+        payloads: declared ones (:class:`Payload`) by name; what is left out is not sent.
     """
 
     vectors: dict[str, Tensor]
     weights: Mapping[str, float] = field(default_factory=dict)
     num_bytes: int | None = None
+    payloads: dict[str, Tensor | tuple[Tensor, Tensor]] = field(default_factory=dict)
+
+    @property
+    def more_bytes(self) -> int:
+        """Bytes of the payloads."""
+        sent = self.payloads.values()
+        return num_bytes(t for one in sent for t in (one if isinstance(one, tuple) else (one,)))
 
 
 @dataclass(frozen=True)
@@ -72,7 +116,8 @@ class ClientResult:
     """The result of a task.
 
     ``update`` and ``buffers`` may live in memory that the next client overwrites: use them before
-    asking for the next result. ``norms``, of what is sent, come with the check of it.
+    asking for the next result. ``norms``, of what is sent, come with the check of it. ``declared``
+    are the payloads that it may send, by name.
     """
 
     task: Task
@@ -82,6 +127,7 @@ class ClientResult:
     state: dict[str, Tensor]
     loss: float
     norms: dict[str, float] = field(default_factory=dict)
+    declared: Mapping[str, Payload] = field(default_factory=dict)
 
     def state_vectors(self) -> dict[str, Tensor]:
         """The client's own vectors that are like ``w``, by name, to be checked with the update."""
@@ -96,7 +142,7 @@ class Outcome:
     """The part of a result that the server needs.
 
     Attributes:
-        num_vectors, num_bytes: of the update. norms: of what is sent, by name.
+        num_vectors, num_bytes, more_bytes: of the update. norms: of what is sent, by name.
         reason: why the update is rejected, or None.
         sums: what the server adds up now, in order: results of single clients
             (:class:`ClientResult`) or sums of blocks of them (``Aggregate``).
@@ -107,6 +153,7 @@ class Outcome:
     loss: float
     num_vectors: int
     num_bytes: int | None
+    more_bytes: int
     norms: Mapping[str, float]
     reason: str | None
     sums: list[Any]

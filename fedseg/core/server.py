@@ -1,7 +1,7 @@
 """The server: the global model, what its algorithm keeps, and the running sum of the updates."""
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedseg.core.arithmetic import accumulate
 from fedseg.core.flat import FlatModel
-from fedseg.core.messages import ClientResult, Message
+from fedseg.core.messages import ClientResult, Message, Payload
 from fedseg.memory import empty_like
 
 
@@ -40,6 +40,7 @@ class Aggregate:
         self._sums: dict[tuple[str, str], Tensor] = {}
         self._means: dict[str, Tensor] = {}
         self._counters: dict[str, Tensor] = {}
+        self._payloads: dict[str, tuple[Tensor, Tensor]] = {}  # weighted sums, sums of weights
 
     def add(self, *parts: "ClientResult | Aggregate") -> None:
         """Add accepted updates, or sums of blocks of them, in this order."""
@@ -47,6 +48,7 @@ class Aggregate:
         for part in parts:
             if isinstance(part, Aggregate):
                 counters, samples = part._counters, 1
+                payloads = part._payloads
                 weights, self.num_clients = part.weights, self.num_clients + part.num_clients
                 for key, vector in part._sums.items():
                     terms[key].append((vector, 1))
@@ -58,9 +60,16 @@ class Aggregate:
                     for weighting in self.weightings:
                         terms[name, weighting].append((vector, weights[weighting]))
                 terms["buffers", "samples"].append((part.buffers, samples))
+                payloads = {
+                    name: _weighted(sent, weights.get(part.declared[name].weighting))
+                    for name, sent in part.update.payloads.items()
+                }
             self.weights.update(weights)
             for name, counter in counters.items():
                 self._counters[name] = self._counters.get(name, 0) + counter.double() * samples
+            for name, (total, weight) in payloads.items():
+                before = self._payloads.get(name, (0, 0))
+                self._payloads[name] = before[0] + total, before[1] + weight
         self._means.clear()
         for key, pairs in terms.items():
             begin, like = key not in self._sums, pairs[0][0]
@@ -77,10 +86,26 @@ class Aggregate:
             raise KeyError(f"no {weighting} sum of {name!r} is kept, only of: {kept}") from None
 
     def mean(self, name: str = "delta") -> Tensor:
-        """``sum_S N_k/N v_k``, float64 (do not change in place)."""
+        """``sum_S N_k/N v_k``, float64 (do not change in place).
+
+        Of a payload the mean by its own weighting, over those who sent it, in its shape; 0 where
+        nobody did.
+        """
+        if name in self._payloads:
+            total, weight = self._payloads[name]
+            return torch.where(weight > 0, total / weight, 0)
         if name not in self._means:
             self._means[name] = self._divide(name, "samples", self.weights["samples"])
         return self._means[name]
+
+    def weight(self, name: str) -> Tensor:
+        """Sum of the weights of a payload, float64, 0-d, or [R] where each row has its own."""
+        weight = self._payloads[name][1]
+        return weight.flatten() if weight.dim() else weight
+
+    def has(self, name: str) -> bool:
+        """True if a client sent this payload."""
+        return name in self._payloads
 
     def uniform_mean(self, name: str = "delta") -> Tensor:
         """``mean_S v_k``, float64."""
@@ -93,6 +118,16 @@ class Aggregate:
     def counters(self) -> dict[str, Tensor]:
         """Integer buffers averaged by N_k and rounded."""
         return {n: (c / self.weights["samples"]).round().long() for n, c in self._counters.items()}
+
+
+def _weighted(sent: Tensor | tuple[Tensor, Tensor], weight: float | None) -> tuple[Tensor, Tensor]:
+    """A payload times its weight, and the weight, both float64; of rows [R, 1, ...]."""
+    values, rows = sent if isinstance(sent, tuple) else (sent, torch.tensor(weight))
+    dtype = accumulation_dtype(values.device)
+    rows = rows.to(values.device, dtype)
+    if rows.dim():
+        rows = rows.view(-1, *[1] * (values.dim() - 1))
+    return values.to(dtype) * rows, rows
 
 
 class Server:
@@ -125,6 +160,7 @@ class Server:
         self.scratch: dict[str, Tensor] = {}
         self.norms: dict[str, float] = {}
         self.longest: Mapping[str, float] = {}
+        self._broadcast: list[str] = []
         self._local_buffers: Tensor | None = None
         self._local_counters: frozenset[str] = frozenset()
         self._num_parameters = flat.num_parameters
@@ -138,6 +174,22 @@ class Server:
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         self.state, self.norms = dict(state["state"]), state["norms"]
 
+    def keep(self, payloads: Iterable[Payload]) -> None:
+        """Make room for payloads that every message brings to the clients."""
+        for payload in payloads:
+            if payload.broadcast:
+                shape = self.w.shape if payload.shape is None else payload.shape
+                dtype = accumulation_dtype(self.w.device)
+                self.state[payload.name] = torch.zeros(shape, dtype=dtype, device=self.w.device)
+                self._broadcast.append(payload.name)
+
+    def take_payload(self, name: str, updates: Aggregate) -> None:
+        """Take the mean of a payload as its new state; rows that nobody sent stay as they are."""
+        if updates.has(name):
+            weight, old = updates.weight(name), self.state[name]
+            known = (weight > 0).view(-1, *[1] * (old.dim() - 1)) if weight.dim() else weight > 0
+            self.state[name] = torch.where(known, updates.mean(name), old)
+
     def message(
         self, w: Tensor, extras: Mapping[str, Tensor] | None = None, known: bool = False
     ) -> Message:
@@ -145,8 +197,9 @@ class Server:
 
         Extras are given in the model's dtype: that is what is sent.
         """
-        extras = {name: vector.to(w.dtype) for name, vector in (extras or {}).items()}
-        return Message(w, self.buffers, self.counters, extras, known, self.longest)
+        extras = {name: tensor.to(w.dtype) for name, tensor in (extras or {}).items()}
+        payloads = {name: self.state[name].to(w.dtype) for name in self._broadcast}
+        return Message(w, self.buffers, self.counters, extras, known, self.longest, payloads)
 
     def keep_local(self, buffers: Tensor, counters: list[str], parameters: Tensor) -> None:
         """Say what the clients keep to themselves: it is neither averaged nor counted as traffic.
@@ -160,15 +213,23 @@ class Server:
         self._num_buffers -= int(buffers.sum())
         self._num_parameters -= int(parameters.sum())
 
-    def traffic(self, num_vectors: int, buffers: bool = True, num_bytes: int | None = None) -> int:
+    def traffic(
+        self,
+        num_vectors: int,
+        buffers: bool = True,
+        num_bytes: int | None = None,
+        more_bytes: int = 0,
+    ) -> int:
         """Bytes of a message or update.
 
         Args:
             num_vectors: its vectors like ``w``, unless ``num_bytes`` says what they take.
             buffers: whether the float and integer buffers travel with them.
+            more_bytes: of what else is sent.
         """
         size = self.w.element_size()
         sent = num_vectors * self._num_parameters * size if num_bytes is None else num_bytes
+        sent += more_bytes
         if not buffers:
             return sent
         shared = [c for n, c in self.counters.items() if n not in self._local_counters]

@@ -37,7 +37,8 @@ def train_block(trainer: ClientTrainer, tasks: list[Task], message: Message) -> 
         if len(tasks) > 1:
             sums.add(*parts)
             parts = [sums] if task is tasks[-1] and sums.num_clients else []
-        sent = len(result.update.vectors), result.update.num_bytes
+        update = result.update
+        sent = len(update.vectors), update.num_bytes, update.more_bytes
         yield Outcome(task, result.state, result.loss, *sent, result.norms, reason, parts)
 
 

@@ -149,7 +149,8 @@ class FederatedTrainLoop(BaseLoop):
         self, outcomes: Iterator[Outcome], message: Message, record: RoundRecord
     ) -> Aggregate:
         run = self.runner
-        down = run.server.traffic(message.num_vectors, buffers=not message.known)
+        sent = {"buffers": not message.known, "more_bytes": message.more_bytes}
+        down = run.server.traffic(message.num_vectors, **sent)
         updates = run.algorithm.aggregate(run.algorithm.weightings)
         while True:
             with record.timed("train"):
@@ -172,7 +173,8 @@ class FederatedTrainLoop(BaseLoop):
         """Sum up; stage the client's state, or record that its update is rejected."""
         run, task, reason = self.runner, outcome.task, outcome.reason
         record.line["bytes_down"] += down
-        sent = outcome.num_vectors, run.algorithm.trains(task.exchange), outcome.num_bytes
+        buffers = run.algorithm.trains(task.exchange)
+        sent = outcome.num_vectors, buffers, outcome.num_bytes, outcome.more_bytes
         record.line["bytes_up"] += run.server.traffic(*sent)
         updates.add(*outcome.sums)
         if reason is None:
@@ -195,6 +197,7 @@ class FederatedTrainLoop(BaseLoop):
             run.algorithm.step(server, updates)
             if server.exchange < run.algorithm.exchanges - 1:
                 return
+            run.trainer.local_loss.step(server, updates)
             server.take_buffers(updates)
             record.line["norm_delta"] = float(updates.mean("delta").norm())
         length = record.line["norm_w"] = norm(server.w, accumulation_dtype(server.w.device))

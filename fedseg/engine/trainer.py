@@ -1,6 +1,6 @@
 """The client trainer: one model, one optimizer, and every client's local steps in turn."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -15,7 +15,7 @@ from fedseg.core.client_data import ClientData, Job
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import prepare_batch
 from fedseg.core.local_loss import LocalLoss
-from fedseg.core.messages import ClientResult, Message, Task
+from fedseg.core.messages import ClientResult, Message, Payload, Task
 from fedseg.core.seeds import seed_for, seed_model
 
 
@@ -29,6 +29,7 @@ class ClientTrainer:
         data: the clients' batches.
         seed: the run's seed.
         local_loss: what a minibatch costs.
+        payloads: what clients may send besides vectors like ``w``.
         amp: compute in bfloat16 under autocast; parameters and updates stay in the model's dtype.
         call_hook: called as ``call_hook(stage, **arguments)``.
         check: called before every local step; raises to stop early.
@@ -44,6 +45,7 @@ class ClientTrainer:
         *,
         seed: int,
         local_loss: LocalLoss | None = None,
+        payloads: Iterable[Payload] = (),
         amp: bool = False,
         call_hook: Callable[..., None],
         check: Callable[[], None] = lambda: None,
@@ -56,11 +58,14 @@ class ClientTrainer:
         self.data = data
         self.seed = seed
         self.local_loss = local_loss or LocalLoss()
+        self.payloads = {payload.name: payload for payload in payloads}
         self.amp = amp
         self.call_hook = call_hook
         self.check = check
         self.hook_interval = hook_interval
         self.delta_scratch = torch.empty_like(flat.w)
+        steps_more = type(algorithm).after_step is not Algorithm.after_step
+        self._after_step = algorithm.after_step if steps_more else None
         self._modules = list(self.model.modules())
         self._training: list[bool] = []  # of each module, as train() left it
 
@@ -80,6 +85,8 @@ class ClientTrainer:
             self.algorithm.gradient(client)
         self.algorithm.correct(client)
         self.local.step()
+        if self._after_step is not None:
+            self._after_step(client)
         client.loss_sum += client.loss
 
     def train(self, task: Task, message: Message) -> ClientResult:
@@ -102,11 +109,15 @@ class ClientTrainer:
         self.call_hook("before_client", client=client)
         if task.exchange in algorithm.full_gradient:
             client.full_gradient = self._full_gradient(client)
+        payloads: Mapping[str, Any] = {}
         if algorithm.trains(task.exchange):
+            algorithm.begin(client)
+            self.local_loss.receive(client)
             self._local_steps(client)
-            self.local_loss.finish(client)
+            payloads = self.local_loss.finish(client) or {}
         flat.check_views()
         update = algorithm.finish(client)
+        update.payloads.update(payloads)
         self.call_hook("after_client", client=client, update=update)
         return ClientResult(
             task=task,
@@ -115,6 +126,7 @@ class ClientTrainer:
             counters=flat.counters,
             state=client.state,
             loss=float(client.loss_sum) / max(client.step, 1),
+            declared=self.payloads,
         )
 
     def _preparation(self) -> Callable[[Any], Any]:

@@ -2,8 +2,11 @@
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
+import torch
 from pydantic import NonNegativeInt
+from torch import Tensor
 
 from fedseg.config.schema import check_value
 from fedseg.core.arithmetic import finite_norm
@@ -42,18 +45,50 @@ def validate_update(result: ClientResult, message: Message, trained: bool) -> st
         return "delta is missing"
     if not all(map(math.isfinite, result.update.weights.values())):
         return f"a weight is not finite: {dict(result.update.weights)}"
-    sent = {**result.update.vectors, "buffers": result.buffers}
+    payloads: dict[str, Tensor] = {}
+    for name, value in list(result.update.payloads.items()):
+        problem = _check_payload(result, name, value)
+        if problem is not None:
+            return problem
+        value = result.update.payloads[name]
+        payloads[name] = value[0] if isinstance(value, tuple) else value
+    sent = {**result.update.vectors, "buffers": result.buffers, **payloads}
     for name, vector in {**sent, **result.state_vectors()}.items():
-        expected = message.buffers if name == "buffers" else message.w
-        if vector.shape != expected.shape:
-            return f"{name} has shape {tuple(vector.shape)}, expected {tuple(expected.shape)}"
-        if vector.dtype != expected.dtype:
-            return f"{name} has dtype {vector.dtype}, expected {expected.dtype}"
-        if (norm := finite_norm(vector)) is None:
+        like = message.buffers if name == "buffers" else message.w
+        shape = result.declared[name].shape if name in payloads else None
+        shape = tuple(like.shape) if shape is None else shape
+        if vector.shape != shape:
+            return f"{name} has shape {tuple(vector.shape)}, expected {shape}"
+        if vector.dtype != like.dtype:
+            return f"{name} has dtype {vector.dtype}, expected {like.dtype}"
+        if (norm := finite_norm(vector.flatten())) is None:
             return f"{name} is not finite"
         if name in sent:
             result.norms[name] = norm
             most = message.longest.get(name, message.longest.get("", math.inf))
             if norm > most:
                 return f"{name} has norm {norm:.3g}, train_cfg.max_norm_ratio allows {most:.3g}"
+    return None
+
+
+def _check_payload(result: ClientResult, name: str, value: Any) -> str | None:
+    """Why a payload is refused before its tensor is looked at; rows without weight become 0."""
+    if name not in result.declared or name in result.update.vectors:
+        known = ", ".join(result.declared) or "none"
+        return f"{name} is no declared payload; declared: {known}"
+    if result.declared[name].weighting != "rows":
+        return None if isinstance(value, Tensor) else f"{name} must be a tensor"
+    if not isinstance(value, tuple) or not all(isinstance(part, Tensor) for part in value):
+        return f"{name} must be (rows, weights)"
+    rows, weights = value
+    if rows.shape != result.declared[name].shape:
+        return None  # told like any other shape
+    if weights.shape != rows.shape[:1]:
+        return (
+            f"{name} has weights of shape {tuple(weights.shape)}, expected {tuple(rows.shape[:1])}"
+        )
+    if not bool((torch.isfinite(weights) & (weights >= 0)).all()):
+        return f"{name} has a weight that is negative or not finite"
+    absent = (weights == 0).view(-1, *[1] * (rows.dim() - 1))
+    result.update.payloads[name] = rows.masked_fill(absent, 0), weights
     return None

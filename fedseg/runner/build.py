@@ -6,6 +6,7 @@ same model, data and optimizer, to the last bit.
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
@@ -36,6 +37,7 @@ from fedseg.core.algorithm import Algorithm
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
 from fedseg.core.local_loss import LocalLoss
+from fedseg.core.messages import Payload
 from fedseg.core.seeds import seed_for
 from fedseg.datasets.arrays import is_synthetic
 from fedseg.engine.trainer import ClientTrainer
@@ -95,7 +97,7 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
             if hasattr(hook, stage):
                 getattr(hook, stage)(run or trainer, **arguments)
 
-    trainer = assemble_trainer(cfg, flat, call_hook=call_hook)
+    trainer = assemble_trainer(cfg, flat, call_hook=call_hook, hooks=hooks)
     (run or trainer).hooks = hooks
     return trainer
 
@@ -213,12 +215,14 @@ def assemble_trainer(
     flat: FlatModel,
     *,
     call_hook: Callable[..., None],
+    hooks: Iterable[Any] = (),
     check: Callable[[], None] = lambda: None,
     warn: Callable[[str], None] = warnings.warn,
 ) -> ClientTrainer:
     """The trainer around a model.
 
     Args:
+        hooks: which may have payloads.
         call_hook: called as ``call_hook(stage, **arguments)``.
         check: called before every local step; raises to stop early.
         warn: called with a message for the user.
@@ -252,11 +256,37 @@ def assemble_trainer(
         data,
         seed=cfg.randomness.seed,
         local_loss=local_loss,
+        payloads=_payloads([algorithm, local_loss, *hooks], data.dataset, flat),
         amp=train.get("amp", False),
         call_hook=call_hook,
         check=check,
         hook_interval=hook_interval,
     )
+
+
+def _payloads(parts: Iterable[Any], dataset: Any, flat: FlatModel) -> list[Payload]:
+    """What these declare to exchange, in numbers; ConfigError for two of one name."""
+    classes = len(_classes(dataset)) or getattr(flat.model, "num_classes", None)
+    owners: dict[str, str] = {"delta": "every algorithm", "buffers": "every run"}
+    payloads = []
+    for part in parts:
+        for payload in getattr(part, "payloads", ()):
+            kind = type(part).__name__
+            if payload.name in owners:
+                raise ConfigError(
+                    f"{kind}: its payload {payload.name!r} is that of {owners[payload.name]}, too: "
+                    "give it another name"
+                )
+            owners[payload.name] = kind
+            shape = payload.shape
+            if shape is not None:
+                if "classes" in shape and not classes:
+                    raise ConfigError(
+                        f"{kind}: {payload.name!r} is by class, the data set has none"
+                    )
+                shape = tuple(classes if size == "classes" else size for size in shape)
+            payloads.append(replace(payload, shape=shape))
+    return payloads
 
 
 def _check_rounds(algorithm: Algorithm) -> None:

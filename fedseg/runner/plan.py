@@ -160,9 +160,11 @@ def rehearse(trainer: ClientTrainer, server: Server, client: int) -> Rehearsal:
             task = Task(1, exchange, client, name, samples, few.num_steps(client), {})
             message = algorithm.broadcast(server)
             result = trainer.train(task, message)
-            down += server.traffic(message.num_vectors, buffers=not message.known)
-            sent = result.update
-            up += server.traffic(len(sent.vectors), algorithm.trains(exchange), sent.num_bytes)
+            heard = message.num_vectors, not message.known, None, message.more_bytes
+            down += server.traffic(*heard)
+            update, buffers = result.update, algorithm.trains(exchange)
+            sent = len(update.vectors), buffers, update.num_bytes, update.more_bytes
+            up += server.traffic(*sent)
             if exchange < algorithm.exchanges - 1:  # the last one would change the server
                 updates = Aggregate(algorithm.weightings)
                 updates.add(result)

@@ -212,6 +212,7 @@ class FederatedRunner(Runner):
                 cfg,
                 self.flat,
                 call_hook=self.call_hook,
+                hooks=self.hooks,
                 check=self.interrupt.check,
                 warn=self.logger.warning,
             )
@@ -223,6 +224,7 @@ class FederatedRunner(Runner):
         self.client_sampler.bind(self.data.clients, self.seed)
         self.client_sampler.participants(self.max_rounds)  # a list too short fails now, not then
         self.server = Server(self.flat, len(self.data.clients), self.algorithm.server_vectors)
+        self.server.keep(self.trainer.payloads.values())
         self.executor: Executor = build(EXECUTORS, cfg.executor, "executor")
         self.executor.bind(self)
         loop = {key: value for key, value in cfg.train_cfg.items() if key not in LOCAL_TRAINING}

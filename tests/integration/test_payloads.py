@@ -1,0 +1,143 @@
+"""Payloads of a local loss and a hook in whole runs: means by row, traffic, workers, resuming."""
+
+import forkray
+import numpy as np
+import pytest
+import torch
+import toyseg
+
+from fedseg.core.local_loss import LocalLoss
+from fedseg.core.messages import Payload
+from fedseg.errors import ConfigError
+from fedseg.hooks import FederatedHook
+from fedseg.registry import HOOKS, LOCAL_LOSSES
+
+CLASSES, WIDTH, NAN = 3, 5, float("nan")
+SENT = {}  # (round, client) -> (rows, weights), of a run in this process
+
+
+@LOCAL_LOSSES.register_module()
+class ClassMeans(LocalLoss):
+    """Pulls the mean logits of each class towards the server's; class 2 is never sent.
+
+    Args:
+        broken: what is wrong with what is sent.
+    """
+
+    payloads = (Payload("means", ("classes", CLASSES), "rows", broadcast=True),)
+
+    def __init__(self, broken: str = ""):
+        self.broken = broken
+
+    def receive(self, client):
+        self.known = client.payloads["means"].any(1)
+
+    def loss(self, client):
+        logits = client.model(client.batch["inputs"], mode="tensor").movedim(1, -1).flatten(0, 2)
+        labels = client.batch["data_samples"].flatten()
+        one_hot = labels[:, None] == torch.arange(CLASSES)
+        self.counts = one_hot.sum(0)
+        self.means = one_hot.to(logits.dtype).T @ logits / self.counts.clamp(min=1)[:, None]
+        gap = (self.means - client.payloads["means"])[self.known & (self.counts > 0)]
+        return client.model_loss() + 0.1 * gap.square().sum()
+
+    def finish(self, client):
+        rows, weights = self.means.detach().clone(), self.counts.float()
+        rows[2], weights[2] = NAN, 0
+        SENT[client.round, client.id] = rows, weights
+        return {
+            "": {"means": (rows, weights)},
+            "shape": {"means": (rows.flatten(), weights)},
+            "weights": {"means": (rows, -weights)},
+            "nan": {"means": (rows * NAN, weights)},
+            "undeclared": {"others": rows},
+            "no weights": {"means": rows},
+        }[self.broken]
+
+
+@HOOKS.register_module()
+class Extremes(FederatedHook):
+    """Adds the client's norm, which the server averages uniformly and only reads."""
+
+    payloads = (Payload("norm", (1,), "uniform"),)
+
+    def after_client(self, runner, client, update):
+        update.payloads["norm"] = client.w.norm().reshape(1)
+
+    def after_aggregate(self, runner, updates):
+        self.seen = [*getattr(self, "seen", []), updates.mean("norm").item()]
+
+
+def settings(folder, **changes):
+    loss = {"type": "ClassMeans"}
+    plain = {**toyseg.PLAIN, "local_loss": loss, "custom_hooks": [{"type": "Extremes"}]}
+    plain["train_cfg"] = {"val_last_rounds": 1}
+    return toyseg.settings(folder, **plain | {k: v for k, v in changes.items() if v is not None})
+
+
+def means_by_hand(rounds):
+    means = np.zeros((CLASSES, CLASSES))
+    for number in range(1, rounds + 1):
+        sent = [pair for (round_, _), pair in SENT.items() if round_ == number]
+        for row in range(CLASSES):
+            pairs = [(rows[row].tolist(), float(weights[row])) for rows, weights in sent]
+            pairs = [(values, weight) for values, weight in pairs if weight]
+            if pairs:
+                values, weights = zip(*pairs, strict=True)
+                means[row] = np.average(values, axis=0, weights=weights)
+    return means
+
+
+def test_rows_are_averaged_by_their_weights_and_charged_by_the_element(tmp_path):
+    SENT.clear()
+    config = settings(tmp_path)
+    run = toyseg.train(config)
+    means = run.server.state["means"].numpy()
+    np.testing.assert_allclose(means, means_by_hand(6), rtol=1e-6)
+    assert np.abs(means[:2]).min() > 0 and (means[2] == 0).all(), "nobody sent class 2"
+    model = 4 * (run.flat.num_parameters + run.flat.num_buffers) + 8 * len(run.flat.counters)
+    for line in toyseg.history(config):
+        clients = len(line["participants"])
+        assert line["bytes_down"] == clients * (model + 4 * CLASSES * CLASSES)
+        assert line["bytes_up"] == clients * (model + 4 * CLASSES * (CLASSES + 1) + 4)
+    (hook,) = (hook for hook in run.hooks if isinstance(hook, Extremes))
+    assert len(hook.seen) == 6 and min(hook.seen) > 0
+    plain = settings(tmp_path / "plain")
+    alone = toyseg.train({**plain, "local_loss": None})
+    assert not torch.equal(alone.server.w, run.server.w)
+
+
+@pytest.mark.parametrize("blocks", [64, 2])
+def test_workers_and_a_resumed_run_have_the_same_bits(tmp_path, monkeypatch, blocks):
+    monkeypatch.setattr("fedseg.engine.executor.MAX_BLOCKS", blocks)
+    one, two, cut = (settings(tmp_path / name) for name in ("one", "two", "cut"))
+    toyseg.train(one)
+    toyseg.train(toyseg.merge(cut, {"train_cfg": {"max_rounds": 3}}))
+    toyseg.train(cut, resume=True)
+    assert toyseg.run_differences(one, cut) == []
+    forkray.install(monkeypatch)
+    two["executor"] = {"type": "RayExecutor", "num_workers": 2}
+    toyseg.train(two)
+    assert toyseg.run_differences(one, two) == []
+
+
+@pytest.mark.parametrize(
+    ("broken", "reason"),
+    [
+        ("shape", r"means has shape \(9,\), expected \(3, 3\)"),
+        ("weights", "weight that is negative"),
+        ("nan", "means is not finite"),
+        ("undeclared", "others is no declared payload; declared: means, norm"),
+        ("no weights", r"means must be \(rows, weights\)"),
+    ],
+)
+def test_what_was_not_declared_is_rejected(tmp_path, broken, reason):
+    config = settings(tmp_path, local_loss={"type": "ClassMeans", "broken": broken})
+    with pytest.raises(Exception, match=reason):
+        toyseg.train(config)
+
+
+def test_a_name_has_one_owner(tmp_path):
+    config = settings(tmp_path, custom_hooks=[{"type": "Extremes"}] * 2)
+    with pytest.raises(ConfigError, match="payload 'norm' is that of Extremes, too"):
+        toyseg.train(config)
