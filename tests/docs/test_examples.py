@@ -9,9 +9,11 @@ from pathlib import Path
 
 import command_line
 import cv2
+import forkray
 import numpy as np
 import pytest
 import torch
+import toyseg
 from doc_pages import ROOT, Block, all_blocks, blocks
 from mmengine.config import Config
 
@@ -137,6 +139,7 @@ RUN = {  # file -> who runs it
     "topk.py",
     "topk10.py",
     "cifar10_topk.py",
+    *("prototypes.py", "cifar10_prototypes.py", "weather_prototypes.py"),
     "scaled.py",
     "cifar10_scaled.py",
     "small_unet.py",
@@ -230,6 +233,28 @@ def test_top_k_of_all_entries_is_fedavg_and_of_few_changes_few(own, small, tmp_p
     start = runner.server.w.clone()
     changed = (trained(few) != start).float().mean()
     assert 0.05 < changed <= 0.2  # two clients, a tenth each
+
+
+@pytest.mark.parametrize("config", ["cifar10_prototypes.py", "weather_prototypes.py"])
+def test_prototypes_travel(config, own, small, tmp_path, monkeypatch):
+    """The same bits on two workers, and the traffic of a count by hand."""
+    cfg = small(own / config, tmp_path / "run")
+    runner = FederatedRunner.from_cfg(cfg)
+    runner.train()
+    sent = runner.server.state["prototypes"]
+    classes, width = sent.shape
+    assert sent.any(1).sum() >= 2 and torch.isfinite(sent).all()
+    assert len((own / "prototypes.py").read_text().splitlines()) <= 60
+    flat = runner.flat
+    model = 4 * (flat.num_parameters + flat.num_buffers) + 8 * len(flat.counters)
+    for line in toyseg.history(cfg):
+        clients = len(line["participants"])
+        assert line["bytes_down"] == clients * (model + 4 * classes * width)
+        assert line["bytes_up"] == clients * (model + 4 * classes * (width + 1))
+    forkray.install(monkeypatch)
+    cfg = small(own / config, tmp_path / "workers")
+    cfg.executor = {"type": "RayExecutor", "num_workers": 2}
+    assert torch.equal(trained(cfg), runner.server.w)
 
 
 def test_a_server_rule_by_hand(own, small, tmp_path):
