@@ -26,6 +26,7 @@ import functools
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -204,7 +205,7 @@ class Composition:
     def _ranked(self, methods: Iterable[Method]) -> list[Method]:
         """In the order of a name, without the protocol that the others have anyway."""
         methods = list(methods)
-        ranked = sorted(methods, key=lambda method: method.rank)
+        ranked = sorted(methods, key=attrgetter("rank"))
         return [method for method in ranked if method.name != self._protocol(methods)]
 
     # ---------------------------------------------------------------- the config
@@ -215,7 +216,16 @@ class Composition:
             merged = read_file(self.path, self._add_methods)  # below what such a config sets itself
         else:
             merged = self._add_methods(self.plain)
-        self._check_refused(merged)
+        for method in self.chosen:
+            for key, refused in method.refuses.items():
+                value = get(merged.values, key)
+                if value in _as_list(refused):
+                    setting_it = [m.name for m in self.chosen if get(m.layer.values, key) == value]
+                    other = (setting_it or [self.title])[-1]
+                    raise ConfigError(
+                        f"methods: {method.name} cannot be combined with {other}: {key} is "
+                        f"{value!r}"
+                    )
         values = {key: value for key, value in merged.values.to_dict().items() if key not in KEYS}
         if self.setting or self.chosen:
             values["setting"], values["methods"] = self.title, self.methods
@@ -231,7 +241,7 @@ class Composition:
                 new = {**new, "imports": [*imports, *new["imports"]]}
                 layer = layer._replace(values={**layer.values, "custom_imports": new})
             merged = merged.add(layer, lists=True)
-        for method in sorted(self.chosen, key=lambda method: method.rank):
+        for method in sorted(self.chosen, key=attrgetter("rank")):
             for key, entries in method.append.items():
                 old = get(merged.values, key, None if "." in key else [])
                 if not isinstance(old, list):
@@ -254,19 +264,6 @@ class Composition:
             shared = [name for name in together if chosen.issuperset(name.split("+"))]
             together = [name for name in together if name not in shared]
             yield from (read_method(self.files[name]).layer for name in shared)
-
-    def _check_refused(self, merged: Merged) -> None:
-        """Raise ConfigError for a method that refuses a value."""
-        for method in self.chosen:
-            for key, refused in method.refuses.items():
-                value = get(merged.values, key)
-                if value in _as_list(refused):
-                    setting_it = [m.name for m in self.chosen if get(m.layer.values, key) == value]
-                    other = (setting_it or [self.title])[-1]
-                    raise ConfigError(
-                        f"methods: {method.name} cannot be combined with {other}: {key} is "
-                        f"{value!r}"
-                    )
 
 
 def read_method(path: Path) -> Method:

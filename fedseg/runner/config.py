@@ -202,7 +202,11 @@ def check_config(config: Config) -> None:
         with mistakes:
             check_arguments(import_modules_from_strings, config.custom_imports, "custom_imports")
     mistakes.tell()
-    if config.default_scope not in (known := _scopes()):
+    known, registry = set(MODELS.children), MODELS
+    while registry is not None:
+        known.add(registry.scope)
+        registry = registry.parent
+    if config.default_scope not in known:
         raise ConfigError(
             f"default_scope: unknown {config.default_scope!r}; known: {', '.join(sorted(known))}"
         )
@@ -212,15 +216,6 @@ def check_config(config: Config) -> None:
         raise ConfigError("work_dir: is empty; name a folder")
     if Path(config.work_dir).is_file():
         raise ConfigError(f"work_dir: {config.work_dir} is a file; name a folder")
-
-
-def _scopes() -> set[str]:
-    """The scopes of registries whose names a config can use."""
-    found, registry = set(MODELS.children), MODELS
-    while registry is not None:
-        found |= {registry.scope}
-        registry = registry.parent
-    return found
 
 
 def _check_names(config: Config) -> None:
