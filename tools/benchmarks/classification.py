@@ -17,10 +17,11 @@ import torch.nn.functional as F
 from benchmarks import engine
 from benchmarks.engine import CONFIGS, EngineRounds, measure_seconds
 from mmengine.config import Config
-from torch import Tensor
+from torch import Tensor, nn
 
 from fedseg.core.seeds import generator_for
 from fedseg.datasets.arrays import write_images
+from fedseg.models.classifier import Classifier
 from fedseg.runner.experiment import load_config, naming
 from fedseg.runner.runner import FederatedRunner
 
@@ -200,6 +201,46 @@ def classification(
     cfg = load_config(SETTING, work_dir=folder, options=cfg_options)
     with naming(cfg):
         return measure(adapt(cfg, clients, samples, test_images), repeats, amp)
+
+
+class MLP(Classifier):
+    """One hidden layer of 64 over the pixels of a 32x32 RGB image: 197,322 parameters."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.hidden = nn.Linear(3 * 32 * 32, 64)
+        self.add_head(64)
+
+    def features(self, inputs: Tensor) -> Tensor:
+        return F.relu(self.hidden(inputs.permute(0, 2, 3, 1).flatten(1)))
+
+
+def small_clients(
+    folder: Path,
+    clients: Annotated[int, "in all"] = 1000,
+    per_round: Annotated[int, "clients per round"] = 100,
+    samples: Annotated[int, "images per client"] = 20,
+    repeats: Annotated[int, "alternating runs"] = 5,
+) -> dict[str, Any]:
+    """Rounds of many clients with few images: what a client costs besides its only step."""
+    measured: dict[str, Any] = {}
+    write_noise(folder / "noise", clients * samples, 100)
+    for name, model in (("CNN", {"type": "CNN"}), ("MLP", {"type": MLP})):
+        cfg = load_config(SETTING, work_dir=folder / name)
+        cfg.data_root = str(folder / "noise")
+        cfg.model = {**model, "num_classes": 10}
+        with naming(cfg):
+            cfg = adapt(cfg, per_round, samples, 100)
+            partition = {"type": "HomogeneousPartition", "num_clients": clients}
+            cfg.train_dataloader.partition = partition
+            runner = engine.build(cfg)
+        sides = make_sides(runner, amp=False)
+        del sides["FedSAM, float32"]
+        check_first_round(sides, "float32")
+        seconds = engine.alternate(sides, repeats)
+        measured[f"engine / hand-written: {name}"] = engine.median_ratio(seconds, *reversed(sides))
+        measured |= {f"{name}, {side}, s": t for side, t in engine.medians(seconds).items()}
+    return measured
 
 
 def measure(config: Config, repeats: int, amp: bool) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from fedseg.runs.tables import TextTable
 
 BENCHMARKS = {  # name -> module
     "classification": "classification",
+    "small_clients": "classification",
     "segmentation": "segmentation",
     "algorithms": "algorithms",
     "state": "state",
