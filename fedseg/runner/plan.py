@@ -5,6 +5,7 @@ import statistics
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from fedseg.runner.runner import FederatedRunner
 from fedseg.units import format_bytes, format_duration, peak_memory
 
 TIMED_STEPS = 3
+PATIENCE = 5  # seconds of steps or test images after which no further ones are timed
 BYTES = (
     "traffic down per round",
     "traffic up per round",
@@ -46,8 +48,11 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     steps = [sum(data.num_steps(c) for c in chosen) for chosen in participants]
     evaluations = sum(loop.evaluates(r) for r in rounds) if runner.val_loop is not None else 0
     longest = max(participants[0], key=data.num_steps)
+    console = Console(stderr=True)
+    told = f"rehearsing up to {TIMED_STEPS + 1} local steps of client {data.clients[longest]!r}"
+    console.print(told, markup=False)
     rehearsal = rehearse(runner.trainer, server, longest)
-    val_seconds, final_seconds = _time_evaluation(runner) if evaluations else (0.0, 0.0)
+    val_seconds, final_seconds = _time_evaluation(runner, console) if evaluations else (0.0, 0.0)
     trained = sum(algorithm.trains(exchange) for exchange in range(algorithm.exchanges))
     training = rehearsal.step_seconds * sum(steps) * trained
     if algorithm.full_gradient:
@@ -122,8 +127,11 @@ class _FewBatches(ClientData):
         try:
             for batch in itertools.islice(self.source.batches(job), self.count):
                 moments.append(self._now())
+                if moments[-1] - moments[0] > PATIENCE:
+                    break
                 yield batch
-            moments.append(self._now())
+            else:
+                moments.append(self._now())
         finally:
             self.source.close()
         durations = [b - a for a, b in itertools.pairwise(moments)]
@@ -177,12 +185,16 @@ def rehearse(trainer: ClientTrainer, server: Server, client: int) -> Rehearsal:
     return Rehearsal(down, up, state, seconds[False], seconds[True])
 
 
-def _time_evaluation(runner: FederatedRunner) -> tuple[float, float]:
+def _time_evaluation(runner: FederatedRunner, console: Console) -> tuple[float, float]:
     """Seconds of an evaluation, and of the sets that are evaluated only at the end."""
     each = final = 0.0
     w, buffers = runner.server.w, runner.server.buffers
     for test in runner.val_loop.sets:
-        times = runner.val_loop.domains.time_batches(test, w, buffers, batches=2)
+        console.print(f"timing a batch of {test.name} ({len(test.dataset)} images)", markup=False)
+        time_batches = partial(runner.val_loop.domains.time_batches, test, w, buffers)
+        times = time_batches(1)
+        if times * test.batch_size < PATIENCE / 2:  # the first one warms up
+            times = time_batches(2)
         seconds = times * len(test.dataset)
         if runner.batchnorm is not None and runner.val_loop.domains.has_own_clients(test):
             seconds *= 2
