@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 from fedseg.errors import DEBUG, DataError, Interrupted, UserError, resource_error
 
@@ -153,6 +153,11 @@ def check_there(
 def printable(text: str) -> str:
     """Text in one line without what a terminal obeys or no encoding holds, such as escapes."""
     return "".join(c if c.isprintable() else "\ufffd" for c in text)
+
+
+def say(*lines: object, file: TextIO | None = None) -> None:
+    """Print lines with names, as of folders, that a stranger may have chosen."""
+    print(*(printable(str(line)) for line in lines), sep="\n", file=file, flush=True)
 
 
 def add_methods(parser: argparse.ArgumentParser, text: str) -> None:

@@ -23,6 +23,8 @@ from fedseg.units import format_bytes
 LARGEST = 2**29  # bytes of a file that is read whole
 DEEPEST = 50  # lists and dicts within each other
 TEMPORARY = ".tmp"  # suffix of a file that is still being written
+# where a cell may begin, and what then makes a formula of it
+FORMULA = re.compile(r"(^|[;\t\r\n])([\s\"']*[=+\-@\uff1d\uff0b\uff0d\uff20])|^(?=[\t\r])")
 NO_WAIT = getattr(os, "O_NONBLOCK", 0)  # a pipe would wait for its other end
 
 
@@ -78,14 +80,22 @@ def open_to_append(path: str | Path) -> IO[bytes]:
 
 
 def write_text(path: str | Path, text: str, sync: bool = False) -> None:
-    """Write a text file atomically; see :func:`atomic_writer`."""
+    """Write a text file atomically; see :func:`atomic_writer`.
+
+    A ``.csv`` that is not ASCII begins with a byte order mark, without which Excel misreads it.
+    """
+    if Path(path).suffix == ".csv" and not text.isascii():
+        text = f"\ufeff{text}"
     with atomic_writer(path, sync=sync) as file:
         file.write(text)
 
 
 def csv_cell(value: Any) -> Any:
-    """A cell of a CSV file; text that a spreadsheet would compute is marked as text."""
-    return f"'{value}" if isinstance(value, str) and value[:1] in tuple("=+-@\t\r") else value
+    """A cell of a CSV file; text that a spreadsheet would compute is marked as text.
+
+    Where a spreadsheet separates by semicolons, as in much of Europe, a cell is cut at each.
+    """
+    return FORMULA.sub(r"\1'\2", value) if isinstance(value, str) else value
 
 
 def read_bytes(path: str | Path) -> bytes:

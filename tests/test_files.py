@@ -8,6 +8,7 @@ from fedseg import files
 from fedseg.errors import DataError
 from fedseg.files import (
     atomic_writer,
+    csv_cell,
     open_to_append,
     read_bytes,
     read_json,
@@ -117,3 +118,27 @@ def test_both_halves_of_a_pair_are_a_character(tmp_path):
     assert read_json(tmp_path / "a.json") == ["\U0001f600"]
     (tmp_path / "a.json").write_text(r'["\ud83d"]')
     assert read_json(tmp_path / "a.json", strict=False) == ["\ud83d"]
+
+
+@pytest.mark.parametrize(
+    ("text", "cell"),
+    [
+        ("=1+1", "'=1+1"),
+        ("a;=1+1", "a;'=1+1"),
+        ('a; "@SUM(A1)"; b', 'a;\' "@SUM(A1)"; b'),
+        ("a\n-1", "a\n'-1"),
+        ("\tx", "'\tx"),
+        ("\uff1d1", "'\uff1d1"),
+        ("a=b; c+d", "a=b; c+d"),
+        (-1.5, -1.5),
+    ],
+)
+def test_no_cell_becomes_a_formula_wherever_it_is_separated(text, cell):
+    assert csv_cell(text) == cell
+
+
+def test_a_table_for_excel_says_its_encoding_where_it_matters(tmp_path):
+    write_text(tmp_path / "a.csv", "class\nStraße\n")
+    write_text(tmp_path / "b.csv", "class\nroad\n")
+    assert (tmp_path / "a.csv").read_bytes() == b"\xef\xbb\xbf" + "class\nStraße\n".encode()
+    assert (tmp_path / "b.csv").read_bytes() == b"class\nroad\n"

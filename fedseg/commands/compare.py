@@ -52,4 +52,4 @@ def main() -> None:
     run = arguments.reference if arguments.reference.is_dir() else arguments.reference.parent
     beside = Path(os.path.abspath(run)).parent  # also of "."
     for path in write_comparison(comparison, arguments.out or own_folder(beside, "compare")):
-        print(path)
+        cli.say(path)

@@ -54,4 +54,4 @@ def main() -> None:
             results[source.paths[0]] = measurement.measure(arguments.quantities or usual)
     print_curvature(results)
     for file in write_spectra(results, measurement.folder):
-        print(file)
+        cli.say(file)

@@ -49,7 +49,7 @@ def show_board() -> int:
     if arguments.out is not None:
         from fedseg.leaderboard.page import write_board
 
-        print(*write_board(board, arguments.out, arguments.all, arguments.further), sep="\n")
+        cli.say(*write_board(board, arguments.out, arguments.all, arguments.further))
     return 0 if board.runs else 2
 
 
@@ -81,14 +81,14 @@ def verify_run() -> int:
         tolerance = f"within {outcome.tolerance:g} percentage points ({outcome.elsewhere})"
     if outcome.unchecked:
         names = ", ".join(outcome.unchecked)
-        print(f"{folder}: without the training images, data.train has unchecked: {names}")
+        cli.say(f"{folder}: without the training images, data.train has unchecked: {names}")
     if outcome.passed:
-        print(f"{folder}: all {outcome.compared} values are as recorded, {tolerance}")
+        cli.say(f"{folder}: all {outcome.compared} values are as recorded, {tolerance}")
         return 0
     for difference in outcome.differences[:MOST]:
-        print(cli.printable(f"{folder}: {difference}"), file=sys.stderr)
+        cli.say(f"{folder}: {difference}", file=sys.stderr)
     text = f"{folder}: {count} of {outcome.compared} values are not as recorded, {tolerance}"
-    print(text, file=sys.stderr)
+    cli.say(text, file=sys.stderr)
     return 1
 
 

@@ -53,4 +53,4 @@ def main() -> None:
     pixels = {view.name: pixel_counts(view) for view in views} if arguments.pixels else None
     print_views(views)
     for path in write_pictures(views, arguments.out, pixels):
-        print(path)
+        cli.say(path)

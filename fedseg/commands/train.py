@@ -45,7 +45,7 @@ def main() -> int:
     config = load_config(name, **arguments, options=options)
     if not quiet:  # before the imports that take seconds
         what = "is checked" if dry_run else f"goes to {config.work_dir}"
-        print(f"{config.experiment_name} {what}", file=sys.stderr, flush=True)
+        cli.say(f"{config.experiment_name} {what}", file=sys.stderr)
     train(config, dry_run=dry_run, quiet=quiet)
     if not dry_run:
         from fedseg.report.summary import print_summary

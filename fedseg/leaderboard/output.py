@@ -177,7 +177,8 @@ def to_csv(tables: Iterable[Table], *more: str) -> str:
         for column in (*table.columns, *table.further_columns)
         if (cell := row.cells[column.key]).value is not None or cell.status not in (None, "missing")
     ]
-    return csv_text((*CSV_FIELDS, *more), lines)
+    head = (*CSV_FIELDS, *more)
+    return csv_text(head, ([line[name] for name in head] for line in lines))
 
 
 def to_json(board: Board) -> dict[str, Any]:

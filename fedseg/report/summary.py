@@ -10,7 +10,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from fedseg.checks import is_number
-from fedseg.cli import program
+from fedseg.cli import printable, program
 from fedseg.metric_names import Metric, domain_label, flatten, main_metric
 from fedseg.report.corruptions import corruption_table
 from fedseg.runner.checkpoint import checkpoints
@@ -73,7 +73,7 @@ def print_test(results: Mapping[str, Any], files: Sequence[Path]) -> None:
     for text in _coverage(domains):
         console.print(f"by_domain: {text}", soft_wrap=True)
     for path in files:
-        console.print(str(path), soft_wrap=True, highlight=False, markup=False)
+        console.print(printable(str(path)), soft_wrap=True, highlight=False, markup=False)
 
 
 def _main_metric(domains: Domains) -> str:
@@ -132,9 +132,9 @@ def _facts(results: Results, folder: Path) -> Table:
     table.add_row("communication", sent)
     if results.rejected_updates:
         table.add_row("rejected", f"{results.rejected_updates} updates, see history.jsonl")
-    table.add_row("files", escape(f"{folder}/"))
+    table.add_row("files", escape(printable(f"{folder}/")))
     for name, what in _files(folder):
-        table.add_row("", escape(f"  {name:<31} {what}"))
+        table.add_row("", escape(printable(f"  {name:<31} {what}")))
     return table
 
 
@@ -151,7 +151,7 @@ def _next_steps(
 ) -> Iterator[str]:
     for _, newest in checkpoints(folder / "checkpoints")[-1:]:
         command = f"{program()} test {_to_test(results, folder, config, newest)}"
-        yield f"\n[dim]test the model[/dim]\n  {escape(command)}"
+        yield f"\n[dim]test the model[/dim]\n  {escape(printable(command))}"
     if results.train.synthetic:
         name = escape(results.train.dataset.removesuffix("Dataset"))
         data, tool = name.lower(), name.lower()

@@ -1,6 +1,5 @@
 """Testing a checkpoint: metrics of every domain, and the files that keep them."""
 
-import csv
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -13,7 +12,7 @@ from rich.progress import MofNCompleteColumn, Progress, TaskID
 
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import EvaluationSet
-from fedseg.files import atomic_writer, csv_cell, sha256, write_text
+from fedseg.files import sha256, write_text
 from fedseg.metric_names import Metric, nest
 from fedseg.runner.checkpoint import load_checkpoint
 from fedseg.runner.runner import FederatedRunner
@@ -21,6 +20,7 @@ from fedseg.runs.config import config_digest
 from fedseg.runs.history import plain
 from fedseg.runs.results import package_versions
 from fedseg.runs.schema import TEST_SCHEMA_VERSION
+from fedseg.runs.tables import csv_text
 
 
 def evaluate_checkpoint(
@@ -88,13 +88,10 @@ def write_test_results(results: dict[str, Any], folder: Path) -> list[Path]:
     if not columns:
         return [path]
     table = folder / "iou_by_class.csv"
-    classes = list(results["domains"][columns[0]]["IoU"])
-    with atomic_writer(table) as file:
-        writer = csv.writer(file)
-        writer.writerow(["class", *map(csv_cell, columns)])
-        for name in classes:  # full precision; empty where the class does not occur
-            values = (results["domains"][d]["IoU"].get(name) for d in columns)
-            writer.writerow([csv_cell(name), *values])
+    # full precision; empty where the class does not occur
+    by_class = {d: results["domains"][d]["IoU"] for d in columns}
+    rows = [(name, *(by_class[d].get(name) for d in columns)) for name in by_class[columns[0]]]
+    write_text(table, csv_text(("class", *columns), rows))
     return [path, table]
 
 

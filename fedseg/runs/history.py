@@ -110,8 +110,9 @@ def plain(value: Any) -> Any:
 
 
 def timeless(history: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The records without times, which differ from one computation to the next."""
-    return [{k: v for k, v in record.items() if k != "seconds"} for record in history]
+    """The records without what the machine did, which differs from one computation to the next."""
+    machine = "seconds", "restarts"
+    return [{k: v for k, v in record.items() if k not in machine} for record in history]
 
 
 class History:

@@ -126,12 +126,11 @@ def markdown_text(text: str) -> str:
     return plain
 
 
-def csv_text(head: Sequence[str], lines: Iterable[Mapping[str, Any]]) -> str:
-    """Lines as CSV, with the fields of ``head``; no text becomes a formula."""
+def csv_text(head: Sequence[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Rows as CSV below their ``head``; no text becomes a formula."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(head)
-    writer.writerows([csv_cell(line[name]) for name in head] for line in lines)
+    writer.writerows(map(csv_cell, row) for row in (head, *rows))
     return text.getvalue()
 
 

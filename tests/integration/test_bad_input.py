@@ -185,6 +185,13 @@ BAD = {
         {"averaging": {"_delete_": True, "type": "WIMA", "parameters": "(conv"}},
         r"averaging\.parameters: must be a regular expression .*'\(conv'",
     ),
+    **{
+        f"a pattern that takes for ever: {pattern}": (
+            {"averaging": {"_delete_": True, "type": "WIMA", "parameters": pattern}},
+            r"averaging\.parameters: must be simpler",
+        )
+        for pattern in ("(a+)+$", "(a|aa)*$", "(?:a?){30}b", ".*.*.*.*.*b", "(){1000000000}")
+    },
     "an option of a partition that has none": (
         {"train_dataloader": {"partition": {"_delete_": True, "type": "NoOptions", "seed": 1}}},
         r"train_dataloader\.partition\.seed: unknown argument of NoOptions; known: none",

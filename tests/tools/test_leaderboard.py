@@ -59,6 +59,15 @@ def test_a_run_is_verified(tool, small_run, small_config, tmp_path):
     assert "not as recorded, within 0.05 percentage points (other packages)" in err
 
 
+def test_no_control_character_of_a_folder_reaches_the_terminal(run_tool, small_run, tmp_path):
+    copy = tmp_path / "run\x1b]0;title\x07"
+    shutil.copytree(small_run, copy, ignore=shutil.ignore_patterns("pictures", "test"))
+    trust = ("--trust", "small_network")
+    for words in (("leaderboard", "verify", copy), ("test", copy, "--pictures", 0)):
+        code, out, err = run_tool(*words, *trust)
+        assert code == 0 and "\x1b]" not in out + err and "\ufffd]0;title\ufffd" in out
+
+
 def test_a_file_is_no_folder_for_the_board(tool, tmp_path):
     (tmp_path / "file").write_text("kept")
     for out in ("file", "file/x"):
