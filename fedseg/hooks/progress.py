@@ -56,8 +56,8 @@ class Screen(Live):
 class ProgressHook(FederatedHook):
     """Round, clients, loss, metrics, time left and memory; nothing if ``runner.quiet``.
 
-    On a terminal they are redrawn; elsewhere there is a line after every evaluation, and one every
-    ``seconds``. Nothing here waits for the device.
+    On a terminal they are redrawn; elsewhere there is a line after the first round, after every
+    evaluation, and every ``seconds``. Nothing here waits for the device.
 
     Args:
         seconds: time between two lines where there is no terminal.
@@ -113,9 +113,12 @@ class ProgressHook(FederatedHook):
         self._print(every=self.seconds)
 
     def after_round(self, runner: Any, record: dict[str, Any]) -> None:
+        first = not self._rounds
         self._rounds.append((1, self.now() - self._round_began))
         self._finished, self._share, self._clients = record["round"], 0.0, 0
         self._loss = record["loss"]
+        if first:
+            self._print()
 
     def after_train_epoch(self, runner: Any) -> None:
         self._round_began = self.now()  # of the next round, which pays for this one's checkpoint

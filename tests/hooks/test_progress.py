@@ -213,10 +213,11 @@ def shown(console: Console) -> list[str]:
     return console.file.getvalue().splitlines()
 
 
-def test_without_a_terminal_every_evaluation_is_a_line(tmp_path):
+def test_without_a_terminal_the_first_round_and_every_evaluation_is_a_line(tmp_path):
     runner, progress = build(tmp_path, plain_console(), hook={"seconds": 1e9})
     runner.train()
-    lines = shown(progress.console)
+    first, *lines = shown(progress.console)
+    assert first.startswith("round 1/6  ") and "loss" in first and " left" in first
     assert [text.split("  ")[0] for text in lines] == ["round 3/6", "round 6/6"]
     records = {r["round"]: r for r in toyseg.history({"work_dir": runner.work_dir})}
     for text, record in zip(lines, (records[3], records[6]), strict=True):
