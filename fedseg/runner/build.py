@@ -4,12 +4,15 @@ The runner builds its own trainer this way, and so can any other process: the sa
 same model, data and optimizer, to the last bit.
 """
 
+import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import cache
 from itertools import zip_longest
 from typing import Any
 
+import numpy as np
 import torch
 from mmengine.config import Config
 from mmengine.device import get_device
@@ -43,6 +46,7 @@ from fedseg.datasets.arrays import is_synthetic
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet
+from fedseg.files import sha256
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.optim import OptimWrapper, build_local_optimizer
@@ -358,14 +362,14 @@ def check_classes(cfg: Config, dataset: Any, field: str = "train_dataloader.data
 def check_tests(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
     """Raise DataError where a test set counts other classes than the training data teach.
 
-    Files that are in both are only told: the training images may be meant.
+    Images that are in both are only told: the training images may be meant.
     """
-    taught, trained = _classes(dataset), _files(dataset)
+    taught = _classes(dataset)
     for test in tests:
-        if both := trained & _files(test.dataset):
+        if both := _images_of_both(dataset, test.dataset):
             warnings.warn(
                 f"val_dataloader.{test.name}.dataset: {len(both)} of its {len(test.dataset)} "
-                f"samples are training samples, for example {min(both)[0]}",
+                f"samples are training samples, for example {min(both)}",
                 stacklevel=2,
             )
         asked = _classes(test.dataset)
@@ -384,9 +388,34 @@ def _classes(dataset: Any) -> list[str]:
     return [] if classes is None else list(classes)
 
 
-def _files(dataset: Any) -> set[tuple[str, ...]]:
-    """Of every sample, for data sets that read files."""
-    return {files for files in getattr(dataset, "files", ()) if isinstance(files, tuple)}
+MOST_COMPARED = 200_000  # images
+
+
+def _images_of_both(train: Any, test: Any) -> list[str]:
+    """Images of a test set whose content a training image has, by file or number."""
+    pixels = [getattr(dataset, "images", None) for dataset in (train, test)]
+    if all(isinstance(p, np.ndarray) and len(p) <= MOST_COMPARED for p in pixels):
+        known = {hash(image.tobytes()) for image in pixels[0]}
+        return [f"image {i}" for i, image in enumerate(pixels[1]) if hash(image.tobytes()) in known]
+    files = _files(train)
+    if len(files) > MOST_COMPARED:
+        return sorted(files & _files(test))
+    sizes: dict[int, list[str]] = {}
+    for path in files:
+        sizes.setdefault(os.path.getsize(path), []).append(path)
+    checksum = cache(sha256)
+    return [
+        path
+        for path in _files(test)
+        if (same := sizes.get(os.path.getsize(path)))
+        and (path in files or checksum(path) in set(map(checksum, same)))
+    ]
+
+
+def _files(dataset: Any) -> set[str]:
+    """Of every sample's image, for data sets that read files."""
+    files = getattr(dataset, "files", ())
+    return {str(names[0]) for names in files if isinstance(names, tuple)}
 
 
 def check_origins(parts: Iterable[Any]) -> None:

@@ -8,6 +8,7 @@ import warnings
 from contextlib import nullcontext
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 import toyquad
@@ -107,7 +108,8 @@ def test_a_learning_rate_of_0_is_told(tmp_path):
 def test_a_test_set_of_other_classes_is_told_before_training(tmp_path):
     for split, names in (("train", ("cat", "dog")), ("val", ("cat", "horse"))):
         for number, name in enumerate(names):
-            write_photo(tmp_path / split / name / f"{number}.JPEG", number)
+            color = number + 10 * (split == "val")
+            write_photo(tmp_path / split / name / f"{number}.JPEG", color)
     changes = [f"data_root={tmp_path}", f"work_dir={tmp_path / 'run'}", "model.num_classes=2"]
     for loader in ("train_dataloader", "val_dataloader.test"):
         changes += [f"{loader}.dataset.num_classes=2", f"{loader}.num_workers=0"]
@@ -158,6 +160,35 @@ def test_a_single_class_is_no_task(tmp_path):
         test["dataset"] = One(test_mode=True)
     with pytest.raises(ConfigError, match=r"dataset: has the single class 'x'.*IoUMetric"):
         toyseg.runner(config).build_federation()
+
+
+def test_training_images_in_a_test_set_are_told_by_their_content(tmp_path):
+    """Whatever the names of their files are, and for images in arrays."""
+
+    class Files(toyseg.ToyScenes):
+        def __init__(self, *names):
+            super().__init__()
+            self.files = [(str(tmp_path / name),) for name in names]
+
+    class Arrays(toyseg.ToyScenes):
+        def __init__(self, *values):
+            super().__init__()
+            self.images = np.array(values, np.uint8)[:, None, None, None].repeat(8, 1)
+
+    for name, content in {"a": "1", "b": "22", "copy of a": "1", "c": "3"}.items():
+        (tmp_path / name).write_text(content)
+
+    def told(train, test):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            check_tests(train, [StreamedSet("unseen", "x", [], torch.zeros(1), dataset=test)])
+        return [str(warning.message) for warning in caught]
+
+    assert told(Files("a", "b"), Files("c")) == told(Arrays(1, 2), Arrays(3)) == []
+    (text,) = told(Files("a", "b"), Files("c", "copy of a"))
+    assert "unseen.dataset: 1 of its" in text and text.endswith("copy of a")
+    (text,) = told(Arrays(1, 2), Arrays(3, 2, 1))
+    assert "unseen.dataset: 2 of its" in text and text.endswith("image 1")
 
 
 class Named(toyseg.ToyScenes):
