@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -143,6 +144,7 @@ def test_a_resumed_run_has_every_point_once(tmp_path):
         file.write_bytes(content[: len(content) // 2])  # what a kill leaves of what was not flushed
     forget_last_round(config)
     longer = toyseg.merge(config, {"train_cfg": {"max_rounds": 6}})
+    time.sleep(1)  # TensorBoard orders files by the second in their names
     toyseg.train(longer, resume=True)
     assert events(folder) == expected(longer)
     assert [step for step, _ in events(folder)["train/lr"]] == [1, 2, 3, 4, 5, 6]
