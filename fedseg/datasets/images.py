@@ -14,13 +14,15 @@ from pathlib import Path
 
 import cv2
 import numpy as np
-from PIL import Image
+from PIL import Image, ImageOps
 
 from fedseg.errors import DataError
 from fedseg.files import read_bytes
 
 PNG = b"\x89PNG\r\n\x1a\n"
-GRAY_8_BIT = (8, 0)  # bit depth and color type of a PNG
+ORIENTATION = 274  # the tag of EXIF and TIFF
+# read by Pillow: OpenCV leaves AVIF unturned and the values of a PGM below 255 unscaled
+BY_PILLOW = ("AVIF", "GIF", "PPM")
 PNG_END = b"IEND\xae\x42\x60\x82"
 JPEG = b"\xff\xd8"
 # JPEG, JPEG 2000 (two kinds of files), AVIF, WebP: known by content, as decoders do
@@ -38,30 +40,63 @@ _whole: set[int] = set()  # hashes of JPEGs that this process has checked
 
 
 def read_image(path: str) -> np.ndarray:
-    """An image as uint8 [H, W, 3], RGB."""
-    # The orientation tag is ignored because label maps have none: both are read as stored.
-    flags = cv2.IMREAD_COLOR | cv2.IMREAD_IGNORE_ORIENTATION
-    return cv2.cvtColor(_decode(path, _read(path), flags), cv2.COLOR_BGR2RGB)
+    """An image as displayed, turned by its EXIF orientation: uint8 [H, W, 3], RGB."""
+    data = _read(path)
+    header = _open(path, data)
+    if header is not None and header.format in BY_PILLOW and header.mode != "I":  # 16 bits
+        return _pixels(path, header, "RGB")
+    image = _decode(path, data, cv2.IMREAD_COLOR | cv2.IMREAD_ANYDEPTH)
+    if image.dtype != np.uint8:
+        raise DataError(
+            f"{path}: has {image.dtype} values, and how they scale to 0..255 is not known: convert "
+            "it to 8 bits per channel"
+        )
+    return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
 
 
 def read_label(path: str) -> np.ndarray:
-    """A label map as stored: uint8 [H, W] raw ids; it must be lossless."""
+    """A label map as stored: uint8 [H, W] raw ids, gray values or indices of a palette."""
     data = _read(path)
     if LOSSY.match(data):
         raise DataError(
             f"{path}: a label map cannot be JPEG or the like, which may change ids: store it as PNG"
         )
+    header = _open(path, data)
+    if header is not None:
+        _check_label(path, data, header)
+        if header.mode == "P":  # OpenCV would expand it to colors
+            return _pixels(path, header)
     label = _decode(path, data, cv2.IMREAD_UNCHANGED)
-    # Bit depth and color type of a PNG sit at fixed offsets. OpenCV would expand a palette to
-    # colors, and scale up an image of fewer bits.
-    form = tuple(data[24:26]) if data.startswith(PNG) else GRAY_8_BIT
-    if label.ndim != 2 or label.dtype != np.uint8 or form != GRAY_8_BIT:
+    if label.ndim != 2 or label.dtype not in (np.uint8, np.uint16):
         raise DataError(
-            f"{path}: a label map must be 8-bit and single-channel, not {label.dtype} "
-            f"{list(label.shape)} (PNG's bit depth and color type: {form}): store class ids, not "
-            "colors"
+            f"{path}: a label map must have one channel of whole numbers, not {label.dtype} "
+            f"{list(label.shape)}: store class ids as 8-bit gray or palette PNG"
         )
-    return label
+    if label.max() > 255:
+        raise DataError(
+            f"{path}: has the label id {label.max()}, but ids are 0 to 255: renumber the classes "
+            "and store 8 bits"
+        )
+    return label.astype(np.uint8, copy=False)
+
+
+def _check_label(path: str, data: bytes, header: Image.Image) -> None:
+    """Raise DataError if tools disagree about the ids of a label map, or where they are."""
+    raw = header.tile[0].args if header.tile else header.mode
+    raw = raw if isinstance(raw, str) else str(raw[0])
+    if header.format == "GIF":
+        raise DataError(f"{path}: a label map cannot be GIF, which renumbers ids: store it as PNG")
+    if raw.startswith(("1", "L;")):  # few bits, or white is 0
+        raise DataError(
+            f"{path}: is gray of less than 8 bits or inverted ({raw}), which tools read as ids or "
+            "as 0 to 255: store a label map as 8-bit gray or palette PNG"
+        )
+    # asking a PNG without the chunk decodes it
+    if (header.format != "PNG" or b"eXIf" in data) and header.getexif().get(ORIENTATION, 1) != 1:
+        raise DataError(
+            f"{path}: has an EXIF orientation, which tools apply or ignore: store the label map "
+            "as its image is displayed, without the tag"
+        )
 
 
 def check_exist(paths: Sequence[str], root: str | Path, fix: str) -> None:
@@ -116,13 +151,27 @@ def _read(path: str) -> bytes:
     return data
 
 
-def _decode(path: str, data: bytes, flags: int) -> np.ndarray:
+def _open(path: str, data: bytes) -> Image.Image | None:
+    """The header by Pillow, or None if only OpenCV may know the format."""
     try:
-        Image.open(io.BytesIO(data)).close()
+        return Image.open(io.BytesIO(data))
     except Image.DecompressionBombError as error:
         raise DataError(f"{path}: is too large an image ({error})") from error
     except Exception:  # OpenCV knows more formats
-        pass
+        return None
+
+
+def _pixels(path: str, image: Image.Image, mode: str | None = None) -> np.ndarray:
+    """As stored, or as displayed in a mode of Pillow."""
+    try:
+        return np.array(ImageOps.exif_transpose(image).convert(mode) if mode else image)
+    except Exception as error:  # damaged bytes can fail in any way
+        raise DataError(
+            f"{path}: cannot be decoded as an image ({error}): copy or extract the file again"
+        ) from error
+
+
+def _decode(path: str, data: bytes, flags: int) -> np.ndarray:
     try:
         image = cv2.imdecode(np.frombuffer(data, np.uint8), flags)
     except cv2.error:
@@ -169,7 +218,8 @@ def _ends_early(data: bytes, image: np.ndarray) -> bool:
     where the last pixel is gray, in small files and progressive ones, and once for each.
     """
     sequential = _jpeg_parts(data)[0] in JPEG_SEQUENTIAL
-    if sequential and len(data) > SMALL and (image[-1, -1] != GRAY).any():
+    corners = image[[0, 0, -1, -1], [0, -1, 0, -1]]  # the last pixel may be turned to any
+    if sequential and len(data) > SMALL and (corners != GRAY).any(axis=1).all():
         return False
     if hash(data) in _whole:
         return False

@@ -148,9 +148,11 @@ class SegmentationDataset(Dataset):
         image_path, label_path = self.files[index]
         image, raw = read_image(image_path), read_label(label_path)
         if image.shape[:2] != raw.shape:
+            turned = image.shape[:2] == raw.shape[::-1]
+            fix = "turn the label map as the image is displayed, by its EXIF orientation"
             raise DataError(
                 f"{label_path}: is {list(raw.shape)}, but its image {image_path} is "
-                f"{list(image.shape[:2])} [H, W]: restore the original files"
+                f"{list(image.shape[:2])} [H, W]: {fix if turned else 'restore the original files'}"
             )
         if not self.ignore_unlisted and cv2.countNonZero(cv2.LUT(raw, self._unknown)):
             unknown = sorted(set(np.unique(raw).tolist()) - set(self.label_ids))

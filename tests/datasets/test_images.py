@@ -7,7 +7,7 @@ from pathlib import Path
 import cv2
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import Image, ImageOps
 
 from fedseg.datasets.images import existing_files, read_image, read_label
 from fedseg.errors import DataError
@@ -103,13 +103,58 @@ def test_label_is_read_as_stored(tmp_path: Path) -> None:
     assert (read_label(str(tmp_path / "a.png")) == RAMP).all()
 
 
-def test_label_must_be_ids(tmp_path: Path) -> None:
-    ramp = Image.fromarray(RAMP)
-    others = [ramp.convert(mode) for mode in ("RGB", "P", "LA", "1")]
-    for image in (*others, Image.fromarray(RAMP.astype(np.uint16))):
-        image.save(tmp_path / "a.png")
-        with pytest.raises(DataError, match=r"a\.png: .*8-bit"):
-            read_label(str(tmp_path / "a.png"))
+@pytest.mark.parametrize(
+    ("mode", "ending"),
+    [(mode, "png") for mode in ("RGB", "LA", "1")] + [("1", "tif"), ("1", "bmp"), ("1", "pbm")],
+)
+def test_label_must_be_ids(tmp_path: Path, mode: str, ending: str) -> None:
+    path = tmp_path / f"a.{ending}"
+    Image.fromarray(RAMP).convert(mode).save(path)
+    with pytest.raises(DataError, match=rf"a\.{ending}: .*(one channel|less than 8 bits).*8-bit"):
+        read_label(str(path))
+
+
+@pytest.mark.parametrize("ending", ["png", "tif", "bmp"])
+@pytest.mark.parametrize("classes", [2, 3, 12, 140])  # a PNG has 1, 2, 4 and 8 bits
+def test_label_with_a_palette_has_its_indices(tmp_path: Path, ending: str, classes: int) -> None:
+    label = Image.fromarray(RAMP % classes).convert("P")
+    label.putpalette(np.random.default_rng(0).integers(0, 256, 3 * classes).tolist())
+    label.putdata((RAMP % classes).ravel().tolist())
+    label.save(tmp_path / f"a.{ending}")
+    assert (read_label(str(tmp_path / f"a.{ending}")) == RAMP % classes).all()
+
+
+@pytest.mark.parametrize("ending", ["png", "tif", "pgm"])
+def test_sixteen_bits(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"a.{ending}"
+    Image.fromarray(RAMP.astype(np.uint16)).save(path)
+    assert (read_label(str(path)) == RAMP).all()
+    Image.fromarray(RAMP.astype(np.uint16) * 29).save(path)  # 12 bits
+    with pytest.raises(DataError, match=rf"a\.{ending}: has the label id 4002, .*0 to 255"):
+        read_label(str(path))
+    with pytest.raises(DataError, match=rf"a\.{ending}: has uint16 values.*8 bits"):
+        read_image(str(path))
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("ending", ["jpg", "png", "webp", "tif", "avif"])
+def test_image_is_turned_as_displayed(tmp_path: Path, ending: str, orientation: int) -> None:
+    path, exif = tmp_path / f"a.{ending}", Image.Exif()
+    exif[274] = orientation
+    Image.fromarray(cv2.merge([RAMP, RAMP // 2, 255 - RAMP])).save(path, exif=exif)
+    with Image.open(path) as image:
+        displayed = np.asarray(ImageOps.exif_transpose(image).convert("RGB"))
+    assert np.abs(read_image(str(path)).astype(int) - displayed).max() <= 2
+    if ending in ("png", "tif") and orientation > 1:
+        Image.fromarray(RAMP).save(path, exif=exif)
+        with pytest.raises(DataError, match=rf"a\.{ending}: has an EXIF orientation"):
+            read_label(str(path))
+
+
+def test_gray_levels_of_a_pgm_are_scaled_in_images_only(tmp_path: Path) -> None:
+    (tmp_path / "a.pgm").write_bytes(b"P5 2 1 15\n\x03\x0f")
+    assert read_image(str(tmp_path / "a.pgm"))[0, :, 0].tolist() == [51, 255]
+    assert read_label(str(tmp_path / "a.pgm")).tolist() == [[3, 15]]
 
 
 def test_label_must_be_lossless(tmp_path: Path) -> None:
