@@ -3,7 +3,8 @@
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,14 +12,14 @@ import numpy as np
 import torch
 from pydantic import PositiveInt
 from torch.utils.data import Dataset
-from torchvision.datasets.folder import find_classes, make_dataset
+from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
 
 from fedseg.datasets.images import check_exist, read_image
 from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import DataError, MissingDataError
 from fedseg.registry import DATASETS
 
-SUFFIXES = (".jpeg", ".jpg", ".png")
+SUFFIXES = (*IMG_EXTENSIONS, ".avif", ".gif", ".jfif", ".jp2", ".pbm")
 PIPELINES = {
     "train": (
         dict(type="RandomResizedCrop", size=(224, 224)),
@@ -83,7 +84,8 @@ class ImageFolderDataset(PhotoDataset):
     Args:
         data_root: the folder with the splits.
         split: the folder with the classes, such as ``"train"`` or ``"val"``.
-        num_classes: how many there must be; labels are their alphabetical order.
+        num_classes: how many there must be; labels are their alphabetical order. They are the
+            folders of ``train`` if there is one, else of ``split``; hidden ones do not count.
         pipeline: transforms of albumentations, as in
             :class:`~fedseg.datasets.segmentation.SegmentationDataset`. None: for ``train`` a random
             crop resized to 224x224 and a horizontal flip, for any other split the shorter side
@@ -107,11 +109,28 @@ class ImageFolderDataset(PhotoDataset):
             raise MissingDataError(
                 f"{folder}: is missing: unpack the images there or set data_root"
             )
-        try:
-            classes, numbers = find_classes(folder)
-            samples = make_dataset(folder, numbers, is_valid_file=_is_photo)
-        except FileNotFoundError as error:
-            raise DataError(f"{folder}: is no folder of classes with images ({error})") from error
+        training = Path(data_root, "train")
+        held, classes = _classes(folder), _classes(training if training.is_dir() else folder)
+        if unknown := sorted(set(held) - set(classes)):
+            raise DataError(f"{folder / unknown[0]}: is no class of {training}: move it away")
+        numbers = {name: number for number, name in enumerate(classes) if name in held}
+        others = sorted(p for name in held for p in _files(folder / name) if not _is_photo(p))
+        if others:
+            warnings.warn(
+                f"{folder}: {len(others)} files are skipped, they are no images "
+                f"({', '.join(others[:5])}{', ...' * (len(others) > 5)}): images end in "
+                f"{', '.join(sorted(SUFFIXES))}",
+                stacklevel=2,
+            )
+        samples = []
+        if numbers:
+            samples = make_dataset(folder, numbers, is_valid_file=_is_photo, allow_empty=True)
+        empty = sorted(set(numbers) - {classes[label] for _, label in samples})
+        if not samples or (empty and split == "train"):
+            raise DataError(
+                f"{folder}: has no images of {', '.join(empty[:5]) or 'any class'}: images end in "
+                f"{', '.join(sorted(SUFFIXES))}"
+            )
         if len(classes) != num_classes:
             raise DataError(
                 f"{folder}: has {len(classes)} classes, not {num_classes}: set dataset.num_classes"
@@ -122,6 +141,15 @@ class ImageFolderDataset(PhotoDataset):
         self.labels = np.array([label for _, label in samples], np.int64)
         rows = [[os.path.relpath(path, folder), label] for path, label in samples]
         self.split_checksum = rows_checksum(rows)
+
+
+def _classes(folder: Path) -> list[str]:
+    return sorted(p.name for p in folder.iterdir() if p.is_dir() and p.name[0] != ".")
+
+
+def _files(folder: Path) -> Iterator[str]:
+    for place, _, names in os.walk(folder, followlinks=True):  # as make_dataset
+        yield from (os.path.join(place, name) for name in names if name[0] != ".")
 
 
 def _is_photo(path: str) -> bool:

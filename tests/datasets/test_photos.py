@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 from landmark_files import write_photo
+from PIL import Image
 
 from fedseg.datasets import ImageFolderDataset
 from fedseg.errors import DataError, MissingDataError
@@ -51,5 +52,32 @@ def test_what_is_wrong_with_a_folder(root):
     with pytest.raises(DataError, match="n04"):
         ImageFolderDataset(root, num_classes=4)
     (root / "empty").mkdir()
-    with pytest.raises(DataError, match="empty"):
+    with pytest.raises(DataError, match=r"empty: has no images of any class.*\.webp"):
         ImageFolderDataset(root, "empty")
+
+
+def test_other_endings_are_read_or_counted(root):
+    folder = root / "train" / "n01"
+    for number, ending in enumerate(("gif", "webp", "tif", "bmp", "ppm")):
+        Image.new("RGB", (300, 260), (40 * number, 0, 0)).save(folder / f"{number}.{ending}")
+    read = ImageFolderDataset(root, num_classes=3, pipeline=[])
+    assert read.labels.tolist() == [0] * 6 + [1, 1, 2]
+    assert [int(read[i]["inputs"][0].max()) for i in (1, 4)] == pytest.approx([40, 160], abs=1)
+    (folder / "a.heic").touch()
+    with pytest.warns(UserWarning, match=r"1 files are skipped.*a\.heic.*\.webp"):
+        assert len(ImageFolderDataset(root, num_classes=3)) == len(read)
+
+
+def test_classes_are_those_of_training(root):
+    (root / "train" / ".ipynb_checkpoints").mkdir()
+    (root / "val" / ".ipynb_checkpoints").mkdir()
+    (root / "val" / "n01" / "n01_1.JPEG").unlink()
+    for _ in range(2):  # an empty folder, then none
+        val = ImageFolderDataset(root, "val", num_classes=3)
+        assert val.metainfo["classes"] == ("n01", "n02", "n03")
+        assert val.labels.tolist() == [1, 1, 2]
+        if (root / "val" / "n01").exists():
+            (root / "val" / "n01").rmdir()
+    (root / "val" / "n00").mkdir()
+    with pytest.raises(DataError, match=r"n00: is no class of .*train"):
+        ImageFolderDataset(root, "val", num_classes=3)
