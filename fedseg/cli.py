@@ -12,6 +12,7 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import suppress
+from io import UnsupportedOperation
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
@@ -38,6 +39,10 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     """
     warnings.filterwarnings("ignore", module="mmcv|mmseg|mmengine")
     _protect_helpers()
+    os.environ["MPLBACKEND"] = "agg"  # no command opens a window, and an unknown one would fail
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")  # of characters that it cannot hold
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     if hasattr(signal, "SIGUSR1"):
         signal.signal(signal.SIGUSR1, signal.SIG_IGN)
@@ -48,6 +53,8 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     except Exception as error:
         if isinstance(error, BrokenPipeError) and _nobody_reads():
             _leave(CLOSED)
+        if isinstance(error, OSError) and error.filename is None and _output_error():
+            _leave(UserError.exit_code)
         told = resource_error(error) or error
         if not isinstance(told, UserError):
             raise
@@ -86,16 +93,27 @@ def _leave(code: int) -> NoReturn:
     if working != [threading.main_thread()] or _looked_on():
         sys.exit(code)
     atexit._run_exitfuncs()
-    try:
-        for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed by the shell
-            stream.flush()
-    except BrokenPipeError:
+    error = _output_error()
+    if isinstance(error, BrokenPipeError):
         code = CLOSED
-    except OSError as error:
+    elif error is not None:
         code = UserError.exit_code
         with suppress(OSError):
             os.write(2, f"error: the output cannot be written: {error.strerror}\n".encode())
     os._exit(code)
+
+
+def _output_error() -> OSError | None:
+    """Write out what is printed; why that fails, also where nothing waits to be written."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):  # None: closed by the shell
+        try:
+            stream.flush()
+            os.write(stream.fileno(), b"")
+        except UnsupportedOperation:  # no file
+            continue
+        except OSError as error:
+            return error
+    return None
 
 
 def _looked_on() -> bool:

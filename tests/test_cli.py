@@ -32,6 +32,9 @@ def main():
         threading.Thread(target=slow).start()
     if sys.argv[1] == "fails":
         raise DataError("file: is missing")
+    if sys.argv[1] == "names":
+        print("Straße ±", flush=True)
+        import matplotlib
     if sys.argv[1] == "much":
         for _ in range(100_000):
             print("line")
@@ -76,13 +79,20 @@ def test_a_thread_that_works_is_waited_for():
     assert done.stdout == "endthread\nexit handler\ntaken apart\n"
 
 
+def test_neither_the_encoding_nor_the_display_of_a_user_ends_a_command():
+    surroundings = {**os.environ, "PYTHONIOENCODING": "ascii", "MPLBACKEND": "no_such"}
+    done = run("names", stdout=subprocess.PIPE, env=surroundings)
+    assert done.returncode == 3 and "Stra\\xdfe \\xb1" in done.stdout, done.stderr
+
+
 @pytest.mark.skipif(sys.platform != "linux", reason="/dev/full")
+@pytest.mark.parametrize("word", ["little", "much"])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
-def test_output_that_cannot_be_written_is_told(unbuffered):
+def test_output_that_cannot_be_written_is_told(unbuffered, word):
     with Path("/dev/full").open("w") as full:
-        done = run("little", stdout=full, env={**os.environ, "PYTHONUNBUFFERED": unbuffered})
+        done = run(word, stdout=full, env={**os.environ, "PYTHONUNBUFFERED": unbuffered})
     assert done.returncode == 2
-    assert "error: " in done.stderr and "No space left" in done.stderr
+    assert "error: the output cannot be written: No space left" in done.stderr
     assert "Traceback" not in done.stderr and "ignored" not in done.stderr
 
 

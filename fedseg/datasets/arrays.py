@@ -129,6 +129,14 @@ class ImageArrays(Dataset):
     def __len__(self) -> int:
         return len(self.labels)
 
+    def check_files(self) -> None:
+        """Raise DataError if a mapped file was cut: reading it would end the process (SIGBUS)."""
+        mapped = self.images, getattr(self.images, "base", None)
+        for array in getattr(self.images, "files", mapped):
+            path = Path(getattr(array, "filename", None) or ".")
+            if path.is_file() and path.stat().st_size < array.offset + array.nbytes:
+                raise DataError(f"{path}: was cut during the run: prepare the images again")
+
     def gather(self, indices: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Images uint8 [n, H, W, C] and labels int64 [n] of some samples, as contiguous arrays."""
         return np.ascontiguousarray(self.images[indices]), self.labels[indices]

@@ -130,6 +130,7 @@ class StackedFiles:
     """
 
     def __init__(self, files: Sequence[np.ndarray], first: Sequence[int], length: int) -> None:
+        self.files = files
         self._parts = [(file, start) for file in files for start in first]
         self._length = length
         self.shape = (len(self._parts) * length, *files[0].shape[1:])

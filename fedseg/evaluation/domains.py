@@ -117,6 +117,8 @@ class DomainEvaluator:
         self.details = {}
         for test in self.sets if sets is None else sets:
             self.runner.call_hook("before_val_domain", domain=test.name)
+            if hasattr(test.dataset, "check_files"):
+                test.dataset.check_files()
             for prefix, tasks in self._views(test, w, buffers):
                 for samples in self._score(test, prefix, tasks, on_prediction):
                     self.runner.call_hook("after_val_batch", prefix=prefix, samples=samples)

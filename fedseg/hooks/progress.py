@@ -149,7 +149,8 @@ class ProgressHook(FederatedHook):
             try:
                 self.console.print(text, markup=False, highlight=False, soft_wrap=True)
             except OSError as error:
-                if error.errno != errno.EIO:  # else the terminal was closed: the run saves first
+                # a closed terminal, a full disk: what is printed is not worth a run
+                if error.errno not in (errno.EIO, errno.ENOSPC):
                     raise
                 self._shown = False
             self._last_line = self.now()

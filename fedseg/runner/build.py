@@ -196,10 +196,15 @@ def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
     return flat
 
 
-def load_weights(flat: FlatModel, path: Any) -> dict[str, Any]:
-    """Load the weights of a checkpoint into a model; returns all that the checkpoint holds."""
+def load_weights(
+    flat: FlatModel, path: Any, payload: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Load the weights of a checkpoint into a model; returns all that the checkpoint holds.
+
+    ``payload``: what was read of it before.
+    """
     check_value("load_from", path, str)
-    payload = load_checkpoint(path)
+    payload = load_checkpoint(path) if payload is None else payload
     try:
         for key in ("averaged_state_dict", "state_dict"):
             if key in payload:

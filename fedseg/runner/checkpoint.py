@@ -99,7 +99,9 @@ def _content_digest(payload: Mapping[str, Any]) -> str:
 
 
 def _check_stored(size: int, tensor: Tensor) -> Tensor:
-    """A tensor without storage of its own for each value may be larger than any memory."""
+    """A plain tensor; one without storage for each value may be larger than any memory."""
+    if tensor.is_quantized or tensor.is_complex() or tensor.layout != torch.strided:
+        raise ValueError(f"a tensor of {tensor.dtype}, {tensor.layout}")
     if tensor.numel() * tensor.element_size() > size:
         raise ValueError(f"a tensor of {tuple(tensor.shape)} in a file of {size} bytes")
     return tensor

@@ -13,9 +13,8 @@ from mmengine.visualization import Visualizer
 def quiet_console(logger: Logger, level: str) -> None:
     """Show on the terminal only what is of a level (for ``INFO``: warnings); files keep all."""
     for handler in logger.handlers:
-        if hasattr(handler, "baseFilename"):
-            handler.handleError = lambda record: None  # a full disk is told once, by the run
-        else:
+        handler.handleError = lambda record: None  # a full disk is told once, by the run
+        if not hasattr(handler, "baseFilename"):
             handler.setLevel("WARNING" if level == "INFO" else level)
             # MMEngine says it of every metric
             handler.addFilter(lambda record: "The prefix is not set" not in record.getMessage())

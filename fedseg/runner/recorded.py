@@ -21,7 +21,7 @@ import fedseg.registry
 from fedseg.cli import printable
 from fedseg.config.layers import naming
 from fedseg.datasets.transforms import is_foreign_transform
-from fedseg.errors import DEBUG, ConfigError, DataError, UserError
+from fedseg.errors import DEBUG, ConfigError, DataError, UserError, resource_error
 from fedseg.files import own_path
 from fedseg.runner.checkpoint import checkpoints
 from fedseg.runner.config import complete_config
@@ -72,6 +72,8 @@ def recorded(
     except UserError:
         raise
     except Exception as error:  # any value may be of any kind
+        if isinstance(error, OSError) and resource_error(error):
+            raise
         kind = type(error).__name__
         raise DataError(
             f"{config.filename}: cannot be evaluated: {kind}: {error} ({DEBUG}=1 shows where)"

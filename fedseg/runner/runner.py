@@ -155,6 +155,8 @@ class FederatedRunner(Runner):
             stage = getattr(hook, fn_name, None)
             if stage is not None:
                 stage(self, **kwargs)
+        if fn_name == "before_round" and hasattr(self.data.dataset, "check_files"):
+            self.data.dataset.check_files()
 
     def register_hooks(self, default_hooks: Any = None, custom_hooks: Any = None) -> None:
         for field, config, hook in build_hooks(self.cfg):
@@ -268,13 +270,13 @@ class FederatedRunner(Runner):
         self.results = write_results(self)
         self.call_hook("after_run")
 
-    def test(self, checkpoint: str | Path, on_prediction: Any = None) -> dict[str, float]:
-        """Evaluate a checkpoint on every test domain.
+    def test(self, checkpoint: Any, on_prediction: Any = None, payload: Any = None) -> dict:
+        """Evaluate a checkpoint, or its ``payload`` if it was read, on every test domain.
 
         ``on_prediction``: see :class:`fedseg.evaluation.domains.DomainEvaluator`.
         """
         self._build_model_state()
-        payload = load_weights(self.flat, str(checkpoint))
+        payload = load_weights(self.flat, str(checkpoint), payload)
         self.server = Server(self.flat, num_clients=1)
         run_state.restore_for_test(self, payload)
         self.averaging = None  # its result, not its history, is what is tested

@@ -36,7 +36,7 @@ def evaluate_checkpoint(
     Returns:
         The runner, and the content of ``test_results.json``.
     """
-    payload = load_checkpoint(checkpoint)
+    payload, checksum = load_checkpoint(checkpoint), sha256(checkpoint)  # a run may delete it
     runner = FederatedRunner.from_cfg(config)
     if runner.cfg.test_dataloader is None:
         where = runner.cfg.filename or "the config"
@@ -50,7 +50,7 @@ def evaluate_checkpoint(
             "averaged statistics, and they are tested"
         )
     with _progress() as advance:
-        metrics = runner.test(checkpoint, advance)
+        metrics = runner.test(checkpoint, advance, payload)
     loop = runner.test_loop
     domains = nest(metrics, loop.details)
     images = {test.name: len(test.dataset) for test in loop.sets}
@@ -67,7 +67,7 @@ def evaluate_checkpoint(
         "config_sha256": config_digest(runner.cfg if recorded is None else recorded),
         "trained_config_sha256": meta.get("config_sha256"),
         "checkpoint": str(checkpoint),
-        "checkpoint_sha256": sha256(checkpoint),
+        "checkpoint_sha256": checksum,
         "round": payload.get("round"),
         "averaged": "averaged_state_dict" in payload,
         "seed": meta.get("seed"),

@@ -20,6 +20,7 @@ from mmengine.config import Config
 from fedseg import cli
 from fedseg.errors import (
     ConfigError,
+    DataError,
     Interrupted,
     LoadingError,
     ResourceError,
@@ -61,7 +62,10 @@ def lock_work_dir(work_dir: str | Path) -> Iterator[Callable[[], None]]:
         ConfigError: another process writes there, or a link is where a run writes.
     """
     work_dir = Path(work_dir)
-    work_dir.mkdir(parents=True, exist_ok=True)
+    try:
+        work_dir.mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError as error:  # as below /proc
+        raise ResourceError(f"{work_dir}: no folder can be made there: write elsewhere") from error
     for name in (*OUTPUTS, *MEASURED, PREVIOUS):
         own_path(work_dir, name)
     lock = FileLock(work_dir / LOCK, timeout=0)
@@ -86,9 +90,14 @@ def lock_work_dir(work_dir: str | Path) -> Iterator[Callable[[], None]]:
         remove_temporaries(work_dir)
         _write_mark(work_dir, pid=os.getpid(), host=socket.gethostname())
         yield check
-    except OSError:
+    except OSError as error:
         check()
-        raise
+        path = Path(error.filename or "")
+        if not isinstance(error, FileNotFoundError) or not path.is_relative_to(work_dir):
+            raise
+        raise DataError(
+            f"{path}: was moved or removed during the run, which stops: put it back, then resume"
+        ) from error
     finally:
         lock.release()
 

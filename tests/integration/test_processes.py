@@ -233,6 +233,18 @@ def replace(work_dir: Path) -> None:
         pass
 
 
+def remove_states(work_dir: Path) -> None:
+    shutil.rmtree(work_dir / "state" / "clients")
+
+
+def test_a_run_whose_states_are_removed_says_so(tmp_path):
+    store = {"state_store": {"keep": "disk"}, "algorithm": {"_delete_": True, "type": "SCAFFOLD"}}
+    run = toyseg.runner(toyseg.settings(tmp_path, **PLAIN, **store))
+    run.register_hook(CallHook(remove_states, 3))
+    with pytest.raises(DataError, match=r"state/clients/.*was moved or removed during the run"):
+        run.train()
+
+
 @pytest.mark.parametrize("call", [move_away, replace, shutil.rmtree])
 def test_a_run_whose_folder_is_no_longer_its_own_stops(tmp_path, call):
     config = toyseg.settings(tmp_path, **PLAIN, visualizer={"vis_backends": []})

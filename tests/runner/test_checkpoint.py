@@ -260,3 +260,17 @@ def test_an_expanded_tensor_is_saved_with_its_values(tmp_path):
     vector = torch.ones(1).expand(10**6)
     save_checkpoint(path, {"state_dict": {}, "round": 1, "hooks": {"own": vector}})
     assert torch.equal(load_checkpoint(path)["hooks"]["own"], vector)
+
+
+@pytest.mark.parametrize(
+    "tensor",
+    [
+        torch.quantize_per_tensor(torch.ones(3), 0.1, 0, torch.qint8),
+        torch.ones(3, 3).to_sparse(),
+        torch.ones(3, dtype=torch.complex64),
+    ],
+)
+def test_a_tensor_of_another_kind_is_no_weight(tmp_path, tensor):
+    torch.save({"state_dict": {"w": tensor}}, tmp_path / "round_000001.pth")
+    with pytest.raises(DataError, match="cannot be read as a checkpoint of tensors"):
+        load_checkpoint(tmp_path / "round_000001.pth")

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import cv2
@@ -314,3 +315,11 @@ def test_wrong_arguments_are_named(tool, silo, tmp_path):
         code, _, err = tool(*arguments)
         assert code == 2
         assert word in err
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+@pytest.mark.parametrize("out", ["/proc/none", "/dev/null/none"])
+def test_a_place_where_nothing_can_be_written_is_named_itself(run_tool, small_run, out):
+    options = ("--quantities", "loss", "--trust", "small_network", "--samples", 2)
+    code, _, err = run_tool("curvature", small_run, "--out", out, *options)
+    assert code == 2 and err.startswith(f"error: {out}: ")

@@ -103,3 +103,16 @@ def test_a_config_without_test_sets(tool, small_config, checkpoint, tmp_path):
     code, _, err = tool(small_config, checkpoint, "--out", tmp_path, "--cfg-options", *options)
     assert code == UserError.exit_code
     assert "nothing to test" in err
+
+
+def test_a_checkpoint_that_a_run_deletes_meanwhile_gives_way_to_the_newest(
+    tool, small_run, tmp_path, monkeypatch
+):
+    copy = tmp_path / "run"
+    shutil.copytree(small_run, copy, ignore=shutil.ignore_patterns("pictures", "test"))
+    newest, pruned = (copy / "checkpoints" / f"round_00000{n}.pth" for n in (6, 5))
+    found = iter([(5, pruned), (6, newest)])
+    monkeypatch.setattr("fedseg.runner.recorded.newest_checkpoint", lambda folder: next(found))
+    pruned.unlink(missing_ok=True)
+    code, _, err = tool(copy, "--pictures", 0, "--trust", "small_network")
+    assert code == 0 and (copy / "test" / "round_000006" / "test_results.json").is_file(), err
