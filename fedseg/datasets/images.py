@@ -54,6 +54,14 @@ def read_image(path: str) -> np.ndarray:
     return cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
 
 
+def read_size(path: str) -> tuple[int, int]:
+    """(height, width) of an image as displayed, from its header."""
+    with Image.open(path) as image:
+        # asking a PNG would decode it
+        turn = 1 if image.format == "PNG" else image.getexif().get(ORIENTATION, 1)
+        return image.size if turn in range(5, 9) else image.size[::-1]
+
+
 def read_label(path: str) -> np.ndarray:
     """A label map as stored: uint8 [H, W] raw ids, gray values or indices of a palette."""
     data = _read(path)

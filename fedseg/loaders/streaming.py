@@ -21,12 +21,15 @@ from torch.utils.data import DataLoader, Dataset, default_collate
 
 from fedseg.core.client_data import Job, JobStream
 from fedseg.core.seeds import seed_for
+from fedseg.datasets.images import read_size
+from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import ConfigError, LoaderKilled, LoadingError, UserError, lacks_memory
 from fedseg.loaders.partitioned import PartitionedData
 from fedseg.loaders.workers import IDLE, Places, WorkerError, init_worker, start_workers, watch
 from fedseg.registry import CLIENT_DATA, FUNCTIONS
 
 TIMEOUT = 600.0  # seconds in which a batch must come, unless the config says another number
+SAME_SIZE = "end dataset.pipeline with a crop or resize to one size, or set batch_size=1"
 
 
 def seed_global(seed: int) -> None:
@@ -91,6 +94,8 @@ class SeededDataset(Dataset):
         except Exception as error:
             if lacks_memory(error):
                 raise
+            if self.collate is default_collate and "equal size" in str(error):
+                error = ConfigError(f"samples differ in size: {SAME_SIZE}")
             raise SampleError.of(error, keys[0][0], "its batch, which it begins: ") from error
 
     def _sample(self, index: int, seed: int) -> Any:
@@ -249,9 +254,38 @@ class StreamingData(PartitionedData):
             timeout,
             self._describe,
         )
+        if self.batch_size != 1 and self._loader.collate_fn is default_collate:
+            self._check_sizes()
         self._pin_memory = torch.device(device).type == "cuda"
         self._batches: Iterator | None = None
         self._expected: Iterator[Job] | None = None
+
+    def _check_sizes(self) -> None:
+        """Raise ConfigError if a client's images leave the pipeline in several sizes."""
+        files, pipeline = (getattr(self.dataset, name, None) for name in ("files", "pipeline"))
+        if not files or not isinstance(pipeline, Pipeline):
+            return
+
+        def passed(size: tuple[int, int], seed: int) -> tuple[int, ...]:
+            image, label = np.zeros((*size, 3), np.uint8), np.zeros(size, np.uint8)
+            return pipeline(image, label, seed)[0].shape
+
+        try:  # what fails is told with the file's name when it is read
+            height, width = read_size(files[0][0])
+            same = {passed((height, width), seed) for seed in range(3)}
+            if len(same | {passed((height + 32, width + 64), 0)}) == 1:
+                return  # whatever their sizes
+            sizes = [read_size(paths[0]) for paths in files]
+        except Exception:
+            return
+        for indices in self.indices.values():
+            found = {sizes[i]: files[i][0] for i in indices}
+            if len(found) > 1 or (len(same) > 1 and len(indices) > 1):
+                listed = ", ".join(f"{path} {list(size)}" for size, path in [*found.items()][:2])
+                raise ConfigError(
+                    f"train_dataloader.dataset.pipeline: leaves samples of several sizes in a "
+                    f"batch ({listed}): {SAME_SIZE}"
+                )
 
     def _describe(self, index: int) -> str:
         client = next(client for client, held in self.indices.items() if index in held)

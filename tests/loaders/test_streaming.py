@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 import torch
 import toyseg
+from PIL import Image
 from torch.utils.data import Dataset
 from torch.utils.data.distributed import DistributedSampler
 
 from fedseg.core.client_data import Job, JobStream
+from fedseg.datasets import ImageFolderDataset
 from fedseg.errors import ConfigError
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.loaders.streaming import SampleError, SeededDataset, StreamingData, build_collate
@@ -367,3 +369,27 @@ def test_orders_of_the_local_epochs_as_torchs_distributed_sampler_draws_them():
 
 def clients_of_six(dataset):
     return {f"c{n}": np.arange(6 * n, 6 * n + 6) for n in range(3)}
+
+
+@pytest.mark.parametrize("orientation", [1, 6])  # 6: turned by 90 degrees
+@pytest.mark.parametrize("steps", [[], [dict(type="RandomScale", p=1.0)], [dict(type="Resize")]])
+def test_images_of_several_sizes_are_told_before_training(tmp_path, steps, orientation):
+    exif = Image.Exif()
+    for number in range(4):
+        exif[274] = orientation if number % 2 else 1
+        path = tmp_path / "train" / f"class{number % 2}" / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.new("RGB", (60, 40)).save(path, exif=exif)
+    steps = [
+        dict(step, height=32, width=32) if step["type"] == "Resize" else step for step in steps
+    ]
+    data = dict(dataset=ImageFolderDataset(tmp_path, "train", 2, steps))
+    one, two = (lambda _: {"a": np.arange(4)}), (lambda _: {"a": [0, 1], "b": [2, 3]})
+    random = steps and steps[0]["type"] == "RandomScale"
+    for partition, refused in ((one, random or (not steps and orientation == 6)), (two, random)):
+        if refused:
+            with pytest.raises(ConfigError, match=r"pipeline: .*\.jpg \[40, 60\].*batch_size=1"):
+                stream(**data, partition=partition)
+        else:
+            stream(**data, partition=partition)
+        stream(**data, partition=partition, batch_size=1)
