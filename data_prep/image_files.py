@@ -333,7 +333,7 @@ def _load_npz(path: Path) -> dict[str, np.ndarray]:
         raise DataError(
             f"{path}: cannot be read as plain arrays {', '.join(NPZ_KEYS)} ({error}): write it "
             "again with numpy.savez, texts as numpy text, not as objects"
-        ) from error
+        ) from (None if isinstance(error, MemoryError) else error)  # a header of 279 TiB
 
 
 def _read_folders(root: Path, published: ImageSet) -> dict[str, Part]:

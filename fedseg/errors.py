@@ -132,5 +132,5 @@ def resource_error(error: BaseException) -> ResourceError | None:
                 "--workers), or use a larger machine"
             )
         remedies = NO_ROOM  # a file that may not be read is often tried, and done without
-        cause = cause.__cause__ or cause.__context__
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
     return None

@@ -97,7 +97,7 @@ class WeightsFile:
         except Exception as error:
             raise ConfigError(
                 f"model.weights: {self.path} is no file of plain weights: torch.save a state dict"
-            ) from error
+            ) from (None if isinstance(error, MemoryError) else error)  # asked by its pickle
         if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
             content = content["state_dict"]
         values = content.values() if isinstance(content, dict) else [None]

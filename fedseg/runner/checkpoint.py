@@ -134,12 +134,14 @@ def load_checkpoint(path: str | Path) -> dict[str, Any]:
         map_tensors(partial(_check_stored, path.stat().st_size), payload)
         digest = _content_digest(payload) if isinstance(payload, dict) else None
     except Exception as error:
-        if lacks_memory(error):  # or an older one would be taken
+        # or an older one would be taken; a pickle that asks for absurd objects raises MemoryError,
+        # torch's allocator RuntimeError
+        if lacks_memory(error) and not isinstance(error, MemoryError):
             raise
         raise DataError(
             f"{path}: cannot be read as a checkpoint of tensors and plain values "
             f"({type(error).__name__}): it is truncated, damaged, or something else"
-        ) from error
+        ) from (None if isinstance(error, MemoryError) else error)
     if not isinstance(payload, dict) or "state_dict" not in payload:
         raise DataError(f"{path}: is no fedseg checkpoint, it has no 'state_dict'")
     if payload.get(DIGEST, digest) != digest:

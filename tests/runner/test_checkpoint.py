@@ -13,7 +13,7 @@ import pytest
 import torch
 from toyseg import differences
 
-from fedseg.errors import DataError
+from fedseg.errors import DataError, resource_error
 from fedseg.runner import state_store as store
 from fedseg.runner.checkpoint import (
     checkpoint_path,
@@ -274,3 +274,15 @@ def test_a_tensor_of_another_kind_is_no_weight(tmp_path, tensor):
     torch.save({"state_dict": {"w": tensor}}, tmp_path / "round_000001.pth")
     with pytest.raises(DataError, match="cannot be read as a checkpoint of tensors"):
         load_checkpoint(tmp_path / "round_000001.pth")
+
+
+class Huge:
+    def __reduce__(self):
+        return (bytearray, (10**15,))
+
+
+def test_a_pickle_that_asks_for_more_than_any_memory_is_damaged(tmp_path):
+    torch.save({"state_dict": {"w": Huge()}}, tmp_path / "round_000001.pth")
+    with pytest.raises(DataError, match=r"round_000001\.pth: cannot be read") as raised:
+        load_checkpoint(tmp_path / "round_000001.pth")
+    assert resource_error(raised.value) is None
