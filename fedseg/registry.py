@@ -51,12 +51,17 @@ class LazyRegistry(Registry):
         """The class of a name, or None; see :meth:`mmengine.registry.Registry.get`."""
         if key in self.modules:
             import_module(self.modules[key])
-        registry: Registry | None = self
-        while registry is not None:
-            if key in registry.module_dict:
-                return registry.module_dict[key]
-            registry = registry.parent
-        return super().get(key)
+        chain: list[Registry] = [self]
+        while chain[-1].parent is not None:
+            chain.append(chain[-1].parent)
+        for imports in (False, True):  # most names need none, and they take seconds
+            for registry in chain:
+                if imports and registry is not self:
+                    registry.import_from_location()
+                if key in registry.module_dict:
+                    return registry.module_dict[key]
+        # for a name without dots MMEngine would import a file of that name, such as the config
+        return super().get(key) if "." in key else None
 
 
 def load_class(package: str, name: str, modules: Mapping[str, str]) -> Any:
@@ -230,7 +235,7 @@ SERVER_OPTIMIZERS = LazyRegistry(
 # what a constructor raises when it is given something wrong
 MISTAKES = (
     *(TypeError, ValueError, LookupError, AttributeError),
-    *(ArithmeticError, AssertionError, NotImplementedError),
+    *(ArithmeticError, AssertionError, RuntimeError),
 )
 SHOWN_NAMES = 30
 

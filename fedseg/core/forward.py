@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fedseg.errors import ConfigError
+from fedseg.errors import DEBUG, ConfigError
 
 
 def prepare_batch(model: nn.Module, batch: Any, dtype: torch.dtype, training: bool) -> Any:
@@ -54,3 +54,15 @@ def total_loss(losses: Tensor | Mapping[str, Tensor | Sequence[Tensor]]) -> Tens
             f"only {sorted(losses)}"
         )
     return total
+
+
+def explain_forward(model: nn.Module, error: Exception) -> str:
+    """A sentence for an error of a model's first forward pass."""
+    fix = "check the numbers of channels and classes, and in_index of its heads"
+    if type(model).__module__.startswith("mmseg."):
+        name = type(model).__name__
+        fix = f"use model=dict(type='Segmentor', network=dict(type='{name}', ...))"
+    reason = " ".join(f"{type(error).__name__}: {error}".split())
+    return (
+        f"model: {type(model).__name__} fails on a batch: {reason}: {fix} ({DEBUG}=1 shows where)"
+    )

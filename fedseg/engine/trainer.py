@@ -13,10 +13,12 @@ from fedseg.core.algorithm import Algorithm
 from fedseg.core.client import Client, LocalOptimizer
 from fedseg.core.client_data import ClientData, Job
 from fedseg.core.flat import FlatModel
-from fedseg.core.forward import prepare_batch
+from fedseg.core.forward import explain_forward, prepare_batch
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import ClientResult, Message, Payload, Task
 from fedseg.core.seeds import seed_for, seed_model
+from fedseg.errors import ConfigError
+from fedseg.registry import MISTAKES
 
 
 class ClientTrainer:
@@ -66,6 +68,7 @@ class ClientTrainer:
         self.delta_scratch = torch.empty_like(flat.w)
         steps_more = type(algorithm).after_step is not Algorithm.after_step
         self._after_step = algorithm.after_step if steps_more else None
+        self._has_loss = False  # until the first batch went through the model
         self._modules = list(self.model.modules())
         self._training: list[bool] = []  # of each module, as train() left it
 
@@ -77,7 +80,14 @@ class ClientTrainer:
 
     def loss(self, client: Client) -> Tensor:
         """The local loss of ``client.batch``, a 0-d tensor with a graph."""
-        return self.local_loss.loss(client)
+        if self._has_loss:
+            return self.local_loss.loss(client)
+        try:
+            loss = self.local_loss.loss(client)
+        except MISTAKES as error:
+            raise ConfigError(explain_forward(self.model, error)) from error
+        self._has_loss = True
+        return loss
 
     def local_step(self, client: Client) -> None:
         """One local step on ``client.batch``; nothing in it waits for the device."""

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from mmengine.evaluator import BaseMetric
+from mmengine.structures import BaseDataElement
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 from torch import Tensor
 
@@ -125,7 +126,10 @@ class EvaluationSet(ABC):
             indices: its samples. data: the preprocessed batch. predictions: the model's.
         """
         for metric in self.metrics:
-            metric.process(data_batch=data, data_samples=predictions)
+            given = predictions
+            if not isinstance(metric, CountingMetric):
+                given = _as_evaluator(metric, data, predictions)
+            metric.process(data_batch=data, data_samples=given)
 
     def take(self) -> list[Any]:
         """The metrics' counts so far; they start anew."""
@@ -182,6 +186,17 @@ class EvaluationSet(ABC):
             if isinstance(metric, CountingMetric):
                 details.setdefault(metric.prefix or "", {}).update(metric.details())
         return details
+
+
+def _as_evaluator(metric: BaseMetric, data: Any, predictions: Any) -> Any:
+    """Predictions as MMEngine's Evaluator passes them on, and a tensor as MMSegmentation's do."""
+    if isinstance(predictions, list | tuple):
+        return [p.to_dict() if isinstance(p, BaseDataElement) else p for p in predictions]
+    of_mmseg = any(kind.__module__.startswith("mmseg.") for kind in type(metric).__mro__)
+    if not of_mmseg or not isinstance(predictions, Tensor):
+        return predictions
+    pairs = zip(predictions, labels_of(data), strict=True)
+    return [{"pred_sem_seg": {"data": p}, "gt_sem_seg": {"data": label}} for p, label in pairs]
 
 
 @EVALUATION_SETS.register_module(name="StreamingData")

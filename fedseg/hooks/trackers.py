@@ -33,7 +33,7 @@ from fedseg.config.schema import check_value
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError
 from fedseg.files import write_text
-from fedseg.registry import HOOKS, VISBACKENDS, VISUALIZERS, build
+from fedseg.registry import HOOKS, VISBACKENDS, VISUALIZERS, build, find_class
 
 DEFAULT = {"vis_backends": [{"type": "TensorboardVisBackend"}]}
 GROUPS = {"norm_": "norm/", "bytes_": "traffic/bytes_"}
@@ -87,8 +87,8 @@ def build_trackers(config: Any, work_dir: str | Path, name: str) -> dict[str, Ba
     check_value("visualizer.vis_backends", options, Sequence[Mapping])
     work_dir, trackers = Path(work_dir).absolute(), {}
     for number, backend in enumerate(options):
-        field, kind = f"visualizer.vis_backends[{number}]", backend.get("type")
-        cls = VISBACKENDS.get(kind) if isinstance(kind, str) else None
+        field = f"visualizer.vis_backends[{number}]"
+        cls = find_class(VISBACKENDS, backend, field)
         folder = str(work_dir / getattr(cls, "folder", "vis_data"))
         tracker = build(VISBACKENDS, backend, field, base=BaseVisBackend, save_dir=folder)
         tracker.run_name, tracker.work_dir = name, work_dir

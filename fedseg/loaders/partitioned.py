@@ -37,7 +37,7 @@ class PartitionedData(ClientData):
             ``"epoch"`` has the orders that torch's DistributedSampler draws for the local epochs,
             the same ones in every round (FedDrive's released code).
         drop_last: leave out a last, smaller batch.
-        drop_single: leave out a last batch of one sample, which BatchNorm cannot train on.
+        drop_single: leave out a last batch of one sample, where BatchNorm sees one value a channel.
         seed: the run's seed.
     """
 
@@ -54,11 +54,6 @@ class PartitionedData(ClientData):
         drop_single: bool = False,
         seed: int = 0,
     ) -> None:
-        if batch_size == 1 and drop_single:
-            raise ConfigError(
-                "train_dataloader.batch_size: is 1, and BatchNorm cannot train on batches of one: "
-                "use at least 2, or a model without BatchNorm"
-            )
         self.dataset = build(DATASETS, dataset, "train_dataloader.dataset")
         partition = build(PARTITIONS, partition, "train_dataloader.partition")
         self.indices = check_clients(partition(self.dataset), len(self.dataset))
@@ -68,16 +63,36 @@ class PartitionedData(ClientData):
         self.local_epochs, self.local_steps = local_epochs, local_steps
         self.shuffle, self.drop_last, self.drop_single = shuffle, drop_last, drop_single
         self.seed = seed
+        self._check_batches()
+
+    def _check_batches(self) -> None:
+        """Raise ConfigError for a client without a batch."""
+        if self.batch_size == 1 and self.drop_single:
+            raise ConfigError(
+                "train_dataloader.batch_size: is 1, and BatchNorm cannot train on batches of one: "
+                "use at least 2, or a model without BatchNorm"
+            )
         for number, (client, size) in enumerate(zip(self.clients, self.sizes, strict=True)):
             if not self.batch_sizes(number):
                 problem = (
                     "and BatchNorm cannot train on a batch of one: merge it with another client, "
                     "or use a model without BatchNorm"
-                    if size == 1 and drop_single
-                    else f"which is no full batch of {batch_size}: lower "
+                    if size == 1 and self.drop_single
+                    else f"which is no full batch of {self.batch_size}: lower "
                     "train_dataloader.batch_size or set train_dataloader.drop_last=False"
                 )
                 raise ConfigError(f"client {client!r} has {size} sample(s), {problem}")
+
+    def single_sample(self) -> int | None:
+        """A sample that is a batch of its own, or None."""
+        sizes = map(self._sizes, range(len(self.clients)))
+        alone = (held for held, own in zip(self.indices.values(), sizes, strict=True) if 1 in own)
+        return next((int(held[0]) for held in alone), None)
+
+    def leave_out_single(self) -> None:
+        """Leave batches of one out from now on; ConfigError for a client without others."""
+        self.drop_single = True
+        self._check_batches()
 
     def _sizes(self, client: int) -> list[int]:
         """Sizes of batches that hold every sample once."""

@@ -12,6 +12,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from pickle import PicklingError
 from typing import Any
 
 import numpy as np
@@ -23,7 +24,14 @@ from fedseg.core.client_data import Job, JobStream
 from fedseg.core.seeds import seed_for
 from fedseg.datasets.images import read_size
 from fedseg.datasets.transforms import Pipeline
-from fedseg.errors import ConfigError, LoaderKilled, LoadingError, UserError, lacks_memory
+from fedseg.errors import (
+    ConfigError,
+    DataError,
+    LoaderKilled,
+    LoadingError,
+    UserError,
+    lacks_memory,
+)
 from fedseg.loaders.partitioned import PartitionedData
 from fedseg.loaders.workers import IDLE, Places, WorkerError, init_worker, start_workers, watch
 from fedseg.registry import CLIENT_DATA, FUNCTIONS
@@ -96,6 +104,12 @@ class SeededDataset(Dataset):
                 raise
             if self.collate is default_collate and "equal size" in str(error):
                 error = ConfigError(f"samples differ in size: {SAME_SIZE}")
+            if self.collate is default_collate and isinstance(error, TypeError):
+                error = DataError(  # default_collate's own names neither option
+                    f"a sample must consist of tensors, arrays or numbers ({error}): return "
+                    "dict(inputs=image, data_samples=labels), or set collate_fn="
+                    "dict(type='pseudo_collate') for a model that takes lists of samples"
+                )
             raise SampleError.of(error, keys[0][0], "its batch, which it begins: ") from error
 
     def _sample(self, index: int, seed: int) -> Any:
@@ -203,7 +217,17 @@ class BatchLoader:
         )
         if not workers:
             return self._explain_errors(iter(loader))
-        return self._explain_errors(watch(start_workers(loader), dataset.places, self.timeout))
+        try:
+            started = start_workers(loader)
+        except (AttributeError, TypeError, PicklingError) as error:  # under "spawn"
+            if "pickle" not in str(error):
+                raise
+            raise ConfigError(
+                f"{self.field}.dataset: {type(self.dataset).__name__} cannot be sent to loader "
+                f"processes ({error}): replace lambdas and local functions by functions of a "
+                f"module, or set {self.field}.num_workers=0"
+            ) from error
+        return self._explain_errors(watch(started, dataset.places, self.timeout))
 
     def _explain_errors(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Batches; an error says which sample, without torch's traceback inside its text."""

@@ -4,13 +4,16 @@ The runner builds its own trainer this way, and so can any other process: the sa
 same model, data and optimizer, to the last bit.
 """
 
+import inspect
 import os
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
 from itertools import zip_longest
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -32,13 +35,14 @@ from mmengine.runner import set_random_seed
 from mmengine.utils import import_modules_from_strings
 from torch import nn
 
-from fedseg.batchnorm import batchnorm_layers
+from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.checks import shown
 from fedseg.config.components import DEFAULT_HOOKS
 from fedseg.config.schema import check_value
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
+from fedseg.core.forward import forward, prepare_batch
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Payload
 from fedseg.core.seeds import seed_for
@@ -49,6 +53,8 @@ from fedseg.evaluation.sets import EvaluationSet
 from fedseg.files import sha256
 from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
+from fedseg.loaders.partitioned import PartitionedData
+from fedseg.loaders.streaming import temporary_seed
 from fedseg.optim import OptimWrapper, build_local_optimizer
 from fedseg.registry import (
     ALGORITHMS,
@@ -56,6 +62,7 @@ from fedseg.registry import (
     HOOKS,
     LOCAL_LOSSES,
     LOOPS,
+    MISTAKES,
     MODELS,
     PARAM_SCHEDULERS,
     build,
@@ -167,8 +174,21 @@ def build_schedulers(cfg: Config, local: OptimWrapper) -> list[Any]:
 def build_model(cfg: Config) -> nn.Module:
     """The network in its dtype, on the CPU; its weights are drawn by :func:`build_vectors`."""
     torch.manual_seed(seed_for(cfg.randomness.seed, "build"))
-    model = build(MODELS, cfg.model, "model", base=nn.Module)
+    with _offline():
+        model = build(MODELS, cfg.model, "model", base=nn.Module)
     return model.to(getattr(torch, cfg.get("dtype", "float32")))
+
+
+def _offline() -> AbstractContextManager:
+    """Within it ConfigError is raised where a network asks for pretrained weights elsewhere."""
+
+    def refuse(host: Any, *_: Any, **__: Any) -> None:
+        raise ConfigError(
+            f"model: asks {host} for weights, and nothing is downloaded: set pretrained to False "
+            "or None, leave init_cfg's checkpoint out, and give a local file as model.weights"
+        )
+
+    return mock.patch("socket.getaddrinfo", refuse)
 
 
 def move_model(model: nn.Module, cfg: Config) -> nn.Module:
@@ -184,7 +204,8 @@ def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
     """Draw the initial weights, lay the model out as vectors, load ``load_from``."""
     torch.manual_seed(seed_for(cfg.randomness.seed, "init"))
     if hasattr(model, "init_weights"):
-        model.init_weights()
+        with _offline():
+            model.init_weights()
     for name, tensor in model.state_dict().items():
         if not torch.isfinite(tensor).all():
             raise ConfigError(
@@ -317,18 +338,23 @@ def build_client_data(
     cfg: Config, flat: FlatModel, warn: Callable[[str], None] = warnings.warn
 ) -> ClientData:
     """The clients' training data, ``train_dataloader``."""
-    options = dict(cfg.train_dataloader)
+    options = {"type": "StreamingData", **cfg.train_dataloader}
+    kind = find_class(CLIENT_DATA, options, "train_dataloader")
+    normalizes = bool(batchnorm_layers(flat.model))
+    rehearses = normalizes and inspect.isclass(kind) and issubclass(kind, PartitionedData)
     epochs = cfg.train_cfg.get("local_epochs")
     of_the_run = {
         "local_epochs": 1 if epochs is None else epochs,
         "local_steps": cfg.train_cfg.get("local_steps"),
-        "drop_single": bool(batchnorm_layers(flat.model)),
+        "drop_single": normalizes and not rehearses,
         "device": flat.w.device,
         "dtype": flat.w.dtype,
         "seed": cfg.randomness.seed,
     }
-    options = {"type": "StreamingData", **options}
     data = build(CLIENT_DATA, options, "train_dataloader", of_the_run)
+    single = data.single_sample() if rehearses else None
+    if single is not None and not _trains_on(flat, next(iter(data.sample_batches([[single]])))):
+        data.leave_out_single()
     dropped = data.dropped()
     if dropped:
         warn(
@@ -336,6 +362,25 @@ def build_client_data(
             "sample out of every local epoch, which BatchNorm cannot train on"
         )
     return data
+
+
+def _trains_on(flat: FlatModel, batch: Any) -> bool:
+    """False if a BatchNorm layer sees one value a channel; weights and statistics stay."""
+    model, training, buffers = flat.model, flat.model.training, flat.buffers.clone()
+    counters = {name: counter.clone() for name, counter in flat.counters.items()}
+    with torch.random.fork_rng(), temporary_seed(0), frozen_running_statistics(model):
+        try:
+            with torch.no_grad():
+                batch = prepare_batch(model.train(), batch, flat.w.dtype, training=True)
+                forward(model, batch, "loss")
+        except MISTAKES as error:  # any other is told by the first step
+            return "more than 1 value per channel" not in str(error)
+        finally:
+            model.train(training)
+            flat.buffers.copy_(buffers)
+            for name, counter in counters.items():
+                flat.counters[name].copy_(counter)
+    return True
 
 
 def build_evaluation(cfg: Config, kind: str, run: Any) -> Any:

@@ -192,3 +192,13 @@ def test_a_mistake_is_told_where_it_was_made(tmp_path):
     assert lines == [["--cfg-options", "model.loss"], [str(own), "averaging.starts"]]
     again = copy.deepcopy(override(config, options="train_cfg.amp=1"))
     assert find_layer(layers_of(again), "train_cfg.amp").file == "--cfg-options"
+
+
+def test_names_are_looked_up_in_mmsegmentation_and_never_among_files(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "BaseSegDataset.py").write_text("raise AssertionError('imported')")
+    (tmp_path / "OwnConfig.py").write_text("raise AssertionError('imported')")
+    for name in ("BaseSegDataset", "ADE20KDataset"):
+        assert DATASETS.get(name).__module__.startswith("mmseg.datasets.")
+    assert DATASETS.get("mmseg.BaseSegDataset") is DATASETS.get("BaseSegDataset")
+    assert DATASETS.get("OwnConfig") is None

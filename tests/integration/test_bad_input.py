@@ -13,6 +13,7 @@ from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import CLIENT_DATA, PARTITIONS
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config, train
+from fedseg.runner.plan import make_plan
 
 ONE_OF_ONE = {
     "dataset": {"users": {"a": 5, "lonely": 1}},
@@ -561,3 +562,76 @@ def test_the_command_line_prints_a_message_and_no_traceback(command_lines, name)
     assert code == 2, err
     assert expected in err and "error: " in err
     assert "Traceback" not in out + err
+
+
+UNET = {
+    "type": "UNet",
+    "base_channels": 4,
+    "num_stages": 2,
+    "strides": (1, 1),
+    "enc_num_convs": (1, 1),
+    "dec_num_convs": (1,),
+    "downsamples": (True,),
+    "enc_dilations": (1, 1),
+    "dec_dilations": (1,),
+}
+HEAD = {"type": "FCNHead", "in_channels": 4, "in_index": 1, "channels": 4, "num_convs": 1}
+ENCODER_DECODER = {
+    "type": "EncoderDecoder",
+    "backbone": UNET,
+    "decode_head": {**HEAD, "num_classes": 3},
+    "test_cfg": {"mode": "whole"},
+}
+
+
+def segmentor(**changes):
+    network = toyseg.merge(ENCODER_DECODER, changes)
+    loss = {"type": "CrossEntropy"}
+    return {"_delete_": True, "type": "Segmentor", "network": network, "loss": loss}
+
+
+TIMM = {"_delete_": True, "type": "TIMMBackbone", "features_only": True}
+PRETRAINED = {"init_cfg": {"type": "Pretrained", "checkpoint": "https://no.where/a.pth"}}
+FROM_INSIDE = {
+    "a whole segmentor": ({"_delete_": True, **ENCODER_DECODER}, r"type='Segmentor', network="),
+    "channels": (segmentor(decode_head={"in_channels": 7}), r"model: Segmentor .*7 channels"),
+    "channels of images": (segmentor(backbone={"in_channels": 4}), r"model: .*4 channels"),
+    "a feature map": (segmentor(decode_head={"in_index": 9}), r"model: .*in_index"),
+    "a name": (
+        segmentor(backbone={**TIMM, "model_name": "no_such", "pretrained": False}),
+        r"model\.network: .*no_such",
+    ),
+    "an address": (segmentor(backbone=PRETRAINED), r"model: .*no\.where.*model\.weights"),
+    "weights of a hub": (
+        segmentor(backbone={**TIMM, "model_name": "resnet18", "pretrained": True}),
+        r"model: .*huggingface.*model\.weights",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FROM_INSIDE)
+def test_a_network_of_mmsegmentation_that_does_not_fit_is_named(tmp_path, name, monkeypatch):
+    monkeypatch.setenv("HF_HUB_CACHE", str(tmp_path))
+    model, message = FROM_INSIDE[name]
+    changes = {**toyseg.PLAIN, "model": model}
+    with pytest.raises(ConfigError, match=message):
+        make_plan(toyseg.runner(toyseg.settings(tmp_path, **changes)))
+
+
+def test_a_metric_of_mmsegmentation_agrees_with_the_suites(tmp_path):
+    metrics = [{"type": "mmseg.IoUMetric"}, {"type": "IoUMetric", "prefix": "own"}]
+    changes = {**toyseg.PLAIN, "model": segmentor(), "val_evaluator": metrics}
+    run = toyseg.train(toyseg.settings(tmp_path, **changes, train_cfg={"max_rounds": 1}))
+    scores = run.history.read()[-1]["metrics"]
+    assert scores["seen/mIoU"] == pytest.approx(scores["seen/own/mIoU"], abs=0.006)
+
+
+def test_a_work_dir_that_cannot_be_made(tmp_path):
+    with pytest.raises(ConfigError, match="work_dir: /proc/no/such cannot be made"):
+        toyseg.runner(toyseg.settings(tmp_path, work_dir="/proc/no/such"))
+
+
+def test_a_tracker_without_a_name(tmp_path):
+    visualizer = {"type": "Visualizer", "vis_backends": [{"type": ""}]}
+    with pytest.raises(ConfigError, match=r"vis_backends\[0\]\.type: unknown"):
+        toyseg.runner(toyseg.settings(tmp_path, visualizer=visualizer))

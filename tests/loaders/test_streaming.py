@@ -1,5 +1,6 @@
 """The data stream: which samples with which seeds in which order, whatever the workers."""
 
+import multiprocessing
 import random
 from collections import Counter
 
@@ -393,3 +394,12 @@ def test_images_of_several_sizes_are_told_before_training(tmp_path, steps, orien
         else:
             stream(**data, partition=partition)
         stream(**data, partition=partition, batch_size=1)
+
+
+def test_a_data_set_that_no_loader_process_can_get_is_named(monkeypatch):
+    spawn = multiprocessing.get_context("spawn")
+    monkeypatch.setattr(multiprocessing.context._default_context, "_actual_context", spawn)
+    data = stream(num_workers=1)
+    data.dataset.transform = lambda sample: sample
+    with pytest.raises(ConfigError, match=r"train_dataloader\.dataset: .*lambda.*num_workers=0"):
+        data.start(JOBS)

@@ -1,5 +1,6 @@
 """A trainer from the config alone does what the run's own does, in whatever process."""
 
+import copy
 import hashlib
 import json
 import subprocess
@@ -15,6 +16,7 @@ import toyquad
 import toyseg
 from landmark_files import write_photo
 from mmengine.config import Config
+from torch import nn
 
 from fedseg.algorithms import FedAvg
 from fedseg.core.client_data import Job
@@ -23,6 +25,7 @@ from fedseg.core.server import Server
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import StreamedSet
 from fedseg.runner.build import (
+    build_client_data,
     build_hooks,
     build_model,
     build_trainer,
@@ -30,6 +33,7 @@ from fedseg.runner.build import (
     check_classes,
     check_tests,
 )
+from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
 
@@ -320,3 +324,23 @@ def test_a_schedule_without_an_end_leaves_the_last_round_a_learning_rate(
 def test_what_would_be_done_by_half_is_refused(changes, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         toyseg.train(toyseg.settings(tmp_path, **changes))
+
+
+@pytest.mark.parametrize(("vectors", "sizes"), [(False, [2, 1]), (True, [2])])
+def test_a_single_sample_is_left_out_where_a_batchnorm_sees_one_value(vectors, sizes, tmp_path):
+    changes = {"model": segmentation_net(vectors), "train_dataloader": {"batch_size": 2}}
+    config = complete_config(Config(toyseg.settings(tmp_path, **toyseg.PLAIN, **changes)))
+    flat = build_vectors(build_model(config), config)
+    before, state = copy.deepcopy(flat.state_dict()), torch.random.get_rng_state()
+    data = build_client_data(config, flat)
+    assert data.batch_sizes(data.clients.index("e")) == sizes  # of three samples
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert all(torch.equal(before[name], tensor) for name, tensor in flat.state_dict().items())
+
+
+def segmentation_net(vectors):
+    network = {"_delete_": True, "type": "Segmentor", "loss": {"type": "CrossEntropy"}}
+    normalized = [nn.Conv2d(3, 3, 1), nn.BatchNorm2d(3)]
+    if vectors:
+        normalized.insert(0, nn.AdaptiveAvgPool2d(1))
+    return network | {"network": nn.Sequential(*normalized)}
