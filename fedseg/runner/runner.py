@@ -17,7 +17,6 @@ from fedseg.config.components import LOCAL_TRAINING
 from fedseg.core.flat import FlatModel
 from fedseg.core.server import Server
 from fedseg.engine.executor import Executor
-from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.files import remove_temporaries
 from fedseg.hooks.averaging import ModelAverage
@@ -55,6 +54,7 @@ from fedseg.runner.state_store import StateStore
 from fedseg.runner.work_dir import (
     explain_how_to_resume,
     lock_work_dir,
+    make_work_dir,
     mark_resumed,
     set_aside_later,
     start_anew,
@@ -97,12 +97,7 @@ class FederatedRunner(Runner):
         name = cfg.get("experiment_name") or Path(cfg.filename or "run").stem
         # two runs of one process in one second must not share MMEngine's global instances
         cfg["experiment_name"] = f"{name}_{uuid.uuid4().hex[:8]}"
-        try:
-            Path(cfg.work_dir).mkdir(parents=True, exist_ok=True)
-        except FileNotFoundError as error:  # below /proc and the like
-            raise ConfigError(
-                f"work_dir: {cfg.work_dir} cannot be made: name a folder on a disk"
-            ) from error
+        make_work_dir(cfg.work_dir)
         return super().from_cfg(cfg)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:

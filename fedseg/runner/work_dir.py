@@ -50,6 +50,16 @@ LOCK = ".fedseg.lock"
 PREVIOUS = "previous"
 
 
+def make_work_dir(work_dir: str | Path) -> None:
+    """Make the folder; ConfigError below one that only the system can fill, such as /proc."""
+    try:
+        Path(work_dir).mkdir(parents=True, exist_ok=True)
+    except FileNotFoundError as error:
+        raise ConfigError(
+            f"work_dir: {work_dir} cannot be made: name a folder on a disk"
+        ) from error
+
+
 @contextmanager
 def lock_work_dir(work_dir: str | Path) -> Iterator[Callable[[], None]]:
     """Keep every other process out of a work dir, and links from leading writers out of it.

@@ -26,6 +26,7 @@ from fedseg.core.messages import ClientResult, Task, Update
 from fedseg.core.server import Server
 from fedseg.datasets import ImageArrays
 from fedseg.engine.trainer import ClientTrainer
+from fedseg.errors import ConfigError
 from fedseg.registry import DATASETS
 from fedseg.runner.build import assemble_trainer, build_model, move_model
 from fedseg.runner.config import complete_config
@@ -187,5 +188,6 @@ def test_a_wait_is_noticed(wait):
             wait(loss.detach())
             return loss
 
-    with pytest.raises((RuntimeError, NotImplementedError, TypeError)):
+    with pytest.raises(ConfigError) as raised:
         train(build_trainer(CNN, local_loss=Waiting()))
+    assert isinstance(raised.value.__cause__, RuntimeError | TypeError)
