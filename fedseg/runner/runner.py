@@ -23,14 +23,7 @@ from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.batchnorm import BatchNormPolicy
 from fedseg.hooks.trackers import build_trackers, build_visualizer
 from fedseg.memory import threads
-from fedseg.registry import (
-    EXECUTORS,
-    LOOPS,
-    RUNNERS,
-    SAMPLERS,
-    build,
-    check_arguments,
-)
+from fedseg.registry import EXECUTORS, LOOPS, RUNNERS, SAMPLERS, build, check_arguments
 from fedseg.runner import logs, run_state
 from fedseg.runner.build import (
     assemble_trainer,
