@@ -36,7 +36,7 @@ from fedseg.data_prep.image_files import (
     resolve_overlap,
 )
 from fedseg.data_prep.image_sets import CIFAR10, CIFAR100, MNIST
-from fedseg.errors import DataError
+from fedseg.errors import DataError, resource_error
 
 CLASSES = CIFAR10.classes
 
@@ -336,6 +336,17 @@ def test_npz_with_a_member_that_is_no_array(tmp_path, images):
                 bare = member == f"{name}.npy"
                 other.writestr(*((name, b"hello") if bare else (member, given.read(member))))
         refused(CIFAR10, tmp_path, r"train\.npz: .*no array")
+
+
+def test_npz_whose_header_asks_for_more_than_any_memory(tmp_path, images):
+    file, header = write_npz(tmp_path, images, CLASSES) / "train.npz", io.BytesIO()
+    shape = dict(descr="|u1", fortran_order=False, shape=(3 * 10**14,))
+    np.lib.format.write_array_header_1_0(header, shape)
+    with zipfile.ZipFile(file, "w") as archive:
+        archive.writestr("images.npy", header.getvalue())
+    with pytest.raises(DataError, match=r"train\.npz: cannot be read") as raised:
+        read_images(CIFAR10, tmp_path)
+    assert resource_error(raised.value) is None
 
 
 def test_npz_that_is_incomplete_or_cut_short(tmp_path, images):
