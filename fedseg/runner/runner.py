@@ -150,8 +150,9 @@ class FederatedRunner(Runner):
             stage = getattr(hook, fn_name, None)
             if stage is not None:
                 stage(self, **kwargs)
-        if fn_name == "before_round" and hasattr(self.data.dataset, "check_files"):
-            self.data.dataset.check_files()
+        dataset = getattr(self.data, "dataset", None) if fn_name == "before_round" else None
+        if hasattr(dataset, "check_files"):
+            dataset.check_files()
 
     def register_hooks(self, default_hooks: Any = None, custom_hooks: Any = None) -> None:
         for field, config, hook in build_hooks(self.cfg):
