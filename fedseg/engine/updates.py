@@ -76,7 +76,10 @@ def _check_payload(result: ClientResult, name: str, value: Any) -> str | None:
     if name not in result.declared or name in result.update.vectors:
         known = ", ".join(result.declared) or "none"
         return f"{name} is no declared payload; declared: {known}"
-    if result.declared[name].weighting != "rows":
+    weighting = result.declared[name].weighting
+    if weighting not in ("rows", "samples", "uniform", *result.update.weights):
+        return f"{name} is weighted by {weighting!r}, which Update.weights lacks"
+    if weighting != "rows":
         return None if isinstance(value, Tensor) else f"{name} must be a tensor"
     if not isinstance(value, tuple) or not all(isinstance(part, Tensor) for part in value):
         return f"{name} must be (rows, weights)"

@@ -286,7 +286,7 @@ def assemble_trainer(
         data,
         seed=cfg.randomness.seed,
         local_loss=local_loss,
-        payloads=_payloads([algorithm, local_loss, *hooks], data.dataset, flat),
+        payloads=_payloads([algorithm, local_loss, *hooks], getattr(data, "dataset", None), flat),
         amp=train.get("amp", False),
         call_hook=call_hook,
         check=check,

@@ -8,7 +8,7 @@ import toyseg
 
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Payload
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, TrainingError
 from fedseg.hooks import FederatedHook
 from fedseg.registry import HOOKS, LOCAL_LOSSES
 
@@ -133,8 +133,14 @@ def test_workers_and_a_resumed_run_have_the_same_bits(tmp_path, monkeypatch, blo
 )
 def test_what_was_not_declared_is_rejected(tmp_path, broken, reason):
     config = settings(tmp_path, local_loss={"type": "ClassMeans", "broken": broken})
-    with pytest.raises(Exception, match=reason):
+    with pytest.raises(TrainingError, match=reason):
         toyseg.train(config)
+
+
+def test_a_weight_of_the_updates_must_be_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(Extremes, "payloads", (Payload("norm", (1,), "steps"),))
+    with pytest.raises(TrainingError, match="norm is weighted by 'steps', which"):
+        toyseg.train(settings(tmp_path))
 
 
 def test_a_name_has_one_owner(tmp_path):
