@@ -12,6 +12,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from fedseg.errors import TrainingError
+
 LONG = 1 << 16  # elements
 _kept: list[tuple[np.ndarray, weakref.ref]] = []  # memory, and what all tensors in it refer to
 
@@ -46,3 +48,13 @@ def threads(number: int | None = None) -> Iterator[None]:
         yield
     finally:
         torch.set_num_threads(before)
+
+
+def finite(logits: Tensor) -> Tensor:
+    """The logits themselves; TrainingError if one is none, whose class would be the first."""
+    if logits.device.type != "meta" and not torch.isfinite(logits).all():
+        raise TrainingError(
+            "the model predicts logits that are not finite, which have no class: take an earlier "
+            "checkpoint, lower the learning rates or set optim_wrapper.clip_grad"
+        )
+    return logits

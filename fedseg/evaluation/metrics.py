@@ -10,6 +10,7 @@ from mmengine.evaluator import BaseMetric
 from torch import Tensor
 
 from fedseg.errors import ConfigError, DataError
+from fedseg.memory import finite
 from fedseg.registry import METRICS
 
 
@@ -124,7 +125,7 @@ class Accuracy(CountingMetric):
     def count(self, labels: Tensor, predictions: Tensor) -> Tensor:
         """int64 [2, max(C, 1)]: correct and all images of each class (or of all together)."""
         if predictions.is_floating_point():
-            predictions = predictions.argmax(dim=1)
+            predictions = finite(predictions).argmax(dim=1)
         labels, predictions = self._check(labels, predictions)
         correct = (predictions == labels).flatten()
         if self.classes:

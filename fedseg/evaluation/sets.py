@@ -18,6 +18,7 @@ from fedseg.evaluation.metrics import CountingMetric, labels_of
 from fedseg.loaders.partitioned import balanced_batches, domains_of
 from fedseg.loaders.resident import resident_pipeline
 from fedseg.loaders.streaming import TIMEOUT, BatchLoader
+from fedseg.memory import finite
 from fedseg.registry import DATASETS, EVALUATION_SETS, METRICS, build
 
 
@@ -323,7 +324,7 @@ class CorruptedSet(ResidentSet):
 
     def process(self, indices: list[int], data: Any, predictions: Any) -> None:
         if predictions.is_floating_point():  # logits
-            predictions = predictions.argmax(dim=1)
+            predictions = finite(predictions).argmax(dim=1)
         groups = torch.as_tensor(indices) // self.dataset.group_size
         correct = (predictions == labels_of(data)).cpu()
         super().process(indices, {"data_samples": groups}, correct)

@@ -9,6 +9,7 @@ from pydantic import PositiveInt
 from torch import Tensor, nn
 
 from fedseg.errors import DataError, lacks_memory
+from fedseg.memory import finite
 from fedseg.models.weights import InitializedModel
 
 
@@ -85,7 +86,7 @@ class Classifier(InitializedModel):
         if mode == "loss":
             return self.losses(outputs, data_samples)
         if mode == "predict":
-            return logits.argmax(dim=1)
+            return finite(logits).argmax(dim=1)
         if mode == "tensor":
             return logits
         raise ValueError(f"mode {mode!r} is none of 'loss', 'predict', 'tensor'")

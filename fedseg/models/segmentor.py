@@ -12,6 +12,7 @@ from torchvision.models import get_model
 
 from fedseg.config.schema import NonNegative
 from fedseg.errors import ConfigError
+from fedseg.memory import finite
 from fedseg.models.losses import compute_dtype
 from fedseg.models.mmsegmentation import EncoderDecoder
 from fedseg.models.weights import InitializedModel
@@ -129,7 +130,7 @@ def class_map(logits: Tensor, size: torch.Size, align_corners: bool = False) -> 
     Image by image, since full-size logits of one image take 133 MB at 1080p and 16 classes.
     channels_last makes resizing and the argmax faster on a CPU.
     """
-    logits = logits.contiguous(memory_format=torch.channels_last)
+    logits = finite(logits).contiguous(memory_format=torch.channels_last)
     classes = torch.empty((len(logits), *size), dtype=torch.int64, device=logits.device)
     for image in range(len(logits)):
         part = logits[image : image + 1]

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
-from fedseg.errors import DataError
+from fedseg.errors import DataError, TrainingError
 from fedseg.evaluation import Accuracy
+from fedseg.models.segmentor import class_map
 
 
 def test_ids_and_logits_agree():
@@ -73,3 +74,15 @@ def test_without_class_names_there_is_the_whole_only():
         metric.process({"data_samples": torch.tensor([0, 7])}, torch.tensor([0, 1]))
         assert metric.per_class() == {}
         assert metric.evaluate(2) == {"accuracy": 50.0}
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_logits_that_are_not_finite_are_never_scored(value):
+    logits = torch.tensor([[0.1, value], [0.3, 0.2]])
+    size = torch.Size([2, 2])
+    for score in (
+        lambda: Accuracy().count(torch.tensor([0, 0]), logits),
+        lambda: class_map(logits[:, :, None, None].expand(2, 2, 2, 2), size),
+    ):
+        with pytest.raises(TrainingError, match="logits that are not finite"):
+            score()
