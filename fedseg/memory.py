@@ -51,7 +51,7 @@ def threads(number: int | None = None) -> Iterator[None]:
 
 
 def finite(logits: Tensor) -> Tensor:
-    """The logits themselves; TrainingError if one is none, whose class would be the first."""
+    """The logits themselves; TrainingError if one is NaN or infinite: argmax would score it."""
     if logits.device.type != "meta" and not torch.isfinite(logits).all():
         raise TrainingError(
             "the model predicts logits that are not finite, which have no class: take an earlier "
