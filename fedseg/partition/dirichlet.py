@@ -5,6 +5,7 @@ distribution, with total concentration alpha; :class:`DirichletClassPartition` d
 split over the clients, with concentration alpha per client.
 """
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,8 @@ from fedseg.registry import PARTITIONS
 # Redraws after which DirichletClassPartition gives up, within seconds: a split that is accepted
 # once in 500 draws is still found 49 times in 50.
 MOST_DRAWS = 2000
+# Share of the clients that may be drawn after a class has run out without a warning.
+SHARE_LATE = 0.1
 
 
 @PARTITIONS.register_module()
@@ -53,7 +56,9 @@ class DirichletPartition(RandomPartition):
 
     Args:
         num_clients: K; clients are ``"0"`` to ``"K-1"``.
-        alpha: small: few classes per client; large: clients alike.
+        alpha: small: few classes per client; large: mixes close to uniform, which unbalanced labels
+            give to the first clients only (a warning says so). For clients alike see
+            ``HomogeneousPartition``.
         seed: of the draws; labels, options and seed determine the partition.
     """
 
@@ -80,8 +85,10 @@ class DirichletPartition(RandomPartition):
         rest = rng.permutation(len(labels))
         left = counts.copy()
         clients = []
+        late = 0  # clients that are drawn after a class has run out
         for size in sizes:
             classes = np.flatnonzero(left)
+            late += len(classes) < len(counts)
             weights = np.full(len(counts), -np.inf)
             weights[classes] = log_gammas(rng, self.alpha / len(classes), len(classes))
             weights[classes] -= np.log(counts[classes])
@@ -96,6 +103,14 @@ class DirichletPartition(RandomPartition):
             clients.append(rest[drawn])
             rest = rest[~drawn]
             left -= np.bincount(labels[clients[-1]], minlength=len(counts))
+        # With a smaller alpha most mixes leave classes out, whatever is left.
+        if self.alpha >= len(counts) and late > SHARE_LATE * len(sizes):
+            warnings.warn(
+                f"partition.alpha: the last {late} of {len(sizes)} clients lack a class that the "
+                f"others used up, since mixes of alpha {self.alpha:g} are close to uniform and the "
+                "labels are not: use HomogeneousPartition for clients alike",
+                stacklevel=2,
+            )
         return clients
 
     def _one_class_each(

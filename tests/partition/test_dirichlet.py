@@ -90,6 +90,14 @@ def test_exhausted_classes_are_replaced_by_what_is_left():
     assert (counts(clients, dataset) > 0).sum(axis=1).max() > 1
 
 
+def test_a_class_that_runs_out_of_uniform_mixes_is_warned_about(recwarn):
+    split(balanced(10, 1000), num_clients=20, alpha=1e6)
+    split(Labeled([0] * 900 + [1] * 100), num_clients=10, alpha=0.5)  # skew is what it is for
+    assert not recwarn
+    with pytest.warns(UserWarning, match=r"partition\.alpha: the last \d+ of 10 .*Homogeneous"):
+        split(Labeled([0] * 900 + [1] * 100), num_clients=10, alpha=1e6)
+
+
 def test_alpha_zero_is_one_class_per_client():
     dataset = balanced(10, 1000)
     clients = split(dataset, num_clients=20, alpha=0)
