@@ -90,7 +90,7 @@ HOOKS = _child(
     _mmseg.HOOKS,
     {
         "hooks.averaging": ["SWA", "WIMA"],
-        "hooks.batchnorm": ["SiloBN", "FedBN"],
+        "hooks.local_state": ["LocalState", "SiloBN", "FedBN"],
         "hooks.momentum": ["KeptMomentum"],
         "hooks.progress": ["ProgressHook"],
         "hooks.trackers": ["TrackersHook"],
@@ -186,6 +186,7 @@ ALGORITHMS = LazyRegistry(
         "algorithms.fedsmoo": ["FedSMOO"],
         "algorithms.fedspeed": ["FedSpeed"],
         "algorithms.mime": ["MIMELite", "MIME"],
+        "algorithms.personal": ["FedRep", "Ditto"],
         "algorithms.scaffold": ["SCAFFOLD"],
     },
 )

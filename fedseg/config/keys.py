@@ -70,6 +70,7 @@ TABLE = (
     Key("averaging", METHOD),
     Key("batchnorm.layers", PROTOCOL),
     Key("batchnorm", METHOD),
+    Key("personal", METHOD),
     Key("optim_wrapper.optimizer.lr", METHOD, True),
     Key("optim_wrapper", METHOD),
     Key("param_scheduler.end", METHOD, True),
@@ -78,6 +79,7 @@ TABLE = (
     Key("custom_hooks", METHOD, True),
     Key("custom_imports", METHOD, True),
     Key("default_scope", METHOD, True),
+    Key("model.freeze", METHOD),
     Key("model.stochastic_depth", METHOD),
     Key("model.projection", METHOD),
     # the protocol

@@ -38,7 +38,7 @@ from fedseg.errors import ConfigError, Mistakes
 from fedseg.names import by_case, did_you_mean
 
 # what a method can decide, in the order of an experiment's name
-SLOTS = ("batchnorm", "algorithm", "local_optimizer", "regularizer")
+SLOTS = ("batchnorm", "personal", "algorithm", "local_optimizer", "regularizer")
 SAYS_FEDAVG = frozenset(SLOTS)  # the name says fedavg where no method decides any of these
 SLOTS += ("average", "augmentation", "style", "network", "protocol", "split", "defects")
 SHARED = ("augmentation",)  # slots of any number of methods

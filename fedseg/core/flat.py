@@ -12,8 +12,9 @@ strides *inside* the vector (a later ``.to(memory_format=...)`` would tear the v
 buffers (BatchNorm's batch counters) cannot be averaged and stay apart, in ``counters``.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
+from types import MethodType
 from typing import Any
 
 import torch
@@ -22,6 +23,21 @@ from torch import Tensor, nn
 from fedseg.errors import ConfigError
 
 ALIGNMENT_BYTES = 64
+
+
+def _freeze(model: nn.Module, names: Collection[str]) -> None:
+    for name, parameter in model.named_parameters():
+        if name in names:
+            parameter.requires_grad_(False)
+    for name, module in model.named_modules():
+        if f"{name}.running_mean" in names:
+            module.train = MethodType(_stay_in_eval_mode, module)
+            module.train()
+
+
+def _stay_in_eval_mode(module: nn.Module, mode: bool = True) -> nn.Module:
+    module.training = False
+    return module
 
 
 @dataclass(frozen=True)
@@ -72,18 +88,26 @@ class FlatModel:
         model: any module whose trainable parameters share one dtype and device. It is changed in
             place.
         channels_last: give 4-D weights channels_last strides.
+        frozen: names of parameters and buffers that stay as they are. A BatchNorm layer with frozen
+            statistics normalizes by them in training, too.
 
     Attributes:
         w: parameters, 1-D, with alignment gaps.
         grad: gradients, the same layout as ``w``.
         buffers: persistent float buffers, 1-D (empty for a model without).
         counters: persistent integer buffers by name; the module's own tensors.
+        personal: mask over ``w`` of the parameters that stay with each client, or None.
         num_parameters: elements of ``w`` without the gaps.
         num_buffers: elements of ``buffers`` without the gaps.
     """
 
-    def __init__(self, model: nn.Module, channels_last: bool = True) -> None:
+    def __init__(
+        self, model: nn.Module, channels_last: bool = True, frozen: Collection[str] = ()
+    ) -> None:
         self.model = model
+        self.personal: Tensor | None = None
+        _freeze(model, frozen)
+        self._frozen = frozenset(frozen)
         parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
         if not parameters:
             raise ConfigError("model: has no trainable parameter, there is nothing to federate")
@@ -123,7 +147,9 @@ class FlatModel:
         persistent = set(self.model.state_dict())
         floats, integers = {}, {}
         for name, buffer in self.model.named_buffers():
-            if name not in persistent or "data_preprocessor" in name.split("."):
+            if name in self._frozen or name not in persistent:
+                continue
+            if "data_preprocessor" in name.split("."):
                 continue
             (floats if buffer.is_floating_point() else integers)[name] = buffer
         return floats, integers

@@ -25,7 +25,7 @@ from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet, StreamedSet, build_evaluation_set
 from fedseg.files import digest, sha256
-from fedseg.hooks.batchnorm import BatchNormPolicy
+from fedseg.hooks.local_state import LocalState
 from fedseg.loaders.partitioned import PartitionedData, balanced_batches
 from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import SAMPLERS, build
@@ -50,7 +50,7 @@ class RunData:
     """
 
     def __init__(
-        self, config: Config, trainer: ClientTrainer, policy: BatchNormPolicy | None = None
+        self, config: Config, trainer: ClientTrainer, policy: LocalState | None = None
     ) -> None:
         self.config, self.trainer, self.policy = config, trainer, policy
         self.flat: FlatModel = trainer.flat

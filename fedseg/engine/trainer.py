@@ -68,6 +68,7 @@ class ClientTrainer:
         self.delta_scratch = torch.empty_like(flat.w)
         steps_more = type(algorithm).after_step is not Algorithm.after_step
         self._after_step = algorithm.after_step if steps_more else None
+        self._shielded: Tensor | None = None  # mask of parameters that no correction reaches
         self._has_loss = False  # until the first batch went through the model
         self._modules = list(self.model.modules())
         self._training: list[bool] = []  # of each module, as train() left it
@@ -93,7 +94,12 @@ class ClientTrainer:
         """One local step on ``client.batch``; nothing in it waits for the device."""
         with torch.enable_grad():
             self.algorithm.gradient(client)
-        self.algorithm.correct(client)
+        if self._shielded is None:
+            self.algorithm.correct(client)
+        else:  # a correction by vectors of the whole model has no counterpart in a personal part
+            gradient = client.grad.clone()
+            self.algorithm.correct(client)
+            torch.where(self._shielded, gradient, client.grad, out=client.grad)
         self.local.step()
         if self._after_step is not None:
             self._after_step(client)
@@ -116,6 +122,8 @@ class ClientTrainer:
         for name in algorithm.client_vectors:
             if name not in client.state:
                 client.state[name] = torch.zeros_like(flat.w)
+        corrects = algorithm.client_vectors or algorithm.full_gradient or message.extras
+        self._shielded = flat.personal if corrects else None
         self.call_hook("before_client", client=client)
         if task.exchange in algorithm.full_gradient:
             client.full_gradient = self._full_gradient(client)

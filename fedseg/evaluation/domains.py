@@ -194,11 +194,14 @@ class DomainEvaluator:
             yield test.name, [EvalTask(plan, w, buffers)]
             return
         standard_w = w
-        if policy.local_affine:
+        if policy.has_parameters:
             states = [self._state(client) for client in self.runner.client_sizes]
-            personal = policy.personal(w, buffers, states)
+            personal = policy.personal(w, buffers, states, own_model=False)
             standard_w = w if personal is None else personal[0]
-        standard = EvalTask(test.shuffled_plan(), standard_w, buffers, batch_statistics=True)
+        if policy.layers:
+            standard = EvalTask(test.shuffled_plan(), standard_w, buffers, batch_statistics=True)
+        else:
+            standard = EvalTask(test.plan(np.arange(len(test.dataset))), standard_w, buffers)
         yield test.name, [standard]
         if self.has_own_clients(test):
             domain = Metric(test.name, BY_DOMAIN, "").domain
@@ -231,7 +234,8 @@ class DomainEvaluator:
     def time_batches(self, test: EvaluationSet, w: Tensor, buffers: Tensor, batches: int) -> float:
         """Seconds a sample takes, from the first few batches; nothing is scored."""
         chosen = np.arange(min(len(test.dataset), batches * test.batch_size))
-        task = EvalTask(test.plan(chosen), w, buffers, self.runner.batchnorm is not None)
+        policy = self.runner.batchnorm
+        task = EvalTask(test.plan(chosen), w, buffers, policy is not None and bool(policy.layers))
         begin = time.perf_counter()
         for _ in self._predict(test, task):
             pass

@@ -30,7 +30,7 @@ from fedseg.core.messages import ClientResult, Message, Outcome, Task
 from fedseg.engine.executor import block_size, train_block
 from fedseg.errors import DataError, ResourceError, resource_error
 from fedseg.evaluation.domains import EvalTask
-from fedseg.hooks.batchnorm import BatchNormPolicy
+from fedseg.hooks.local_state import LocalState
 from fedseg.loaders.workers import SIGNALS
 from fedseg.parallel.cluster import serialize_tensors
 from fedseg.registry import SAMPLERS, build
@@ -195,7 +195,7 @@ class Worker:
         run.flat, run.model, run.data = trainer.flat, trainer.model, trainer.data
         run.algorithm, run.optim_wrapper = trainer.algorithm, trainer.local
         run.autocast, run.max_rounds = trainer.autocast, self.cfg.train_cfg.max_rounds
-        run.batchnorm = next((h for h in run.hooks if isinstance(h, BatchNormPolicy)), None)
+        run.batchnorm = next((h for h in run.hooks if isinstance(h, LocalState)), None)
         run.client_sampler = build(SAMPLERS, self.cfg.client_sampler, "client_sampler")
         run.client_sampler.bind(trainer.data.clients, trainer.seed)
         self._loop: Any = None

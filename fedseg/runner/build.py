@@ -7,7 +7,7 @@ same model, data and optimizer, to the last bit.
 import inspect
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from functools import cache
@@ -52,10 +52,11 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet
 from fedseg.files import sha256
 from fedseg.hooks.averaging import ModelAverage
-from fedseg.hooks.batchnorm import BatchNormPolicy
+from fedseg.hooks.local_state import LocalState
 from fedseg.loaders.partitioned import PartitionedData
 from fedseg.loaders.streaming import temporary_seed
 from fedseg.optim import OptimWrapper, build_local_optimizer
+from fedseg.parts import part_names
 from fedseg.registry import (
     ALGORITHMS,
     CLIENT_DATA,
@@ -125,7 +126,10 @@ def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
         hooks[name] = {**hooks[name], **own} if isinstance(own, Mapping) else own
     fields = {f"default_hooks.{name}": (hook, Hook) for name, hook in hooks.items()}
     fields["averaging"] = cfg.get("averaging"), ModelAverage
-    fields["batchnorm"] = cfg.get("batchnorm"), BatchNormPolicy
+    personal = cfg.get("personal") or ()
+    own_model = getattr(find_class(ALGORITHMS, cfg.algorithm, "algorithm"), "own_model", None)
+    stays = {"type": "LocalState"} if personal or own_model else None
+    fields["batchnorm"] = cfg.get("batchnorm") or stays, LocalState
     for number, hook in enumerate(cfg.get("custom_hooks") or []):
         fields[f"custom_hooks[{number}]"] = hook, Hook
     for field, (config, kind) in fields.items():
@@ -135,7 +139,9 @@ def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
         if isinstance(config, Mapping):
             own, told = {k: v for k, v in config.items() if k != "priority"}, config
         hook = build(HOOKS, own, field, base=kind)
-        if kind is Hook and isinstance(hook, ModelAverage | BatchNormPolicy):
+        if kind is LocalState:
+            hook.parts, hook.own_model = personal, own_model
+        if kind is Hook and isinstance(hook, ModelAverage | LocalState):
             own_field = "averaging" if isinstance(hook, ModelAverage) else "batchnorm"
             raise ConfigError(f"{field}: {type(hook).__name__} goes into {own_field}")
         yield field, told, hook
@@ -175,7 +181,8 @@ def build_model(cfg: Config) -> nn.Module:
     """The network in its dtype, on the CPU; its weights are drawn by :func:`build_vectors`."""
     torch.manual_seed(seed_for(cfg.randomness.seed, "build"))
     with _offline():
-        model = build(MODELS, cfg.model, "model", base=nn.Module)
+        options = {key: value for key, value in cfg.model.items() if key != "freeze"}
+        model = build(MODELS, options, "model", base=nn.Module)
     return model.to(getattr(torch, cfg.get("dtype", "float32")))
 
 
@@ -211,7 +218,10 @@ def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
             raise ConfigError(
                 f"model: {name} is not finite: take another file for model.weights or init_cfg"
             )
-    flat = FlatModel(model, cfg.get("channels_last", True))
+    freeze = cfg.model.get("freeze") or ()
+    check_value("model.freeze", freeze, str | Sequence[str])
+    frozen = part_names(model, freeze, "model.freeze")
+    flat = FlatModel(model, cfg.get("channels_last", True), frozen)
     if cfg.get("load_from") is not None:
         load_weights(flat, cfg.load_from)
     return flat

@@ -55,6 +55,7 @@ KEYS: Mapping[str, Any] = {
     "methods": Sequence[str] | str | None,
     "model": Mapping,
     "optim_wrapper": Mapping,
+    "personal": Sequence[str] | str | None,
     "param_scheduler": Mapping | Sequence[Mapping] | None,
     "randomness": Component,
     "resume": bool,
@@ -181,7 +182,7 @@ def check_config(config: Config) -> None:
     """Check what is built of a complete config whatever its model and data are."""
     from fedseg.core.algorithm import Algorithm
     from fedseg.core.local_loss import LocalLoss
-    from fedseg.hooks import BatchNormPolicy, ModelAverage
+    from fedseg.hooks import LocalState, ModelAverage
 
     mistakes = Mistakes()
     with mistakes:
@@ -189,7 +190,7 @@ def check_config(config: Config) -> None:
     for field, registry, base in (
         ("algorithm", ALGORITHMS, Algorithm),
         ("averaging", HOOKS, ModelAverage),
-        ("batchnorm", HOOKS, BatchNormPolicy),
+        ("batchnorm", HOOKS, LocalState),
         ("client_sampler", SAMPLERS, object),
         ("local_loss", LOCAL_LOSSES, LocalLoss),
     ):

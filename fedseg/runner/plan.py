@@ -60,7 +60,7 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
         training += rehearsal.full_seconds * batches * len(algorithm.full_gradient)
     state = rehearsal.state
     if runner.batchnorm is not None:
-        masks = (runner.batchnorm.buffer_mask, runner.batchnorm.affine_mask)
+        masks = (runner.batchnorm.buffer_mask, runner.batchnorm.parameter_mask)
         state += sum(int(mask.sum()) for mask in masks) * server.w.element_size()
     cuda, workers = server.w.is_cuda, {}
     if hasattr(runner.executor, "plan"):

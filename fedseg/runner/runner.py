@@ -20,7 +20,7 @@ from fedseg.engine.executor import Executor
 from fedseg.evaluation.domains import reestimate_statistics
 from fedseg.files import remove_temporaries
 from fedseg.hooks.averaging import ModelAverage
-from fedseg.hooks.batchnorm import BatchNormPolicy
+from fedseg.hooks.local_state import LocalState
 from fedseg.hooks.trackers import build_trackers, build_visualizer
 from fedseg.memory import threads
 from fedseg.registry import EXECUTORS, LOOPS, RUNNERS, SAMPLERS, build, check_arguments
@@ -100,7 +100,7 @@ class FederatedRunner(Runner):
         self.stores: dict[str, StateStore] = {}
         self.round = 0
         self.averaging: ModelAverage | None = None
-        self.batchnorm: BatchNormPolicy | None = None
+        self.batchnorm: LocalState | None = None
         self.flat: FlatModel | None = None
         self.client_sizes: dict[str, int] = {}
         self.domain_clients: dict[str, list[str]] = {}

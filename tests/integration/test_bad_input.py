@@ -118,15 +118,9 @@ BAD = {
             f"batchnorm\\.type: FedBN .*{name}.*SiloBN",
         )
         for name, options in [
-            ("SCAFFOLD", {}),
-            ("FedDyn", {"beta": 10.0}),
-            ("FedGloSS", GLOSS),
             ("FedSMOO", {"rho": 0.1, "beta": 10.0}),
             ("FedSpeed", {"rho": 0.1, "alpha": 0.9, "lam": 10.0}),
-            ("AdaBest", {"mu": 0.02, "beta": 0.9}),
-            ("FedCM", {"alpha": 0.1}),
             ("MIME", {}),
-            ("MIMELite", {}),
         ]
     },
     "SiloBN without BatchNorm": (

@@ -240,6 +240,8 @@ VARIANTS = {
         "averaging": {"_delete_": True, "type": "WIMA", "window": 2},
         "batchnorm": {"type": "FedBN"},
     },
+    "SiloBN, a personal head, a frozen layer": {"personal": "@head", "model": {"freeze": "conv1"}},
+    "Ditto": {"algorithm": {"type": "Ditto"}},
     "FedAdam, cyclic SWA, no evaluation": {
         "algorithm": {"type": "FedAvg", "server_optim": {"type": "Adam", "lr": 0.1}},
         "averaging": {"start": 2, "cycle": 2, "lr2": 0.01},

@@ -14,7 +14,7 @@ from fedseg.config.layers import CONFIGS
 from fedseg.core.server import Server
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import digest
-from fedseg.hooks.batchnorm import SiloBN
+from fedseg.hooks.local_state import SiloBN
 from fedseg.leaderboard.verify import verify
 from fedseg.leaderboard.verify_history import client_traffic
 from fedseg.runner.build import build_trainer

@@ -34,6 +34,9 @@ RUNS = {
         "algorithm": {"_delete_": True, "type": "NaiveFedGloSS", "rho_server": 0.1, "beta": 10.0},
     },
     "FedBN": {"batchnorm": {"_delete_": True, "type": "FedBN"}},
+    "SiloBN, a personal head, a frozen layer": {"personal": "@head", "model": {"freeze": "conv1"}},
+    "Ditto": {"algorithm": {"_delete_": True, "type": "Ditto"}},
+    "FedRep": {"algorithm": {"_delete_": True, "type": "FedRep"}, "personal": "@head"},
     "FedDyn on disk, blocks": {"algorithm": DYN, "state_store": {"keep": "disk"}},
     "FedDyn in memory, SWA with new statistics": {
         "algorithm": DYN,

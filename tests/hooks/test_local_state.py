@@ -146,7 +146,7 @@ def fake_state(policy, mean, var, affine=(1.0, 0.0)):
     w = torch.zeros_like(runner.flat.w)
     for slot in runner.flat.slots:
         w[slot.span] = affine[0] if slot.name.endswith("weight") else affine[1]
-    return {"bn.buffers": buffers[policy.buffer_mask], "bn.affine": w[policy.affine_mask]}
+    return {"bn.buffers": buffers[policy.buffer_mask], "bn.affine": w[policy.parameter_mask]}
 
 
 def built(tmp_path, policy):

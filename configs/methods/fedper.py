@@ -1,0 +1,4 @@
+# FedPer, Arivazhagan et al. 2019: the layers that give the logits stay with each client.
+slot = "personal"
+
+personal = "@head"

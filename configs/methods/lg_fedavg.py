@@ -1,0 +1,4 @@
+# LG-FedAvg, Liang et al. 2020: each client keeps its representation, the last layers are shared.
+slot = "personal"
+
+personal = "@body"

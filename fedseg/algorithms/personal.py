@@ -1,0 +1,96 @@
+"""Algorithms for parts that stay with each client.
+
+FedRep: Collins et al., "Exploiting Shared Representations for Personalized Federated Learning",
+ICML 2021, algorithm 1. FedBABU: Oh et al., "FedBABU: Toward Enhanced Representation for Federated
+Image Classification", ICLR 2022. Ditto: Li et al., "Ditto: Fair and Robust Federated Learning
+Through Personalization", ICML 2021, algorithm 1.
+"""
+
+from collections.abc import Mapping
+
+import torch
+from torch import Tensor
+
+from fedseg.algorithms.fedavg import FedAvg
+from fedseg.batchnorm import frozen_running_statistics
+from fedseg.config.schema import NonNegative, Share
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
+from fedseg.errors import ConfigError
+from fedseg.optim import OptimWrapper
+from fedseg.registry import ALGORITHMS
+
+
+@ALGORITHMS.register_module()
+class FedRep(FedAvg):
+    """Each client trains its personal part first, then the shared one, the other part held.
+
+    A part that is held has no momentum: the second phase begins as if with an optimizer of its own.
+
+    Args:
+        personal_share: share of the local steps, from the first on, that train the personal part;
+            10 of 11 epochs in the paper. 0 is FedBABU's training: the personal part stays as it
+            was drawn.
+    """
+
+    def __init__(self, personal_share: Share = 0.5, server_optim: Mapping | None = None) -> None:
+        super().__init__(server_optim)
+        self.personal_share = personal_share
+
+    def check(self, local: OptimWrapper, flat: FlatModel) -> None:
+        if flat.personal is None:
+            raise ConfigError(
+                "personal: FedRep needs a part that stays with the clients, such as '@head'"
+            )
+
+    def bind(self, flat: FlatModel) -> None:
+        self._shared = ~flat.personal
+
+    def begin(self, client: Client) -> None:
+        self._before = client.w.clone()
+
+    def after_step(self, client: Client) -> None:
+        first = client.step < round(self.personal_share * client.num_steps)
+        held = self._shared if first else client.flat.personal
+        torch.where(held, self._before, client.w, out=client.w)
+        for state in client.local.optimizer.state.values():
+            for moment in state.values():
+                if isinstance(moment, Tensor) and moment.shape == client.w.shape:
+                    moment.masked_fill_(held, 0)
+        self._before.copy_(client.w)
+
+
+@ALGORITHMS.register_module()
+class Ditto(FedAvg):
+    """FedAvg, and every client trains a model of its own beside, pulled to the received one.
+
+    After each local step the client's model takes a step of plain SGD on the same minibatch:
+    ``v <- v - eta (g(v) + lam (v - w_received))``. It begins as what the client first receives.
+    BatchNorm normalizes by the batch there, and its statistics are those of the received model.
+
+    Args:
+        lam: strength of the pull; 0: local training alone.
+    """
+
+    own_model = "own_model"
+    gradients = 2
+
+    def __init__(self, lam: NonNegative = 0.1, server_optim: Mapping | None = None) -> None:
+        super().__init__(server_optim)
+        self.lam = lam
+
+    def bind(self, flat: FlatModel) -> None:
+        self._trained = torch.empty_like(flat.w)
+
+    def begin(self, client: Client) -> None:
+        client.state.setdefault(self.own_model, client.start.clone())
+
+    def after_step(self, client: Client) -> None:
+        own = client.state[self.own_model]
+        self._trained.copy_(client.w)
+        client.w.copy_(own)
+        with frozen_running_statistics(client.model), torch.enable_grad():
+            client.backward(replay=True)
+        client.grad.add_(own - client.start, alpha=self.lam)
+        own.add_(client.grad, alpha=-client.lr)
+        client.w.copy_(self._trained)

@@ -1,0 +1,55 @@
+"""Parts of a model, by the names of their parameters and buffers."""
+
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+
+from torch import nn
+
+from fedseg.errors import ConfigError
+
+HEAD, BODY = "@head", "@body"
+# the layers that give the logits, as torchvision, timm, MMSegmentation and this suite name them
+HEADS = ("classifier", "conv_seg", "fc", "head")
+
+
+def part_names(model: nn.Module, patterns: str | Sequence[str], field: str) -> set[str]:
+    """Names of the parameters and buffers that one of the patterns stands for.
+
+    Args:
+        patterns: names, or names of modules for all that is in them, with ``*``, ``?`` and ``[]``
+            as in file names; ``@head`` are the layers that give the logits, ``@body`` is the rest.
+        field: of the config, for the message.
+
+    Raises:
+        ConfigError: a pattern stands for nothing.
+    """
+    names = [name for name, _ in [*model.named_parameters(), *model.named_buffers()]]
+    names = [name for name in names if "data_preprocessor" not in name.split(".")]
+    chosen: set[str] = set()
+    for pattern in [patterns] if isinstance(patterns, str) else patterns:
+        if pattern in (HEAD, BODY):
+            head = _head(model)
+            found = {n for n in names if n.startswith(head) == (pattern == HEAD)}
+        else:
+            found = {n for n in names if any(fnmatchcase(p, pattern) for p in _prefixes(n))}
+        if not found:
+            children = ", ".join(name for name, _ in model.named_children())
+            raise ConfigError(
+                f"{field}: {pattern!r} matches no parameter or buffer of {type(model).__name__}; "
+                f"its modules: {children or 'none'} ({HEAD} and {BODY} stand for the layers that "
+                "give the logits and for all others)"
+            )
+        chosen |= found
+    return chosen
+
+
+def _prefixes(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[:count]) for count in range(1, len(parts) + 1)]
+
+
+def _head(model: nn.Module) -> tuple[str, ...]:
+    """Prefixes of the layers that give the logits; without one of their names the last layer."""
+    layers = [n for n, m in model.named_modules() if n and any(True for _ in m.parameters(False))]
+    named = [name for name in layers if name.rpartition(".")[2] in HEADS]
+    return tuple(f"{name}." for name in named or layers[-1:])

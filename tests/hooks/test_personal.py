@@ -1,0 +1,239 @@
+"""Parts of a model that stay with each client, against NumPy on a quadratic of two parts."""
+
+import numpy as np
+import pytest
+import torch
+import toyquad
+import toyseg
+from mmengine.model import BaseModel
+from torch import nn
+from toyquad import SIZE, START, fixed, gradient
+
+from fedseg.errors import ConfigError
+from fedseg.parts import part_names
+from fedseg.registry import MODELS
+from fedseg.runner.build import build_trainer
+
+LR, STEPS = 0.1, 5
+PLAN = ("ab", "bcd", "ad", "b")
+SHARED = np.array([True, True, False])  # of the three numbers; the last one is the head
+MOMENTUM = {"optim_wrapper": {"optimizer": {"type": "SGD", "lr": LR, "momentum": 0.5}}}
+
+
+@MODELS.register_module()
+class TwoPartQuadratic(BaseModel):
+    """ToyQuadratic's ``w`` as a body of two numbers and a head of one."""
+
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Module()
+        self.body.w = nn.Parameter(torch.tensor(START[:2]))
+        self.head = nn.Module()
+        self.head.w = nn.Parameter(torch.tensor(START[2:]))
+
+    def forward(self, inputs, data_samples=None, mode="tensor"):
+        curvature, target = inputs.unbind(1)
+        w = torch.cat([self.body.w, self.head.w])
+        return {"loss": (curvature * (w - target) ** 2).sum(1).mean() / 2}
+
+
+def run(folder, algorithm="FedAvg", plan=PLAN, personal="@head", **changes):
+    options = algorithm if isinstance(algorithm, dict) else {"type": algorithm}
+    return toyquad.run(
+        folder,
+        options,
+        model={"type": "TwoPartQuadratic"},
+        custom_imports={"imports": ["test_personal"], "allow_failed_imports": False},
+        client_sampler=fixed(*plan),
+        personal=personal,
+        **changes,
+    )
+
+
+def model(config):
+    """The global model, [3]."""
+    state = toyseg.checkpoint(config)["state_dict"]
+    return torch.cat([state["body.w"], state["head.w"]]).numpy()
+
+
+def heads(config):
+    states = toyseg.client_states(config)["clients"]
+    return {client: state["bn.affine"].numpy() for client, state in states.items()}
+
+
+def federated(train, plan=PLAN):
+    """Rounds by hand; ``train(client, w)`` is its model [3] after a round. Returns (w, heads)."""
+    w, local = np.array(START), {}
+    for clients in plan:
+        trained = {}
+        for client in clients:
+            begin = np.where(SHARED, w, local.get(client, w))
+            trained[client] = train(client, begin)
+        weights = {c: toyquad.USERS[c] / sum(toyquad.USERS[k] for k in clients) for c in clients}
+        mean = sum(weights[c] * trained[c] for c in clients)
+        local |= trained
+        w = np.where(SHARED, mean, w)
+    return w, {client: v[~SHARED] for client, v in local.items()}
+
+
+def check(config, expected):
+    w, local = expected
+    np.testing.assert_allclose(model(config), w, rtol=1e-12)
+    got = heads(config)
+    assert got.keys() == local.keys()
+    for client, head in local.items():
+        np.testing.assert_allclose(got[client][: SIZE - 2], head, rtol=1e-12, err_msg=client)
+
+
+def test_fedper(tmp_path):
+    expected = federated(lambda client, w: toyquad.local_steps(client, w, STEPS, LR))
+    config = run(tmp_path)
+    check(config, expected)
+    for line, clients in zip(toyseg.history(config), PLAN, strict=True):
+        assert line["bytes_up"] == line["bytes_down"] == 2 * 8 * len(clients)
+
+
+def test_lg_fedavg_is_the_other_way_round(tmp_path):
+    config = run(tmp_path, personal="@body")
+    np.testing.assert_array_equal(model(config)[:2], START[:2])
+    assert model(config)[2] != START[2]
+    assert toyseg.history(config)[0]["bytes_up"] == 2 * 8
+
+
+@pytest.mark.parametrize("personal", [None, ()])
+def test_without_a_personal_part_it_is_fedavg(tmp_path, personal):
+    one = model(run(tmp_path / "a", personal=personal))
+    other = toyquad.run(tmp_path / "b", {"type": "FedAvg"}, client_sampler=fixed(*PLAN))
+    np.testing.assert_array_equal(one, toyquad.final(other))
+
+
+def test_scaffolds_correction_acts_on_the_shared_part(tmp_path):
+    """Its control variates are those of a problem that has the body only."""
+    c, own = np.zeros(3), {client: np.zeros(3) for client in toyquad.USERS}
+    w, local = np.array(START), {}
+    for clients in PLAN:
+        deltas, changes = [], []
+        for client in clients:
+            begin = np.where(SHARED, w, local.get(client, w))
+            shift = np.where(SHARED, c - own[client], 0)
+            end = toyquad.local_steps(client, begin, STEPS, LR, lambda w, s=shift: s)
+            change = np.where(SHARED, (begin - end) / (STEPS * LR) - c, 0)
+            own[client] = own[client] + change
+            local[client] = end
+            deltas.append(begin - end)
+            changes.append(change)
+        w = np.where(SHARED, w - np.mean(deltas, 0), w)
+        c = c + np.sum(changes, 0) / len(toyquad.USERS)
+    check(run(tmp_path, "SCAFFOLD"), (w, {k: v[~SHARED] for k, v in local.items()}))
+
+
+@pytest.mark.parametrize("share", [0.0, 0.4, 1.0])
+@pytest.mark.parametrize("momentum", [0.0, 0.5])
+def test_fedrep_trains_one_part_after_the_other(tmp_path, share, momentum):
+    def train(client, w):
+        for part, steps in (
+            (~SHARED, round(share * STEPS)),
+            (SHARED, STEPS - round(share * STEPS)),
+        ):
+            velocity = np.zeros(3)
+            for _ in range(steps):
+                velocity = momentum * velocity + gradient(client, w) * part
+                w = w - LR * velocity
+        return w
+
+    changes = MOMENTUM if momentum else {}
+    config = run(tmp_path, {"type": "FedRep", "personal_share": share}, **changes)
+    check(config, federated(train))
+    if share == 0:  # FedBABU
+        assert all((head[0] == START[2]) for head in heads(config).values())
+
+
+@pytest.mark.parametrize("lam", [0.0, 0.7])
+def test_ditto(tmp_path, lam):
+    own, w = {}, np.array(START)
+    for clients in PLAN:
+        for client in clients:
+            v = own.setdefault(client, w.copy())
+            for _ in range(STEPS):
+                v = v - LR * (gradient(client, v) + lam * (v - w))
+            own[client] = v
+        total = sum(toyquad.USERS[c] for c in clients)
+        w = sum(toyquad.USERS[c] / total * toyquad.local_steps(c, w, STEPS, LR) for c in clients)
+    config = toyquad.run(tmp_path, {"type": "Ditto", "lam": lam}, client_sampler=fixed(*PLAN))
+    np.testing.assert_allclose(toyquad.final(config), w, rtol=1e-12)
+    for client, v in own.items():
+        got = toyquad.client_vector(config, client, "own_model")
+        np.testing.assert_allclose(got, v, rtol=1e-12, err_msg=client)
+
+
+def test_dittos_shared_model_is_fedavg(tmp_path):
+    one = toyquad.run(tmp_path / "a", {"type": "Ditto"}, client_sampler=fixed(*PLAN))
+    other = toyquad.run(tmp_path / "b", {"type": "FedAvg"}, client_sampler=fixed(*PLAN))
+    np.testing.assert_array_equal(toyquad.final(one), toyquad.final(other))
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"personal": "backbone"}, "personal: 'backbone' matches no parameter.*body, head"),
+        ({"personal": ["@head", "@body"]}, "personal: every parameter stays"),
+        ({"algorithm": {"type": "FedRep"}, "personal": None}, "personal: FedRep needs a part"),
+        ({"algorithm": {"type": "MIME"}}, "personal: it keeps .* MIME takes gradients"),
+        ({"personal": 3}, "personal: "),
+    ],
+)
+def test_mistakes(tmp_path, changes, message):
+    with pytest.raises(ConfigError, match=f"(?s){message}"):
+        run(tmp_path, **{"algorithm": "FedAvg", **changes})
+
+
+def test_frozen_parameters_stay_for_everybody(tmp_path):
+    config = toyquad.run(
+        tmp_path,
+        {"type": "FedAvg"},
+        model={"type": "TwoPartQuadratic", "freeze": ["head"]},
+        custom_imports={"imports": ["test_personal"], "allow_failed_imports": False},
+        client_sampler=fixed(*PLAN),
+    )
+    w, _ = federated(lambda c, w: np.where(SHARED, toyquad.local_steps(c, w, STEPS, LR), w))
+    np.testing.assert_allclose(model(config), w, rtol=1e-12)
+    assert toyseg.history(config)[0]["bytes_up"] == 2 * 2 * 8
+
+
+# ---------------------------------------------------------------- with BatchNorm
+
+STREETS = {
+    **toyseg.PLAIN,
+    "client_sampler": fixed("ac", "abc", "bf", "af"),
+    "train_cfg": {"max_rounds": 4, "local_epochs": 1},
+}
+
+
+def test_silobn_a_personal_head_and_a_frozen_layer_are_one_run(tmp_path):
+    """The frozen BatchNorm collects nothing, SiloBN keeps the other one, the head stays as well."""
+    parts = {"personal": "conv2", "model": {"freeze": ["conv1", "bn1"]}}
+    policy = {"batchnorm": {"type": "SiloBN"}}
+    config = toyseg.settings(tmp_path, **toyseg.merge(STREETS, policy | parts))
+    fresh = build_trainer(config).flat.state_dict()
+    runner = toyseg.train(config)
+    final = toyseg.checkpoint(config)["state_dict"]
+    constant = {n for n in final if n.startswith(("conv1.", "bn1."))}
+    local = {n for n in final if n.startswith("conv2.") or "renamed.running" in n}
+    for name in constant | local:
+        assert torch.equal(final[name], fresh[name]), name
+    assert not torch.equal(final["renamed.weight"], fresh["renamed.weight"])
+    assert runner.batchnorm.layers == ["renamed"]
+    sizes = {n: p.numel() for n, p in toyseg.ToySegNet().named_parameters()}
+    shared = sum(n for name, n in sizes.items() if name not in constant | local)
+    assert [line["bytes_up"] for line in toyseg.history(config)] == [
+        len(line["participants"]) * 4 * shared for line in toyseg.history(config)
+    ]
+    metrics = toyseg.history(config)[-1]["metrics"]
+    assert {"seen/accuracy", "seen_by_domain/accuracy"} <= set(metrics)
+
+
+@pytest.mark.parametrize(
+    "patterns", ["@head", "conv2", ["conv2.*"], ["conv2.weight", "conv2.bias"]]
+)
+def test_patterns_name_tensors_and_modules(patterns):
+    assert part_names(toyseg.ToySegNet(), patterns, "personal") == {"conv2.weight", "conv2.bias"}
