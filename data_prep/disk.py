@@ -58,7 +58,8 @@ def find_pairs(
         _by_stem(root, folder, (suffix,) if isinstance(suffix, str) else suffix, findings)
         for root, folder, suffix in zip(roots, folders, suffixes, strict=True)
     )
-    findings.add("images without a label", (images[k] for k in sorted(set(images) - set(labels))))
+    named = f"images without a label <name>{suffixes[1]}"
+    findings.add(named, (images[k] for k in sorted(set(images) - set(labels))))
     findings.add("labels without an image", (labels[k] for k in sorted(set(labels) - set(images))))
     names = sorted(set(images) & set(labels))
     return [(images[name], labels[name]) for name in names]

@@ -83,8 +83,8 @@ def find_source(
             ) from error
     if place is None:
         raise DataError(
-            f"{root}: holds no {published.name}: put {published.source} there, name it with "
-            "--source, or give --download"
+            f"{root}: holds no {published.name}: put {published.source} there ({FORMS}), name it "
+            "with --source, or give --download"
         )
     return place
 
@@ -346,12 +346,12 @@ def _read_folders(root: Path, published: ImageSet) -> dict[str, Part]:
             images = sorted(p for p in folder.iterdir() if p.name[0] != ".")
             if other := [path for path in images if path.suffix.lower() != ".png"]:
                 raise DataError(f"{other[0]}: is no PNG image: convert it to PNG, or remove it")
-            if not images:
+            if not images and split == "train":  # classes come from training
                 raise DataError(f"{folder}: holds no *.png image")
             files += images
             labels += [published.classes.index(folder.name)] * len(images)
         if not files:
-            raise DataError(f"{root / split}: has no folder of a class")
+            raise DataError(f"{root / split}: has no image in a folder of its class: use {FORMS}")
         images = in_threads(lambda f: _image(f, published.shape), files, f"reading {split} images")
         names = [str(file) for file in files]
         parts[split] = Part(np.stack(images), np.array(labels, np.int64), names=names)

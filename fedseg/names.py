@@ -52,7 +52,7 @@ PREPARED_BY = {
     "IDDADataset": "fedseg prepare idda",
     "LandmarksDataset": "fedseg prepare landmarks",
     "MNISTDataset": "fedseg prepare mnist",
-    "StoredImages": "fedseg prepare cifar",
+    "StoredImages": "fedseg.datasets.write_images",
     "SyntheticShapesDataset": "fedseg prepare cifar --synthetic",
 }
 
@@ -73,9 +73,10 @@ LANDMARKS_SOURCES = (
 
 
 def made_by(tool: str, root: str | Path) -> str:
-    """The command that makes a data set in a folder, given that of its kind."""
+    """The command that makes a data set in a folder, given that of its kind, or the function."""
     root, usual = str(Path(root)), f"data/{tool.rpartition(' ')[2]}"
-    return MADE_BY.get(root, tool if root == usual else f"{tool} --root {shlex.quote(root)}")
+    whole = root == usual or not tool.startswith("fedseg prepare ")
+    return MADE_BY.get(root, tool if whole else f"{tool} --root {shlex.quote(root)}")
 
 
 def by_case(name: str, known: Iterable[str]) -> str | None:

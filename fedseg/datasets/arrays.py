@@ -22,7 +22,7 @@ from torch.utils.data import Dataset
 from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import DataError, MissingDataError
 from fedseg.files import atomic_writer, leaves_folder, read_json, write_text
-from fedseg.names import made_by
+from fedseg.names import PREPARED_BY, made_by
 from fedseg.registry import DATASETS
 
 SPLITS = ("train", "test")
@@ -186,11 +186,13 @@ class StoredImages(PreparedFolder):
         split: which images.
     """
 
+    tool = PREPARED_BY["StoredImages"]
+
     def __init__(self, data_root: str | Path, split: Literal["train", "test"] = "train") -> None:
         root = Path(data_root)
         index = self._read_index(root)
         entry = index["splits"][split]
-        fix = f"prepare them again with --overwrite ({self.tool})"
+        fix = f"prepare them again with {self.tool}, a command with --overwrite"
         path = root / f"{split}_images.npy"
         images, labels = load_array(path, fix), load_array(root / f"{split}_labels.npy", fix)
         expected = [entry["images"], *entry["shape"]]
@@ -223,6 +225,7 @@ class StoredImages(PreparedFolder):
 class CIFAR10Dataset(StoredImages):
     """CIFAR-10 (Krizhevsky 2009) from a prepared folder: 32x32 RGB, 10 classes."""
 
+    tool = PREPARED_BY["CIFAR10Dataset"]
     shape, num_classes = (32, 32, 3), 10
 
 

@@ -61,7 +61,7 @@ class SegmentationDataset(Dataset):
     # ``ignore_unlisted``.
     label_ids: ClassVar[Mapping[int, int]]
     ignore_unlisted: ClassVar[bool] = False
-    tool = "fedseg prepare"
+    tool = "fedseg.partition.write_split"
 
     def __init__(
         self,
@@ -205,4 +205,6 @@ class SegmentationDataset(Dataset):
     def check_files(self) -> None:
         """Raise DataError if an image or label of the split is not there."""
         paths = [path for pair in self.files for path in pair]
-        check_exist(paths, self.data_root, f"check the data set with {self.tool}")
+        check_exist(
+            paths, self.data_root, f"put them there, or write the split again with {self.tool}"
+        )

@@ -11,9 +11,10 @@ import cv2
 import numpy as np
 from annotated_types import Interval
 from PIL import Image
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+from pydantic import BeforeValidator, NonNegativeInt, PositiveInt
+from pydantic_core import PydanticCustomError
 
-from fedseg.config.schema import Share, check_arguments, check_value
+from fedseg.config.schema import Positive, Share, check_arguments, check_value
 from fedseg.errors import ConfigError
 from fedseg.registry import TRANSFORMS, did_you_mean
 
@@ -21,6 +22,16 @@ IGNORE = 255
 SEED_MASK = 2**64 - 1
 Size = tuple[PositiveInt, PositiveInt]  # (height, width)
 Byte = Annotated[int, Interval(ge=0, le=255)]
+
+
+def _check_scale(value: Any) -> Any:
+    if not isinstance(value, list | tuple) or len(value) != 2:
+        message = "Input should be (lowest, highest), both greater than 0"
+        raise PydanticCustomError("scale", message)
+    return value
+
+
+Scale = Annotated[tuple[Positive, Positive], BeforeValidator(_check_scale)]
 
 
 class Pipeline:
@@ -40,7 +51,7 @@ class Pipeline:
     def __init__(self, steps: Sequence[Mapping[str, Any]] = (), field: str = "dataset.pipeline"):
         self.steps, self.field = steps, field
         built = [build_transform(step, f"{field}[{i}]") for i, step in enumerate(steps)]
-        self._compose = A.Compose(built) if built else None
+        self._built, self._compose = built, A.Compose(built) if built else None
 
     def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
         # Loader workers build their own: some transforms of albumentations cannot be pickled.
@@ -57,13 +68,12 @@ class Pipeline:
         """The same for arrays by albumentations' names: ``image``, ``mask``, or both."""
         if self._compose is None:
             return sample
-        # One pair of generators for all steps. Compose.set_random_seed would give every step a
-        # generator of its own with the same seed: then the flip decides the scale.
-        seed &= SEED_MASK
-        self._compose.set_random_state(
-            np.random.Generator(np.random.Philox(key=seed)), random.Random(seed)
-        )
-        made = self._compose(**sample)
+        try:
+            made = self._run(self._compose, seed, sample)
+        except Exception as error:
+            if "crop" not in f"{type(error).__name__} {error}".lower():
+                raise
+            raise self._explain(error, seed, sample) from error
         for name, before in sample.items():
             array, ndim = made[name], before.ndim
             if not isinstance(array, np.ndarray) or (array.dtype, array.ndim) != (np.uint8, ndim):
@@ -72,6 +82,31 @@ class Pipeline:
                     "normalization and tensors to model.data_preprocessor"
                 )
         return made
+
+    def _run(
+        self, steps: A.Compose, seed: int, sample: Mapping[str, np.ndarray]
+    ) -> dict[str, np.ndarray]:
+        # One pair of generators for all steps. Compose.set_random_seed would give every step a
+        # generator of its own with the same seed: then the flip decides the scale.
+        seed &= SEED_MASK
+        steps.set_random_state(np.random.Generator(np.random.Philox(key=seed)), random.Random(seed))
+        return steps(**sample)
+
+    def _explain(
+        self, error: Exception, seed: int, sample: Mapping[str, np.ndarray]
+    ) -> ConfigError:
+        """The error of a crop with the step that raises it: the first after which it is raised."""
+        for number in range(len(self.steps)):
+            try:
+                self._run(A.Compose(self._built[: number + 1]), seed, sample)
+            except Exception:
+                break
+        step = self._built[number]
+        padded = hasattr(step, "pad_if_needed")
+        return ConfigError(
+            f"{self.field}[{number}]: {type(step).__name__}: {error}: for smaller images "
+            f"{'set pad_if_needed=True' if padded else 'put PadIfNeeded before it'}"
+        )
 
 
 def build_transform(step: Mapping[str, Any], field: str) -> A.BasicTransform | A.BaseCompose:
@@ -147,7 +182,7 @@ class RandomScaleCrop(A.DualTransform):
 
     def __init__(
         self,
-        scale: tuple[PositiveFloat, PositiveFloat],
+        scale: Scale,
         crop_size: Size,
         base_size: Size | None = None,
         fill: Byte | tuple[Byte, Byte, Byte] = 127,
@@ -267,8 +302,8 @@ class RandomAreaCrop(A.DualTransform):
     def __init__(
         self,
         size: Size,
-        area: tuple[PositiveFloat, PositiveFloat] = (0.5, 2.0),
-        aspect: tuple[PositiveFloat, PositiveFloat] = (3 / 4, 4 / 3),
+        area: Scale = (0.5, 2.0),
+        aspect: Scale = (3 / 4, 4 / 3),
         tries: NonNegativeInt = 10,
     ) -> None:
         super().__init__(p=1.0)

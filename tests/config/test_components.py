@@ -2,6 +2,7 @@
 
 import copy
 import pkgutil
+import pydoc
 import subprocess
 import sys
 from functools import wraps
@@ -20,6 +21,7 @@ from fedseg.config.methods import known_configs
 from fedseg.data_prep import demo_streets, segmentation
 from fedseg.data_prep.data_sets import DATA_SETS
 from fedseg.data_prep.description import Outcome
+from fedseg.datasets import SegmentationDataset, StoredImages
 from fedseg.errors import ConfigError, DataError
 from fedseg.names import MADE_BY, PREPARED_BY, made_by
 from fedseg.registry import DATASETS, LazyRegistry
@@ -128,6 +130,13 @@ def test_missing_data_are_told_with_the_command_that_makes_them(setting, fix, tm
     check(config)  # a sweep's plan and a comparison of configs need no data
     root.mkdir()
     check(config, "train_dataloader", VAL)
+
+
+@pytest.mark.parametrize("kind", [SegmentationDataset, StoredImages])
+def test_own_data_that_are_missing_are_told_with_the_function_that_writes_them(kind, tmp_path):
+    with pytest.raises(DataError, match=r"make it with fedseg\.\w+\.write_\w+, or set"):
+        type("Own", (kind,), {"classes": (), "palette": []})(str(tmp_path / "nowhere"), "train")
+    assert callable(pydoc.locate(kind.tool))
 
 
 def test_optional_test_sets_and_data_sets_of_a_users_own_need_no_folder(tmp_path):

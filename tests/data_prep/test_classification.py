@@ -232,6 +232,7 @@ def test_options_that_make_no_sense(tmp_path, images, prepare):
 def test_no_source(tmp_path, prepare, monkeypatch):
     told = prepare.fails("cifar", "--root", tmp_path / "root")
     assert "cifar-10-python.tar.gz" in told and "--download" in told
+    assert "{train,test}/<class>/*.png" in prepare.fails("cifar", "--root", tmp_path)
     assert str(tmp_path / "no") in prepare.fails(
         "cifar", "--root", tmp_path, "--source", tmp_path / "no"
     )

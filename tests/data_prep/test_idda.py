@@ -128,7 +128,7 @@ def test_verification_reports_everything_at_once(tmp_path, monkeypatch):
     with pytest.raises(DataError) as error:
         verify(few, tmp_path)
     for line in (
-        "1 images without a label: T01_CN_A/RGB/1_T01_CN_A.jpg",
+        "1 images without a label <name>.png: T01_CN_A/RGB/1_T01_CN_A.jpg",
         "1 labels without an image: T02_CN_A/Semantic/1_T02_CN_A.png",
         "3 folders with another number of pairs: T01_CN_A/RGB (1 instead of 2), T02_CN_A/RGB (1",
         "T05_CN_A/RGB (0 instead of 2)",

@@ -290,7 +290,15 @@ def test_faulty_image_folders(tmp_path, images):
     (file.parent / "more.jpg").unlink()
     for file in (root / "test" / "frog").iterdir():
         file.unlink()
-    refused(CIFAR10, root, "test/frog")
+    # classes come from training
+    assert 6 not in read_images(CIFAR10, root).parts["test"].labels
+    for file in (root / "train" / "frog").iterdir():
+        file.unlink()
+    refused(CIFAR10, root, "train/frog")
+    for split in ("train", "test"):  # as Kaggle has it
+        (tmp_path / "kaggle" / split).mkdir(parents=True)
+        (tmp_path / "kaggle" / split / "1.png").write_bytes(whole)
+    refused(CIFAR10, tmp_path / "kaggle", r"train: has no image .*<class>/\*\.png")
 
 
 # ---- .npz files

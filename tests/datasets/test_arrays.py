@@ -214,7 +214,7 @@ def test_a_missing_file(prepared, tmp_path):
     for name in (INDEX, "train_images.npy", "train_labels.npy"):
         root = shutil.copytree(prepared, tmp_path / name)
         (root / name).unlink()
-        with pytest.raises(MissingDataError, match=rf"{name}: is missing.*fedseg prepare"):
+        with pytest.raises(MissingDataError, match=rf"{name}: is missing.*fedseg.*write_images"):
             StoredImages(root)
         if name != INDEX:
             assert len(StoredImages(root, "test")) == TEST

@@ -166,6 +166,11 @@ WRONG = [
     (dict(type="RandomScaleCrop", scale=(2, 1), crop_size=(2, 2)), "scale"),
     (dict(type="RandomScaleCrop", scale=(1, 2), crop_size=(2, 0)), r"\.crop_size"),
     (dict(type="RandomScaleCrop", scale=(1, math.inf), crop_size=(2, 2)), r"\.scale"),
+    *(
+        (dict(type="RandomScaleCrop", scale=one, crop_size=(2, 2)), rf"\.scale: .* 0, not {one}$")
+        for one in (0, -1, math.inf)
+    ),
+    (dict(type="RandomAreaCrop", size=(5, 5), area=0), r"\.area: .* greater than 0, not 0$"),
     (dict(type="RandomScaleCrop", scale=(1, 2), crop_size=(2, 2), fill=(0, 0, 300)), r"\.fill"),
     (dict(type="ResizeInput", size=5), r"\.size"),
     (dict(type="RandomAreaCrop", size=(5, 5), aspect=(2.0, 1.0)), "aspect"),
@@ -178,6 +183,18 @@ WRONG = [
 def test_mistakes_are_named(step, message) -> None:
     with pytest.raises(ConfigError, match=rf"dataset\.pipeline\[1\].*{message}"):
         Pipeline([dict(type="HorizontalFlip"), step])
+
+
+@pytest.mark.parametrize(
+    ("step", "message"),
+    [
+        (dict(type="RandomCrop", height=200, width=9), r": RandomCrop: .*pad_if_needed=True"),
+        (dict(type="CropNonEmptyMaskIfExists", height=500, width=9), ": .*put PadIfNeeded before"),
+    ],
+)
+def test_a_crop_larger_than_the_image_names_its_step(step, message) -> None:
+    with pytest.raises(ConfigError, match=rf"dataset\.pipeline\[1\]{message}"):
+        Pipeline([dict(type="HorizontalFlip"), step])(COORDINATES, ROW, 0)
 
 
 def test_result_must_stay_uint8() -> None:

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
+from mmengine.logging import HistoryBuffer
 from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers
@@ -216,6 +217,10 @@ def test_weights_file_missing_or_not_weights(tmp_path):
     path = tmp_path / "w.pth"
     path.write_text("not a checkpoint")
     with pytest.raises(ConfigError, match=r"model\.weights: .*w\.pth"):
+        Segmentor(OneByOne(), weights=str(path)).init_weights()
+    buffer = HistoryBuffer([1.0], [1])  # as in MMEngine's checkpoints
+    torch.save({"state_dict": OneByOne().state_dict(), "message_hub": {"loss": buffer}}, path)
+    with pytest.raises(ConfigError, match=r"w\.pth .*torch\.save\(.*\['state_dict'\], new_path\)"):
         Segmentor(OneByOne(), weights=str(path)).init_weights()
     torch.save({"model": OneByOne()}, path)  # a pickled module could run code
     with pytest.raises(ConfigError, match=r"model\.weights: .*w\.pth"):
