@@ -20,6 +20,7 @@ from fedseg.errors import DataError
 from fedseg.files import read_bytes
 
 PNG = b"\x89PNG\r\n\x1a\n"
+NPY = b"\x93NUMPY"
 ORIENTATION = 274  # the tag of EXIF and TIFF
 # read by Pillow: OpenCV leaves AVIF unturned and the values of a PGM below 255 unscaled
 BY_PILLOW = ("AVIF", "GIF", "PPM")
@@ -62,30 +63,82 @@ def read_size(path: str) -> tuple[int, int]:
         return image.size if turn in range(5, 9) else image.size[::-1]
 
 
-def read_label(path: str) -> np.ndarray:
-    """A label map as stored: uint8 [H, W] raw ids, gray values or indices of a palette."""
+def read_label(
+    path: str, first_channel: bool = False, colors: Sequence[Sequence[int]] = ()
+) -> np.ndarray:
+    """A label map as stored: uint8 [H, W] raw ids, gray values or indices of a palette.
+
+    Args:
+        path: an image without loss, or a NumPy array.
+        first_channel: of three channels the first has the ids, as in SYNTHIA.
+        colors: [r, g, b] of each raw id, in order: the map is colors instead of ids.
+    """
+    label = _label_pixels(path, len(colors) > 0)
+    if len(colors):
+        return _ids_of_colors(path, label, colors)
+    if first_channel and label.ndim == 3 and label.shape[2] == 3:
+        label = label[..., 0]
+    if label.ndim != 2 or not label.size or label.dtype.kind not in "bui":
+        raise DataError(
+            f"{path}: a label map must have one channel of whole numbers, not {label.dtype} "
+            f"{list(label.shape)}: store class ids as 8-bit gray or palette PNG, or give the data "
+            "set's first_channel or label_colors"
+        )
+    for extreme in (label.min(), label.max()):
+        if not 0 <= extreme <= 255:
+            raise DataError(
+                f"{path}: has the label id {extreme}, but ids are 0 to 255: renumber the classes "
+                "and store 8 bits"
+            )
+    return label.astype(np.uint8, copy=False)
+
+
+def _label_pixels(path: str, colored: bool) -> np.ndarray:
+    """A label map's values in the order R, G, B, A; ``colored``: of a palette its colors."""
     data = _read(path)
     if LOSSY.match(data):
         raise DataError(
             f"{path}: a label map cannot be JPEG or the like, which may change ids: store it as PNG"
         )
+    if data.startswith(NPY):
+        try:
+            return np.load(io.BytesIO(data), allow_pickle=False)
+        except Exception as error:  # damaged bytes can fail in any way
+            raise DataError(f"{path}: is no array of numbers ({error}): save it again") from error
     header = _open(path, data)
     if header is not None:
         _check_label(path, data, header)
         if header.mode == "P":  # OpenCV would expand it to colors
-            return _pixels(path, header)
+            return _pixels(path, header, "RGB" if colored else None)
     label = _decode(path, data, cv2.IMREAD_UNCHANGED)
-    if label.ndim != 2 or label.dtype not in (np.uint8, np.uint16):
+    if label.ndim == 3 and label.shape[2] in (3, 4):
+        code = cv2.COLOR_BGR2RGB if label.shape[2] == 3 else cv2.COLOR_BGRA2RGBA
+        return cv2.cvtColor(label, code)
+    return label
+
+
+def _ids_of_colors(path: str, label: np.ndarray, colors: Sequence[Sequence[int]]) -> np.ndarray:
+    """The position of every pixel's color in the table."""
+    if label.ndim == 2:  # a tool stores gray colors as one channel
+        label = np.stack([label] * 3, axis=2)
+    if label.shape[2:] == (4,) and (label[..., 3] == 255).all():
+        label = label[..., :3]
+    if label.shape[2:] != (3,) or label.dtype != np.uint8:
         raise DataError(
-            f"{path}: a label map must have one channel of whole numbers, not {label.dtype} "
-            f"{list(label.shape)}: store class ids as 8-bit gray or palette PNG"
+            f"{path}: a label map of colors must be opaque and have 8 bits a channel, not "
+            f"{label.dtype} {list(label.shape)}: store it as RGB"
         )
-    if label.max() > 255:
+    codes = np.array(colors) @ (1 << 16, 1 << 8, 1)
+    pixels = label.astype(np.int64) @ (1 << 16, 1 << 8, 1)
+    order = np.argsort(codes)
+    found = order[np.searchsorted(codes[order[:-1]], pixels)]
+    if (other := codes[found] != pixels).any():
+        unknown = np.unique(label[other], axis=0).tolist()
         raise DataError(
-            f"{path}: has the label id {label.max()}, but ids are 0 to 255: renumber the classes "
-            "and store 8 bits"
+            f"{path}: has the colors {str(unknown[:5])[1:-1]}{', ...' * (len(unknown) > 5)}, which "
+            "are not in label_colors: add them there"
         )
-    return label.astype(np.uint8, copy=False)
+    return found.astype(np.uint8)
 
 
 def _check_label(path: str, data: bytes, header: Image.Image) -> None:

@@ -58,9 +58,13 @@ class SegmentationDataset(Dataset):
     image_pattern: ClassVar[str]  # regular expression of an image path, with a group "domain"
     label_pattern: ClassVar[str]  # the label path, by the groups of image_pattern: r"\1.png"
     # Raw id in a label file -> train id. An id that is not listed is an error, unless
-    # ``ignore_unlisted``.
-    label_ids: ClassVar[Mapping[int, int]]
+    # ``ignore_unlisted``. Without it raw ids are train ids, and 255 is ignored; if
+    # ``reduce_zero_label``, 0 is ignored too and the classes begin at 1.
+    label_ids: Mapping[int, int]
     ignore_unlisted: ClassVar[bool] = False
+    reduce_zero_label: ClassVar[bool] = False
+    first_channel: bool = False  # of label files with three channels it has the ids
+    label_colors: Sequence[Sequence[int]] = ()  # [r, g, b] of each raw id, if files have colors
     tool = "fedseg.partition.write_split"
 
     def __init__(
@@ -73,10 +77,21 @@ class SegmentationDataset(Dataset):
         mirror: bool = False,
         test_mode: bool = False,
     ) -> None:
-        if test_mode and style is not None:
-            raise ValueError("style transfer is for training, not with test_mode")
         self.data_root = os.fspath(data_root)
         self.split = os.path.join(self.data_root, os.fspath(split))
+        self._read_split(users)
+        self._set_up(pipeline, style, mirror, test_mode)
+
+    def _set_up(
+        self,
+        pipeline: Sequence[Mapping[str, Any]],
+        style: Mapping[str, Any] | None,
+        mirror: bool,
+        test_mode: bool,
+    ) -> None:
+        """Prepare to read samples that are listed already."""
+        if test_mode and style is not None:
+            raise ValueError("style transfer is for training, not with test_mode")
         self.test_mode = test_mode
         self.metainfo = {
             "classes": self.classes,
@@ -84,13 +99,7 @@ class SegmentationDataset(Dataset):
             "ignore_index": IGNORE,
         }
         self.pipeline = Pipeline(pipeline)
-        self._read_split(users)
-        for raw, train in self.label_ids.items():
-            if raw not in range(256) or train not in (IGNORE, *range(len(self.classes))):
-                raise ConfigError(
-                    f"{type(self).__name__}.label_ids: has {raw!r}: {train!r}, but ids are 0 to "
-                    f"255, and classes 0 to {len(self.classes) - 1}, or {IGNORE} to ignore"
-                )
+        self._check_ids()
         self._train_ids = np.full(256, IGNORE, np.uint8)  # of every raw id
         self._train_ids[list(self.label_ids)] = list(self.label_ids.values())
         self._unknown = np.ones(256, np.uint8)
@@ -100,6 +109,27 @@ class SegmentationDataset(Dataset):
         self._unmirrored = len(self.files)
         if mirror:
             self.users, self.domains, self.files = 2 * self.users, 2 * self.domains, 2 * self.files
+
+    def _check_ids(self) -> None:
+        """Complete ``label_ids``; ConfigError if these or colors are no ids of the classes."""
+        name, first = type(self).__name__, int(self.reduce_zero_label)
+        if not hasattr(self, "label_ids"):
+            self.label_ids = {i + first: i for i in range(len(self.classes))}
+            self.label_ids |= dict.fromkeys([IGNORE, *range(first)], IGNORE)
+        elif first:
+            raise ConfigError(f"{name}.label_ids: has the ids of files, without reduce_zero_label")
+        for raw, train in self.label_ids.items():
+            if raw not in range(256) or train not in (IGNORE, *range(len(self.classes))):
+                raise ConfigError(
+                    f"{name}.label_ids: has {raw!r}: {train!r}, but ids are 0 to "
+                    f"255, and classes 0 to {len(self.classes) - 1}, or {IGNORE} to ignore"
+                )
+        colors = [tuple(color) for color in self.label_colors]
+        right = all(len(color) == 3 and {*color} <= set(range(256)) for color in colors)
+        if not right or len(set(colors)) < len(colors) or len(colors) > 256:
+            raise ConfigError(
+                f"{name}.label_colors: must be up to 256 lists [r, g, b] of 0 to 255, each once"
+            )
 
     def label_of(self, image: str) -> str:
         """The label path (below ``label_root``) that belongs to an image path of the split."""
@@ -146,7 +176,7 @@ class SegmentationDataset(Dataset):
     def read(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """One pair as on disk: image uint8 [H, W, 3] RGB, label uint8 [H, W] of train ids."""
         image_path, label_path = self.files[index]
-        image, raw = read_image(image_path), read_label(label_path)
+        image, raw = read_image(image_path), self.read_raw(label_path)
         if image.shape[:2] != raw.shape:
             turned = image.shape[:2] == raw.shape[::-1]
             fix = "turn the label map as the image is displayed, by its EXIF orientation"
@@ -161,6 +191,10 @@ class SegmentationDataset(Dataset):
                 "map of this data set?"
             )
         return image, cv2.LUT(raw, self._train_ids)
+
+    def read_raw(self, label: str) -> np.ndarray:
+        """The raw ids of a label file, uint8 [H, W]."""
+        return read_label(label, self.first_channel, self.label_colors)
 
     def _read_split(self, wanted: str | Sequence[str] | None) -> None:
         for field, folder in (("data_root", self.data_root), ("split", self.split)):

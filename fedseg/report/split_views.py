@@ -21,7 +21,6 @@ from rich.progress import track
 from fedseg.config.layers import naming
 from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset
 from fedseg.datasets.arrays import INDEX, StoredImages
-from fedseg.datasets.images import read_label
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.files import read_json
@@ -254,7 +253,7 @@ def pixel_counts(view: View) -> np.ndarray:
     train_ids[list(dataset.label_ids)] = list(dataset.label_ids.values())
 
     def count_image(index: int) -> np.ndarray:
-        raw = np.bincount(read_label(dataset.files[index][1]).ravel(), minlength=256)
+        raw = np.bincount(dataset.read_raw(dataset.files[index][1]).ravel(), minlength=256)
         return np.bincount(train_ids, weights=raw, minlength=256).astype(np.int64)
 
     counts, console = np.zeros((len(view.clients), 256), np.int64), Console(stderr=True)

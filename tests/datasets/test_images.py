@@ -136,6 +136,58 @@ def test_sixteen_bits(tmp_path: Path, ending: str) -> None:
         read_image(str(path))
 
 
+def test_of_sixteen_bits_and_three_channels_the_first_has_the_ids(tmp_path: Path) -> None:
+    path, wide = str(tmp_path / "a.png"), RAMP.astype(np.uint16)
+    cv2.imwrite(path, cv2.merge([0 * wide, wide + 300, wide]))  # B, instances, ids: as SYNTHIA
+    assert (read_label(path, first_channel=True) == RAMP).all()
+    with pytest.raises(DataError, match=r"a\.png: .*first_channel"):
+        read_label(path)
+    Image.fromarray(RAMP).convert("RGBA").save(path)
+    with pytest.raises(DataError, match=r"a\.png: .*one channel"):
+        read_label(path, first_channel=True)
+
+
+@pytest.mark.parametrize("kind", ["uint8", "uint16", "int64", "bool"])
+def test_label_of_numpy(tmp_path: Path, kind: str) -> None:
+    np.save(tmp_path / "a.npy", RAMP.astype(kind))
+    assert (read_label(str(tmp_path / "a.npy")) == RAMP.astype(kind)).all()
+
+
+@pytest.mark.parametrize(
+    ("array", "message"),
+    [
+        (RAMP - 1.0, "whole numbers, not float64"),
+        (RAMP.astype(int) - 1, "has the label id -1,"),
+        (RAMP[0], "one channel"),
+        (np.zeros((0, 4), int), "one channel"),
+        (np.array([[None]]), "no array of numbers"),
+    ],
+)
+def test_array_that_is_no_label(tmp_path: Path, array: np.ndarray, message: str) -> None:
+    np.save(tmp_path / "a.npy", array)
+    with pytest.raises(DataError, match=rf"a\.npy: .*{message}"):
+        read_label(str(tmp_path / "a.npy"))
+    (tmp_path / "a.npy").write_bytes((tmp_path / "a.npy").read_bytes()[:-1])
+    with pytest.raises(DataError, match=r"a\.npy: is no array"):
+        read_label(str(tmp_path / "a.npy"))
+
+
+@pytest.mark.parametrize("mode", ["RGB", "RGBA", "P"])
+def test_label_of_colors(tmp_path: Path, mode: str) -> None:
+    path, colors = str(tmp_path / "a.png"), [[128, 64, 128], [0, 0, 0], [64, 128, 128], [0, 0, 142]]
+    ids, image = RAMP % 4, Image.fromarray(np.array(colors, np.uint8)[RAMP % 4])
+    (
+        image.convert("P", palette=Image.Palette.ADAPTIVE) if mode == "P" else image.convert(mode)
+    ).save(path)
+    assert (read_label(path, colors=colors) == ids).all()
+    with pytest.raises(DataError, match=r"a\.png: has the colors \[0, 0, 142\], which"):
+        read_label(path, colors=colors[:3])
+    image.putalpha(254)
+    image.save(path)
+    with pytest.raises(DataError, match=r"a\.png: .*opaque"):
+        read_label(path, colors=colors)
+
+
 @pytest.mark.parametrize("orientation", range(1, 9))
 @pytest.mark.parametrize("ending", ["jpg", "png", "webp", "tif", "avif"])
 def test_image_is_turned_as_displayed(tmp_path: Path, ending: str, orientation: int) -> None:

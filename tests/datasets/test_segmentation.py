@@ -9,7 +9,12 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, default_collate
 
-from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset
+from fedseg.datasets import (
+    CamVidDataset,
+    CityscapesDataset,
+    IDDADataset,
+    SegmentationDataset,
+)
 from fedseg.errors import ConfigError, DataError
 from fedseg.partition.split_files import Split, read_split, write_split
 from fedseg.registry import DATASETS, build
@@ -98,6 +103,35 @@ def test_label_ids_that_are_no_classes(idda: Path, ids: dict) -> None:
         ConfigError, match=rf"Own\.label_ids: has {raw!r}: {own!r}, but ids are 0 to"
     ):
         Own(str(idda), "train")
+
+
+@pytest.mark.parametrize("reduced", [False, True])
+def test_ids_of_classes_in_order(camvid: Path, reduced: bool) -> None:
+    class Own(SegmentationDataset):
+        classes, palette = CamVidDataset.classes, CamVidDataset.palette
+        image_pattern, label_pattern = CamVidDataset.image_pattern, CamVidDataset.label_pattern
+        reduce_zero_label = reduced
+
+    dataset = Own(str(camvid), "train")
+    ids = [*range(11 + reduced), 255]
+    write_every_id(dataset, 0, np.array(ids))
+    classes = [255] * reduced + [*range(11), 255]
+    assert dataset[0]["data_samples"][0].tolist() == classes
+    write_every_id(dataset, 0, np.array([11 + reduced]))
+    with pytest.raises(DataError, match=rf"label ids \[{11 + reduced}\]"):
+        dataset[0]
+
+
+@pytest.mark.parametrize(
+    "colors",
+    [[[0, 0]], [[0, 0, 256]], [[0, 0, 1.5]], [[1, 2, 3]] * 2, [[1, 2, n] for n in range(257)]],
+)
+def test_colors_that_are_no_table(camvid: Path, colors: list) -> None:
+    class Own(CamVidDataset):
+        label_colors = colors
+
+    with pytest.raises(ConfigError, match=r"Own\.label_colors: must be"):
+        Own(str(camvid), "train")
 
 
 def test_users_filter(idda: Path) -> None:
