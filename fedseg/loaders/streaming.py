@@ -10,7 +10,7 @@ import json
 import random
 import time
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pickle import PicklingError
 from typing import Any
@@ -37,6 +37,7 @@ from fedseg.loaders.workers import IDLE, Places, WorkerError, init_worker, start
 from fedseg.registry import CLIENT_DATA, FUNCTIONS
 
 TIMEOUT = 600.0  # seconds in which a batch must come, unless the config says another number
+PROBED = 8  # samples of a data set whose sizes only reading tells
 SAME_SIZE = "end dataset.pipeline with a crop or resize to one size, or set batch_size=1"
 
 
@@ -154,6 +155,11 @@ def sample_name(dataset: Dataset, index: int) -> str:
         return f"sample {index}"
 
 
+def _spread(number: int, most: int) -> list[int]:
+    """At most so many of the first whole numbers, evenly spaced, with the first and the last."""
+    return np.linspace(0, number - 1, min(number, most)).astype(int).tolist()
+
+
 def build_collate(config: Mapping | None) -> Callable:
     """The function that makes a batch of samples; torch's ``default_collate`` unless configured."""
     if config is None:
@@ -199,6 +205,65 @@ class BatchLoader:
         self.timeout = timeout
         self.collate_fn = build_collate(collate_fn)
         self._describe = describe or functools.partial(sample_name, dataset)
+
+    def check_sizes(self, groups: Iterable[Sequence[int]]) -> None:
+        """Raise ConfigError if batches of a group's samples hold several sizes.
+
+        Sizes come from the files' headers; of a data set without a pipeline a few samples are read.
+        """
+        if self.collate_fn is not default_collate:
+            return
+        files, pipeline = (getattr(self.dataset, name, None) for name in ("files", "pipeline"))
+        if not files or not isinstance(pipeline, Pipeline):
+            groups = list(groups)
+            for number in _spread(len(groups), PROBED // 2):
+                self._check_samples(groups[number], PROBED // min(len(groups), PROBED // 2))
+            return
+        where = f"{self.field}.dataset.pipeline"
+
+        def passed(size: tuple[int, int], seed: int = 0) -> tuple[tuple[int, ...], ...]:
+            image, label = np.zeros((*size, 3), np.uint8), np.zeros(size, np.uint8)
+            return tuple(one.shape for one in pipeline(image, label, seed)[: len(files[0])])
+
+        try:  # a file that fails is told when it is read
+            height, width = read_size(files[0][0])
+            same = {passed((height, width), seed) for seed in range(3)}
+            others = {passed((1, 1)), passed((height + 32, width + 64))}
+            if len(same | others) == 1:
+                return  # whatever their sizes
+        except Exception:
+            same = set()
+        try:
+            sizes = [read_size(paths[0]) for paths in files]
+        except Exception:
+            return
+        made = {}
+        for size, (path, *_) in zip(sizes, files, strict=True):
+            try:
+                made[size] = made.get(size) or passed(size)
+            except ConfigError as error:  # a crop
+                raise ConfigError(f"{self.field}.{error} (in {path})") from error
+            except Exception:
+                return
+        for group in groups:
+            found = {made[sizes[i]]: i for i in group}
+            if len(found) > 1 or (len(same) > 1 and len(group) > 1):
+                shown = [*found.values()][:2]
+                listed = ", ".join(f"{files[i][0]} {list(sizes[i])}" for i in shown)
+                raise ConfigError(
+                    f"{where}: leaves samples of several sizes in a batch ({listed}): {SAME_SIZE}"
+                )
+
+    def _check_samples(self, group: Sequence[int], most: int) -> None:
+        dataset = SeededDataset(self.dataset)
+        try:
+            default_collate([dataset[int(group[i]), 0] for i in _spread(len(group), most)])
+        except Exception as error:  # any other is told when batches are made
+            if "equal size" in str(error):
+                raise ConfigError(
+                    f"{self.field}.dataset: samples differ in size ({error}): resize them to one "
+                    "size, or set batch_size=1 or a collate_fn"
+                ) from error
 
     def start(
         self, keys: Iterable[list[tuple[int, int]]], workers: int, pin_memory: bool = False
@@ -278,38 +343,11 @@ class StreamingData(PartitionedData):
             timeout,
             self._describe,
         )
-        if self.batch_size != 1 and self._loader.collate_fn is default_collate:
-            self._check_sizes()
+        if self.batch_size != 1:
+            self._loader.check_sizes(self.indices.values())
         self._pin_memory = torch.device(device).type == "cuda"
         self._batches: Iterator | None = None
         self._expected: Iterator[Job] | None = None
-
-    def _check_sizes(self) -> None:
-        """Raise ConfigError if a client's images leave the pipeline in several sizes."""
-        files, pipeline = (getattr(self.dataset, name, None) for name in ("files", "pipeline"))
-        if not files or not isinstance(pipeline, Pipeline):
-            return
-
-        def passed(size: tuple[int, int], seed: int) -> tuple[int, ...]:
-            image, label = np.zeros((*size, 3), np.uint8), np.zeros(size, np.uint8)
-            return pipeline(image, label, seed)[0].shape
-
-        try:  # what fails is told with the file's name when it is read
-            height, width = read_size(files[0][0])
-            same = {passed((height, width), seed) for seed in range(3)}
-            if len(same | {passed((height + 32, width + 64), 0)}) == 1:
-                return  # whatever their sizes
-            sizes = [read_size(paths[0]) for paths in files]
-        except Exception:
-            return
-        for indices in self.indices.values():
-            found = {sizes[i]: files[i][0] for i in indices}
-            if len(found) > 1 or (len(same) > 1 and len(indices) > 1):
-                listed = ", ".join(f"{path} {list(size)}" for size, path in [*found.items()][:2])
-                raise ConfigError(
-                    f"train_dataloader.dataset.pipeline: leaves samples of several sizes in a "
-                    f"batch ({listed}): {SAME_SIZE}"
-                )
 
     def _describe(self, index: int) -> str:
         client = next(client for client, held in self.indices.items() if index in held)

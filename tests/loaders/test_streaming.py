@@ -15,6 +15,7 @@ from torch.utils.data.distributed import DistributedSampler
 from fedseg.core.client_data import Job, JobStream
 from fedseg.datasets import ImageFolderDataset
 from fedseg.errors import ConfigError
+from fedseg.evaluation.sets import StreamedSet
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.loaders.streaming import SampleError, SeededDataset, StreamingData, build_collate
 from fedseg.partition import NaturalPartition
@@ -394,6 +395,44 @@ def test_images_of_several_sizes_are_told_before_training(tmp_path, steps, orien
         else:
             stream(**data, partition=partition)
         stream(**data, partition=partition, batch_size=1)
+
+
+class Growing(Dataset):
+    """A data set of one's own, whose images have several sizes."""
+
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, index):
+        return torch.zeros(3, 8, 8 + index // 2), index
+
+
+def test_images_of_several_sizes_in_a_data_set_of_ones_own_and_in_a_test_set(tmp_path):
+    clients = {"dataset": Growing(), "partition": lambda _: {"a": [0], "b": [1, 2, 3]}}
+    with pytest.raises(ConfigError, match=r"train_dataloader\.dataset: .*size.*collate_fn"):
+        stream(**clients)
+    stream(**{**clients, "partition": lambda _: {"a": [0, 1], "b": [2, 3]}})
+    stream(**clients, collate_fn={"type": "pseudo_collate"})
+    stream(**clients, batch_size=1)
+    path = tmp_path / "test" / "one"
+    path.mkdir(parents=True)
+    for number, size in enumerate([(60, 40), (60, 40), (50, 40)]):
+        Image.new("RGB", size).save(path / f"{number}.png")
+
+    def test_set(*steps, batch_size=3, dataset=None):
+        dataset = dataset or ImageFolderDataset(tmp_path, "test", 1, steps)
+        return StreamedSet("t", "f", [], None, dataset=dataset, batch_size=batch_size)
+
+    with pytest.raises(ConfigError, match=r"f\.dataset\.pipeline: .*\[40, 60\].*2\.png \[40, 50\]"):
+        test_set()
+    with pytest.raises(ConfigError, match=r"f\.dataset: samples differ in size"):
+        test_set(dataset=Growing(), batch_size=4)
+    test_set(dataset=Growing(), batch_size=2)
+    test_set(batch_size=1)
+    test_set(dict(type="Resize", height=32, width=32))
+    with pytest.raises(ConfigError, match=r"f\.dataset\.pipeline\[0\]: .*pad_if.*2\.png"):
+        test_set(dict(type="CenterCrop", height=40, width=60))
+    test_set(dict(type="CenterCrop", height=40, width=60, pad_if_needed=True))
 
 
 def test_a_data_set_that_no_loader_process_can_get_is_named(monkeypatch):
