@@ -112,6 +112,7 @@ DATASETS = _child(
         ],
         "datasets.corrupted": ["CIFAR10CDataset", "CIFAR100CDataset"],
         "datasets.landmarks": ["LandmarksDataset"],
+        "datasets.mmsegmentation": ["MMSegDataset"],
         "datasets.photos": ["ImageFolderDataset"],
         "datasets.scenes": ["CityscapesDataset", "IDDADataset", "CamVidDataset"],
     },

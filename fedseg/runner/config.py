@@ -114,7 +114,8 @@ def complete_config(config: Config) -> Config:
     if config.get("data_root") is not None:  # replaces that of every data set
         for loader in LOADERS:
             for _, dataset in find(dict(config.items()), f"{loader}.dataset"):
-                dataset["data_root"] = str(config.data_root)
+                source = dataset["source"] if dataset.get("type") == "MMSegDataset" else dataset
+                source["data_root"] = str(config.data_root)
     _set_defaults(config, DEFAULTS)
     _set_defaults(config.randomness, {"seed": 0})
     train = config.train_cfg

@@ -67,6 +67,9 @@ def test_a_data_root_on_top_replaces_every_other():
     assert config.val_dataloader.seen.dataset.data_root == "b"
     assert config.test_dataloader.seen.dataset.data_root == "b"
     assert complete_config(minimal()).train_dataloader.dataset.data_root == "a"
+    loader = {"dataset": {"type": "MMSegDataset", "source": {"data_root": "a"}}}
+    config = complete_config(minimal(train_dataloader=loader, data_root="b"))
+    assert config.train_dataloader.dataset.source.data_root == "b"
 
 
 def test_epochs_and_steps_contradict_each_other():

@@ -1,0 +1,142 @@
+"""Data sets of MMSegmentation by name: its classes list and describe, this suite reads pixels."""
+
+import inspect
+import os
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from itertools import count
+from typing import Any
+
+with redirect_stdout(None):  # it prints which optional package is not there
+    from mmseg.datasets import BaseSegDataset
+
+from fedseg.config.schema import Pattern
+from fedseg.datasets.images import check_exist
+from fedseg.datasets.photos import rows_checksum
+from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
+from fedseg.errors import ConfigError, DataError
+from fedseg.registry import DATASETS, build
+
+# what the source is given, because this suite does it or because paths must be local
+GIVEN = {"pipeline": (), "lazy_init": False, "serialize_data": False, "backend_args": None}
+
+
+@DATASETS.register_module()
+class MMSegDataset(SegmentationDataset):
+    """Images and label maps that a data set of MMSegmentation lists, read by this suite.
+
+    Layout, suffixes, classes, palette, ``reduce_zero_label`` and the choice of classes are the
+    source's. A user is a domain. Other arguments: see
+    :class:`~fedseg.datasets.segmentation.SegmentationDataset`.
+
+    Args:
+        source: the data set of MMSegmentation, for example ``dict(type="ADE20KDataset",
+            data_root="data/ade", data_prefix=dict(img_path="images/training",
+            seg_map_path="annotations/training"))``.
+        domain: a regular expression that is searched in an image's path below ``data_root``; its
+            group is the domain. None: all images are of the domain ``all``.
+        domains: only images of these domains, a name or a list; None takes all.
+        ids: the class of each raw id from 0, 255 to ignore; None: as the source says.
+        first_channel: of label files with three channels the first has the ids.
+        label_colors: [r, g, b] of each raw id from 0, if label files have colors.
+    """
+
+    tool = ""  # no command makes its folder
+
+    def __init__(
+        self,
+        source: Mapping[str, Any],
+        domain: Pattern | None = None,
+        domains: str | Sequence[str] | None = None,
+        ids: Sequence[int] | None = None,
+        first_channel: bool = False,
+        label_colors: Sequence[Sequence[int]] = (),
+        pipeline: Sequence[Mapping[str, Any]] = (),
+        style: Mapping[str, Any] | None = None,
+        mirror: bool = False,
+        test_mode: bool = False,
+    ) -> None:
+        listed = _build_source(source)
+        self.first_channel, self.label_colors = first_channel, label_colors
+        self.classes, self.palette = tuple(listed.metainfo["classes"]), listed.metainfo["palette"]
+        if ids is None:
+            self.label_ids = _ids_of(listed)
+        elif listed.reduce_zero_label:
+            raise ConfigError("dataset.ids: are those of files: set source.reduce_zero_label=False")
+        else:
+            self.label_ids = {IGNORE: IGNORE, **dict(enumerate(ids))}
+        infos = [listed.get_data_info(index) for index in range(len(listed))]
+        if not infos or not all("seg_map_path" in info for info in infos):
+            raise ConfigError(
+                f"dataset.source: {source['type']} lists no images with label maps: set its "
+                "data_prefix, img_suffix (the ending of image files) or ann_file"
+            )
+        files = [(info["img_path"], info["seg_map_path"]) for info in infos]
+        folders = {os.path.dirname(os.path.abspath(path)) for pair in files for path in pair}
+        self.data_root = source.get("data_root") or os.path.commonpath(folders)
+        below = [tuple(os.path.relpath(path, self.data_root) for path in pair) for pair in files]
+        self.split_checksum = rows_checksum(below)
+        of = [_find_domain(domain, image) for image, _ in below]
+        wanted = {domains} if isinstance(domains, str) else set(of if domains is None else domains)
+        if not wanted or (unknown := sorted(wanted - set(of))):
+            raise ConfigError(
+                f"dataset.domains: has {unknown if wanted else 'none'}, but the images' domains "
+                f"are {', '.join(sorted(set(of))[:8])}{', ...' * (len(set(of)) > 8)}"
+            )
+        kept = [n for n, name in enumerate(of) if name in wanted]
+        self.files, self.domains = [files[n] for n in kept], [of[n] for n in kept]
+        self.users = self.domains
+        counters = {name: count() for name in wanted}
+        self.positions = [next(counters[name]) for name in self.domains]
+        self.check_files()
+        self._set_up(pipeline, style, mirror, test_mode)
+
+    def check_files(self) -> None:
+        """Raise DataError if an image or label that the source lists is not there."""
+        paths = [path for pair in self.files for path in pair]
+        root = os.path.commonpath([*map(os.path.abspath, paths), os.path.abspath(self.data_root)])
+        check_exist(paths, root, "complete the data set, or set dataset.source")
+
+
+def is_source(cls: Any) -> bool:
+    """True for a data set of the library that :class:`MMSegDataset` may list images by."""
+    of_library = getattr(cls, "__module__", "").startswith("mmseg.datasets.")
+    return of_library and inspect.isclass(cls) and issubclass(cls, BaseSegDataset)
+
+
+def _build_source(source: Mapping[str, Any]) -> BaseSegDataset:
+    field = "dataset.source"
+    if "://" in str(source):
+        raise ConfigError(f"{field}: has an address: images are read from local folders")
+    root, prefix = source.get("data_root") or "", source.get("data_prefix")
+    places = {"data_root": root, "ann_file": source.get("ann_file")}
+    places |= dict(prefix) if isinstance(prefix, Mapping) else {}
+    for key, place in places.items():  # of which the library's messages say nothing
+        if isinstance(place, str) and place and not os.path.exists(os.path.join(root, place)):
+            where = key if key in ("data_root", "ann_file") else f"data_prefix.{key}"
+            raise DataError(f"{os.path.join(root, place)}: does not exist: set {field}.{where}")
+    try:
+        listed = build(DATASETS, source, field, GIVEN, BaseSegDataset)
+    except OSError as error:
+        raise DataError(f"{field}: {source['type']} cannot list its images ({error})") from error
+    if not listed.metainfo.get("classes"):
+        raise ConfigError(f"{field}.metainfo: has no classes: give dict(classes=[...])")
+    return listed
+
+
+def _ids_of(listed: BaseSegDataset) -> dict[int, int]:
+    """The class of every raw id, 255 = ignored, as the library's ``LoadAnnotations`` maps them."""
+    chosen, first = listed.label_map or {}, int(listed.reduce_zero_label)
+    ids = {i + first: chosen.get(i, i) for i in chosen or range(len(listed.metainfo["classes"]))}
+    ids |= dict.fromkeys([IGNORE, *range(first)], IGNORE)
+    return {raw: IGNORE if i in (-1, listed.ignore_index) else i for raw, i in ids.items()}
+
+
+def _find_domain(pattern: str | None, image: str) -> str:
+    if pattern is None:
+        return "all"
+    found = re.search(pattern, image)
+    if not found or not found.re.groups or not found[1]:
+        raise ConfigError(f"dataset.domain: {pattern!r} finds no group in {image!r}")
+    return found[1]

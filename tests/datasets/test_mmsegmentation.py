@@ -1,0 +1,191 @@
+"""Data sets that a class of MMSegmentation lists: their files, classes, ids and domains."""
+
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+from PIL import Image
+
+from fedseg.datasets.mmsegmentation import MMSegDataset
+from fedseg.errors import ConfigError, DataError, UserError
+from fedseg.runs.schema import read_results
+
+CONFIG = """
+_base_ = "{base}"
+__source = dict(
+    type="BaseSegDataset",
+    data_root={root!r},
+    img_suffix=".png",
+    metainfo=dict(classes=["soil", "tree", "sky"]),
+)
+__train = dict(img_path="img_dir/train", seg_map_path="ann_dir/train")
+__val = dict(img_path="img_dir/val", seg_map_path="ann_dir/val")
+__data = dict(type="MMSegDataset", domain="/([a-z])/", _delete_=True)
+__test = dict(test_mode=True, source=dict(data_prefix=__val, **__source), **__data)
+model = dict(num_classes=3)
+train_dataloader = dict(
+    dataset=dict(
+        source=dict(data_prefix=__train, **__source),
+        pipeline=[dict(type="HorizontalFlip", p=0.5)],
+        **__data,
+    ),
+    partition=dict(type="NaturalPartition", key="domains"),
+)
+val_dataloader = dict(
+    seen=dict(dataset=dict(domains="a", **__test)),
+    unseen=dict(dataset=dict(domains=["c"], **__test)),
+)
+train_cfg = dict(max_rounds=2)
+"""
+
+CLASSES, COLORS = ["soil", "tree", "sky"], [[150, 100, 60], [30, 120, 40], [120, 170, 220]]
+
+
+def write_pair(image: Path, label: Path, ids: list[int], colors: list | None = None) -> None:
+    """An image of one row, and its label map: with ``colors`` as a palette."""
+    for path in (image, label):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    assert cv2.imwrite(str(image), np.full((1, len(ids), 3), 90, np.uint8))
+    stored = Image.fromarray(np.array([ids], np.uint8), "P" if colors else "L")
+    if colors:
+        stored.putpalette(np.array(colors, np.uint8).tobytes())
+    stored.save(label)
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> dict:
+    """A source with two sites of two images each in ``img_dir/train`` and ``ann_dir/train``."""
+    for site in ("east", "north"):
+        for n in range(2):
+            name = f"train/{site}/{n}"
+            image, label = tmp_path / f"img_dir/{name}.jpg", tmp_path / f"ann_dir/{name}.png"
+            write_pair(image, label, [0, 1, 2, 255])
+    return {
+        "type": "BaseSegDataset",
+        "data_root": str(tmp_path),
+        "data_prefix": {"img_path": "img_dir/train", "seg_map_path": "ann_dir/train"},
+        "metainfo": {"classes": CLASSES, "palette": COLORS},
+    }
+
+
+def labels(dataset: MMSegDataset, index: int = 0) -> list[int]:
+    return dataset[index]["data_samples"][0].tolist()
+
+
+def test_a_layout_of_ones_own(own: dict) -> None:
+    dataset = MMSegDataset(own, domain="train/([^/]+)/")
+    assert dataset.domains == dataset.users == ["east"] * 2 + ["north"] * 2
+    assert dataset.positions == [0, 1, 0, 1]
+    assert dataset.metainfo == {"classes": tuple(CLASSES), "palette": COLORS, "ignore_index": 255}
+    image, label = map(Path, dataset.files[3])
+    assert image.parts[-4:] == ("img_dir", "train", "north", "1.jpg") and label.name == "1.png"
+    assert labels(dataset) == [0, 1, 2, 255]
+    assert dataset[0]["inputs"].shape == (3, 1, 4)
+    north = MMSegDataset(own, domain="train/([^/]+)/", domains="north", mirror=True)
+    assert set(north.domains) == {"north"} and len(north) == 4
+    assert labels(north, 2) == [255, 2, 1, 0]
+    assert north.split_checksum == dataset.split_checksum
+    assert set(MMSegDataset(own).domains) == {"all"}
+
+
+def test_ids_follow_the_source(own: dict) -> None:
+    zero = MMSegDataset({**own, "reduce_zero_label": True})
+    assert labels(zero) == [255, 0, 1, 255]
+    assert labels(MMSegDataset(own, ids=[255, 2, 0])) == [255, 2, 0, 255]
+    assert labels(MMSegDataset({**own, "ignore_index": 1})) == [0, 255, 2, 255]
+    with pytest.raises(ConfigError, match=r"dataset\.ids: .*reduce_zero_label=False"):
+        MMSegDataset({**own, "reduce_zero_label": True}, ids=[0])
+    write_pair(*map(Path, zero.files[0]), [0, 4, 9])
+    with pytest.raises(DataError, match=rf"{zero.files[0][1]}: .*no label ids \[4, 9\]"):
+        zero[0]
+
+
+def test_colors_arrays_and_channels(own: dict, tmp_path: Path) -> None:
+    dataset = MMSegDataset(own)
+    path = dataset.files[0][1]
+    Image.fromarray(np.array([COLORS + COLORS[:1]], np.uint8)).save(path)
+    assert labels(MMSegDataset(own, label_colors=COLORS)) == [0, 1, 2, 0]
+    cv2.imwrite(path, np.array([[[7, 300, i] for i in (2, 1, 0, 0)]], np.uint16))
+    assert labels(MMSegDataset(own, first_channel=True)) == [2, 1, 0, 0]
+    for label in tmp_path.rglob("ann_dir/**/*.png"):
+        np.save(label.with_suffix(".npy"), np.array([[1, 1, 0, 255]]))
+    assert labels(MMSegDataset({**own, "seg_map_suffix": ".npy"})) == [1, 1, 0, 255]
+
+
+def test_ade20k(tmp_path: Path) -> None:
+    source = {"type": "ADE20KDataset", "data_root": str(tmp_path)}
+    source["data_prefix"] = {"img_path": "images/training", "seg_map_path": "annotations/training"}
+    name = "training/ADE_train_00000001"
+    image, label = tmp_path / f"images/{name}.jpg", tmp_path / f"annotations/{name}.png"
+    write_pair(image, label, [0, 1, 2, 150])
+    dataset = MMSegDataset(source)
+    assert labels(dataset) == [255, 0, 1, 149]
+    assert len(dataset.metainfo["classes"]) == len(dataset.metainfo["palette"]) == 150
+    few = MMSegDataset({**source, "metainfo": {"classes": ("building", "wall")}})
+    assert labels(few) == [255, 1, 0, 255] and few.metainfo["classes"] == ("building", "wall")
+
+
+def test_pascal_voc(tmp_path: Path) -> None:
+    for name in ("2007_000032", "2008_000008", "2008_000015"):
+        image, label = f"JPEGImages/{name}.jpg", f"SegmentationClass/{name}.png"
+        write_pair(
+            tmp_path / image, tmp_path / label, [0, 1, 20, 255], [[7, n, 9] for n in range(256)]
+        )
+    (tmp_path / "train.txt").write_text("2007_000032\n2008_000015\n")
+    source = {"type": "PascalVOCDataset", "data_root": str(tmp_path), "ann_file": "train.txt"}
+    source["data_prefix"] = {"img_path": "JPEGImages", "seg_map_path": "SegmentationClass"}
+    dataset = MMSegDataset(source, domain=r"/(\d+)_")
+    assert dataset.domains == ["2007", "2008"] and labels(dataset) == [0, 1, 20, 255]
+
+
+@pytest.mark.parametrize(
+    ("change", "options", "message"),
+    [
+        (
+            {"data_prefix": {"img_path": "no"}},
+            {},
+            r"no: does not exist: set .*data_prefix\.img_path",
+        ),
+        ({"ann_file": "no.txt"}, {}, r"no\.txt: does not exist: set dataset\.source\.ann_file"),
+        ({"data_root": "no"}, {}, r"no: does not exist: set dataset\.source\.data_root"),
+        ({"data_root": "http://a.b"}, {}, r"dataset\.source: has an address"),
+        ({"img_suffix": ".bmp"}, {}, r"dataset\.source: BaseSegDataset lists no images"),
+        ({"seg_map_suffix": "_x.png"}, {}, r"4 of 8 files are missing .*dataset\.source"),
+        ({"metainfo": None}, {}, r"source\.metainfo: has no classes"),
+        ({"pipeline": []}, {}, r"source\.pipeline: is set by the run itself"),
+        ({"type": "IDDADataset"}, {}, r"source\.type: IDDADataset is not a BaseSegDataset"),
+        ({"type": "PascalVOCDataset"}, {}, r"dataset\.source: .*'ann_file' is missing"),
+        ({}, {"domain": "site_(.)"}, r"dataset\.domain: 'site_\(\.\)' finds no group in 'img_dir/"),
+        ({}, {"domain": "train"}, r"dataset\.domain: 'train' finds no group"),
+        ({}, {"domains": "south"}, r"dataset\.domains: has \['south'\], but .* are all"),
+        ({}, {"ids": [0, 3]}, r"label_ids: has 1: 3"),
+    ],
+)
+def test_a_source_that_does_not_fit(own: dict, change: dict, options: dict, message: str) -> None:
+    with pytest.raises(UserError, match=message):
+        MMSegDataset({**own, **change}, **options)
+
+
+def test_clients_of_a_source_train(
+    small_config: Path, tmp_path: Path, run_tool, monkeypatch
+) -> None:
+    monkeypatch.syspath_prepend(small_config.parent)
+    rng = np.random.default_rng(0)
+    for name in ("train/a/0", "train/a/1", "train/b/0", "train/b/1", "val/a/0", "val/c/0"):
+        ids = np.repeat(rng.integers(0, 3, (36, 1), np.uint8), 64, axis=1)
+        for kind, array in (("img_dir", np.stack([ids * 60] * 3, 2)), ("ann_dir", ids)):
+            path = tmp_path / kind / f"{name}.png"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            assert cv2.imwrite(str(path), array)
+    config, run = tmp_path / "own.py", tmp_path / "run"
+    config.write_text(CONFIG.format(base=small_config, root=str(tmp_path)))
+    code, _, error = run_tool("train", config, "--work-dir", run)
+    assert code == 0, error
+    results = read_results(run / "results.json")
+    assert {"seen", "unseen"} <= set(results.final)
+    assert results.train.clients == 2 and results.train.samples == 4
+    assert set(results.final["unseen"]["IoU"]) == set(CLASSES)
+    for command in (("test", run, "--trust", "small_network"), ("splits", config, "--pixels")):
+        code, _, error = run_tool(*command, "--out", tmp_path / "out")
+        assert code == 0, error
