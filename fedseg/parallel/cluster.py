@@ -30,6 +30,18 @@ SETTINGS = {
 CLEANER = 'cat >/dev/null; rm -rf "$0"; sleep 1; rm -rf "$0"'
 
 
+def import_ray() -> Any:
+    """The module; ConfigError if it is not installed."""
+    try:
+        import ray
+    except ImportError as error:
+        raise ConfigError(
+            "executor.type: RayExecutor needs Ray, which is not installed: install the extra "
+            "'ray' (pip install -c constraints.txt -e '.[ray]'), or leave executor out"
+        ) from error
+    return ray
+
+
 @contextmanager
 def connected(address: str | None, cpus: int, gpus: float) -> Iterator[Any]:
     """A connection to Ray: gives the module ``ray``. Afterwards a Ray of our own ends.
@@ -39,13 +51,7 @@ def connected(address: str | None, cpus: int, gpus: float) -> Iterator[Any]:
             already, that connection is used and left as it is.
         cpus, gpus: what a Ray of our own may give to workers.
     """
-    try:
-        import ray
-    except ImportError as error:
-        raise ConfigError(
-            "executor.type: RayExecutor needs Ray, which is not installed: install the extra "
-            "'ray' (pip install -c constraints.txt -e '.[ray]'), or leave executor out"
-        ) from error
+    ray = import_ray()
     with ExitStack() as undo:
         if not ray.is_initialized():
             _connect(ray, undo, address, cpus, gpus)

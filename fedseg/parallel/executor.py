@@ -1,6 +1,7 @@
 """The executor that trains a round's clients on several workers."""
 
 import os
+import statistics
 import sys
 import time
 import uuid
@@ -17,14 +18,17 @@ from pydantic import NonNegativeFloat, PositiveFloat, PositiveInt
 
 from fedseg.core.client_data import Job
 from fedseg.core.messages import Message, Outcome, Task
-from fedseg.engine.executor import Executor, block_size
+from fedseg.engine.executor import Executor, InProcessExecutor, block_size
 from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import EvalTask
 from fedseg.files import write_text
-from fedseg.parallel.cluster import connected
+from fedseg.parallel.cluster import connected, import_ray
 from fedseg.parallel.pool import Pool, Work
 from fedseg.parallel.worker import Report, assign, cut, speed_up
 from fedseg.registry import EXECUTORS
+
+# what a client on a worker costs this process: seconds, and bytes of a model a second (measured)
+HOP, BANDWIDTH = 0.004, 2e9
 
 
 @EXECUTORS.register_module()
@@ -35,7 +39,8 @@ class RayExecutor(Executor):
 
     Args:
         num_workers: how many; ``"auto"``: one for each GPU, else one for every ``cpus_per_worker``
-            cores.
+            cores. Without a GPU and an address, ``"auto"`` trains the first round in this process
+            and goes on there if workers would take longer.
         cpus_per_worker: cores and threads of each. Bits depend on threads, so that this does not
             follow from the number of workers.
         gpus_per_worker: of each, may be a fraction; None: 1 where there is a GPU for every worker,
@@ -56,10 +61,14 @@ class RayExecutor(Executor):
         self.address, self.cpus, self.restart_timeout = address, cpus_per_worker, restart_timeout
         self.pool: Pool | None = None
         self._connection = ExitStack()  # to Ray
+        self._here = InProcessExecutor()
+        self._trial: list[float] | None = None  # seconds of clients that this process trains
+        self._first: int | None = None  # round that it trains
         self.evaluate = None  # as long as there are no workers, the evaluation is the driver's
 
     def bind(self, run: Any) -> None:
         super().bind(run)
+        self._here.bind(run)
         self._run = run
         torch.set_num_threads(self.cpus)  # what is left to this process has the same bits, too
         for hook in run.hooks:
@@ -103,6 +112,14 @@ class RayExecutor(Executor):
 
     def start(self, jobs: Iterable[Job]) -> None:
         """Start the workers; each knows its jobs itself."""
+        if self._asked[0] == "auto" and not self.gpus and self.address is None:
+            import_ray()  # a lack of it is told now
+            self._trial = []
+            self._here.start(jobs)
+        else:
+            self._start_workers()
+
+    def _start_workers(self) -> None:
         run, workers = self._run, self.num_workers
         connection = connected(self.address, workers * self.cpus, workers * self.gpus)
         self._ray = self._connection.enter_context(connection)
@@ -124,6 +141,37 @@ class RayExecutor(Executor):
         self.evaluate = self._evaluate
 
     def run(self, tasks: list[Task], message: Message) -> Iterator[Outcome]:
+        self._first = self._first or tasks[0].round
+        if self._trial and tasks[0].round > self._first:
+            if self._pays(tasks, statistics.median(self._trial)):
+                self.trainer.data.close()
+                self._start_workers()
+            self._trial = None
+        if self.pool is not None:
+            yield from self._run_on_workers(tasks, message)
+            return
+        begin = time.perf_counter()
+        for outcome in self._here.run(tasks, message):
+            if self._trial is not None:
+                self._trial.append(time.perf_counter() - begin)
+            yield outcome
+            begin = time.perf_counter()
+
+    def _pays(self, tasks: Sequence[Task], seconds: float) -> bool:
+        """True if workers save more of a client's seconds than its messages cost."""
+        blocks = cut(tasks, block_size(len(tasks), self.trainer.algorithm))
+        costs = [sum(task.num_steps for task in block) for block in blocks]
+        saved = seconds * (1 - 1 / speed_up(costs, self.num_workers))
+        w = self.trainer.flat.w
+        lost = HOP + w.numel() * w.element_size() / BANDWIDTH
+        self._run.logger.info(
+            f"executor: a client takes {seconds:.2g} s, of which {self.num_workers} workers would "
+            f"save {saved:.2g} s and cost {lost:.2g} s: training goes on "
+            f"{'on workers' if saved > lost else 'in this process'}"
+        )
+        return saved > lost
+
+    def _run_on_workers(self, tasks: list[Task], message: Message) -> Iterator[Outcome]:
         run = self._run
         # MMEngine's schedulers ask whether the optimizer has stepped; here the workers' have
         self.trainer.local._global_step = 0
@@ -224,7 +272,8 @@ class _Account(Hook):
         return f", {self.images / seconds:,.0f} images/s" if self.images else ""
 
     def after_round(self, runner: Any, record: dict[str, Any]) -> None:
-        record["seconds"]["busy"] = self.busy / self._executor.num_workers
+        if self._executor.pool is not None:
+            record["seconds"]["busy"] = self.busy / self._executor.num_workers
         self.after_val_epoch(runner)
 
     def after_val_epoch(self, runner: Any, metrics: Any = None) -> None:

@@ -11,6 +11,7 @@ import toyseg
 from fedseg.algorithms import FedAvg
 from fedseg.engine import executor
 from fedseg.errors import Interrupted
+from fedseg.parallel import executor as parallel_executor
 from fedseg.registry import ALGORITHMS
 
 SGD = {
@@ -83,6 +84,23 @@ def test_workers(tmp_path, monkeypatch, name, numbers):
         assert "restarts" not in toyseg.history(shared)[-1]
         assert toyseg.history(shared)[-1]["seconds"]["busy"] > 0
     assert forkray.Actor.alive == []
+
+
+@pytest.mark.parametrize("pays", [False, True])
+@pytest.mark.parametrize("name", ["SCAFFOLD", "FedBN", "MIME"])
+def test_auto_takes_workers_where_they_pay(tmp_path, monkeypatch, name, pays):
+    monkeypatch.setattr(parallel_executor, "HOP", -1.0 if pays else 1e9)
+    monkeypatch.setattr(parallel_executor, "_cores", lambda: 2)
+    changes = toyseg.merge(SMALL, {"client_sampler": {"clients_per_round": 5}, **RUNS[name]})
+    alone = toyseg.settings(tmp_path / "alone", **changes)
+    toyseg.train(alone)
+    shared = toyseg.settings(tmp_path / "auto", **changes, executor=parallel("auto"))
+    toyseg.train(shared)
+    assert toyseg.run_differences(alone, shared) == []
+    busy = ["busy" in line["seconds"] for line in toyseg.history(shared)]
+    assert busy == [False, pays, pays, pays]
+    (log,) = (tmp_path / "auto").rglob("*.log")
+    assert f"goes on {'on workers' if pays else 'in this process'}" in log.read_text()
 
 
 def test_bytes_that_an_update_names(tmp_path):
