@@ -106,7 +106,8 @@ class FlatModel:
     ) -> None:
         self.model = model
         self.personal: Tensor | None = None
-        _freeze(model, frozen)
+        if frozen:
+            _freeze(model, frozen)
         self._frozen = frozenset(frozen)
         parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
         if not parameters:

@@ -53,7 +53,7 @@ def client_traffic(config: Config, runner: Any, client_sizes: Mapping[str, int])
     algorithm.bind(runner.flat)
     server = Server(runner.flat, len(client_sizes), algorithm.server_vectors)
     if runner.batchnorm is not None:
-        runner.batchnorm.before_train(SimpleNamespace(server=server))
+        runner.batchnorm.before_train(SimpleNamespace(server=server, algorithm=algorithm))
     options = {"seed": config.randomness.seed, "call_hook": lambda *_, **__: None}
     data = _NoBatches(client_sizes)
     return rehearse(_IdleTrainer(runner.flat, algorithm, local, data, **options), server, 0)

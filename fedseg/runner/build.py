@@ -220,7 +220,7 @@ def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
             )
     freeze = cfg.model.get("freeze") or ()
     check_value("model.freeze", freeze, str | Sequence[str])
-    frozen = part_names(model, freeze, "model.freeze")
+    frozen = part_names(model, freeze, "model.freeze") if freeze else ()
     flat = FlatModel(model, cfg.get("channels_last", True), frozen)
     if cfg.get("load_from") is not None:
         load_weights(flat, cfg.load_from)

@@ -364,6 +364,8 @@ def test_traffic_is_known_without_training_for_every_algorithm(small_config):
         method = Config.fromfile(file)
         if "+" in file.stem or "algorithm" not in method or file.stem in tried:
             continue
+        if "personal" in method:
+            continue
         tried.add(file.stem)
         config = load_config(small_config)
         plain_sgd = {"type": "OptimWrapper"}
@@ -376,7 +378,7 @@ def test_traffic_is_known_without_training_for_every_algorithm(small_config):
         server = Server(trainer.flat, 2, trainer.algorithm.server_vectors)
         policy = SiloBN()
         policy.bind(trainer.flat)
-        policy.before_train(SimpleNamespace(server=server))
+        policy.before_train(SimpleNamespace(server=server, algorithm=trainer.algorithm))
         sent = rehearse(trainer, server, 0)
         runner = SimpleNamespace(flat=trainer.flat, batchnorm=policy)
         computed = client_traffic(complete_config(config), runner, sizes)
