@@ -110,12 +110,13 @@ def _build_source(source: Mapping[str, Any]) -> BaseSegDataset:
     if "://" in str(source):
         raise ConfigError(f"{field}: has an address: images are read from local folders")
     root, prefix = source.get("data_root") or "", source.get("data_prefix")
-    places = {"data_root": root, "ann_file": source.get("ann_file")}
-    places |= dict(prefix) if isinstance(prefix, Mapping) else {}
+    places = {"data_root": "", "ann_file": source.get("ann_file")}
+    if isinstance(prefix, Mapping):
+        places |= {f"data_prefix.{key}": place for key, place in prefix.items()}
     for key, place in places.items():  # of which the library's messages say nothing
-        if isinstance(place, str) and place and not os.path.exists(os.path.join(root, place)):
-            where = key if key in ("data_root", "ann_file") else f"data_prefix.{key}"
-            raise DataError(f"{os.path.join(root, place)}: does not exist: set {field}.{where}")
+        path = os.path.join(root, place) if isinstance(place, str) else ""
+        if path and not os.path.exists(path):
+            raise DataError(f"{path.rstrip('/')}: does not exist: set {field}.{key}")
     try:
         listed = build(DATASETS, source, field, GIVEN, BaseSegDataset)
     except OSError as error:

@@ -149,6 +149,7 @@ RUN = {  # file -> who runs it
     "orchards.py",
     "write_splits.py",
     "orchards_fedavg.py",
+    "orchards_mmseg.py",
     "flowers_fedavg.py",
     "worst_class.py",
     "cifar10_worst_class.py",
@@ -308,6 +309,24 @@ def test_own_data_set(own, small, tmp_path, monkeypatch):
     raw = cv2.imread(str(root / "north" / "labels" / "0.png"), cv2.IMREAD_GRAYSCALE)
     expected = np.where(raw == 0, 255, raw.astype(int) - 1)
     assert np.array_equal(dataset[0]["data_samples"].numpy(), expected)
+
+
+def test_own_data_set_by_mmsegmentation(own, small, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    rng = np.random.default_rng(0)
+    sites = ("train/east", "train/west", "val/east", "val/west", "val/north")
+    for name in [f"{site}/{number}" for site in sites for number in range(2)]:
+        ids = np.repeat(rng.integers(0, 3, (36, 1), np.uint8), 64, axis=1)
+        files = {f"img_dir/{name}.jpg": np.stack([ids * 60] * 3, 2), f"ann_dir/{name}.png": ids}
+        for file, array in files.items():
+            path = tmp_path / "data" / "orchards" / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            assert cv2.imwrite(str(path), array)
+    config = small(own / "orchards_mmseg.py", tmp_path / "run")
+    train(config)
+    results = results_of(config)
+    assert results["data"]["train"]["clients"] == 2 and results["data"]["train"]["samples"] == 4
+    assert set(results["final"]["unseen"]["IoU"]) == {"soil", "tree", "sky"}
 
 
 def test_photographs_in_class_folders(own, small, tmp_path):
