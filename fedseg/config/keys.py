@@ -44,6 +44,7 @@ TABLE = (
     Key("visualizer", PLACE, True),
     Key("launcher", PLACE, True),
     Key("**.data_root", ENVIRONMENT, True),
+    Key("**.dataset.cache", ENVIRONMENT, True),
     Key("**.num_workers", ENVIRONMENT, True),
     Key("**.prefetch_factor", ENVIRONMENT, True),
     Key("*_dataloader.timeout", ENVIRONMENT, True),

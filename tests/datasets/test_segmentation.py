@@ -1,6 +1,8 @@
 """The data set contract, its checks, and the three data sets."""
 
+import os
 import pickle
+import shutil
 from pathlib import Path
 
 import cv2
@@ -42,6 +44,33 @@ def test_contract(idda: Path) -> None:
     assert batch["inputs"].shape == (2, 3, 36, 64)
     with pytest.raises(IndexError):
         dataset[12]
+
+
+def test_a_cache_gives_the_same_samples_until_a_file_changes(idda, tmp_path, monkeypatch):
+    root, cache = shutil.copytree(idda, tmp_path / "idda"), tmp_path / "cache"
+    plain = IDDADataset(str(root), "train", pipeline=AUGMENTED, mirror=True)
+    kept = IDDADataset(str(root), "train", pipeline=AUGMENTED, mirror=True, cache=str(cache))
+
+    def check():
+        for index in (0, 5, 12, 17):
+            one, two = plain[index, 3], kept[index, 3]
+            assert all(torch.equal(one[name], two[name]) for name in one)
+
+    check()
+    assert len([*cache.iterdir()]) == 2  # a mirrored image is the same file
+    with monkeypatch.context() as patch:
+        patch.setattr(IDDADataset, "_decode", None)
+        kept[0], kept[17]
+    damaged = sorted(cache.iterdir())[0]
+    damaged.write_bytes(damaged.read_bytes()[:200])
+    image = Path(plain.files[5][0])
+    cv2.imwrite(str(image), 255 - cv2.imread(str(image)))
+    os.utime(image, (1, 1))
+    check()
+    (tmp_path / "file").touch()
+    kept.cache = str(tmp_path / "file")
+    with pytest.warns(UserWarning, match=r"left out of dataset\.cache"):
+        check()
 
 
 def test_metainfo(request) -> None:
