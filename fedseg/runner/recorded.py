@@ -185,6 +185,8 @@ def _allowed_names(trusted: Collection[str]) -> set[str]:
 def _check(value: Any, field: str, allowed: Collection[str]) -> None:
     """Raise ConfigError for a ``type`` that is not allowed, wherever it stands."""
     if isinstance(value, Mapping):
+        if "cache" in value:  # of a data set: nothing is written where a stranger says
+            value["cache"] = None
         if "_scope_" in value:
             raise ConfigError(f"{field}._scope_: a recorded config has none")
         kind = value.get("type", "")
