@@ -30,9 +30,9 @@ from fedseg.runs.config import CONFIG_FILE, recorded_config
 
 # Hooks, trackers, launchers and whatever else MMEngine would build of a config are left out.
 EVALUATED = (
-    *("model", "train_cfg", "averaging", "batchnorm", "dtype", "device", "channels_last"),
+    *("model", "train_cfg", "averaging", "batchnorm", "personal", "dtype", "device"),
     *("val_dataloader", "val_evaluator", "val_cfg", "test_dataloader", "test_evaluator"),
-    *("test_cfg", "algorithm", "optim_wrapper", "client_sampler", "randomness"),
+    *("test_cfg", "algorithm", "optim_wrapper", "client_sampler", "randomness", "channels_last"),
 )
 # What training a client needs besides.
 TRAINED = ("train_dataloader", "param_scheduler", "local_loss")

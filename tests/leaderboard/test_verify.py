@@ -117,6 +117,13 @@ def test_an_optional_test_set_that_the_run_did_not_have(small_config, tmp_path):
     assert verify(tmp_path, trusted=TRUST).passed
 
 
+def test_personal_parts_are_no_traffic(small_config, tmp_path):
+    config = load_config(small_config, work_dir=tmp_path, options=["train_cfg.max_rounds=2"])
+    config.personal = "@head"
+    train(config)
+    assert verify(tmp_path, trusted=TRUST).passed
+
+
 def test_accuracies_of_clients_must_be_those_of_the_history(run, small_config):
     accuracy = {"clients": ["a", 0.5], "rounds": [2], "accuracy": [[50.0, 1.0]]}
     change(run, "seconds", to={"wall": 1.0})  # times are not compared
