@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from itertools import count
-from typing import Any
+from typing import Any, Literal
 
 with redirect_stdout(None):  # it prints which optional package is not there
     from mmseg.datasets import BaseSegDataset
@@ -14,6 +14,7 @@ with redirect_stdout(None):  # it prints which optional package is not there
 from fedseg.config.schema import Pattern
 from fedseg.datasets.images import check_exist
 from fedseg.datasets.photos import rows_checksum
+from fedseg.datasets.scenes import COLORS, TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.errors import ConfigError, DataError
 from fedseg.registry import DATASETS, build
@@ -37,7 +38,9 @@ class MMSegDataset(SegmentationDataset):
         domain: a regular expression that is searched in an image's path below ``data_root``; its
             group is the domain. None: all images are of the domain ``all``.
         domains: only images of these domains, a name or a list; None takes all.
-        ids: the class of each raw id from 0, 255 to ignore; None: as the source says.
+        ids: the class of each raw id from 0, 255 to ignore; or the name of a map to the 19 classes
+            of Cityscapes, which are the classes then (``cityscapes``, ``gta5``, ``synthia``,
+            ``idd``, ``mapillary_v1_a``, ``mapillary_v1_b``); None: as the source says.
         first_channel: of label files with three channels the first has the ids.
         label_colors: [r, g, b] of each raw id from 0, if label files have colors.
     """
@@ -49,7 +52,7 @@ class MMSegDataset(SegmentationDataset):
         source: Mapping[str, Any],
         domain: Pattern | None = None,
         domains: str | Sequence[str] | None = None,
-        ids: Sequence[int] | None = None,
+        ids: Literal[tuple(TO_CITYSCAPES)] | Sequence[int] | None = None,
         first_channel: bool = False,
         label_colors: Sequence[Sequence[int]] = (),
         pipeline: Sequence[Mapping[str, Any]] = (),
@@ -59,11 +62,18 @@ class MMSegDataset(SegmentationDataset):
     ) -> None:
         listed = _build_source(source)
         self.first_channel, self.label_colors = first_channel, label_colors
-        self.classes, self.palette = tuple(listed.metainfo["classes"]), listed.metainfo["palette"]
+        self.classes, self.palette = listed.metainfo.get("classes"), listed.metainfo["palette"]
+        if isinstance(ids, str):
+            self.classes, self.palette = tuple(COLORS), list(COLORS.values())
+        if not self.classes:
+            raise ConfigError("dataset.source.metainfo: has no classes: give dict(classes=[...])")
+        self.classes = tuple(self.classes)
         if ids is None:
             self.label_ids = _ids_of(listed)
         elif listed.reduce_zero_label:
             raise ConfigError("dataset.ids: are those of files: set source.reduce_zero_label=False")
+        elif isinstance(ids, str):
+            self.label_ids = TO_CITYSCAPES[ids]
         else:
             self.label_ids = {IGNORE: IGNORE, **dict(enumerate(ids))}
         infos = [listed.get_data_info(index) for index in range(len(listed))]
@@ -118,12 +128,9 @@ def _build_source(source: Mapping[str, Any]) -> BaseSegDataset:
         if path and not os.path.exists(path):
             raise DataError(f"{path.rstrip('/')}: does not exist: set {field}.{key}")
     try:
-        listed = build(DATASETS, source, field, GIVEN, BaseSegDataset)
+        return build(DATASETS, source, field, GIVEN, BaseSegDataset)
     except OSError as error:
         raise DataError(f"{field}: {source['type']} cannot list its images ({error})") from error
-    if not listed.metainfo.get("classes"):
-        raise ConfigError(f"{field}.metainfo: has no classes: give dict(classes=[...])")
-    return listed
 
 
 def _ids_of(listed: BaseSegDataset) -> dict[int, int]:

@@ -11,6 +11,38 @@ COLORS = dict(zip(cityscapes_classes(), cityscapes_palette(), strict=True))
 
 # Cityscapes: raw ids of the evaluated classes, in the order of their train ids
 _EVALUATED = (7, 8, 11, 12, 13, 17, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 31, 32, 33)
+# Of other data sets, how many raw ids label files have, and "raw:train" of those that are a class.
+# For Mapillary Vistas two maps are in use: a is LADD's, b RobustNet's.
+_RAW_TO_TRAIN = {
+    "cityscapes": (34, " ".join(f"{raw}:{train}" for train, raw in enumerate(_EVALUATED))),
+    "gta5": (35, " ".join(f"{raw}:{train}" for train, raw in enumerate(_EVALUATED))),
+    "synthia": (
+        23,
+        "1:10 2:2 3:0 4:1 5:4 6:8 7:5 8:13 9:7 10:11 11:18 12:17 15:6 16:9 17:12 18:14 19:15 20:16 "
+        "21:3",
+    ),
+    "idd": (
+        40,
+        "0:0 3:1 5:9 6:11 8:12 9:17 10:18 12:13 13:14 14:15 17:16 20:3 21:4 24:7 25:6 26:5 29:2 "
+        "32:8 33:10",
+    ),
+    "mapillary_v1_a": (
+        66,
+        "2:1 3:4 6:3 7:1 9:1 11:1 13:0 14:0 15:1 17:2 19:11 20:12 21:12 22:12 24:0 26:9 27:10 29:9 "
+        "30:8 43:0 44:5 45:5 46:5 47:5 48:6 50:7 52:18 54:15 55:13 57:17 58:16 61:14",
+    ),
+    "mapillary_v1_b": (
+        66,
+        "2:1 3:4 6:3 13:0 15:1 17:2 19:11 20:12 21:12 22:12 24:0 27:10 29:9 30:8 41:0 45:5 47:5 "
+        "48:6 50:7 52:18 54:15 55:13 57:17 58:16 61:14",
+    ),
+}
+TO_CITYSCAPES = {
+    name: dict.fromkeys((*range(count), IGNORE), IGNORE)
+    | {int(raw): int(train) for raw, train in (pair.split(":") for pair in pairs.split())}
+    for name, (count, pairs) in _RAW_TO_TRAIN.items()
+}
+"""By data set, the train id in Cityscapes of every raw id that a label file may hold."""
 # IDDA: train ids of the raw ids 0..20. The road line (7) is road; what has no class is ignored.
 _IDDA_TRAIN_IDS = (255, 2, 4, 255, 11, 5, 0, 0, 1, 8, 13, 3, 7, 6, 255, 255, 15, 14, 12, 9, 10)
 # CamVid: each class, and the class of Cityscapes that has the same color
@@ -44,9 +76,7 @@ class CityscapesDataset(SegmentationDataset):
     image_pattern = r"((?:.*/)?(?P<domain>[^/]+)/[^/]+)_leftImg8bit\.png"
     label_pattern = r"\1_gtFine_labelIds.png"
     # every id that a label file may hold: 0..33, and 255 for -1 (license plate)
-    label_ids = dict.fromkeys((*range(34), 255), IGNORE) | {
-        raw: train for train, raw in enumerate(_EVALUATED)
-    }
+    label_ids = TO_CITYSCAPES["cityscapes"]
     tool = PREPARED_BY["CityscapesDataset"]
 
 
