@@ -31,13 +31,11 @@ from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import SAMPLERS, build
 from fedseg.runner.build import build_trainer, load_weights
 from fedseg.runner.checkpoint import load_checkpoint, run_folder
-from fedseg.runner.config import complete_config
+from fedseg.runner.config import PREPARATION, complete_config
 from fedseg.runner.experiment import load_config
 from fedseg.runner.logs import quiet_console
 from fedseg.runner.recorded import newest_checkpoint, recorded
 from fedseg.runner.sampler import ClientSampler
-
-PREPARATION = ("pipeline", "test_mode", "style")  # options that say how samples are prepared
 
 
 class RunData:
@@ -83,7 +81,11 @@ class RunData:
         if name in self._images:
             return self._images[name]
         tests = (self.config.get("val_dataloader") or {}).items()
-        tests = {n: {**test, "optional": False} for n, test in tests if test is not None}
+        tests = {
+            n: {**test, "optional": False}
+            for n, test in tests
+            if test is not None and not test.get("held_out")
+        }
         for test in tests.values():
             if "num_workers" in test:
                 test["num_workers"] = 0  # every product would start them anew

@@ -1,6 +1,8 @@
 """Accuracy of the evaluated model for each client: what heterogeneous training forgets."""
 
+import json
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -8,6 +10,7 @@ import numpy as np
 from fedseg.core.hook import FederatedHook
 from fedseg.errors import ConfigError
 from fedseg.evaluation.domains import EvaluatedRun
+from fedseg.files import write_text
 from fedseg.metric_names import global_name
 from fedseg.registry import HOOKS
 
@@ -23,6 +26,9 @@ class ClientAccuracyHook(FederatedHook):
     training images. With one class for each client it shows which classes the last rounds'
     participants have made the model forget (Caldarola et al., ECCV 2022, section 3). Data sets
     without class labels have none, and nothing is added.
+
+    Where the partition holds out images of the clients, ``clients.json`` in the run's folder has
+    the figures of every client on its own ones, in all and by class, of the last evaluation.
 
     Args:
         domain: the test set to use; None: the first one that has an accuracy by class.
@@ -42,6 +48,9 @@ class ClientAccuracyHook(FederatedHook):
 
     def after_val_epoch(self, runner: EvaluatedRun, metrics: Mapping[str, Any]) -> None:
         record = runner.train_loop.pending if runner.data is not None else None
+        if record is not None and (clients := getattr(runner.val_loop, "clients", None)):
+            content = {"round": record["round"], "sets": clients}
+            write_text(Path(runner.work_dir) / "clients.json", json.dumps(content, indent=1) + "\n")
         if record is None or not _has_classes(runner.data.dataset):
             return
         if (accuracies := self._accuracies(runner)) is not None:

@@ -4,6 +4,8 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import reduce
+from operator import or_
 from typing import Any, Protocol
 
 import numpy as np
@@ -29,13 +31,15 @@ class EvaluatedRun(Run, Protocol):
 
     Attributes:
         batchnorm: the BatchNorm policy, or None. averaging: the average, or None.
-        client_sizes: client -> samples. domain_clients: domain -> its training clients.
+        client_sizes: client -> samples. held_out: client -> its samples for tests.
+        domain_clients: domain -> its training clients.
         interrupt: its ``check`` raises to stop early.
     """
 
     batchnorm: Any
     averaging: Any
     client_sizes: Mapping[str, int]
+    held_out: Mapping[str, np.ndarray]
     domain_clients: Mapping[str, list[str]]
     interrupt: Any
 
@@ -85,8 +89,9 @@ class DomainEvaluator:
     or FedBN there are none: ``standard`` normalizes by the test batch, which mixes the domains of
     its test set at random (always in the same way); and where every domain of a
     test set has training clients of its own, ``by_domain`` repeats the evaluation with those
-    clients' statistics. Metrics are named ``<domain>/<metric>`` and
-    ``<domain>_by_domain/<metric>``.
+    clients' statistics. Clients' own images are evaluated once, each client's with its own local
+    state, or as in ``standard`` if it has never trained. Metrics are named
+    ``<domain>/<metric>`` and ``<domain>_by_domain/<metric>``.
 
     Args:
         runner: gives model, server, BatchNorm policy and client states.
@@ -157,7 +162,7 @@ class DomainEvaluator:
         """The number of predictions of :meth:`run`; sets with two views count twice."""
         policy = self.runner.batchnorm
         return sum(
-            len(test.dataset) * (2 if policy is not None and self.has_own_clients(test) else 1)
+            len(test.samples) * (2 if policy is not None and self.has_own_clients(test) else 1)
             for test in sets
         )
 
@@ -190,7 +195,7 @@ class DomainEvaluator:
         """The views of a test set, as prefixes of metrics, each with its tasks."""
         policy = self.runner.batchnorm
         if policy is None:
-            plan = test.plan(np.arange(len(test.dataset)))
+            plan = test.plan(test.samples)
             yield test.name, [EvalTask(plan, w, buffers)]
             return
         standard_w = w
@@ -201,7 +206,10 @@ class DomainEvaluator:
         if policy.layers:
             standard = EvalTask(test.shuffled_plan(), standard_w, buffers, batch_statistics=True)
         else:
-            standard = EvalTask(test.plan(np.arange(len(test.dataset))), standard_w, buffers)
+            standard = EvalTask(test.plan(test.samples), standard_w, buffers)
+        if test.clients:
+            yield test.name, self._domain_tasks(test, w, buffers, standard)
+            return
         yield test.name, [standard]
         if self.has_own_clients(test):
             domain = Metric(test.name, BY_DOMAIN, "").domain
@@ -218,7 +226,8 @@ class DomainEvaluator:
         untrained: list[int] = []
         self._trained_domains = 0
         for domain, indices in test.groups().items():
-            states = [self._state(c) for c in self.runner.domain_clients[domain]]
+            clients = [domain] if test.clients else self.runner.domain_clients[domain]
+            states = [self._state(client) for client in clients]
             personal = self.runner.batchnorm.personal(w, buffers, states)
             if personal is None:
                 untrained += indices.tolist()
@@ -233,7 +242,7 @@ class DomainEvaluator:
 
     def time_batches(self, test: EvaluationSet, w: Tensor, buffers: Tensor, batches: int) -> float:
         """Seconds a sample takes, from the first few batches; nothing is scored."""
-        chosen = np.arange(min(len(test.dataset), batches * test.batch_size))
+        chosen = test.samples[: batches * test.batch_size]
         policy = self.runner.batchnorm
         task = EvalTask(test.plan(chosen), w, buffers, policy is not None and bool(policy.layers))
         begin = time.perf_counter()
@@ -244,6 +253,8 @@ class DomainEvaluator:
     def has_own_clients(self, test: EvaluationSet) -> bool:
         """True if every domain of a test set has training clients."""
         groups = test.groups()
+        if test.clients:
+            return False  # each is evaluated once, with its own state
         return bool(groups) and all(d in self.runner.domain_clients for d in groups)
 
     @torch.no_grad()
@@ -376,11 +387,15 @@ class FederatedValLoop(BaseLoop):
                 "(it is optional)"
             )
         self.sets = [test for test in built.values() if test is not None]
+        for test in self.sets:
+            if test.held_out:
+                test.hold_out(runner.held_out)
         if not self.sets:
             raise ConfigError(f"{self.kind}_dataloader: the data of no domain are there")
         self.domains = DomainEvaluator(runner, self.sets)
         self.evaluate_global = evaluate_global
         self.details: dict[str, Any] = {}
+        self.clients: dict[str, Any] = {}  # set -> client -> values
 
     def _is_due(self, test: EvaluationSet, round_: int) -> bool:
         return not test.final_only or round_ >= self.runner.max_rounds
@@ -401,6 +416,14 @@ class FederatedValLoop(BaseLoop):
         sets = [test for test in self.sets if self._is_due(test, runner.round)]
         metrics = self.domains.run(w, buffers, on_prediction, sets)
         details = self.domains.details
+        self.clients = {
+            test.name: {
+                client: reduce(or_, (metric.table[client] for metric in test.metrics))
+                for client in test.clients
+            }
+            for test in sets
+            if test.clients
+        }
         if self.evaluate_global and runner.averaging is not None:
             sets = [test for test in sets if not test.final_only]
             others = self.domains.run(runner.server.w, runner.server.buffers, None, sets)

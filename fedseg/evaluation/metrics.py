@@ -151,6 +151,69 @@ class Accuracy(CountingMetric):
         return dict(zip(self.classes, shares, strict=False))
 
 
+class ByClient(CountingMetric):
+    """A metric for each client's own images, from one table of counts by client.
+
+    Its values: those of all images together (``mIoU``); mean, standard deviation, worst one and
+    mean of the worst tenth over the clients (``mIoU_mean``, ``_std``, ``_worst``, ``_worst10``).
+
+    Args:
+        metric: counts. groups: client -> sample indices. size: of the data set.
+    """
+
+    def __init__(self, metric: CountingMetric, groups: Mapping[str, np.ndarray], size: int) -> None:
+        super().__init__(prefix=metric.prefix)
+        self.metric, self.groups = metric, groups
+        self.per_class_name = metric.per_class_name
+        self.position = np.full(size, -1)
+        for number, indices in enumerate(groups.values()):
+            self.position[indices] = number
+
+    def process_samples(self, indices: Sequence[int], data: Any, predictions: Tensor) -> None:
+        """Count a batch of samples, each for its client."""
+        labels, owners = labels_of(data), self.position[np.asarray(indices)]
+        for owner in np.unique(owners).tolist():
+            rows = torch.from_numpy(np.flatnonzero(owners == owner)).to(labels.device)
+            counts = self.metric.count(labels[rows], predictions[rows]).cpu()
+            table = torch.zeros(len(self.groups), *counts.shape, dtype=counts.dtype)
+            table[owner] = counts
+            self.add(table)
+
+    def count(self, labels: Tensor, predictions: Tensor) -> Tensor:
+        raise NotImplementedError("samples are counted by process_samples")
+
+    def _pooled(self) -> CountingMetric:
+        self.metric.counts = self.counts.sum(0)
+        return self.metric
+
+    def details(self) -> dict[str, Any]:
+        return {} if self.counts is None else self._pooled().details()
+
+    def by_client(self) -> dict[str, dict[str, Any]]:
+        """Client -> its values and values by class; without values if nothing of it is labeled."""
+        table = {}
+        for (client, images), counts in zip(self.groups.items(), self.counts, strict=True):
+            self.metric.counts = counts
+            values = self.metric.compute_metrics([counts]) if counts.any() else {}
+            table[client] = {"images": len(images), **values, **self.metric.details()}
+        return table
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        if self.counts is None:
+            raise DataError(
+                "no held-out image was counted: raise train_dataloader.partition.holdout"
+            )
+        self.table = self.by_client()
+        metrics = dict(self._pooled().compute_metrics([self.metric.counts]))
+        for name in list(metrics):
+            values = np.sort([one[name] for one in self.table.values() if name in one])
+            metrics[f"{name}_mean"] = float(values.mean())
+            metrics[f"{name}_std"] = float(values.std())
+            metrics[f"{name}_worst10"] = float(values[: -(-len(values) // 10)].mean())
+            metrics[f"{name}_worst"] = float(values[0])
+        return metrics
+
+
 @METRICS.register_module()
 class IoUMetric(CountingMetric):
     """mIoU, mean class accuracy and pixel accuracy, in PERCENT (0..100), over one data set.

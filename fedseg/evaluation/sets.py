@@ -14,7 +14,7 @@ from torch import Tensor
 from fedseg.checks import shown
 from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, MissingDataError
-from fedseg.evaluation.metrics import CountingMetric, labels_of
+from fedseg.evaluation.metrics import ByClient, CountingMetric, labels_of
 from fedseg.loaders.partitioned import balanced_batches, domains_of
 from fedseg.loaders.resident import resident_pipeline
 from fedseg.loaders.streaming import TIMEOUT, BatchLoader
@@ -66,6 +66,12 @@ class EvaluationSet(ABC):
         drop_last: leave out a last, smaller batch where batch statistics normalize, as FedDrive's
             released code does.
         optional: leave the set out where its data are missing.
+        held_out: of the training images in ``dataset``, only those that the partition's ``holdout``
+            keeps from training, by client; see :meth:`hold_out`.
+
+    Attributes:
+        samples: indices of those that are evaluated.
+        clients: of ``held_out``, client -> its samples.
     """
 
     def __init__(
@@ -80,6 +86,7 @@ class EvaluationSet(ABC):
         final_only: bool = False,
         drop_last: bool = False,
         optional: bool = False,
+        held_out: bool = False,
     ) -> None:
         self.name, self.field = name, field
         self.metrics = metrics
@@ -96,10 +103,32 @@ class EvaluationSet(ABC):
                     f"every model is right: {type(metric).__name__} needs at least two"
                 )
         self.domains: list[str] | None = domains_of(self.dataset)
+        self.held_out, self.clients = held_out, {}
+        self.samples = np.arange(len(self.dataset))
         self._shared = False  # whether other processes have counted a part
 
+    def hold_out(self, clients: Mapping[str, np.ndarray]) -> None:
+        """Evaluate these samples, and count them by client."""
+        if not clients:
+            raise ConfigError(
+                f"{self.field}.held_out: no image is held out: set "
+                "train_dataloader.partition.holdout, for example to 0.2, or leave the set out"
+            )
+        if max(map(max, clients.values())) >= len(self.dataset):
+            raise ConfigError(f"{self.field}.dataset: must be that of train_dataloader")
+        for metric in self.metrics:
+            if not isinstance(metric, CountingMetric):
+                raise ConfigError(
+                    f"{self.field}.held_out: {type(metric).__name__} does not count by client: use "
+                    "Accuracy, IoUMetric or another CountingMetric"
+                )
+        self.clients, self.samples = clients, np.concatenate(list(clients.values()))
+        self.metrics = [ByClient(one, clients, len(self.dataset)) for one in self.metrics]
+
     def groups(self) -> dict[str, np.ndarray]:
-        """Sample indices of each value of the data set's ``domains``."""
+        """Sample indices of each value of the data set's ``domains``, or of each client."""
+        if self.clients:
+            return dict(self.clients)
         groups: dict[str, list[int]] = {}
         for index, domain in enumerate(self.domains or []):
             groups.setdefault(domain, []).append(index)
@@ -111,7 +140,7 @@ class EvaluationSet(ABC):
 
     def shuffled_plan(self) -> list[list[int]]:
         """Batches of the whole set in one random order, always the same, that mixes domains."""
-        indices = generator_for(0, "test order").permutation(len(self.dataset))
+        indices = self.samples[generator_for(0, "test order").permutation(len(self.samples))]
         if self.drop_last:
             indices = indices[: max(1, len(indices) // self.batch_size) * self.batch_size]
         return self.plan(indices)
@@ -127,6 +156,9 @@ class EvaluationSet(ABC):
             indices: its samples. data: the preprocessed batch. predictions: the model's.
         """
         for metric in self.metrics:
+            if isinstance(metric, ByClient):
+                metric.process_samples(indices, data, predictions)
+                continue
             given = predictions
             if not isinstance(metric, CountingMetric):
                 given = _as_evaluator(metric, data, predictions)

@@ -20,8 +20,8 @@ from torch.utils.data import Dataset
 from fedseg.core.client_data import ClientData, Job
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError
-from fedseg.partition.natural import check_clients
-from fedseg.registry import DATASETS, PARTITIONS, build
+from fedseg.partition.natural import divide
+from fedseg.registry import DATASETS, build
 
 
 class PartitionedData(ClientData):
@@ -29,7 +29,8 @@ class PartitionedData(ClientData):
 
     Args:
         dataset: a data set or its config.
-        partition: maps the data set to ``{client id: sample indices}``, or its config.
+        partition: maps the data set to ``{client id: sample indices}``, or its config; see
+            :func:`fedseg.partition.divide`.
         batch_size: samples per step, or ``"full"`` for one step over all of a client's samples.
         local_epochs: passes over a client's samples in a round.
         local_steps: instead, a fixed number of steps per round (epochs repeat as needed).
@@ -39,6 +40,9 @@ class PartitionedData(ClientData):
         drop_last: leave out a last, smaller batch.
         drop_single: leave out a last batch of one sample, where BatchNorm sees one value a channel.
         seed: the run's seed.
+
+    Attributes:
+        indices: client -> its training samples. held_out: client -> those for tests.
     """
 
     def __init__(
@@ -55,8 +59,7 @@ class PartitionedData(ClientData):
         seed: int = 0,
     ) -> None:
         self.dataset = build(DATASETS, dataset, "train_dataloader.dataset")
-        partition = build(PARTITIONS, partition, "train_dataloader.partition")
-        self.indices = check_clients(partition(self.dataset), len(self.dataset))
+        self.indices, self.held_out = divide(partition, self.dataset)
         self.clients = list(self.indices)
         self.sizes = [len(self.indices[client]) for client in self.clients]
         self.batch_size = batch_size
@@ -173,7 +176,8 @@ class PartitionedData(ClientData):
         digest = hashlib.sha256()
         if files is None and hasattr(self.dataset, "split_checksum"):
             digest.update(str(self.dataset.split_checksum).encode())
-        for client, indices in self.indices.items():
+        parts = [*self.indices.items(), *((f"{c}\0holdout", i) for c, i in self.held_out.items())]
+        for client, indices in parts:
             names = [str(i) for i in indices]
             if files is not None:
                 root = str(getattr(self.dataset, "data_root", ""))

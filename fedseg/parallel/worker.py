@@ -193,6 +193,7 @@ class Worker:
                 "every machine the same data"
             )
         run.flat, run.model, run.data = trainer.flat, trainer.model, trainer.data
+        run.held_out = getattr(trainer.data, "held_out", {})
         run.algorithm, run.optim_wrapper = trainer.algorithm, trainer.local
         run.autocast, run.max_rounds = trainer.autocast, self.cfg.train_cfg.max_rounds
         run.batchnorm = next((h for h in run.hooks if isinstance(h, LocalState)), None)

@@ -12,5 +12,6 @@ from fedseg.partition.natural import (
     ReleasedPartition,
     SinglePartition,
     check_clients,
+    divide,
 )
 from fedseg.partition.split_files import Split, check_path, read_split, split_paths, write_split

@@ -9,11 +9,13 @@ import numpy as np
 from annotated_types import MinLen
 from pydantic import NonNegativeFloat, PositiveInt, RootModel
 
+from fedseg.checks import is_number, shown
 from fedseg.config.schema import STRICT, read_model
+from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_json
 from fedseg.partition.split_files import is_name
-from fedseg.registry import PARTITIONS
+from fedseg.registry import PARTITIONS, build
 
 Clients = dict[str, np.ndarray]
 RELEASED = Path("splits", "released")  # below the root of the images
@@ -177,6 +179,34 @@ def check_clients(
         checked[client] = indices.astype(np.int64)
         holder[indices] = position
     return checked
+
+
+def divide(recipe: Any, dataset: Any) -> tuple[Clients, Clients]:
+    """Every client's training samples, and those that ``holdout`` keeps from its training.
+
+    A share ``holdout`` of each client's samples, drawn with the partition's seed (0 if it has
+    none), is held out: at least one of two or more, and never the last one.
+
+    Args:
+        recipe: a partition or its config, of which ``holdout`` is an option whatever its type.
+        dataset: the data set.
+    """
+    share, seed = None, 0
+    if isinstance(recipe, Mapping):
+        recipe = dict(recipe)
+        share, seed = recipe.pop("holdout", None), recipe.get("seed")
+    where = "train_dataloader.partition"
+    if share is not None and (not is_number(share) or not 0 < share < 1):
+        raise ConfigError(f"{where}.holdout: must be above 0 and below 1, not {shown(share)}")
+    clients = check_clients(build(PARTITIONS, recipe, where)(dataset), len(dataset))
+    held: Clients = {}
+    for position, (client, indices) in enumerate(clients.items() if share is not None else ()):
+        size = min(max(1, round(share * len(indices))), len(indices) - 1)
+        if size:
+            drawn = generator_for(seed or 0, "holdout", position).permutation(len(indices))
+            held[client] = indices[np.sort(drawn[:size])]
+            clients[client] = indices[np.sort(drawn[size:])]
+    return clients, held
 
 
 def _noted_images(note: Path) -> Any:

@@ -160,7 +160,7 @@ def write_overlays(
     ``buffers`` are the model, flat.
     """
     sets = filter(_is_segmentation, evaluator.sets)
-    chosen = {test.name: spread(count, len(test.dataset)) for test in sets}
+    chosen = {test.name: test.samples[spread(count, len(test.samples))].tolist() for test in sets}
     paths = []
     for test, domain, index, prediction in evaluator.predict_some(w, buffers, chosen):
         example = _example(test, index, prediction.cpu().numpy())

@@ -24,10 +24,10 @@ from fedseg.datasets.arrays import INDEX, StoredImages
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.files import read_json
-from fedseg.partition import FixedPartition, NaturalPartition, Split, check_clients, read_split
+from fedseg.partition import FixedPartition, NaturalPartition, Split, divide, read_split
 from fedseg.partition.natural import NOTE
 from fedseg.partition.split_files import SplitFile
-from fedseg.registry import DATASETS, PARTITIONS, build
+from fedseg.registry import DATASETS, build
 from fedseg.report.partition_view import View, partition_statistics
 from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
@@ -85,8 +85,7 @@ def _rename(views: Sequence[View]) -> list[View]:
 def _read_config(path: Path, config: Config, images: bool) -> View:
     recipe = _get(config.train_dataloader, "partition", "train_dataloader")
     dataset = _build_dataset(config.train_dataloader, "train_dataloader", images)
-    partition = build(PARTITIONS, recipe, "train_dataloader.partition")
-    clients = check_clients(partition(dataset), len(dataset))
+    clients, _ = divide(recipe, dataset)
     tests, notes = {}, []
     for name, entry in (config.get("val_dataloader") or {}).items():
         try:
@@ -95,7 +94,9 @@ def _read_config(path: Path, config: Config, images: bool) -> View:
             if not entry.get("optional"):
                 raise
             notes.append(f"{path.stem}: test set {name!r} is not there ({error})")
-    title = f"{path.stem}: {type(partition).__name__}"
+    kind = recipe.get("type") if isinstance(recipe, Mapping) else type(recipe)
+    kind = getattr(kind, "__name__", kind)
+    title = f"{path.stem}: {kind}"
     for key, value in recipe.items() if isinstance(recipe, Mapping) else ():
         if key != "type" and not isinstance(value, Mapping):
             title += f", {key} {value}"

@@ -426,7 +426,7 @@ def check_tests(dataset: Any, tests: Iterable[EvaluationSet]) -> None:
     """
     taught = _classes(dataset)
     for test in tests:
-        if both := _images_of_both(dataset, test.dataset):
+        if not test.clients and (both := _images_of_both(dataset, test.dataset)):
             warnings.warn(
                 f"val_dataloader.{test.name}.dataset: {len(both)} of its {len(test.dataset)} "
                 f"samples are training samples, for example {min(both)}",

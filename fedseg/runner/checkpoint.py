@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from annotated_types import Ge
+from annotated_types import Ge, MinLen
 from pydantic import BaseModel, NonNegativeInt, PositiveInt, model_validator
 from torch import Tensor
 
@@ -44,6 +44,7 @@ class Facts(BaseModel):
     history: Sequence[int] = ()  # checksums of its lines
     client_sizes: Mapping[str, PositiveInt] = {}
     domain_clients: Mapping[str, Sequence[str]] = {}
+    held_out: Mapping[str, Annotated[list[NonNegativeInt], MinLen(1)]] = {}
     meta: Mapping[str, Any] = {}
     stores: Mapping[str, Any] = {}
     state_dict: Mapping[str, Any]

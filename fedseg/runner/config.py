@@ -97,6 +97,7 @@ DEFAULTS: Mapping[str, Any] = {
     "randomness": {},
     "dtype": "float32",
 }
+PREPARATION = ("pipeline", "test_mode", "style")  # of data sets: how samples are prepared
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
 
 
@@ -127,10 +128,37 @@ def complete_config(config: Config) -> Config:
     if config.dtype == "float64" and train.get("amp"):
         raise ConfigError("train_cfg.amp: bfloat16 contradicts dtype='float64'; choose one")
     _complete_evaluation(config, "val", "FederatedValLoop")
+    _add_clients(config)
     of_val = {f"test_{name}": config.get(f"val_{name}") for name in ("dataloader", "evaluator")}
     _set_defaults(config, of_val)
     _complete_evaluation(config, "test", "FederatedTestLoop")
     return config
+
+
+def _add_clients(config: Config) -> None:
+    """Evaluate the images that the partition holds out, prepared as test images of their type."""
+    train, tests = config.train_dataloader, config.val_dataloader
+    recipe, dataset = train.get("partition"), train.get("dataset")
+    held = isinstance(recipe, Mapping) and recipe.get("holdout") is not None
+    entries = [test for test in (tests or {}).values() if isinstance(test, Mapping)]
+    if not held or tests is None or any(test.get("held_out") for test in entries):
+        return
+    kind = dataset.get("type") if isinstance(dataset, Mapping) else None
+    like = [test for test in entries if (test.get("dataset") or {}).get("type") == kind]
+    if not like or tests.get("clients") is not None:
+        raise ConfigError(
+            "train_dataloader.partition.holdout: nothing says how to prepare the clients' test "
+            "images: add an entry to val_dataloader with held_out=True and the training data set"
+        )
+    prepared = {k: v for k, v in dataset.items() if k not in PREPARATION}
+    prepared |= {k: v for k, v in like[0]["dataset"].items() if k in PREPARATION}
+    entry = {k: v for k, v in like[0].items() if k != "final_only"}
+    same = config.get("test_dataloader") == tests
+    tests["clients"] = copy.deepcopy(
+        {**entry, "dataset": prepared, "held_out": True, "optional": True}
+    )
+    if same:
+        config.test_dataloader = copy.deepcopy(tests)
 
 
 def _check_keys(config: Config) -> None:

@@ -190,12 +190,12 @@ def _time_evaluation(runner: FederatedRunner, console: Console) -> tuple[float, 
     each = final = 0.0
     w, buffers = runner.server.w, runner.server.buffers
     for test in runner.val_loop.sets:
-        console.print(f"timing a batch of {test.name} ({len(test.dataset)} images)", markup=False)
+        console.print(f"timing a batch of {test.name} ({len(test.samples)} images)", markup=False)
         time_batches = partial(runner.val_loop.domains.time_batches, test, w, buffers)
         times = time_batches(1)
         if times * test.batch_size < PATIENCE / 2:  # the first one warms up
             times = time_batches(2)
-        seconds = times * len(test.dataset)
+        seconds = times * len(test.samples)
         if runner.batchnorm is not None and runner.val_loop.domains.has_own_clients(test):
             seconds *= 2
         if test.final_only:

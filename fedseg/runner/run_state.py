@@ -7,6 +7,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from torch import Tensor
 
 from fedseg.config.keys import select
@@ -66,6 +67,8 @@ def collect(run: Any) -> dict[str, Any]:
             ),
         },
     }
+    if run.held_out:
+        payload["held_out"] = {client: one.tolist() for client, one in run.held_out.items()}
     if run.batchnorm is not None:  # small, and an old checkpoint's state files are deleted
         states = ((client, run.store.get(client)) for client in run.store.keys())  # noqa: SIM118
         own = ((client, run.batchnorm.select_state(state)) for client, state in states)
@@ -212,6 +215,8 @@ def restore_for_test(run: Any, payload: dict[str, Any]) -> None:
     """Give a run without training data what its evaluation needs of a checkpoint."""
     run.client_sizes = dict(payload.get("client_sizes", {}))
     run.domain_clients = dict(payload.get("domain_clients", {}))
+    held = payload.get("held_out", {})
+    run.held_out = {client: np.array(indices, dtype=np.int64) for client, indices in held.items()}
     if run.batchnorm is not None:
         for client, state in payload.get("client_statistics", {}).items():
             run.store.stage(client, state)

@@ -104,6 +104,7 @@ class FederatedRunner(Runner):
         self.flat: FlatModel | None = None
         self.client_sizes: dict[str, int] = {}
         self.domain_clients: dict[str, list[str]] = {}
+        self.held_out: dict[str, Any] = {}
         self.seconds_before = 0.0
         self.begin = time.perf_counter()
         self.environments: list[dict[str, Any]] = []
@@ -218,6 +219,7 @@ class FederatedRunner(Runner):
         self.optim_wrapper = self.trainer.local
         self.client_sizes = dict(zip(self.data.clients, self.data.sizes, strict=True))
         self.domain_clients = self.data.clients_by_domain()
+        self.held_out = getattr(self.data, "held_out", {})
         self.client_sampler: ClientSampler = build(SAMPLERS, cfg.client_sampler, "client_sampler")
         self.client_sampler.bind(self.data.clients, self.seed)
         self.client_sampler.participants(self.max_rounds)  # a list too short fails now, not then

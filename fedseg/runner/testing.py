@@ -53,7 +53,7 @@ def evaluate_checkpoint(
         metrics = runner.test(checkpoint, advance, payload)
     loop = runner.test_loop
     domains = nest(metrics, loop.details)
-    images = {test.name: len(test.dataset) for test in loop.sets}
+    images = {test.name: len(test.samples) for test in loop.sets}
     for domain, entry in domains.items():
         name = domain  # followed by the prefix of a metric that has one
         while name and Metric.of(name).set not in images:
@@ -105,9 +105,9 @@ def _progress() -> Iterator[Callable[..., None]]:
 
         def advance(test: EvaluationSet, domain: str, indices: list[int], _: Any) -> None:
             if domain not in tasks:
-                tasks[domain] = bars.add_task(domain, total=len(test.dataset))
+                tasks[domain] = bars.add_task(domain, total=len(test.samples))
                 if not console.is_terminal:
-                    console.print(f"testing {domain}: {len(test.dataset)} images", markup=False)
+                    console.print(f"testing {domain}: {len(test.samples)} images", markup=False)
             bars.advance(tasks[domain], len(indices))
 
         yield advance

@@ -36,6 +36,7 @@ OUTPUTS = (
     CONFIG_FILE,
     "history.jsonl",
     "results.json",
+    "clients.json",
     "checkpoints",
     "state",
     "pictures",

@@ -1,11 +1,18 @@
 """Accuracy by client: that of the classes, weighted by the client's class mix."""
 
+import json
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 import toycls
 import toyseg
 
 from fedseg.datasets.arrays import StoredImages
+from fedseg.errors import ConfigError
+from fedseg.loaders.streaming import StreamingData
+from fedseg.partition import divide
 from fedseg.registry import DATASETS
 
 
@@ -54,3 +61,128 @@ def test_training_images_without_names_of_classes_have_none(tmp_path):
     runner = train(tmp_path, type="Unnamed")
     assert "accuracy_by_class" in runner.results["final"]["test"]
     assert "client_accuracy" not in runner.results
+
+
+HOLDOUT = {"train_dataloader": {"partition": {"holdout": 0.3}}}
+
+
+def spread_of(values):
+    """The figures of a metric over clients, by NumPy."""
+    values = np.sort(values)
+    worst = values[: int(np.ceil(len(values) / 10))].mean()
+    return {"_mean": values.mean(), "_std": values.std(), "_worst10": worst, "_worst": values[0]}
+
+
+def check_spread(found, name, values):
+    for suffix, expected in spread_of(values).items():
+        assert found[name + suffix] == pytest.approx(expected, abs=1e-9)
+
+
+def clients_file(runner):
+    return json.loads((Path(runner.work_dir) / "clients.json").read_text())
+
+
+def classification(tmp_path, **changes):
+    root = toycls.write_data(tmp_path / "data")
+    changes = toyseg.merge(HOLDOUT, {"averaging": None, "train_cfg": {"max_rounds": 2}, **changes})
+    return toycls.settings(tmp_path, root, **changes)
+
+
+def test_accuracy_of_clients_on_their_own_images(tmp_path):
+    runner = toyseg.train(classification(tmp_path))
+    dataset, mean, std = runner.data.dataset, np.array(toycls.MEAN), np.array(toycls.STD)
+    right, sizes = {}, {}
+    for client, own in toycls.partition().items():
+        held, trained = runner.data.held_out[client], runner.data.indices[client]
+        assert sorted([*held, *trained]) == sorted(own) and len(held) == round(0.3 * len(own))
+        images = (np.asarray(dataset.images)[held] / 255 - mean) / std
+        with torch.no_grad():
+            inputs = torch.from_numpy(images.transpose(0, 3, 1, 2)).float()
+            logits = runner.model.eval()(inputs)
+        answers = logits.argmax(1).numpy() == np.asarray(dataset.labels)[held]
+        right[client], sizes[client] = int(answers.sum()), len(held)
+    found, table = runner.results["final"]["clients"], clients_file(runner)
+    accuracies = {client: 100 * right[client] / sizes[client] for client in right}
+    assert {c: one["accuracy"] for c, one in table["sets"]["clients"].items()} == accuracies
+    assert {c: one["images"] for c, one in table["sets"]["clients"].items()} == sizes
+    assert found["accuracy"] == 100 * sum(right.values()) / sum(sizes.values())
+    check_spread(found, "accuracy", list(accuracies.values()))
+    assert runner.history.read()[-1]["metrics"]["clients/accuracy_worst"] == min(
+        accuracies.values()
+    )
+
+
+def segmentation(tmp_path, **changes):
+    settings = {"val_evaluator": {"type": "IoUMetric"}, "train_cfg": {"max_rounds": 2}}
+    return toyseg.settings(tmp_path, **toyseg.merge(toyseg.merge(HOLDOUT, settings), changes))
+
+
+def iou(labels, predictions):
+    """mIoU and IoU by class in percent, from sets of pixels."""
+    known = labels != 255
+    by_class = {}
+    for number, name in enumerate("xyz"):
+        truth, guess = (labels == number) & known, (predictions == number) & known
+        share = 100 * (truth & guess).sum() / max(1, (truth | guess).sum())
+        by_class[name] = float(share) if truth.any() else None
+    return np.mean([v for v in by_class.values() if v is not None]), by_class
+
+
+@pytest.mark.parametrize("policy", [None, "SiloBN"])
+def test_miou_of_clients_each_with_its_own_statistics(tmp_path, policy):
+    everyone = {"client_sampler": {"clients_per_round": 5}, "averaging": None}
+    batchnorm = None if policy is None else {"type": policy}
+    runner = toyseg.train(segmentation(tmp_path, batchnorm=batchnorm, **everyone))
+    items, table = runner.data.dataset.items, clients_file(runner)["sets"]["clients"]
+    trained = {one["client"] for line in runner.history.read() for one in line["participants"]}
+    values = {}
+    for client, held in runner.data.held_out.items():
+        w, buffers = runner.server.w, runner.server.buffers
+        if policy is not None and client not in trained:
+            continue  # by the batch's statistics, with others
+        if policy is not None:
+            buffers = buffers.clone()
+            mask = runner.batchnorm.buffer_mask
+            buffers[mask] = runner.store.get(client)["bn.buffers"]
+        runner.flat.w.copy_(w)
+        runner.flat.buffers.copy_(buffers)
+        runner.model.eval()
+        images = torch.stack([toyseg.sample(*items[i])["inputs"] for i in held])
+        batch = {"inputs": images, "data_samples": torch.zeros(len(held), 8, 12)}
+        with torch.no_grad():
+            inputs = runner.model.data_preprocessor(batch, False)["inputs"]
+            predictions = runner.model(inputs, mode="predict").numpy()
+        values[client], by_class = iou(np.stack([items[i][1] for i in held]), predictions)
+        assert table[client]["mIoU"] == pytest.approx(values[client])
+        assert table[client]["IoU"] == pytest.approx(by_class)
+    assert len(values) >= 5
+    check_spread(runner.results["final"]["clients"], "mIoU", [o["mIoU"] for o in table.values()])
+
+
+def test_holdout_is_seeded_and_part_of_the_checksum():
+    dataset = toyseg.ToyScenes(users={"a": 10, "b": 1, "c": 2})
+    recipe = {"type": "NaturalPartition"}
+    clients, held = divide(recipe, dataset)
+    assert held == {} and [len(c) for c in clients.values()] == [10, 1, 2]
+    clients, held = divide({**recipe, "holdout": 0.2}, dataset)
+    assert [len(c) for c in clients.values()] == [8, 1, 1]
+    assert {c: len(i) for c, i in held.items()} == {"a": 2, "c": 1}
+    again = divide({**recipe, "holdout": 0.2}, dataset)[1]
+    assert {c: i.tolist() for c, i in held.items()} == {c: i.tolist() for c, i in again.items()}
+    sums = {
+        StreamingData(dataset, {**recipe, **option}, 4).checksum()
+        for option in ({}, {"holdout": 0.2}, {"holdout": 0.4})
+    }
+    assert len(sums) == 3
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, "half", True])
+def test_impossible_shares(share):
+    with pytest.raises(ConfigError, match=r"partition\.holdout: must be above 0 and below 1"):
+        divide({"type": "NaturalPartition", "holdout": share}, toyseg.ToyScenes())
+
+
+def test_metrics_that_do_not_count_are_refused(tmp_path):
+    config = toyseg.settings(tmp_path, **HOLDOUT)
+    with pytest.raises(ConfigError, match="PixelAccuracy does not count by client"):
+        toyseg.train(config)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+from pathlib import Path
 
 import forkray
 import pytest
@@ -189,3 +190,16 @@ def test_saved_stopped_and_resumed_with_another_number_of_workers(tmp_path):
     shared["executor"] = parallel(3)
     toyseg.train(shared, resume=True)
     assert toyseg.run_differences(alone, shared) == []
+
+
+@pytest.mark.parametrize("batchnorm", [None, {"type": "SiloBN"}])
+def test_clients_own_test_images(tmp_path, batchnorm):
+    changes = {**SMALL, "batchnorm": batchnorm, "val_evaluator": {"type": "IoUMetric"}}
+    changes = toyseg.merge(changes, {"train_dataloader": {"partition": {"holdout": 0.3}}})
+    files = []
+    for number in (1, 2):
+        config = toyseg.settings(tmp_path / str(number), **changes)
+        toyseg.train(config | ({"executor": parallel(2)} if number == 2 else {}))
+        files.append((Path(config["work_dir"]) / "clients.json").read_bytes())
+    assert files[0] == files[1]
+    assert b'"mIoU"' in files[0]
