@@ -91,6 +91,7 @@ HOOKS = _child(
     {
         "hooks.averaging": ["SWA", "WIMA"],
         "hooks.local_state": ["LocalState", "SiloBN", "FedBN"],
+        "hooks.attacks": ["SignFlip", "LabelSwap"],
         "hooks.momentum": ["KeptMomentum"],
         "hooks.progress": ["ProgressHook"],
         "hooks.trackers": ["TrackersHook"],
@@ -228,6 +229,9 @@ EVALUATION_SETS = LazyRegistry(
 )
 EXECUTORS = LazyRegistry(
     "executor", {"engine.executor": ["InProcessExecutor"], "parallel.executor": ["RayExecutor"]}
+)
+AGGREGATES = LazyRegistry(
+    "aggregate", {"algorithms.robust": ["CoordinateMedian", "TrimmedMean", "Krum"]}
 )
 SERVER_OPTIMIZERS = LazyRegistry(
     "server optimizer", {"optim.server": ["SGD", "Adam", "Yogi", "Adagrad", "Torch"]}

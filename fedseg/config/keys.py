@@ -72,6 +72,7 @@ TABLE = (
     Key("batchnorm.layers", PROTOCOL),
     Key("batchnorm", METHOD),
     Key("personal", METHOD),
+    Key("robust", METHOD),
     Key("optim_wrapper.optimizer.lr", METHOD, True),
     Key("optim_wrapper", METHOD),
     Key("param_scheduler.end", METHOD, True),

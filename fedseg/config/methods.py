@@ -40,7 +40,17 @@ from fedseg.names import by_case, did_you_mean
 # what a method can decide, in the order of an experiment's name
 SLOTS = ("batchnorm", "personal", "algorithm", "local_optimizer", "regularizer")
 SAYS_FEDAVG = frozenset(SLOTS)  # the name says fedavg where no method decides any of these
-SLOTS += ("average", "augmentation", "style", "network", "protocol", "split", "defects")
+SLOTS += (
+    "average",
+    "robust",
+    "attack",
+    "augmentation",
+    "style",
+    "network",
+    "protocol",
+    "split",
+    "defects",
+)
 SHARED = ("augmentation",)  # slots of any number of methods
 FEDAVG = "fedavg"
 SYNONYMS = {"sam": "fedsam", "asam": "fedasam"}  # what FedAvg with SAM is called

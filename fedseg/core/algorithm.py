@@ -1,7 +1,7 @@
 """Base of the algorithms: a client rule and a server rule over flat vectors."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 
@@ -30,7 +30,7 @@ class Algorithm:
             ``"uniform"`` (1), or a name of its own, for which ``finish`` gives each update its
             weight.
         payloads: what is exchanged besides vectors like ``w``; ``finish`` puts it into the update.
-        aggregate: the class that sums up the updates.
+        aggregate: the class that sums up the updates; a run may have another (``robust``).
         gradients: gradients that a local step takes; its forward-backward passes are that many
             times those of the local optimizer's gradient.
     """
@@ -42,7 +42,7 @@ class Algorithm:
     server_vectors: ClassVar[tuple[str, ...]] = ()
     weightings: ClassVar[tuple[str, ...]] = ("samples",)
     payloads: Sequence[Payload] = ()
-    aggregate: ClassVar[type[Aggregate]] = Aggregate
+    aggregate: Any = Aggregate
     gradients: ClassVar[int] = 1
 
     def bind(self, flat: FlatModel) -> None:

@@ -58,6 +58,7 @@ from fedseg.loaders.streaming import temporary_seed
 from fedseg.optim import OptimWrapper, build_local_optimizer
 from fedseg.parts import part_names
 from fedseg.registry import (
+    AGGREGATES,
     ALGORITHMS,
     CLIENT_DATA,
     HOOKS,
@@ -270,6 +271,8 @@ def assemble_trainer(
     train = cfg.train_cfg
     hook_interval = train.get("hook_interval", 50)
     algorithm = build(ALGORITHMS, cfg.algorithm, "algorithm", base=Algorithm)
+    if cfg.get("robust") is not None:
+        algorithm.aggregate = build(AGGREGATES, cfg.robust, "robust")
     _check_rounds(algorithm)
     lacks = getattr(flat.model, "lacks", None)
     if lacks is not None and cfg.get("load_from") is None:

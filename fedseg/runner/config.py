@@ -59,6 +59,7 @@ KEYS: Mapping[str, Any] = {
     "param_scheduler": Mapping | Sequence[Mapping] | None,
     "randomness": Component,
     "resume": bool,
+    "robust": Component,
     "setting": str | None,
     "state_store": Component,
     "test_cfg": Component,

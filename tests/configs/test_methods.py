@@ -46,6 +46,11 @@ MAKES = {
     "fedrep": {"algorithm.type": "FedRep", "personal": "@head"},
     "fedbabu": {"algorithm.personal_share": 0.0, "personal": "@head"},
     "ditto": {"algorithm.type": "Ditto"},
+    "median": {"robust.type": "CoordinateMedian"},
+    "trimmed_mean": {"robust.type": "TrimmedMean"},
+    "krum": {"robust.type": "Krum"},
+    "sign_flip": {"custom_hooks.*.type": "SignFlip"},
+    "label_swap": {"custom_hooks.*.type": "LabelSwap"},
     "mixup": {"train_dataloader.transforms.-1.type": "Mixup"},
     "cutout": {"train_dataloader.transforms.-1.type": "Cutout"},
     "cfsi": {"train_dataloader.dataset.style.type": "CFSIStyle"},
@@ -76,6 +81,9 @@ def check(config, names) -> None:
     check_components(config)
     for name in names:
         for key, expected in MAKES[name].items():
+            if key == "custom_hooks.*.type":
+                assert expected in [hook["type"] for hook in config["custom_hooks"]]
+                continue
             value = config
             for part in key.split("."):
                 value = value[int(part)] if part == "-1" else value[part]

@@ -1,0 +1,113 @@
+"""Robust sums: what a few bad clients send cannot move the global model far.
+
+Every participant counts alike. A rule keeps the updates of a round, so memory grows with their
+number. Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Statistical Rates", ICML
+2018 (median, trimmed mean); Blanchard et al., "Machine Learning with Adversaries: Byzantine
+Tolerant Gradient Descent", NeurIPS 2017 (Krum).
+"""
+
+from collections import defaultdict
+from typing import Annotated
+
+import torch
+from annotated_types import Interval
+from torch import Tensor
+
+from fedseg.core.messages import ClientResult
+from fedseg.core.server import Aggregate, accumulation_dtype
+from fedseg.registry import AGGREGATES
+
+BelowHalf = Annotated[float, Interval(ge=0, lt=0.5)]
+
+
+class RobustRule:
+    """Base: called with the weightings of an algorithm it gives a round's aggregate."""
+
+    single_updates = True
+
+    def __call__(self, weightings: tuple[str, ...] = ("samples",)) -> "RobustAggregate":
+        return RobustAggregate(self, weightings)
+
+    def combine(self, vectors: Tensor, deltas: Tensor) -> Tensor:
+        """One vector [D] for those of the participants [N, D]; their deltas are [N, D'], too."""
+        raise NotImplementedError
+
+
+class RobustAggregate(Aggregate):
+    """Gives a rule's vector wherever an algorithm asks for a mean, and that times the weights."""
+
+    single_updates = True
+
+    def __init__(self, rule: RobustRule, weightings: tuple[str, ...]) -> None:
+        super().__init__(weightings)
+        self._rule = rule
+        self._vectors: defaultdict[str, list[Tensor]] = defaultdict(list)
+        self._combined: dict[str, Tensor] = {}
+
+    def add(self, *parts: ClientResult) -> None:
+        super().add(*parts)
+        self._combined.clear()
+        for part in parts:
+            for name, vector in {**part.update.vectors, "buffers": part.buffers}.items():
+                self._vectors[name].append(vector.clone())
+
+    def mean(self, name: str = "delta") -> Tensor:
+        if name not in self._vectors:
+            return super().mean(name)
+        if name not in self._combined:
+            vectors = torch.stack(self._vectors[name])
+            deltas = torch.stack(self._vectors.get("delta", self._vectors[name]))
+            dtype = accumulation_dtype(vectors.device)
+            self._combined[name] = self._rule.combine(vectors.to(dtype), deltas.to(dtype))
+        return self._combined[name]
+
+    uniform_mean = mean
+
+    def weighted_sum(self, name: str, weighting: str) -> Tensor:
+        return self.mean(name) * self.weights[weighting]
+
+
+@AGGREGATES.register_module()
+class CoordinateMedian(RobustRule):
+    """The median of every entry; of an even number of participants the mean of the middle two."""
+
+    def combine(self, vectors: Tensor, deltas: Tensor) -> Tensor:
+        ordered, middle = vectors.sort(dim=0).values, (len(vectors) - 1) // 2
+        return (ordered[middle] + ordered[len(vectors) // 2]) / 2
+
+
+@AGGREGATES.register_module()
+class TrimmedMean(RobustRule):
+    """The mean of every entry without its largest and smallest values.
+
+    Args:
+        share: of the participants, left out at each end, rounded down; 0 is the mean.
+    """
+
+    def __init__(self, share: BelowHalf = 0.2) -> None:
+        self.share = share
+
+    def combine(self, vectors: Tensor, deltas: Tensor) -> Tensor:
+        cut = int(self.share * len(vectors))
+        return vectors.sort(dim=0).values[cut : len(vectors) - cut].mean(dim=0)
+
+
+@AGGREGATES.register_module()
+class Krum(RobustRule):
+    """All of one participant: whose delta is nearest to its ``N - f - 2`` nearest others.
+
+    Args:
+        share: of the participants that may be bad; f is that of N, rounded down. The paper's
+            guarantee needs ``N >= 2 f + 3``.
+    """
+
+    def __init__(self, share: BelowHalf = 0.2) -> None:
+        self.share = share
+
+    def combine(self, vectors: Tensor, deltas: Tensor) -> Tensor:
+        bad = int(self.share * len(deltas))
+        nearest = max(1, len(deltas) - bad - 2)
+        distances = torch.stack([(deltas - one).square().sum(dim=1) for one in deltas])
+        # the first in each row is the participant itself
+        scores = distances.sort(dim=1).values[:, 1 : 1 + nearest].sum(dim=1)
+        return vectors[int(scores.argmin())]

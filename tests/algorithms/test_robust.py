@@ -1,0 +1,130 @@
+"""Robust sums and attacks, against NumPy over several rounds with partial participation."""
+
+from types import SimpleNamespace
+
+import forkray
+import numpy as np
+import pytest
+import torch
+import toyquad
+import toyseg
+from toyquad import fixed, local_steps, trace
+
+from fedseg.core.messages import Update
+from fedseg.engine import executor
+from fedseg.errors import ConfigError
+from fedseg.hooks.attacks import LabelSwap, SignFlip
+
+PLAN = ("abcd", "acd", "abcd", "bd")
+
+
+def median(deltas):
+    return np.median(deltas, axis=0)
+
+
+def trimmed(deltas):
+    cut = int(0.3 * len(deltas))
+    return np.mean(np.sort(deltas, axis=0)[cut : len(deltas) - cut], axis=0)
+
+
+def krum(deltas):
+    """The client whose nearest N - f - 2 others are nearest, f a quarter of them."""
+    scores = []
+    for own, delta in enumerate(deltas):
+        others = [np.sum((delta - d) ** 2) for k, d in enumerate(deltas) if k != own]
+        nearest = max(1, len(deltas) - int(0.25 * len(deltas)) - 2)
+        scores.append(sum(sorted(others)[:nearest]))
+    return deltas[int(np.argmin(scores))]
+
+
+RULES = {
+    "median": ({"type": "CoordinateMedian"}, median),
+    "trimmed mean": ({"type": "TrimmedMean", "share": 0.3}, trimmed),
+    "no trimming": ({"type": "TrimmedMean", "share": 0.0}, lambda deltas: np.mean(deltas, axis=0)),
+    "krum": ({"type": "Krum", "share": 0.25}, krum),
+}
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+@pytest.mark.parametrize("name", RULES)
+def test_rules(tmp_path, monkeypatch, name, workers):
+    """Clients in blocks would be summed before the rule sees them: it gets them one by one."""
+    monkeypatch.setattr(executor, "MAX_BLOCKS", 2)
+    options, rule = RULES[name]
+    changes = {"client_sampler": fixed(*PLAN), "robust": options}
+    if workers:
+        forkray.install(monkeypatch)
+        changes["executor"] = {"type": "RayExecutor", "num_workers": workers}
+    config = toyquad.run(tmp_path, {"type": "FedAvg"}, **changes)
+    w = np.array(toyquad.START)
+    for clients, after in zip(PLAN, trace(config)[1:], strict=True):
+        w = w - rule([w - local_steps(k, w, 5, 0.1) for k in clients])
+        np.testing.assert_allclose(after, w, rtol=1e-12)
+    norms = [line["norm_delta"] for line in toyseg.history(config)]
+    assert norms == pytest.approx(np.linalg.norm(np.diff(trace(config), axis=0), axis=1))
+
+
+def test_scaffold_without_trimming_is_scaffold(tmp_path):
+    """Its sums over the clients are those of the rule, times their number."""
+    changes = {"client_sampler": fixed(*PLAN)}
+    plain = toyquad.run(tmp_path / "a", {"type": "SCAFFOLD"}, **changes)
+    robust = {"robust": {"type": "TrimmedMean", "share": 0.0}}
+    other = toyquad.run(tmp_path / "b", {"type": "SCAFFOLD"}, **changes, **robust)
+    np.testing.assert_allclose(trace(plain), trace(other), rtol=1e-12)
+
+
+def test_sign_flip(tmp_path):
+    hook = SignFlip(share=0.25, scale=3.0)
+    runner = SimpleNamespace(data=SimpleNamespace(clients=list("abcd")))
+    bad = [c for i, c in enumerate("abcd") if hook.attacks(runner, SimpleNamespace(index=i))]
+    assert len(bad) == 1
+    attack = [{"type": "SignFlip", "share": 0.25, "scale": 3.0}]
+    config = toyquad.run(
+        tmp_path, {"type": "FedAvg"}, client_sampler=fixed(*PLAN), custom_hooks=attack
+    )
+    w = np.array(toyquad.START)
+    for clients, after in zip(PLAN, trace(config)[1:], strict=True):
+        sizes = [toyquad.USERS[k] for k in clients]
+        signs = [-3.0 if k in bad else 1.0 for k in clients]
+        deltas = [s * (w - local_steps(k, w, 5, 0.1)) for k, s in zip(clients, signs, strict=True)]
+        w = w - np.average(deltas, axis=0, weights=sizes)
+        np.testing.assert_allclose(after, w, rtol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("names", "classes", "swapped"),
+    [
+        (("road", "car", "sidewalk"), None, [2, 1, 0, 255]),
+        (("a", "b", "c"), None, [1, 0, 2, 255]),
+        (("a", "b", "c"), ("c", "b"), [0, 2, 1, 255]),
+    ],
+)
+def test_label_swap(names, classes, swapped):
+    seen = []
+
+    class Model(torch.nn.Module):
+        def forward(self, inputs=None, data_samples=None):
+            seen.append(data_samples)
+
+    hook = LabelSwap(share=1.0, classes=classes)
+    dataset = SimpleNamespace(metainfo={"classes": names})
+    runner = SimpleNamespace(data=SimpleNamespace(clients=["x"], dataset=dataset))
+    client = SimpleNamespace(index=0, model=Model())
+    labels = torch.tensor([0, 1, 2, 255])
+    hook.before_client(runner, client)
+    client.model(data_samples=labels)
+    client.model(data_samples=torch.eye(3))
+    hook.after_client(runner, client, Update({}))
+    client.model(data_samples=labels)
+    assert seen[0].tolist() == swapped
+    assert seen[1].argmax(1).tolist() == swapped[:3]
+    assert seen[2] is labels
+
+
+def test_mistakes(tmp_path):
+    for robust, message in (
+        ({"type": "Krum", "share": 0.5}, r"robust\.share"),
+        ({"type": "Median"}, r"robust\.type"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            toyquad.run(tmp_path, {"type": "FedAvg"}, robust=robust)
