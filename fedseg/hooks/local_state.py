@@ -71,7 +71,7 @@ class LocalState(FederatedHook):
             for name in batchnorm_layers(flat.model)
             if all(f"{name}.{kind}" in local & tracked.keys() for kind in kinds)
         ]
-        self.has_parameters = bool(self.parameter_mask.any())
+        self.has_parameters = any(slot.name in local for slot in flat.slots)
         if self.has_parameters:
             flat.personal = self.parameter_mask
         if all(slot.name in local for slot in flat.slots):

@@ -39,6 +39,8 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "FedSMOO": {"rho": 0.05, "beta": 10.0},
     "MIME": {"momentum": 0.5},
     "MIMELite": {"momentum": 0.5},
+    "FedRep": {},
+    "Ditto": {"lam": 0.1},
 }
 SAM = {**SGD, "type": "SAMOptimWrapper", "rho": 0.05}
 OPTIMIZERS = {"FedGamma": SAM, "FedAvg": MOMENTUM}  # what these need or allow; others: SGD
@@ -90,6 +92,8 @@ def draw_runs(seed: int, rounds: int = 4) -> list[Run]:
             "train_cfg": {"max_rounds": rounds, "val_interval": 2},
             "randomness": {"seed": rng.randrange(1000)},
         }
+        if name == "FedRep":
+            changes["personal"] = "@head"
         if name == "FedAvg":
             changes["custom_hooks"] = [{"type": "KeptMomentum"}]
         resident = name in PLAIN and rng.random() < 0.5

@@ -175,7 +175,10 @@ def check_run(config: dict[str, Any], down: int, up: int) -> None:
     runner.train()
     w, flat = runner.server.w, runner.flat
     assert torch.isfinite(w).all()
-    for slot in flat.slots:
+    shared = [
+        slot for slot in flat.slots if flat.personal is None or not slot.view(flat.personal).any()
+    ]
+    for slot in shared:
         assert not torch.equal(slot.view(w), slot.view(first.w)), f"{slot.name} has not moved"
     check_average(runner, config["averaging"])
 
@@ -193,7 +196,7 @@ def check_run(config: dict[str, Any], down: int, up: int) -> None:
         assert line["norm_w"] > 0 and line["norm_delta"] > 0
         assert math.isfinite(line["norm_w"]) and math.isfinite(line["norm_delta"])
         assert line["lr"] == LR
-        model = 4 * flat.num_parameters * len(sampled)
+        model = 4 * sum(slot.numel for slot in shared) * len(sampled)
         counters = 8 * len(runner.server.counters)
         statistics = (4 * flat.num_buffers + counters) * len(sampled)
         # BatchNorm's statistics go with the model, once or in every exchange
@@ -266,6 +269,7 @@ def test_every_pair(algorithm, images, tmp_path):
             algorithm={"type": algorithm, **entry.options},
             optim_wrapper=entry.local(row["optimizer"]),
             averaging=AVERAGES[row["average"]],
+            **entry.more,
         )
         print(f"seed {SEED}: {row}")  # shown when it fails
         check(config, entry, row["optimizer"])

@@ -27,8 +27,15 @@ from fedseg.core.server import Server
 from fedseg.datasets import ImageArrays
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.errors import ConfigError
+from fedseg.hooks.local_state import LocalState
 from fedseg.registry import DATASETS
-from fedseg.runner.build import assemble_trainer, build_model, move_model
+from fedseg.runner.build import (
+    assemble_trainer,
+    bind_hooks,
+    build_hooks,
+    build_model,
+    move_model,
+)
 from fedseg.runner.config import complete_config
 
 IMAGES, CLASSES = 4, 10
@@ -128,6 +135,7 @@ def build_trainer(parts: Mapping[str, Any], **changes: Any) -> ClientTrainer:
     config["optim_wrapper"]["optimizer"]["fused"] = False  # there are no such kernels
     config = complete_config(Config(config))
     flat = FlatModel(move_model(build_model(config), config))
+    bind_hooks([hook for _, _, hook in build_hooks(config) if isinstance(hook, LocalState)], flat)
     return assemble_trainer(config, flat, call_hook=call_hook)
 
 
@@ -171,7 +179,8 @@ def test_algorithms(name):
     entry = ENTRIES[name]
     optimizer = next(o for o in ("SAM", "SGD") if o not in entry.refused)
     algorithm = {"type": name, **entry.options}
-    train(build_trainer(CNN, algorithm=algorithm, optim_wrapper=entry.local(optimizer)))
+    optim_wrapper = entry.local(optimizer)
+    train(build_trainer(CNN, algorithm=algorithm, optim_wrapper=optim_wrapper, **entry.more))
 
 
 @pytest.mark.parametrize("name", LOSSES)

@@ -27,6 +27,7 @@ class Entry:
         down, up: vectors that a client receives and sends in a round.
         refused: local optimizers that it refuses -> what its reason must say.
         momentum: of the local optimizers.
+        more: what else of a config it needs.
     """
 
     options: dict[str, Any]
@@ -34,6 +35,7 @@ class Entry:
     up: int = 1
     refused: Mapping[str, str] = field(default_factory=dict)
     momentum: float = 0.9
+    more: Mapping[str, Any] = field(default_factory=dict)
 
     def local(self, optimizer: str) -> dict[str, Any]:
         """The config of a local optimizer with this momentum."""
@@ -57,6 +59,8 @@ ENTRIES = {
     "FedSMOO": Entry({"rho": 0.05, "beta": 10.0}, down=2, up=2, refused=TWICE),
     "MIME": Entry({"momentum": 0.5}, down=2, up=2, momentum=0.0),
     "MIMELite": Entry({"momentum": 0.5}, down=2, up=2, momentum=0.0),
+    "FedRep": Entry({}, more={"personal": "@head"}),
+    "Ditto": Entry({"lam": 0.1}),
 }
 LOSSES: dict[str, dict[str, Any]] = {
     "MOON": {"mu": 1.0, "tau": 0.5},
