@@ -10,7 +10,7 @@ from pathlib import Path
 
 from fedseg.data_prep.synthetic_shapes import write_shapes
 
-FILES, FUNCTIONS = 68, 371
+FILES, FUNCTIONS = 68, 373
 SCRIPT = """
 import inspect, os, sys
 import fedseg
