@@ -17,7 +17,7 @@ from fedseg.datasets.photos import rows_checksum
 from fedseg.datasets.scenes import COLORS, TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
 from fedseg.errors import ConfigError, DataError
-from fedseg.registry import DATASETS, build
+from fedseg.registry import DATASETS, build, find_class
 
 # what the source is given, because this suite does it or because paths must be local
 GIVEN = {"pipeline": (), "lazy_init": False, "serialize_data": False, "backend_args": None}
@@ -112,7 +112,12 @@ class MMSegDataset(SegmentationDataset):
 def is_source(cls: Any) -> bool:
     """True for a data set of the library that :class:`MMSegDataset` may list images by."""
     of_library = getattr(cls, "__module__", "").startswith("mmseg.datasets.")
-    return of_library and inspect.isclass(cls) and issubclass(cls, BaseSegDataset)
+    return of_library and inspect.isclass(cls) and issubclass(cls, BaseSegDataset) and _lists(cls)
+
+
+def _lists(cls: type[BaseSegDataset]) -> bool:
+    """False for a class that reads its list in another way: some unpickle files or use networks."""
+    return cls.load_data_list is BaseSegDataset.load_data_list
 
 
 def _build_source(source: Mapping[str, Any]) -> BaseSegDataset:
@@ -127,6 +132,12 @@ def _build_source(source: Mapping[str, Any]) -> BaseSegDataset:
         path = os.path.join(root, place) if isinstance(place, str) else ""
         if path and not os.path.exists(path):
             raise DataError(f"{path.rstrip('/')}: does not exist: set {field}.{key}")
+    kind = find_class(DATASETS, source, field)
+    if inspect.isclass(kind) and issubclass(kind, BaseSegDataset) and not _lists(kind):
+        raise ConfigError(
+            f"{field}.type: {kind.__name__} lists its images in a way of its own: take one that "
+            "lists folders of images and label maps, such as BaseSegDataset"
+        )
     try:
         return build(DATASETS, source, field, GIVEN, BaseSegDataset)
     except OSError as error:

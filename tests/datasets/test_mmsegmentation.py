@@ -1,5 +1,6 @@
 """Data sets that a class of MMSegmentation lists: their files, classes, ids and domains."""
 
+import pickle
 from pathlib import Path
 
 import cv2
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from fedseg.datasets.mmsegmentation import MMSegDataset
+from fedseg.datasets.mmsegmentation import MMSegDataset, is_source
 from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.registry import DATASETS, build
 from fedseg.runs.schema import read_results
@@ -234,3 +235,22 @@ def test_clients_of_a_source_train(
     for command in (("test", run, "--trust", "small_network"), ("splits", config, "--pixels")):
         code, _, error = run_tool(*command, "--out", tmp_path / "out")
         assert code == 0, error
+
+
+class Touches:
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> tuple:
+        return Path.touch, (self.path,)
+
+
+def test_a_class_that_would_unpickle_its_list_is_refused(tmp_path: Path) -> None:
+    """A stranger's run may name any source: no file that it brings is executed."""
+    (tmp_path / "list.pkl").write_bytes(pickle.dumps(Touches(tmp_path / "ran")))
+    source = {"type": "DecathlonDataset", "data_root": str(tmp_path), "ann_file": "list.pkl"}
+    with pytest.raises(ConfigError, match=r"source\.type: DecathlonDataset .*BaseSegDataset"):
+        MMSegDataset(source)
+    assert not (tmp_path / "ran").exists()
+    assert not is_source(DATASETS.get("DecathlonDataset"))
+    assert is_source(DATASETS.get("ADE20KDataset"))
