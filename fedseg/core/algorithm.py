@@ -24,6 +24,8 @@ class Algorithm:
             what it received; it is in ``client.full_gradient``.
         client_vectors: names of vectors like ``w`` that each client keeps between its rounds, in
             ``client.state``; zeros at its first participation.
+        own_model: name in ``client.state`` of a whole model of the client's own, by which it is
+            evaluated; None: it has none.
         server_vectors: names of vectors like ``w`` that the server keeps, in ``server.state``;
             zeros at the start.
         weightings: how the updates are summed: ``"samples"`` (weights N_k; always among them),
@@ -39,6 +41,7 @@ class Algorithm:
     training: ClassVar[tuple[int, ...] | None] = None
     full_gradient: ClassVar[tuple[int, ...]] = ()
     client_vectors: ClassVar[tuple[str, ...]] = ()
+    own_model: ClassVar[str | None] = None
     server_vectors: ClassVar[tuple[str, ...]] = ()
     weightings: ClassVar[tuple[str, ...]] = ("samples",)
     payloads: Sequence[Payload] = ()

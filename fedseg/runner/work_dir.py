@@ -73,10 +73,7 @@ def lock_work_dir(work_dir: str | Path) -> Iterator[Callable[[], None]]:
         ConfigError: another process writes there, or a link is where a run writes.
     """
     work_dir = Path(work_dir)
-    try:
-        work_dir.mkdir(parents=True, exist_ok=True)
-    except FileNotFoundError as error:  # as below /proc
-        raise ResourceError(f"{work_dir}: no folder can be made there: write elsewhere") from error
+    make_work_dir(work_dir)
     for name in (*OUTPUTS, *MEASURED, PREVIOUS):
         own_path(work_dir, name)
     lock = FileLock(work_dir / LOCK, timeout=0)
