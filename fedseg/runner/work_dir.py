@@ -52,12 +52,12 @@ PREVIOUS = "previous"
 
 
 def make_work_dir(work_dir: str | Path) -> None:
-    """Make the folder; ConfigError below one that only the system can fill, such as /proc."""
+    """Make the folder; ResourceError below one that only the system can fill, such as /proc."""
     try:
         Path(work_dir).mkdir(parents=True, exist_ok=True)
     except FileNotFoundError as error:
-        raise ConfigError(
-            f"work_dir: {work_dir} cannot be made: name a folder on a disk"
+        raise ResourceError(
+            f"{work_dir}: no folder can be made there: write elsewhere (work_dir)"
         ) from error
 
 

@@ -8,7 +8,7 @@ import pytest
 import toyseg
 from mmengine.config import Config
 
-from fedseg.errors import ConfigError, DataError, TrainingError
+from fedseg.errors import ConfigError, DataError, ResourceError, TrainingError
 from fedseg.loaders.streaming import StreamingData
 from fedseg.registry import CLIENT_DATA, PARTITIONS
 from fedseg.runner.config import complete_config
@@ -621,7 +621,7 @@ def test_a_metric_of_mmsegmentation_agrees_with_the_suites(tmp_path):
 
 
 def test_a_work_dir_that_cannot_be_made(tmp_path):
-    with pytest.raises(ConfigError, match="work_dir: /proc/no/such cannot be made"):
+    with pytest.raises(ResourceError, match="/proc/no/such: no folder can be made there"):
         toyseg.runner(toyseg.settings(tmp_path, work_dir="/proc/no/such"))
 
 
