@@ -36,9 +36,7 @@ def main() -> None:
     arguments = parser.parse_args()
     if arguments.out is not None and len(arguments.paths) > 1:
         parser.error("--out: name one checkpoint only")
-    sources = [read_source(arguments, [path]) for path in arguments.paths]
-    models = [source.models()[0] for source in sources]
-    cli.check_there((place for place, _ in models), "name a run's work dir or a checkpoint")
+    sources = [read_source(arguments, path) for path in arguments.paths]
     settings = read_options(Settings, arguments)
     from fedseg.curvature.checkpoint import find_checkpoints, opened
     from fedseg.curvature.measure import Measurement
@@ -46,8 +44,8 @@ def main() -> None:
 
     cli.say_trust(arguments.trust)
     results = {}
-    for source, (_, averaged) in zip(sources, models, strict=True):
-        (file,) = find_checkpoints(source)
+    for source in sources:
+        ((_, averaged),), (file,) = source.models(), find_checkpoints(source)
         with opened(source) as run:
             chosen = replace(settings, averaged=averaged)
             measurement = Measurement(run, file, chosen, arguments.out)

@@ -32,11 +32,7 @@ def main() -> None:
     text = "default: curvature/landscape_<kind>, with client and statistics, in the first run"
     parser.add_argument("--out", type=cli.folder, help=text)
     arguments = parser.parse_args()
-    source = read_source(arguments, arguments.paths)
-    cli.check_there(
-        (place for place, _ in source.models()), "name a run's work dir or a checkpoint"
-    )
-    spec = read_options(Spec, arguments, source=source)
+    spec = read_options(Spec, arguments, source=read_source(arguments, *arguments.paths))
     from rich.progress import MofNCompleteColumn, Progress
 
     from fedseg.curvature.checkpoint import find_checkpoints

@@ -39,13 +39,7 @@ from fedseg.runner.sampler import ClientSampler
 
 
 class RunData:
-    """A run's model and all of its data.
-
-    Attributes:
-        hooks: types of the run's custom hooks, which are left out here.
-        changed: overrides of its config, except those that say where data are.
-        statistics: client -> its personal state under the BatchNorm policy.
-    """
+    """A run's model and all of its data."""
 
     def __init__(
         self, config: Config, trainer: ClientTrainer, policy: LocalState | None = None
@@ -54,16 +48,16 @@ class RunData:
         self.flat: FlatModel = trainer.flat
         self.data: PartitionedData = trainer.data
         self.seed: int = config.randomness.seed
+        # of each client, its personal state under the BatchNorm policy
         self.statistics: Mapping[str, Mapping[str, Tensor]] = {}
-        self.hooks: list[Any] = []
-        self.changed: list[str] = []
+        self.hooks: list[Any] = []  # types of the run's custom hooks, which are left out here
+        self.changed: list[str] = []  # overrides, except those that say where data are
         self._images: dict[str, EvaluationSet] = {}
 
     def load(self, checkpoint: Path, averaged: bool = True, beside_average: bool = False) -> Point:
         """The model of a checkpoint: the averaged one if it has one and ``averaged``.
 
-        Args:
-            beside_average: raise ConfigError if the global model is asked for and has no average.
+        ``beside_average``: raise ConfigError if the global model is asked for and has no average.
         """
         payload = load_weights(self.flat, str(checkpoint))
         average = payload.get("averaged_state_dict")
@@ -74,21 +68,16 @@ class RunData:
         self.statistics = payload.get("client_statistics", {})
         return Point(checkpoint.stem, self.flat.w.clone(), self.flat.buffers.clone())
 
-    # ---------------------------------------------------------------- data
-
     def images(self, name: str) -> EvaluationSet:
         """A test domain; for ``train`` the training images, prepared as test images are."""
         if name in self._images:
             return self._images[name]
-        tests = (self.config.get("val_dataloader") or {}).items()
-        tests = {
-            n: {**test, "optional": False}
-            for n, test in tests
-            if test is not None and not test.get("held_out")
-        }
-        for test in tests.values():
-            if "num_workers" in test:
-                test["num_workers"] = 0  # every product would start them anew
+        tests = {}
+        for key, test in (self.config.get("val_dataloader") or {}).items():
+            if test is not None and not test.get("held_out"):
+                tests[key] = {**test, "optional": False}
+                if "num_workers" in test:  # every product would start them anew
+                    tests[key]["num_workers"] = 0
         if name == TRAIN:
             train = self.config.train_dataloader["dataset"]
             like = [test for test in tests.values() if test["dataset"]["type"] == train["type"]]
@@ -123,25 +112,20 @@ class RunData:
         Args:
             name: ``train`` or a test domain. client: only its training images.
             count: a seeded subset of at most so many.
-            batch_size: images at a time; None: as many as in the evaluation, but one if they come
-                from disk: a Hessian product keeps the graph of all in a batch.
+            batch_size: images at a time; None: as in the evaluation if ``evaluated`` or if they are
+                in memory, else one: a Hessian product keeps the graph of all in a batch.
             augment: the training images in their augmentation, drawn once.
-            evaluated: as many as in the evaluation, for batch statistics, or where products are not
-                taken.
         """
         policy = self.policy if personal and name == TRAIN else None
         test = None if name == TRAIN and augment else self.images(name)
         if client is not None and client not in self.data.indices:
             raise ConfigError(f"--client: the run has none of the name {client!r}")
         clients = [client] if client else self.data.clients
-        indices = {
-            c: self.data.indices[c] for c in clients if policy is None or c in self.statistics
-        }
-        if not indices:
+        clients = [c for c in clients if policy is None or c in self.statistics]
+        if not clients:
             raise DataError(f"{name}: the checkpoint has no client's BatchNorm statistics")
-        chosen = (
-            np.arange(len(test.dataset)) if name != TRAIN else np.concatenate([*indices.values()])
-        )
+        own = [self.data.indices[c] for c in clients]
+        chosen = np.concatenate(own) if name == TRAIN else np.arange(len(test.dataset))
         if count is not None and count < len(chosen):
             chosen = generator_for(self.seed, "curvature samples").choice(chosen, count, False)
         source = test or self.data
@@ -150,11 +134,10 @@ class RunData:
         size = len(chosen) if size == "full" else size
         parts = [Part(balanced_batches(np.unique(chosen), size))]
         if policy is not None:
-            plans = {c: balanced_batches(np.intersect1d(indices[c], chosen), size) for c in indices}
-            personal = {
-                c: partial(policy.personal, states=[(1, self.statistics[c])]) for c in indices
-            }
-            parts = [Part(plan, personal[c]) for c, plan in plans.items() if plan]
+            plans = [balanced_batches(np.intersect1d(indices, chosen), size) for indices in own]
+            states = [[(1, self.statistics[c])] for c in clients]
+            pairs = zip(plans, states, strict=True)
+            parts = [Part(p, partial(policy.personal, states=s)) for p, s in pairs if p]
         if test is None:
             return Samples(name, parts, lambda p: zip(p, self.data.sample_batches(p), strict=True))
         return Samples(name, parts, partial(test.batches, pin_memory=self.flat.w.is_cuda), test)
@@ -168,12 +151,8 @@ class RunData:
         known = self.data.checksum() if name == TRAIN else getattr(dataset, "split_checksum", None)
         if (files := getattr(dataset, "files", None)) is None:
             return known
-        sizes = [
-            [os.path.getsize(p) if os.path.exists(p) else None for p in pair] for pair in files
-        ]
-        return digest([known, sizes])
-
-    # ---------------------------------------------------------------- clients
+        size = lambda path: os.path.getsize(path) if os.path.exists(path) else None  # noqa: E731
+        return digest([known, [[*map(size, pair)] for pair in files]])
 
     @cached_property
     def sampler(self) -> ClientSampler:
@@ -183,7 +162,7 @@ class RunData:
         return sampler
 
     def first_clients(self, count: int | None) -> list[str]:
-        """So many clients in the order of their first participation; None: all clients.
+        """So many clients (None: all) in the order of their first participation.
 
         With a BatchNorm policy only those that have statistics.
         """

@@ -23,13 +23,9 @@ COLUMNS = 2**17  # of the diagonals that are in memory at a time
 
 
 def gram_matrix(diagonals: np.ndarray) -> np.ndarray:
-    """Inner products of all estimates of all clients' diagonals.
+    """Inner products of all estimates of all clients' diagonals, which may be memory-mapped.
 
-    Args:
-        diagonals: [clients, groups, n]; may be memory-mapped.
-
-    Returns:
-        float64 [clients, groups, clients, groups].
+    From [clients, groups, n] to float64 [clients, groups, clients, groups].
     """
     shape, rows = diagonals.shape[:2], diagonals.reshape(-1, diagonals.shape[-1])
     gram = np.zeros((len(rows), len(rows)))
@@ -46,11 +42,8 @@ def hessian_differences(gram: np.ndarray) -> dict[str, Estimate]:
     is the diagonal of client k's Hessian at the global model. With several independent estimates
     of each diagonal, products of different ones make squared norms without the bias that the noise
     of one gives (it can be a multiple of the norm). What is left of it in H_N, a difference of
-    roots, shrinks with the probes; leaving one group out at a time gives standard errors.
-
-    Args:
-        gram: as of :func:`gram_matrix`, at least two clients; one group of exact diagonals, or at
-            least three of estimates.
+    roots, shrinks with the probes; leaving one group out at a time gives standard errors. ``gram``
+    is of at least two clients, and of one group of exact diagonals, or three of estimates.
     """
     groups = gram.shape[1]
     values, errors = _differences(gram), np.zeros(2)

@@ -6,9 +6,8 @@ lines of ``points.jsonl``; the same landscape again goes on.
 
 import json
 import warnings
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, replace
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -39,21 +38,13 @@ FILE_NAME, POINTS = "landscape.json", "points.jsonl"
 Task = tuple[int, ...]  # number of the series, place on each axis
 
 
-# ---------------------------------------------------------------- directions
-
-
 @dataclass(frozen=True)
 class Directions:
-    """The points ``origin + sum_i c_i axes[i]``; BatchNorm's statistics move along with them.
-
-    Attributes:
-        axes: vectors like ``w``.
-        buffer_axes: changes of the float buffers, one for each axis; none: they stay.
-    """
+    """The points ``origin + sum_i c_i axes[i]``; BatchNorm's statistics move along with them."""
 
     origin: Point
-    axes: Sequence[Tensor]
-    buffer_axes: Sequence[Tensor] = ()
+    axes: Sequence[Tensor]  # like ``w``
+    buffer_axes: Sequence[Tensor] = ()  # changes of the float buffers; none: they stay
 
     def at(self, coordinates: Sequence[float]) -> tuple[Tensor, Tensor]:
         """Parameters and float buffers, added in double precision."""
@@ -131,25 +122,15 @@ def barrier(gammas: Sequence[float], losses: Sequence[float]) -> float:
     return float(np.max(loss - (g * loss[-1] + (1 - g) * loss[0])))
 
 
-# ---------------------------------------------------------------- the grid
-
-
-@dataclass
+@dataclass(frozen=True)
 class Series:
-    """The points of a grid with one kind of data.
+    """The points of a grid with one kind of data."""
 
-    Attributes:
-        models: their names. data: its name. client: whose data only; None: all.
-        personal: client -> BatchNorm statistics of its own.
-        samples: the data, once loaded.
-    """
-
-    models: tuple[str, ...]
-    data: str
+    models: tuple[str, ...]  # their names
+    data: str  # its name
     directions: Directions
-    client: str | None = None
-    personal: Mapping[str, Any] = field(default_factory=dict)
-    samples: Samples | None = None
+    samples: Samples
+    statistics: str  # what BatchNorm normalizes by
 
 
 class Landscape:
@@ -176,8 +157,8 @@ class Landscape:
         for path, file, (_, averaged) in zip(spec.source.paths, self.files, models, strict=True):
             point = replace(run.load(file, averaged, beside_average=True), name=path)
             self.points.append(point)
-            if spec.client is None and not between:
-                self._add((path,), self._directions(point), run.statistics)
+            if spec.client is None and not between:  # with its own clients' statistics
+                self._add((path,), self._directions(point), bool(run.statistics))
         if spec.client is not None:
             self._add_client(spec.client)
         elif spec.kind == "line":
@@ -189,21 +170,26 @@ class Landscape:
             self.marks = {p.name: directions.project(p.w)[0] for p in self.points}
         self.axes = self._make_axes()
 
-    def _add(self, models: tuple[str, ...], directions: Directions, personal: Mapping = {}) -> None:
-        for data in self.spec.data:
-            self.series.append(Series(models, data, directions, personal=personal))
+    def _add(self, models: tuple[str, ...], directions: Directions, personal: bool = False) -> None:
+        """Series on each kind of data; of a client's model on its own and on all."""
+        spec, run = self.spec, self.run
+        kinds = [(data, data, None) for data in spec.data]
+        if spec.client is not None:
+            kinds = [("own data", TRAIN, spec.client), ("all data", TRAIN, None)]
+        for shown, name, client in kinds:
+            foreign = run.policy is not None and name != TRAIN  # no client has statistics for it
+            statistics = BATCH if spec.statistics == RUNNING and foreign else spec.statistics
+            how = {"personal": personal and spec.statistics == RUNNING}
+            samples = run.samples(name, client, spec.samples, **how, evaluated=statistics == BATCH)
+            self.series.append(Series(models, shown, directions, samples, statistics))
 
     def _add_client(self, name: str) -> None:
         models = {point.name: point for point in participants_models(self.run, self.files[0])}
         if name not in models:
             raise ConfigError(f"--client: {name!r} is none of {', '.join(models)}")
         received = self.run.load(self.files[0], averaged=False)  # what the participant began with
-        if self.spec.kind == "line":
-            directions = line(models[name], received)
-        else:
-            directions = self._directions(models[name])
-        for data, client in (("own data", name), ("all data", None)):
-            self.series.append(Series((f"client {name}",), data, directions, client))
+        is_line, own = self.spec.kind == "line", models[name]
+        self._add((f"client {name}",), line(own, received) if is_line else self._directions(own))
 
     def _directions(self, point: Point) -> Directions:
         """Random directions or eigenvectors around a model."""
@@ -230,33 +216,18 @@ class Landscape:
         ends = zip(low - margin, high + margin, strict=True)
         return [np.linspace(*pair, spec.points) for pair in ends]
 
-    def samples(self, number: int) -> Samples:
-        """The data of a series."""
-        series, spec = self.series[number], self.spec
-        if series.samples is None:
-            self.run.statistics = series.personal
-            name = series.data if spec.client is None else TRAIN
-            personal = spec.statistics == RUNNING and bool(series.personal)
-            kinds = {"personal": personal, "evaluated": self._statistics(name) == BATCH}
-            series.samples = self.run.samples(name, series.client, spec.samples, **kinds)
-        return series.samples
-
-    def _statistics(self, data: str) -> str:
-        foreign = self.run.policy is not None and data != TRAIN  # no client has any for it
-        return BATCH if self.spec.statistics == RUNNING and foreign else self.spec.statistics
-
     def compute(self, task: Task) -> dict[str, Any]:
         """Loss and metrics of a point, None where one is not finite."""
-        run, samples = self.run, self.samples(task[0])
-        statistics = self._statistics(samples.name)
+        run, series = self.run, self.series[task[0]]
         coordinates = [axis[place] for axis, place in zip(self.axes, task[1:], strict=True)]
-        w, buffers = self.series[task[0]].directions.at(coordinates)
+        w, buffers = series.directions.at(coordinates)
         for slot in run.flat.buffer_slots:
             if slot.name.endswith("running_var"):  # may be negative beyond the models
                 slot.view(buffers).clamp_(min=0)
+        statistics = series.statistics
         if statistics == REESTIMATE:
             buffers, statistics = reestimate_statistics(run.flat, run.data, w, buffers), RUNNING
-        surface = LossSurface(run.flat, samples, Point("", w, buffers), statistics)
+        surface = LossSurface(run.flat, series.samples, Point("", w, buffers), statistics)
         loss, metrics = surface.loss(self.spec.metrics)
         return plain({"task": task, "loss": loss, "metrics": metrics})
 
@@ -281,14 +252,12 @@ class Landscape:
         """A series as arrays, a row for each point on the first axis."""
         series, shape = self.series[number], [len(axis) for axis in self.axes]
         points = [results[(number, *place)] for place in np.ndindex(*shape)]
-        columns = {
-            name: [point.metrics.get(name) for point in points] for name in points[0].metrics
-        }
+        columns = {n: [point.metrics.get(n) for point in points] for n in points[0].metrics}
         losses = [point.loss for point in points]
         entry = {
             "models": series.models,
             "data": series.data,
-            "num_samples": len(self.samples(number)),
+            "num_samples": len(series.samples),
             "loss": np.array(losses, object).reshape(shape),
             "metrics": {n: np.array(v, object).reshape(shape) for n, v in columns.items()},
         }
@@ -296,9 +265,6 @@ class Landscape:
         if self.spec.kind == "line" and None not in compress(losses, between):
             entry["barrier"] = barrier(self.axes[0][between], list(compress(losses, between)))
         return entry
-
-
-# ---------------------------------------------------------------- files
 
 
 class PointLine(BaseModel):
@@ -362,5 +328,4 @@ def _read_points(path: Path, key: str, tasks: Collection[Task]) -> dict[Task, Po
             continue
         if point.landscape == key and tuple(point.task) in known:
             results[tuple(point.task)] = point
-    usual = Counter(frozenset(point.metrics) for point in results.values()).most_common(1)
-    return {task: point for task, point in results.items() if {*point.metrics} == usual[0][0]}
+    return results

@@ -6,6 +6,7 @@ selected at the point itself.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 
 import numpy as np
 import torch
@@ -25,13 +26,7 @@ class Products:
     """``H v`` for float64 arrays [n], n the number of parameters, without the flat vector's gaps.
 
     The product is computed in the model's precision, and summed over batches in double precision.
-
-    Args:
-        kind: ``"hessian"``, or ``"ggn"`` for the Gauss-Newton matrix.
-        tick: called after every product.
-
-    Attributes:
-        count: products so far.
+    ``"ggn"`` is the Gauss-Newton matrix; ``tick`` is called after every product, ``count`` of them.
     """
 
     def __init__(
@@ -80,14 +75,7 @@ class Products:
         return _gradients(outputs, self._parameters, curved, create_graph=False)
 
 
-def _gradients(
-    outputs: Tensor | Sequence[Tensor],
-    inputs: Sequence[Tensor],
-    vectors: Sequence[Tensor] | None = None,
-    create_graph: bool = True,
-) -> Sequence[Tensor]:
-    options = {"allow_unused": True, "materialize_grads": True}
-    return grad(outputs, inputs, vectors, create_graph=create_graph, **options)
+_gradients = partial(grad, create_graph=True, allow_unused=True, materialize_grads=True)
 
 
 def _pull_back(

@@ -1,7 +1,6 @@
 """Options of the curvature tools: fields of dataclasses, annotated with bounds and their help."""
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import NoneType
@@ -36,19 +35,14 @@ Positive = Annotated[float, Gt(0)]
 
 @dataclass(frozen=True)
 class Source:
-    """The models to measure.
+    """The models to measure; model and data are those of the first path."""
 
-    Attributes:
-        paths: runs (of which the newest checkpoint is taken) or checkpoints of one network, with
-            :data:`GLOBAL` after them or without; model and data are those of the first.
-        config: the user's own config, a program; None: the recorded one, read as data.
-        options: ``KEY=VALUE`` overrides. trusted: modules that a recorded config may use.
-    """
-
+    # runs (of which the newest checkpoint is taken) or checkpoints of one network, with GLOBAL
+    # after them or without
     paths: tuple[str, ...]
-    config: str | None = None
-    options: tuple[str, ...] = ()
-    trusted: tuple[str, ...] = ()
+    config: str | None = None  # the user's own, a program; None: the recorded one, read as data
+    options: tuple[str, ...] = ()  # KEY=VALUE
+    trusted: tuple[str, ...] = ()  # modules that a recorded config may use
 
     def models(self) -> list[tuple[Path, bool]]:
         """Of each run or checkpoint its place, and whether its average is taken if it has one."""
@@ -144,8 +138,8 @@ def _flag(name: str) -> str:
 def add_options(parser: argparse.ArgumentParser, kind: type[Options]) -> None:
     """Every option of a kind, and where the models come from."""
     text = f"with {GLOBAL} after it, the global model where there is an average"
-    metavar = "RUN|CHECKPOINT"
-    parser.add_argument("paths", nargs="+", type=_run_path, metavar=metavar, help=text)
+    style = {"nargs": "+", "type": _run_path, "metavar": "RUN|CHECKPOINT"}
+    parser.add_argument("paths", **style, help=text)
     hints = get_type_hints(kind, include_extras=True)
     for field in fields(kind):
         hint, default = hints[field.name], field.default
@@ -191,7 +185,10 @@ def read_options(kind: type[Options], arguments: argparse.Namespace, **values: A
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in chosen.items()} | values)
 
 
-def read_source(arguments: argparse.Namespace, paths: Sequence[str]) -> Source:
-    """The models that a command line names."""
+def read_source(arguments: argparse.Namespace, *paths: str) -> Source:
+    """The models that a command line names; DataError if one is not there."""
     options = tuple(arguments.cfg_options), tuple(arguments.trust)
-    return Source(tuple(paths), arguments.config, *options)
+    source = Source(paths, arguments.config, *options)
+    places = (place for place, _ in source.models())
+    cli.check_there(places, "name a run's work dir or a checkpoint")
+    return source

@@ -24,24 +24,17 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """The largest eigenvalues.
+    """The largest eigenvalues."""
 
-    Attributes:
-        values: [k], the largest first. vectors: [n, k], of length 1.
-        residuals: [k], ``||H v - lambda v||``.
-    """
-
-    values: np.ndarray
-    vectors: np.ndarray
-    residuals: np.ndarray
+    values: np.ndarray  # [k], the largest first
+    vectors: np.ndarray  # [n, k], of length 1
+    residuals: np.ndarray  # [k], ``||H v - lambda v||``
 
 
 def largest(products: Any, k: int, rng: np.random.Generator, tolerance: float = 0.01) -> Spectrum:
     """The k largest eigenvalues (algebraically) by Lanczos with implicit restarts (ARPACK).
 
-    Args:
-        tolerance: bound of a residual relative to its eigenvalue; the eigenvalue's own error is of
-            its square.
+    ``tolerance`` bounds residuals relative to the eigenvalue, whose own error is of its square.
     """
     n = products.n
     if not 0 < k < n:
@@ -77,10 +70,8 @@ def trace_and_norm(products: Any, budget: int, rng: np.random.Generator) -> dict
     A third of the products makes a basis Q of the range, a third the exact trace within it, a third
     Hutchinson's estimate outside it, z^T B z. Its variance is at most 2 ||B||_F^2, which is also
     estimated: as a standard error that is steadier than the deviation of a few z^T B z, and seldom
-    too small. The norm is the root of tr(H H), estimated from the same products.
-
-    Args:
-        budget: products, at least 6; a multiple of 3.
+    too small. The norm is the root of tr(H H), estimated from the same products. ``budget``:
+    products, at least 6, a multiple of 3.
     """
     count = budget // 3
     if count < 2 or count >= products.n:
@@ -160,8 +151,7 @@ def _lanczos(products: Any, steps: int, rng: np.random.Generator) -> tuple[np.nd
 def diagonal(products: Any, probes: int, rng: np.random.Generator | None) -> np.ndarray:
     """The diagonal [n]: the mean of so many ``z * (H z)`` (Bekas et al., 2007), each unbiased.
 
-    Args:
-        rng: None: exact, by n unit vectors.
+    Without ``rng`` it is exact, by n unit vectors.
     """
     if rng is None:
         return np.array([products(unit)[i] for i, unit in enumerate(np.eye(products.n))])

@@ -38,33 +38,22 @@ class Point:
 
 @dataclass(frozen=True)
 class Part:
-    """Samples that one model sees.
+    """Samples that one model sees."""
 
-    Attributes:
-        plan: sample indices of every batch.
-        personal: (w, buffers) -> the same with the client's local state (SiloBN, FedBN).
-    """
-
-    plan: list[list[int]]
+    plan: list[list[int]]  # sample indices of every batch
+    # (w, buffers) -> the same with the client's local state (SiloBN, FedBN)
     personal: Callable[[Tensor, Tensor], tuple[Tensor, Tensor]] = lambda *point: point
 
 
 @dataclass
 class Samples:
-    """Data D: which samples, in which batches.
-
-    Attributes:
-        name: for the reader. parts: together all of D.
-        load: plan -> (indices, batch) of every batch.
-        test: computes the metrics; None: there are none.
-        weight: the weight of all batches, once a pass has counted labeled pixels.
-    """
+    """Data D: which samples, in which batches."""
 
     name: str
-    parts: list[Part]
-    load: Callable[[list[list[int]]], Iterator[tuple[list[int], Any]]]
-    test: EvaluationSet | None = None
-    weight: int | None = None
+    parts: list[Part]  # together all of D
+    load: Callable[[list[list[int]]], Iterator[tuple[list[int], Any]]]  # plan -> (indices, batch)
+    test: EvaluationSet | None = None  # computes the metrics, if there are any
+    weight: int | None = None  # of all batches, once a pass has counted labeled pixels
 
     def __len__(self) -> int:
         return sum(len(batch) for part in self.parts for batch in part.plan)
@@ -83,10 +72,8 @@ class LossSurface:
     """The mean loss L_D of a model over data D, around a point w.
 
     The mean is over samples; for the pixelwise cross-entropy over labeled pixels, as in one batch.
-
-    Args:
-        flat: the model; what it holds is overwritten.
-        statistics: what BatchNorm normalizes by, ``"running"`` or ``"batch"``.
+    What ``flat`` holds is overwritten. BatchNorm normalizes by ``"running"`` or ``"batch"``
+    statistics.
     """
 
     def __init__(
