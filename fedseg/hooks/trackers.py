@@ -11,6 +11,7 @@ import json
 import logging
 import math
 import os
+import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -167,26 +168,18 @@ class TrackersHook(FederatedHook):
         runner.visualizer._vis_backends.pop(field, None)
 
 
-# ---------------------------------------------------------------- MMEngine's, by rounds
-
-
 class Tracker(BaseVisBackend):
-    """Base of the three that continue the curves of a resumed run.
+    """Base of the three that continue the curves of a resumed run."""
 
-    Attributes:
-        package: what must be installed. folder: where it writes in the work dir.
-        finished: whether the run is complete when the tracker is closed.
-    """
-
-    package = folder = run_name = ""
+    package = folder = run_name = ""  # what must be installed; where it writes in the work dir
     work_dir = Path()
-    finished = False
+    finished = False  # whether the run is complete when the tracker is closed
 
     def start(self, config: Mapping[str, Any]) -> int:
         """Log the config's plain values; the newest round that the tracker has, or 0."""
         raise NotImplementedError
 
-    def add_scalar(self, name: str, value: float, step: int = 0, **kwargs: Any) -> None:
+    def add_scalar(self, name: str, value: float, step: int = 0, **_: Any) -> None:
         self.add_scalars({name: float(value)}, step)
 
 
@@ -195,9 +188,7 @@ class TensorBoardTracker(Tracker, TensorboardVisBackend):
     """Event files in ``tensorboard``; TensorBoard drops what a resumed run has written anew.
 
     Besides scalars: the config as text, hyper-parameters with the metrics, predictions as images.
-
-    Args:
-        save_dir: another folder.
+    ``save_dir`` names another folder.
     """
 
     package = folder = "tensorboard"
@@ -207,8 +198,8 @@ class TensorBoardTracker(Tracker, TensorboardVisBackend):
 
         self._tensorboard = SummaryWriter(self._save_dir, purge_step=0, flush_secs=10)
         self._env_initialized = True
-        lines = json.dumps(config, indent=1).splitlines()
-        self._tensorboard.add_text("config", "".join(f"    {line}\n" for line in lines))  # as code
+        code = textwrap.indent(json.dumps(config, indent=1), "    ")
+        self._tensorboard.add_text("config", f"{code}\n")
         options = select(config, "identity", "method", "protocol").items()
         self._options = {k: v if isinstance(v, int | float | str) else str(v) for k, v in options}
         self._metrics: dict[str, float] = {}
@@ -245,11 +236,8 @@ class TensorBoardTracker(Tracker, TensorboardVisBackend):
 class WandbTracker(Tracker, WandbVisBackend):
     """A run of Weights & Biases; offline unless ``init_kwargs.mode`` or ``WANDB_MODE`` is set.
 
-    Args:
-        init_kwargs: of ``wandb.init``; ``project`` is ``"fedseg"`` by default, and ``id`` is kept
-            in the work dir, so that a resumed run finds it.
-        log_code_name: collect the source files below the current folder under this name.
-        save_dir, define_metric_cfg, commit, watch_kwargs: as MMEngine's.
+    The options are MMEngine's. Of ``init_kwargs``, ``project`` is ``"fedseg"`` by default, and
+    ``id`` is kept in the work dir, so that a resumed run finds it.
     """
 
     package = "wandb"  # makes a folder of this name
@@ -281,7 +269,7 @@ class WandbTracker(Tracker, WandbVisBackend):
             wandb.run.log_code(name=self._log_code_name)
         return max(0, wandb.run.step - 1)
 
-    def add_image(self, name: str, image: np.ndarray, step: int = 0, **kwargs: Any) -> None:
+    def add_image(self, name: str, image: np.ndarray, step: int = 0, **_: Any) -> None:
         self._wandb.log({name: self._wandb.Image(image)}, step=step)
 
     def add_scalars(self, scalars: Mapping[str, float], step: int = 0, *_: Any, **__: Any) -> None:
@@ -294,13 +282,10 @@ class WandbTracker(Tracker, WandbVisBackend):
 
 @VISBACKENDS.register_module(name="MLflowVisBackend")
 class MLflowTracker(Tracker, MLflowVisBackend):
-    """A run of MLflow, in a database of the work dir unless a server is named.
+    """A run of MLflow, in a database of the work dir unless ``tracking_uri`` names a server.
 
-    Args:
-        exp_name: of the experiment; ``"fedseg"`` by default.
-        artifact_suffix: has no effect; the files stay in the work dir and are not copied.
-        save_dir, run_name, tags, params, tracking_uri, tracked_config_keys, artifact_location: as
-            MMEngine's; ``MLFLOW_TRACKING_URI`` names a server too.
+    The options are MMEngine's, but the files stay in the work dir, whatever ``artifact_suffix``.
+    ``exp_name``, of the experiment, is ``"fedseg"`` by default.
     """
 
     package = folder = "mlflow"
@@ -329,9 +314,8 @@ class MLflowTracker(Tracker, MLflowVisBackend):
                 experiment = client.get_experiment_by_name(name)
                 number = experiment and experiment.experiment_id
                 number = number or client.create_experiment(name, self._artifact_location)
-                run_name = self._run_name or self.run_name
-                run = client.create_run(number, run_name=run_name, tags=self._tags)
-                self._run = run.info.run_id
+                about = {"run_name": self._run_name or self.run_name, "tags": self._tags}
+                self._run = client.create_run(number, **about).info.run_id
         self._env_initialized = True
         write_text(id_file, self._run + "\n")
         keys = config if self._tracked_config_keys is None else self._tracked_config_keys
@@ -342,7 +326,7 @@ class MLflowTracker(Tracker, MLflowVisBackend):
         history = client.get_metric_history(self._run, "train/lr")
         return max((metric.step for metric in history), default=0)
 
-    def add_image(self, name: str, image: np.ndarray, step: int = 0, **kwargs: Any) -> None:
+    def add_image(self, name: str, image: np.ndarray, step: int = 0, **_: Any) -> None:
         self._mlflow.log_image(self._run, image, key=name, step=step)
 
     def add_scalars(self, scalars: Mapping[str, float], step: int = 0, *_: Any, **__: Any) -> None:
