@@ -70,13 +70,20 @@ class Comparison:
     """Sides and how they differ; by name, a value for each side."""
 
     sides: tuple[Side, ...]  # the reference first
-    config: Mapping[str, tuple[Any, ...]]  # differing keys
-    complete: bool  # whether the configs are compared, which all of the runs must have
+    config: Mapping[str, tuple[Any, ...]]  # differing keys, if all runs have a config
     conditions: Mapping[str, tuple[Any, ...]]  # differing versions, hardware and checksums
     metrics: Mapping[str, tuple[Figures, ...]]  # ``<domain>/<metric>``
-    costs: Mapping[str, tuple[float | None, ...]]  # in bytes and seconds; norms in the last round
     until: float | None  # the target of ``Figures.reached``
     notes: tuple[str, ...]  # what keeps the sides from being compared, in words
+
+    def costs(self, name: str) -> list[float | None]:
+        """Of each side, a cost as its runs' mean: in bytes and seconds, of norms in the last round.
+
+        The wall time of an unfinished run is not known.
+        """
+        known = [[_costs(run).get(name) for run in side.runs] for side in self.sides]
+        known = [list(filter(is_number, values)) for values in known]
+        return [statistics.fmean(values) if values else None for values in known]
 
 
 def read_sides(paths: Iterable[str | Path]) -> list[Side]:
@@ -112,22 +119,20 @@ def compare(sides: Sequence[Side], until: float | None = None) -> Comparison:
 
     ``until``: a value of the main metric, in percent; also find when each side first reached it.
     """
-    runs = [side.first for side in sides]
-    results = [run.results for run in runs if run.results is not None]
-    results = results if len(results) == len(runs) else []
-    complete = all(run.config is not None for run in runs)
-    configs = [run.config for run in runs] if complete else []
-    foreign = [other_test_sets(sides[0], side) for side in sides]
-    return Comparison(
-        sides=tuple(sides),
-        config=differing([select(config, METHOD, PROTOCOL, ENVIRONMENT) for config in configs]),
-        complete=complete,
-        conditions=differing([select(_conditions(run)) for run in results]),
-        metrics=_metrics(sides, foreign, until),
-        costs=_mean_costs(sides),
-        until=until,
-        notes=tuple(_notes(sides, foreign, complete)),
+    results, configs = zip(
+        *((side.first.results, side.first.config) for side in sides), strict=True
     )
+    config = conditions = {}
+    notes = ["Not every run has a readable config.json: configs are not compared."]
+    if None not in configs:
+        config = differing([select(one, METHOD, PROTOCOL, ENVIRONMENT) for one in configs])
+        notes = [] if config or len(sides) == 1 else ["The configs do not differ."]
+    if None not in results:
+        conditions = differing([select(_conditions(one)) for one in results])
+    foreign = [other_test_sets(sides[0], side) for side in sides]
+    metrics = _metrics(sides, foreign, until)
+    notes = (*notes, *_notes(sides, foreign))
+    return Comparison(tuple(sides), config, conditions, metrics, until, notes)
 
 
 def _conditions(results: Results) -> dict[str, Any]:
@@ -139,38 +144,30 @@ def _conditions(results: Results) -> dict[str, Any]:
     return conditions
 
 
-# ---------------------------------------------------------------- metrics
-
-
 def _metrics(
     sides: Sequence[Side], foreign: Sequence[set[str]], until: float | None
 ) -> dict[str, tuple[Figures, ...]]:
     """Every metric, the main ones first; ``foreign``: each side's test sets with other images."""
-    names = list(dict.fromkeys(name for side in sides for run in side.runs for name in run.last))
-    order = list(dict.fromkeys((*MAIN_METRICS, *(Metric.parse(name).metric for name in names))))
-    main = main_metric(names)
-    table = {}
-    for name in sorted(names, key=lambda name: order.index(Metric.parse(name).metric)):
-        metric = Metric.parse(name)
-        figures = []
-        for side, other_images in zip(sides, foreign, strict=True):
-            comparable = side is not sides[0] and metric.set not in other_images
-            target = until if metric.metric == main else None
-            figures.append(_figures(name, side, sides[0] if comparable else None, target))
-        table[name] = tuple(figures)
+    names = dict.fromkeys(name for side in sides for run in side.runs for name in run.last)
+    metrics = {name: Metric.parse(name) for name in names}
+    order = list(dict.fromkeys((*MAIN_METRICS, *(metric.metric for metric in metrics.values()))))
+    main, table = main_metric(names), {}
+    for name in sorted(names, key=lambda name: order.index(metrics[name].metric)):
+        target = until if metrics[name].metric == main else None
+        references = [None, *(None if metrics[name].set in of else sides[0] for of in foreign[1:])]
+        pairs = zip(sides, references, strict=True)
+        table[name] = tuple(_figures(name, side, reference, target) for side, reference in pairs)
     return table
 
 
 def _figures(name: str, side: Side, reference: Side | None, target: float | None) -> Figures:
     difference = paired = None
-    if reference is not None:
-        single = len(reference.runs) == len(side.runs) == 1
-        over = "" if single else "unpaired"
-        difference = _difference(side.last(name), reference.last(name), over)
-        if single:
-            paired = _paired_rounds(name, reference.first, side.first)
-        else:
-            paired = _difference(side.means(name), reference.means(name), over)
+    if reference is not None and len(reference.runs) == len(side.runs) == 1:
+        difference = _difference(side.last(name), reference.last(name), "")
+        paired = _paired_rounds(name, reference.first, side.first)
+    elif reference is not None:
+        difference = _difference(side.last(name), reference.last(name), "unpaired")
+        paired = _difference(side.means(name), reference.means(name), "unpaired")
     last = _of_side(side, side.last(name).values())
     reached = None if target is None else _reached(name, side, target)
     return Figures(last, _window(name, side), difference, paired, reached)
@@ -219,33 +216,11 @@ def _reached(name: str, side: Side, target: float) -> tuple[Cell, Cell | None] |
     return _of_side(side, rounds) or Cell(status="not reached"), _of_side(side, sent)
 
 
-# ---------------------------------------------------------------- cost
-
-
-def _costs(run: RunFiles) -> dict[str, float | None]:
-    """In bytes and seconds; the wall time of an unfinished run is not known."""
-    sent = run.summary.communication
-    last = run.history[-1] if run.history else {}
-    return {
-        "rounds": run.rounds,
-        **sent.model_dump(),
-        "bytes": sent.bytes_down + sent.bytes_up,
-        **{k: run.summary.seconds.get(k) for k in ("wall", "train", "aggregate", "evaluate")},
-        "rejected_updates": run.summary.rejected_updates,
-        **{name: last.get(name) for name in ("norm_w", "norm_delta")},
-    }
-
-
-def _mean_costs(sides: Sequence[Side]) -> dict[str, tuple[float | None, ...]]:
-    costs = [[_costs(run) for run in side.runs] for side in sides]
-    table = {}
-    for name in costs[0][0]:
-        known = [[run[name] for run in runs if is_number(run[name])] for runs in costs]
-        table[name] = tuple(statistics.fmean(values) if values else None for values in known)
-    return table
-
-
-# ---------------------------------------------------------------- what differs, in words
+def _costs(run: RunFiles) -> dict[str, Any]:
+    sent, last = run.summary.communication, run.history[-1] if run.history else {}
+    totals = {"rounds": run.rounds, "rejected_updates": run.summary.rejected_updates}
+    totals |= {**sent.model_dump(), "bytes": sent.bytes_down + sent.bytes_up}
+    return {**last, **run.summary.seconds, **totals}
 
 
 def same_images(one: DataEntry, other: DataEntry) -> bool | None:
@@ -268,7 +243,7 @@ def other_test_sets(reference: Side, side: Side) -> set[str]:
     return {name for name in shared if same_images(one.tests[name], other.tests[name]) is False}
 
 
-def _notes(sides: Sequence[Side], foreign: Sequence[set[str]], complete: bool) -> Iterator[str]:
+def _notes(sides: Sequence[Side], foreign: Sequence[set[str]]) -> Iterator[str]:
     """One sentence for each reason."""
     for side in sides:
         run = side.first
@@ -295,8 +270,6 @@ def _notes(sides: Sequence[Side], foreign: Sequence[set[str]], complete: bool) -
         one, other = sides[0].first.results, side.first.results
         if one is not None and other is not None:
             yield from (f"{labels} {text}" for text in _differences(one, other))
-    if not complete:
-        yield "Not every run has a readable config.json: configs are not compared."
 
 
 def _differences(one: Results, other: Results) -> Iterator[str]:

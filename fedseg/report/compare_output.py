@@ -51,18 +51,14 @@ def tables(comparison: Comparison) -> Iterator[TextTable]:
     sides = comparison.sides
     rows = [_run_row(side) for side in sides]
     yield TextTable("runs", ("", "experiment", "seed", "rounds", "folder"), rows)
-    for title, values in (
-        ("config: what differs", comparison.config),
-        ("versions, hardware and data: what differs", comparison.conditions),
-    ):
-        if values:
-            yield _values(title, [side.label for side in sides], values)
+    labels = [side.label for side in sides]
+    if comparison.config:
+        yield _values("config: what differs", labels, comparison.config)
+    if comparison.conditions:
+        yield _values("versions, hardware and data: what differs", labels, comparison.conditions)
     if comparison.metrics:
         yield _metrics(comparison)
-    for title in COSTS:
-        table = _costs(title, comparison)
-        if len(table.head) > 1:
-            yield table
+    yield from (table for title in COSTS if len((table := _costs(title, comparison)).head) > 1)
 
 
 def _run_row(side: Side) -> tuple[str, ...]:
@@ -141,8 +137,8 @@ def _costs(title: str, comparison: Comparison) -> TextTable:
     """A row for each side: values, and in parentheses their ratios to the reference's."""
     head, columns = [""], [[side.label for side in comparison.sides]]
     for name, (word, text_of) in COSTS[title].items():
-        reference, *others = comparison.costs[name]
-        if not any(comparison.costs[name]):
+        reference, *others = costs = comparison.costs(name)
+        if not any(costs):
             continue
         texts = [MISSING if reference is None else text_of(reference)]
         for value in others:
@@ -167,12 +163,7 @@ def remarks(comparison: Comparison) -> list[str]:
             "A deviation over rounds says how much a run moves, not how much another seed would "
             "differ: for that, compare folders of seeds."
         )
-    if comparison.complete and not comparison.config and len(comparison.sides) > 1:
-        texts.append("The configs do not differ.")
     return [*texts, *comparison.notes]
-
-
-# ---------------------------------------------------------------- picture, output
 
 
 def draw_curves(comparison: Comparison) -> Figure:
