@@ -11,8 +11,8 @@ os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 
 __version__ = "0.1.0"
 __all__ = (
-    *("Evaluation", "Prepared", "Run"),
-    *("evaluate", "load_config", "prepare", "read_run", "train"),
+    *("Evaluation", "Predictions", "Prepared", "Run"),
+    *("evaluate", "load_config", "predict", "prepare", "read_run", "train"),
 )
 
 

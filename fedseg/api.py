@@ -50,6 +50,21 @@ class Run:
         """``<domain>/<metric>`` of the last evaluation, in percent."""
         return _flat(self.results.final)
 
+    def predict(self, images: Sequence[Any], **options: Any) -> list[Any]:
+        """The class map, int64 [H, W], or class, int64 [], of each image, in their order.
+
+        Args:
+            images: files, or arrays uint8 [H, W, 3] in RGB.
+            options: ``batch_size``, and those of :func:`fedseg.inference.predictor.opened`, such as
+                ``domain``, ``device``, ``trust``.
+        """
+        from fedseg.inference.predictor import opened
+
+        batch_size = options.pop("batch_size", None)
+        with opened(self.folder, **options) as predictor:
+            found = {p.index: p.classes for p in predictor.predict(images, batch_size)}
+        return [found[index] for index in range(len(images))]
+
 
 @dataclass(frozen=True)
 class Evaluation:
@@ -63,6 +78,15 @@ class Evaluation:
     def metrics(self) -> dict[str, float]:
         """``<domain>/<metric>``, in percent."""
         return _flat(self.results["domains"])
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """Predicted images as files."""
+
+    folder: Path
+    files: tuple[Path, ...]  # label maps, pictures, tables
+    statistics: str  # whose BatchNorm takes, in words
 
 
 @dataclass(frozen=True)
@@ -177,6 +201,38 @@ def evaluate(
         options = {"out": out, "options": options, "trust": trust, "pictures": pictures}
         return evaluate(run, **options)
     return Evaluation(place, results, tuple(files))
+
+
+def predict(
+    run: Run | str | Path,
+    paths: Sequence[str | Path] | None = None,
+    *,
+    out: str | Path,
+    batch_size: int | None = None,
+    advance: Any = lambda images: None,
+    **options: Any,
+) -> Predictions:
+    """Predict photographs, videos and folders of them, and write what is predicted.
+
+    Args:
+        run: a run or its work dir, whose recorded config is read as data.
+        paths: None: the test images of the run, as they are evaluated.
+        out: the folder for label maps and pictures, or ``predictions.csv`` of classes.
+        batch_size: of images of one size; default: that of the run's test images.
+        advance: called with the number of images that are done besides.
+        options: those of :func:`fedseg.inference.predictor.opened`.
+    """
+    from fedseg.inference import files
+    from fedseg.inference.predictor import opened
+
+    if paths is not None:
+        files.find_images(paths)
+    with opened(run.folder if isinstance(run, Run) else run, **options) as predictor:
+        if paths is None:
+            written = files.write_test_predictions(predictor, Path(out), advance)
+        else:
+            written = files.write_predictions(predictor, paths, Path(out), batch_size, advance)
+        return Predictions(Path(out), tuple(written), str(predictor))
 
 
 def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Prepared:

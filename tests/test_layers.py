@@ -39,10 +39,11 @@ LAYERS["runner"] = {*GROUND, *LAYERS}
 LAYERS["parallel"] = {*LAYERS["runner"], "runner"}
 LAYERS["curvature"] = {*LAYERS["runner"], "runner", "parallel.cluster"}
 LAYERS["report"] = {*LAYERS["curvature"], "curvature"}
+LAYERS["inference"] = {*LAYERS["report"], "report"}
 LAYERS["leaderboard"] = {*LAYERS["report"], "report"}
 LAYERS["data_prep"] = {*GROUND, "core.seeds", "datasets", "partition"}
-LAYERS["api"] = {*LAYERS["report"], "report", "data_prep"}
-LAYERS["commands"] = {*LAYERS["leaderboard"], "leaderboard", "data_prep", "api"}
+LAYERS["api"] = {*LAYERS["report"], "report", "inference", "data_prep"}
+LAYERS["commands"] = {*LAYERS["leaderboard"], "inference", "leaderboard", "data_prep", "api"}
 LAYERS["__main__"] = {"commands"}
 SOURCES = sorted(p for top in ("fedseg", "data_prep") for p in (ROOT / top).rglob("*.py"))
 

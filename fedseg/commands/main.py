@@ -12,6 +12,7 @@ from fedseg.names import by_case, did_you_mean
 COMMANDS = {
     "train": "run a federated experiment",
     "test": "evaluate a checkpoint on every domain",
+    "predict": "label maps and classes of photographs, videos or a run's test images",
     "prepare": "verify or render a data set and write its splits",
     "sweep": "run settings x methods x seeds",
     "compare": "compare runs side by side",

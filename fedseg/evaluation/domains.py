@@ -17,7 +17,7 @@ from fedseg.batchnorm import batch_statistics, batchnorm_layers
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, prepare_batch
 from fedseg.core.hook import Run
-from fedseg.errors import ConfigError
+from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.sets import EvaluationSet, build_evaluation_set
 from fedseg.loaders.partitioned import PartitionedData, balanced_batches
 from fedseg.metric_names import BY_DOMAIN, Metric, global_name
@@ -198,15 +198,8 @@ class DomainEvaluator:
             plan = test.plan(test.samples)
             yield test.name, [EvalTask(plan, w, buffers)]
             return
-        standard_w = w
-        if policy.has_parameters:
-            states = [self._state(client) for client in self.runner.client_sizes]
-            personal = policy.personal(w, buffers, states, own_model=False)
-            standard_w = w if personal is None else personal[0]
-        if policy.layers:
-            standard = EvalTask(test.shuffled_plan(), standard_w, buffers, batch_statistics=True)
-        else:
-            standard = EvalTask(test.plan(test.samples), standard_w, buffers)
+        plan = test.shuffled_plan() if policy.layers else test.plan(test.samples)
+        standard = EvalTask(plan, *self.shared_model(w, buffers), bool(policy.layers))
         if test.clients:
             yield test.name, self._domain_tasks(test, w, buffers, standard)
             return
@@ -214,6 +207,28 @@ class DomainEvaluator:
         if self.has_own_clients(test):
             domain = Metric(test.name, BY_DOMAIN, "").domain
             yield domain, self._domain_tasks(test, w, buffers, standard)
+
+    def shared_model(self, w: Tensor, buffers: Tensor) -> tuple[Tensor, Tensor]:
+        """The model of nobody in particular: parameters that clients keep are their mean."""
+        if self.runner.batchnorm is None or not self.runner.batchnorm.has_parameters:
+            return w, buffers
+        states = [self._state(client) for client in self.runner.client_sizes]
+        personal = self.runner.batchnorm.personal(w, buffers, states, own_model=False)
+        return (w if personal is None else personal[0]), buffers
+
+    def model_of(self, name: str, w: Tensor, buffers: Tensor) -> tuple[Tensor, Tensor]:
+        """The model with the local state of a domain's clients, or of one client."""
+        runner = self.runner
+        known = {**{client: [client] for client in runner.client_sizes}, **runner.domain_clients}
+        if runner.batchnorm is None:
+            raise ConfigError("domain: does not apply: this run shares the whole model")
+        if name not in known:
+            shown = ", ".join([*known][-20:])
+            raise ConfigError(f"domain: {name!r} has no clients in this run: name one of {shown}")
+        personal = runner.batchnorm.personal(w, buffers, list(map(self._state, known[name])))
+        if personal is None:
+            raise DataError(f"domain: no client of {name!r} has trained: name another")
+        return personal
 
     def _domain_tasks(
         self, test: EvaluationSet, w: Tensor, buffers: Tensor, standard: EvalTask
@@ -329,11 +344,25 @@ def reestimate_statistics(
     Args:
         check: called before each batch; raises to stop.
     """
-    model = flat.model
     everything = np.concatenate(list(data.indices.values()))
     chosen = everything[np.linspace(0, len(everything) - 1, ESTIMATED).round().astype(int)]
     chosen = np.unique(chosen)
     size = data.batch_size if data.batch_size != "full" else len(chosen)
+    batches = data.sample_batches(balanced_batches(chosen, size))
+    return statistics_of(flat, batches, w, buffers, autocast, check)
+
+
+@torch.no_grad()
+def statistics_of(
+    flat: FlatModel,
+    batches: Iterable[Any],
+    w: Tensor,
+    buffers: Tensor,
+    autocast: Callable[[], AbstractContextManager] = nullcontext,
+    check: Callable[[], None] = lambda: None,
+) -> Tensor:
+    """Float buffers with the cumulative averages of BatchNorm statistics over these batches."""
+    model = flat.model
     model.train()  # a network may leave layers in eval mode: these keep their statistics
     layers = [layer for layer in batchnorm_layers(model).values() if layer.training]
     momenta = [layer.momentum for layer in layers]
@@ -344,7 +373,7 @@ def reestimate_statistics(
         layer.reset_running_stats()
         layer.momentum = None  # cumulative average
         layer.train()
-    for batch in data.sample_batches(balanced_batches(chosen, size)):
+    for batch in batches:
         check()
         prepared = prepare_batch(model, batch, flat.w.dtype, training=True)
         with autocast():

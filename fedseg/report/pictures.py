@@ -178,7 +178,11 @@ def spread(count: int, total: int) -> list[int]:
 
 def classes_of(test: "EvaluationSet") -> Classes:
     """Names and colors of a test set's classes; numbers and hues where it has none."""
-    meta = getattr(test.dataset, "metainfo", None) or {}
+    return read_classes(getattr(test.dataset, "metainfo", None) or {})
+
+
+def read_classes(meta: Mapping[str, Any]) -> Classes:
+    """The same of a data set's ``metainfo``."""
     names = meta.get("classes") or [str(i) for i in range(256)]
     palette = meta.get("palette") or _colors(len(names))
     return Classes(names, palette, meta.get("ignore_index", 255))

@@ -13,6 +13,7 @@ from torch import Tensor
 from fedseg.config.keys import select
 from fedseg.core.forward import map_tensors
 from fedseg.core.hook import FederatedHook, Run
+from fedseg.core.server import Server
 from fedseg.errors import ConfigError, DataError, lacks_memory
 from fedseg.files import digest
 from fedseg.hooks.averaging import ModelAverage
@@ -213,6 +214,7 @@ def note_environment(run: Any) -> None:
 
 def restore_for_test(run: Any, payload: dict[str, Any]) -> None:
     """Give a run without training data what its evaluation needs of a checkpoint."""
+    run.server = Server(run.flat, num_clients=1)
     run.client_sizes = dict(payload.get("client_sizes", {}))
     run.domain_clients = dict(payload.get("domain_clients", {}))
     held = payload.get("held_out", {})

@@ -268,16 +268,18 @@ class FederatedRunner(Runner):
         self.results = write_results(self)
         self.call_hook("after_run")
 
+    def open_checkpoint(self, checkpoint: Any, payload: Any = None) -> None:
+        """Take what an evaluation needs of a checkpoint, or of its ``payload`` if it was read."""
+        self._build_model_state()
+        run_state.restore_for_test(self, load_weights(self.flat, str(checkpoint), payload))
+        self.averaging = None  # its result, not its history, is what is tested
+
     def test(self, checkpoint: Any, on_prediction: Any = None, payload: Any = None) -> dict:
         """Evaluate a checkpoint, or its ``payload`` if it was read, on every test domain.
 
         ``on_prediction``: see :class:`fedseg.evaluation.domains.DomainEvaluator`.
         """
-        self._build_model_state()
-        payload = load_weights(self.flat, str(checkpoint), payload)
-        self.server = Server(self.flat, num_clients=1)
-        run_state.restore_for_test(self, payload)
-        self.averaging = None  # its result, not its history, is what is tested
+        self.open_checkpoint(checkpoint, payload)
         self._test_loop = build_evaluation(self.cfg, "test", self)
         for test in self._test_loop.sets:
             check_classes(self.cfg, test.dataset, f"test_dataloader.{test.name}.dataset")

@@ -1,0 +1,76 @@
+"""Predict: fedseg predict RUN PATH... --out DIR (see --help)."""
+
+import sys
+from pathlib import Path
+
+from fedseg import cli
+
+DETAILS = """\
+Images are prepared as the run's test images are. A label map (labels/NAME.png, class ids with a
+palette) has the size of its photograph; pictures/NAME.png shows it over the photograph. Of a
+classification predictions.csv has the class of each image. The weights are the averaged ones where
+the run has an average.
+
+examples:
+  fedseg predict work_dirs/demo_weather_fedavg street.jpg photos/ --out predictions
+  fedseg predict work_dirs/camvid_silobn film.mp4 --domain 0006R0 --out predictions
+  fedseg predict work_dirs/demo_shapes_fedavgm - --out predictions
+"""
+
+
+def add_model(parser: cli.argparse.ArgumentParser) -> None:
+    """The options that say which model of a run is meant."""
+    parser.add_argument("run", type=cli.run_path, metavar="RUN", help="work dir of a run")
+    parser.add_argument(
+        "--checkpoint", type=Path, metavar="FILE", help="default: the newest of the run"
+    )
+    parser.add_argument(
+        "--domain",
+        metavar="NAME",
+        help="of a run whose BatchNorm statistics stay with the clients (SiloBN, FedBN): those of "
+        "this domain's clients, or of this client",
+    )
+    parser.add_argument("--device", help="for example cpu or cuda:1 (default: the run's)")
+    cli.add_trust(parser)
+    cli.add_cfg_options(parser, "override fields, for example test_dataloader.seen.batch_size=4")
+
+
+def main() -> None:
+    parser = cli.parser("Predict photographs, folders of them, videos or test images.", DETAILS)
+    add_model(parser)
+    parser.add_argument(
+        "paths", nargs="+", metavar="PATH", help="images, videos, folders; - is the test images"
+    )
+    parser.add_argument("--out", type=cli.folder, required=True, help="where the files go")
+    parser.add_argument(
+        "--statistics",
+        choices=("batch", "images"),
+        help="of BatchNorm: of each batch (the default where they stay with the clients), or "
+        "re-estimated from all images that are predicted",
+    )
+    parser.add_argument("--batch-size", type=int, metavar="N", help="default: the run's for tests")
+    parser.add_argument("--amp", action="store_true", default=None, help="bfloat16 arithmetic")
+    arguments = vars(parser.parse_args())
+    run, paths, out = (arguments.pop(name) for name in ("run", "paths", "out"))
+    options = arguments.pop("cfg_options")
+    if (arguments["batch_size"] or 1) < 1:
+        parser.error("--batch-size: must be at least 1")
+    if "-" in paths and len(paths) > 1:
+        parser.error("-: the test images are predicted without other paths")
+    own = None if paths == ["-"] else paths
+    cli.check_there(own or (), "name an image, a video or a folder of them")
+    cli.check_there([run], "name a run's work dir")
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from fedseg.api import predict
+
+    cli.say_trust(arguments["trust"])
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal) as bar:
+        task = bar.add_task("images", total=None)
+        done = predict(
+            run, own, out=out, options=options, advance=lambda n: bar.advance(task, n), **arguments
+        )
+    cli.say(done.statistics, file=sys.stderr)
+    cli.say(*dict.fromkeys(out / path.relative_to(out).parts[0] for path in done.files))

@@ -1,0 +1,197 @@
+"""Predictions as files: label maps, pictures with a legend, a table of classes, videos."""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+from PIL import Image, ImageDraw, ImageFont
+from torchvision.datasets.folder import IMG_EXTENSIONS
+
+from fedseg.datasets.photos import SUFFIXES
+from fedseg.errors import DataError
+from fedseg.files import atomic_writer, write_text
+from fedseg.inference.predictor import Predictor, pixels_of
+from fedseg.report.pictures import OPACITY, Classes
+from fedseg.runs.tables import csv_text
+
+VIDEOS = (".mp4", ".avi", ".mov", ".mkv", ".webm", ".m4v")
+FRAMES = 32  # of a video that are in memory
+Advance = Callable[[int], None]
+
+
+def find_images(paths: Sequence[str | Path]) -> dict[str, Path]:
+    """Every image and video of files and folders, by the name that its predictions get."""
+    found: dict[str, Path] = {}
+    for given in map(Path, paths):
+        if not given.exists():
+            raise DataError(f"{given}: does not exist: name an image, a video or a folder of them")
+        kinds = (*SUFFIXES, *IMG_EXTENSIONS, *VIDEOS)
+        inside = sorted(p for p in given.rglob("*") if p.suffix.lower() in kinds and p.is_file())
+        if given.is_dir() and not inside:
+            raise DataError(f"{given}: has no image: they end in {', '.join(sorted(set(kinds)))}")
+        for path in inside if given.is_dir() else [given]:
+            name = path.relative_to(given).with_suffix("") if given.is_dir() else path.stem
+            name, number = str(name), 1
+            while str(name) in found:  # of another folder or format
+                number += 1
+                name = f"{name.removesuffix(f'_{number - 1}')}_{number}"
+            found[name] = path
+    return found
+
+
+def write_predictions(
+    predictor: Predictor,
+    paths: Sequence[str | Path],
+    out: Path,
+    batch_size: int | None = None,
+    advance: Advance = lambda images: None,
+) -> list[Path]:
+    """Predict images and videos, and write what is predicted of each."""
+    images = find_images(paths)
+    videos = {name: path for name, path in images.items() if path.suffix.lower() in VIDEOS}
+    names = [name for name in images if name not in videos]
+    files, rows, classes = [], [], predictor.classes
+    for found in predictor.predict([images[name] for name in names], batch_size):
+        name = names[found.index]
+        if predictor.maps:
+            image = pixels_of(images[name])
+            files += write_map(out, name, image, found.classes, classes)
+        else:
+            rows.append((found.index, _row(str(images[name]), found, classes)))
+        advance(1)
+    rows = [row for _, row in sorted(rows)]
+    for name, path in videos.items():
+        with _Video(path, out / "pictures" / f"{name}.mp4") as video:
+            for first, frames in video.parts():
+                shown = {}
+                for found in predictor.predict(frames, batch_size):
+                    shown[found.index] = found
+                    advance(1)
+                for number, frame in enumerate(frames):
+                    found, at = shown[number], first + number
+                    if predictor.maps:
+                        files += write_map(out, f"{name}/{at:06d}", None, found.classes, classes)
+                        video.write(overlay(frame, found.classes, classes, everything=True))
+                    else:
+                        rows.append(_row(f"{path}#{at}", found, classes))
+            files += [video.out] * predictor.maps
+    if rows:
+        write_text(out / "predictions.csv", csv_text(("file", "id", "class", "probability"), rows))
+        files.append(out / "predictions.csv")
+    return files
+
+
+def write_test_predictions(
+    predictor: Predictor, out: Path, advance: Advance = lambda images: None
+) -> list[Path]:
+    """Predict the run's test images, as evaluation does: a folder or table for each view."""
+    files, rows = [], {}
+    for test, view, index, found in predictor.test_images():
+        listed = getattr(test.dataset, "files", None)
+        file = str(listed[index][0]) if listed is not None else f"sample {index}"
+        found = np.asarray(found.cpu())
+        if found.ndim:
+            name = f"{view}/{index:05d}" + (f"_{Path(file).stem}" if listed is not None else "")
+            image = pixels_of(file) if listed is not None else None
+            files += write_map(out, name, image, found, predictor.classes)
+        else:
+            row = (file, int(found), predictor.classes.names[int(found)])
+            rows.setdefault(view, []).append(row)
+        advance(1)
+    for view, lines in rows.items():
+        path = out / f"predictions_{view}.csv"
+        write_text(path, csv_text(("file", "id", "class"), lines))
+        files.append(path)
+    return files
+
+
+def _row(file: str, found: Any, classes: Classes) -> tuple[Any, ...]:
+    id_ = int(found.classes)
+    return file, id_, classes.names[id_], float(found.probabilities[id_])
+
+
+def write_map(
+    out: Path, name: str, image: np.ndarray | None, ids: np.ndarray, classes: Classes
+) -> list[Path]:
+    """``labels/<name>.png``: ids with a palette; ``pictures/<name>.png``: over the image."""
+    label = Image.fromarray(ids.astype(np.uint8))
+    label.putpalette(classes.table().tobytes())
+    made = {out / "labels" / f"{name}.png": label}
+    if image is not None:
+        made[out / "pictures" / f"{name}.png"] = Image.fromarray(overlay(image, ids, classes))
+    for path, picture in made.items():
+        with atomic_writer(path, "wb") as file:
+            picture.save(file, format="PNG")
+    return list(made)
+
+
+def overlay(
+    image: np.ndarray, ids: np.ndarray, classes: Classes, everything: bool = False
+) -> np.ndarray:
+    """The image under the colors of its classes, and a legend below, uint8 [H', W, 3].
+
+    ``everything``: the legend has every class, so that all frames have one size.
+    """
+    height, width = ids.shape
+    if image.shape[:2] != ids.shape:
+        image = cv2.resize(image, (width, height), interpolation=cv2.INTER_AREA)
+    colors = classes.table()
+    mixed = cv2.addWeighted(image, 1 - OPACITY, colors[ids], OPACITY, 0)
+    size = max(10, width // 50)
+    font, line = ImageFont.load_default(size), round(1.6 * size)
+    places, x, y = [], size // 2, 0
+    for id_ in range(len(classes.names)) if everything else np.unique(ids).tolist():
+        text = str(classes.names[id_]) if id_ < len(classes.names) else str(id_)
+        wide = round(font.getlength(text)) + 2 * size
+        if x > size and x + wide > width:
+            x, y = size // 2, y + line
+        places.append((x, y, id_, text))
+        x += wide + size
+    legend = Image.new("RGB", (width, y + line), "white")
+    draw = ImageDraw.Draw(legend)
+    for x, y, id_, text in places:
+        box = (x, y + line // 4, x + size, y + line // 4 + size)
+        draw.rectangle(box, tuple(colors[id_].tolist()), "gray")
+        draw.text((x + round(1.4 * size), y + line // 4), text, "black", font)
+    return np.concatenate([mixed, np.asarray(legend)])
+
+
+class _Video:
+    """Reads the frames of a video, and writes another of its rate."""
+
+    def __init__(self, path: Path, out: Path) -> None:
+        self.path, self.out, self._writer = path, out, None
+
+    def __enter__(self) -> "_Video":
+        self._reader = cv2.VideoCapture(str(self.path))
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._reader.release()
+        if self._writer is not None:
+            self._writer.release()
+
+    def parts(self) -> Iterator[tuple[int, list[np.ndarray]]]:
+        """A few frames at a time, with the number of the first."""
+        first, frames = 0, [np.empty(0)] * FRAMES
+        while len(frames) == FRAMES:
+            frames = []
+            while len(frames) < FRAMES and (read := self._reader.read())[0]:
+                frames.append(cv2.cvtColor(read[1], cv2.COLOR_BGR2RGB))
+            if frames:
+                yield first, frames
+            first += len(frames)
+        if not first:
+            raise DataError(f"{self.path}: OpenCV reads no frame of it: convert it to MP4 (H.264)")
+
+    def write(self, picture: np.ndarray) -> None:
+        """Add a frame; H.264 and its like take even sizes only."""
+        picture = picture[: len(picture) // 2 * 2, : picture.shape[1] // 2 * 2]
+        if self._writer is None:
+            self.out.parent.mkdir(parents=True, exist_ok=True)
+            code, rate = cv2.VideoWriter.fourcc(*"mp4v"), self._reader.get(cv2.CAP_PROP_FPS)
+            size = picture.shape[1::-1]
+            self._writer = cv2.VideoWriter(str(self.out), code, rate or 25, size)
+        self._writer.write(cv2.cvtColor(picture, cv2.COLOR_RGB2BGR))

@@ -1,0 +1,150 @@
+"""Predictions of images: equal to what evaluation scores, of any size and format, and refused."""
+
+import csv
+import json
+from pathlib import Path
+
+import cv2
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+import fedseg
+from fedseg.commands import main as command
+from fedseg.data_prep.synthetic_shapes import write_shapes
+from fedseg.errors import ConfigError, DataError
+from fedseg.evaluation import IoUMetric
+from fedseg.inference.files import find_images
+
+TRUST = {"trust": ["small_network"]}
+SIZE = 72, 128
+
+
+@pytest.fixture(scope="module")
+def shapes_run(tmp_path_factory) -> Path:
+    """A classification of one round, at rest."""
+    folder = tmp_path_factory.mktemp("shapes")
+    write_shapes(folder / "data", train=600, test=100)
+    options = {"train_cfg.max_rounds": 1, "train_cfg.val_interval": 1}
+    roots = ("train_dataloader", "val_dataloader.test", "test_dataloader.test")
+    options |= {f"{root}.dataset.data_root": str(folder / "data") for root in roots}
+    return fedseg.train("demo_shapes", options=options, work_dir=folder / "run").folder
+
+
+def photographs(folder: Path) -> list[Path]:
+    """One picture in many forms, and in other sizes."""
+    rng = np.random.default_rng(0)
+    image = np.kron(rng.integers(0, 255, (9, 16, 3), np.uint8), np.ones((8, 8, 1), np.uint8))
+    picture = Image.fromarray(image)
+    exif = Image.Exif()
+    exif[274] = 6  # turned by a quarter
+    folder.mkdir(parents=True)
+    picture.rotate(90, expand=True).save(folder / "turned.png", exif=exif)
+    picture.save(folder / "plain.PNG")
+    picture.save(folder / "plain.bmp")
+    picture.convert("RGBA").save(folder / "alpha.webp", lossless=True)
+    picture.convert("L").save(folder / "gray.tif")
+    picture.resize((51, 33)).save(folder / "small.jpg")
+    return sorted(folder.iterdir())
+
+
+def test_predictions_of_test_images_are_what_evaluation_scores(small_run, small_config, tmp_path):
+    results = fedseg.read_run(small_run).results
+    done = fedseg.predict(small_run, out=tmp_path, **TRUST)
+    truth = small_config.parent / "data" / "IDDAsmall"
+    ids = np.array((255, 2, 4, 255, 11, 5, 0, 0, 1, 8, 13, 3, 7, 6, 255, 255, 15, 14, 12, 9, 10))
+    names = {path.stem: path for path in truth.rglob("Semantic/*.png")}
+    for view in ("unseen", "seen", "seen_by_domain"):
+        metric = IoUMetric(16)
+        for path in sorted((tmp_path / "labels" / view).iterdir()):
+            label = ids[cv2.imread(str(names[path.stem.split("_", 1)[1]]), -1)]
+            label = cv2.resize(label.astype(np.uint8), SIZE[::-1], interpolation=6)  # exact
+            given = np.array(Image.open(path))
+            assert given.shape == SIZE and path in done.files
+            metric.process({"data_samples": torch.from_numpy(label)}, torch.from_numpy(given))
+        assert metric.evaluate(1)["mIoU"] == pytest.approx(results.final[view]["mIoU"], abs=1e-9)
+
+
+def test_photographs_of_any_kind(small_run, tmp_path, monkeypatch, capsys):
+    photos = photographs(tmp_path / "photos")
+    out = tmp_path / "out"
+    words = ["predict", str(small_run), str(tmp_path / "photos"), str(photos[0]), "--out", str(out)]
+    monkeypatch.setattr(
+        "sys.argv", ["fedseg", *words, "--domain", "T01_CN_A", "--trust", "small_network"]
+    )
+    command.main()
+    assert "T01_CN_A" in capsys.readouterr().err
+    maps = {path.stem: np.array(Image.open(path)) for path in (out / "labels").iterdir()}
+    names = ("turned", "plain", "plain_2")
+    assert len(maps) == len(photos) + 1 and (maps["plain"] == maps["plain_2"]).all()
+    assert all(maps[name].shape == (72, 128) for name in names) and maps["small"].shape == (33, 51)
+    assert (maps["turned"] == maps["plain"]).all() and (maps["alpha"] == maps["plain"]).all()
+    label = Image.open(out / "labels" / "plain.png")
+    assert label.mode == "P" and label.getpalette()[:3] == [128, 64, 128]  # road
+    assert Image.open(out / "pictures" / "small.png").width == 51
+
+
+def test_the_statistics_are_those_that_are_named(small_run, tmp_path):
+    run = fedseg.read_run(small_run)
+    image = np.random.default_rng(1).integers(0, 255, (24, 40, 3), np.uint8)
+    given = {"images": [image, image // 3], "batch_size": 1, **TRUST}
+    maps = [run.predict(domain=domain, **given) for domain in ("T01_CN_A", "T02_CS_A")]
+    maps += [run.predict(statistics=kind, **given) for kind in ("images", "batch")]
+    assert len({b"".join(m.tobytes() for m in pair) for pair in maps}) == 4
+    alone = run.predict([image], domain="T01_CN_A", **TRUST)
+    assert (alone[0] == maps[0][0]).all()
+    with pytest.raises(ConfigError, match=r"domain: 'north'.*T01_CN_A"):
+        run.predict([image], domain="north", **TRUST)
+    with pytest.raises(ConfigError, match="statistics"):
+        run.predict([image], domain="T01_CN_A", statistics="images", **TRUST)
+
+
+def test_a_video_frame_by_frame(small_run, tmp_path):
+    writer = cv2.VideoWriter(
+        str(tmp_path / "film.avi"), cv2.VideoWriter.fourcc(*"MJPG"), 5, (64, 36)
+    )
+    for shade in range(35):
+        writer.write(np.full((36, 64, 3), shade, np.uint8))
+    writer.release()
+    done = fedseg.predict(small_run, [tmp_path / "film.avi"], out=tmp_path / "out", **TRUST)
+    assert len(list((tmp_path / "out/labels/film").iterdir())) == 35
+    film = cv2.VideoCapture(str(done.files[-1]))
+    assert film.get(cv2.CAP_PROP_FPS) == 5 and film.get(cv2.CAP_PROP_FRAME_COUNT) == 35
+    (tmp_path / "no.mp4").write_bytes(b"no video" * 99)
+    with pytest.raises(DataError, match=r"no\.mp4"):
+        fedseg.predict(small_run, [tmp_path / "no.mp4"], out=tmp_path / "out", **TRUST)
+
+
+def test_classes_as_a_table(shapes_run, tmp_path):
+    results = fedseg.read_run(shapes_run).results
+    root = json.loads((shapes_run / "config.json").read_text())["val_dataloader"]["test"]["dataset"]
+    root = Path(root["data_root"])
+    pixels, truth = np.load(root / "test_images.npy"), np.load(root / "test_labels.npy")
+    predicted = fedseg.read_run(shapes_run).predict(list(pixels))
+    accuracy = 100 * np.mean(np.array(predicted) == truth)
+    assert accuracy == pytest.approx(results.final["test"]["accuracy"], abs=1e-9)
+    Image.fromarray(pixels[0]).resize((400, 300)).save(tmp_path / "=big.png")
+    Image.fromarray(pixels[0]).save(tmp_path / "own.png")
+    fedseg.predict(shapes_run, [tmp_path], out=tmp_path / "out")
+    rows = list(csv.DictReader((tmp_path / "out/predictions.csv").read_text().splitlines()))
+    assert [Path(row["file"]).name for row in rows] == ["=big.png", "own.png"]
+    assert int(rows[1]["id"]) == predicted[0] and 0 < float(rows[1]["probability"]) <= 1
+    fedseg.predict(shapes_run, out=tmp_path / "test")
+    rows = list(csv.DictReader((tmp_path / "test/predictions_test.csv").read_text().splitlines()))
+    assert [int(row["id"]) for row in rows] == [int(one) for one in predicted]
+    with pytest.raises(ConfigError, match="domain"):
+        fedseg.read_run(shapes_run).predict(list(pixels[:1]), domain="a")
+    (tmp_path / "own.png").write_bytes((tmp_path / "own.png").read_bytes()[:200])
+    with pytest.raises(DataError, match=r"own\.png"):
+        fedseg.predict(shapes_run, [tmp_path], out=tmp_path / "out")
+
+
+def test_images_are_found_once_each(tmp_path):
+    with pytest.raises(DataError, match="has no image"):
+        find_images([tmp_path])
+    for name in ("a/x.jpg", "a/x.png", "b/x.jpg"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).touch()
+    found = find_images([tmp_path / "a", tmp_path / "b", tmp_path / "b" / "x.jpg"])
+    assert list(found) == ["x", "x_2", "x_3", "x_4"]
