@@ -190,13 +190,9 @@ def add_cfg_options(parser: argparse.ArgumentParser, text: str) -> None:
 
 def add_trust(parser: argparse.ArgumentParser) -> None:
     """The option ``--trust`` of what reads a run that may come from anyone."""
-    parser.add_argument(
-        "--trust",
-        **MANY,
-        metavar="MODULE",
-        help="import these modules of yours or installed ones, and let the run's recorded config "
-        "name the classes that they register",
-    )
+    text = "let the run's recorded config name the classes that they register"
+    text = f"import these modules of yours or installed ones, and {text}"
+    parser.add_argument("--trust", **MANY, metavar="MODULE", help=text)
 
 
 def say_trust(modules: list[str]) -> None:

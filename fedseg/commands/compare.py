@@ -27,18 +27,10 @@ def main() -> None:
     )
     parser.add_argument("reference", type=Path, metavar="RUN_A", help="the reference")
     parser.add_argument("others", type=Path, nargs="+", metavar="RUN_B", help="one or more others")
-    parser.add_argument(
-        "--out",
-        type=cli.folder,
-        help="where compare.md and curves.png go (default: the folder 'compare' beside RUN_A)",
-    )
-    parser.add_argument(
-        "--until",
-        type=float,
-        metavar="PERCENT",
-        help="also the round and the traffic at which each run's mIoU or accuracy first reached "
-        "this value",
-    )
+    text = "where compare.md and curves.png go (default: the folder 'compare' beside RUN_A)"
+    parser.add_argument("--out", type=cli.folder, help=text)
+    text = "the round and the traffic at which each run's mIoU or accuracy first reached this value"
+    parser.add_argument("--until", type=float, metavar="PERCENT", help=f"also {text}")
     arguments = parser.parse_args()
     if arguments.until is not None and not math.isfinite(arguments.until):
         parser.error(f"--until: must be a number, not {arguments.until}")

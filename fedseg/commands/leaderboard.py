@@ -23,20 +23,13 @@ def show_board() -> int:
         EXAMPLES,
     )
     parser.add_argument("runs", nargs="+", type=Path, metavar="RUNS", help="folders, at any depth")
-    parser.add_argument(
-        "--out",
-        type=cli.folder,
-        help="also write a page (index.html), Markdown, CSV and JSON to this folder",
-    )
-    parser.add_argument(
-        "--all", action="store_true", help="also show the published numbers without a run"
-    )
-    parser.add_argument(
-        "--further",
-        action="store_true",
-        help="also show what is not ranked: Hessian, operations, parameters, time; centralized "
-        "training and variants",
-    )
+    text = "also write a page (index.html), Markdown, CSV and JSON to this folder"
+    parser.add_argument("--out", type=cli.folder, help=text)
+    text = "also show the published numbers without a run"
+    parser.add_argument("--all", action="store_true", help=text)
+    text = "Hessian, operations, parameters, time; centralized training and variants"
+    text = f"also show what is not ranked: {text}"
+    parser.add_argument("--further", action="store_true", help=text)
     arguments = parser.parse_args()
     if not arguments.all and not any(path.exists() for path in arguments.runs):
         cli.check_there(arguments.runs)
@@ -63,11 +56,8 @@ def verify_run() -> int:
         "only classes of the suite are built.",
     )
     parser.add_argument("run", type=cli.run_path, metavar="RUN", help="work dir of the run")
-    parser.add_argument(
-        "--config",
-        type=Path,
-        help="a config of your own, a program (default: what the run recorded, as data)",
-    )
+    text = "a config of your own, a program (default: what the run recorded, as data)"
+    parser.add_argument("--config", type=Path, help=text)
     cli.add_trust(parser)
     cli.add_cfg_options(parser, "override config fields, for example data_root=data/idda")
     arguments = parser.parse_args(sys.argv[2:])
@@ -85,10 +75,9 @@ def verify_run() -> int:
     if outcome.passed:
         cli.say(f"{folder}: all {outcome.compared} values are as recorded, {tolerance}")
         return 0
-    for difference in outcome.differences[:MOST]:
-        cli.say(f"{folder}: {difference}", file=sys.stderr)
-    text = f"{folder}: {count} of {outcome.compared} values are not as recorded, {tolerance}"
-    cli.say(text, file=sys.stderr)
+    lines = [*outcome.differences[:MOST]]
+    lines.append(f"{count} of {outcome.compared} values are not as recorded, {tolerance}")
+    cli.say(*(f"{folder}: {line}" for line in lines), file=sys.stderr)
     return 1
 
 

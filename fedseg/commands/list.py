@@ -23,12 +23,8 @@ def main() -> None:
         "each; of a setting, its methods and where their values come from.",
         "examples:\n  fedseg list\n  fedseg list methods\n  fedseg list idda_rainy\n",
     )
-    parser.add_argument(
-        "kind",
-        nargs="?",
-        metavar="KIND",
-        help=f"{', '.join(KINDS)}, or the name of a setting (default: all kinds)",
-    )
+    text = f"{', '.join(KINDS)}, or the name of a setting (default: all kinds)"
+    parser.add_argument("kind", nargs="?", metavar="KIND", help=text)
     kind = parser.parse_args().kind
     from fedseg.config.methods import Composition, setting_file
     from fedseg.names import by_case

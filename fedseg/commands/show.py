@@ -13,9 +13,8 @@ def main() -> None:
         "that it comes from.",
         "example:\n  fedseg show idda_rainy --with fedasam swa --only averaging\n",
     )
-    parser.add_argument(
-        "config", type=Path, help="a name (fedseg list) or the path of a setting or experiment"
-    )
+    text = "a name (fedseg list) or the path of a setting or experiment"
+    parser.add_argument("config", type=Path, help=text)
     cli.add_methods(parser, "methods to merge over the config")
     cli.add_cfg_options(parser, "override config fields, as fedseg train does")
     parser.add_argument("--only", metavar="KEY", default="", help="what is below a key")

@@ -21,17 +21,10 @@ def main() -> None:
         EXAMPLES,
     )
     parser.add_argument("splits", type=Path, nargs="+", metavar="CONFIG_OR_FILE")
-    parser.add_argument(
-        "--out",
-        type=cli.folder,
-        default=Path("work_dirs/splits"),
-        help="where the pictures go (default: %(default)s)",
-    )
-    parser.add_argument(
-        "--pixels",
-        action="store_true",
-        help="segmentation: also the pixels of each class per client, from every label map",
-    )
+    style = {"type": cli.folder, "default": Path("work_dirs/splits")}
+    parser.add_argument("--out", **style, help="where the pictures go (default: %(default)s)")
+    text = "segmentation: also the pixels of each class per client, from every label map"
+    parser.add_argument("--pixels", action="store_true", help=text)
     cli.add_methods(parser, "methods to merge over each config (configs/README.md)")
     cli.add_cfg_options(parser, "override fields, for example train_dataloader.partition.alpha=0.1")
     arguments = parser.parse_args()
@@ -41,10 +34,8 @@ def main() -> None:
     for number, given in enumerate(arguments.splits):
         if not given.exists() or given.suffix == ".py":
             arguments.splits[number] = setting_file(given)
-            check(
-                load_config(given, arguments.methods, options=arguments.cfg_options),
-                "train_dataloader",
-            )
+            config = load_config(given, arguments.methods, options=arguments.cfg_options)
+            check(config, "train_dataloader")
     from fedseg.report.partition_charts import write_pictures
     from fedseg.report.partition_view import print_views
     from fedseg.report.split_views import pixel_counts, read_views

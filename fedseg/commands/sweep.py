@@ -23,47 +23,22 @@ def main() -> int:
     parser = cli.parser(
         "Train settings x lists of methods x seeds; ends with the leaderboard.", EXAMPLES
     )
-    parser.add_argument(
-        "configs",
-        type=Path,
-        nargs="+",
-        metavar="CONFIG",
-        help="settings or experiments: names or paths",
-    )
-    parser.add_argument(
-        "--with",
-        dest="methods",
-        action="append",
-        nargs="*",
-        default=[],
-        metavar="METHOD",
-        help="methods merged over every config (none: the config as it is); repeat for more lists",
-    )
+    text = "settings or experiments: names or paths"
+    parser.add_argument("configs", type=Path, nargs="+", metavar="CONFIG", help=text)
+    text = "methods merged over every config (none: the config as it is); repeat for more lists"
+    lists = {"action": "append", "default": []}
+    parser.add_argument("--with", dest="methods", **lists, nargs="*", metavar="METHOD", help=text)
     parser.add_argument("--seeds", type=int, **cli.MANY, metavar="N", help="default: 0")
-    parser.add_argument(
-        "--grid",
-        action="append",
-        nargs="+",
-        default=[],
-        metavar="KEY=VALUE",
-        help="values of one axis; repeat for more axes, all combinations are run",
-    )
+    text = "values of one axis; repeat for more axes, all combinations are run"
+    parser.add_argument("--grid", **lists, nargs="+", metavar="KEY=VALUE", help=text)
     cli.add_cfg_options(parser, "override config fields in all runs")
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
-    parser.add_argument(
-        "--jobs", type=int, default=1, metavar="N", help="runs at a time (default: 1)"
-    )
-    parser.add_argument(
-        "--work-dir",
-        type=cli.folder,
-        default=Path("work_dirs"),
-        help="folder of all runs (default: work_dirs)",
-    )
-    parser.add_argument(
-        "--dry-run",
-        action="store_true",
-        help="print the runs and their hours; train nothing",
-    )
+    text = "runs at a time (default: %(default)s)"
+    parser.add_argument("--jobs", type=int, default=1, metavar="N", help=text)
+    style = {"type": cli.folder, "default": Path("work_dirs")}
+    parser.add_argument("--work-dir", **style, help="folder of all runs (default: %(default)s)")
+    text = "print the runs and their hours; train nothing"
+    parser.add_argument("--dry-run", action="store_true", help=text)
     arguments = parser.parse_args()
     from pydantic import PositiveInt
 
@@ -71,15 +46,9 @@ def main() -> int:
     from fedseg.runner.sweep import plan_sweep
 
     check_value("--jobs", arguments.jobs, PositiveInt)
-    jobs = plan_sweep(
-        arguments.configs,
-        arguments.methods,
-        arguments.seeds or [0],
-        arguments.grid,
-        arguments.cfg_options,
-        arguments.amp,
-        arguments.work_dir,
-    )
+    names = ("configs", "methods", "seeds", "grid", "cfg_options", "amp", "work_dir")
+    arguments.seeds = arguments.seeds or [0]
+    jobs = plan_sweep(*(getattr(arguments, name) for name in names))
     from fedseg.leaderboard.sweep import show_plan, show_sweep
 
     if arguments.dry_run:

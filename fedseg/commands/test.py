@@ -12,32 +12,18 @@ def main() -> None:
         "iou_by_class.csv and pictures. The training data are not needed. A config is a program "
         "that is run; what a run recorded of it is read as data."
     )
-    parser.add_argument(
-        "config",
-        type=cli.run_path,
-        metavar="RUN|CONFIG",
-        help="work dir of a run, or the config that the checkpoint was trained with",
-    )
-    parser.add_argument(
-        "checkpoint",
-        type=Path,
-        nargs="?",
-        help="for example .../checkpoints/round_000030.pth (default: the newest of the run)",
-    )
+    text = "work dir of a run, or the config that the checkpoint was trained with"
+    parser.add_argument("config", type=cli.run_path, metavar="RUN|CONFIG", help=text)
+    text = "for example .../checkpoints/round_000030.pth (default: the newest of the run)"
+    parser.add_argument("checkpoint", type=Path, nargs="?", help=text)
     cli.add_trust(parser)
     cli.add_methods(parser, "the methods that it was trained with, for example fedasam swa")
-    parser.add_argument(
-        "--out",
-        "--work-dir",
-        dest="out",
-        type=cli.folder,
-        help="default: test/<checkpoint's name> in the work dir of its run",
-    )
+    text = "default: test/<checkpoint's name> in the work dir of its run"
+    parser.add_argument("--out", "--work-dir", dest="out", type=cli.folder, help=text)
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
     cli.add_cfg_options(parser, "override fields, for example test_dataloader.seen.batch_size=4")
-    parser.add_argument(
-        "--pictures", type=int, default=3, metavar="N", help="images per domain (default: 3)"
-    )
+    text = "images per domain (default: %(default)s)"
+    parser.add_argument("--pictures", type=int, default=3, metavar="N", help=text)
     arguments = vars(parser.parse_args())
     run, options = arguments.pop("config"), arguments.pop("cfg_options")
     from fedseg.api import evaluate

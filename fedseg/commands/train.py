@@ -12,29 +12,22 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description="Run a federated experiment. A config is a program: it runs with your rights."
     )
-    parser.add_argument(
-        "config", type=Path, help="a setting or experiment: its name (fedseg list) or its path"
-    )
+    text = "a setting or experiment: its name (fedseg list) or its path"
+    parser.add_argument("config", type=Path, help=text)
     cli.add_methods(parser, "methods to merge over it, for example fedasam swa (configs/README.md)")
-    parser.add_argument(
-        "--work-dir", type=cli.folder, help="default: work_dirs/<experiment>/seed<seed>"
-    )
+    text = "default: work_dirs/<experiment>/seed<seed>"
+    parser.add_argument("--work-dir", type=cli.folder, help=text)
     parser.add_argument("--resume", action="store_true", help="go on from the newest checkpoint")
     parser.add_argument("--seed", type=int, help="the run's seed (default: the config's, else 0)")
     parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic, on CPU and GPU")
-    parser.add_argument(
-        "--workers",
-        type=lambda text: int(text) if text.isdecimal() else text,
-        metavar="N",
-        help="train clients on N workers in parallel, or 'auto' (needs the extra 'ray')",
-    )
+    number = lambda text: int(text) if text.isdecimal() else text  # noqa: E731
+    text = "train clients on N workers in parallel, or 'auto' (needs the extra 'ray')"
+    parser.add_argument("--workers", type=number, metavar="N", help=text)
     cli.add_cfg_options(parser, "override config fields, for example train_cfg.max_rounds=10")
-    parser.add_argument(
-        "--dry-run", action="store_true", help="check everything and print the plan; train nothing"
-    )
-    parser.add_argument(
-        "--quiet", action="store_true", help="no progress, no warnings: errors and the final table"
-    )
+    text = "check everything and print the plan; train nothing"
+    parser.add_argument("--dry-run", action="store_true", help=text)
+    text = "no progress, no warnings: errors and the final table"
+    parser.add_argument("--quiet", action="store_true", help=text)
     arguments = vars(parser.parse_args())
     name, options = arguments.pop("config"), arguments.pop("cfg_options")
     dry_run, quiet = arguments.pop("dry_run"), arguments.pop("quiet")
