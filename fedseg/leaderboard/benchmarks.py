@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import product
+from operator import attrgetter
 from typing import Any
 
 from fedseg.leaderboard.reference import Published, read_json, read_published
@@ -22,6 +23,7 @@ DATASETS: Mapping[str, Mapping[str, Any]] = _FACTS["datasets"]
 """Data set of the published records -> facts; ``class`` is that of the training set."""
 
 UNNAMED = "mnist"  # data set of the course report, which does not name it
+SIZES = ("rounds", "clients_per_round", "n_clients")
 
 
 @dataclass(frozen=True)
@@ -53,15 +55,6 @@ TARGET_COLUMNS = _columns(_FACTS["target_columns"])
 FURTHER_COLUMNS = _columns(_FACTS["further_columns"], statistic="published", higher=False, unit="")
 
 
-@dataclass(frozen=True)
-class Variant:
-    """A method whose other values of the protocol count as well."""
-
-    method: str  # in configs/methods
-    when: Mapping[str, str]  # by key, the class that a run must have for these values
-    change: Mapping[str, Any]  # the values by key
-
-
 @dataclass(frozen=True, eq=False)
 class Setting:
     """The common part of a table's rows; names are those of the published records."""
@@ -78,7 +71,9 @@ class Setting:
     domains: tuple[str, ...]
     # the values that a run's config must have, see fedseg.leaderboard.comparable
     protocol: Mapping[str, Any] = field(default_factory=dict)
-    variants: tuple[Variant, ...] = ()
+    # methods whose other values count as well: ``method``, in configs/methods; ``when``, by key the
+    # class that a run must have for them; ``change``, the values by key
+    variants: Sequence[Mapping[str, Any]] = ()
     free: tuple[str, ...] = ()  # keys of the protocol that no source states
     known: Mapping[str, Any] = field(default_factory=dict)  # checksums of the data
     window: int | None = 100  # reported rounds at the end; None: the last evaluation is reported
@@ -115,7 +110,7 @@ class Benchmark:
 
     def doubt(self, record: Published) -> str | None:
         """The reason not to rank anything against a published cell of this table, or None."""
-        needed = () if record.split is None else ("rounds", "clients_per_round", "n_clients")
+        needed = () if record.split is None else SIZES
         unstated = (name.replace("_", " ") for name in needed if getattr(record, name) is None)
         return record.doubt or next((f"the source does not state {n}" for n in unstated), None)
 
@@ -137,9 +132,9 @@ def records_of(setting: Setting) -> tuple[Published, ...]:
     """
 
     def belongs(record: Published) -> bool:
-        names = ("rounds", "clients_per_round", "n_clients")
-        if (record.variant or "").startswith("at "):  # a point on the way
-            names = names[1:]
+        names = SIZES[
+            (record.variant or "").startswith("at ") :
+        ]  # of a point on the way: any round
         return record.split is None or (
             all(setting.split.get(key, value) == value for key, value in record.split.items())
             and all(getattr(record, name) in (None, getattr(setting, name)) for name in names)
@@ -209,7 +204,7 @@ def _setting(facts: Mapping[str, Any]) -> Setting:
         local_epochs=protocol.get("train_cfg.local_epochs", 1),
         domains=tuple(data["domains"]),
         protocol=protocol,
-        variants=tuple(Variant(**variant) for variant in composed["variants"]),
+        variants=composed["variants"],
         free=tuple(published["free"] if published else _FACTS["free"]),
         known=known,
         window=facts.get("window", protocol["train_cfg.val_last_rounds"]),
@@ -249,11 +244,6 @@ def _target(setting: Setting) -> float | None:
     """FedAvg's final accuracy, where a paper reports how long other methods take to reach it."""
     cells = [r for r in records_of(setting) if r.variant is None and r.split is not None]
     papers = {r.paper for r in cells if r.metric == TARGET_COLUMNS[0].published[1]}
+    named = attrgetter("metric", "doubt", "algorithm", "averaging", "augmentation")
     wanted = ("accuracy", None, "fedavg", None, None)
-    values = (
-        r.value
-        for r in cells
-        if r.paper in papers
-        and (r.metric, r.doubt, r.algorithm, r.averaging, r.augmentation) == wanted
-    )
-    return next(values, None)
+    return next((r.value for r in cells if r.paper in papers and named(r) == wanted), None)

@@ -101,13 +101,12 @@ def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board
     runs = _one_per_seed([run for run in runs if places[run.id]], sound, messages)
     placed: dict[Benchmark, list[FoundRun]] = {benchmark: [] for benchmark in benchmarks()}
     own: dict[str, list[FoundRun]] = {}  # by what they share
-    apart = []
-    for place in (place for run in runs for place in places[run.id]):
-        if place.reasons:
-            apart.append(place)
-        elif place.benchmark is None:
+    placings = [place for run in runs for place in places[run.id]]
+    apart = [place for place in placings if place.reasons]
+    for place in placings:
+        if not place.reasons and place.benchmark is None:
             own.setdefault(_own_key(place.run.results), []).append(place.run)
-        else:
+        elif not place.reasons:
             placed[place.benchmark].append(place.run)
     placed |= {_own_benchmark(together): together for together in own.values()}
     return Board(
@@ -196,9 +195,6 @@ def _one_per_seed(
     return [run for run in runs if chosen[keys[run.id]] is run]
 
 
-# ---------------------------------------------------------------- apart
-
-
 def _apart_tables(places: Sequence[Place]) -> Iterator[Table]:
     """Tables of runs that are left out: those with the same data and rounds stand together."""
     order = {benchmark: number for number, benchmark in enumerate((*benchmarks(), None))}
@@ -249,9 +245,6 @@ def _present_columns(benchmark: Benchmark, runs: Sequence[FoundRun]) -> tuple[Co
         for column in table.columns
         if any(value_of(run.results, column, table) is not None for run in runs)
     )
-
-
-# ---------------------------------------------------------------- own data
 
 
 def _own_key(results: Results) -> str:

@@ -60,23 +60,18 @@ def protocol_of(config: Mapping[str, Any]) -> dict[str, Any]:
             continue
         if in_list is None:
             protocol[key] = value
-            continue
-        name, number, option = in_list.groups()
-        components = lists.setdefault(name, {})
-        if option is None:
-            components[number] = value
+        elif in_list[3] is None:
+            lists.setdefault(in_list[1], {})[in_list[2]] = value
         else:
-            components.setdefault(number, {})[option] = value
-    for name, components in lists.items():
-        steps = list(components.values())
-        if name == TRAIN_STEPS:
-            steps = [step for step in steps if component_type(step) not in AUGMENTATIONS]
-        protocol[name] = steps
-    return {key: value for key, value in protocol.items() if not is_default(key, value)}
+            lists.setdefault(in_list[1], {}).setdefault(in_list[2], {})[in_list[3]] = value
+    protocol |= {name: list(components.values()) for name, components in lists.items()}
+    if TRAIN_STEPS in lists:
+        steps = protocol[TRAIN_STEPS]
+        protocol[TRAIN_STEPS] = [s for s in steps if component_type(s) not in AUGMENTATIONS]
+    return {key: value for key, value in protocol.items() if not _is_default(key, value)}
 
 
-def is_default(key: str, value: Any) -> bool:
-    """True for a value that a config may omit."""
+def _is_default(key: str, value: Any) -> bool:
     pattern = re.sub(r"(?<=^val_dataloader\.)[^.]+", "*", key)
     return value in ([], {}) or (pattern in DEFAULTS and DEFAULTS[pattern] == value)
 
@@ -156,8 +151,6 @@ class Match:
             return self.protocol is not None and SPLIT not in keys
         return not any(key.startswith(PARTITION) and key != CLIENTS for key in keys)
 
-    # ------------------------------------------------------------ data
-
     @property
     def _known_clients(self) -> Sequence[str]:
         return self.setting.known.get("train", {}).get("partition_sha256", ())
@@ -165,11 +158,11 @@ class Match:
     def _rendered(self) -> list[str]:
         title = DATASETS[self.setting.dataset]["title"]
         reason = f"synthetic data: the images are rendered, they are not {title}"
-        return [reason] if self.results.synthetic else []
+        return [reason] * self.results.synthetic
 
     def _centralized(self) -> list[str]:
         is_single = self.results.train.partition.get("type") == CENTRALIZED
-        return ["centralized training: one client holds every image"] if is_single else []
+        return ["centralized training: one client holds every image"] * is_single
 
     def _other_data(self) -> Iterator[str]:
         data, known = DATASETS[self.setting.dataset], self.setting.known
@@ -195,21 +188,14 @@ class Match:
             return ["other split: the checksum is not the published one's"]
         return []
 
-    # ------------------------------------------------------------ protocol
-
     @cached_property
     def differences(self) -> dict[str, tuple[Any, Any]]:
         """The keys of the protocol that differ: key -> (the run's value, the setting's)."""
-        known = self.setting.known.get("train", {})
-        skipped = [*self.setting.free]
-        if self.setting.window is None:
-            skipped.append(WINDOW)
-        if {"partition_sha256", "content_sha256"} & known.keys():
-            skipped.append(SPLIT)
-        if "partition_sha256" in known or self._centralized():
-            skipped.append(PARTITION)
-        for domain in self.setting.known.get("test", {}):
-            skipped += [f"val_dataloader.{domain}.dataset.{key}" for key in ("split", "users")]
+        known, tests = (self.setting.known.get(kind, {}) for kind in ("train", "test"))
+        skipped = [*self.setting.free, *[WINDOW] * (self.setting.window is None)]
+        skipped += [SPLIT] * bool({"partition_sha256", "content_sha256"} & known.keys())
+        skipped += [PARTITION] * ("partition_sha256" in known or bool(self._centralized()))
+        skipped += [f"val_dataloader.{d}.dataset.{k}" for d in tests for k in ("split", "users")]
         differences = self._all_differences.items()
         return {key: pair for key, pair in differences if not key.startswith(tuple(skipped))}
 
@@ -239,9 +225,9 @@ class Match:
         wanted = self.setting.protocol
         fewest = pairs(wanted)
         for variant in self.setting.variants:
-            if all(self.classes[key] == cls for key, cls in variant.when.items()):
-                other = {**wanted, **variant.change}
-                if variant.when or len(pairs(other)) < len(fewest):
+            if all(self.classes[key] == cls for key, cls in variant["when"].items()):
+                other = {**wanted, **variant["change"]}
+                if variant["when"] or len(pairs(other)) < len(fewest):
                     fewest, wanted = pairs(other), other
         return fewest
 
@@ -274,14 +260,13 @@ class Match:
         """Number of evaluations in the window with the metric, and its domain if not all."""
         window, curves = self.results.last_rounds, self.results.curves
         metric = DATASETS[self.setting.dataset]["metric"]
-        fewest = window.evaluations, ""
+        counts, begin = [(window.evaluations, "")], self.results.rounds - window.rounds
         for domain in self.setting.domains:  # one may be evaluated less often than others
             values = curves.figures.get(str(Metric.of(domain, metric)), ())
-            begin = self.results.rounds - window.rounds
             rounds = zip(curves.rounds, values, strict=False)
             lacking = sum(value is None for round_, value in rounds if round_ > begin)
-            fewest = min(fewest, (window.evaluations - lacking, f" of {domain}"))
-        return fewest
+            counts.append((window.evaluations - lacking, f" of {domain}"))
+        return min(counts)
 
 
 def _other_images(words: str, entry: DataEntry, known: Mapping[str, Any]) -> list[str]:

@@ -54,12 +54,10 @@ class Method:
         """The algorithm for the reader, for example ``FedDyn + SAM``."""
         parts = []
         for part in self.algorithm.split("+"):
-            base, separator, local = part.rpartition("_")
-            if part not in NAMES and separator and local in LOCAL_OPTIMIZERS.values():
-                parts += [base, local]
-            else:
-                parts.append(part)
-        return " + ".join(name_of(part) for part in parts)
+            base, _, local = part.rpartition("_")
+            split = base and part not in NAMES and local in LOCAL_OPTIMIZERS.values()
+            parts += [base, local] if split else [part]
+        return " + ".join(map(name_of, parts))
 
 
 def method_of_record(record: Published, local_epochs: int | None) -> Method:
@@ -77,16 +75,13 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
     extra = _epochs(results.local_epochs, local_epochs)
     if results.local_steps is not None:
         extra = f"{results.local_steps} local steps"
-    if results.train.partition.get("type") == RELEASED:
-        extra = _join(extra, "released split")
-    return Method(
-        _with_local_optimizer(algorithm, component_type(results.optim_wrapper)),
-        component_type(results.averaging).lower() or None,
-        component_type(results.batchnorm).lower() or None,
-        _augmentation(results),
-        server_opt,
-        extra,
+    released = results.train.partition.get("type") == RELEASED
+    extra = _join(extra, "released split" if released else None)
+    algorithm = _with_local_optimizer(algorithm, component_type(results.optim_wrapper))
+    parts = (
+        component_type(part).lower() or None for part in (results.averaging, results.batchnorm)
     )
+    return Method(algorithm, *parts, _augmentation(results), server_opt, extra)
 
 
 def _algorithm(results: Results) -> tuple[str, str | None]:
@@ -131,13 +126,11 @@ def _augmentation(results: Results) -> str | None:
 
 def _variant(variant: str | None) -> str | None:
     """The difference of a published run from its paper's default, for the reader."""
-    if variant is None:
-        return None
     words = []
-    for part in variant.split(","):
+    for part in variant.split(",") if variant else ():
         name, _, value = part.partition("=")
         words.append(VARIANTS.get(name, part).format(value.replace("_", " ").replace(":", ", ")))
-    return ", ".join(words)
+    return _join(*words)
 
 
 def _join(*parts: str | None) -> str | None:

@@ -29,9 +29,6 @@ DOUBT = "?"
 LEGEND = f"{DOUBT}: in doubt, nothing is ranked against it"
 
 
-# ---------------------------------------------------------------- cells and tables
-
-
 def cell_text(cell: Cell, column: Column) -> str:
     """A cell for the reader: ``50.03 ± 0.41``, with a mark if it is in doubt."""
     text = value_text(cell, column)
@@ -108,14 +105,8 @@ def _notes(table: Table, further: bool) -> list[str]:
     return ["; ".join(filter(None, (table.benchmark.note, LEGEND if doubtful else "")))]
 
 
-# ---------------------------------------------------------------- terminal, Markdown
-
-
 def print_board(
-    board: Board,
-    console: Console | None = None,
-    everything: bool = False,
-    further: bool = False,
+    board: Board, console: Console | None = None, everything: bool = False, further: bool = False
 ) -> None:
     """Print the tables and messages.
 
@@ -139,46 +130,38 @@ def to_markdown(board: Board, everything: bool = False, further: bool = False) -
     """The tables as Markdown, with the options of :func:`print_board`."""
     parts = ["# Leaderboard"]
     for table in board.shown(everything):
-        notes = map(markdown_text, _notes(table, further))
         parts += [f"## {markdown_text(table.title)}", text_table(table, further).to_markdown()]
-        parts += notes
-    if board.apart:
-        parts.append("## Not comparable with published numbers")
+        parts += map(markdown_text, _notes(table, further))
+    parts += ["## Not comparable with published numbers"] * bool(board.apart)
     for table in board.apart:
         title = markdown_text(f"{table.title[0].upper()}{table.title[1:]}")
         parts += [f"### {title}", text_table(table, further, why=True).to_markdown()]
-    if board.messages:
-        lines = [f"- {markdown_text(message)}" for message in board.messages]
-        parts += ["## Messages", "\n".join(lines)]
+    lines = [f"- {markdown_text(message)}" for message in board.messages]
+    parts += ["## Messages", "\n".join(lines)] if lines else []
     return "\n\n".join(filter(None, parts)) + "\n"
-
-
-# ---------------------------------------------------------------- CSV, JSON
 
 
 def to_csv(tables: Iterable[Table], *more: str) -> str:
     """A line for every value of some tables, in full precision; ``more`` names further columns."""
-    lines = [
-        {
-            **asdict(row),
-            **asdict(cell),
-            "benchmark": table.benchmark.id if table.benchmark else "",
-            "title": table.title,
-            "kind": row.kind,
-            "method": row.method.label,
-            "experiment": row.name,
-            "column": column.key,
-            "metric": column.metric,
-            "seeds": " ".join(map(str, row.seeds)),
-            "reasons": "; ".join(row.reasons),
-        }
-        for table in tables
-        for row in (*table.rows, *table.further_rows)
-        for column in (*table.columns, *table.further_columns)
-        if (cell := row.cells[column.key]).value is not None or cell.status not in (None, "missing")
-    ]
-    head = (*CSV_FIELDS, *more)
-    return csv_text(head, ([line[name] for name in head] for line in lines))
+    head, lines = (*CSV_FIELDS, *more), []
+    for table in tables:
+        for row in (*table.rows, *table.further_rows):
+            of_row = {
+                **vars(row),
+                "benchmark": table.benchmark.id if table.benchmark else "",
+                "title": table.title,
+                "kind": row.kind,
+                "method": row.method.label,
+                "experiment": row.name,
+                "seeds": " ".join(map(str, row.seeds)),
+                "reasons": "; ".join(row.reasons),
+            }
+            for column in (*table.columns, *table.further_columns):
+                cell = row.cells[column.key]
+                if cell.value is not None or cell.status not in (None, "missing"):
+                    of_cell = {**vars(cell), "column": column.key, "metric": column.metric}
+                    lines.append([{**of_row, **of_cell}[name] for name in head])
+    return csv_text(head, lines)
 
 
 def to_json(board: Board) -> dict[str, Any]:
@@ -210,15 +193,12 @@ def to_json(board: Board) -> dict[str, Any]:
 
 
 def _table(table: Table) -> dict[str, Any]:
-    content: dict[str, Any] = {"title": table.title}
-    for name in ("columns", "further_columns"):
-        content[name] = [asdict(column) for column in getattr(table, name)]
-    for name in ("rows", "further_rows"):
-        content[name] = [
-            {"kind": row.kind, "label": row.method.label, "source": row.source, **asdict(row)}
-            for row in getattr(table, name)
-        ]
-    return content
+    def plain(row: Row) -> dict[str, Any]:
+        return {"kind": row.kind, "label": row.method.label, "source": row.source, **asdict(row)}
+
+    columns = {n: [*map(asdict, getattr(table, n))] for n in ("columns", "further_columns")}
+    rows = {n: [*map(plain, getattr(table, n))] for n in ("rows", "further_rows")}
+    return {"title": table.title, **columns, **rows}
 
 
 def _run(run: FoundRun) -> dict[str, Any]:

@@ -9,6 +9,7 @@ becomes a path.
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -124,10 +125,8 @@ def _table(table: Table, board: Board, runs: Mapping[str, Any]) -> dict[str, Any
     benchmark = table.benchmark
     costs = _published_costs(benchmark) if table.ranked else {}
     shared = set.intersection(*(set(row.reasons) for row in table.rows))
-    rows, further = (
-        [_row(row, table, board, runs, costs, shared) for row in some_rows]
-        for some_rows in (table.rows, table.further_rows)
-    )
+    make = partial(_row, table=table, board=board, runs=runs, costs=costs, shared=shared)
+    rows, further = [*map(make, table.rows)], [*map(make, table.further_rows)]
     _make_unique([*rows, *further], "key")
     for place, row in enumerate(row for row in rows if row["kind"] == "run"):
         row["mark"] = place % len(MARKS)
@@ -196,15 +195,14 @@ def _row(
 
 def _facts(benchmark: Benchmark) -> list[str]:
     setting = benchmark.setting
-    statistic = STATISTICS.get(benchmark.columns[0].statistic, "").format(setting.window)
-    epochs, model = setting.local_epochs, MODEL_NAMES.get(setting.model, setting.model)
+    model = MODEL_NAMES.get(setting.model, setting.model)
     facts = [
         f"{setting.n_clients:,} clients",
         f"{setting.clients_per_round} a round",
         f"{setting.rounds:,} rounds",
-        f"{epochs} local epoch{'s' if epochs > 1 else ''}" if epochs else "",
+        setting.local_epochs and f"E = {setting.local_epochs}",
         f"{model}, {setting.parameters / 1e6:.3g} M parameters",
-        statistic,
+        STATISTICS.get(benchmark.columns[0].statistic, "").format(setting.window),
     ]
     return list(filter(None, facts))
 

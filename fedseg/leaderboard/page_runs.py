@@ -7,6 +7,7 @@ import hashlib
 import io
 import re
 from collections.abc import Iterable, Mapping
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Any
 
@@ -30,27 +31,17 @@ LARGEST_PICTURE = 40_000_000  # pixels; larger ones are not decoded
 
 def run_data(run: FoundRun, folder: Path, messages: list[str]) -> dict[str, Any]:
     """A run for the charts; copies its predictions and config to ``folder``, adds messages."""
-    results, curves = run.results, run.results.curves
+    results, curves, final = run.results, run.results.curves, run.results.final
+    metrics = {"training loss": curves.loss, **curves.figures}
+    metrics |= over_rounds(results, curves.rounds)
     return {
         "name": results.name,
         "seed": results.seed,
         "facts": _facts(results),
-        "curves": {
-            "rounds": curves.rounds,
-            "bytes": curves.bytes,
-            "metrics": {
-                "training loss": curves.loss,
-                **curves.figures,
-                **over_rounds(results, curves.rounds),
-            },
-        },
-        "classes": {
-            domain: classes
-            for domain, metrics in results.final.items()
-            if (classes := _numbers(metrics.get("IoU")))
-        },
-        "miou": _numbers({domain: m.get("mIoU") for domain, m in results.final.items()}),
-        "corruptions": _corruptions(results.final),
+        "curves": {"rounds": curves.rounds, "bytes": curves.bytes, "metrics": metrics},
+        "classes": {d: _numbers(m["IoU"]) for d, m in final.items() if _numbers(m.get("IoU"))},
+        "miou": _numbers({domain: m.get("mIoU") for domain, m in final.items()}),
+        "corruptions": _corruptions(final),
         "spectrum": eigenvalues(results, MOST_EIGENVALUES),
         "clients": _clients(run, messages),
         "pictures": _pictures(run, folder / "pictures", messages),
@@ -82,12 +73,9 @@ def _numbers(values: Any) -> dict[str, float | None]:
 
 def _corruptions(final: Mapping[str, Mapping[str, Any]]) -> dict[str, list[float | None]]:
     """Accuracy by corruption, one per severity, of the first test set that has it."""
-    for metrics in final.values():
-        rows = metrics.get("corruptions")
-        if isinstance(rows, dict) and rows:
-            lists = {name: values for name, values in rows.items() if isinstance(values, list)}
-            return {name: [_number(v) for v in values] for name, values in lists.items()}
-    return {}
+    found = (metrics.get("corruptions") for metrics in final.values())
+    rows = next((rows for rows in found if isinstance(rows, dict) and rows), {})
+    return {n: [*map(_number, values)] for n, values in rows.items() if isinstance(values, list)}
 
 
 def _clients(run: FoundRun, messages: list[str]) -> dict[str, Any] | None:
@@ -116,9 +104,6 @@ def _clients(run: FoundRun, messages: list[str]) -> dict[str, Any] | None:
     return {"rounds": rounds, "names": names, "values": values, "images": images}
 
 
-# ---------------------------------------------------------------- config and pictures
-
-
 def _config(run: FoundRun, folder: Path) -> str | None:
     """Write a run's recorded config anew, as data; None if it recorded none."""
     if run.results.config is None:
@@ -138,28 +123,23 @@ def _pictures(run: FoundRun, folder: Path, messages: list[str]) -> list[dict[str
     source = run.folder / "pictures"
     if source.is_symlink() or not source.is_dir():
         return []
-    domains: dict[str, list[Path]] = {}
-    for path in sorted(source.glob("*/*.png")):
-        if path.is_file() and not path.is_symlink() and not path.parent.is_symlink():
-            domains.setdefault(path.parent.name, []).append(path)
+    paths = [p for p in sorted(source.glob("*/*.png")) if p.is_file() and not p.is_symlink()]
+    domains = [
+        [*found] for place, found in groupby(paths, lambda p: p.parent) if not place.is_symlink()
+    ]
     share = max(1, MOST_PICTURES // max(1, len(domains)))
-    chosen = [path for paths in list(domains.values())[:MOST_PICTURES] for path in paths[:share]]
     copied = []
-    for path in chosen:
+    for path in chain(*(paths[:share] for paths in domains[:MOST_PICTURES])):
         try:
-            name, width, height = _copy(path, folder)
+            copied.append(_copy(path, folder))
         except Exception as error:  # a damaged file may break its decoder in any way
             if lacks_memory(error):
                 raise
             messages.append(f"{path}: is not a picture ({error}): left out")
-            continue
-        place = {"domain": printable(path.parent.name), "image": printable(path.stem)}
-        shape = {"width": width, "height": height}
-        copied.append({"src": f"page/pictures/{name}", **place, **shape})
     return copied
 
 
-def _copy(path: Path, folder: Path) -> tuple[str, int, int]:
+def _copy(path: Path, folder: Path) -> dict[str, Any]:
     with Image.open(path, formats=("PNG",)) as picture:
         if picture.width * picture.height > LARGEST_PICTURE:
             raise ValueError(f"it has {picture.width} x {picture.height} pixels")
@@ -170,7 +150,9 @@ def _copy(path: Path, folder: Path) -> tuple[str, int, int]:
     name = f"{hashlib.sha256(content.getvalue()).hexdigest()[:20]}.jpg"
     with atomic_writer(folder / name, "wb") as file:
         file.write(content.getvalue())
-    return name, picture.width, picture.height
+    place = {"domain": printable(path.parent.name), "image": printable(path.stem)}
+    shape = {"width": picture.width, "height": picture.height}
+    return {"src": f"page/pictures/{name}", **place, **shape}
 
 
 def remove_unused(folder: Path, runs: Iterable[Mapping[str, Any]]) -> None:

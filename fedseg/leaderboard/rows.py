@@ -11,7 +11,7 @@ from fedseg.config.keys import METHOD, PROTOCOL, select
 from fedseg.leaderboard.benchmarks import Benchmark, Column, records_of
 from fedseg.leaderboard.methods import Method, method_of_record, method_of_results
 from fedseg.leaderboard.reference import Published
-from fedseg.metric_names import Metric
+from fedseg.metric_names import flatten
 from fedseg.runs.curvature_files import measured_value
 from fedseg.runs.run_files import FoundRun
 from fedseg.runs.schema import Results
@@ -48,9 +48,6 @@ class Row:
         return f"{self.paper} {self.table}" if self.paper else self.name
 
 
-# ---------------------------------------------------------------- runs
-
-
 def run_row(
     group: Sequence[FoundRun], columns: Sequence[Column], benchmark: Benchmark | None
 ) -> Row:
@@ -76,30 +73,26 @@ def with_options(rows: Sequence[Row], results: Mapping[str, Results]) -> list[Ro
 
     ``results``: by the id of a run.
     """
-    alike: dict[tuple[Method, str], list[int]] = {}
-    for place, row in enumerate(rows):
-        alike.setdefault((row.method, row.name), []).append(place)
-    named = list(rows)
-    for (method, _), places in alike.items():
-        runs = [results[rows[place].runs[0]] for place in places]
-        options = [select(run.config or {}, METHOD, PROTOCOL) for run in runs]
-        keys = differing(options)
-        for place, values in zip(places, options, strict=True):
-            words = [f"{key} {shown(values[key])}" for key in keys if key in values]
-            extra = ", ".join(filter(None, [method.extra, *words])) or None
-            named[place] = replace(rows[place], method=replace(method, extra=extra))
+    configs = [results[row.runs[0]].config or {} for row in rows]
+    options = [select(config, METHOD, PROTOCOL) for config in configs]
+    alike: dict[tuple[Method, str], list[Mapping]] = {}
+    for row, values in zip(rows, options, strict=True):
+        alike.setdefault((row.method, row.name), []).append(values)
+    keys, named = {key: differing(group) for key, group in alike.items()}, []
+    for row, own in zip(rows, options, strict=True):
+        words = [f"{key} {shown(own[key])}" for key in keys[row.method, row.name] if key in own]
+        extra = ", ".join(filter(None, [row.method.extra, *words])) or None
+        named.append(replace(row, method=replace(row.method, extra=extra)))
     return named
 
 
 def _run_cell(values: Sequence[float | None], column: Column) -> Cell:
     known = [value for value in values if value is not None]
     missing = "not_reached" if column.statistic.endswith("_to_target") else "missing"
-    cell = mean_cell(known)
-    if cell is None:
+    if not known:
         return Cell(status=missing)
-    doubt = None
-    if len(known) < len(values):
-        doubt = f"{missing.replace('_', ' ')} in {len(values) - len(known)} of {len(values)} runs"
+    cell, lacking = mean_cell(known), len(values) - len(known)
+    doubt = f"{missing.replace('_', ' ')} in {lacking} of {len(values)} runs" if lacking else None
     return replace(cell, std=None if column.statistic == "parameters" else cell.std, doubt=doubt)
 
 
@@ -117,8 +110,7 @@ def value_of(results: Results, column: Column, benchmark: Benchmark | None) -> f
     if column.statistic == "window":
         return results.last_rounds.mean.get(column.metric)
     if column.statistic == "final":
-        metric = Metric.parse(column.metric)
-        value = results.final.get(metric.domain, {}).get(metric.metric)
+        value = flatten(results.final).get(column.metric)
         return float(value) if is_number(value) else None
     reached = results.curves.reach(column.metric, benchmark.target)
     if reached is None or column.statistic == "rounds_to_target":
@@ -130,9 +122,6 @@ def fedavg_bytes(results: Results, benchmark: Benchmark) -> int:
     """Traffic of FedAvg's whole run: every parameter, 4 bytes, both ways."""
     setting = benchmark.setting
     return 8 * results.model.parameters * setting.clients_per_round * setting.rounds
-
-
-# ---------------------------------------------------------------- published numbers
 
 
 @cache
@@ -169,27 +158,17 @@ def _published_row(
 
     columns = (*benchmark.columns, *benchmark.further)
     chosen = {c.key: min(records[c.key], key=preference) for c in columns if c.key in records}
+    cells = {
+        key: Cell(float(r.value), r.std, doubt=benchmark.doubt(r))
+        if r.value is not None
+        else Cell(status=r.status or "lost", doubt=benchmark.doubt(r))
+        for key, r in chosen.items()
+    }
     first = next(iter(chosen.values()))
     tables = dict.fromkeys(record.table for cell in records.values() for record in cell)
-    return Row(
-        method=method,
-        cells={key: _published_cell(record, benchmark) for key, record in chosen.items()},
-        paper=first.paper,
-        table=first.table,
-        title=first.title,
-        also=tuple(table for table in tables if table != first.table),
-        year=first.year,
-        url=first.url or "",
-    )
-
-
-def _published_cell(record: Published, benchmark: Benchmark) -> Cell:
-    if record.value is None:
-        return Cell(status=record.status or "lost", doubt=benchmark.doubt(record))
-    return Cell(float(record.value), record.std, doubt=benchmark.doubt(record))
-
-
-# ---------------------------------------------------------------- order and ranks
+    also = tuple(table for table in tables if table != first.table)
+    about = {name: getattr(first, name) for name in ("paper", "table", "title", "year")}
+    return Row(method, cells, also=also, url=first.url or "", **about)
 
 
 def present_columns(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[Column, ...]:
@@ -200,9 +179,9 @@ def present_columns(columns: Iterable[Column], rows: Iterable[Row]) -> tuple[Col
 
 def fill_cells(rows: Iterable[Row], columns: Sequence[Column]) -> tuple[Row, ...]:
     """Rows with a cell in each of some columns, and in no other."""
+    keys = [column.key for column in columns]
     return tuple(
-        replace(row, cells={column.key: row.cells.get(column.key, Cell()) for column in columns})
-        for row in rows
+        replace(row, cells={key: row.cells.get(key, Cell()) for key in keys}) for row in rows
     )
 
 

@@ -24,13 +24,10 @@ def show_plan(jobs: Sequence[Job], at_once: int) -> None:
     with console.status("rehearsing a round of each experiment"):
         seconds = expected_seconds(jobs)
     known = [left for left in seconds.values() if isinstance(left, float)]
-    rows = [
-        (
-            *(label(job), job.state, f"{job.rounds_done:,}/{job.rounds:,}"),
-            format_duration(left) if isinstance(left, float) else "?",
-        )
-        for job, left in seconds.items()
-    ]
+    rows = []
+    for job, left in seconds.items():
+        text = format_duration(left) if isinstance(left, float) else "?"
+        rows.append((label(job), job.state, f"{job.rounds_done:,}/{job.rounds:,}", text))
     head = ("run", "state", "rounds", "h:mm:ss left")
     console.print(TextTable("sweep", head, rows, right=(2, 3)).to_rich())
     for reason in dict.fromkeys(left for left in seconds.values() if isinstance(left, str)):
@@ -73,9 +70,6 @@ def show_sweep(jobs: Sequence[Job], at_once: int) -> int:
     if folders:
         print_board(build_board(*read_runs(folders)))
     for job, failure in failures.items():
-        console.print(
-            f"{label(job)} failed: {failure} (see {job.work_dir / 'output.txt'})",
-            style="red",
-            markup=False,
-        )
+        text = f"{label(job)} failed: {failure} (see {job.work_dir / 'output.txt'})"
+        console.print(text, style="red", markup=False)
     return 1 if failures else 0

@@ -29,12 +29,7 @@ from fedseg.runner.runner import FederatedRunner
 from fedseg.runner.testing import evaluate_checkpoint
 from fedseg.runs.config import CONFIG_FILE, config_digest, experiment_digest
 from fedseg.runs.history import HISTORY, History, plain, read_history, summarize, timeless
-from fedseg.runs.results import (
-    dataset_facts,
-    environment,
-    package_versions,
-    train_facts,
-)
+from fedseg.runs.results import dataset_facts, environment, package_versions, train_facts
 from fedseg.runs.schema import (
     FILE_NAME,
     OWN_DIGEST,
@@ -56,10 +51,10 @@ class Difference:
     """A field that is not what it should be."""
 
     field: str  # such as "final.unseen.mIoU"
-    recorded: Any  # in the file
+    recorded: Any
     computed: Any
     source: str  # what it was computed from
-    file: str = FILE_NAME
+    file: str = FILE_NAME  # which has the recorded value
 
     def __str__(self) -> str:
         text = f"{self.field}: {self.file} has {self.recorded!r}, the {self.source} "
@@ -127,23 +122,20 @@ def verify(
     options: Sequence[str] = (),
     trusted: Sequence[str] = (),
 ) -> Verification:
-    """Recompute what ``results.json`` holds.
+    """Recompute what ``results.json`` in the work dir of a run holds.
 
     The last evaluation is repeated with the newest checkpoint. What the config decides is taken
     from it again, and what ``data`` says from the images, where those for training are there;
     curves, traffic and counts are recomputed from ``history.jsonl``, which must have the rounds,
     participants, evaluations and traffic that the config asks for.
 
-    The run may come from anyone: nothing of it is executed or imported; see
-    :mod:`fedseg.runner.recorded`.
+    The run may come from anyone: nothing of it is executed or imported, but ``trusted`` modules of
+    the user's own, and of these only registered classes; see :mod:`fedseg.runner.recorded`.
 
     Args:
-        folder: work dir of the run.
         config: a config file of the user's own, which is a program; default: what the run recorded.
-        options: ``KEY=VALUE`` overrides, such as ``data_root=...``, for reading images and clients
-            and for evaluating the checkpoint; what the run says of its config is compared with the
-            recorded config without them.
-        trusted: modules of the user's own whose registered classes a recorded config may name.
+        options: ``KEY=VALUE`` overrides for reading images and clients and for evaluating the
+            checkpoint; what the run says of its config is compared with that without them.
     """
     folder = Path(folder)
     results = read_results_file(own_path(folder, FILE_NAME))
@@ -215,13 +207,11 @@ def _compare_history(
     sizes = outcome.saved["client_sizes"]
     if accuracy is not None:
         lines = [record for record in history if record.get("client_accuracy")]
-        computed["client_accuracy"] = {
-            "clients": list(sizes),
-            "rounds": [record["round"] for record in lines],
-            "accuracy": [record["client_accuracy"] for record in lines],
-        }
+        series = {"clients": list(sizes), "rounds": [record["round"] for record in lines]}
+        series["accuracy"] = [record["client_accuracy"] for record in lines]
         accuracy = accuracy if isinstance(accuracy, dict) else {}
-        recorded["client_accuracy"] = {k: accuracy.get(k) for k in computed["client_accuracy"]}
+        computed["client_accuracy"] = series
+        recorded["client_accuracy"] = {name: accuracy.get(name) for name in series}
     outcome.compare(recorded, computed, "", "history")
     rounds = check_rounds(history, config, outcome.runner.cfg, outcome.runner, sizes)
     outcome.compare(*rounds, "", "config", HISTORY)
@@ -262,8 +252,8 @@ def _train_facts(
 ) -> dict[str, dict[str, Any]]:
     """The facts of ``data.train`` by source: all of them only of images that are there.
 
-    ``loader``: the training data as the run has described them; ``trusted``: as of
-    :func:`fedseg.runner.recorded.recorded`; None: the config is the user's own.
+    ``loader``: the training data as the run has described them; ``trusted`` is None if the config
+    is the user's own.
     """
     try:
         if trusted is not None:
@@ -309,11 +299,9 @@ def _evaluate(
     runner, tested = evaluate_checkpoint(config, checkpoint)
     final = dict(tested["domains"])
     if any(Metric.of(domain).is_global for domain in results.final):
-        not_averaged = scratch / checkpoint.name
-        save_checkpoint(
-            not_averaged, {k: v for k, v in saved.items() if k != "averaged_state_dict"}
-        )
-        _, others = evaluate_checkpoint(config, not_averaged)
+        not_averaged = {k: v for k, v in saved.items() if k != "averaged_state_dict"}
+        save_checkpoint(scratch / checkpoint.name, not_averaged)
+        _, others = evaluate_checkpoint(config, scratch / checkpoint.name)
         final |= {global_name(domain): entry for domain, entry in others["domains"].items()}
     for entry in final.values():
         entry.pop("images", None)  # which the test adds
@@ -331,12 +319,10 @@ def _evaluate(
 def _elsewhere(runner: FederatedRunner, results: ResultsFile) -> str:
     """Differences of this machine from that of the run, in words."""
     now = environment(runner.flat.w.device)
-    pairs = {
-        "packages": (package_versions(), results.versions),
-        "device": (now["device"], results.device),
-        "hardware": (now["hardware"], results.hardware),
-    }
-    machine = [f"other {name}" for name, (here, there) in pairs.items() if here != there]
+    here = {"packages": package_versions(), "device": now["device"], "hardware": now["hardware"]}
+    there = results.versions, results.device, results.hardware
+    pairs = zip(here.items(), there, strict=True)
+    machine = [f"other {name}" for (name, value), other in pairs if value != other]
     # the results may have been written again elsewhere
     environments = [one for one in results.environments or () if is_number(one.get("round"))]
     last = [one for one in environments if one["round"] <= results.completed_rounds][-1:]

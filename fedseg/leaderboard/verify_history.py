@@ -71,10 +71,9 @@ def check_rounds(
     ``stated`` is the config as the run recorded it; the other arguments are those of
     :func:`client_traffic`, with the samples of the clients in partition order.
     """
-    sent = client_traffic(config, runner, client_sizes)
+    sent, names = client_traffic(config, runner, client_sizes), list(client_sizes)
     sampler = build(SAMPLERS, config.client_sampler, "client_sampler")
-    sampler.bind(list(client_sizes), config.randomness.seed)
-    names = list(client_sizes)
+    sampler.bind(names, config.randomness.seed)
     schedule = {key: stated.train_cfg[key] for key in SCHEDULE if key in stated.train_cfg}
     loop = FederatedTrainLoop(None, None, **schedule)  # asked for its schedule only
     tests = stated.get("val_dataloader") or {}

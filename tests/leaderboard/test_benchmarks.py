@@ -83,9 +83,6 @@ def test_a_target_is_what_fedavg_reaches_in_the_same_paper():
     assert targets["landmarks_c50_r1300_traffic"] == 56.3
 
 
-# ---------------------------------------------------------------- what the configs compose
-
-
 @pytest.fixture(scope="module")
 def tool():
     """docs/site/benchmark_protocols.py."""

@@ -246,9 +246,6 @@ def test_every_stored_number_of_these_kinds_is_shown(board):
     assert {dataset for *_, dataset in left} == {"imagenet200"}, left
 
 
-# ---------------------------------------------------------------- protocols
-
-
 def test_a_run_belongs_to_the_protocol_whose_values_it_has(board):
     paper = toyresults.results(f"{RAINY}_paper", {"unseen/mIoU": 41.0, "seen/mIoU": 42.0}, **OTHER)
     found = board(idda(50.0), paper)
@@ -257,9 +254,6 @@ def test_a_run_belongs_to_the_protocol_whose_values_it_has(board):
     assert ranking(found, f"{RAINY}_paper").runs[0].method.label == "FedSAM"
     for id_, papers in ((RAINY, {"FedDrive", ""}), (f"{RAINY}_paper", {"ECCV22", ""})):
         assert {row.paper for row in ranking(found, id_).rows} == papers
-
-
-# ---------------------------------------------------------------- apart
 
 
 def test_synthetic_runs_never_stand_beside_published_numbers(board):
@@ -353,9 +347,6 @@ def test_a_split_of_no_benchmark(board):
     assert values(found.apart[0].rows[0]) == {"unseen": 50.0, "seen": 60.0}
 
 
-# ---------------------------------------------------------------- corruptions, traffic
-
-
 def corrupted(**changes):
     metrics = {
         "test/accuracy": 70.0,
@@ -411,9 +402,6 @@ def test_a_target_that_is_not_reached(board):
     assert cell.count == 1 and cell.doubt == "not reached in 1 of 2 runs" and cell.rank is None
     (row,) = ranking(board(cifar(40.0, seed=0), cifar(41.0, seed=1)), f"{CIFAR}_traffic").runs
     assert row.cells["rounds"].value is None and row.cells["rounds"].status == "not_reached"
-
-
-# ---------------------------------------------------------------- runs twice
 
 
 @pytest.mark.parametrize("kept", ["the newer", "the unchanged", "the comparable"])

@@ -38,9 +38,6 @@ def test_synthetic_data_are_never_comparable():
         assert toyresults.match(setting.id, content).reasons == (reason,)
 
 
-# ---------------------------------------------------------------- the protocol
-
-
 def identified_by_checksum(setting) -> set[str]:
     """Keys that say which images and clients there are, where a checksum says so, too."""
     train, tests = setting.known.get("train", {}), setting.known.get("test", {})
@@ -55,7 +52,7 @@ def identified_by_checksum(setting) -> set[str]:
 @pytest.mark.parametrize("setting", settings(), ids=lambda setting: setting.id)
 def test_another_value_of_any_key_of_the_protocol_is_told(setting):
     """Of the composed config, each key with each of its values changed once."""
-    methods = WITH_METHODS if any(v.when for v in setting.variants) else {"batchnorm": SILO}
+    methods = WITH_METHODS if any(v["when"] for v in setting.variants) else {"batchnorm": SILO}
     content = toyresults.results(setting.id, metrics_of(setting), **methods)
     results = toyresults.parsed(content)
     assert matches(results, [setting])[0].reasons == ()
@@ -132,16 +129,13 @@ def test_what_no_source_states_is_free():
 
 def test_values_of_either_paper_and_augmentations_count():
     setting = toyresults.setting(CIFAR)
-    (eccv,) = (variant for variant in setting.variants if variant.method == "eccv2022")
-    normalize = {f"config__{key.replace('.', '__')}": v for key, v in eccv.change.items()}
+    (eccv,) = (variant for variant in setting.variants if variant["method"] == "eccv2022")
+    normalize = {f"config__{key.replace('.', '__')}": v for key, v in eccv["change"].items()}
     assert reasons(CIFAR, **normalize) == ()
     steps = normalize.pop("config__train_dataloader__transforms")
     assert len(reasons(CIFAR, **normalize)) == 1  # trained in one way, tested in another
     steps = [*steps, {"type": "Cutout", "size": 8}, {"type": "Mixup", "alpha": 1.0}]
     assert reasons(CIFAR, **normalize, config__train_dataloader__transforms=steps) == ()
-
-
-# ---------------------------------------------------------------- data, split, rounds
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,9 @@ from fedseg.runs.config import CONFIG_FILE
 
 HOSTILE = "hostile_module"
 HEAD = {"type": "FCNHead", "in_channels": 8, "channels": 8, "num_classes": 16}
+MMSEG = {"type": "EncoderDecoder", "backbone": {"type": "BiSeNetV2"}, "decode_head": HEAD}
+TIMM = {"type": "TIMMBackbone", "model_name": "resnet18"}
+PICKLED = {"type": "Pretrained", "checkpoint": "hostile.pth"}
 
 
 class Payload:
@@ -78,60 +81,27 @@ FIELDS = {
     "a network": ("model.network", THING),
     "a loss": ("model.loss", THING),
     "a preprocessor": ("model.data_preprocessor", THING),
-    "pretrained weights": (
-        "model.init_cfg",
-        {"type": "Pretrained", "checkpoint": "hostile.pth"},
-    ),
+    "pretrained weights": ("model.init_cfg", PICKLED),
     "weights of the network": (
         "model.network",
-        {
-            "type": "MixVisionTransformer",
-            "init_cfg": {"type": "Pretrained", "checkpoint": "hostile.pth"},
-        },
+        {"type": "MixVisionTransformer", "init_cfg": PICKLED},
     ),
-    "pretrained segmentor": (
-        "model.network",
-        {
-            "type": "EncoderDecoder",
-            "pretrained": "hostile.pth",
-            "backbone": {"type": "BiSeNetV2"},
-            "decode_head": HEAD,
-        },
-    ),
-    "a checkpoint of a library": (
-        "model.network",
-        {"type": "TIMMBackbone", "model_name": "resnet18", "checkpoint_path": "hostile.pth"},
-    ),
-    "a model on a hub": (
-        "model.network",
-        {"type": "TIMMBackbone", "model_name": "hf-hub:someone/resnet18"},
-    ),
-    "a layer by import path": (
-        "model.network",
-        {"type": "TIMMBackbone", "model_name": "resnet18", "norm_layer": f"{HOSTILE}.Thing"},
-    ),
+    "pretrained segmentor": ("model.network", {**MMSEG, "pretrained": "hostile.pth"}),
+    "a checkpoint of a library": ("model.network", {**TIMM, "checkpoint_path": "hostile.pth"}),
+    "a model on a hub": ("model.network", {**TIMM, "model_name": "hf-hub:someone/resnet18"}),
+    "a layer by import path": ("model.network", {**TIMM, "norm_layer": f"{HOSTILE}.Thing"}),
     "padding by import path": (
         "model.network",
-        {
-            "type": "EncoderDecoder",
-            "backbone": {"type": "BiSeNetV2", "norm_cfg": {"type": HOSTILE}},
-            "decode_head": HEAD,
-        },
+        {**MMSEG, "backbone": {"type": "BiSeNetV2", "norm_cfg": {"type": HOSTILE}}},
     ),
     "a data set": (f"{SEEN}.dataset", THING),
     "a loader": (f"{SEEN}.type", f"{HOSTILE}.Thing"),
     "a batching function": (f"{SEEN}.collate_fn", {"type": "os.system"}),
     "a transform": (f"{SEEN}.dataset.pipeline", [THING]),
-    "a transform in a transform": (
-        f"{SEEN}.dataset.pipeline",
-        [{"type": "OneOf", "transforms": [THING]}],
-    ),
+    "a nested transform": (f"{SEEN}.dataset.pipeline", [{"type": "OneOf", "transforms": [THING]}]),
     "a style": (f"{SEEN}.dataset.style", THING),
     "a metric": ("val_evaluator", THING),
-    "a metric that writes": (
-        "val_evaluator",
-        {"type": "DumpResults", "out_file_path": "executed"},
-    ),
+    "a metric that writes": ("val_evaluator", {"type": "DumpResults", "out_file_path": "executed"}),
     "a list of metrics": ("val_evaluator", [{"type": "IoUMetric"}, THING]),
     "a loop": ("val_cfg", THING),
     "a test loop": ("test_cfg", THING),

@@ -118,18 +118,11 @@ def test_csv_has_every_value_in_full_precision(board):
     assert own["rank"] == "2" and own["seeds"] == "0 1" and own["metric"] == "unseen/mIoU"
     damaged = [line for line in lines if line["doubt"]]
     assert damaged and not any(line["rank"] for line in damaged)
-
-
-def test_csv_keeps_runs_that_are_apart_away_from_published_numbers(board):
     assert "demo|x" not in to_csv(board.rankings)
     lines = list(csv.DictReader(io.StringIO(to_csv(board.apart, "reasons"))))
     assert {line["experiment"] for line in lines} == {"demo|x"}
     assert {line["kind"] for line in lines} == {"run"}
     assert lines[0]["value"] == "20.125" and lines[0]["reasons"].startswith("synthetic data")
-
-
-def labels_of(rows) -> set[str]:
-    return {row["label"] for row in rows}
 
 
 def test_json_has_the_whole_board(board):
@@ -141,7 +134,8 @@ def test_json_has_the_whole_board(board):
     assert rainy["setting"]["split"] == {"kind": "heterogeneous", "shift": "rainy"}
     assert rainy["setting"]["protocol"]["train_dataloader.batch_size"] == 16
     assert [c["key"] for c in rainy["further_columns"]] == ["parameters", "seconds"]
-    assert labels_of(by_id["cifar10_a100_c5_cnn"]["further_rows"]) >= {"FedGloSS, without ADMM"}
+    labels = {row["label"] for row in by_id["cifar10_a100_c5_cnn"]["further_rows"]}
+    assert "FedGloSS, without ADMM" in labels
     assert [c["key"] for c in rainy["columns"]] == ["unseen", "seen", "seen_by_domain"]
     (own,) = (row for row in rainy["rows"] if row["kind"] == "run")
     assert own["cells"]["unseen"]["count"] == 2 and own["seeds"] == [0, 1]
@@ -165,13 +159,4 @@ def test_files_are_written_whole(board, tmp_path):
     assert [path.name for path in paths] == [*names, "index.html"]
     assert sorted(folder.iterdir()) == sorted([*paths, folder / "page"])
     assert json.loads(paths[3].read_text()) == json.loads(json.dumps(to_json(board)))
-    before = paths[0].read_text()
-    write_board(board, folder)
-    assert paths[0].read_text() == before == to_markdown(board)
-
-
-def test_half_a_character_in_a_name_does_not_stop_the_board(tmp_path):
-    content = toyresults.results(RAINY, {"unseen/mIoU": 50.0}, name="half \ud800 a character")
-    toyresults.write(tmp_path / "run", content)
-    for path in write_board(build_board(*read_runs([tmp_path])), tmp_path / "board")[:2]:
-        assert "half \ufffd a character" in path.read_text()
+    assert paths[0].read_text() == to_markdown(board)

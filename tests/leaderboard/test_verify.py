@@ -231,13 +231,6 @@ def test_a_missing_or_foreign_checkpoint(run, small_config):
         verify(run, small_config)
 
 
-def test_a_damaged_checkpoint(run, small_config):
-    newest = run / "checkpoints" / "round_000006.pth"
-    newest.write_bytes(newest.read_bytes()[:-50])
-    with pytest.raises(DataError, match="round_000006"):
-        verify(run, small_config)
-
-
 @pytest.mark.parametrize(
     ("where", "value", "message"),
     [
@@ -310,32 +303,22 @@ def replace(round_: int, key: str, value):
     return lambda lines: lines[round_ - 1].update({key: value(lines[round_ - 1].get(key))})
 
 
-# what is wrong with a history -> how, and the field that says so
-HISTORIES = {
-    "an evaluation is lost": (lambda lines: lines[3].pop("metrics"), "round 4.evaluated"),
-    "an evaluation too many": (replace(5, "metrics", lambda _: {}), "round 5.evaluated"),
-    "a metric is lost": (lambda lines: lines[3]["metrics"].popitem(), "round 4.missing metrics"),
-    "another client": (
-        replace(3, "participants", lambda p: [{**p[0], "client": "x"}, *p[1:]]),
-        "round 3.participants",
-    ),
-    "fewer clients": (replace(3, "participants", lambda p: p[:1]), "round 3.participants"),
-    "other samples": (
-        replace(3, "participants", lambda p: [{**p[0], "samples": 9}, *p[1:]]),
-        "round 3.samples",
-    ),
-    "less traffic": (replace(2, "bytes_up", lambda b: b // 2), "round 2.bytes_up"),
-    "another last metric": (
-        replace(6, "metrics", lambda m: {**m, "seen/mIoU": m["seen/mIoU"] + 1}),
-        "final.seen.mIoU",
-    ),
+# the field that says what is wrong with a history -> how it was changed
+CHANGED_LINES = {
+    "round 4.evaluated": lambda lines: lines[3].pop("metrics"),
+    "round 5.evaluated": replace(5, "metrics", lambda _: {}),
+    "round 4.missing metrics": lambda lines: lines[3]["metrics"].popitem(),
+    "round 3.participants": replace(3, "participants", lambda p: p[:1]),
+    "round 3.samples": replace(3, "participants", lambda p: [{**p[0], "samples": 9}, *p[1:]]),
+    "round 2.bytes_up": replace(2, "bytes_up", lambda b: b // 2),
+    "final.seen.mIoU": replace(6, "metrics", lambda m: {**m, "seen/mIoU": m["seen/mIoU"] + 1}),
 }
 
 
-@pytest.mark.parametrize("kind", HISTORIES)
-def test_a_history_has_what_its_config_asks_for(kind, run, small_config):
+@pytest.mark.parametrize("field", CHANGED_LINES)
+def test_a_history_has_what_its_config_asks_for(field, run, small_config):
     """Even where results.json was made to fit it."""
-    change_lines, field = HISTORIES[kind]
+    change_lines = CHANGED_LINES[field]
     path = run / "history.jsonl"
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     change_lines(lines)

@@ -154,8 +154,11 @@ def config_of(one: Setting, seed: int = 0, **changes: Any) -> dict[str, Any]:
             put(config, FIELDS[name], value)
     values = select(config)
     for variant in one.variants:  # what the method of these classes changes besides
-        if variant.when and variant.when.items() <= {k: values.get(k) for k in DECIDING}.items():
-            for key, value in variant.change.items():
+        if (
+            variant["when"]
+            and variant["when"].items() <= {k: values.get(k) for k in DECIDING}.items()
+        ):
+            for key, value in variant["change"].items():
                 put(config, key, value)
     for name, value in changes.items():
         if name.startswith("config__"):
