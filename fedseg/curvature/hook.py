@@ -80,10 +80,8 @@ class CurvatureHook(FederatedHook):
         if runner.round % self.interval:
             return
         begin = time.perf_counter()
-        if runner.batchnorm is not None:
-            states = {
-                c: runner.batchnorm.select_state(runner.store.get(c)) for c in runner.client_sizes
-            }
+        if (policy := runner.batchnorm) is not None:
+            states = {c: policy.select_state(runner.store.get(c)) for c in runner.client_sizes}
             self._run.statistics = {c: state for c, state in states.items() if state}
         for name in self.quantities:
             try:
@@ -111,8 +109,6 @@ class CurvatureHook(FederatedHook):
             sizes = [runner.data.sizes[c] for c in runner.client_sampler.participants(1)]
             images += sum(min(size, self.samples) for size in sizes)
         return PRODUCTS * seconds * images * (runner.max_rounds // self.interval)
-
-    # ---------------------------------------------------------------- quantities
 
     def _surface(self, runner: Run, personal: bool = True) -> LossSurface:
         point = Point("global model", runner.server.w, runner.server.buffers)

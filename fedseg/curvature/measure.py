@@ -59,8 +59,8 @@ class Measurement:
         self.folder = folder or default_folder(checkpoint, settings, run.changed)
         columns = (*Progress.get_default_columns(), MofNCompleteColumn(), TimeElapsedColumn())
         console = Console(stderr=True)
-        hidden = {"disable": not console.is_terminal, "transient": True}
-        self._bars = Progress(*columns, console=console, **hidden)
+        style = {"disable": not console.is_terminal, "transient": True, "console": console}
+        self._bars = Progress(*columns, **style)
         self.data = self._samples()
         self.result: dict[str, Any] = {
             "schema_version": SCHEMA_VERSION,
@@ -103,8 +103,6 @@ class Measurement:
         same = all(getattr(earlier, name) == self.result[name] for name in SAME)
         return earlier.quantities if same else {}
 
-    # ---------------------------------------------------------------- parts of quantities
-
     def _samples(self, client: str | None = None, personal: bool = True) -> Samples:
         s, client = self.settings, client or self.settings.client
         name, evaluated = TRAIN if client is not None else s.data, s.statistics == BATCH
@@ -135,23 +133,18 @@ class Measurement:
         for client in self._bars.track(clients, description="clients"):
             yield client, self._samples(client)
 
-    # ---------------------------------------------------------------- quantities
-
     def _loss(self) -> dict[str, Any]:
         loss, metrics = self._surface().loss(metrics=True)
         gradient, _ = self._surface().gradient()
         norms = {"gradient_norm": float(gradient.norm()), "norm_w": float(self.point.w.norm())}
         return {"loss": loss, "metrics": metrics, **norms}
 
-    def _top(self) -> dict[str, Any]:
-        return self._eigenvalues(self.settings.top)
-
     def _spectrum(self) -> dict[str, Any]:
-        return self._eigenvalues(min(SPECTRUM, self.run.flat.num_parameters - 1))
+        return self._top(min(SPECTRUM, self.run.flat.num_parameters - 1))
 
-    def _eigenvalues(self, k: int) -> dict[str, Any]:
+    def _top(self, k: int | None = None) -> dict[str, Any]:
         """The ratio lambda_1 / lambda_5 is that of Caldarola et al. (ECCV 2022), table 1."""
-        largest, count = self._largest(self._surface(), k)
+        largest, count = self._largest(self._surface(), k or self.settings.top)
         with atomic_writer(self.folder / VECTORS, "wb") as file:
             np.save(file, largest.vectors[:, :2].T.astype(np.float32))
         values = largest.values

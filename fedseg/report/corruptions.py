@@ -19,10 +19,8 @@ def corruption_table(
     """Accuracy in percent by corruption and severity, from the metrics by domain of a run or test.
 
     The last row and the last column, ``"mean"``, are means; a mean of which a value is missing is
-    None, for one over fewer would not compare. Without a corrupted set there is no table.
-
-    Raises:
-        DataError: a corruption has another number of accuracies than there are severities.
+    None, for one over fewer would not compare. Without a corrupted set there is no table. DataError
+    if a corruption has another number of accuracies than there are severities.
     """
     entry = next((e for e in domains.values() if e.get("corruptions")), None)
     if entry is None:

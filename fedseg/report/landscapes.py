@@ -1,7 +1,8 @@
 """Curvature on the terminal, pictures of landscapes and spectra, and a page of surfaces."""
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from itertools import chain
+from itertools import chain, cycle
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,8 +22,6 @@ MAP = "cividis"  # the same for every kind of color vision
 LEVELS = 14
 MOST_DOTS = 60  # values of a curve up to which each has a dot
 BLUR = 100  # a density is so many times as wide as the bell of an eigenvalue
-
-
 NONE = "—"
 ROWS = {
     "loss": ("loss", "loss"),
@@ -45,25 +44,23 @@ ROWS = {
 def print_curvature(results: Mapping[str, Mapping[str, Any]]) -> None:
     """Print a column for each checkpoint, and norms of features by class and client.
 
-    Args:
-        results: name of a checkpoint -> content of its ``curvature.json``.
+    ``results``: name of a checkpoint -> content of its ``curvature.json``.
     """
     console, quantities = Console(), [result["quantities"] for result in results.values()]
     widen_console(console)
     head = ("", *(f"{name} ({result['checkpoint']})" for name, result in results.items()))
-    rows = {"data": [result["data"] for result in results.values()]}
     counts = [sorted({q["num_samples"] for q in of.values()}) for of in quantities]
-    rows["samples"] = [", ".join(map(str, numbers)) for numbers in counts]
+    rows = [("data", *(result["data"] for result in results.values()))]
+    rows.append(("samples", *(", ".join(map(str, numbers)) for numbers in counts)))
     for row, (quantity, key) in ROWS.items():
-        rows[row] = [_format(q.get(quantity, {}).get(key)) for q in quantities]
-    norms = {}
+        rows.append((row, *(_format(q.get(quantity, {}).get(key)) for q in quantities)))
+    norms = []
     for kind, part in (("class", "norm_by_class"), ("client", "of_clients")):
         columns = [q.get("features", {}).get(part, {}) for q in quantities]
         for key in dict.fromkeys(chain(*columns)):
-            norms[f"{kind} {key}"] = [_format(column.get(key)) for column in columns]
+            norms.append((f"{kind} {key}", *(_format(column.get(key)) for column in columns)))
     for title, table in (("curvature", rows), ("norm of the last features, means", norms)):
-        filled = [(name, *cells) for name, cells in table.items() if set(cells) != {NONE}]
-        if filled:
+        if filled := [row for row in table if {*row[1:]} != {NONE}]:
             console.print(TextTable(title, head, filled).to_rich())
 
 
@@ -77,9 +74,6 @@ def _format(value: Any) -> str:
         error = value["standard_error"]
         return f"{value['value']:.4g}" + (f" ± {error:.2g}" if error is not None else "")
     return f"{np.mean([*value.values()]) if isinstance(value, Mapping) else value:.4g}"
-
-
-# ---------------------------------------------------------------- pictures
 
 
 class Curve(NamedTuple):
@@ -118,13 +112,10 @@ def write_spectra(results: Mapping[str, Mapping[str, Any]], folder: Path) -> lis
 
 
 def draw_spectra(results: Mapping[str, Mapping[str, Any]]) -> Figure | None:
-    """Curves of what was measured of some checkpoints.
+    """Curves of what was measured of some checkpoints, as of :func:`print_curvature`.
 
     The largest eigenvalues, the spectral density (each eigenvalue a bell curve), and the largest
-    eigenvalue on each client's data, the largest first: as far as they were measured.
-
-    Args:
-        results: name of a checkpoint -> content of its ``curvature.json``.
+    eigenvalue on each client's data, the largest first.
     """
     names = short_names(results)
     labels = ("number", "eigenvalue"), ("eigenvalue", "density"), ("client", "largest eigenvalue")
@@ -173,18 +164,13 @@ def _label_series(content: Mapping[str, Any]) -> Iterable[tuple[str, Mapping[str
         yield ", ".join(filter(None, (models, series["data"]))), series
 
 
-# ---------------------------------------------------------------- curves
-
-
 def _draw_curves(
     panels: Mapping[tuple[str, str], Sequence[Curve]], marks: Sequence[float] = ()
 ) -> Figure:
     """Panels beside each other, those logarithmic whose values differ by a factor of 10 or more."""
     figure = new_figure(5.2 * len(panels), 4)
     row = figure.subplots(1, len(panels), squeeze=False)[0]
-    colors = dict.fromkeys(curve.label for curves in panels.values() for curve in curves)
-    colors = {label: COLORS[n % len(COLORS)] for n, label in enumerate(colors)}
-    lines: dict[str, Any] = {}
+    colors, lines = defaultdict(cycle(COLORS).__next__), {}
     for axes, ((across, up), curves) in zip(row, panels.items(), strict=True):
         for label, x, y, dashed in curves:
             style = {"linestyle": "--" if dashed else "-", "marker": "." * (len(y) <= MOST_DOTS)}
@@ -203,18 +189,13 @@ def _draw_curves(
 def _draw_lines(content: Mapping[str, Any]) -> Figure:
     panels = {}
     for name in ("loss", *content["series"][0]["metrics"]):
-        curves = []
+        curves = panels["gamma (0: the first model, 1: the second)", name] = []
         for label, series in _label_series(content):
-            label += (
-                f", barrier {series['barrier']:.3g}" if series.get("barrier") is not None else ""
-            )
-            values = series["loss"] if name == "loss" else series["metrics"][name]
+            if series.get("barrier") is not None:
+                label += f", barrier {series['barrier']:.3g}"
+            values = {"loss": series["loss"], **series["metrics"]}[name]
             curves.append(Curve(label, content["axes"][0], values, series["data"] != "train"))
-        panels["gamma (0: the first model, 1: the second)", name] = curves
     return _draw_curves(panels, marks=(0, 1))
-
-
-# ---------------------------------------------------------------- maps and surfaces
 
 
 def _scale(content: Mapping[str, Any]) -> Normalize:

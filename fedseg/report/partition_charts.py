@@ -26,8 +26,7 @@ def show_partition(
 ) -> None:
     """Print a partition's statistics and draw it to a PNG, both titled by the file's name.
 
-    Clients and labels are as of :func:`fedseg.report.partition_view.partition_statistics`,
-    ``classes`` the names in order of their ids.
+    Arguments are those of :func:`fedseg.report.partition_view.partition_statistics`.
     """
     statistics = partition_statistics(clients, labels, len(classes))
     print(
@@ -44,8 +43,7 @@ def write_pictures(
 ) -> list[Path]:
     """Write ``splits.png``, all splits side by side, and ``<name>.png`` for each that has rows.
 
-    ``pixels`` has those of every class that each client holds, by view, for
-    ``<name>_pixels.png``.
+    ``pixels``, of each client in each class, by view, are in ``<name>_pixels.png``.
     """
     figures, pixels = {OVERVIEW: draw_side_by_side(views)}, pixels or {}
     for view in views:
@@ -56,9 +54,6 @@ def write_pictures(
         if view.name in pixels:
             figures[f"{stem}_pixels.png"] = draw_view(view, pixels[view.name])
     return [save_figure(figure, Path(folder) / name) for name, figure in figures.items()]
-
-
-# ---------------------------------------------------------------- one split
 
 
 def draw_view(view: View, pixels: np.ndarray | None = None) -> Figure:
@@ -119,9 +114,6 @@ def draw_view(view: View, pixels: np.ndarray | None = None) -> Figure:
     return figure
 
 
-# ---------------------------------------------------------------- side by side
-
-
 def draw_side_by_side(views: Sequence[View]) -> Figure:
     """A column for each split: its clients' mixes, in one scale, sizes, numbers of classes."""
     width = 4.6 if len(views) > 1 else 8
@@ -170,9 +162,6 @@ def _draw_histogram(axes: Any, values: np.ndarray, color: str, label: str) -> No
     plain_axes(axes, grid="y")
 
 
-# ---------------------------------------------------------------- heat maps
-
-
 def sort_clients(shares: np.ndarray) -> np.ndarray:
     """Clients in order of their largest class, those with most of it first; from [clients, K]."""
     return np.lexsort((-shares.max(axis=1), shares.argmax(axis=1)))
@@ -193,17 +182,15 @@ def draw_cells(
         extent=(0, columns, rows, 0),
     )
     # a line between the classes, and between clients where there is room
-    if rows <= NAMED:
-        axes.hlines(range(1, rows), 0, columns, "0.93", linewidth=0.5)
     if columns <= NAMED:
         axes.vlines(range(1, columns), 0, rows, "0.93", linewidth=0.5)
     if rows <= NAMED:
+        axes.hlines(range(1, rows), 0, columns, "0.93", linewidth=0.5)
         axes.set_yticks(np.arange(rows) + 0.5, classes, fontsize=9 if rows <= 30 else 6.5)
     else:
         axes.yaxis.set_major_locator(MaxNLocator(integer=True))
         axes.set_ylabel(f"{kind} id")
-    axes.tick_params(axis="y", length=0)
-    axes.tick_params(axis="x", bottom=False)
+    axes.tick_params(length=0)
     axes.spines[:].set_color("0.6")
     return image
 
@@ -211,8 +198,7 @@ def draw_cells(
 def _pool(values: np.ndarray, most: int, axis: int = 0) -> np.ndarray:
     """At most ``most`` cells along an axis, each the maximum of neighbors: no cell is lost."""
     length = values.shape[axis]
-    if length <= most:
-        return values
+    most = min(most, length)
     return np.maximum.reduceat(values, np.arange(most) * length // most, axis=axis)
 
 

@@ -81,9 +81,6 @@ class View:
     dataset: SegmentationDataset | None = None  # of the clients, where it has label maps
 
 
-# ---------------------------------------------------------------- tables
-
-
 def print_views(views: Sequence[View], console: Console | None = None) -> None:
     """Print a column for each split, and a row for each test set."""
     console = console or Console()
@@ -106,9 +103,8 @@ def _splits_table(views: Sequence[View]) -> TextTable:
     columns = {view.name: _describe(view) for view in views}
     names = dict.fromkeys(name for column in columns.values() for name in column)
     order = [*(name for name in names if name != "distance"), "distance"]
-    rows = tuple((name, *(c.get(name, "") for c in columns.values())) for name in order)
-    head = ("", *columns)
-    return TextTable("splits", head, rows, right=tuple(range(1, len(head))))
+    rows = [(name, *(c.get(name, "") for c in columns.values())) for name in order]
+    return TextTable("splits", ("", *columns), rows, right=range(1, 1 + len(columns)))
 
 
 def _describe(view: View) -> dict[str, str]:
@@ -135,8 +131,7 @@ def _tests_table(views: Sequence[View]) -> TextTable:
             of = also = ""
             if name in view.test_counts and view.kind:
                 there = view.test_counts[name] > 0
-                of = f"{there.sum():,} {view.kind if there.sum() == 1 else PLURAL[view.kind]}"
-                also = f"{(there & held).sum():,}"
+                of, also = f"{there.sum():,} {PLURAL[view.kind]}", f"{(there & held).sum():,}"
             rows.append((view.name, name, f"{samples:,}", of, also))
     head = ("split", "test set", "images", "of", "also held by clients")
-    return TextTable("test sets", head, tuple(rows), right=(2, 3, 4))
+    return TextTable("test sets", head, rows, right=(2, 3, 4))

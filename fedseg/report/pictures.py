@@ -42,7 +42,7 @@ class Classes:
     def table(self) -> np.ndarray:
         """The color of every id, uint8 [256, 3]; ids without a class are black."""
         table = np.zeros((256, 3), np.uint8)
-        table[: len(self.palette)] = np.asarray(self.palette, np.uint8)
+        table[: len(self.palette)] = self.palette
         table[self.ignore_index] = 0
         return table
 
@@ -63,9 +63,7 @@ def image_miou(truth: np.ndarray, prediction: np.ndarray, ignore_index: int = 25
     if (truth == ignore_index).all():
         return None
     metric = IoUMetric(256, ignore_index)
-    labels, predicted = (
-        torch.from_numpy(np.ascontiguousarray(a))[None] for a in (truth, prediction)
-    )
+    labels, predicted = (torch.from_numpy(a[None].copy()) for a in (truth, prediction))
     metric.process({"data_samples": labels}, predicted)
     return metric.evaluate(1)["mIoU"]
 
@@ -99,19 +97,11 @@ def draw_example(example: Example, classes: Classes) -> Figure:
     for axes, name in zip(figure.axes, names, strict=True):
         axes.set_title(name, fontsize=9, color="0.4", loc="left")
         axes.set_axis_off()
-    figure.legend(
-        [Patch(facecolor=colors[i] / 255, edgecolor="0.4") for i in ids],
-        ["ignored" if i == classes.ignore_index else str(classes.names[i]) for i in ids],
-        loc="outside lower left",
-        ncols=columns,
-        frameon=False,
-        handlelength=1.2,
-        fontsize=8.5,
-    )
+    patches = [Patch(facecolor=colors[i] / 255, edgecolor="0.4") for i in ids]
+    names = ["ignored" if i == classes.ignore_index else str(classes.names[i]) for i in ids]
+    style = {"frameon": False, "handlelength": 1.2, "fontsize": 8.5}
+    figure.legend(patches, names, loc="outside lower left", ncols=columns, **style)
     return figure
-
-
-# ---------------------------------------------------------------- files
 
 
 def write_charts(
@@ -122,8 +112,7 @@ def write_charts(
     paths = [save_figure(draw_curves(run), folder / "curves.png")]
     if run.results is None:
         return paths
-    clients = run.results.extras.get("client_accuracy")
-    if clients:
+    if clients := run.results.extras.get("client_accuracy"):
         figure = draw_client_accuracy(clients, run.name)
         paths.append(save_figure(figure, folder / "client_accuracy.png"))
     return paths + _write_domains(run.results.final, folder, palette, run.name)

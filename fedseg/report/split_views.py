@@ -8,6 +8,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
@@ -79,9 +80,6 @@ def _rename(views: Sequence[View]) -> list[View]:
     return list(named.values())
 
 
-# ---------------------------------------------------------------- configs
-
-
 def _read_config(path: Path, config: Config, images: bool) -> View:
     recipe = _get(config.train_dataloader, "partition", "train_dataloader")
     dataset = _build_dataset(config.train_dataloader, "train_dataloader", images)
@@ -94,12 +92,11 @@ def _read_config(path: Path, config: Config, images: bool) -> View:
             if not entry.get("optional"):
                 raise
             notes.append(f"{path.stem}: test set {name!r} is not there ({error})")
-    kind = recipe.get("type") if isinstance(recipe, Mapping) else type(recipe)
-    kind = getattr(kind, "__name__", kind)
-    title = f"{path.stem}: {kind}"
-    for key, value in recipe.items() if isinstance(recipe, Mapping) else ():
-        if key != "type" and not isinstance(value, Mapping):
-            title += f", {key} {value}"
+    options = dict(recipe) if isinstance(recipe, Mapping) else {"type": type(recipe)}
+    kind = options.pop("type", None)
+    words = [f"{path.stem}: {getattr(kind, '__name__', kind)}"]
+    words += [f"{k} {v}" for k, v in options.items() if not isinstance(v, Mapping)]
+    title = ", ".join(words)
     return _make_view(path.stem, title, clients, dataset, tests, notes)
 
 
@@ -163,15 +160,11 @@ def _read_labels(dataset: Any) -> tuple[str | None, np.ndarray]:
     return None, np.zeros(len(dataset), np.int64)
 
 
-# ---------------------------------------------------------------- files
-
-
 def _read_file(path: Path) -> View:
+    fix = "name a config, a split file or a folder of split files"
     if not path.exists():
-        raise DataError(
-            f"{path}: does not exist: name a config, a split file or a folder of split files"
-        )
-    content = read_json(path, "name a config (.py), a split file or a folder of split files")
+        raise DataError(f"{path}: does not exist: {fix}")
+    content = read_json(path, fix)
     if isinstance(content, dict) and SplitFile.model_fields.keys() <= content.keys():
         return _read_folder(path.parent)  # all files of a folder are one split
     return _read_indices(path)
@@ -229,17 +222,10 @@ def _find_layout(splits: Sequence[Split]) -> Callable[[str], str] | None:
     samples = [sample for split in splits for sample in split.samples]
     for kind in LAYOUTS:
         reader = kind.__new__(kind)  # without a data root: only its rules about paths
-        try:
-            if all(reader.label_of(x) == y for x, y in samples):
-                for x, _ in samples:
-                    reader.domain_of(x)
+        with suppress(ValueError, IndexError):
+            if all(reader.label_of(x) == y and reader.domain_of(x) is not None for x, y in samples):
                 return reader.domain_of
-        except (ValueError, IndexError):
-            continue
     return None
-
-
-# ---------------------------------------------------------------- pixels
 
 
 def pixel_counts(view: View) -> np.ndarray:

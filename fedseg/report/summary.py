@@ -40,8 +40,7 @@ def print_summary(
 ) -> None:
     """Print what a finished run reached, from its ``results.json``.
 
-    ``config`` is the file that it was started with, ``real_config`` that of the same experiment on
-    real data, named if the data are rendered.
+    It was started with ``config``; ``real_config`` is the same experiment on real data.
     """
     folder = Path(work_dir)
     results = read_results(folder / FILE_NAME, strict=False)
@@ -107,12 +106,9 @@ def _metrics(results: Results) -> TextTable:
 
 def _coverage(domains: Domains) -> list[str]:
     """Note the domains whose clients have not trained yet."""
-    return [
-        f"{entry['domains_with_statistics']} of the {entry['domains']} domains have statistics of "
-        "their own so far, the others are as in standard"
-        for entry in domains.values()
-        if entry.get("domains_with_statistics", 0) < entry.get("domains", 0)
-    ]
+    counts = [(e.get("domains_with_statistics", 0), e.get("domains", 0)) for e in domains.values()]
+    text = "domains have statistics of their own so far, the others are as in standard"
+    return [f"{some} of the {every} {text}" for some, every in counts if some < every]
 
 
 def _facts(results: Results, folder: Path) -> Table:

@@ -250,9 +250,6 @@ def test_feature_norms_are_means_by_class():
     assert found == pytest.approx({label: np.mean(norms) for label, norms in sums.items()})
 
 
-# ---------------------------------------------------------------- estimates
-
-
 class Matrix:
     """Products with a matrix that is known."""
 
@@ -315,9 +312,6 @@ def test_diagonals():
     found = spectrum.diagonal(SPIKED, 2000, np.random.default_rng(0))
     error = np.sqrt((np.square(SPIKED.matrix).sum(1) - exact**2) / 2000)  # of Rademacher vectors
     assert (np.abs(found - exact) / error).max() < 5
-
-
-# ---------------------------------------------------------------- sharpness
 
 
 def test_rise_on_a_quadratic_is_the_closed_form():

@@ -44,9 +44,6 @@ def files(folder: Path) -> set[str]:
     return {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()}
 
 
-# ---------------------------------------------------------------- names
-
-
 def test_the_numbers_of_a_line_of_the_history():
     record = {
         "round": 3,
@@ -74,9 +71,6 @@ def test_the_numbers_of_a_line_of_the_history():
         "seconds/train": 1.0,
         "unseen/mIoU": 45.0,
     }
-
-
-# ---------------------------------------------------------------- TensorBoard
 
 
 def events(folder: Path) -> dict[str, list[tuple[int, float]]]:
@@ -157,9 +151,6 @@ def test_plans_and_tests_track_nothing(tmp_path):
     runner = toyseg.runner(tested)
     runner.test(tmp_path / "run" / "checkpoints" / "round_000004.pth")
     assert not any("tensorboard" in name for name in files(tmp_path / "tested"))
-
-
-# ---------------------------------------------------------------- any tracker
 
 
 @VISBACKENDS.register_module(force=True)
@@ -272,9 +263,6 @@ def test_a_missing_package_is_refused_before_an_earlier_run_is_moved(tmp_path, m
         assert earlier.exists()
 
 
-# ---------------------------------------------------------------- MLflow
-
-
 @pytest.fixture
 def home(tmp_path, monkeypatch):
     """A home and a working folder of the test's own, which stay empty; no tracker's variables."""
@@ -318,9 +306,6 @@ def test_mlflow_keeps_its_runs_in_the_work_dir(tmp_path, home):
     }
     assert [step for step, _ in found["seconds/train"]] == [1, 2, 3, 4, 5]
     assert files(home) == set()
-
-
-# ---------------------------------------------------------------- Weights & Biases
 
 
 def wandb_history(file: Path) -> list[dict]:

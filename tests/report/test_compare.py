@@ -33,9 +33,6 @@ def cells(*paths):
     return compare(read_sides(paths)).metrics[METRIC]
 
 
-# ---------------------------------------------------------------- metrics
-
-
 def test_paired_differences_are_of_the_rounds_that_both_evaluated(tmp_path):
     one = write_history(tmp_path / "a", [record(r, 10.0 + r) for r in range(1, 11)])
     # evaluates even rounds only, and stops at 8: better by 2 at 2, 4 and by 5 at 6, 8
@@ -99,9 +96,6 @@ def test_seeds_that_only_one_side_has_cannot_be_paired(tmp_path):
     comparison = compare(read_sides([tmp_path / "a", other]))
     assert comparison.metrics[METRIC][1].paired == Cell(4.0, count=1, over="unpaired")
     assert any("seeds (0, 1 and 7)" in note for note in comparison.notes)
-
-
-# ---------------------------------------------------------------- configs, data, cost
 
 
 def test_configs_differ_where_they_do(tmp_path):
@@ -203,9 +197,6 @@ def test_metrics_are_grouped(tmp_path):
     folder = write_history(tmp_path, [record(1, metrics=dict.fromkeys(order, 1.0))])
     metrics = compare(read_sides([folder, folder])).metrics
     assert list(metrics) == ["b/mIoU", "a/mIoU", "b/aAcc", "a/aAcc", "b/mAcc"]
-
-
-# ---------------------------------------------------------------- reading
 
 
 def test_a_real_run_equals_itself(small_run):

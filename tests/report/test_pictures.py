@@ -144,8 +144,6 @@ def test_classification_has_curves_but_no_overlays(tested, small_run, tmp_path):
     assert [p.name for p in write_charts(folder, folder)] == ["curves.png"]
 
 
-# ---------------------------------------------------------------- one prediction
-
 RED, GREEN, BLUE = [200, 0, 0], [0, 180, 0], [0, 0, 250]
 CLASSES = Classes(("road", "car", "sky"), [RED, GREEN, BLUE])
 

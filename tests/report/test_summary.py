@@ -40,11 +40,8 @@ def change(run, **fields) -> None:
 def test_summary_names_metrics_files_and_the_next_command(small_run, small_config):
     text = printed(small_run, small_config)
     results = read_results(small_run / "results.json")
-    for label, domain in (
-        ("unseen", "unseen"),
-        ("seen standard", "seen"),
-        ("seen by_domain", "seen_by_domain"),
-    ):
+    labels = {"unseen": "unseen", "seen standard": "seen", "seen by_domain": "seen_by_domain"}
+    for label, domain in labels.items():
         row = next(line for line in text.splitlines() if line.strip().startswith(f"{label} "))
         assert f" {results.final[domain]['mIoU']:.2f} " in row
         assert f" {results.last_rounds.mean[f'{domain}/mIoU']:.2f} ± " in row

@@ -30,11 +30,8 @@ def run_of(folder: Path, value: float, **changes) -> Path:
 def colors_in(path: Path) -> list[int]:
     """Pixels of each line color."""
     picture = np.asarray(Image.open(path).convert("RGB")).reshape(-1, 3)
-    found = []
-    for color in COLORS:
-        rgb = [int(color[i : i + 2], 16) for i in (1, 3, 5)]
-        found.append(int((picture == rgb).all(-1).sum()))
-    return found
+    colors = [[int(color[i : i + 2], 16) for i in (1, 3, 5)] for color in COLORS]
+    return [int((picture == rgb).all(-1).sum()) for rgb in colors]
 
 
 def test_two_runs(tool, tmp_path):
