@@ -1,4 +1,4 @@
-"""Charts of a run: loss and metrics over rounds, IoU by class, accuracy for each client."""
+"""Charts of a run beside its curves: IoU by class, accuracy for each client."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,78 +7,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from fedseg.checks import is_number
-from fedseg.metric_names import (
-    BY_DOMAIN,
-    GLOBAL,
-    GLOBAL_BY_DOMAIN,
-    STANDARD,
-    Metric,
-    domain_label,
-    main_metric,
-)
-from fedseg.report.drawing import (
-    COLORS,
-    MARKERS,
-    draw_losses,
-    draw_percentages,
-    new_figure,
-    round_axes,
-    write_centered,
-)
-from fedseg.runs.run_files import RunFiles
-
-LINE_STYLES = {STANDARD: "-", BY_DOMAIN: "--", GLOBAL: ":", GLOBAL_BY_DOMAIN: "--"}
-
-
-def draw_curves(run: RunFiles) -> Figure:
-    """Loss of each round on the left, the main metric of every domain on the right."""
-    figure = new_figure(13, 4.4)
-    figure.suptitle(run.name, fontsize=12, fontweight="bold")
-    left, right = figure.subplots(1, 2)
-    round_axes(left, run.rounds, "training loss", "mean local loss")
-    if run.losses:
-        draw_losses(left, run.losses, COLORS[0])
-    else:
-        write_centered(left, "no loss was recorded")
-    _draw_metric(right, run)
-    return figure
-
-
-def _draw_metric(axes: Any, run: RunFiles) -> None:
-    names = run.curves.figures
-    metric = main_metric(names)
-    round_axes(axes, run.rounds, f"{metric or 'metrics'} by domain", metric)
-    series = {
-        entry.domain: points
-        for entry in map(Metric.parse, names)
-        if entry.metric == metric and (points := run.series(str(entry)))
-    }
-    if not series:
-        write_centered(axes, "nothing was evaluated")
-        return
-    sets = list(dict.fromkeys(Metric.of(domain).set for domain in series))
-    for domain, points in series.items():
-        entry = Metric.of(domain)
-        number, style = sets.index(entry.set) % len(COLORS), LINE_STYLES[entry.view]
-        color, face = COLORS[number], "white" if style != "-" else COLORS[number]
-        marker = {"marker": MARKERS[number], "markersize": 4.5, "markerfacecolor": face}
-        label = f"{domain_label(domain, series)}: {points[max(points)]:.1f}"
-        line = {"color": color, "linestyle": style, "linewidth": 1.8}
-        axes.plot(list(points), list(points.values()), label=label, **line, **marker)
-    axes.set_ylim(bottom=min(0, min(min(points.values()) for points in series.values())))
-    # beside the axes: among the lines there is seldom room
-    place = {"loc": "upper left", "bbox_to_anchor": (1.0, 1.02), "alignment": "left"}
-    axes.legend(frameon=False, title="last value", **place)
+from fedseg.metric_names import domain_label
+from fedseg.report.drawing import draw_percentages, new_figure
 
 
 def draw_iou_by_class(
     domains: Mapping[str, Mapping[str, Any]], palette: Sequence[Sequence[int]] | None = None
 ) -> Figure | None:
-    """Heat map of the IoU of every class (rows) in every domain (columns), with the mIoU below.
-
-    None if no domain has an IoU, as ``{"unseen": {"mIoU": 30.1, "IoU": {"road": 90.2}}}`` has.
-    ``palette``: RGB colors of the classes, shown beside their names.
-    """
+    """Heat map of IoU by class (rows) and domain (columns), mIoU below; None without any IoU."""
     columns = [d for d in domains if domains[d].get("IoU")]
     if not columns:
         return None

@@ -77,10 +77,7 @@ class Comparison:
     notes: tuple[str, ...]  # what keeps the sides from being compared, in words
 
     def costs(self, name: str) -> list[float | None]:
-        """Of each side, a cost as its runs' mean: in bytes and seconds, of norms in the last round.
-
-        The wall time of an unfinished run is not known.
-        """
+        """Of each side, a cost as its mean over runs, where it is known."""
         known = [[_costs(run).get(name) for run in side.runs] for side in self.sides]
         known = [list(filter(is_number, values)) for values in known]
         return [statistics.fmean(values) if values else None for values in known]

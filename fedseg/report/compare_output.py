@@ -1,6 +1,7 @@
 """A comparison of runs: tables for the terminal and as Markdown, the curves in one picture."""
 
-from collections.abc import Iterator, Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -166,18 +167,19 @@ def remarks(comparison: Comparison) -> list[str]:
     return [*texts, *comparison.notes]
 
 
-def draw_curves(comparison: Comparison) -> Figure:
-    """Training loss, and the main metric of every domain, over the rounds.
-
-    Every run has a line, in the color and dashes of its side.
-    """
-    sides = comparison.sides
-    runs = [run for side in sides for run in side.runs]
-    main = main_metric(comparison.metrics)
-    names = [name for name in comparison.metrics if Metric.parse(name).metric == main]
-    names = [n for n in names if any(len(run.series(n)) > 1 for run in runs)]  # a curve, no point
+def draw_curves(sides: Sequence[Side], metrics: Iterable[str]) -> Figure:
+    """Training loss, and of some metrics the main one in every domain, over the rounds."""
+    runs, metrics = [run for side in sides for run in side.runs], list(metrics)
+    main = main_metric(metrics)
+    names = [name for name in metrics if Metric.parse(name).metric == main]
+    # a curve where there is one, else points
+    names = [n for n in names if any(len(run.series(n)) > 1 for run in runs)] or names
     domains = [Metric.parse(name).domain for name in names]
     titles = [domain_label(domain, domains) for domain in domains]
+    if len(runs) == 1:
+        titles = [
+            f"{t}: {runs[0].last.get(n, math.nan):.1f}" for t, n in zip(titles, names, strict=True)
+        ]
     panels = list(zip(titles, [main] * len(names), names, strict=True))
     del panels[MOST_PANELS:]  # the tables have them all
     if any(run.norms for run in runs):
@@ -199,7 +201,7 @@ def draw_curves(comparison: Comparison) -> Figure:
         dashes = DASHES[(number + number // len(COLORS)) % len(DASHES)]
         style = {"color": COLORS[number % len(COLORS)], "linestyle": dashes}
         seeds = f", seed {', '.join(map(str, side.seeds))}" if side.seeds else ""
-        label = f"{side.label}  {side.first.name}{seeds}"
+        label = f"{side.label}  {side.first.name}{seeds}".strip()
         handles.append(Line2D([], [], **style, linewidth=2, label=label))
         for run in side.runs:
             draw_losses(loss, run.losses, **style)
@@ -236,6 +238,6 @@ def to_markdown(comparison: Comparison, picture: str) -> str:
 def write_comparison(comparison: Comparison, folder: str | Path) -> list[Path]:
     """Write ``compare.md`` and ``curves.png``, in place of earlier ones."""
     path, picture = Path(folder) / "compare.md", Path(folder) / "curves.png"
-    save_figure(draw_curves(comparison), picture)
+    save_figure(draw_curves(comparison.sides, comparison.metrics), picture)
     write_text(path, to_markdown(comparison, picture.name))
     return [path, picture]

@@ -68,10 +68,7 @@ def draw_percentages(
     title: str,
     palette: Sequence[Sequence[int]] | None = None,
 ) -> Figure:
-    """Heat map of percentages by row, None in gray; the last row, a mean, is apart and bold.
-
-    ``palette`` has RGB colors to show beside the rows' names, as many as there are.
-    """
+    """Heat map of percentages by row, None in gray; the last row, a mean, is apart and bold."""
     values = np.array(list(table.values()), dtype=float)  # None is NaN
     mean = len(table) - 1
     figure = new_figure(2.6 + 1.1 * len(columns), 1.5 + 0.31 * len(table))

@@ -42,10 +42,7 @@ ROWS = {
 
 
 def print_curvature(results: Mapping[str, Mapping[str, Any]]) -> None:
-    """Print a column for each checkpoint, and norms of features by class and client.
-
-    ``results``: name of a checkpoint -> content of its ``curvature.json``.
-    """
+    """Print a column for each checkpoint, of its ``curvature.json``; norms of features by class."""
     console, quantities = Console(), [result["quantities"] for result in results.values()]
     widen_console(console)
     head = ("", *(f"{name} ({result['checkpoint']})" for name, result in results.items()))

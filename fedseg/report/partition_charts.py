@@ -24,10 +24,7 @@ SHADES = LinearSegmentedColormap.from_list("shares", colormaps["YlGnBu"](np.lins
 def show_partition(
     clients: Mapping[str, np.ndarray], labels: np.ndarray, classes: Sequence[str], path: Path
 ) -> None:
-    """Print a partition's statistics and draw it to a PNG, both titled by the file's name.
-
-    Arguments are those of :func:`fedseg.report.partition_view.partition_statistics`.
-    """
+    """Print a partition's statistics and draw it to a PNG, both titled by the file's name."""
     statistics = partition_statistics(clients, labels, len(classes))
     print(
         f"{path.stem}: {statistics.in_words()}; {len(classes):,} classes in all, "
@@ -41,10 +38,7 @@ def show_partition(
 def write_pictures(
     views: Sequence[View], folder: str | Path, pixels: Mapping[str, np.ndarray] | None = None
 ) -> list[Path]:
-    """Write ``splits.png``, all splits side by side, and ``<name>.png`` for each that has rows.
-
-    ``pixels``, of each client in each class, by view, are in ``<name>_pixels.png``.
-    """
+    """Write ``splits.png``, all splits side by side, and ``<name>.png`` for each that has rows."""
     figures, pixels = {OVERVIEW: draw_side_by_side(views)}, pixels or {}
     for view in views:
         # the overview's own name is taken

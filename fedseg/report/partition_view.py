@@ -46,11 +46,7 @@ class PartitionStatistics:
 def partition_statistics(
     clients: Mapping[str, np.ndarray], labels: np.ndarray, num_classes: int
 ) -> PartitionStatistics:
-    """Count what each client has.
-
-    ``clients`` are indices into the data set, as a partition gives them, ``labels`` the class ids
-    of its samples, int [N].
-    """
+    """Count what each client has, of indices of samples by client and class ids of samples."""
     clients = check_clients(clients, len(labels))
     counts = np.stack([np.bincount(labels[i], minlength=num_classes) for i in clients.values()])
     sizes = counts.sum(axis=1)

@@ -17,7 +17,9 @@ from matplotlib.patches import Patch
 from torch import Tensor
 
 from fedseg.evaluation import IoUMetric
-from fedseg.report.charts import draw_client_accuracy, draw_curves, draw_iou_by_class
+from fedseg.report.charts import draw_client_accuracy, draw_iou_by_class
+from fedseg.report.compare import Side
+from fedseg.report.compare_output import draw_curves
 from fedseg.report.corruptions import corruption_table, draw_corruptions
 from fedseg.report.drawing import new_figure, save_figure
 from fedseg.runs.run_files import read_run
@@ -109,7 +111,8 @@ def write_charts(
 ) -> list[Path]:
     """Write ``curves.png`` and what else a run has: IoU by class, clients, corruptions."""
     run = read_run(work_dir, strict=False)
-    paths = [save_figure(draw_curves(run), folder / "curves.png")]
+    curves = draw_curves([Side("", run.folder, (run,))], run.curves.figures)
+    paths = [save_figure(curves, folder / "curves.png")]
     if run.results is None:
         return paths
     if clients := run.results.extras.get("client_accuracy"):

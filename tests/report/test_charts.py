@@ -4,10 +4,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from matplotlib.colors import same_color, to_rgb
+from matplotlib.colors import to_rgb
 from toyhistory import record
 
-from fedseg.report.charts import draw_client_accuracy, draw_curves, draw_iou_by_class
+from fedseg.report.charts import draw_client_accuracy, draw_iou_by_class
+from fedseg.report.compare import Side
+from fedseg.report.compare_output import draw_curves
 from fedseg.runs.run_files import RunFiles
 
 
@@ -19,19 +21,19 @@ def run_of(folder: Path, rounds: int, metric: str = "mIoU") -> RunFiles:
     return RunFiles(folder, None, records)
 
 
+def drawn(run: RunFiles) -> list:
+    return draw_curves([Side("", run.folder, (run,))], run.curves.figures).axes
+
+
 @pytest.mark.parametrize(("metric", "rounds", "lines"), [("mIoU", 12, 1), ("accuracy", 80, 2)])
-def test_curves_have_a_line_for_each_domain(tmp_path, metric, rounds, lines):
+def test_curves_have_a_panel_for_each_domain(tmp_path, metric, rounds, lines):
     run = run_of(tmp_path, rounds, metric)
-    left, right = draw_curves(run).axes
-    assert len(left.lines) == lines  # of many rounds a pale line, and its moving mean
-    assert left.lines[0].get_xydata().tolist() == [[r, run.losses[r]] for r in run.losses]
-    assert right.get_ylabel() == f"{metric} (%)"
-    unseen, seen = sorted(right.lines, key=lambda line: -max(line.get_ydata()))
-    assert unseen.get_xydata().tolist() == [[r, r] for r in range(2, rounds + 1, 2)]
-    assert set(seen.get_ydata()) == {2.0}
-    assert not same_color(unseen.get_color(), seen.get_color())
-    texts = {text.get_text() for text in right.get_legend().get_texts()}
-    assert texts == {f"unseen: {rounds}.0", "seen: 2.0"}
+    loss, unseen, seen, *_ = drawn(run)
+    assert len(loss.lines) == lines  # of many rounds a pale line, and its moving mean
+    assert loss.lines[0].get_xydata().tolist() == [[r, run.losses[r]] for r in run.losses]
+    assert (unseen.get_title(), unseen.get_ylabel()) == (f"unseen: {rounds}.0", f"{metric} (%)")
+    assert unseen.lines[0].get_xydata().tolist() == [[r, r] for r in range(2, rounds + 1, 2)]
+    assert set(seen.lines[0].get_ydata()) == {2.0}
 
 
 def test_curves_of_missing_values(tmp_path):
@@ -39,15 +41,14 @@ def test_curves_of_missing_values(tmp_path):
     run.history[2]["loss"] = None
     run.history[3]["metrics"] = {"unseen/mIoU": None, "seen/mIoU": 1.0}
     run.history[5].pop("metrics")
-    left, right = draw_curves(run).axes
-    assert 3 not in left.lines[0].get_xdata()
-    assert [[2, 2], [8, 8]] in [line.get_xydata().tolist() for line in right.lines]
+    loss, unseen, *_ = drawn(run)
+    assert 3 not in loss.lines[0].get_xdata()
+    assert unseen.lines[0].get_xydata().tolist() == [[2, 2], [8, 8]]
 
 
 @pytest.mark.parametrize("records", [[], [record(1, loss=None)], [record(1, metrics={})]])
 def test_curves_without_evaluation(tmp_path, records):
-    _, right = draw_curves(RunFiles(tmp_path, None, records)).axes
-    assert not right.lines and "nothing was evaluated" in [t.get_text() for t in right.texts]
+    assert len([axes for axes in drawn(RunFiles(tmp_path, None, records)) if axes.axison]) == 1
 
 
 def test_heat_map_has_values_means_and_colors_of_classes():

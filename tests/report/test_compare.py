@@ -229,7 +229,9 @@ def test_many_domains_and_a_name_like_a_formula(tmp_path):
     for name in ("a$\\frac{$", "b"):
         lines = [{**record(r, 1.0), "metrics": figures} for r in (1, 2)]
         paths.append(write_history(tmp_path / name, lines))
-    picture = save_figure(draw_curves(compare(read_sides(paths))), tmp_path / "curves.png")
+    comparison = compare(read_sides(paths))
+    figure = draw_curves(comparison.sides, comparison.metrics)
+    picture = save_figure(figure, tmp_path / "curves.png")
     with Image.open(picture) as image:
         assert image.height < 5000  # 24 panels, three in a row
 

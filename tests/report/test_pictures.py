@@ -53,26 +53,6 @@ def test_some_predictions_are_those_of_the_evaluation(tested):
         assert torch.equal(prediction, predictions[key])
 
 
-def test_a_domain_without_statistics_is_predicted_as_in_the_standard_evaluation(tested):
-    runner, predictions = tested
-    get = runner.store.get
-    runner.store.get = lambda client: {} if client == "T02_CS_A" else get(client)
-    evaluator = runner.test_loop.domains
-    found = {}
-
-    def keep(test, domain, indices, batch):
-        found.update(((domain, i), p.clone()) for i, p in zip(indices, batch, strict=True))
-
-    evaluator.run(runner.server.w, runner.server.buffers, keep)
-    assert set(found) == set(predictions)  # each image once, under each kind of statistics
-    for index, domain in enumerate(runner.test_loop.sets[1].domains):
-        own = domain == "T01_CN_A"
-        expected = predictions["seen_by_domain" if own else "seen", index]
-        assert torch.equal(found["seen_by_domain", index], expected)
-    assert evaluator.details["seen_by_domain"]["domains_with_statistics"] == 1
-    assert evaluator.details["seen_by_domain"]["domains"] == 2
-
-
 def test_overlays_of_every_domain(tested, tmp_path, monkeypatch):
     runner, predictions = tested
     server, folder, drawn = runner.server, tmp_path / "pictures", {}
