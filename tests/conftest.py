@@ -165,6 +165,7 @@ def collect_garbage() -> Iterator[None]:
 @pytest.fixture
 def run_tool(monkeypatch, capsys) -> Callable[..., tuple[int, str, str]]:
     """Runs a command in this process: name, arguments -> exit code, standard output and error."""
+    monkeypatch.delenv("COLUMNS", raising=False)
 
     def run(name: str, *arguments: object) -> tuple[int, str, str]:
         monkeypatch.setattr(sys, "argv", ["fedseg", name, *map(str, arguments)])

@@ -55,10 +55,7 @@ class RunData:
         self._images: dict[str, EvaluationSet] = {}
 
     def load(self, checkpoint: Path, averaged: bool = True, beside_average: bool = False) -> Point:
-        """The model of a checkpoint: the averaged one if it has one and ``averaged``.
-
-        ``beside_average``: raise ConfigError if the global model is asked for and has no average.
-        """
+        """The model of a checkpoint: the averaged one if it has one and ``averaged``."""
         payload = load_weights(self.flat, str(checkpoint))
         average = payload.get("averaged_state_dict")
         if beside_average and not averaged and average is None:

@@ -111,13 +111,7 @@ def random_directions(
 
 
 def barrier(gammas: Sequence[float], losses: Sequence[float]) -> float:
-    """Height of the loss between two models above the straight line between their losses.
-
-    The largest ``L(gamma) - (gamma L_a + (1 - gamma) L_b)`` over gamma in [0, 1]; at least 0.
-
-    Args:
-        gammas: ascending from 0 (model b) to 1 (model a).
-    """
+    """Largest ``L(gamma) - (gamma L_a + (1 - gamma) L_b)`` over gamma from 0 (b) to 1 (a)."""
     g, loss = np.asarray(gammas, dtype=float), np.asarray(losses, dtype=float)
     return float(np.max(loss - (g * loss[-1] + (1 - g) * loss[0])))
 
@@ -134,12 +128,7 @@ class Series:
 
 
 class Landscape:
-    """The grid of a :class:`Spec`.
-
-    Attributes:
-        points: the models. series: what is computed on the grid. axes: coordinates on each axis.
-        marks: coordinates of a plane's models, by name.
-    """
+    """The grid of a :class:`Spec`: points on axes, for series of models and data."""
 
     def __init__(self, spec: Spec, run: RunData) -> None:
         self.spec, self.run = spec, run
@@ -281,10 +270,7 @@ class PointLine(BaseModel):
 def compute_landscape(
     spec: Spec, folder: Path, advance: Callable[[int, int], None] = lambda done, total: None
 ) -> dict[str, Any]:
-    """Compute what is missing of a landscape; returns the content of ``landscape.json``.
-
-    ``advance`` is called with (points done, points in all).
-    """
+    """Compute what is missing of a landscape; returns the content of ``landscape.json``."""
     with opened(spec.source) as run:
         if spec.client is not None and spec.client not in run.data.indices:
             raise ConfigError(f"--client: the run has none of the name {spec.client!r}")

@@ -40,11 +40,7 @@ SHARED = ("client", "samples", "augment", "statistics", "matrix", "averaged", "b
 
 
 class Measurement:
-    """The quantities of one checkpoint.
-
-    Args:
-        folder: where ``curvature.json`` goes; None: ``curvature/<checkpoint's name>`` of the run.
-    """
+    """The quantities of one checkpoint."""
 
     def __init__(
         self, run: RunData, checkpoint: Path, settings: Settings, folder: Path | None = None

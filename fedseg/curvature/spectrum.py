@@ -149,10 +149,7 @@ def _lanczos(products: Any, steps: int, rng: np.random.Generator) -> tuple[np.nd
 
 
 def diagonal(products: Any, probes: int, rng: np.random.Generator | None) -> np.ndarray:
-    """The diagonal [n]: the mean of so many ``z * (H z)`` (Bekas et al., 2007), each unbiased.
-
-    Without ``rng`` it is exact, by n unit vectors.
-    """
+    """The diagonal [n]: a mean of ``z * (H z)`` (Bekas et al., 2007); exact without ``rng``."""
     if rng is None:
         return np.array([products(unit)[i] for i, unit in enumerate(np.eye(products.n))])
     total = np.zeros(products.n)

@@ -97,10 +97,7 @@ class Benchmark:
     note: str = ""
 
     def column_of(self, record: Published) -> tuple[Column | None, bool]:
-        """The column of one of the setting's published cells, and whether it is ranked.
-
-        Centralized training and variants of a method are not.
-        """
+        """The column of one of the setting's published cells, and whether it is ranked."""
         wanted = (record.domain, record.metric)
         ranked = record.variant is None and record.split is not None
         for column in self.columns if ranked or self.further else ():
@@ -126,10 +123,7 @@ def _records() -> Mapping[tuple[str, str], Sequence[Published]]:
 
 @cache
 def records_of(setting: Setting) -> tuple[Published, ...]:
-    """The published cells of a setting: also centralized ones, and points on the way.
-
-    What a source does not state may be anything.
-    """
+    """The published cells of a setting: also centralized ones, and points on the way."""
 
     def belongs(record: Published) -> bool:
         names = SIZES[

@@ -91,10 +91,7 @@ class Place:
 
 
 def build_board(runs: Sequence[FoundRun], messages: Iterable[str] = ()) -> Board:
-    """Place runs in benchmarks, group seeds, join published rows, rank.
-
-    Runs and messages are as :func:`fedseg.runs.run_files.read_runs` returns them.
-    """
+    """Place runs of ``read_runs`` in benchmarks, group seeds, join published rows, rank."""
     messages = list(messages)
     places = {run.id: _readable_places(run, messages) for run in runs}
     sound = {run.id for run in runs if any(not place.reasons for place in places[run.id])}
@@ -174,10 +171,7 @@ def _places(run: FoundRun) -> Iterator[Place]:
 def _one_per_seed(
     runs: Sequence[FoundRun], sound: Collection[str], messages: list[str]
 ) -> list[FoundRun]:
-    """Of several runs of one experiment with one seed, one.
-
-    Unchanged ones come first, then ``sound`` ones, which are comparable, then the newest.
-    """
+    """Of runs of one experiment and seed the unchanged, then the ``sound``, then the newest."""
 
     def preference(run: FoundRun) -> tuple[bool, bool, float]:
         return not run.results.edited, run.id in sound, run.changed

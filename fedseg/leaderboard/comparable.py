@@ -204,10 +204,7 @@ class Match:
         return self._differences_in(d for d in self.setting.domains if d in self.results.tests)
 
     def _differences_in(self, domains: Iterable[str]) -> dict[str, tuple[Any, Any]]:
-        """All differences but those in other test sets than ``domains``.
-
-        Without a BatchNorm policy, the size of test batches makes no difference.
-        """
+        """All differences but those in other test sets than ``domains``."""
         if self.protocol is None:
             return {}
         tests = tuple(f"val_dataloader.{domain}." for domain in domains)

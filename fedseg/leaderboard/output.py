@@ -60,10 +60,7 @@ def traffic(row: Row) -> str:
 
 
 def text_table(table: Table, further: bool = False, why: bool = False) -> TextTable:
-    """A table as text.
-
-    ``further``: with what is not ranked; ``why``: with a column of the reasons against each row.
-    """
+    """A table as text; ``further``: with what is not ranked; ``why``: with reasons."""
     columns, rows = _shown(table, further)
     values = range(2 if table.ranked else 1, len(columns) + (2 if table.ranked else 1))
     head = ["method", *map(header, columns), "seeds"]
@@ -108,10 +105,7 @@ def _notes(table: Table, further: bool) -> list[str]:
 def print_board(
     board: Board, console: Console | None = None, everything: bool = False, further: bool = False
 ) -> None:
-    """Print the tables and messages.
-
-    ``everything``: benchmarks without a run too. ``further``: also what is not ranked.
-    """
+    """Print tables (``everything``: also those without a run) and messages."""
     console = console or Console()
     widen_console(console)
     tables = [*board.shown(everything), *board.apart]

@@ -48,11 +48,7 @@ GAP = Column("gap", "seen - unseen (points)", "", "difference", (None, ""), Fals
 def write_board(
     board: Board, folder: str | Path, everything: bool = False, further: bool = False
 ) -> list[Path]:
-    """Write ``leaderboard.md``, two ``.csv``, ``leaderboard.json`` and the page; each atomically.
-
-    CSV and JSON have all; Markdown and page take the options of ``print_board``.
-    Returns the paths, that of the page's ``index.html`` last.
-    """
+    """Write Markdown, two CSV (ranked, apart), JSON and the page; its path comes last."""
     texts = {
         "leaderboard.md": to_markdown(board, everything, further),
         "leaderboard.csv": to_csv(board.rankings),
@@ -65,10 +61,7 @@ def write_board(
 
 
 def write_page(board: Board, folder: str | Path, everything: bool = False) -> Path:
-    """Write ``index.html`` and ``page/``; each file atomically, ``index.html`` last.
-
-    ``everything``: benchmarks without a run too. Returns the path of ``index.html``.
-    """
+    """Write ``index.html`` and ``page/``; each file atomically, ``index.html``, the path, last."""
     folder = Path(folder)
     place = own_folder(folder, "page")
     messages = list(board.messages)

@@ -69,10 +69,7 @@ def run_row(
 
 
 def with_options(rows: Sequence[Row], results: Mapping[str, Results]) -> list[Row]:
-    """Rows of runs; where method and name are one, the method names the options that differ.
-
-    ``results``: by the id of a run.
-    """
+    """Rows of runs; where method and name are one, the method names the options that differ."""
     configs = [results[row.runs[0]].config or {} for row in rows]
     options = [select(config, METHOD, PROTOCOL) for config in configs]
     alike: dict[tuple[Method, str], list[Mapping]] = {}

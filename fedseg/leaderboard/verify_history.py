@@ -43,10 +43,7 @@ class _NoBatches(ClientData):
 
 
 def client_traffic(config: Config, runner: Any, client_sizes: Mapping[str, int]) -> Any:
-    """The bytes between the server and a participant in a round, without training.
-
-    The config is complete, and safe to build of; the runner has its model and BatchNorm policy.
-    """
+    """The bytes between the server and a participant in a round, without training."""
     algorithm = build(ALGORITHMS, config.algorithm, "algorithm")
     local = build_local_optimizer(config.optim_wrapper, runner.flat)
     algorithm.check(local, runner.flat)

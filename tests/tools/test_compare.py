@@ -1,11 +1,9 @@
 """tools/compare.py: tables on the terminal, Markdown and a picture in a folder, one-line errors."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import numpy as np
-import pytest
 import toyresults
 from PIL import Image
 
@@ -13,13 +11,6 @@ from fedseg.report.drawing import COLORS
 from fedseg.units import format_bytes
 
 RAINY = "idda_rainy_heterogeneous"
-
-
-@pytest.fixture
-def tool(run_tool, monkeypatch):
-    """Runs the tool; returns (exit code, standard output, standard error)."""
-    monkeypatch.delenv("COLUMNS", raising=False)
-    return partial(run_tool, "compare")
 
 
 def run_of(folder: Path, value: float, **changes) -> Path:
@@ -34,10 +25,10 @@ def colors_in(path: Path) -> list[int]:
     return [int((picture == rgb).all(-1).sum()) for rgb in colors]
 
 
-def test_two_runs(tool, tmp_path):
+def test_two_runs(run_tool, tmp_path):
     one = run_of(tmp_path / "fedavg", 50.0)
     other = run_of(tmp_path / "fedprox", 52.5, algorithm={"type": "FedProx", "mu": 0.1})
-    code, out, err = tool(one, other)
+    code, out, err = run_tool("compare", one, other)
     assert code == 0 and err == ""
     lines = [" ".join(line.split()) for line in out.splitlines()]
     assert "algorithm.mu — 0.1" in lines
@@ -56,14 +47,14 @@ def test_two_runs(tool, tmp_path):
     assert min(pixels[:2]) > 300 and max(pixels[2:]) == 0
 
 
-def test_three_runs_of_which_one_is_not_finished(tool, small_run, tmp_path):
+def test_three_runs_of_which_one_is_not_finished(run_tool, small_run, tmp_path):
     lines = (small_run / "history.jsonl").read_text().splitlines(keepends=True)
     stopped = tmp_path / "stopped"
     stopped.mkdir()
     (stopped / "history.jsonl").write_text("".join(lines[:4]))
     config = (small_run / "config.json").read_text()
     (stopped / "config.json").write_text(config.replace('"rho": 0.1', '"rho": 0.3'))
-    code, out, err = tool(small_run, stopped, small_run, "--out", tmp_path / "out")
+    code, out, err = run_tool("compare", small_run, stopped, small_run, "--out", tmp_path / "out")
     assert code == 0 and err == ""
     rows = [line.split() for line in out.splitlines()]
     assert ["optim_wrapper.rho", "0.1", "0.3", "0.1"] in rows
@@ -73,11 +64,11 @@ def test_three_runs_of_which_one_is_not_finished(tool, small_run, tmp_path):
     assert min(colors_in(tmp_path / "out" / "curves.png")[:3]) > 100
 
 
-def test_of_many_runs_each_has_a_row(tool, tmp_path):
+def test_of_many_runs_each_has_a_row(run_tool, tmp_path):
     runs = [run_of(tmp_path / name, 50.0) for name in "ab"]
     runs += [run_of(tmp_path / "c", 51.0, algorithm={"type": "FedProx", "mu": 0.1})]
     runs += [run_of(tmp_path / "d", 52.0, algorithm={"type": "FedProx", "mu": 0.01})]
-    code, out, err = tool(*runs, "--out", tmp_path / "out")
+    code, out, err = run_tool("compare", *runs, "--out", tmp_path / "out")
     assert code == 0 and err == ""
     lines = [" ".join(line.split()) for line in out.splitlines()]
     at = lines.index("algorithm.mu — A, B")
@@ -94,26 +85,26 @@ def test_of_many_runs_each_has_a_row(tool, tmp_path):
         assert len({line.count(" | ") for line in table.splitlines()}) == 1
 
 
-def test_until_a_target_is_reached(tool, small_run, tmp_path):
+def test_until_a_target_is_reached(run_tool, small_run, tmp_path):
     records = [json.loads(line) for line in (small_run / "history.jsonl").read_text().splitlines()]
     reached = [
         record["round"] for record in records if record.get("metrics", {}).get("seen/mIoU", -1) >= 5
     ]
-    code, out, err = tool(small_run, small_run, "--out", tmp_path, "--until", 5)
+    code, out, err = run_tool("compare", small_run, small_run, "--out", tmp_path, "--until", 5)
     assert code == 0 and err == "" and reached
     rows = [" ".join(line.split()) for line in out.splitlines()]
     assert "rounds until 5 traffic" in " ".join(rows)
     row = next(row for row in rows if row.startswith("mIoU, seen"))
     sent = sum(r["bytes_down"] + r["bytes_up"] for r in records if r["round"] <= reached[0])
     assert f" {reached[0]} {format_bytes(sent)}" in row
-    code, out, _ = tool(small_run, small_run, "--out", tmp_path, "--until", 101)
+    code, out, _ = run_tool("compare", small_run, small_run, "--out", tmp_path, "--until", 101)
     assert "not reached —" in " ".join(out.split())
     for wrong in ("nan", "half"):
-        code, _, err = tool(small_run, small_run, "--until", wrong)
+        code, _, err = run_tool("compare", small_run, small_run, "--until", wrong)
         assert code == 2 and "--until" in err and "Traceback" not in err
 
 
-def test_errors_are_one_line(tool, tmp_path):
+def test_errors_are_one_line(run_tool, tmp_path):
     one = run_of(tmp_path / "a", 50.0)
     (tmp_path / "file").write_text("")
     newer = json.loads((one / "results.json").read_text())
@@ -130,6 +121,6 @@ def test_errors_are_one_line(tool, tmp_path):
         ((one, one, "--out", tmp_path / "file" / "x"), str(tmp_path / "file")),
         ((one, one, "--out", tmp_path / ("x" * 300)), "shorten the name"),
     ):
-        code, _, err = tool(*arguments)
+        code, _, err = run_tool("compare", *arguments)
         assert code == 2 and field in err
         assert err.startswith("error: ") and len(err.splitlines()) == 1

@@ -2,20 +2,12 @@
 
 import json
 import shutil
-from functools import partial
 from pathlib import Path
 
 import pytest
 import toyresults
 
 RAINY = "idda_rainy_heterogeneous"
-
-
-@pytest.fixture
-def tool(run_tool, monkeypatch):
-    """Runs the tool; returns (exit code, standard output, standard error)."""
-    monkeypatch.setenv("COLUMNS", "160")
-    return partial(run_tool, "leaderboard")
 
 
 @pytest.fixture
@@ -30,8 +22,8 @@ def runs(tmp_path) -> Path:
     return tmp_path / "runs"
 
 
-def test_a_folder_of_runs_becomes_a_board(tool, runs, tmp_path):
-    code, out, err = tool(runs, "--out", tmp_path / "board")
+def test_a_folder_of_runs_becomes_a_board(run_tool, runs, tmp_path):
+    code, out, err = run_tool("leaderboard", runs, "--out", tmp_path / "board")
     assert code == 0 and err == ""
     assert "50.50 ± 0.71" in out and "FedDrive published mIoU" in out
     assert "broken/results.json: is not readable" in out
@@ -40,8 +32,8 @@ def test_a_folder_of_runs_becomes_a_board(tool, runs, tmp_path):
     assert "50.50" in page and "broken/results.json: is not readable" in page
 
 
-def test_a_run_is_verified(tool, small_run, small_config, tmp_path):
-    code, out, err = tool("verify", small_run, "--config", small_config)
+def test_a_run_is_verified(run_tool, small_run, small_config, tmp_path):
+    code, out, err = run_tool("leaderboard", "verify", small_run, "--config", small_config)
     assert code == 0, err
     assert "values are as recorded, to the last bit" in out
     copy = tmp_path / "run"
@@ -50,7 +42,7 @@ def test_a_run_is_verified(tool, small_run, small_config, tmp_path):
     content["final"]["seen"]["mIoU"] += 1
     content["versions"]["torch"] = "0.1"
     (copy / "results.json").write_text(json.dumps(content))
-    code, out, err = tool("verify", copy, "--config", small_config)
+    code, out, err = run_tool("leaderboard", "verify", copy, "--config", small_config)
     assert code == 1 and "values are as recorded" not in out
     assert f"{copy}: final.seen.mIoU: results.json has" in err
     assert "not as recorded, within 0.05 percentage points (other packages)" in err
@@ -65,10 +57,10 @@ def test_no_control_character_of_a_folder_reaches_the_terminal(run_tool, small_r
         assert code == 0 and "\x1b]" not in out + err and "\ufffd]0;title\ufffd" in out
 
 
-def test_a_file_is_no_folder_for_the_board(tool, tmp_path):
+def test_a_file_is_no_folder_for_the_board(run_tool, tmp_path):
     (tmp_path / "file").write_text("kept")
     for out in ("file", "file/x"):
-        code, _, err = tool(tmp_path, "--out", tmp_path / out)
+        code, _, err = run_tool("leaderboard", tmp_path, "--out", tmp_path / out)
         assert code == 2 and err.startswith(f"error: {tmp_path / 'file'}")
         assert len(err.splitlines()) == 1
         assert (tmp_path / "file").read_text() == "kept"

@@ -1,20 +1,12 @@
 """tools/splits.py: tables, pictures of the split, one-line errors."""
 
 import json
-from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fedseg.datasets.arrays import write_images
-
-
-@pytest.fixture
-def tool(run_tool, monkeypatch):
-    """Runs the tool; returns (exit code, standard output, standard error)."""
-    monkeypatch.delenv("COLUMNS", raising=False)
-    return partial(run_tool, "splits")
 
 
 @pytest.fixture
@@ -35,8 +27,8 @@ def split_files(tmp_path) -> Path:
     return folder
 
 
-def test_two_splits_side_by_side(tool, split_files, tmp_path):
-    code, out, err = tool(*sorted(split_files.iterdir()), "--out", tmp_path / "out")
+def test_two_splits_side_by_side(run_tool, split_files, tmp_path):
+    code, out, err = run_tool("splits", *sorted(split_files.iterdir()), "--out", tmp_path / "out")
     assert code == 0 and err == ""
     lines = [" ".join(line.split()) for line in out.splitlines()]
     for line in (
@@ -55,8 +47,8 @@ def test_two_splits_side_by_side(tool, split_files, tmp_path):
     assert all((tmp_path / "out" / name).stat().st_size > 1000 for name in names)
 
 
-def test_a_config_has_pictures_of_samples_and_pixels(tool, small_config, tmp_path):
-    code, out, _ = tool(small_config, "--pixels", "--out", tmp_path)
+def test_a_config_has_pictures_of_samples_and_pixels(run_tool, small_config, tmp_path):
+    code, out, _ = run_tool("splits", small_config, "--pixels", "--out", tmp_path)
     assert code == 0
     assert {path.name for path in tmp_path.iterdir()} == {
         "splits.png",
@@ -66,7 +58,7 @@ def test_a_config_has_pictures_of_samples_and_pixels(tool, small_config, tmp_pat
     assert all(str(path) in out for path in tmp_path.iterdir())
 
 
-def test_errors_are_one_line(tool, split_files, tmp_path):
+def test_errors_are_one_line(run_tool, split_files, tmp_path):
     (tmp_path / "file").write_text("")
     one = split_files / "even.json"
     for arguments, field in (
@@ -76,6 +68,6 @@ def test_errors_are_one_line(tool, split_files, tmp_path):
         ((one, "--cfg-options", "a=1"), "--cfg-options"),
         ((one, "--out", tmp_path / "file" / "x"), str(tmp_path / "file")),
     ):
-        code, _, err = tool(*arguments)
+        code, _, err = run_tool("splits", *arguments)
         assert code == 2 and field in err, err
         assert err.startswith("error: ") and len(err.splitlines()) == 1

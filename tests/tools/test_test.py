@@ -4,7 +4,6 @@ import csv
 import json
 import re
 import shutil
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -14,17 +13,13 @@ from fedseg.files import sha256
 
 
 @pytest.fixture
-def tool(run_tool):
-    """Runs the tool; returns (exit code, standard output, standard error)."""
-    return partial(run_tool, "test")
-
-
-@pytest.fixture
 def checkpoint(small_run) -> Path:
     return small_run / "checkpoints" / "round_000006.pth"
 
 
-def test_figures_equal_those_of_training_without_its_data(tool, small_config, small_run, tmp_path):
+def test_figures_equal_those_of_training_without_its_data(
+    run_tool, small_config, small_run, tmp_path
+):
     copy = tmp_path / "copy"
     shutil.copytree(small_run, copy / "run", ignore=shutil.ignore_patterns("pictures", "test"))
     shutil.copytree(small_config.parent / "data", copy / "data")
@@ -37,7 +32,7 @@ def test_figures_equal_those_of_training_without_its_data(tool, small_config, sm
         image.unlink()
     path = copy / "run" / "checkpoints" / "round_000006.pth"
 
-    code, out, err = tool(config, path, "--pictures", 1)
+    code, out, err = run_tool("test", config, path, "--pictures", 1)
     assert code == 0, err
     folder = copy / "run" / "test" / "round_000006"
     tested = json.loads((folder / "test_results.json").read_text())
@@ -61,10 +56,12 @@ def test_figures_equal_those_of_training_without_its_data(tool, small_config, sm
     assert rows[2] == ["sidewalk", "", "", ""]  # in no image
 
 
-def test_digest_is_that_of_training_for_the_same_config(tool, small_config, small_run, tmp_path):
+def test_digest_is_that_of_training_for_the_same_config(
+    run_tool, small_config, small_run, tmp_path
+):
     out = tmp_path / "out"
     path = small_run / "checkpoints" / "round_000006.pth"
-    assert tool(small_config, path, "--out", out, "--pictures", 0)[0] == 0
+    assert run_tool("test", small_config, path, "--out", out, "--pictures", 0)[0] == 0
     tested = json.loads((out / "test_results.json").read_text())
     trained = json.loads((small_run / "results.json").read_text())
     assert tested["config_sha256"] == tested["trained_config_sha256"] == trained["config_sha256"]
@@ -82,28 +79,28 @@ NO_TESTS = [f"{key}=None" for key in ("val_dataloader", "val_evaluator")]
         ("", NO_TESTS, "nothing to test"),
     ],
 )
-def test_errors_are_one_line(tool, small_config, checkpoint, tmp_path, name, options, words):
+def test_errors_are_one_line(run_tool, small_config, checkpoint, tmp_path, name, options, words):
     path = tmp_path / name if name else checkpoint
     more = ["--cfg-options", *options] if options else []
-    code, _, err = tool(small_config, path, "--out", tmp_path, *more)
+    code, _, err = run_tool("test", small_config, path, "--out", tmp_path, *more)
     assert code == UserError.exit_code
     assert re.search(words, err) and len(err.splitlines()) == 1
 
 
-def test_a_damaged_checkpoint(tool, small_config, checkpoint, tmp_path):
+def test_a_damaged_checkpoint(run_tool, small_config, checkpoint, tmp_path):
     damaged = tmp_path / checkpoint.name
     content = checkpoint.read_bytes()
     place = content.index(b"content_sha256") - 5000  # in the pickled names and values
     for bad in (content[:-100], content[:place] + b"?" + content[place + 1 :]):
         damaged.write_bytes(bad)
-        code, _, err = tool(small_config, damaged, "--out", tmp_path / "out")
+        code, _, err = run_tool("test", small_config, damaged, "--out", tmp_path / "out")
         assert code == UserError.exit_code
         assert str(damaged) in err
         assert err.startswith("error: ")
 
 
 def test_a_checkpoint_that_a_run_deletes_meanwhile_gives_way_to_the_newest(
-    tool, small_run, tmp_path, monkeypatch
+    run_tool, small_run, tmp_path, monkeypatch
 ):
     copy = tmp_path / "run"
     shutil.copytree(small_run, copy, ignore=shutil.ignore_patterns("pictures", "test"))
@@ -111,5 +108,5 @@ def test_a_checkpoint_that_a_run_deletes_meanwhile_gives_way_to_the_newest(
     found = iter([(5, pruned), (6, newest)])
     monkeypatch.setattr("fedseg.runner.recorded.newest_checkpoint", lambda folder: next(found))
     pruned.unlink(missing_ok=True)
-    code, _, err = tool(copy, "--pictures", 0, "--trust", "small_network")
+    code, _, err = run_tool("test", copy, "--pictures", 0, "--trust", "small_network")
     assert code == 0 and (copy / "test" / "round_000006" / "test_results.json").is_file(), err
