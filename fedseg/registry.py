@@ -142,6 +142,7 @@ MODELS = _child(
             "PixelShuffleHead",
         ],
         "models.cnn": ["CNN", "MNISTCNN"],
+        "models.encoders": ["TimmClassifier", "TimmSegmentation"],
         "models.losses": ["CrossEntropy", "OHEMCrossEntropy"],
         "models.mobilenet": ["MobileNetV2GN"],
         "models.preprocessor": ["ImagePreprocessor"],

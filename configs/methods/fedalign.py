@@ -4,7 +4,8 @@
 slot = "regularizer"
 refuses = {
     "val_evaluator.type": "IoUMetric",  # for classification
-    "model.type": ["CNN", "MNISTCNN", "MobileNetV2GN"],  # no stages of residual blocks
+    # no stages of residual blocks
+    "model.type": ["CNN", "MNISTCNN", "MobileNetV2GN", "TimmClassifier"],
 }
 
 local_loss = dict(type="FedAlign", mu=0.45, width=0.25, relative=True)

@@ -4,7 +4,8 @@
 slot = "regularizer"
 refuses = {
     "val_evaluator.type": "IoUMetric",  # for classification
-    "model.type": ["CNN", "MNISTCNN", "MobileNetV2GN"],  # images of one size only, or of 224x224
+    # images of one size only, or of 224x224, or a transformer
+    "model.type": ["CNN", "MNISTCNN", "MobileNetV2GN", "TimmClassifier"],
 }
 
 local_loss = dict(

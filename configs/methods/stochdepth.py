@@ -2,7 +2,8 @@
 slot = "regularizer"
 refuses = {
     "val_evaluator.type": "IoUMetric",  # for classification
-    "model.type": ["CNN", "MNISTCNN", "MobileNetV2GN"],  # no residual blocks to leave out
+    # no residual blocks to leave out
+    "model.type": ["CNN", "MNISTCNN", "MobileNetV2GN", "TimmClassifier"],
 }
 
 model = dict(stochastic_depth=0.9)

@@ -55,6 +55,8 @@ class Segmentor(InitializedModel):
         super().__init__(data_preprocessor or {"type": "ImagePreprocessor"}, weights, init_cfg)
         if isinstance(network, Mapping):
             network = build(MODELS, _with_num_classes(network, num_classes), "model.network")
+        if self._weights is None:
+            self.lacks = getattr(network, "pretrained", None)
         self.network = network
         self.criterion = build(MODELS, loss, "model.loss", base=nn.Module)
         self.aux_weight = aux_weight

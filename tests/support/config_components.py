@@ -4,6 +4,7 @@ import json
 from functools import cache
 from pathlib import Path
 
+import torch
 from mmengine.config import Config
 
 from fedseg.config.components import find
@@ -19,7 +20,9 @@ SETTINGS = sorted(path.stem for path in (ROOT / "configs" / "settings").glob("*.
 def build_once(place: str, component_json: str) -> None:
     component = json.loads(component_json)
     if place == "model":
-        build(MODELS, component, place)
+        component.pop("freeze", None)
+        with torch.device("meta" if "encoder" in component_json else "cpu"):  # these are large
+            build(MODELS, component, place)
     else:
         build_transform(component, place)  # some are albumentations' own
 

@@ -1,0 +1,20 @@
+# DINOv2 ViT-S/14 (Oquab et al., TMLR 2024), frozen: a linear layer on its patch tokens learns.
+# Images are padded to a multiple of 14, logits cut to the image. Weights: see ../dinov2_small.py.
+slot = "network"
+refuses = {"val_evaluator.type": "Accuracy"}  # for segmentation
+
+model = dict(
+    type="Segmentor",
+    network=dict(
+        _delete_=True,
+        type="TimmSegmentation",
+        encoder="vit_small_patch14_dinov2",
+        options=dict(dynamic_img_size=True),
+        pretrained="DINOv2",
+    ),
+    freeze="network.backbone",
+    loss=dict(_delete_=True, type="CrossEntropy"),
+    data_preprocessor=dict(
+        type="ImagePreprocessor", mean=[0.485, 0.456, 0.406], std=[0.229, 0.224, 0.225]
+    ),
+)

@@ -1,0 +1,18 @@
+# A ViT of three layers for tests and demos, trained from scratch: patches of 8x8 pixels, 64
+# channels. A linear layer on its patch tokens gives the classes.
+slot = "network"
+refuses = {"val_evaluator.type": "Accuracy"}  # for segmentation
+
+model = dict(
+    type="Segmentor",
+    network=dict(
+        _delete_=True,
+        type="TimmSegmentation",
+        encoder="vit_tiny_patch16_224",
+        options=dict(
+            img_size=32, patch_size=8, embed_dim=64, depth=3, num_heads=2, dynamic_img_size=True
+        ),
+    ),
+    loss=dict(_delete_=True, type="CrossEntropy"),
+    data_preprocessor=dict(type="ImagePreprocessor", mean=[0.5, 0.5, 0.5], std=[0.5, 0.5, 0.5]),
+)

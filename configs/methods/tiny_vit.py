@@ -1,0 +1,16 @@
+# A ViT of three layers for tests and demos, trained from scratch: patches of 8x8 pixels, 64
+# channels. With model.freeze=backbone only its linear head learns.
+slot = "network"
+refuses = {
+    "val_evaluator.type": "IoUMetric",  # for classification
+    "train_dataloader.dataset.type": "MNISTDataset",  # gray
+}
+
+model = dict(
+    type="TimmClassifier",
+    encoder="vit_tiny_patch16_224",
+    options=dict(
+        img_size=32, patch_size=8, embed_dim=64, depth=3, num_heads=2, dynamic_img_size=True
+    ),
+    groups=None,  # of the network that it replaces
+)
