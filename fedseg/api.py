@@ -235,6 +235,33 @@ def predict(
         return Predictions(Path(out), tuple(written), str(predictor))
 
 
+def export(
+    run: Run | str | Path,
+    format: str,
+    *,
+    out: str | Path | None = None,
+    size: tuple[int, int] | None = None,
+    **options: Any,
+) -> Path:
+    """Write a run's model for other programs; returns its file or folder.
+
+    Args:
+        run: a run or its work dir, whose recorded config is read as data.
+        format: ``torchscript``, ``onnx``, ``torch`` (a state dict) or ``mmseg``.
+        out: default: in ``export`` in the run's folder.
+        size: (height, width) of the photographs; default: the first test image's.
+        options: those of :func:`fedseg.inference.predictor.opened`.
+    """
+    from fedseg.files import own_folder
+    from fedseg.inference import export as module
+    from fedseg.inference.predictor import opened
+
+    folder = run.folder if isinstance(run, Run) else Path(run)
+    place = Path(out) if out else own_folder(folder, "export") / module.FORMATS.get(format, "")
+    with opened(folder, **options) as predictor:
+        return module.export(predictor, format, place, size)
+
+
 def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Prepared:
     """Verify or render a data set and write its splits, as ``fedseg prepare`` does.
 

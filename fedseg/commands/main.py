@@ -13,6 +13,7 @@ COMMANDS = {
     "train": "run a federated experiment",
     "test": "evaluate a checkpoint on every domain",
     "predict": "label maps and classes of photographs, videos or a run's test images",
+    "export": "a run's model as TorchScript, ONNX, a state dict or for MMSegmentation",
     "prepare": "verify or render a data set and write its splits",
     "sweep": "run settings x methods x seeds",
     "compare": "compare runs side by side",

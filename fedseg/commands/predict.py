@@ -1,5 +1,6 @@
 """Predict: fedseg predict RUN PATH... --out DIR (see --help)."""
 
+import argparse
 import sys
 from pathlib import Path
 
@@ -18,7 +19,7 @@ examples:
 """
 
 
-def add_model(parser: cli.argparse.ArgumentParser) -> None:
+def add_model(parser: argparse.ArgumentParser) -> None:
     """The options that say which model of a run is meant."""
     parser.add_argument("run", type=cli.run_path, metavar="RUN", help="work dir of a run")
     parser.add_argument(
@@ -49,7 +50,8 @@ def main() -> None:
         "re-estimated from all images that are predicted",
     )
     parser.add_argument("--batch-size", type=int, metavar="N", help="default: the run's for tests")
-    parser.add_argument("--amp", action="store_true", default=None, help="bfloat16 arithmetic")
+    amp = argparse.BooleanOptionalAction
+    parser.add_argument("--amp", action=amp, help="bfloat16 arithmetic (default: as the run)")
     arguments = vars(parser.parse_args())
     run, paths, out = (arguments.pop(name) for name in ("run", "paths", "out"))
     options = arguments.pop("cfg_options")

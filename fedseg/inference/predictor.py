@@ -110,6 +110,11 @@ class Predictor:
             steps = PIPELINES["test"]
         return Pipeline(steps or ())
 
+    def prepare(self, image: np.ndarray) -> np.ndarray:
+        """What the model normalizes of a photograph, uint8 [C, h, w]."""
+        dataset = self._set_of([image]).dataset
+        return dataset[0 if isinstance(dataset, ImageArrays) else (0, 0)]["inputs"].numpy()
+
     def model(self, test: EvaluationSet | None = None, batches: Any = None) -> EvalTask:
         """The model as a task without samples; ``batches`` of ``test`` give it statistics."""
         runner, policy = self.runner, self.runner.batchnorm

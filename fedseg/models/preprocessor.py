@@ -30,6 +30,7 @@ class ImagePreprocessor(BaseDataPreprocessor):
         super().__init__()
         if len(mean) != len(std):
             raise ValueError(f"mean {mean} and std {std} differ in length")
+        self.mean, self.std = list(mean), list(std)
         # float64 until the model is cast, so that a float64 model gets exact constants.
         std64 = torch.tensor(std, dtype=torch.float64).view(-1, 1, 1)
         mean64 = torch.tensor(mean, dtype=torch.float64).view(-1, 1, 1)

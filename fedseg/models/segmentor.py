@@ -53,8 +53,10 @@ class Segmentor(InitializedModel):
         init_cfg: dict | None = None,
     ) -> None:
         super().__init__(data_preprocessor or {"type": "ImagePreprocessor"}, weights, init_cfg)
+        self.network_config = None
         if isinstance(network, Mapping):
-            network = build(MODELS, _with_num_classes(network, num_classes), "model.network")
+            self.network_config = _with_num_classes(network, num_classes)
+            network = build(MODELS, deepcopy(self.network_config), "model.network")
         if self._weights is None:
             self.lacks = getattr(network, "pretrained", None)
         self.network = network

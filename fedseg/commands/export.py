@@ -1,0 +1,47 @@
+"""Export: fedseg export RUN --format FORMAT (see --help)."""
+
+import argparse
+
+from fedseg import cli
+from fedseg.commands.predict import add_model
+
+DETAILS = """\
+torchscript, onnx: uint8 images to class ids, normalization inside; size, pipeline, classes and
+palette are in the file's metadata (fedseg.json). The file is run on an image, and its classes are
+compared with the model's. torch: a state dict with load.py. mmseg: config.py and checkpoint.pth for
+MMSegmentation's init_model and inference_model.
+
+examples:
+  fedseg export work_dirs/demo_weather_fedavg --format onnx --out street.onnx
+  fedseg export work_dirs/camvid_silobn --format mmseg --domain 0006R0
+"""
+
+
+def image_size(text: str) -> tuple[int, int]:
+    """HEIGHTxWIDTH as two numbers."""
+    height, _, width = text.partition("x")
+    if not (height.isdecimal() and width.isdecimal() and int(height) * int(width)):
+        raise argparse.ArgumentTypeError("must be HEIGHTxWIDTH, such as 512x1024")
+    return int(height), int(width)
+
+
+def main() -> None:
+    parser = cli.parser("Write a run's model as a file for other programs.", DETAILS)
+    add_model(parser)
+    parser.add_argument(
+        "--format", required=True, choices=("torchscript", "onnx", "torch", "mmseg")
+    )
+    parser.add_argument("--out", type=cli.folder, help="default: in RUN/export")
+    parser.add_argument(
+        "--size",
+        type=image_size,
+        metavar="HEIGHTxWIDTH",
+        help="of the photographs, and of class maps (default: the first test image's)",
+    )
+    arguments = vars(parser.parse_args())
+    cli.check_there([arguments["run"]], "name a run's work dir")
+    from fedseg.api import export
+
+    cli.say_trust(arguments["trust"])
+    arguments["options"] = arguments.pop("cfg_options")
+    cli.say(export(arguments.pop("run"), arguments.pop("format"), **arguments))
