@@ -1,4 +1,4 @@
-"""Writes the protocols of the leaderboard's settings: ``python docs/site/benchmark_protocols.py``.
+"""Writes the leaderboard's settings: ``python docs/site/benchmark_protocols.py``.
 
 A benchmark is a setting: its protocol is what the configs compose. Composing all of them takes
 seconds, so the package holds the outcome; a test compares it with this output.
@@ -6,7 +6,8 @@ seconds, so the package holds the outcome; a test compares it with this output.
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,31 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from fedseg.config.keys import select  # noqa: E402
-from fedseg.leaderboard.benchmarks import setting_facts  # noqa: E402
+from fedseg.leaderboard.benchmarks import DATASETS, MODELS  # noqa: E402
 from fedseg.leaderboard.comparable import DECIDING, protocol_of  # noqa: E402
+from fedseg.leaderboard.reference import read_json  # noqa: E402
 from fedseg.runner.config import complete_config  # noqa: E402
 from fedseg.runner.experiment import load_config  # noqa: E402
 from fedseg.runs.config import config_json  # noqa: E402
 
-FILE = ROOT / "fedseg" / "leaderboard" / "reference" / "protocols.json"
+FILE = ROOT / "fedseg" / "leaderboard" / "reference" / "settings.json"
+FACTS = read_json("benchmarks.json")
+
+
+def setting_facts() -> Iterator[dict[str, Any]]:
+    """The entries of ``benchmarks.json`` by setting, with its id and command."""
+    for group in FACTS["settings"]:
+        for case in group.get("cases", [{}]):
+            facts = {k: v for k, v in (group | case).items() if k != "cases"}
+            axes = {k: v for k, v in facts.items() if isinstance(v, list) and k != "also"}
+            for values in product(*axes.values()):
+                chosen = facts | dict(zip(axes, values, strict=True))
+                words = {**chosen, "of_kind": "", "a": str(chosen.get("alpha")).replace(".", "")}
+                if chosen["kind"] != "heterogeneous":
+                    words["of_kind"] = f"_{chosen['kind']}"
+                words |= FACTS["protocols"].get(chosen.get("protocol"), {})
+                texts = {k: chosen.get(k, "").format(**words) for k in ("id", "command", "data")}
+                yield chosen | texts | {"id": texts["id"].replace(".", "")}
 
 
 def composed(command: str, *also: str) -> dict[str, Any]:
@@ -55,13 +74,51 @@ def protocol_and_variants(facts: Mapping[str, Any]) -> dict[str, Any]:
     return {"protocol": protocol, "variants": variants}
 
 
+def setting(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a :class:`fedseg.leaderboard.benchmarks.Setting`."""
+    data, composed = DATASETS[facts["dataset"]], protocol_and_variants(facts)
+    protocol = composed["protocol"]
+    known, note = read_json("known_data.json").get(facts["data"] or facts["dataset"], {}), ""
+    if "released_split" in facts.get("also", ()):  # it must be that one, once it is known
+        released = known["released_splits"][f"{facts['alpha']:g}"]
+        note = "" if released else FACTS["released_note"]
+        if released:
+            known = {**known, "train": {**known["train"], "partition_sha256": released}}
+    train = known.get("train", {})
+    drawn = protocol.get("train_dataloader.partition.num_clients")
+    sizes = {
+        "n_clients": drawn or facts.get("n_clients") or train["clients"],
+        "clients_per_round": protocol["client_sampler.clients_per_round"],
+        "rounds": protocol["train_cfg.max_rounds"],
+    }
+    published = FACTS["protocols"].get(facts.get("protocol"))
+    words = {**facts, **sizes, "kind_title": FACTS["kinds"].get(facts["kind"])}
+    words["protocol_title"] = published and published["title"]
+    model = MODELS[protocol["model.type"]]
+    return {
+        "id": facts["id"],
+        "title": facts["title"].format(**words),
+        "dataset": facts["dataset"],
+        "split": {name: facts[name] for name in ("kind", "shift", "alpha") if name in facts},
+        "model": model,
+        **sizes,
+        "local_epochs": protocol.get("train_cfg.local_epochs", 1),
+        "domains": list(data["domains"]),
+        **composed,
+        "free": published["free"] if published else FACTS["free"],
+        "known": {part: known[part] for part in ("train", "test") if part in known},
+        "window": facts.get("window", protocol["train_cfg.val_last_rounds"]),
+        "evaluations": facts.get("evaluations", 20),
+        "note": note or data.get("note", ""),
+        "command": facts["command"],
+        "parameters": data["parameters"][model],
+    }
+
+
 def text() -> str:
     """The file's content: a line for each setting."""
-    lines = [
-        f" {json.dumps(facts['id'])}: {json.dumps(protocol_and_variants(facts))}"
-        for facts in setting_facts()
-    ]
-    return "{\n" + ",\n".join(lines) + "\n}\n"
+    lines = ",\n".join(f" {json.dumps(setting(facts))}" for facts in setting_facts())
+    return f"[\n{lines}\n]\n"
 
 
 if __name__ == "__main__":

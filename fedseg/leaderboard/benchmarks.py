@@ -3,13 +3,12 @@
 A :class:`Setting` is what the rows of a table share: data, split, network, participation, rounds. A
 :class:`Benchmark` is a table of one setting. A setting can have several: accuracy, accuracy under
 corruptions, traffic until a target. Names and the published splits are in
-``reference/benchmarks.json``, the rest is composed: ``reference/protocols.json`` holds it.
+``reference/benchmarks.json``; ``reference/settings.json`` is composed of it and the configs.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from itertools import product
 from operator import attrgetter
 from typing import Any
 
@@ -68,13 +67,13 @@ class Setting:
     clients_per_round: int
     rounds: int
     local_epochs: int  # the usual number; a row with another one says so
-    domains: tuple[str, ...]
+    domains: Sequence[str]
     # the values that a run's config must have, see fedseg.leaderboard.comparable
     protocol: Mapping[str, Any] = field(default_factory=dict)
     # methods whose other values count as well: ``method``, in configs/methods; ``when``, by key the
     # class that a run must have for them; ``change``, the values by key
     variants: Sequence[Mapping[str, Any]] = ()
-    free: tuple[str, ...] = ()  # keys of the protocol that no source states
+    free: Sequence[str] = ()  # keys of the protocol that no source states
     known: Mapping[str, Any] = field(default_factory=dict)  # checksums of the data
     window: int | None = 100  # reported rounds at the end; None: the last evaluation is reported
     evaluations: int = 20  # required number in the window
@@ -126,9 +125,8 @@ def records_of(setting: Setting) -> tuple[Published, ...]:
     """The published cells of a setting: also centralized ones, and points on the way."""
 
     def belongs(record: Published) -> bool:
-        names = SIZES[
-            (record.variant or "").startswith("at ") :
-        ]  # of a point on the way: any round
+        on_the_way = (record.variant or "").startswith("at ")  # in any round
+        names = SIZES[on_the_way:]
         return record.split is None or (
             all(setting.split.get(key, value) == value for key, value in record.split.items())
             and all(getattr(record, name) in (None, getattr(setting, name)) for name in names)
@@ -137,26 +135,10 @@ def records_of(setting: Setting) -> tuple[Published, ...]:
     return tuple(filter(belongs, _records().get((setting.model, setting.dataset), ())))
 
 
-def setting_facts() -> Iterator[dict[str, Any]]:
-    """The entries of ``benchmarks.json`` by setting, with its id and command."""
-    for group in _FACTS["settings"]:
-        for case in group.get("cases", [{}]):
-            facts = {k: v for k, v in (group | case).items() if k != "cases"}
-            axes = {k: v for k, v in facts.items() if isinstance(v, list) and k != "also"}
-            for values in product(*axes.values()):
-                chosen = facts | dict(zip(axes, values, strict=True))
-                words = {**chosen, "of_kind": "", "a": str(chosen.get("alpha")).replace(".", "")}
-                if chosen["kind"] != "heterogeneous":
-                    words["of_kind"] = f"_{chosen['kind']}"
-                words |= _FACTS["protocols"].get(chosen.get("protocol"), {})
-                texts = {k: chosen.get(k, "").format(**words) for k in ("id", "command", "data")}
-                yield chosen | texts | {"id": texts["id"].replace(".", "")}
-
-
 @cache
 def settings() -> tuple[Setting, ...]:
     """Every setting, in the order in which a reader sees them."""
-    return tuple(map(_setting, setting_facts()))
+    return tuple(Setting(**facts) for facts in read_json("settings.json"))
 
 
 @cache
@@ -165,48 +147,6 @@ def benchmarks() -> tuple[Benchmark, ...]:
     tables = [benchmark for setting in settings() for benchmark in _tables(setting)]
     groups = [benchmark.group for benchmark in tables]
     return tuple(sorted(tables, key=lambda benchmark: groups.index(benchmark.group)))
-
-
-def _setting(facts: Mapping[str, Any]) -> Setting:
-    data = DATASETS[facts["dataset"]]
-    composed = read_json("protocols.json")[facts["id"]]
-    protocol = composed["protocol"]
-    known, note = read_json("known_data.json").get(facts["data"] or facts["dataset"], {}), ""
-    if "released_split" in facts.get("also", ()):  # it must be that one, once it is known
-        released = known["released_splits"][f"{facts['alpha']:g}"]
-        note = "" if released else _FACTS["released_note"]
-        if released:
-            known = {**known, "train": {**known["train"], "partition_sha256": released}}
-    train = known.get("train", {})
-    drawn = protocol.get("train_dataloader.partition.num_clients")
-    sizes = {
-        "n_clients": drawn or facts.get("n_clients") or train["clients"],
-        "clients_per_round": protocol["client_sampler.clients_per_round"],
-        "rounds": protocol["train_cfg.max_rounds"],
-    }
-    published = _FACTS["protocols"].get(facts.get("protocol"))
-    words = {**facts, **sizes, "kind_title": _FACTS["kinds"].get(facts["kind"])}
-    words["protocol_title"] = published and published["title"]
-    model = MODELS[protocol["model.type"]]
-    return Setting(
-        id=facts["id"],
-        title=facts["title"].format(**words),
-        dataset=facts["dataset"],
-        split={name: facts[name] for name in ("kind", "shift", "alpha") if name in facts},
-        model=model,
-        **sizes,
-        local_epochs=protocol.get("train_cfg.local_epochs", 1),
-        domains=tuple(data["domains"]),
-        protocol=protocol,
-        variants=composed["variants"],
-        free=tuple(published["free"] if published else _FACTS["free"]),
-        known=known,
-        window=facts.get("window", protocol["train_cfg.val_last_rounds"]),
-        evaluations=facts.get("evaluations", 20),
-        note=note or data.get("note", ""),
-        command=facts["command"],
-        parameters=data["parameters"][model],
-    )
 
 
 def _tables(setting: Setting) -> Iterator[Benchmark]:

@@ -52,7 +52,7 @@ def test_the_facts_of_a_setting():
     paper = found[f"{RAINY}_paper"]
     assert paper.title == "IDDA rainy, heterogeneous clients, ECCV 2022 protocol"
     assert paper.rounds == 1500 and paper.known == rainy.known
-    assert (rainy.window, rainy.evaluations, rainy.domains) == (100, 20, ("unseen", "seen"))
+    assert (rainy.window, rainy.evaluations, rainy.domains) == (100, 20, ["unseen", "seen"])
     assert found["cityscapes_uniform"].split == {"kind": "uniform", "shift": None}
     assert pam.title == "CIFAR-100, PAM, ResNet-18, 10 of 500 clients, 5,000 rounds"
     assert pam.split == {"kind": "pam", "alpha": 0.1} and pam.n_clients == 500
