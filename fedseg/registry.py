@@ -234,6 +234,7 @@ EXECUTORS = LazyRegistry(
 AGGREGATES = LazyRegistry(
     "aggregate", {"algorithms.robust": ["CoordinateMedian", "TrimmedMean", "Krum"]}
 )
+COMPRESSIONS = LazyRegistry("compression", {"hooks.compression": ["TopK", "Int8", "SignSGD"]})
 SERVER_OPTIMIZERS = LazyRegistry(
     "server optimizer", {"optim.server": ["SGD", "Adam", "Yogi", "Adagrad", "Torch"]}
 )

@@ -59,6 +59,7 @@ PLACES: dict[str, Place] = {
     "averaging": _HOOK,
     "batchnorm": _HOOK,
     "client_sampler": Place("SAMPLERS"),
+    "compression": Place("COMPRESSIONS"),
     "custom_hooks.*": _HOOK,
     **{
         f"default_hooks.{name}": _HOOK._replace(default=hook["type"])

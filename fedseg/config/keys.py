@@ -73,6 +73,7 @@ TABLE = (
     Key("batchnorm", METHOD),
     Key("personal", METHOD),
     Key("robust", METHOD),
+    Key("compression", METHOD),
     Key("optim_wrapper.optimizer.lr", METHOD, True),
     Key("optim_wrapper", METHOD),
     Key("param_scheduler.end", METHOD, True),

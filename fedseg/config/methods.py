@@ -42,6 +42,7 @@ SLOTS = ("batchnorm", "personal", "algorithm", "local_optimizer", "regularizer")
 SAYS_FEDAVG = frozenset(SLOTS)  # the name says fedavg where no method decides any of these
 SLOTS += (
     "average",
+    "compression",
     "robust",
     "attack",
     "augmentation",

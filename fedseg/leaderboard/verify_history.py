@@ -53,7 +53,8 @@ def client_traffic(config: Config, runner: Any, client_sizes: Mapping[str, int])
         runner.batchnorm.before_train(SimpleNamespace(server=server, algorithm=algorithm))
     options = {"seed": config.randomness.seed, "call_hook": lambda *_, **__: None}
     data = _NoBatches(client_sizes)
-    return rehearse(_IdleTrainer(runner.flat, algorithm, local, data, **options), server, 0)
+    trainer = _IdleTrainer(runner.flat, algorithm, local, data, **options)
+    return rehearse(trainer, server, 0, getattr(runner, "compression", None))
 
 
 def check_rounds(

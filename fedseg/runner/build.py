@@ -43,6 +43,7 @@ from fedseg.core.algorithm import Algorithm
 from fedseg.core.client_data import ClientData
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, prepare_batch
+from fedseg.core.hook import FederatedHook
 from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Payload
 from fedseg.core.seeds import seed_for
@@ -61,6 +62,7 @@ from fedseg.registry import (
     AGGREGATES,
     ALGORITHMS,
     CLIENT_DATA,
+    COMPRESSIONS,
     HOOKS,
     LOCAL_LOSSES,
     LOOPS,
@@ -80,6 +82,9 @@ from fedseg.runner.config import check_config, complete_config
 ENDING = (ConstantParamScheduler, LinearParamScheduler, PolyParamScheduler)
 # schedules without a last value: how long the run is means nothing to them
 ENDLESS = (ExponentialParamScheduler, MultiStepParamScheduler, StepParamScheduler)
+
+# hooks with a registry of their own, which draw by the run's seed
+REGISTRIES = {"compression": COMPRESSIONS}
 
 
 def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> ClientTrainer:
@@ -101,7 +106,7 @@ def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> Client
     hooks = [
         hook
         for field, _, hook in build_hooks(cfg)
-        if field == "batchnorm" or field.startswith("custom_hooks")
+        if field in ("batchnorm", *REGISTRIES) or field.startswith("custom_hooks")
     ]
     bind_hooks(hooks, flat)
 
@@ -133,13 +138,16 @@ def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
     fields["batchnorm"] = cfg.get("batchnorm") or stays, LocalState
     for number, hook in enumerate(cfg.get("custom_hooks") or []):
         fields[f"custom_hooks[{number}]"] = hook, Hook
+    fields["compression"] = cfg.get("compression"), FederatedHook  # of what the others leave
     for field, (config, kind) in fields.items():
         if config is None:
             continue
         own, told = config, {}
         if isinstance(config, Mapping):
             own, told = {k: v for k, v in config.items() if k != "priority"}, config
-        hook = build(HOOKS, own, field, base=kind)
+        hook = build(REGISTRIES.get(field, HOOKS), own, field, base=kind)
+        if field in REGISTRIES:
+            hook.seed = cfg.randomness.seed
         if kind is LocalState:
             hook.parts, hook.own_model = personal, own_model
         if kind is Hook and isinstance(hook, ModelAverage | LocalState):

@@ -36,6 +36,7 @@ KEYS: Mapping[str, Any] = {
     "batchnorm": Component,
     "channels_last": bool,
     "client_sampler": Mapping,
+    "compression": Component,
     "custom_hooks": Sequence[Mapping] | None,
     "custom_imports": Component,
     "data_preprocessor": None,  # the model has its own

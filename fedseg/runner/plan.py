@@ -51,7 +51,7 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     console = Console(stderr=True)
     told = f"rehearsing up to {TIMED_STEPS + 1} local steps of client {data.clients[longest]!r}"
     console.print(told, markup=False)
-    rehearsal = rehearse(runner.trainer, server, longest)
+    rehearsal = rehearse(runner.trainer, server, longest, runner.compression)
     val_seconds, final_seconds = _time_evaluation(runner, console) if evaluations else (0.0, 0.0)
     trained = sum(algorithm.trains(exchange) for exchange in range(algorithm.exchanges))
     training = rehearsal.step_seconds * sum(steps) * trained
@@ -149,15 +149,23 @@ class Rehearsal:
     full_seconds: float
 
 
-def rehearse(trainer: ClientTrainer, server: Server, client: int) -> Rehearsal:
+def rehearse(
+    trainer: ClientTrainer, server: Server, client: int, compression: Any = None
+) -> Rehearsal:
     """Go through a round with one client and a few of its batches; the server stays as it is.
 
-    What is sent is counted in real messages and updates, so that it is right for every algorithm.
+    What is sent is counted in real messages and updates, so that it is right for every algorithm
+    and the run's compression.
     """
     algorithm = trainer.algorithm
     few = _FewBatches(trainer.data, TIMED_STEPS + 1, server.w.device)
     before = trainer.data, trainer.call_hook
-    trainer.data, trainer.call_hook = few, lambda *_, **__: None
+
+    def call_hook(stage: str, **arguments: Any) -> None:  # no other hook changes what is sent
+        if compression is not None:
+            getattr(compression, stage)(trainer, **arguments)
+
+    trainer.data, trainer.call_hook = few, call_hook
     server.round = 1
     trainer.local.start_round(1)
     down = up = 0

@@ -31,6 +31,7 @@ from fedseg.runs.config import CONFIG_FILE, recorded_config
 # Hooks, trackers, launchers and whatever else MMEngine would build of a config are left out.
 EVALUATED = (
     *("model", "train_cfg", "averaging", "batchnorm", "personal", "dtype", "device"),
+    "compression",
     *("val_dataloader", "val_evaluator", "val_cfg", "test_dataloader", "test_evaluator"),
     *("test_cfg", "algorithm", "optim_wrapper", "client_sampler", "randomness", "channels_last"),
 )

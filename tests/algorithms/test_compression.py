@@ -1,0 +1,141 @@
+"""Compressed updates, against NumPy over several rounds with partial participation."""
+
+from types import SimpleNamespace
+
+import forkray
+import numpy as np
+import pytest
+import torch
+import toyquad
+import toyseg
+from torch import nn
+from toyquad import fixed, local_steps, trace
+
+from fedseg.core.flat import FlatModel
+from fedseg.core.seeds import generator_for
+from fedseg.errors import ConfigError, DataError
+from fedseg.hooks.compression import Int8, SignSGD, TopK
+
+PLAN = ("abcd", "acd", "abcd", "bd")
+
+
+def largest(p, *_):
+    """One of three entries."""
+    return np.where(np.arange(len(p)) == np.abs(p).argmax(), p, 0)
+
+
+def rounded(p, *when):
+    scale = np.abs(p).max() / 127
+    return scale * np.floor(p / scale + generator_for(0, "compression", *when).random(len(p)))
+
+
+def sign(p, *_):
+    return np.where(p < 0, -1, 1) * np.abs(p).mean()
+
+
+# options, rule, whether what it loses is kept, bytes of three float64
+RULES = {
+    "topk": ({"type": "TopK", "share": 0.4}, largest, True, 8 + 4),
+    "int8": ({"type": "Int8"}, rounded, False, 3 + 8),
+    "signsgd": ({"type": "SignSGD"}, sign, True, 1 + 8),
+}
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+@pytest.mark.parametrize("name", RULES)
+def test_rules(tmp_path, monkeypatch, name, workers):
+    options, rule, keeps, size = RULES[name]
+    changes = {"client_sampler": fixed(*PLAN), "compression": options}
+    if workers:
+        forkray.install(monkeypatch)
+        changes["executor"] = {"type": "RayExecutor", "num_workers": workers}
+        changes["state_store"] = {"keep": "disk"}
+    config = toyquad.run(tmp_path, {"type": "FedAvg"}, **changes)
+    w, kept = np.array(toyquad.START), dict.fromkeys("abcd", 0.0)
+    for number, (clients, after) in enumerate(zip(PLAN, trace(config)[1:], strict=True), start=1):
+        sent = {}
+        for k in clients:
+            p = w - local_steps(k, w, 5, 0.1) + kept[k]
+            sent[k] = rule(p, number, 0, "abcd".index(k))
+            kept[k] = p - sent[k] if keeps else 0.0
+        w = w - np.average([*sent.values()], axis=0, weights=[toyquad.USERS[k] for k in clients])
+        np.testing.assert_allclose(after, w, rtol=1e-12)
+    up = [line["bytes_up"] for line in toyseg.history(config)]
+    assert up == [size * len(clients) for clients in PLAN]
+
+
+@pytest.mark.parametrize("algorithm", ["FedAvg", "SCAFFOLD", "MIME"])
+def test_all_entries_are_no_compression(tmp_path, algorithm):
+    """To the bit, and in the same bytes."""
+    plain, whole = (
+        toyquad.run(tmp_path / name, {"type": algorithm}, client_sampler=fixed(*PLAN), **changes)
+        for name, changes in {"a": {}, "b": {"compression": {"type": "TopK", "share": 1}}}.items()
+    )
+    assert np.array_equal(trace(plain), trace(whole))
+    up = [[line["bytes_up"] for line in toyseg.history(config)] for config in (plain, whole)]
+    assert up[0] == up[1]
+
+
+def test_tensors_and_personal_parts():
+    """A scale for each shared tensor; the gaps between them and personal ones stay zero."""
+    flat = FlatModel(nn.Sequential(nn.Linear(20, 5), nn.Linear(5, 3)))
+    flat.personal = torch.zeros_like(flat.w, dtype=torch.bool)
+    flat.personal[flat.slots[3].span] = True
+    spans = [slot.span for slot in flat.slots[:3]]
+    vector = torch.zeros_like(flat.w)
+    for scale, span in enumerate(spans, start=1):
+        vector[span] = torch.randn(vector[span].shape, generator=torch.Generator()) * scale
+    client = SimpleNamespace(round=1, exchange=0, index=2)
+    size = 100 + 5 + 15
+    for hook, expected in (
+        (TopK(0.1), 12 * 8),
+        (Int8(), size + 3 * 4),
+        (SignSGD(), size // 8 + 3 * 4),
+    ):
+        hook.bind(flat)
+        sent, num_bytes = hook.compress(vector, client)
+        assert num_bytes == expected
+        shared = torch.cat([sent[span] for span in spans])
+        assert sent.count_nonzero() == shared.count_nonzero() > 0
+        if isinstance(hook, Int8):
+            steps = [vector[span].abs().max() / 127 for span in spans]
+            for span, step in zip(spans, steps, strict=True):
+                assert (sent[span] - vector[span]).abs().max() <= step * 1.0001
+        for bad in (float("nan"), float("inf")):
+            broken = vector.clone()
+            broken[3] = bad
+            assert not torch.isfinite(hook.compress(broken, client)[0]).all()
+        assert not hook.compress(torch.zeros_like(vector), client)[0].any()
+    mean = sum(
+        Int8.compress(hook, vector, SimpleNamespace(round=n, exchange=0, index=0))[0]
+        for hook in [_bound(Int8(), flat)]
+        for n in range(400)
+    )
+    assert (mean / 400 - vector).abs().max() < vector.abs().max() / 127 * 0.12
+
+
+def _bound(hook, flat):
+    hook.bind(flat)
+    return hook
+
+
+@pytest.mark.parametrize("share", [0, 1.01, float("nan")])
+def test_mistakes(tmp_path, share):
+    options = {"type": "TopK", "share": share}
+    with pytest.raises(ConfigError, match=r"compression\.share"):
+        toyquad.run(tmp_path, {"type": "FedAvg"}, compression=options)
+
+
+def test_resumed(tmp_path):
+    """What was lost comes back after a stop; another compression is refused."""
+    top = {"type": "TopK", "share": 0.4}
+    changes = {"client_sampler": fixed(*PLAN), "compression": top}
+    whole = toyquad.run(tmp_path / "a", {"type": "FedAvg"}, **changes)
+    config = toyquad.settings(tmp_path / "b", {"type": "FedAvg"}, **changes)
+    config["train_cfg"]["max_rounds"] = 2
+    toyseg.train(config)
+    config["train_cfg"]["max_rounds"] = len(PLAN)
+    with pytest.raises((ConfigError, DataError), match="compression"):
+        toyseg.train({**config, "compression": {**top, "share": 0.7}}, resume=True)
+    toyseg.train(config, resume=True)
+    assert np.array_equal(trace(whole), trace(config))
