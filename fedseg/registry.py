@@ -194,7 +194,12 @@ ALGORITHMS = LazyRegistry(
     },
 )
 SAMPLERS = LazyRegistry(
-    "client sampler", {"runner.sampler": ["UniformSampler", "RoundSeededSampler", "FixedSampler"]}
+    "client sampler",
+    {
+        "runner.sampler": [
+            *("UniformSampler", "RoundSeededSampler", "PoissonSampler", "FixedSampler"),
+        ],
+    },
 )
 PARTITIONS = LazyRegistry(
     "partition",
@@ -235,6 +240,7 @@ AGGREGATES = LazyRegistry(
     "aggregate", {"algorithms.robust": ["CoordinateMedian", "TrimmedMean", "Krum"]}
 )
 COMPRESSIONS = LazyRegistry("compression", {"hooks.compression": ["TopK", "Int8", "SignSGD"]})
+PRIVACIES = LazyRegistry("privacy", {"hooks.privacy": ["DPFedAvg"]})
 SERVER_OPTIMIZERS = LazyRegistry(
     "server optimizer", {"optim.server": ["SGD", "Adam", "Yogi", "Adagrad", "Torch"]}
 )

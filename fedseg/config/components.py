@@ -78,6 +78,7 @@ PLACES: dict[str, Place] = {
     "optim_wrapper.optimizer": Place("OPTIMIZERS", given=("params",)),
     "param_scheduler": _SCHEDULE,
     "param_scheduler.*": _SCHEDULE,
+    "privacy": Place("PRIVACIES"),
     "robust": Place("AGGREGATES"),
     "train_cfg": Place(
         "LOOPS", "FederatedTrainLoop", tuple(LOCAL_TRAINING), ("runner", "dataloader")

@@ -74,6 +74,7 @@ TABLE = (
     Key("personal", METHOD),
     Key("robust", METHOD),
     Key("compression", METHOD),
+    Key("privacy", METHOD),
     Key("optim_wrapper.optimizer.lr", METHOD, True),
     Key("optim_wrapper", METHOD),
     Key("param_scheduler.end", METHOD, True),

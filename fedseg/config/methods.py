@@ -43,6 +43,7 @@ SAYS_FEDAVG = frozenset(SLOTS)  # the name says fedavg where no method decides a
 SLOTS += (
     "average",
     "compression",
+    "privacy",
     "robust",
     "attack",
     "augmentation",

@@ -28,10 +28,12 @@ class Aggregate:
     Attributes:
         single_updates: whether large rounds too add every update by itself, for a subclass that
             does more than sums; else :meth:`add` gets sums of blocks of participants.
+        may_be_empty: whether a round in which no update counts is one like any other.
         num_clients: updates added. weights: the sum of their weights, by weighting.
     """
 
     single_updates = False
+    may_be_empty = False
 
     def __init__(self, weightings: tuple[str, ...] = ("samples",)) -> None:
         self.weightings = weightings

@@ -20,7 +20,8 @@ def block_size(participants: int, algorithm: Algorithm) -> int:
 
     A function of their number alone: the bits of a sum must not depend on who makes it.
     """
-    return 1 if algorithm.aggregate.single_updates else -(-participants // MAX_BLOCKS)
+    single = algorithm.aggregate.single_updates or not participants
+    return 1 if single else -(-participants // MAX_BLOCKS)
 
 
 def train_block(trainer: ClientTrainer, tasks: list[Task], message: Message) -> Iterator[Outcome]:

@@ -160,7 +160,7 @@ class FederatedTrainLoop(BaseLoop):
             with record.timed("aggregate"):
                 self._take(outcome, updates, record, down)
                 run.call_hook("after_result", result=outcome)
-        if not updates.num_clients:
+        if not updates.num_clients and not updates.may_be_empty:
             rejected = record.line["rejected"]
             reasons = "; ".join(f"{r['client']}: {r['reason']}" for r in rejected[:5])
             raise TrainingError(

@@ -15,7 +15,7 @@ from fedseg.leaderboard.benchmarks import (
     benchmarks,
     settings,
 )
-from fedseg.leaderboard.comparable import matches, model_name
+from fedseg.leaderboard.comparable import clients_per_round, matches, model_name
 from fedseg.leaderboard.rows import (
     Row,
     fill_cells,
@@ -247,12 +247,12 @@ def _own_key(results: Results) -> str:
         name: (test.dataset, test.samples, test.split_checksum, test.content_sha256, test.steps)
         for name, test in sorted(results.tests.items())
     }
-    train, window = results.train, results.last_rounds
+    train, window, took = results.train, results.last_rounds, clients_per_round(results)
     return digest(
         [
             *(train.dataset, train.samples, train.partition_sha256, results.synthetic, tests),
             *(model_name(results), results.model.parameters, results.rounds, window.rounds),
-            *(results.clients_per_round.min, results.clients_per_round.max),
+            *(took.min, took.max),
         ]
     )
 
@@ -260,7 +260,7 @@ def _own_key(results: Results) -> str:
 def _own_benchmark(runs: Sequence[FoundRun]) -> Benchmark:
     """The board of runs that agree in :func:`_own_key`."""
     first = runs[0].results
-    train, most = first.train, first.clients_per_round.max
+    train, most = first.train, clients_per_round(first).max
     rendered = "rendered images, " if first.synthetic else ""
     setting = Setting(
         id=f"own-{_own_key(first)[:8]}",

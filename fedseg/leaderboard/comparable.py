@@ -16,6 +16,7 @@ from fedseg.config.keys import PROTOCOL, select
 from fedseg.leaderboard.benchmarks import CORRUPTED_COLUMNS, DATASETS, MODELS, Benchmark, Setting
 from fedseg.leaderboard.methods import AUGMENTATIONS, component_type
 from fedseg.metric_names import Metric
+from fedseg.runs.history import Participation
 from fedseg.runs.schema import DataEntry, Results
 
 CENTRALIZED = "SinglePartition"
@@ -24,6 +25,7 @@ NOT_SET = "not set"  # in place of a value that a config omits
 LONGEST = 200  # characters of two values that a reason shows
 SPLIT, PARTITION = "train_dataloader.dataset.split", "train_dataloader.partition."
 CLIENTS = f"{PARTITION}num_clients"
+POISSON = "PoissonSampler"  # which privacy needs
 PARTICIPANTS, ROUNDS = "client_sampler.clients_per_round", "train_cfg.max_rounds"
 WINDOW = "train_cfg.val_last_rounds"
 # The results say how many evaluations there were; initial weights may come from anywhere.
@@ -74,6 +76,16 @@ def protocol_of(config: Mapping[str, Any]) -> dict[str, Any]:
 def _is_default(key: str, value: Any) -> bool:
     pattern = re.sub(r"(?<=^val_dataloader\.)[^.]+", "*", key)
     return value in ([], {}) or (pattern in DEFAULTS and DEFAULTS[pattern] == value)
+
+
+def clients_per_round(results: Results) -> Participation:
+    """How many clients took part in a round; of those drawn one by one, the number on average."""
+    sampler = (results.config or {}).get("client_sampler") or {}
+    if sampler.get("type") != POISSON:
+        return results.clients_per_round
+    wanted = sampler["clients_per_round"]
+    wanted = results.train.clients if wanted == "all" else max(1, round(wanted))
+    return Participation(min=wanted, max=wanted)
 
 
 def model_name(results: Results) -> str:
@@ -217,6 +229,7 @@ class Match:
                 if self.protocol.get(key, NOT_SET) != wanted.get(key, NOT_SET)
                 and (not key.startswith("val_dataloader.") or key.startswith(tests))
                 and key not in batches
+                and (key, self.protocol.get(key)) != ("client_sampler.type", POISSON)
             }
 
         wanted = self.setting.protocol
@@ -241,7 +254,7 @@ class Match:
 
     def _other_evaluations(self) -> Iterator[str]:
         results, setting = self.results, self.setting
-        took, window = results.clients_per_round, results.last_rounds
+        took, window = clients_per_round(results), results.last_rounds
         if PARTICIPANTS not in self.differences and str(took) != str(setting.clients_per_round):
             yield f"other participation: {took} clients per round, not {setting.clients_per_round}"
         if setting.window is None or self.differences.keys() & {ROUNDS, WINDOW}:

@@ -15,6 +15,7 @@ from fedseg.runs.schema import Results
 OWN_SAM = ("fedspeed", "fedgamma", "fedsmoo", "naive_fedgloss")
 ALIASES = {"naivefedgloss": "naive_fedgloss", "mime": "mime_sgd"}
 LOCAL_OPTIMIZERS = {"SAMOptimWrapper": "sam", "ASAMOptimWrapper": "asam"}
+BESIDES = ("compression", "privacy", "robust")  # components without a published vocabulary
 RELEASED = "ReleasedPartition"  # the papers' own clients, where others draw by the same rule
 AUGMENTATIONS = {"Mixup": "mixup", "Cutout": "cutout", "LABStyle": "lab", "CFSIStyle": "cfsi"}
 NAMES: Mapping[str, str] = read_json("benchmarks.json")["methods"]
@@ -77,6 +78,8 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
         extra = f"{results.local_steps} local steps"
     released = results.train.partition.get("type") == RELEASED
     extra = _join(extra, "released split" if released else None)
+    for key in BESIDES:
+        extra = _join(extra, component_type((results.config or {}).get(key)))
     algorithm = _with_local_optimizer(algorithm, component_type(results.optim_wrapper))
     parts = (
         component_type(part).lower() or None for part in (results.averaging, results.batchnorm)

@@ -102,6 +102,9 @@ def value_of(results: Results, column: Column, benchmark: Benchmark | None) -> f
     if column.statistic == "seconds":
         wall = results.seconds.get("wall")
         return wall and wall / results.completed_rounds
+    if column.statistic == "epsilon":
+        value = (results.extras.get("privacy") or {}).get("epsilon")
+        return value if is_number(value) else None
     if column.statistic == "curvature":
         return measured_value(results, column.metric)
     if column.statistic == "window":

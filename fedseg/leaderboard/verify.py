@@ -215,6 +215,10 @@ def _compare_history(
     outcome.compare(recorded, computed, "", "history")
     rounds = check_rounds(history, config, outcome.runner.cfg, outcome.runner, sizes)
     outcome.compare(*rounds, "", "config", HISTORY)
+    privacy = getattr(outcome.runner, "privacy", None)
+    if privacy is not None:
+        computed = plain(privacy.results(outcome.runner, history))["privacy"]
+        outcome.compare(results.extras.get("privacy"), computed, "privacy", "config")
     if outcome.saved.get("history") is not None:  # checksums of its lines
         line = History(own_path(outcome.folder, HISTORY)).changed(outcome.saved["history"])
         outcome.compare(line, None, "first changed line", "checkpoint", HISTORY)

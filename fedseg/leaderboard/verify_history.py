@@ -72,6 +72,9 @@ def check_rounds(
     sent, names = client_traffic(config, runner, client_sizes), list(client_sizes)
     sampler = build(SAMPLERS, config.client_sampler, "client_sampler")
     sampler.bind(names, config.randomness.seed)
+    privacy = getattr(runner, "privacy", None)
+    if privacy is not None:
+        privacy.count(sampler)
     schedule = {key: stated.train_cfg[key] for key in SCHEDULE if key in stated.train_cfg}
     loop = FederatedTrainLoop(None, None, **schedule)  # asked for its schedule only
     tests = stated.get("val_dataloader") or {}
@@ -101,4 +104,7 @@ def check_rounds(
             "evaluated": (has_tests and loop.evaluates(number)) or prolonged,
             "missing metrics": [],
         }
+        if privacy is not None:
+            actual[f"round {number}"]["epsilon"] = record.get("epsilon")
+            expected[f"round {number}"]["epsilon"] = privacy.epsilon(number)
     return actual, expected

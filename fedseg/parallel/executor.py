@@ -141,6 +141,8 @@ class RayExecutor(Executor):
         self.evaluate = self._evaluate
 
     def run(self, tasks: list[Task], message: Message) -> Iterator[Outcome]:
+        if not tasks:
+            return
         self._first = self._first or tasks[0].round
         if self._trial and tasks[0].round > self._first:
             if self._pays(tasks, statistics.median(self._trial)):

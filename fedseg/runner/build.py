@@ -69,6 +69,7 @@ from fedseg.registry import (
     MISTAKES,
     MODELS,
     PARAM_SCHEDULERS,
+    PRIVACIES,
     build,
     check_arguments,
     did_you_mean,
@@ -84,7 +85,7 @@ ENDING = (ConstantParamScheduler, LinearParamScheduler, PolyParamScheduler)
 ENDLESS = (ExponentialParamScheduler, MultiStepParamScheduler, StepParamScheduler)
 
 # hooks with a registry of their own, which draw by the run's seed
-REGISTRIES = {"compression": COMPRESSIONS}
+REGISTRIES = {"compression": COMPRESSIONS, "privacy": PRIVACIES}
 
 
 def build_trainer(config: Config | Mapping[str, Any], run: Any = None) -> ClientTrainer:
@@ -138,7 +139,8 @@ def build_hooks(cfg: Config) -> Iterator[tuple[str, Mapping[str, Any], Any]]:
     fields["batchnorm"] = cfg.get("batchnorm") or stays, LocalState
     for number, hook in enumerate(cfg.get("custom_hooks") or []):
         fields[f"custom_hooks[{number}]"] = hook, Hook
-    fields["compression"] = cfg.get("compression"), FederatedHook  # of what the others leave
+    for name in REGISTRIES:  # of what the others leave
+        fields[name] = cfg.get(name), FederatedHook
     for field, (config, kind) in fields.items():
         if config is None:
             continue

@@ -58,6 +58,7 @@ KEYS: Mapping[str, Any] = {
     "optim_wrapper": Mapping,
     "personal": Sequence[str] | str | None,
     "param_scheduler": Mapping | Sequence[Mapping] | None,
+    "privacy": Component,
     "randomness": Component,
     "resume": bool,
     "robust": Component,
@@ -241,6 +242,11 @@ def check_config(config: Config) -> None:
     if config.default_scope not in known:
         raise ConfigError(
             f"default_scope: unknown {config.default_scope!r}; known: {', '.join(sorted(known))}"
+        )
+    if config.client_sampler.get("type") == "PoissonSampler" and not config.get("privacy"):
+        raise ConfigError(
+            "client_sampler.type: PoissonSampler has rounds without a client, which only privacy "
+            "has a use for: set privacy, or take UniformSampler"
         )
     if config.get("launcher") not in (None, "none"):
         raise ConfigError(f"launcher: must be 'none', not {config.launcher!r}")

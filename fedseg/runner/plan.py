@@ -40,14 +40,15 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     machine in its present state; memory, traffic and client state are in bytes.
     """
     runner.build_federation()
-    if runner.batchnorm is not None:
-        runner.batchnorm.before_train(runner)
+    for part in (runner.batchnorm, runner.privacy):  # what they refuse
+        if part is not None:
+            part.before_train(runner)
     data, loop, algorithm, server = runner.data, runner.train_loop, runner.algorithm, runner.server
     rounds = range(1, runner.max_rounds + 1)
     participants = [runner.client_sampler.participants(r) for r in rounds]
     steps = [sum(data.num_steps(c) for c in chosen) for chosen in participants]
     evaluations = sum(loop.evaluates(r) for r in rounds) if runner.val_loop is not None else 0
-    longest = max(participants[0], key=data.num_steps)
+    longest = max(next(filter(None, participants), [0]), key=data.num_steps)
     console = Console(stderr=True)
     told = f"rehearsing up to {TIMED_STEPS + 1} local steps of client {data.clients[longest]!r}"
     console.print(told, markup=False)

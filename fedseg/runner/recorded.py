@@ -32,6 +32,7 @@ from fedseg.runs.config import CONFIG_FILE, recorded_config
 EVALUATED = (
     *("model", "train_cfg", "averaging", "batchnorm", "personal", "dtype", "device"),
     "compression",
+    "privacy",
     *("val_dataloader", "val_evaluator", "val_cfg", "test_dataloader", "test_evaluator"),
     *("test_cfg", "algorithm", "optim_wrapper", "client_sampler", "randomness", "channels_last"),
 )

@@ -68,7 +68,7 @@ class FederatedRunner(Runner):
     Attributes:
         trainer: what trains the clients; has the algorithm, the data and the local optimizer.
         stores: every state store by name; ``store`` is the clients'.
-        averaging, batchnorm, compression: their hooks, or None.
+        averaging, batchnorm, compression, privacy: their hooks, or None.
         environments: what computed the rounds from each ``round`` on; several after a resume with
             another number of threads or other packages.
         visualizer: while rounds are trained, what a hook adds to it reaches the trackers.
@@ -102,6 +102,7 @@ class FederatedRunner(Runner):
         self.averaging: ModelAverage | None = None
         self.batchnorm: LocalState | None = None
         self.compression: Any = None
+        self.privacy: Any = None
         self.flat: FlatModel | None = None
         self.client_sizes: dict[str, int] = {}
         self.domain_clients: dict[str, list[str]] = {}
@@ -159,7 +160,7 @@ class FederatedRunner(Runner):
     def register_hooks(self, default_hooks: Any = None, custom_hooks: Any = None) -> None:
         for field, config, hook in build_hooks(self.cfg):
             self.register_hook(hook, config.get("priority"))
-            if field in ("averaging", "batchnorm", "compression"):
+            if field in ("averaging", "batchnorm", "compression", "privacy"):
                 setattr(self, field, hook)
 
     # ---------------------------------------------------------------- what a run consists of

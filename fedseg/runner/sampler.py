@@ -13,7 +13,7 @@ import numpy as np
 from annotated_types import MinLen
 from pydantic import PositiveInt
 
-from fedseg.config.schema import check_value
+from fedseg.config.schema import Positive, check_value
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_bytes
@@ -75,6 +75,35 @@ class RoundSeededSampler(UniformSampler):
     def draw(self, round_: int, total: int, count: int) -> list[int]:
         rng = np.random.RandomState(round_ - 1)
         return rng.choice(total, size=count, replace=False).tolist()
+
+
+@SAMPLERS.register_module()
+class PoissonSampler(ClientSampler):
+    """Each client independently of the others, so that their number varies: for ``privacy``.
+
+    Args:
+        clients_per_round: their number on average, or ``"all"``.
+
+    Attributes:
+        rate: probability of a client to take part, q.
+    """
+
+    def __init__(self, clients_per_round: Positive | Literal["all"]) -> None:
+        self.clients_per_round = clients_per_round
+
+    def bind(self, clients: Sequence[str], seed: int) -> None:
+        super().bind(clients, seed)
+        wanted = self.clients_per_round
+        self.rate = 1.0 if wanted == "all" else wanted / len(clients)
+        if self.rate > 1:
+            raise ConfigError(
+                f"client_sampler.clients_per_round: {wanted} clients per round, but the partition "
+                f"has only {len(clients)}"
+            )
+
+    def participants(self, round_: int) -> list[int]:
+        draws = generator_for(self.seed, "participants", round_).random(len(self.clients))
+        return np.flatnonzero(draws < self.rate).tolist()
 
 
 Rounds = Annotated[Sequence[Annotated[Sequence[str | int], MinLen(1)]], MinLen(1)]

@@ -79,6 +79,9 @@ class Record(FilePart):
         "their samples, of the received model minus the one that is sent (which for FedSpeed is "
         "not the trained model); `norm_...`: of a vector that the algorithm keeps on the server",
     )
+    epsilon: float | None = Field(
+        None, description="with `privacy`, what the rounds so far have spent; null without noise"
+    )
     metrics: dict[str, Number | None] = Field({}, description="in rounds that were evaluated")
     client_accuracy: Any = Field(
         None,

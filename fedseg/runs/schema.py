@@ -269,7 +269,7 @@ def _check_rankable(results: Results, path: Path) -> None:
     for name in ("clients", "partition", "partition_sha256"):
         if "train" not in results.data or getattr(results.train, name) is None:
             raise DataError(f"{path}: data.train.{name}: is missing; {REWRITE}")
-    if results.clients_per_round.min < 1:
+    if results.clients_per_round.min < 1 and not results.extras.get("privacy"):
         raise DataError(f"{path}: clients_per_round.min: is 0, must be at least 1; {REWRITE}")
     done, last = results.completed_rounds, results.final_round
     if last is None:

@@ -52,6 +52,7 @@ MAKES = {
     "topk": {"compression.type": "TopK"},
     "int8": {"compression.type": "Int8"},
     "signsgd": {"compression.type": "SignSGD"},
+    "dp_fedavg": {"privacy.type": "DPFedAvg", "client_sampler.type": "PoissonSampler"},
     "sign_flip": {"custom_hooks.*.type": "SignFlip"},
     "label_swap": {"custom_hooks.*.type": "LabelSwap"},
     "mixup": {"train_dataloader.transforms.-1.type": "Mixup"},

@@ -1,0 +1,11 @@
+# Client-level differential privacy, McMahan et al., ICLR 2018. With few clients, such as a demo's
+# 100, the noise outweighs what is learned: a small epsilon takes many.
+slot = "privacy"
+refuses = {
+    "algorithm.type": ["SCAFFOLD", "FedGamma", "FedSMOO", "FedCM", "MIME", "MIMELite"],
+    "robust.type": ["CoordinateMedian", "TrimmedMean", "Krum"],
+}
+
+client_sampler = dict(type="PoissonSampler")
+train_cfg = dict(max_norm_ratio=None)
+privacy = dict(type="DPFedAvg", noise=1.0, clip=0.1)

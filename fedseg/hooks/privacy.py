@@ -1,0 +1,186 @@
+"""Client-level differential privacy: what a model tells of a single client has a bound.
+
+McMahan et al., "Learning Differentially Private Recurrent Language Models", ICLR 2018, algorithm 1:
+every client takes part in a round with probability q, its update is clipped to length C, and the
+server moves by ``(sum_k delta_k + N(0, z^2 C^2)) / (q K)``, whoever takes part, also if nobody
+does. Updates weigh alike (the paper's ``w_k = 1``). The budget (epsilon, delta) after T rounds is
+that of Opacus' RDP accountant for T sampled Gaussian mechanisms; neighbours differ by one client.
+
+The budget is of the global models and whatever is computed of them alone (averages, server
+optimizers). What is written besides is not covered: the history's participants, their losses and
+samples, personal parts and clients' states in checkpoints, evaluations on clients' own images and
+what is chosen by them (``save_best``). Noise and participants follow from the run's seed, which is
+in ``config.json`` and ``results.json``: who knows it can take the noise out again.
+"""
+
+import math
+import warnings
+from functools import cached_property
+from importlib.util import find_spec
+from typing import Annotated, Any
+
+import torch
+from annotated_types import Interval
+from torch import Tensor
+
+from fedseg.config.schema import NonNegative, Positive
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
+from fedseg.core.hook import FederatedHook, Run
+from fedseg.core.messages import Update
+from fedseg.core.seeds import generator_for
+from fedseg.core.server import Aggregate, accumulation_dtype
+from fedseg.errors import ConfigError
+from fedseg.registry import PRIVACIES
+
+
+class PrivateSum(Aggregate):
+    """Sums that get noise, and a denominator that does not depend on who took part."""
+
+    may_be_empty = True
+
+    def release(self, noise: Tensor, clients: float, buffers: Tensor) -> None:
+        """Add noise to the sum of ``delta``; every mean of it is over so many ``clients``."""
+        for weighting in self.weightings:
+            self._sums.setdefault(("delta", weighting), torch.zeros_like(noise)).add_(noise)
+            self.weights[weighting] = clients
+        self._sums.setdefault(("buffers", "samples"), buffers.to(noise.dtype))
+        self.num_clients = clients
+        self._means.clear()
+
+
+@PRIVACIES.register_module()
+class DPFedAvg(FederatedHook):
+    """Clips what clients send, adds noise to its sum, and keeps the budget.
+
+    Args:
+        noise: z, standard deviation of the noise on the sum, in units of ``clip``; 0: none, which
+            has no epsilon.
+        clip: C, the longest update; None: any length, only without noise.
+        delta: of the budget; None: K^-1.1 with all K clients.
+
+    Attributes:
+        seed: the run's.
+    """
+
+    priority = "LOWEST"
+    seed = 0
+
+    def __init__(
+        self,
+        noise: NonNegative = 1.0,
+        clip: Positive | None = 1.0,
+        delta: Annotated[float, Interval(gt=0, lt=1)] | None = None,
+    ) -> None:
+        if clip is None and noise:
+            raise ValueError("noise is in units of clip: give clip, or noise=0")
+        self.noise, self.clip, self.delta = noise, clip, delta
+
+    def bind(self, flat: FlatModel) -> None:
+        own = flat.personal
+        self._spans = [s.span for s in flat.slots if own is None or not own[s.span].any()]
+
+    def before_train(self, runner: Any) -> None:
+        """Raise ConfigError for what would tell more of a client than the budget says."""
+        algorithm, sampler = runner.algorithm, runner.client_sampler
+        kind, hooks = type(algorithm).__name__, {type(hook).__name__ for hook in runner.hooks}
+        style = getattr(runner.data.dataset, "style", None)
+        for leaks, reason in (
+            (
+                not hasattr(sampler, "rate"),
+                f"the budget counts on clients drawn one by one, not as {type(sampler).__name__} "
+                "does: set client_sampler.type='PoissonSampler'",
+            ),
+            (
+                not math.isinf(runner.train_loop.max_norm_ratio),
+                "whether an update counts must not depend on those of others: set "
+                "train_cfg.max_norm_ratio=None",
+            ),
+            (
+                algorithm.exchanges > 1 or {*algorithm.weightings} - {"samples", "uniform"},
+                f"algorithm.type: {kind} has sums besides the one that gets noise: take FedAvg",
+            ),
+            (
+                algorithm.aggregate not in (Aggregate, PrivateSum),
+                "robust sums have no bound on what one client changes: leave robust out",
+            ),
+            (
+                runner.trainer.payloads,
+                f"payloads ({', '.join(runner.trainer.payloads)}) are sent without noise: leave "
+                "out what declares them",
+            ),
+            (
+                runner.server.traffic(0),
+                "BatchNorm statistics are averaged without noise: let them stay with the clients "
+                "(batchnorm=dict(type='SiloBN')) or freeze them (model.freeze)",
+            ),
+            ("KeptMomentum" in hooks, "KeptMomentum hands a client's momentum to another one"),
+            (style is not None, "styles of images go to other clients: leave style out"),
+        ):
+            if leaks:
+                raise ConfigError(f"privacy: {reason}")
+        self.count(sampler)
+        algorithm.aggregate = PrivateSum
+
+    def count(self, sampler: Any) -> None:
+        """Take the clients and their rate from the run's sampler, a ``PoissonSampler``."""
+        if self.noise and find_spec("opacus") is None:
+            raise ConfigError(
+                "privacy: epsilon is counted by Opacus, which is not installed: pip install -c "
+                "constraints.txt -e '.[privacy]', or leave privacy out"
+            )
+        self._clients, self.rate = len(sampler.clients), sampler.rate
+        self.delta = self.delta or min(self._clients**-1.1, 0.5)
+
+    def after_client(self, runner: Run, client: Client, update: Update) -> None:
+        """``delta min(1, C/||delta||)``, weighing 1."""
+        others = ", ".join(update.vectors.keys() - {"delta"})
+        if others:
+            kind = type(runner.algorithm).__name__
+            raise ConfigError(
+                f"privacy: algorithm.type: {kind} sends {others} without noise: take FedAvg"
+            )
+        update.weights = {**update.weights, "samples": 1}
+        delta = update.vectors["delta"]
+        dtype = accumulation_dtype(delta.device)
+        norm = float(torch.linalg.vector_norm(delta, dtype=dtype))
+        if self.clip is not None and self.clip < norm < math.inf:
+            update.vectors["delta"] = delta * (self.clip / norm)
+
+    def after_aggregate(self, runner: Run, updates: PrivateSum) -> None:
+        server = runner.server
+        noise = torch.zeros_like(server.w, dtype=accumulation_dtype(server.w.device))
+        draws = generator_for(self.seed, "privacy", runner.round)
+        for span in self._spans if self.noise else ():
+            drawn = torch.from_numpy(draws.standard_normal(span.stop - span.start))
+            noise[span] = drawn.to(noise) * (self.noise * self.clip)
+        updates.release(noise, self.rate * self._clients, server.buffers)
+
+    @cached_property
+    def _spent(self) -> Any:
+        """The accountant's orders, and the Rényi divergence of a round at each."""
+        from opacus.accountants import RDPAccountant
+        from opacus.accountants.analysis.rdp import compute_rdp
+
+        orders = RDPAccountant.DEFAULT_ALPHAS
+        options = {"q": self.rate, "noise_multiplier": self.noise, "steps": 1}
+        return orders, compute_rdp(**options, orders=orders)
+
+    def epsilon(self, rounds: int) -> float | None:
+        """What so many rounds have spent at ``delta``; None without noise."""
+        if not self.noise:
+            return None
+        from opacus.accountants.analysis.rdp import get_privacy_spent
+
+        orders, divergence = self._spent
+        with warnings.catch_warnings():  # that other orders may give a smaller one
+            warnings.simplefilter("ignore")
+            spent, _ = get_privacy_spent(orders=orders, rdp=divergence * rounds, delta=self.delta)
+        return float(spent)
+
+    def after_round(self, runner: Run, record: dict[str, Any]) -> None:
+        record["epsilon"] = self.epsilon(runner.round)
+
+    def results(self, runner: Run, history: list[dict[str, Any]]) -> dict[str, Any]:
+        epsilon = self.epsilon(len(history))
+        return {"privacy": {"epsilon": epsilon, "delta": self.delta, "rate": self.rate}}

@@ -1,0 +1,128 @@
+"""DP-FedAvg against NumPy over rounds of any number of clients, and Opacus' accountant."""
+
+import json
+
+import forkray
+import numpy as np
+import pytest
+import toyquad
+import toyseg
+from opacus.accountants import RDPAccountant
+from toyquad import local_steps, trace
+
+from fedseg.core.seeds import generator_for
+from fedseg.errors import ConfigError
+from fedseg.hooks.privacy import DPFedAvg
+from fedseg.runner.sampler import PoissonSampler
+
+CLIENTS, ROUNDS = "abcd", 6
+POISSON = {"_delete_": True, "type": "PoissonSampler", "clients_per_round": 1.4}
+ALL = {**POISSON, "clients_per_round": "all"}
+
+
+def changes(sampler=POISSON, rounds=ROUNDS, **privacy):
+    return {
+        "client_sampler": sampler,
+        "train_cfg": {"max_rounds": rounds, "max_norm_ratio": None},
+        "privacy": {"type": "DPFedAvg", **privacy},
+    }
+
+
+@pytest.mark.parametrize("workers", [None, 2])
+def test_rounds(tmp_path, monkeypatch, workers):
+    """Clip, sum, noise, and q K for the denominator, whoever takes part, and if nobody does."""
+    more = {}
+    if workers:
+        forkray.install(monkeypatch)
+        more["executor"] = {"type": "RayExecutor", "num_workers": workers}
+    config = toyquad.run(
+        tmp_path, {"type": "FedAvg"}, **changes(noise=0.5, clip=0.3, delta=0.01), **more
+    )
+    w, took = np.array(toyquad.START), []
+    for number, after in enumerate(trace(config)[1:], start=1):
+        draws = generator_for(0, "participants", number).random(len(CLIENTS))
+        total = generator_for(0, "privacy", number).standard_normal(3) * 0.5 * 0.3
+        for k in np.array([*CLIENTS])[draws < 1.4 / 4]:
+            delta = w - local_steps(k, w, 5, 0.1)
+            total += delta * min(1, 0.3 / np.linalg.norm(delta))
+        w = w - total / 1.4
+        took.append(int((draws < 1.4 / 4).sum()))
+        np.testing.assert_allclose(after, w, rtol=1e-12)
+    assert 0 in took and max(took) > 1
+    lines = toyseg.history(config)
+    assert [len(line["participants"]) for line in lines] == took
+    accountant = RDPAccountant()
+    for number in (1, ROUNDS):
+        accountant.history = [(0.5, 1.4 / 4, number)]
+        epsilon = accountant.get_epsilon(0.01)
+        assert lines[number - 1]["epsilon"] == pytest.approx(epsilon, rel=1e-12)
+    private = json.loads((tmp_path / "run" / "results.json").read_text())["privacy"]
+    assert private == {"epsilon": lines[-1]["epsilon"], "delta": 0.01, "rate": 1.4 / 4}
+
+
+def test_without_noise_and_clip_it_is_fedavg(tmp_path):
+    """With everybody in every round, and clients that weigh alike."""
+    plain = toyquad.run(
+        tmp_path / "a", {"type": "FedAvg"}, robust={"type": "TrimmedMean", "share": 0}
+    )
+    private = toyquad.run(tmp_path / "b", {"type": "FedAvg"}, **changes(ALL, 3, noise=0, clip=None))
+    np.testing.assert_allclose(trace(plain), trace(private), rtol=1e-12)
+    assert [line["epsilon"] for line in toyseg.history(private)] == [None] * 3
+
+
+def test_resumed(tmp_path):
+    """Epsilon goes on where it was, and so does the noise."""
+    options = changes(noise=1.0, clip=0.3)
+    whole = toyquad.run(tmp_path / "a", {"type": "FedDyn", "beta": 5.0}, **options)
+    config = toyquad.settings(tmp_path / "b", {"type": "FedDyn", "beta": 5.0}, **options)
+    toyseg.train(toyseg.merge(config, {"train_cfg": {"max_rounds": 2}}))
+    toyseg.train(config, resume=True)
+    assert np.array_equal(trace(whole), trace(config))
+    epsilons = [[line["epsilon"] for line in toyseg.history(c)] for c in (whole, config)]
+    assert epsilons[0] == epsilons[1] == sorted(epsilons[0])
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "more", "message"),
+    [
+        ("FedAvg", {"client_sampler": {"type": "UniformSampler"}}, "PoissonSampler"),
+        ("FedAvg", {"train_cfg": {"max_norm_ratio": 10.0}}, "max_norm_ratio"),
+        ("FedAvg", {"robust": {"type": "CoordinateMedian"}}, "robust"),
+        ("FedAvg", {"custom_hooks": [{"type": "KeptMomentum"}]}, "KeptMomentum"),
+        ("FedAvg", {"privacy": {"clip": None}}, "clip"),
+        ("FedAvg", {"privacy": None}, "PoissonSampler has rounds without a client"),
+        ("MIME", {}, "MIME has sums"),
+        ("SCAFFOLD", {}, "SCAFFOLD sends control"),
+    ],
+)
+def test_what_else_would_tell_of_a_client(tmp_path, algorithm, more, message):
+    options = toyseg.merge(changes(ALL, 3), more)
+    if algorithm == "FedAvg" and "custom_hooks" in more:
+        options["optim_wrapper"] = {"optimizer": {"momentum": 0.9}}
+    with pytest.raises(ConfigError, match=message):
+        toyquad.run(tmp_path, {"type": algorithm}, **options)
+
+
+@pytest.mark.parametrize("batchnorm", [None, {"type": "SiloBN"}])
+def test_batchnorm_statistics(tmp_path, batchnorm):
+    """Refused where they are averaged; a compressed update is clipped as it arrives."""
+    options = changes({**POISSON, "clients_per_round": 2}, 2, noise=1.0, clip=0.01)
+    options |= {"batchnorm": batchnorm, "compression": {"type": "SignSGD"}}
+    config = toyseg.settings(tmp_path / "run", **options)
+    if batchnorm is None:
+        with pytest.raises(ConfigError, match="BatchNorm statistics are averaged without noise"):
+            toyseg.train(config)
+    else:
+        toyseg.train(config)
+        assert len(toyseg.history(config)) == 2
+
+
+def test_clipped():
+    sampler = PoissonSampler(5)
+    sampler.bind([str(n) for n in range(100)], 0)
+    hook = DPFedAvg()
+    hook.count(sampler)
+    assert hook.delta == 100**-1.1
+    numbers = [len(sampler.participants(number)) for number in range(1, 2001)]
+    assert np.mean(numbers) == pytest.approx(5, abs=0.2)
+    assert np.var(numbers) == pytest.approx(4.75, abs=0.5)
