@@ -6,11 +6,14 @@ number. Yin et al., "Byzantine-Robust Distributed Learning: Towards Optimal Stat
 Tolerant Gradient Descent", NeurIPS 2017 (Krum).
 """
 
+import logging
 from collections import defaultdict
+from dataclasses import replace
 from typing import Annotated
 
 import torch
 from annotated_types import Interval
+from mmengine.logging import print_log
 from torch import Tensor
 
 from fedseg.core.messages import ClientResult
@@ -45,9 +48,10 @@ class RobustAggregate(Aggregate):
         self._combined: dict[str, Tensor] = {}
 
     def add(self, *parts: ClientResult) -> None:
-        super().add(*parts)
         self._combined.clear()
         for part in parts:
+            counted = replace(part.update, vectors={})  # nobody reads sums of vectors
+            super().add(replace(part, update=counted, buffers=part.buffers[:0]))
             for name, vector in {**part.update.vectors, "buffers": part.buffers}.items():
                 self._vectors[name].append(vector.clone())
 
@@ -98,14 +102,22 @@ class Krum(RobustRule):
 
     Args:
         share: of the participants that may be bad; f is that of N, rounded down. The paper's
-            guarantee needs ``N >= 2 f + 3``.
+            guarantee needs ``N >= 2 f + 3``; a run warns once where it lacks that.
     """
 
     def __init__(self, share: BelowHalf = 0.2) -> None:
-        self.share = share
+        self.share, self._told = share, False
 
     def combine(self, vectors: Tensor, deltas: Tensor) -> Tensor:
         bad = int(self.share * len(deltas))
+        if len(deltas) < 2 * bad + 3 and not self._told:
+            self._told = True
+            print_log(
+                f"robust: Krum of {len(deltas)} participants, {bad} of them bad, has no "
+                f"guarantee: it needs {2 * bad + 3}",
+                logger="current",
+                level=logging.WARNING,
+            )
         nearest = max(1, len(deltas) - bad - 2)
         distances = torch.stack([(deltas - one).square().sum(dim=1) for one in deltas])
         # the first in each row is the participant itself

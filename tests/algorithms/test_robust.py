@@ -10,7 +10,8 @@ import toyquad
 import toyseg
 from toyquad import fixed, local_steps, trace
 
-from fedseg.core.messages import Update
+from fedseg.algorithms.robust import Krum, RobustAggregate
+from fedseg.core.messages import ClientResult, Update
 from fedseg.engine import executor
 from fedseg.errors import ConfigError
 from fedseg.hooks.attacks import LabelSwap, SignFlip
@@ -119,6 +120,22 @@ def test_label_swap(names, classes, swapped):
     assert seen[0].tolist() == swapped
     assert seen[1].argmax(1).tolist() == swapped[:3]
     assert seen[2] is labels
+
+
+def test_krum_of_too_few_warns_once(tmp_path):
+    """Of two participants in every round; the rule keeps no sums of what it combines."""
+    config = toyquad.run(
+        tmp_path, {"type": "FedAvg"}, client_sampler=fixed("ab", "cd"), robust={"type": "Krum"}
+    )
+    logs = [path.read_text() for path in (tmp_path / "run").rglob("*.log")]
+    assert sum(text.count("it needs 3") for text in logs) == 1
+    assert len(toyseg.history(config)) == 2
+    total = RobustAggregate(Krum(), ("samples",))
+    task = SimpleNamespace(num_samples=2)
+    parts = Update({"delta": torch.ones(3)}), torch.ones(1), {}, {}, 0.0
+    total.add(ClientResult(task, *parts))
+    assert all(not vector.numel() for vector in total._sums.values())
+    assert total.mean().tolist() == [1, 1, 1]
 
 
 def test_mistakes(tmp_path):
