@@ -75,7 +75,7 @@ class FederatedRunner(Runner):
         quiet: whether the terminal shows nothing but errors; see :meth:`mute_console`.
     """
 
-    quiet = False
+    quiet, compression, privacy = False, None, None
 
     @classmethod
     def from_cfg(cls, cfg: Config) -> "FederatedRunner":
@@ -101,8 +101,6 @@ class FederatedRunner(Runner):
         self.round = 0
         self.averaging: ModelAverage | None = None
         self.batchnorm: LocalState | None = None
-        self.compression: Any = None
-        self.privacy: Any = None
         self.flat: FlatModel | None = None
         self.client_sizes: dict[str, int] = {}
         self.domain_clients: dict[str, list[str]] = {}
