@@ -262,6 +262,30 @@ def export(
         return module.export(predictor, format, place, size)
 
 
+def share(
+    run: Run | str | Path,
+    out: str | Path,
+    license: str = "other",
+    upload: str | None = None,
+) -> Path:
+    """Write a finished run as an archive; see :func:`fedseg.inference.share.share`."""
+    from fedseg.inference import share as module
+
+    return module.share(
+        run.folder if isinstance(run, Run) else Path(run), Path(out), license, upload
+    )
+
+
+def verify(file: str | Path, out: str | Path | None = None) -> Mapping[str, Any]:
+    """Check an archive of :func:`share` without trusting it: its name, round and metrics.
+
+    ``out``: unpack it to this new folder, which then is a run's.
+    """
+    from fedseg.inference import share as module
+
+    return module.verify(Path(file), None if out is None else Path(out))
+
+
 def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Prepared:
     """Verify or render a data set and write its splits, as ``fedseg prepare`` does.
 

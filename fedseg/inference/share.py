@@ -1,0 +1,248 @@
+"""A run as one archive: config, results, history, last weights, a model card, checksums."""
+
+import json
+import re
+import stat
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import fedseg
+from fedseg.errors import ConfigError, DataError, resource_error
+from fedseg.files import LARGEST, atomic_writer, own_path, read_json, sha256, write_text
+from fedseg.metric_names import flatten
+from fedseg.runner.checkpoint import Facts, load_checkpoint, save_checkpoint
+from fedseg.runner.recorded import newest_checkpoint
+from fedseg.runs.config import CONFIG_FILE
+from fedseg.runs.history import HISTORY
+from fedseg.runs.run_files import RunFiles, read_run
+from fedseg.runs.schema import FILE_NAME
+from fedseg.units import format_bytes
+
+CARD, SUMS = "README.md", "checksums.json"
+TEXTS = (CONFIG_FILE, FILE_NAME, HISTORY, CARD, SUMS)
+WEIGHTS = re.compile(r"checkpoints/round_\d{6,12}\.pth")
+LARGEST_WEIGHTS = 2**33  # bytes
+LICENSE = re.compile(r"[\w.+-]{1,64}")
+
+
+def share(run: Path, out: Path, license: str = "other", upload: str | None = None) -> Path:
+    """Write a finished run as an archive; see :func:`verify`.
+
+    Args:
+        license: of the weights, an identifier of the Hugging Face hub such as ``apache-2.0``.
+        upload: a repository ``USER/NAME`` of the hub; needs huggingface_hub and its token.
+    """
+    if not LICENSE.fullmatch(license):
+        raise ConfigError(f"license: {license!r} is no identifier, such as apache-2.0")
+    files = read_run(run)
+    if files.results is None:
+        raise DataError(f"{run}: the run is not finished: fedseg train --resume continues it")
+    round_, checkpoint = newest_checkpoint(run)
+    payload = load_checkpoint(checkpoint)
+    with TemporaryDirectory() as place:
+        folder = Path(place)
+        for name in (CONFIG_FILE, FILE_NAME, HISTORY):
+            (folder / name).write_bytes(own_path(run, name).read_bytes())
+        kept = {key: value for key, value in payload.items() if key in Facts.model_fields}
+        save_checkpoint(folder / "checkpoints" / checkpoint.name, {**kept, "stores": {}})
+        write_text(folder / CARD, model_card(files, license, round_))
+        names = [CONFIG_FILE, FILE_NAME, HISTORY, CARD, f"checkpoints/{checkpoint.name}"]
+        sums = {name: sha256(folder / name) for name in names}
+        write_text(folder / SUMS, json.dumps(sums, indent=1) + "\n")
+        with atomic_writer(out, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+            for name in [*names, SUMS]:
+                # the same run gives the same bytes: no time of the files
+                entry = zipfile.ZipInfo(name)
+                entry.compress_type = zipfile.ZIP_DEFLATED
+                with archive.open(entry, "w", force_zip64=True) as target:
+                    target.write((folder / name).read_bytes())
+        if upload is not None:
+            _upload(folder, upload)
+    return out
+
+
+def _upload(folder: Path, repository: str) -> None:
+    try:
+        from huggingface_hub import HfApi
+    except ImportError as error:
+        raise ConfigError("upload: needs huggingface_hub: pip install huggingface_hub") from error
+    try:
+        HfApi().create_repo(repository, exist_ok=True)
+        HfApi().upload_folder(repo_id=repository, folder_path=str(folder))
+    except Exception as error:  # of the network, the token or the name
+        raise DataError(f"upload: {repository}: {type(error).__name__}: {error}") from error
+
+
+def model_card(run: RunFiles, license: str, round_: int) -> str:
+    """The card of a finished run in the Hugging Face hub's format."""
+    results = run.results
+    figures = [(name, value) for name, value in flatten(results.final).items() if name in run.last]
+    segmentation = any(name.endswith("mIoU") for name, _ in figures)
+    task = "image-segmentation" if segmentation else "image-classification"
+    sets = dict(results.data)
+    entries = []
+    for name, value in figures:
+        domain, _, metric = name.rpartition("/")
+        data = sets.get(f"test:{domain}", results.train).dataset
+        entries.append(
+            {
+                "task": {"type": task},
+                "dataset": {"name": f"{data} ({domain})", "type": data, "split": domain},
+                "metrics": [{"type": metric, "value": value, "name": metric}],
+            }
+        )
+    head = {  # values as JSON, which is YAML
+        "library_name": "fedseg",
+        "license": license,
+        "pipeline_tag": task,
+        "tags": ["federated-learning", task, results.algorithm["type"]],
+        "datasets": sorted({entry.dataset for entry in sets.values()}),
+        "metrics": sorted({name.rpartition("/")[2] for name, _ in figures}),
+        "model-index": [{"name": results.name, "results": entries}],
+    }
+    lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in head.items()), "---"]
+    lines += ["", f"# {_cell(results.name)}", ""]
+    lines += [
+        f"{_cell(results.model.network or results.model.type)} with {results.parameters:,} "
+        f"parameters, trained with {_cell(results.algorithm['type'])} for {round_} rounds on "
+        f"{results.train.clients} clients, seed {results.seed}, by fedseg "
+        f"{_cell(results.versions.get('fedseg', fedseg.__version__))}.",
+        "",
+        "## Metrics",
+        "",
+        "| domain | metric | percent |",
+        "|---|---|---|",
+    ]
+    for name, value in figures:
+        domain, _, metric = name.rpartition("/")
+        lines.append(f"| {_cell(domain)} | {_cell(metric)} | {value:.2f} |")
+    lines += [
+        "",
+        "## Data",
+        "",
+        "| set | data set | images | rendered | split |",
+        "|---|---|---|---|---|",
+    ]
+    for name, entry in sets.items():
+        made = "yes" if entry.synthetic else "no"
+        sum_ = (entry.split_checksum or "")[:12]
+        row = f"| {_cell(name)} | {_cell(entry.dataset)} | {entry.samples} | {made} | {sum_} |"
+        lines.append(row)
+    lines += [
+        "",
+        "The license above is that of the weights. The licenses of the data sets apply besides.",
+        "",
+        "## Use",
+        "",
+        "```",
+        "fedseg verify FILE.zip --out run",
+        "fedseg predict run photo.jpg --out predictions",
+        "```",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: Any) -> str:
+    return re.sub(r"([\\`*_\[\]<>|#])", r"\\\1", str(text))
+
+
+# ---------------------------------------------------------------- reading one
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[tuple[Path, RunFiles, int]]:
+    """An archive from anybody, checked, in a folder of its own, its run, and its round.
+
+    Raises:
+        DataError: it is damaged; has other files than :func:`share` writes, links, or more bytes
+            than these may have; a checksum, the history or the weights do not match.
+    """
+    with TemporaryDirectory() as place:
+        folder = Path(place)
+        _extract(path, folder)
+        sums = read_json(folder / SUMS)
+        names = {str(p.relative_to(folder)) for p in folder.rglob("*") if p.is_file()} - {SUMS}
+        if not isinstance(sums, dict) or sums.keys() != names:
+            raise DataError(
+                f"{path}: {SUMS}: does not list the files of the archive: share it again"
+            )
+        for name, digest in sums.items():
+            if sha256(folder / name) != digest:
+                raise DataError(
+                    f"{path}: {name}: was changed, its checksum differs: share it again"
+                )
+        try:
+            run = read_run(folder)
+            if run.results is None or run.results.edited:
+                raise DataError(f"{FILE_NAME}: {run.results.edited}")
+            round_, checkpoint = newest_checkpoint(folder)
+            payload = load_checkpoint(checkpoint)
+            meant = run.results.completed_rounds, run.results.config_sha256
+            meta = payload.get("meta", {})
+            if (payload.get("round"), meta.get("config_sha256", meant[1])) != meant:
+                raise DataError(f"{checkpoint.name}: is not the last checkpoint of this run")
+        except DataError as error:
+            text = str(error).replace(f"{folder}/", "")
+            raise DataError(f"{path}: {text}") from error
+        yield folder, run, round_
+
+
+def _extract(path: Path, folder: Path) -> None:
+    """Write the members, whose names can only be those of :func:`share`."""
+    if not path.is_file():
+        raise DataError(f"{path}: does not exist: name an archive of fedseg share")
+    try:
+        with zipfile.ZipFile(path) as archive:
+            entries = archive.infolist()
+            names = [entry.filename for entry in entries]
+            weights = [name for name in names if WEIGHTS.fullmatch(name)]
+            if sorted(names) != sorted([*TEXTS, *weights]) or len(weights) != 1:
+                other = sorted({*names} ^ {*TEXTS, *weights})
+                raise DataError(
+                    f"{path}: is no archive of fedseg share: it has other or missing files "
+                    f"({', '.join(map(repr, other[:5])) or 'names that occur twice'})"
+                )
+            for entry in entries:
+                most = LARGEST_WEIGHTS if entry.filename in weights else LARGEST // 8
+                mode = entry.external_attr >> 16
+                if mode and not stat.S_ISREG(mode) and stat.S_IFMT(mode):
+                    raise DataError(f"{path}: {entry.filename}: is a link or device: not read")
+                packed = max(entry.compress_size, 1)
+                if entry.file_size > most or entry.file_size > 1000 * packed + 2**20:
+                    size = format_bytes(entry.file_size)
+                    raise DataError(f"{path}: {entry.filename}: would unpack to {size}: not read")
+                target = folder / entry.filename
+                target.parent.mkdir(exist_ok=True)
+                with archive.open(entry) as source, open(target, "xb") as file:
+                    left = entry.file_size
+                    while block := source.read(min(2**20, left + 1)):
+                        left -= len(block)
+                        if left < 0:
+                            raise zipfile.BadZipFile(f"{entry.filename} is larger than it says")
+                        file.write(block)
+    except DataError:
+        raise
+    except Exception as error:  # damaged bytes can fail in any way
+        if isinstance(error, OSError) and resource_error(error):
+            raise
+        raise DataError(f"{path}: cannot be read as an archive ({error}): get it again") from error
+
+
+def verify(path: Path, out: Path | None = None) -> Mapping[str, Any]:
+    """Check an archive of :func:`share` without trusting it; ``out``: unpack it to a new folder.
+
+    Returns its name, round and metrics. Nothing in it is executed.
+    """
+    with opened(path) as (folder, run, round_):
+        if out is not None:
+            if out.exists() and (not out.is_dir() or any(out.iterdir())):
+                raise DataError(f"{out}: is there: name a new or empty folder")
+            for file in folder.rglob("*"):
+                if file.is_file():
+                    with atomic_writer(out / file.relative_to(folder), "wb") as target:
+                        target.write(file.read_bytes())
+        return {"name": run.name, "round": round_, "metrics": dict(run.last)}

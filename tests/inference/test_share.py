@@ -1,0 +1,137 @@
+"""Archives of runs: whole, the same every time, and refused where anything else is in them."""
+
+import json
+import pickle
+import stat
+import zipfile
+
+import pytest
+import yaml
+
+import fedseg
+from fedseg.errors import ConfigError, DataError
+
+
+@pytest.fixture(scope="module")
+def archive(small_run, tmp_path_factory):
+    return fedseg.share(small_run, tmp_path_factory.mktemp("share") / "run.zip", "apache-2.0")
+
+
+def members(archive) -> dict[str, bytes]:
+    with zipfile.ZipFile(archive) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def test_an_unpacked_archive_is_the_run(archive, small_run, tmp_path):
+    run, out = fedseg.read_run(small_run), tmp_path / "run"
+    assert (
+        fedseg.share(run, tmp_path / "again.zip", "apache-2.0").read_bytes() == archive.read_bytes()
+    )
+    found = fedseg.verify(archive, out)
+    assert {k: run.metrics[k] for k in found["metrics"]} == found["metrics"] and found["round"] == 6
+    assert fedseg.read_run(out).metrics == run.metrics
+    done = fedseg.evaluate(out, out=tmp_path / "test", trust=["small_network"])
+    assert all(done.metrics[name] == run.metrics[name] for name in done.metrics)
+    with pytest.raises(DataError, match="empty"):
+        fedseg.verify(archive, out)
+    card = (out / "README.md").read_text()
+    head = yaml.safe_load(card.split("---\n")[1])
+    assert head["license"] == "apache-2.0" and head["pipeline_tag"] == "image-segmentation"
+    told = {
+        f"{one['dataset']['split']}/{one['metrics'][0]['type']}": one["metrics"][0]["value"]
+        for one in head["model-index"][0]["results"]
+    }
+    assert told == found["metrics"]
+    from huggingface_hub import ModelCard
+
+    assert ModelCard(card).data.library_name == "fedseg"
+
+
+def test_an_upload_is_what_is_in_the_archive(small_run, archive, tmp_path, monkeypatch):
+    from pathlib import Path
+
+    import huggingface_hub
+
+    seen = {}
+
+    class Hub:
+        def create_repo(self, name, exist_ok):
+            seen["name"] = name
+
+        def upload_folder(self, repo_id, folder_path):
+            files = (path for path in Path(folder_path).rglob("*") if path.is_file())
+            seen["files"] = {str(path.relative_to(folder_path)) for path in files}
+
+    monkeypatch.setattr(huggingface_hub, "HfApi", Hub)
+    fedseg.share(small_run, tmp_path / "run.zip", upload="me/run")
+    assert seen == {"name": "me/run", "files": set(members(archive))}
+    with pytest.raises(ConfigError, match="license"):
+        fedseg.share(small_run, tmp_path / "run.zip", license="a: b")
+
+
+@pytest.mark.parametrize(
+    "fault", ["slip", "extra", "link", "bomb", "pickle", "changed", "results", "missing", "twice"]
+)
+def test_other_archives_are_refused(archive, fault, tmp_path):
+    content, path = members(archive), tmp_path / f"{fault}.zip"
+    weights = next(name for name in content if name.endswith(".pth"))
+    if fault == "slip":
+        content["../escaped.txt"] = b"x"
+    elif fault == "extra":
+        content["run.py"] = b"raise SystemExit"
+    elif fault == "bomb":
+        content["history.jsonl"] = bytes(2**27)
+    elif fault == "pickle":
+        content[weights] = pickle.dumps({"state_dict": Evil()})
+    elif fault == "changed":
+        content["README.md"] += b"more"
+    elif fault == "results":
+        results = json.loads(content["results.json"])
+        results["final"]["seen"]["mIoU"] = 99.0
+        content["results.json"] = json.dumps(results).encode()
+    elif fault == "missing":
+        del content[weights]
+    if fault in ("pickle", "results"):
+        import hashlib
+
+        sums = {name: hashlib.sha256(content[name]).hexdigest() for name in content}
+        sums.pop("checksums.json")
+        content["checksums.json"] = json.dumps(sums).encode()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, value in content.items():
+            entry = zipfile.ZipInfo(name)
+            entry.compress_type = zipfile.ZIP_DEFLATED
+            if fault == "link" and name == "README.md":
+                entry.external_attr = (stat.S_IFLNK | 0o777) << 16
+            file.writestr(entry, value)
+        if fault == "twice":
+            with pytest.warns(UserWarning):
+                file.writestr("README.md", b"other")
+    with pytest.raises(DataError, match=rf"{fault}\.zip: "):
+        fedseg.verify(path, tmp_path / "out")
+    assert not Evil.called and not (tmp_path / "out").exists()
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+class Evil:
+    called = []
+
+    def __reduce__(self):
+        return (Evil.called.append, (1,))
+
+
+def test_damaged_bytes_are_told(archive, tmp_path):
+    whole = archive.read_bytes()
+    path = tmp_path / "cut.zip"
+    for broken in (whole[:-30], whole[: len(whole) // 2], b"", b"no archive"):
+        path.write_bytes(broken)
+        with pytest.raises(DataError, match=r"cut\.zip: "):
+            fedseg.verify(path)
+    for place in range(100, len(whole), len(whole) // 25):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        try:
+            found = fedseg.verify(path)
+        except DataError as error:
+            assert "cut.zip" in str(error)
+        else:  # a byte that means nothing, such as a time
+            assert found == fedseg.verify(archive)
