@@ -193,8 +193,8 @@ def rendered_files(data_set: PairedSet) -> Images:
     return images
 
 
-def _outcome(splits: Sequence[PreparedSplit], root: Path) -> Outcome:
-    """Print the splits; the command to run next."""
+def print_splits(splits: Sequence[PreparedSplit], root: Path) -> list[Path]:
+    """Print who holds how many images; returns the folders of the splits."""
     folders = [root.joinpath("splits", *split.place) for split in splits]
     for folder, split in zip(folders, splits, strict=True):
         train, test = count_samples(split).values()
@@ -204,6 +204,12 @@ def _outcome(splits: Sequence[PreparedSplit], root: Path) -> Outcome:
             f"to {sizes['max']} each (median {sizes['median']:g}); "
             f"{', '.join(f'{u}: {n}' for u, n in test['images'].items())}"
         )
+    return folders
+
+
+def _outcome(splits: Sequence[PreparedSplit], root: Path) -> Outcome:
+    """Print the splits; the command to run next."""
+    folders = print_splits(splits, root)
     if is_synthetic(root):
         print("The data are synthetic: results are not comparable with published ones.")
     elif any(split.about.get("limit") for split in splits):

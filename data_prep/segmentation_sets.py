@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from fedseg.names import IDDA_SETTINGS
+from fedseg.names import IDDA_SETTINGS, LAYOUTS, PIXEL_PARTITIONS
 
 from .description import OVERWRITE, DataSet, PairedSet, root_option, street_options
 
@@ -181,5 +181,85 @@ The split goes to ROOT/splits/{{train,test}};
         "data_prep.segmentation:prepare_copied",
         "put CamVid (train, trainannot, val, ...) there",
         {"camvid": CAMVID},
+    ),
+    DataSet(
+        "segmentation",
+        "label maps of any layout; acdc, bdd100k, gta5, voc, ...",
+        "Look at images and label maps of any layout, and write a federated split.",
+        f"""\
+What the wildcards of --images match in the path of an image, those of --labels match in the path of
+its label map. Label maps are images without loss, .npy, or polygons of labelme or Cityscapes
+(.json), which are drawn into ROOT/drawn. Prints what it has understood, writes ROOT/splits and a
+config in ROOT to train on it.
+
+examples:
+  three clients from labelme's folders (labels.txt: a class a line):
+    fedseg prepare segmentation data/voc_like --images 'JPEGImages/*.jpg' \\
+        --labels 'SegmentationClass/*.png' --classes labels.txt --clients 3
+  a client for each site, another site and a tenth of the images for tests:
+    fedseg prepare segmentation data/orchards --images '*/images/*.png' --labels '*/labels/*.png' \\
+        --classes classes.txt --domain '([^/]+)/images' --test north 0.1
+  published layouts ({", ".join(LAYOUTS)}):
+    fedseg prepare acdc
+
+{SPLIT_NOTE}""",
+        {
+            "root": dict(
+                type=Path, nargs="?", metavar="ROOT", help="the data root (default: data/DATASET)"
+            ),
+            "--dataset": dict(
+                choices=["segmentation", *LAYOUTS],
+                default="segmentation",
+                help="a published layout instead of the options below (default: %(default)s)",
+            ),
+            "--images": dict(action="extend", nargs="+", metavar="GLOB", help="images below ROOT"),
+            "--labels": dict(metavar="GLOB", help="label maps or polygons below ROOT"),
+            "--classes": dict(
+                type=Path,
+                metavar="FILE",
+                help="names, one a line, with r g b behind each if label maps have colors; or JSON",
+            ),
+            "--ids": dict(metavar="MAP", help="label ids are those of cityscapes, gta5, ..."),
+            "--ignore": dict(
+                action="extend",
+                nargs="+",
+                default=[],
+                metavar="LABEL",
+                help="labels of polygons that are ignored",
+            ),
+            "--reduce-zero-label": dict(
+                action="store_true", help="label id 0 is ignored, and classes begin at 1"
+            ),
+            "--first-channel": dict(
+                action="store_true", help="of label maps with three channels, the first has the ids"
+            ),
+            "--domain": dict(
+                metavar="PATTERN", help="a regular expression whose group, in a path, is the domain"
+            ),
+            "--test": dict(
+                action="extend",
+                nargs="+",
+                metavar="TEST",
+                help="test images: a share of each domain, a domain, a glob of images, or a .txt "
+                "file of names; can be repeated (default: 0.2)",
+            ),
+            "--clients": dict(type=int, metavar="K", help="how many (default: the domains)"),
+            "--partition": dict(
+                type=str.lower,
+                choices=PIXEL_PARTITIONS,
+                help="domain: a client is a domain; uniform: all alike; dirichlet: mixes of "
+                "pixels by Dir(alpha); size: sizes by Dir(alpha) (default: uniform, or domain "
+                "without --clients)",
+            ),
+            "--alpha": dict(type=float, metavar="A", help="of dirichlet and size (default: 1)"),
+            "--seed": dict(type=int, default=0, help="of the split (default: %(default)s)"),
+            "--unofficial": dict(
+                action="store_true", help="published layouts: accept other numbers of images"
+            ),
+            **OVERWRITE,
+        },
+        "data_prep.folders:prepare_folder",
+        "name the folder with the images",
+        {"segmentation": None, **{name: name for name in LAYOUTS}},
     ),
 )

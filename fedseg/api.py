@@ -290,7 +290,8 @@ def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Pr
     """Verify or render a data set and write its splits, as ``fedseg prepare`` does.
 
     Args:
-        data_set: cityscapes, idda, camvid, cifar10, cifar100, cifar_c, mnist or landmarks.
+        data_set: cityscapes, idda, camvid, cifar10, cifar100, cifar_c, mnist, landmarks,
+            segmentation or a published layout, such as acdc.
         root: where it is; default: ``data/<data_set>``, of images rendered in CIFAR's place
             ``data/demo_shapes``.
         options: those of the function that prepares it, for example of

@@ -40,6 +40,12 @@ MADE_BY = {
     "data/towns": "fedseg prepare cityscapes --root data/towns --synthetic --distribution uniform "
     "--size 256x128 --limit-per-user 8 --limit-test 100",
 }
+# published data sets of one command, whose layouts fedseg.datasets.listed has
+LAYOUTS = (
+    *("acdc", "bdd100k", "mapillary_a", "mapillary_b", "idd", "gta5", "synthia", "voc", "ade20k"),
+)
+MADE_BY |= {f"data/{name}": f"fedseg prepare {name}" for name in LAYOUTS}
+MADE_BY["data/mapillary"] = "fedseg prepare mapillary_a data/mapillary"
 
 # what makes the folder of a data set
 PREPARED_BY = {
@@ -51,6 +57,7 @@ PREPARED_BY = {
     "CityscapesDataset": "fedseg prepare cityscapes",
     "IDDADataset": "fedseg prepare idda",
     "LandmarksDataset": "fedseg prepare landmarks",
+    "ListedDataset": "fedseg prepare segmentation",
     "MNISTDataset": "fedseg prepare mnist",
     "StoredImages": "fedseg.datasets.write_images",
     "SyntheticShapesDataset": "fedseg prepare cifar --synthetic",
@@ -58,6 +65,7 @@ PREPARED_BY = {
 
 FOLDER = "corrupted"  # for them, in the folder of the test set
 # how a split of labeled images is drawn, as prepare tools call it
+PIXEL_PARTITIONS = ("domain", "uniform", "dirichlet", "size")  # how label maps are divided
 PARTITIONS = ("dirichlet", "dirichlet-class", "pachinko", "homogeneous", "natural")
 OVERLAP = ("refuse", "keep", "drop")  # images that are in train and in test
 DISTRIBUTIONS = ("uniform", "heterogeneous", "class_imbalance")  # FedDrive's
@@ -76,7 +84,8 @@ def made_by(tool: str, root: str | Path) -> str:
     """The command that makes a data set in a folder, given that of its kind, or the function."""
     root, usual = str(Path(root)), f"data/{tool.rpartition(' ')[2]}"
     whole = root == usual or not tool.startswith("fedseg prepare ")
-    return MADE_BY.get(root, tool if whole else f"{tool} --root {shlex.quote(root)}")
+    option = "" if tool == PREPARED_BY["ListedDataset"] else "--root "
+    return MADE_BY.get(root, tool if whole else f"{tool} {option}{shlex.quote(root)}")
 
 
 def by_case(name: str, known: Iterable[str]) -> str | None:

@@ -113,6 +113,7 @@ DATASETS = _child(
         ],
         "datasets.corrupted": ["CIFAR10CDataset", "CIFAR100CDataset"],
         "datasets.landmarks": ["LandmarksDataset"],
+        "datasets.listed": ["ListedDataset", "JoinedDataset"],
         "datasets.mmsegmentation": ["MMSegDataset"],
         "datasets.photos": ["ImageFolderDataset"],
         "datasets.scenes": ["CityscapesDataset", "IDDADataset", "CamVidDataset"],
@@ -208,7 +209,7 @@ PARTITIONS = LazyRegistry(
             "DirichletPartition",
             "DirichletClassPartition",
             "HomogeneousPartition",
-            "PachinkoPartition",
+            *("PachinkoPartition", "SizePartition"),
         ],
         "partition.natural": [
             *("NaturalPartition", "SinglePartition", "FixedPartition", "ReleasedPartition"),

@@ -2,7 +2,6 @@
 
 import inspect
 import os
-import re
 from collections.abc import Mapping, Sequence
 from contextlib import redirect_stdout
 from itertools import count
@@ -13,6 +12,7 @@ with redirect_stdout(None):  # it prints which optional package is not there
 
 from fedseg.config.schema import Pattern
 from fedseg.datasets.images import check_exist
+from fedseg.datasets.listed import find_domain, ids_of
 from fedseg.datasets.photos import rows_checksum
 from fedseg.datasets.scenes import COLORS, TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
@@ -39,8 +39,8 @@ class MMSegDataset(SegmentationDataset):
             group is the domain. None: all images are of the domain ``all``.
         domains: only images of these domains, a name or a list; None takes all.
         ids: the class of each raw id from 0, 255 to ignore; or the name of a map to the 19 classes
-            of Cityscapes, which are the classes then (``cityscapes``, ``gta5``, ``synthia``,
-            ``idd``, ``mapillary_v1_a``, ``mapillary_v1_b``); None: as the source says.
+            of Cityscapes, which are the classes then (``train_ids``, ``cityscapes``, ``gta5``,
+            ``synthia``, ``idd``, ``mapillary_v1_a``, ``mapillary_v1_b``); None: as the source says.
         first_channel: of label files with three channels the first has the ids.
         label_colors: [r, g, b] of each raw id from 0, if label files have colors.
     """
@@ -72,10 +72,8 @@ class MMSegDataset(SegmentationDataset):
             self.label_ids = _ids_of(listed)
         elif listed.reduce_zero_label:
             raise ConfigError("dataset.ids: are those of files: set source.reduce_zero_label=False")
-        elif isinstance(ids, str):
-            self.label_ids = TO_CITYSCAPES[ids]
         else:
-            self.label_ids = {IGNORE: IGNORE, **dict(enumerate(ids))}
+            self.label_ids = ids_of(ids)
         infos = [listed.get_data_info(index) for index in range(len(listed))]
         if not infos or not all("seg_map_path" in info for info in infos):
             raise ConfigError(
@@ -87,7 +85,7 @@ class MMSegDataset(SegmentationDataset):
         self.data_root = source.get("data_root") or os.path.commonpath(folders)
         below = [tuple(os.path.relpath(path, self.data_root) for path in pair) for pair in files]
         self.split_checksum = rows_checksum(below)
-        of = [_find_domain(domain, image) for image, _ in below]
+        of = [find_domain(domain, image) for image, _ in below]
         wanted = {domains} if isinstance(domains, str) else set(of if domains is None else domains)
         if not wanted or (unknown := sorted(wanted - set(of))):
             raise ConfigError(
@@ -150,12 +148,3 @@ def _ids_of(listed: BaseSegDataset) -> dict[int, int]:
     ids = {i + first: chosen.get(i, i) for i in chosen or range(len(listed.metainfo["classes"]))}
     ids |= dict.fromkeys([IGNORE, *range(first)], IGNORE)
     return {raw: IGNORE if i in (-1, listed.ignore_index) else i for raw, i in ids.items()}
-
-
-def _find_domain(pattern: str | None, image: str) -> str:
-    if pattern is None:
-        return "all"
-    found = re.search(pattern, image)
-    if not found or not found.re.groups or not found[1]:
-        raise ConfigError(f"dataset.domain: {pattern!r} finds no group in {image!r}")
-    return found[1]

@@ -36,6 +36,7 @@ _RAW_TO_TRAIN = {
         "2:1 3:4 6:3 13:0 15:1 17:2 19:11 20:12 21:12 22:12 24:0 27:10 29:9 30:8 41:0 45:5 47:5 "
         "48:6 50:7 52:18 54:15 55:13 57:17 58:16 61:14",
     ),
+    "train_ids": (19, " ".join(f"{train}:{train}" for train in range(19))),
 }
 TO_CITYSCAPES = {
     name: dict.fromkeys((*range(count), IGNORE), IGNORE)

@@ -5,6 +5,7 @@ import re
 import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +21,8 @@ from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer, digest
 from fedseg.names import made_by
 from fedseg.partition.split_files import read_split
+
+READERS = 4  # threads that read label maps
 
 
 class SegmentationDataset(Dataset):
@@ -72,6 +75,7 @@ class SegmentationDataset(Dataset):
     label_colors: Sequence[Sequence[int]] = ()  # [r, g, b] of each raw id, if files have colors
     tool = "fedseg.partition.write_split"
     cache: str | None = None
+    split = ""
 
     def __init__(
         self,
@@ -228,6 +232,35 @@ class SegmentationDataset(Dataset):
             )
         return image, cv2.LUT(raw, self._train_ids)
 
+    def class_pixels(self) -> np.ndarray:
+        """Pixels of each class in each sample, int64 [N, classes], from every label map.
+
+        They are kept beside the split, with checksums of the files that they are of and their own.
+        """
+        key = digest([self._cache_key(index) for index in range(self._unmirrored)])
+        folder = os.path.dirname(os.path.abspath(self.split)) if self.split else self.data_root
+        path = Path(folder, f"class_pixels_{key[:16]}.npy")
+        try:
+            with open(path, "rb") as file:
+                counts, told = np.load(file), np.load(file)
+            if digest([key, counts.tolist()]) == str(told):
+                return counts[np.arange(len(self)) % self._unmirrored]
+        except Exception:  # not there yet, or damaged
+            pass
+        with ThreadPoolExecutor(READERS) as pool:
+            counts = np.stack([*pool.map(self._count, range(self._unmirrored))])
+        try:
+            with atomic_writer(path, "wb") as file:
+                np.save(file, counts)
+                np.save(file, np.array(digest([key, counts.tolist()])))
+        except OSError as error:
+            warnings.warn(f"{path}: pixels of classes are not kept ({error})", stacklevel=2)
+        return counts[np.arange(len(self)) % self._unmirrored]
+
+    def _count(self, index: int) -> np.ndarray:
+        label = cv2.LUT(self.read_raw(self.files[index][1]), self._train_ids)
+        return np.bincount(label.ravel(), minlength=256)[: len(self.classes)]
+
     def read_raw(self, label: str) -> np.ndarray:
         """The raw ids of a label file, uint8 [H, W]."""
         return read_label(label, self.first_channel, self.label_colors)
@@ -254,6 +287,7 @@ class SegmentationDataset(Dataset):
         samples = [(user, *sample) for user in users for sample in split.users[user]]
         self.users = [user for user, _, _ in samples]
         self.positions = [n for user in users for n in range(len(split.users[user]))]
+        self.listed = {x: y for _, x, y in samples}
         try:
             self.domains = [self.domain_of(x) for _, x, _ in samples]
             labels = [self.label_of(x) for _, x, _ in samples]

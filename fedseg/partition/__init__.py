@@ -5,6 +5,7 @@ from fedseg.partition.dirichlet import (
     DirichletPartition,
     HomogeneousPartition,
     PachinkoPartition,
+    SizePartition,
 )
 from fedseg.partition.natural import (
     FixedPartition,

@@ -54,6 +54,10 @@ class DirichletPartition(RandomPartition):
     are unbalanced or the number of classes does not divide the number of clients. Clients are in
     order of their class.
 
+    Of label maps, the mixes are of pixels: an image is drawn in proportion to the sum over classes
+    of its share of pixels in class c times q_c (divided by the sum of these shares over the data
+    set). Images of a single class each are drawn as above; ``alpha = 0`` is refused.
+
     Args:
         num_clients: K; clients are ``"0"`` to ``"K-1"``.
         alpha: small: few classes per client; large: mixes close to uniform, which unbalanced labels
@@ -70,6 +74,9 @@ class DirichletPartition(RandomPartition):
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, ascending."""
+        pixels = None if hasattr(dataset, "labels") else getattr(dataset, "class_pixels", None)
+        if pixels is not None:
+            return name_clients(self._pixel_mixes(pixels()))
         labels = labels_of(dataset, self)
         sizes = equal_sizes(len(labels), self.num_clients)
         # classes that do not occur are nobody's: the prior is over those that do
@@ -79,22 +86,35 @@ class DirichletPartition(RandomPartition):
             return name_clients(self._one_class_each(rng, labels, counts))
         return name_clients(self._mixes(rng, labels, counts, sizes))
 
+    def _pixel_mixes(self, pixels: np.ndarray) -> list[np.ndarray]:
+        """Clients from the pixels of every class in each image, int64 [N, classes]."""
+        sizes = equal_sizes(len(pixels), self.num_clients)
+        if self.alpha == 0:
+            raise ConfigError("partition.alpha: must be above 0 for label maps of several classes")
+        shares = pixels[:, pixels.any(axis=0)] / np.maximum(pixels.sum(axis=1, keepdims=True), 1)
+        with np.errstate(divide="ignore"):
+            logs = np.log(shares)
+        return self._mixes(self.rng(), logs, shares.sum(axis=0), sizes)
+
     def _mixes(
-        self, rng: np.random.Generator, labels: np.ndarray, counts: np.ndarray, sizes: np.ndarray
+        self, rng: np.random.Generator, held: np.ndarray, counts: np.ndarray, sizes: np.ndarray
     ) -> list[np.ndarray]:
-        rest = rng.permutation(len(labels))
-        left = counts.copy()
+        """Clients by what images hold: a class each, or logarithms of the shares of classes."""
+        rest = rng.permutation(len(held))
         clients = []
         late = 0  # clients that are drawn after a class has run out
         for size in sizes:
-            classes = np.flatnonzero(left)
+            of = held[rest]
+            left = np.bincount(of, minlength=len(counts)) if of.ndim == 1 else np.isfinite(of)
+            classes = np.flatnonzero(left if of.ndim == 1 else left.any(axis=0))
             late += len(classes) < len(counts)
             weights = np.full(len(counts), -np.inf)
-            weights[classes] = log_gammas(rng, self.alpha / len(classes), len(classes))
+            weights[classes] = log_gammas(rng, self.alpha / max(1, len(classes)), len(classes))
             weights[classes] -= np.log(counts[classes])
+            scores = weights[of] if of.ndim == 1 else np.logaddexp.reduce(weights + of, axis=1)
             # The images with the first `size` arrivals of exponential clocks with these rates
             # are as if drawn one at a time (Efraimidis and Spirakis 2006).
-            arrival = np.log(rng.standard_exponential(len(rest))) - weights[labels[rest]]
+            arrival = np.log(rng.standard_exponential(len(rest))) - scores
             # Only the value that parts them is taken from the partial sort: the order in which it
             # leaves the others is another one on every kind of processor.
             last = np.partition(arrival, size - 1)[size - 1]
@@ -102,7 +122,6 @@ class DirichletPartition(RandomPartition):
             drawn[np.flatnonzero(arrival == last)[: size - drawn.sum()]] = True
             clients.append(rest[drawn])
             rest = rest[~drawn]
-            left -= np.bincount(labels[clients[-1]], minlength=len(counts))
         # With a smaller alpha most mixes leave classes out, whatever is left.
         if self.alpha >= len(counts) and late > SHARE_LATE * len(sizes):
             warnings.warn(
@@ -267,6 +286,44 @@ class HomogeneousPartition(RandomPartition):
         sizes = equal_sizes(len(dataset), self.num_clients)
         order = self.rng().permutation(len(dataset))
         return name_clients(np.split(order, np.cumsum(sizes)[:-1]))
+
+
+@PARTITIONS.register_module()
+class SizePartition(RandomPartition):
+    """Clients that differ in their number of samples only: ``p ~ Dir(alpha, ..., alpha)``.
+
+    Samples are assigned at random; needs no labels. Client k has ``min_samples`` and the share p_k
+    of the rest, to the nearest sample. Every sample is used.
+
+    Args:
+        num_clients: K; clients are ``"0"`` to ``"K-1"``.
+        alpha: concentration; the larger, the more alike the sizes.
+        min_samples: the fewest samples of a client.
+        seed: of the draws; number of samples, options and seed determine the partition.
+    """
+
+    def __init__(
+        self,
+        num_clients: PositiveInt,
+        alpha: PositiveFloat,
+        min_samples: PositiveInt = 1,
+        seed: NonNegativeInt = 0,
+    ) -> None:
+        super().__init__(num_clients, seed)
+        self.alpha, self.min_samples = float(alpha), min_samples
+
+    def __call__(self, dataset: Any) -> Clients:
+        """Client id -> indices into ``dataset``, int64, ascending."""
+        rest = len(dataset) - self.num_clients * self.min_samples
+        if rest < 0:
+            raise ConfigError(
+                f"partition.num_clients: {self.num_clients} clients of {self.min_samples} or more "
+                f"samples need more than the {len(dataset)} of the data set: use fewer"
+            )
+        rng = self.rng()
+        ends = np.rint(np.cumsum(proportions(log_gammas(rng, self.alpha, self.num_clients))) * rest)
+        ends = ends.astype(np.int64) + self.min_samples * np.arange(1, self.num_clients + 1)
+        return name_clients(np.split(rng.permutation(len(dataset)), ends[:-1]))
 
 
 def _children(dataset: Any, labels: np.ndarray) -> list[np.ndarray]:

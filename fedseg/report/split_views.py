@@ -7,7 +7,6 @@ domains follow from the names in the split files.
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -16,13 +15,11 @@ from typing import Any
 
 import numpy as np
 from mmengine.config import Config
-from rich.console import Console
-from rich.progress import track
 
 from fedseg.config.layers import naming
 from fedseg.datasets import CamVidDataset, CityscapesDataset, IDDADataset
 from fedseg.datasets.arrays import INDEX, StoredImages
-from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
+from fedseg.datasets.segmentation import SegmentationDataset
 from fedseg.errors import ConfigError, DataError, MissingDataError
 from fedseg.files import read_json
 from fedseg.partition import FixedPartition, NaturalPartition, Split, divide, read_split
@@ -34,7 +31,6 @@ from fedseg.runner.config import complete_config
 from fedseg.runner.experiment import load_config
 
 LAYOUTS = (IDDADataset, CityscapesDataset, CamVidDataset)
-READERS = 4  # threads that read label maps
 MOST_SAMPLES = 20_000_000  # a larger index is a mistake; arrays as long would be made
 
 
@@ -236,18 +232,5 @@ def pixel_counts(view: View) -> np.ndarray:
             f"--pixels: {view.name} has no label maps that could be read: it is for configs of "
             "segmentation data sets"
         )
-    train_ids = np.full(256, IGNORE)
-    train_ids[list(dataset.label_ids)] = list(dataset.label_ids.values())
-
-    def count_image(index: int) -> np.ndarray:
-        raw = np.bincount(dataset.read_raw(dataset.files[index][1]).ravel(), minlength=256)
-        return np.bincount(train_ids, weights=raw, minlength=256).astype(np.int64)
-
-    counts, console = np.zeros((len(view.clients), 256), np.int64), Console(stderr=True)
-    images = [(row, i) for row, samples in enumerate(view.clients.values()) for i in samples]
-    bar = {"total": len(images), "console": console, "disable": not console.is_terminal}
-    with ThreadPoolExecutor(READERS) as pool:
-        pixels = pool.map(count_image, [index for _, index in images])
-        for (row, _), of_image in zip(images, track(pixels, "label maps", **bar), strict=True):
-            counts[row] += of_image
-    return counts[:, : len(dataset.classes)]
+    counts = dataset.class_pixels()
+    return np.stack([counts[samples].sum(axis=0) for samples in view.clients.values()])

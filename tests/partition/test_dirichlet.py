@@ -172,3 +172,70 @@ def test_class_splits_without_a_solution():
     # ten classes, each whole with one client, cannot serve twenty
     with pytest.raises(ConfigError, match=r"partition\.alpha: .*20 clients"):
         split(dataset, "DirichletClassPartition", num_clients=20, alpha=1e-4)
+
+
+# ---- label maps
+
+
+class Pixels:
+    """Label maps as far as a partition sees them."""
+
+    def __init__(self, counts) -> None:
+        self.counts = np.asarray(counts)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def class_pixels(self) -> np.ndarray:
+        return self.counts
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1, 20])
+def test_images_of_one_class_each_are_divided_as_labels(alpha):
+    dataset = balanced(4, 200)
+    pixels = Pixels(37 * np.eye(6, dtype=int)[dataset.labels])  # two classes that nothing has
+    options = dict(num_clients=7, alpha=alpha, seed=5)
+    assert same(split(Pixels(pixels.counts), **options), split(dataset, **options))
+
+
+def test_pixel_mixes_are_those_of_a_slow_transcription():
+    counts = np.random.default_rng(0).integers(0, 50, (24, 3)) * [1, 1, 5]
+    shares = counts / counts.sum(axis=1, keepdims=True)
+    drawn, slow = np.zeros((2, 3)), np.zeros((2, 3))
+    rng = np.random.default_rng(1)
+    for seed in range(400):
+        clients = split(Pixels(counts), num_clients=2, alpha=0.5, seed=seed)
+        first = np.sort(shares[clients["0"]].mean(axis=0))
+        drawn += [first, first**2]
+        mix, rest = rng.dirichlet([0.5 / 3] * 3), list(range(24))
+        held = []
+        for _ in range(12):
+            weights = np.array([shares[i] @ (mix / shares.sum(axis=0)) for i in rest]) + 1e-300
+            held.append(rest.pop(rng.choice(len(rest), p=weights / weights.sum())))
+        first = np.sort(shares[held].mean(axis=0))
+        slow += [first, first**2]
+    mean, error = slow[0] / 400, np.sqrt((slow[1] / 400 - (slow[0] / 400) ** 2) / 200)
+    assert (abs(drawn[0] / 400 - mean) < 4 * error).all()
+
+
+def test_label_maps_without_pixels_and_alpha_zero():
+    blank = Pixels(np.eye(5, 3, dtype=int))  # the last two images are void
+    clients = split(blank, num_clients=2, alpha=0.1)
+    assert sorted(np.concatenate([*clients.values()])) == [0, 1, 2, 3, 4]
+    assert len(split(Pixels(np.zeros((4, 3), int)), num_clients=2, alpha=1)) == 2
+    with pytest.raises(ConfigError, match=r"partition\.alpha: must be above 0 for label maps"):
+        split(blank, num_clients=2, alpha=0)
+
+
+def test_sizes_by_dirichlet():
+    dataset = balanced(4, 400)
+    options = dict(kind="SizePartition", num_clients=8)
+    clients = split(dataset, alpha=0.3, min_samples=5, **options)
+    check_split(clients, dataset, 8, equal=False)
+    sizes = [len(held) for held in clients.values()]
+    assert min(sizes) >= 5 and max(sizes) > 100
+    assert same(clients, split(dataset, alpha=0.3, min_samples=5, **options))
+    assert {len(h) for h in split(dataset, alpha=1e8, **options).values()} == {50}
+    assert [len(h) for h in split(dataset, alpha=1, min_samples=50, **options).values()] == [50] * 8
+    with pytest.raises(ConfigError, match=r"partition\.num_clients: 8 clients of 51"):
+        split(dataset, alpha=1, min_samples=51, **options)

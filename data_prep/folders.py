@@ -1,0 +1,514 @@
+"""Images and label maps of any layout, or of a published one: look, split, and write a config."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from os import walk
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from annotated_types import MinLen
+from PIL import Image
+from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
+
+from fedseg.config.schema import Pattern
+from fedseg.core.seeds import generator_for
+from fedseg.datasets.images import existing_files, read_image, read_label
+from fedseg.datasets.listed import LAYOUTS, Layout, color_of, find_domain, ids_of
+from fedseg.datasets.scenes import TO_CITYSCAPES
+from fedseg.datasets.segmentation import IGNORE
+from fedseg.errors import ConfigError, DataError
+from fedseg.files import atomic_writer, read_bytes, read_json, write_text
+from fedseg.names import PIXEL_PARTITIONS
+from fedseg.partition import (
+    DirichletPartition,
+    HomogeneousPartition,
+    NaturalPartition,
+    SizePartition,
+    Split,
+    check_path,
+)
+
+from .description import Outcome, next_command
+from .disk import SHOWN, Findings, Sample
+from .parallel import in_threads
+from .polygons import draw_polygons
+from .segmentation import print_splits
+from .split_folders import PreparedSplit, check_free, save
+
+DRAWN = "drawn"  # below the root: label maps that were polygons
+WILD = {"**/": "((?:.+/)?)", "*": "([^/]*)", "?": "([^/])"}
+COLORED = re.compile(r"(.+?)[\s,:]+(\d+)[\s,]+(\d+)[\s,]+(\d+)(?:[\s,:].*)?")
+CROP, STEP = 512, 32  # largest training crop, and what its sides are multiples of
+CONFIG = """\
+# Written by fedseg prepare segmentation; yours to change.
+_base_ = "fedseg::settings/segmentation.py"
+
+__data = dict(
+    type="ListedDataset",
+    data_root="{{{{ fileDirname }}}}",
+{options}
+)
+__crop = dict(type="RandomScaleCrop", scale=(0.5, 2.0), crop_size={crop})
+__flip = dict(type="HorizontalFlip", p=0.5)
+__test = dict(split="splits/test", test_mode=True, **__data)
+
+setting = "{name}"
+model = dict(num_classes={classes})
+train_dataloader = dict(
+    dataset=dict(_delete_=True, split="splits/train", pipeline=[__crop, __flip], **__data),
+)
+val_dataloader = dict(
+    _delete_=True,
+{tests}
+)
+test_dataloader = val_dataloader
+client_sampler = dict(clients_per_round={participants})
+"""
+
+
+class Pool:
+    """Training images as a partition sees them."""
+
+    def __init__(self, domains: Sequence[str], pixels: np.ndarray) -> None:
+        self.domains, self._pixels = domains, pixels
+
+    def __len__(self) -> int:
+        return len(self.domains)
+
+    def class_pixels(self) -> np.ndarray:
+        return self._pixels
+
+
+def prepare_folder(
+    published: str | None,
+    root: Path,
+    *,
+    images: Annotated[Sequence[str], MinLen(1)] | None = None,
+    labels: str | None = None,
+    classes: Path | None = None,
+    ids: Literal[tuple(TO_CITYSCAPES)] | None = None,
+    ignore: Sequence[str] = (),
+    reduce_zero_label: bool = False,
+    first_channel: bool = False,
+    domain: Pattern | None = None,
+    test: Sequence[str] | None = None,
+    clients: PositiveInt | None = None,
+    partition: Literal[PIXEL_PARTITIONS] | None = None,
+    alpha: PositiveFloat | None = None,
+    seed: NonNegativeInt = 0,
+    unofficial: bool = False,
+    overwrite: bool = False,
+) -> Outcome:
+    """Look at a folder, say what is in it, and write a split and, of one's own images, a config.
+
+    Args:
+        published: the name of a layout of :mod:`fedseg.datasets.listed`; None: the options say it.
+        images, labels: globs below the root, with equal wildcards.
+        classes: a file of names, one a line (colors behind them if label maps have colors), or
+            JSON.
+        ids: of label files, a map to Cityscapes.
+        ignore: labels of polygons that are ignored.
+        reduce_zero_label, first_channel: see :class:`fedseg.datasets.ListedDataset`.
+        domain: a regular expression with a group, searched in an image's path.
+        test: shares, domains, globs of images, or files that list names.
+        clients: how many; None: the domains.
+        partition, alpha, seed: who holds what.
+        unofficial: accept other counts than the published ones.
+        overwrite: replace files that differ.
+    """
+    given = {"domain": domain, "test": test, "clients": clients, "partition": partition}
+    given = {name: value for name, value in given.items() if value is not None}
+    given |= {} if alpha is None else {"alpha": alpha}
+    if published is None:
+        layout, colors = _describe(root, images, labels, classes, ids)
+        if reduce_zero_label and ids:
+            raise ConfigError("--ids: has an entry for id 0 already, without --reduce-zero-label")
+        given |= {"reduce_zero_label": reduce_zero_label, "first_channel": first_channel}
+    elif images or labels or classes or ids:
+        raise ConfigError(f"--images, --labels, --classes, --ids: {published} has its own")
+    else:
+        layout, colors = LAYOUTS[published], ()
+    layout = replace(layout, **given)
+    if layout.clients is None and layout.domain is None:
+        raise ConfigError("--clients: is missing: how many clients, or give --domain PATTERN")
+    pairs = _find_pairs(root, layout)
+    findings = Findings(f"{root}: not all files can be used", "Repair them, or take them away")
+    if layout.labels.endswith(".json"):
+        pairs = _draw(root, layout, pairs, ignore, findings, overwrite)
+    elif colors and _mode(root / pairs[0][1]) not in ("RGB", "RGBA"):
+        colors = ()  # label files have ids, and these are their palette
+    existing_files([str(root / path) for pair in pairs for path in pair], root)
+    table = _table(layout)
+    sizes, pixels = _inspect(root, layout, pairs, table, colors, findings)
+    for glob, count in layout.counts.items():
+        found = sum(bool(_regex(glob).fullmatch(image)) for image, _ in pairs)
+        if found != count and not unofficial:
+            wrong = f"{glob} ({found} instead of {count}; --unofficial takes them as they are)"
+            findings.add("counts that are not the published ones", [wrong])
+    findings.raise_any()
+    domains = [_domain_of(layout.domain, image) for image, _ in pairs]
+    _report(root, layout, sizes, pixels, domains)
+    by_class = np.stack([np.bincount(table, weights=p, minlength=256) for p in pixels])
+    tests = _choose_tests(root, layout.test or ["0.2"], pairs, domains, seed)
+    left = [i for i in range(len(pairs)) if not any(i in chosen for chosen in tests.values())]
+    if not left:
+        raise DataError(f"{root}: every image is a test image: choose fewer with --test")
+    pool = Pool([domains[i] for i in left], by_class[left, : len(layout.classes)].astype(np.int64))
+    kind = layout.partition or ("domain" if layout.clients is None else "uniform")
+    held = _divide(kind, layout, seed, pool)
+    train = Split({user: [pairs[left[i]] for i in of] for user, of in held.items()})
+    split = Split({name: [pairs[i] for i in sorted(chosen)] for name, chosen in tests.items()})
+    about = {"dataset": published or "segmentation", "source": "own rule", "rule": kind}
+    about |= {"seed": seed, "test_images": list(layout.test or ["0.2"])}
+    made = PreparedSplit((), train, split, about)
+    check_free(root, [made], overwrite)
+    save(root, made)
+    print_splits([made], root)
+    if published is not None:
+        usual = Path("data", published.partition("_")[0])
+        return Outcome([root / "splits"], closing=next_command(published, usual, root))
+    config = _write_config(root, layout, colors, ids, sizes, made, overwrite)
+    return Outcome([root / "splits"], closing=f"Next: fedseg train {config}")
+
+
+def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
+    """Names and, where all of them have one, colors [r, g, b], from a text or JSON file.
+
+    Text: one name a line, perhaps with a color (``tree 30 120 40``, ``tree:30,120,40::``); lines
+    with # are comments, labelme's ``__ignore__`` is no class. JSON: a list of names or of objects
+    with ``name`` and ``color``.
+    """
+    colors: list[Any] = []
+    if path.suffix == ".json":
+        entries = read_json(path)
+        entries = entries.get("labels") if isinstance(entries, dict) else entries
+        named = [{"name": e} if isinstance(e, str) else e for e in entries or ()]
+        if not all(isinstance(e, dict) and isinstance(e.get("name"), str) for e in named):
+            raise DataError(f"{path}: must be a list of names, or of objects with a name")
+        names, colors = [e["name"] for e in named], [e["color"] for e in named if e.get("color")]
+    else:
+        try:
+            lines = read_bytes(path).decode("utf-8-sig").splitlines()
+        except (OSError, ValueError) as error:
+            raise DataError(f"{path}: cannot be read as text ({error})") from error
+        names = []
+        for line in map(str.strip, lines):
+            if line and not line.startswith("#") and line != "__ignore__":
+                found = COLORED.fullmatch(line)
+                names.append(found[1] if found else line)
+                colors += [[int(value) for value in found.groups()[1:]]] if found else []
+    if not names or len(set(names)) < len(names) or len(names) > IGNORE:
+        twice = [name for name, times in Counter(names).items() if times > 1]
+        raise DataError(
+            f"{path}: must name 1 to {IGNORE} classes, each once, not {len(names)}"
+            + f" with {', '.join(twice[:SHOWN])} twice" * bool(twice)
+        )
+    return names, colors if len(colors) == len(names) else []
+
+
+def _describe(
+    root: Path,
+    images: Sequence[str] | None,
+    labels: str | None,
+    classes: Path | None,
+    ids: str | None,
+) -> tuple[Layout, Sequence[Sequence[int]]]:
+    """The layout that the options say, and the colors of label maps."""
+    if not images or not labels:
+        raise ConfigError(
+            "--images, --labels: give globs below the root, such as --images 'JPEGImages/*.jpg' "
+            "--labels 'SegmentationClass/*.png'"
+        )
+    layout = Layout(tuple(images), labels, ids=ids)
+    if ids is not None:
+        if classes is not None:
+            raise ConfigError("--classes: are Cityscapes' with --ids: give one of them")
+        return layout, ()
+    if classes is None:
+        raise ConfigError("--classes: is missing: a file with the names of the classes, in order")
+    names, colors = read_classes(classes if classes.exists() else root / classes)
+    palette = colors or [color_of(i) for i in range(len(names))]
+    return replace(layout, classes=names, palette=palette), colors
+
+
+def _table(layout: Layout) -> np.ndarray:
+    """The class of each raw id, 255: ignored, 256: of no class."""
+    first = int(layout.reduce_zero_label)
+    known = ids_of(layout.ids) or {
+        **{i + first: i for i in range(len(layout.classes))},
+        **dict.fromkeys([IGNORE, *range(first)], IGNORE),
+    }
+    table = np.full(256, IGNORE + 1)
+    table[list(known)] = list(known.values())
+    return table
+
+
+def _regex(glob: str) -> re.Pattern:
+    parts = re.split(r"(\*\*/|\*|\?)", glob)
+    return re.compile("".join(WILD.get(part, re.escape(part)) for part in parts))
+
+
+def _files(root: Path) -> Iterator[str]:
+    """Paths below the root, without hidden files and what this tool writes."""
+    seen = set()
+    for place, folders, names in walk(root, followlinks=True):
+        if (real := Path(place).resolve()) in seen:  # a link in a circle
+            folders.clear()
+            continue
+        seen.add(real)
+        below = Path(place).relative_to(root)
+        ours = ("splits", DRAWN) if below == Path() else ()
+        folders[:] = sorted(f for f in folders if f[0] != "." and f not in ours)
+        yield from ((below / name).as_posix() for name in sorted(names) if name[0] != ".")
+
+
+def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
+    """Images and labels whose wildcards match the same, by path; those without are counted."""
+    for option, globs in (("--images", layout.images), ("--labels", (layout.labels,))):
+        for glob in globs:
+            if fault := check_path(glob):
+                raise ConfigError(f"{option}: {glob!r} {fault}: write it relative to {root}")
+            if _regex(glob).groups != _regex(layout.labels).groups or "*" not in glob:
+                raise ConfigError(
+                    f"{option}: {glob!r} must have the wildcards of {layout.labels!r}: what they "
+                    "match in an image's path is what they match in its label's"
+                )
+    patterns = [(_regex(glob), 0) for glob in layout.images] + [(_regex(layout.labels), 1)]
+    found: tuple[dict, dict] = ({}, {})
+    for path in _files(root):
+        for pattern, which in patterns:
+            if match := pattern.fullmatch(path):
+                other = found[which].setdefault(match.groups(), path)
+                if other != path:
+                    raise DataError(
+                        f"{root}: {other} and {path} belong to one label map: take one away"
+                    )
+    images, labels = found
+    both = sorted(images.keys() & labels.keys())
+    print(f"{root}: {len(both)} images with label maps")
+    for what, those, of in (
+        ("images without label map", images, labels),
+        ("label maps without image", labels, images),
+    ):
+        if alone := sorted(those[key] for key in those.keys() - of.keys()):
+            more = ", ..." * (len(alone) > SHOWN)
+            print(f"  {len(alone)} {what} are left out: {', '.join(alone[:SHOWN])}{more}")
+    if len(both) < 2:
+        raise DataError(
+            f"{root}: {len(images)} files match {', '.join(layout.images)}, {len(labels)} match "
+            f"{layout.labels}, and {len(both)} of them are pairs: change --images and --labels"
+        )
+    return sorted((images[key], labels[key]) for key in both)
+
+
+def _draw(
+    root: Path,
+    layout: Layout,
+    pairs: Sequence[Sample],
+    ignore: Sequence[str],
+    findings: Findings,
+    overwrite: bool,
+) -> list[Sample]:
+    """Pairs with label maps that are drawn from polygons."""
+    ids = {name: number for number, name in enumerate(layout.names or layout.classes)}
+    ids |= dict.fromkeys(("__ignore__", *ignore), IGNORE)
+    palette = [] if layout.names else [*layout.palette]
+    palette += [color_of(i) for i in range(len(palette), 256)]  # of fewer, fewer bits are stored
+    colors = np.array(palette, np.uint8).tobytes()
+
+    def draw(pair: Sample) -> str | None:
+        target = root / _drawn(pair[1])
+        try:
+            size = read_image(str(root / pair[0])).shape[:2]
+            label = draw_polygons(root / pair[1], ids, size)
+            if target.exists() and not overwrite:
+                if np.array_equal(read_label(str(target)), label):
+                    return None
+                return f"{target}: differs from {pair[1]}: give --overwrite to draw it again"
+        except DataError as error:
+            return str(error)
+        picture = Image.fromarray(label, "P")
+        picture.putpalette(colors)
+        with atomic_writer(target, "wb") as file:
+            picture.save(file, "PNG")
+        return None
+
+    wrong = filter(None, in_threads(draw, pairs, "drawing polygons"))
+    findings.add("files of polygons", wrong)
+    findings.raise_any()
+    return [(image, _drawn(label)) for image, label in pairs]
+
+
+def _drawn(label: str) -> str:
+    return f"{DRAWN}/{label.removesuffix('.json')}.png"
+
+
+def _mode(label: Path) -> str:
+    try:
+        with Image.open(label) as header:
+            return header.mode
+    except (OSError, ValueError):  # told later, with all others
+        return ""
+
+
+def _inspect(
+    root: Path,
+    layout: Layout,
+    pairs: Sequence[Sample],
+    table: np.ndarray,
+    colors: Sequence[Sequence[int]],
+    findings: Findings,
+) -> tuple[list[tuple[int, int]], list[np.ndarray]]:
+    """(height, width) and pixels by raw id of every pair; all files are decoded."""
+
+    def look(pair: Sample) -> tuple[tuple[int, int], np.ndarray] | str:
+        image, label = (str(root / path) for path in pair)
+        try:
+            size, raw = read_image(image).shape[:2], read_label(label, layout.first_channel, colors)
+        except DataError as error:
+            return str(error)
+        pixels = np.bincount(raw.ravel(), minlength=256)
+        if size != raw.shape:
+            return f"{label}: is {raw.shape}, its image {size} (height, width)"
+        if unknown := np.flatnonzero((table > IGNORE) & (pixels > 0)).tolist():
+            return f"{label}: has label ids {unknown}, which no class has"
+        return size, pixels
+
+    looked = in_threads(look, pairs, "reading images and label maps")
+    findings.add("files", [one for one in looked if isinstance(one, str)])
+    whole = [one for one in looked if not isinstance(one, str)]
+    return [size for size, _ in whole], [pixels for _, pixels in whole]
+
+
+def _report(
+    root: Path,
+    layout: Layout,
+    sizes: Sequence[tuple[int, int]],
+    pixels: Sequence[np.ndarray],
+    domains: Sequence[str],
+) -> None:
+    """Print what was understood of a folder."""
+    by_size = Counter(f"{width}x{height}" for height, width in sizes).most_common()
+    more = f", and {len(by_size) - SHOWN} other sizes" if len(by_size) > SHOWN else ""
+    print("  sizes:", ", ".join(f"{size} ({n})" for size, n in by_size[:SHOWN]) + more)
+    table, total = _table(layout), np.sum(pixels, axis=0)
+    shares = 100 * total / total.sum()
+    for raw in np.flatnonzero(total).tolist():
+        meaning = "ignored" if table[raw] == IGNORE else layout.classes[table[raw]]
+        held = sum(int(counts[raw] > 0) for counts in pixels)
+        print(f"  id {raw:>3}: {meaning}, {shares[raw]:.2f} % of the pixels, in {held} images")
+    there = set(table[total > 0].tolist())
+    absent = [name for number, name in enumerate(layout.classes) if number not in there]
+    if absent:
+        print(f"  classes that no label map has: {', '.join(absent)}")
+    if layout.domain is not None:
+        of = Counter(domains)
+        print("  domains:", ", ".join(f"{name} ({of[name]})" for name in sorted(of)))
+    if layout.counts:
+        print("  counts of the published layout were compared; they are not all verified (docs)")
+
+
+def _domain_of(pattern: str | None, image: str) -> str:
+    try:
+        return find_domain(pattern, image)
+    except ConfigError as error:
+        raise ConfigError(str(error).replace("dataset.domain", "--domain")) from error
+
+
+def _choose_tests(
+    root: Path, words: Sequence[str], pairs: Sequence[Sample], domains: Sequence[str], seed: int
+) -> dict[str, set[int]]:
+    """Test user -> positions of its images: ``test``, ``unseen`` domains and a share ``seen``."""
+    tests: dict[str, set[int]] = {}
+    share = None
+    for word in words:
+        if re.fullmatch(r"[\d.]+(e-?\d+)?", word):
+            share = float(word)
+            if not 0 < share < 1:
+                raise ConfigError(f"--test: a share must be above 0 and below 1, not {word}")
+            continue
+        name, listed = "test", root / word
+        if word.endswith(".txt"):
+            listed = listed if listed.exists() else Path(word)
+            try:
+                lines = set(read_bytes(listed).decode("utf-8-sig").split())
+            except (OSError, ValueError) as error:
+                raise DataError(f"{listed}: cannot be read as text ({error})") from error
+            names = [{image, Path(image).name, Path(image).stem} for image, _ in pairs]
+            chosen = {i for i, known in enumerate(names) if known & lines}
+            if missing := sorted(lines - set().union(*names)):
+                raise DataError(f"{listed}: names {missing[0]!r}, which is no image with a label")
+        elif word in domains:
+            name, chosen = "unseen", {i for i, of in enumerate(domains) if of == word}
+        else:
+            pattern = _regex(word)
+            chosen = {i for i, (image, _) in enumerate(pairs) if pattern.fullmatch(image)}
+        if not chosen:
+            raise ConfigError(f"--test: {word!r} is no share, no domain and no glob of an image")
+        tests[name] = tests.get(name, set()) | chosen
+    if share is None:
+        return tests
+    taken, seen = set().union(*tests.values()), set()
+    for number, name in enumerate(sorted(set(domains))):
+        left = [i for i, of in enumerate(domains) if of == name and i not in taken]
+        size = min(max(1, round(share * len(left))), len(left) - 1)
+        if size > 0:
+            order = generator_for(seed, "segmentation test", number).permutation(len(left))
+            seen |= {left[i] for i in order[:size]}
+    if not seen:
+        raise DataError(f"{root}: no domain has two images to take a share for tests from")
+    return {"seen": seen, **tests}
+
+
+def _divide(kind: str, layout: Layout, seed: int, pool: Pool) -> Mapping[str, np.ndarray]:
+    """Client -> positions in the pool."""
+    if kind == "domain":
+        if layout.clients is not None or layout.domain is None:
+            raise ConfigError("--partition: domain needs --domain PATTERN, and no --clients")
+        return NaturalPartition("domains")(pool)
+    if layout.clients is None:
+        raise ConfigError(f"--clients: is missing: how many does --partition {kind} make?")
+    if kind == "dirichlet":
+        return DirichletPartition(layout.clients, layout.alpha, seed)(pool)
+    if kind == "size":
+        return SizePartition(layout.clients, layout.alpha, seed=seed)(pool)
+    return HomogeneousPartition(layout.clients, seed)(pool)
+
+
+def _write_config(
+    root: Path,
+    layout: Layout,
+    colors: Sequence[Sequence[int]],
+    ids: str | None,
+    sizes: Sequence[tuple[int, int]],
+    split: PreparedSplit,
+    overwrite: bool,
+) -> Path:
+    """Write a config that trains on the split, unless it is there; returns its path."""
+    name = "own_" + re.sub(r"\W+", "_", root.resolve().name)  # no setting of the suite
+    options = {"domain": layout.domain, "ids": ids, "reduce_zero_label": layout.reduce_zero_label}
+    options |= {"first_channel": layout.first_channel, "label_colors": colors}
+    if ids is None:
+        options |= {"classes": list(layout.classes), "palette": [*map(list, layout.palette)]}
+    side = (np.median(axis) for axis in zip(*sizes, strict=True))
+    batch = 4 if len(set(sizes)) == 1 else 1  # images of a test batch are of one size
+    text = CONFIG.format(
+        name=name,
+        options="\n".join(f"    {key}={value!r}," for key, value in options.items() if value),
+        crop=tuple(int(min(CROP, max(2, length // STEP) * STEP)) for length in side),
+        classes=len(layout.classes),
+        participants=min(5, len(split.train.users)),
+        tests="\n".join(
+            f"    {user}=dict(batch_size={batch}, num_workers=2, "
+            f'dataset=dict(users="{user}", **__test)),'
+            for user in split.test.users
+        ),
+    )
+    path = root / f"{name}.py"
+    if path.exists() and path.read_text() != text and not overwrite:
+        raise DataError(f"{path}: is another config: give --overwrite to replace it")
+    write_text(path, text)
+    return path

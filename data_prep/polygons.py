@@ -1,0 +1,110 @@
+"""Label maps from polygons: JSON files of labelme and of Cityscapes, drawn as their tools do."""
+
+import base64
+import io
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image, ImageDraw
+
+from fedseg.datasets.segmentation import IGNORE
+from fedseg.errors import DataError
+from fedseg.files import read_json
+from fedseg.names import did_you_mean
+
+FARTHEST = 100_000  # pixels from the image's corner, of a point that is no mistake
+NOT_DRAWN = "license plate"  # Cityscapes' only label with a negative id
+VOID = (  # labels of Cityscapes that are none of its 19 classes
+    *("unlabeled", "ego vehicle", "rectification border", "out of roi", "static", "dynamic"),
+    *("ground", "parking", "rail track", "guard rail", "bridge", "tunnel", "polegroup", "caravan"),
+    *("trailer",),
+)
+
+
+def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> np.ndarray:
+    """The ids of a file's shapes, uint8 [H, W]; later shapes cover earlier ones.
+
+    What no shape covers is the class ``background`` or ``unlabeled`` if there is one, else ignored.
+
+    Args:
+        ids: id by label; 255 for labels that are ignored.
+        size: height and width of the image.
+    """
+    content = read_json(path)
+    key = "objects" if isinstance(content, dict) and "objects" in content else "shapes"
+    by_name = {name.strip("_"): value for name, value in ids.items()}
+    rest = by_name.get("background", ids.get("unlabeled", IGNORE))
+    if key == "objects":
+        ids = {**dict.fromkeys(VOID, IGNORE), **ids}
+    canvas = Image.new("L", size[::-1], rest)
+    draw = ImageDraw.Draw(canvas)
+    try:
+        if not isinstance(content[key], list):
+            raise ValueError("is no list")
+        height, width = ("imgHeight", "imgWidth") if key == "objects" else SIZE
+        if (content.get(height) or size[0], content.get(width) or size[1]) != size:
+            raise ValueError(
+                f"its {height} and {width} are {content.get(height)} and {content.get(width)}, "
+                f"but its image is {list(size)} [H, W]"
+            )
+        for number, shape in enumerate(content[key]):
+            key = f"{key.partition('[')[0]}[{number}]"
+            if shape.get("deleted") or (shape["label"] == NOT_DRAWN and NOT_DRAWN not in ids):
+                continue
+            value = _id_of(shape["label"], ids)
+            points = shape["polygon"] if "polygon" in shape else shape["points"]
+            points = [(float(x), float(y)) for x, y in points]
+            if not all(abs(place) <= FARTHEST for point in points for place in point):
+                raise ValueError("has a point far away from the image")
+            kind = shape.get("shape_type") or "polygon"
+            if kind == "mask":
+                canvas.paste(value, *_mask(shape, points))
+            elif kind not in DRAWN:
+                raise ValueError(f"is a {kind}, which covers no area: make it a polygon")
+            else:
+                DRAWN[kind](draw, points, value, "polygon" in shape)
+    except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
+        reason = f"has no {error}" if isinstance(error, KeyError) else error
+        raise DataError(f"{path}: {key}: {reason}") from error
+    return np.array(canvas)
+
+
+SIZE = ("imageHeight", "imageWidth")  # of labelme
+
+
+def _id_of(label: Any, ids: Mapping[str, int]) -> int:
+    if label not in ids and str(label).removesuffix("group") in ids:  # of Cityscapes: cargroup
+        label = label.removesuffix("group")
+    if label not in ids:
+        hint = did_you_mean(str(label), ids)
+        raise ValueError(f"unknown label {label!r}{hint}: name it in --classes or --ignore")
+    return ids[label]
+
+
+def _polygon(draw: Any, points: list, value: int, plain: bool) -> None:
+    if len(points) < (2 if plain else 3):
+        raise ValueError("has too few points for a polygon")
+    draw.polygon(points, fill=value, **({} if plain else {"outline": value}))
+
+
+def _rectangle(draw: Any, points: list, value: int, _: bool) -> None:
+    (x0, y0), (x1, y1) = points
+    draw.rectangle([min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)], value, value)
+
+
+def _circle(draw: Any, points: list, value: int, _: bool) -> None:
+    (x, y), edge = points
+    r = math.dist((x, y), edge)
+    draw.ellipse([x - r, y - r, x + r, y + r], value, value)
+
+
+DRAWN: Mapping[str, Callable] = {"polygon": _polygon, "rectangle": _rectangle, "circle": _circle}
+
+
+def _mask(shape: Mapping[str, Any], points: list) -> tuple[tuple[int, int], Image.Image]:
+    """Where labelme's brush has painted: upper left corner and a binary picture."""
+    picture = Image.open(io.BytesIO(base64.b64decode(shape["mask"]))).convert("L")
+    return (int(points[0][0]), int(points[0][1])), picture.point(lambda pixel: 255 * (pixel > 0))

@@ -1,0 +1,321 @@
+"""Label maps of any layout that a split lists, published layouts as a table, and joined sets."""
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+import cv2
+import numpy as np
+from annotated_types import MinLen
+from mmseg.utils import ade_classes, ade_palette, voc_classes, voc_palette
+
+from fedseg.config.schema import Pattern
+from fedseg.datasets.scenes import COLORS, TO_CITYSCAPES
+from fedseg.datasets.segmentation import IGNORE, SegmentationDataset
+from fedseg.errors import ConfigError
+from fedseg.files import digest
+from fedseg.names import PREPARED_BY
+from fedseg.registry import DATASETS, build, find_class
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Files of a data set below its root, what their ids mean, and how its clients are made.
+
+    In ``images`` and ``labels`` ``*`` matches within a folder and ``**/`` any folders; what the
+    wildcards of an image match, those of its label match too.
+    """
+
+    images: Sequence[str]
+    labels: str
+    classes: Sequence[str] = tuple(COLORS)
+    palette: Sequence[Sequence[int]] = tuple(COLORS.values())
+    ids: str | None = None  # of TO_CITYSCAPES
+    names: Sequence[str] = ()  # of the ids, where labels are polygons
+    domain: str | None = None
+    first_channel: bool = False
+    reduce_zero_label: bool = False
+    test: Sequence[str] = ()  # as in fedseg prepare
+    clients: int | None = None  # None: the domains
+    partition: str | None = None
+    alpha: float = 1.0
+    counts: Mapping[str, int] = field(default_factory=dict)  # glob of images -> labelled ones
+
+
+# label ids 0 to 39 of IDD by name
+IDD_NAMES = (
+    *("road", "parking", "drivable fallback", "sidewalk", "rail track", "non-drivable fallback"),
+    *("person", "animal", "rider", "motorcycle", "bicycle", "autorickshaw", "car", "truck", "bus"),
+    *("caravan", "trailer", "train", "vehicle fallback", "curb", "wall", "fence", "guard rail"),
+    *("billboard", "traffic sign", "traffic light", "pole", "polegroup", "obs-str-bar-fallback"),
+    *("building", "bridge", "tunnel", "vegetation", "sky", "fallback background", "unlabeled"),
+    *("ego vehicle", "rectification border", "out of roi", "license plate"),
+)
+
+_MAPILLARY = dict(
+    images=("training/images/*.jpg", "validation/images/*.jpg"),
+    labels="*/labels/*.png",
+    test=("validation/images/*",),
+    clients=180,
+    counts={"training/images/*": 18000, "validation/images/*": 2000},
+)
+LAYOUTS = {
+    "acdc": Layout(
+        images=("rgb_anon/*/*/*/*_rgb_anon.png",),
+        labels="gt/*/*/*/*_gt_labelTrainIds.png",
+        ids="train_ids",
+        domain="rgb_anon/([^/]+)/",
+        test=("rgb_anon/*/val/*/*",),
+        clients=16,
+        counts={"rgb_anon/*/train/*/*": 1600, "rgb_anon/*/val/*/*": 406},
+    ),
+    "bdd100k": Layout(
+        images=("images/10k/*/*.jpg",),
+        labels="labels/sem_seg/masks/*/*.png",
+        ids="train_ids",
+        test=("images/10k/val/*",),
+        clients=70,
+        counts={"images/10k/train/*": 7000, "images/10k/val/*": 1000},
+    ),
+    "mapillary_a": Layout(ids="mapillary_v1_a", **_MAPILLARY),
+    "mapillary_b": Layout(ids="mapillary_v1_b", **_MAPILLARY),
+    "idd": Layout(
+        images=("leftImg8bit/*/*/*_leftImg8bit.png", "leftImg8bit/*/*/*_leftImg8bit.jpg"),
+        labels="gtFine/*/*/*_gtFine_polygons.json",
+        ids="idd",
+        names=IDD_NAMES,
+        domain="leftImg8bit/[^/]+/([^/]+)/",
+        test=("leftImg8bit/val/*/*",),
+        counts={"leftImg8bit/train/*/*": 6993, "leftImg8bit/val/*/*": 981},
+    ),
+    "gta5": Layout(
+        images=("images/*.png",),
+        labels="labels/*.png",
+        ids="gta5",
+        test=("0.1",),
+        clients=100,
+        counts={"images/*": 24966},
+    ),
+    "synthia": Layout(
+        images=("RGB/*.png",),
+        labels="GT/LABELS/*.png",
+        ids="synthia",
+        first_channel=True,
+        test=("0.1",),
+        clients=100,
+        counts={"RGB/*": 9400},
+    ),
+    "voc": Layout(
+        images=("JPEGImages/*.jpg",),
+        labels="SegmentationClass/*.png",
+        classes=tuple(voc_classes()),
+        palette=voc_palette(),
+        test=("ImageSets/Segmentation/val.txt",),
+        clients=60,
+        partition="dirichlet",
+        alpha=0.5,
+        counts={"JPEGImages/*": 2913},
+    ),
+    "ade20k": Layout(
+        images=("images/*/*.jpg",),
+        labels="annotations/*/*.png",
+        classes=tuple(ade_classes()),
+        palette=ade_palette(),
+        reduce_zero_label=True,
+        test=("images/validation/*",),
+        clients=200,
+        partition="dirichlet",
+        alpha=0.5,
+        counts={"images/training/*": 20210, "images/validation/*": 2000},
+    ),
+}
+
+
+def ids_of(ids: str | Sequence[int] | None) -> dict[int, int] | None:
+    """Raw id -> class from the name of a map to Cityscapes or the class of each raw id from 0."""
+    if ids is None or isinstance(ids, str):
+        return TO_CITYSCAPES[ids] if ids else None
+    return {IGNORE: IGNORE, **dict(enumerate(ids))}
+
+
+def find_domain(pattern: str | None, image: str) -> str:
+    """The first group of a pattern that is searched in an image's path; ``all`` without one."""
+    if pattern is None:
+        return "all"
+    found = re.search(pattern, image)
+    if not found or not found.re.groups or not found[1]:
+        raise ConfigError(f"dataset.domain: {pattern!r} finds no group in {image!r}")
+    return found[1]
+
+
+def color_of(index: int) -> list[int]:
+    """[r, g, b] of a class in Pascal VOC's color map, which labelme uses too."""
+    return [
+        sum((index >> (3 * bit + channel) & 1) << (7 - bit) for bit in range(8))
+        for channel in range(3)
+    ]
+
+
+@DATASETS.register_module()
+class ListedDataset(SegmentationDataset):
+    """Images and label maps of any layout: ``fedseg prepare segmentation`` lists them in a split.
+
+    Other arguments: see :class:`~fedseg.datasets.segmentation.SegmentationDataset`.
+
+    Args:
+        layout: the published data set whose classes, ids and domains these are.
+        classes: names, in the order of their ids; without ``layout``.
+        palette: [r, g, b] by class; default: Pascal VOC's color map.
+        ids: the class of each raw id from 0, 255 to ignore; or the name of a map to the 19 classes
+            of Cityscapes, see :class:`~fedseg.datasets.mmsegmentation.MMSegDataset`.
+        domain: a regular expression that is searched in an image's path below ``data_root``; its
+            group is the domain. None: all images are of the domain ``all``.
+        domains: only images of these domains, a name or a list; None takes all.
+        reduce_zero_label: id 0 is ignored, and classes begin at 1.
+        first_channel: of label files with three channels the first has the ids.
+        label_colors: [r, g, b] of each raw id from 0, if label files have colors.
+    """
+
+    tool = PREPARED_BY["ListedDataset"]
+
+    def __init__(
+        self,
+        data_root: str,
+        split: str,
+        layout: Literal[tuple(LAYOUTS)] | None = None,
+        classes: Sequence[str] = (),
+        palette: Sequence[Sequence[int]] = (),
+        ids: Literal[tuple(TO_CITYSCAPES)] | Sequence[int] | None = None,
+        domain: Pattern | None = None,
+        domains: str | Sequence[str] | None = None,
+        reduce_zero_label: bool = False,
+        first_channel: bool = False,
+        label_colors: Sequence[Sequence[int]] = (),
+        users: str | Sequence[str] | None = None,
+        pipeline: Sequence[Mapping[str, Any]] = (),
+        style: Mapping[str, Any] | None = None,
+        mirror: bool = False,
+        test_mode: bool = False,
+        cache: str | None = None,
+    ) -> None:
+        if layout is not None:
+            if classes or ids is not None or domain is not None:
+                raise ConfigError("dataset.layout: has classes, ids and domain of its own")
+            of = LAYOUTS[layout]
+            classes, palette, ids, domain = of.classes, of.palette, of.ids, of.domain
+            reduce_zero_label, first_channel = of.reduce_zero_label, of.first_channel
+        elif isinstance(ids, str) and not classes:
+            classes, palette = tuple(COLORS), tuple(COLORS.values())
+        if not classes:
+            raise ConfigError("dataset.classes: is empty: name the classes, or a layout")
+        self.classes = tuple(classes)
+        self.palette = [*map(list, palette)] or [color_of(i) for i in range(len(classes))]
+        self.domain, self.reduce_zero_label = domain, reduce_zero_label
+        self.first_channel, self.label_colors = first_channel, label_colors
+        if ids is not None:
+            self.label_ids = ids_of(ids)
+        self.wanted = domains
+        super().__init__(data_root, split, users, pipeline, style, mirror, test_mode, cache)
+
+    def label_of(self, image: str) -> str:
+        return self.listed[image]
+
+    def domain_of(self, image: str) -> str:
+        return find_domain(self.domain, image)
+
+    def _read_split(self, wanted: str | Sequence[str] | None) -> None:
+        super()._read_split(wanted)
+        domains = {self.wanted} if isinstance(self.wanted, str) else self.wanted
+        if domains is None:
+            return
+        if (unknown := sorted({*domains} - {*self.domains})) or not domains:
+            raise ConfigError(
+                f"dataset.domains: has {unknown}, but the domains of {self.split} are "
+                f"{', '.join(sorted({*self.domains})[:8])}"
+            )
+        kept = [n for n, domain in enumerate(self.domains) if domain in domains]
+        for name in ("files", "users", "domains", "positions"):
+            setattr(self, name, [getattr(self, name)[n] for n in kept])
+
+
+@DATASETS.register_module()
+class JoinedDataset(SegmentationDataset):
+    """Several segmentation data sets as one; a class is what its name says in each of them.
+
+    A user is ``<part>/<user>``, a domain the part. What a part does not label is ignored in its
+    images. Other arguments: see :class:`~fedseg.datasets.segmentation.SegmentationDataset`.
+
+    Args:
+        parts: name -> config of a data set of this suite, without pipeline and style.
+        classes: names; default: those of the first part. A part may lack some of them.
+        data_root: the folder that the roots of the parts are relative to.
+    """
+
+    tool = ""  # those of the parts
+
+    def __init__(
+        self,
+        parts: Annotated[Mapping[str, Mapping[str, Any]], MinLen(1)],
+        classes: Sequence[str] = (),
+        data_root: str = "",
+        pipeline: Sequence[Mapping[str, Any]] = (),
+        style: Mapping[str, Any] | None = None,
+        mirror: bool = False,
+        test_mode: bool = False,
+    ) -> None:
+        self.data_root = data_root
+        self.parts = {name: self._build(name, part) for name, part in parts.items()}
+        first = next(iter(self.parts.values()))
+        self.classes = tuple(classes or first.classes)
+        palettes = [zip(p.classes, p.palette, strict=True) for p in self.parts.values()]
+        colors = {name: color for pairs in reversed(palettes) for name, color in pairs}
+        self.palette = [colors.get(name, color_of(i)) for i, name in enumerate(self.classes)]
+        self.users, self.domains, self.files, self.positions, self._places = [], [], [], [], []
+        for name, part in self.parts.items():
+            if unknown := [of for of in part.classes if of not in self.classes]:
+                raise ConfigError(
+                    f"dataset.parts.{name}: its classes {', '.join(unknown[:5])} are not in "
+                    "dataset.classes: add them, or give the part ids that leave them out"
+                )
+            table = np.full(256, IGNORE, np.uint8)
+            table[: len(part.classes)] = [self.classes.index(of) for of in part.classes]
+            self.users += [f"{name}/{user}" for user in part.users]
+            self.domains += [name] * len(part)
+            self.files += part.files
+            self.positions += part.positions
+            self._places += [(part, at, table) for at in range(len(part))]
+        self.split_checksum = digest([[n, p.split_checksum] for n, p in self.parts.items()])
+        self.check_files()
+        self._set_up(pipeline, style, mirror, test_mode)
+
+    def _build(self, name: str, part: Mapping[str, Any]) -> SegmentationDataset:
+        """A part below the common root, whose files are not looked at yet."""
+        where, part = f"dataset.parts.{name}", {**part}
+        kind = find_class(DATASETS, part, where, SegmentationDataset)
+        part["type"] = type(kind.__name__, (kind,), {"check_files": lambda self: None})
+        source = part
+        if isinstance(part.get("source"), Mapping):  # of MMSegDataset
+            source = part["source"] = {**part["source"]}
+        source["data_root"] = os.path.join(self.data_root, source.get("data_root") or "")
+        given = {"pipeline": (), "style": None, "mirror": False, "test_mode": False}
+        return build(DATASETS, part, where, given)
+
+    def check_files(self) -> None:
+        """Raise DataError if an image or label of a part is not there."""
+        for part in self.parts.values():
+            super(type(part), part).check_files()
+
+    def class_pixels(self) -> np.ndarray:
+        counts = np.zeros((self._unmirrored, len(self.classes)), np.int64)
+        ends = np.cumsum([len(part) for part in self.parts.values()])
+        for part, end in zip(self.parts.values(), ends, strict=True):
+            columns = [self.classes.index(name) for name in part.classes]
+            counts[end - len(part) : end, columns] = part.class_pixels()
+        return counts[np.arange(len(self)) % self._unmirrored]
+
+    def _decode(self, index: int) -> tuple[np.ndarray, np.ndarray]:
+        part, at, table = self._places[index % self._unmirrored]
+        image, label = part.read(at)
+        return image, cv2.LUT(label, table)

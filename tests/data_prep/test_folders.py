@@ -1,0 +1,308 @@
+"""``fedseg prepare segmentation``: what it understands of a folder, draws, splits and refuses."""
+
+import base64
+import io
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw
+
+from fedseg.data_prep.folders import read_classes
+from fedseg.data_prep.polygons import draw_polygons
+from fedseg.datasets import ListedDataset
+from fedseg.errors import DataError
+from fedseg.partition import read_split
+from fedseg.runs.schema import read_results
+
+GLOBS = ("--images", "JPEGImages/*.jpg", "--labels", "SegmentationClass/*.png")
+VOC = (*GLOBS, "--classes", "labels.txt")
+COLORS = [[0, 0, 0], [128, 0, 0], [0, 128, 0]]
+SMALL = """
+custom_imports = dict(imports=["small_network"])
+model = dict(
+    _delete_=True,
+    type="Segmentor",
+    num_classes=3,
+    network=dict(type="SmallNetwork"),
+    loss=dict(type="CrossEntropy"),
+    data_preprocessor=dict(type="ImagePreprocessor", mean=[0.5] * 3, std=[0.5] * 3),
+)
+train_dataloader = dict(num_workers=0)
+val_dataloader = dict(seen=dict(num_workers=0))
+test_dataloader = val_dataloader
+train_cfg = dict(max_rounds=1, local_epochs=1)
+"""
+
+
+def write_voc(root: Path, names: list[str], seed: int = 0) -> Path:
+    """Images with palette label maps as labelme2voc writes them: 255 in the first row."""
+    rng = np.random.default_rng(seed)
+    (root / "labels.txt").parent.mkdir(parents=True, exist_ok=True)
+    (root / "labels.txt").write_text("__ignore__\n_background_\ncat\ndog\n")
+    for name in names:
+        label = rng.integers(0, 3, (4, 5), np.uint8).repeat(8, 0).repeat(8, 1)
+        label[0] = 255
+        image, path = root / f"JPEGImages/{name}.jpg", root / f"SegmentationClass/{name}.png"
+        for file in (image, path):
+            file.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(np.stack([label * 80] * 3, 2)).save(image)
+        stored = Image.fromarray(label, "P")
+        stored.putpalette([7, 0, 0] * 256)
+        stored.save(path)
+    return root
+
+
+@pytest.fixture
+def voc(tmp_path: Path) -> Path:
+    return write_voc(tmp_path / "pets", [f"{site}_{n}" for site in "ab" for n in range(6)])
+
+
+def test_from_a_folder_to_a_federated_run_in_two_commands(
+    voc, tmp_path, run_tool, monkeypatch, small_config
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(small_config.parent)
+    (voc / "JPEGImages/alone.jpg").write_bytes((voc / "JPEGImages/a_0.jpg").read_bytes())
+    code, out, error = run_tool("prepare", "segmentation", "pets", *VOC, "--clients", "3")
+    assert code == 0, error
+    assert "pets: 12 images with label maps" in out
+    assert "1 images without label map are left out: JPEGImages/alone.jpg" in out
+    assert "sizes: 40x32 (12)" in out and "id 255: ignored, 3.12 % of the pixels, in 12" in out
+    assert "id   2: dog" in out and "seen: 2" in out
+    command = out.strip().splitlines()[-1]
+    assert command == "Next: fedseg train pets/own_pets.py"
+    (tmp_path / "small.py").write_text(SMALL)  # of which a user needs nothing
+    code, _, error = run_tool(*command.split()[2:], "--with", "small.py", "--work-dir", "run")
+    assert code == 0, error
+    results = read_results(tmp_path / "run/results.json")
+    assert results.train.clients == 3 and results.train.samples == 10
+    assert list(results.final["seen"]["IoU"]) == ["_background_", "cat", "dog"]
+    code, out, error = run_tool("splits", "pets/own_pets.py", "--pixels", "--out", "pictures")
+    assert code == 0 and Path("pictures/own_pets_pixels.png").exists(), error
+
+
+def test_a_second_run_changes_nothing_and_another_split_is_refused(voc, prepare):
+    arguments = ("segmentation", voc, *VOC, "--clients")
+    prepare(*arguments, 3)
+    before = {p: p.read_bytes() for p in voc.rglob("*") if p.is_file()}
+    prepare(*arguments, 3)
+    assert before == {p: p.read_bytes() for p in voc.rglob("*") if p.is_file()}
+    assert "holds another split: give --overwrite" in prepare.fails(*arguments, 4)
+    prepare(*arguments, 4, "--overwrite")
+    assert len(read_split(voc / "splits/train").users) == 4
+
+
+@pytest.mark.parametrize(
+    ("options", "clients", "tests"),
+    [
+        (["--domain", "/(.)_"], {"a": 5, "b": 5}, {"seen": 2}),
+        (["--domain", "/(.)_", "--test", "b"], {"a": 6}, {"unseen": 6}),
+        (["--domain", "/(.)_", "--test", "b", "0.5"], {"a": 3}, {"seen": 3, "unseen": 6}),
+        (["--clients", "2", "--test", "*/b_[0]"], None, None),
+        (["--clients", "2", "--test", "JPEGImages/b_*"], {"0": 3, "1": 3}, {"test": 6}),
+        (["--clients", "2", "--test", "val.txt"], {"0": 5, "1": 5}, {"test": 2}),
+        (["--clients", "3", "--partition", "size", "--alpha", "0.5"], 10, {"seen": 2}),
+        (["--clients", "3", "--partition", "dirichlet", "--alpha", "0.1"], 10, {"seen": 2}),
+    ],
+)
+def test_clients_and_test_sets(voc, prepare, options, clients, tests):
+    (voc / "val.txt").write_text("a_1\nb_3\n")
+    if tests is None:
+        assert "'*/b_[0]' is no share" in prepare.fails("segmentation", voc, *VOC, *options)
+        return
+    prepare("segmentation", voc, *VOC, *options)
+    train, test = (read_split(voc / "splits" / part).users for part in ("train", "test"))
+    sizes = {user: len(samples) for user, samples in train.items()}
+    assert sizes == clients or sum(sizes.values()) == clients
+    assert {user: len(samples) for user, samples in test.items()} == tests
+    held = [image for users in (train, test) for of in users.values() for image, _ in of]
+    assert len(held) == len(set(held)) == sum(sizes.values()) + sum(tests.values())
+
+
+def damage(root: Path, what: str) -> None:
+    image, label = root / "JPEGImages/a_0.jpg", root / "SegmentationClass/a_0.png"
+    if what in ("cut", "empty"):
+        image.write_bytes(image.read_bytes()[: -200 if what == "cut" else 0])
+    elif what == "id":
+        Image.fromarray(np.full((32, 40), 7, np.uint8)).save(label)
+    elif what == "size":
+        Image.fromarray(np.zeros((40, 32), np.uint8)).save(label)
+    elif what == "jpeg":
+        Image.fromarray(np.zeros((32, 40), np.uint8)).save(label, "JPEG")
+    elif what == "twice":
+        (root / "labels.txt").write_text("cat\ndog\ncat\n")
+    elif what == "binary":
+        (root / "labels.txt").write_bytes(b"\xff\xfe\x00c")
+    elif what == "link":
+        image.rename(root.parent / "outside.jpg")
+        image.symlink_to(root.parent / "outside.jpg")
+    elif what == "no pairs":
+        for path in (root / "SegmentationClass").iterdir():
+            path.unlink()
+
+
+@pytest.mark.parametrize(
+    ("what", "options", "message"),
+    [
+        ("cut", [], r"1 files: .*a_0\.jpg: the file is truncated"),
+        ("empty", [], r"a_0\.jpg: the file is empty"),
+        ("id", [], r"a_0\.png: has label ids \[7\], which no class has"),
+        ("size", [], r"a_0\.png: is \(40, 32\), its image \(32, 40\)"),
+        ("jpeg", [], r"a_0\.png: a label map cannot be JPEG"),
+        ("twice", [], r"labels\.txt: must name 1 to 255 classes.* cat twice"),
+        ("binary", [], r"labels\.txt: cannot be read as text"),
+        ("link", [], r"a_0\.jpg: leaves .* through a symbolic link"),
+        ("no pairs", [], r"12 files match JPEGImages/\*\.jpg, 0 match .*change --images"),
+        ("", ["--labels", "*/*.png"], r"--images: .* must have the wildcards of"),
+        ("", ["--labels", "../*.png"], r"--labels: .* holds an empty part"),
+        ("", ["--domain", "(x)"], r"--domain: '\(x\)' finds no group"),
+        ("", ["--domain", "("], r"--domain: "),
+        ("", ["--partition", "domain"], r"--partition: domain needs --domain"),
+        ("", ["--test", "1.5"], r"--test: a share must be above 0"),
+        ("", ["--test", "JPEGImages/*"], r"every image is a test image"),
+        ("", ["--clients", "20"], r"partition\.num_clients: 20 clients"),
+        ("", ["--ids", "gta5"], r"--classes: are Cityscapes' with --ids"),
+        ("", ["--ids", "gta"], r"--ids: must be 'cityscapes'"),
+    ],
+)
+def test_damaged_folders_and_options_are_named(voc, prepare, what, options, message):
+    damage(voc, what)
+    error = prepare.fails("segmentation", voc, *VOC, "--clients", 3, *options)
+    assert re.search(message, error), error
+    assert not (voc / "splits").exists()
+
+
+def test_classes_of_every_tool(tmp_path):
+    colored = (["sky", "tree top"], [[1, 2, 3], [30, 120, 40]])
+    for name, text, expected in (
+        ("a.txt", "# a comment\nsky\n\ntree top\n", (colored[0], [])),
+        ("cvat.txt", "# label:color_rgb:parts:actions\nsky:1,2,3::\ntree top:30,120,40::", colored),
+        ("class_dict.csv", "sky,1,2,3\ntree top, 30, 120, 40\n", colored),
+        ("b.json", '["sky", "tree top"]', (colored[0], [])),
+        ("c.json", '{"labels": [{"name": "sky", "color": [1, 2, 3]}, '
+         '{"name": "tree top", "color": [30, 120, 40]}]}', colored),
+    ):  # fmt: skip
+        (tmp_path / name).write_text(text)
+        assert read_classes(tmp_path / name) == expected, name
+
+
+def test_label_maps_of_colors(voc, prepare):
+    lines = (f"{name}:{r},{g},{b}::" for name, (r, g, b) in zip("xyz", COLORS, strict=True))
+    (voc / "labels.txt").write_text("\n".join(lines))
+    for path in (voc / "SegmentationClass").iterdir():
+        ids = np.array(Image.open(path)) % 3  # 255: x
+        Image.fromarray(np.array(COLORS, np.uint8)[ids]).save(path)
+    assert "id   1: y" in prepare("segmentation", voc, *VOC, "--clients", 2)
+    dataset = ListedDataset(str(voc), "splits/train", classes=["x", "y", "z"], label_colors=COLORS)
+    assert set(np.unique(dataset[0]["data_samples"])) <= {0, 1, 2}
+    assert "label_colors=[[0, 0, 0]" in (voc / "own_pets.py").read_text()
+
+
+# ---------------------------------------------------------------- polygons
+
+SQUARE = [[2, 2], [12, 2], [12, 12], [2, 12]]
+INNER = [[5, 5], [9, 5], [9, 9], [5, 9]]
+
+
+def as_labelme(shapes: list[dict], size: tuple[int, int]) -> np.ndarray:
+    """labelme's own drawing: a binary picture of each shape, later ones over earlier ones."""
+    label = np.zeros(size, int)
+    for shape in shapes:
+        canvas = Image.new("L", size[::-1])
+        draw, points = ImageDraw.Draw(canvas), [tuple(p) for p in shape["points"]]
+        if shape["shape_type"] == "circle":
+            (x, y), (u, v) = points
+            r = np.hypot(x - u, y - v)
+            draw.ellipse([x - r, y - r, x + r, y + r], outline=1, fill=1)
+        elif shape["shape_type"] == "rectangle":
+            draw.rectangle(points, outline=1, fill=1)
+        else:
+            draw.polygon(points, outline=1, fill=1)
+        label[np.array(canvas) == 1] = shape["value"]
+    return label
+
+
+def test_shapes_of_labelme(tmp_path):
+    shapes = [
+        dict(label="cat", value=1, shape_type="polygon", points=SQUARE),
+        dict(label="_background_", value=0, shape_type="polygon", points=INNER),  # a hole
+        dict(label="dog", value=2, shape_type="circle", points=[[20, 8], [24.5, 8]]),
+        dict(label="cat", value=1, shape_type="rectangle", points=[[18.2, 10], [29, 14.7]]),
+        dict(label="__ignore__", value=255, shape_type="polygon", points=[[0, 0], [9, 1], [3, 7]]),
+    ]
+    path, ids = tmp_path / "a.json", {"_background_": 0, "cat": 1, "dog": 2, "__ignore__": 255}
+    path.write_text(json.dumps({"shapes": shapes, "imageHeight": 16, "imageWidth": 30}))
+    drawn = draw_polygons(path, ids, (16, 30))
+    assert (drawn == as_labelme(shapes, (16, 30))).all()
+    assert drawn[7, 7] == 0 and drawn[4, 11] == 1 and drawn[8, 20] == 2 and drawn[15, 29] == 0
+    assert drawn[2, 4] == 255  # drawn last
+    picture = io.BytesIO()
+    Image.fromarray(np.eye(3, dtype=bool)).save(picture, "PNG")
+    brush = dict(label="dog", shape_type="mask", points=[[4, 1], [6, 3]])
+    brush["mask"] = base64.b64encode(picture.getvalue()).decode()
+    path.write_text(json.dumps({"shapes": [brush]}))
+    drawn = draw_polygons(path, {"cat": 0, "dog": 1}, (6, 9))  # no background: ignored
+    assert np.argwhere(drawn == 1).tolist() == [[1, 4], [2, 5], [3, 6]]
+    assert (drawn == 255).sum() == 6 * 9 - 3
+
+
+def test_polygons_of_cityscapes(tmp_path):
+    def whole(x: int) -> list[list[int]]:
+        return [[x, 0], [7, 0], [7, 3], [x, 3]]
+
+    objects = [
+        ("road", whole(0)), ("car", whole(2)), ("license plate", whole(3)), ("cargroup", whole(4)),
+        ("static", whole(5)), ("out of roi", whole(6)), ("road", whole(7)),
+    ]  # fmt: skip
+    content = {"imgHeight": 4, "imgWidth": 8}
+    content["objects"] = [{"label": label, "polygon": polygon} for label, polygon in objects]
+    content["objects"][-1]["deleted"] = 1
+    path = tmp_path / "a_gtFine_polygons.json"
+    path.write_text(json.dumps(content))
+    drawn = draw_polygons(path, {"car": 0, "road": 1}, (4, 8))
+    assert (drawn == [[1, 1, 0, 0, 0, 255, 255, 255]] * 4).all()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"shapes": [{"label": "cow", "points": SQUARE}]}, r"shapes\[0\]: unknown label 'cow'"),
+        ({"shapes": [{"label": "cat", "points": SQUARE[:2]}]}, r"shapes\[0\]: has too few points"),
+        ({"shapes": [{"label": "cat", "points": [["a", 1]]}]}, r"shapes\[0\]: could not convert"),
+        ({"shapes": [{"label": "cat", "points": [[1e300, 1]] * 3}]}, "has a point far away"),
+        ({"shapes": [{"label": "cat"}]}, r"shapes\[0\]: has no 'points'"),
+        ({"shapes": [{"label": ["cat"], "points": SQUARE}]}, r"shapes\[0\]: "),
+        ({"shapes": [{"label": "cat", "points": SQUARE, "shape_type": "line"}]}, "is a line"),
+        (
+            {"shapes": [], "imageHeight": 9},
+            r"imageHeight and .* are 9 and None, but its image is \[16, 16\]",
+        ),
+        ({"shapes": {}}, "shapes: is no list"),
+        ({}, "has no 'shapes'"),
+        ([], "shapes: "),
+    ],
+)
+def test_damaged_polygons_are_named(tmp_path, content, message):
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(content))
+    with pytest.raises(DataError, match=message) as told:
+        draw_polygons(path, {"cat": 0}, (16, 16))
+    assert str(told.value).startswith(f"{path}: ")
+
+
+def test_labelme_files_beside_images(voc, prepare):
+    (voc / "labels.txt").write_text("cat\ndog\n")
+    for image in (voc / "JPEGImages").iterdir():
+        shapes = [{"label": "dog", "points": SQUARE, "shape_type": "polygon"}]
+        image.with_suffix(".json").write_text(json.dumps({"shapes": shapes}))
+    options = ("--images", "JPEGImages/*.jpg", "--labels", "JPEGImages/*.json")
+    options = ("segmentation", voc, *options, "--classes", "labels.txt", "--clients", 3)
+    assert "id   1: dog" in prepare(*options)
+    label = Image.open(voc / "drawn/JPEGImages/a_0.png")
+    assert label.mode == "P" and np.array(label)[7, 7] == 1 and np.array(label)[0, 0] == 255
+    (voc / "JPEGImages/b_1.json").write_text('{"shapes": [{"label": "cow", "points": []}]}')
+    error = prepare.fails(*options)
+    assert "1 files of polygons: " in error and "b_1.json: shapes[0]: unknown label 'cow'" in error

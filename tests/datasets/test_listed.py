@@ -1,0 +1,131 @@
+"""Data sets whose images and label maps a split lists, and several of them joined."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from fedseg.datasets import CamVidDataset, IDDADataset, JoinedDataset, ListedDataset
+from fedseg.errors import ConfigError, DataError, UserError
+from fedseg.partition.split_files import Split, write_split
+from fedseg.registry import DATASETS, build
+
+CLASSES = ["road", "tree"]
+
+
+@pytest.fixture
+def listed(tmp_path: Path, save_image, make_picture) -> dict:
+    """Two users with one image of each of two domains."""
+    users = {}
+    for user in ("a", "b"):
+        for domain in ("east", "north"):
+            x, y = f"{domain}/{user}.png", f"maps/{domain}_{user}.png"
+            save_image(tmp_path / x, make_picture(1, 2, 4))
+            save_image(tmp_path / y, np.array([[0, 1, 1, 255]] * 2, np.uint8))
+            users.setdefault(user, []).append((x, y))
+    write_split(tmp_path / "splits/train", Split(users))
+    options = dict(data_root=str(tmp_path), split="splits/train", domain="^([^/]+)/")
+    return {**options, "classes": CLASSES}
+
+
+def test_a_split_says_which_label_map_an_image_has(listed):
+    dataset = ListedDataset(**listed)
+    assert dataset.users == ["a", "a", "b", "b"] and dataset.domains == ["east", "north"] * 2
+    assert dataset.metainfo["palette"] == [[0, 0, 0], [128, 0, 0]]
+    assert dataset[0]["data_samples"].tolist() == [[0, 1, 1, 255]] * 2
+    north = ListedDataset(**listed, domains="north", mirror=True)
+    assert north.users == ["a", "b"] * 2 and set(north.domains) == {"north"}
+    assert north[2]["data_samples"][0].tolist() == [255, 1, 1, 0]
+    zero = ListedDataset(**{**listed, "classes": CLASSES[:1]}, reduce_zero_label=True)
+    assert zero[0]["data_samples"][0].tolist() == [255, 0, 0, 255]
+    mapped = ListedDataset(**{**listed, "classes": ()}, ids="gta5")
+    assert len(mapped.classes) == 19 and mapped[0]["data_samples"].unique().tolist() == [255]
+    assert ListedDataset(**listed, ids=[1, 255])[0]["data_samples"][0].tolist() == [
+        1,
+        255,
+        255,
+        255,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"classes": ()}, r"dataset\.classes: is empty"),
+        ({"layout": "acdc"}, r"dataset\.layout: has classes"),
+        ({"layout": "acdx"}, r"dataset\.layout: must be 'acdc' or"),
+        ({"domains": ["south"]}, r"dataset\.domains: has \['south'\], .* are east, north"),
+        ({"domain": "x(.)"}, r"finds no group"),
+        ({"ids": [0, 2]}, r"label_ids: has 1: 2"),
+        ({"data_root": "no"}, r"no: does not exist: make it with fedseg prepare segmentation no"),
+    ],
+)
+def test_options_that_do_not_fit(listed, change, message):
+    with pytest.raises(UserError, match=message):
+        build(DATASETS, {"type": "ListedDataset", **listed, **change}, "dataset")
+
+
+def test_pixels_of_classes_are_counted_once(listed, monkeypatch, save_image):
+    dataset = ListedDataset(**listed, mirror=True)
+    expected = [[2, 4]] * 8
+    assert dataset.class_pixels().tolist() == expected
+    (kept,) = Path(listed["data_root"], "splits").glob("class_pixels_*.npy")
+    with monkeypatch.context() as patch:
+        patch.setattr(ListedDataset, "read_raw", None)
+        assert ListedDataset(**listed, mirror=True).class_pixels().tolist() == expected
+    content = bytearray(kept.read_bytes())
+    content[140] ^= 1  # a count
+    kept.write_bytes(content)
+    assert dataset.class_pixels().tolist() == expected
+    save_image(Path(dataset.files[1][1]), np.zeros((2, 4), np.uint8))
+    assert ListedDataset(**listed).class_pixels().tolist() == [[2, 4], [8, 0], [2, 4], [2, 4]]
+
+
+def test_joined_data_sets_have_classes_by_name(idda, camvid_in, tmp_path):
+    parts = {
+        "idda": dict(type="IDDADataset", data_root="", split="train"),
+        "camvid": dict(type="ListedDataset", data_root="camvid", split="train"),
+    }
+    parts["camvid"] |= dict(
+        classes=["sky", "building", "pole", "road"], ids=[0, 1, 2, 3, *[255] * 8]
+    )
+    joined = JoinedDataset(parts, data_root=str(idda), mirror=True)
+    single = IDDADataset(str(idda), "train")
+    other = CamVidDataset(str(camvid_in), "train")
+    assert joined.classes == single.classes and len(joined) == 2 * (12 + 2)
+    assert joined.users[0] == "idda/T01_CN_A" and joined.users[12:14] == [
+        "camvid/client_0",
+        "camvid/client_1",
+    ]
+    assert set(joined.domains) == {"idda", "camvid"}
+    for index, image in enumerate([*range(12), 14, 15]):
+        of, at = (single, index) if index < 12 else (other, index - 12)
+        inputs, label = joined[index]["inputs"], joined[index]["data_samples"].numpy()
+        assert (inputs == of[at]["inputs"]).all()
+        raw = of[at]["data_samples"].numpy()
+        if of is other:  # the four classes by name; the others are ignored
+            order = [single.classes.index(name) for name in ("sky", "building", "pole", "road")]
+            raw = np.array([*order, *[255] * 252], np.uint8)[raw]
+        assert (label == raw).all(), image
+        assert (joined[index + 14]["data_samples"].numpy() == label[:, ::-1]).all()
+    pixels = [[(joined[i]["data_samples"] == c).sum() for c in range(16)] for i in range(28)]
+    assert (joined.class_pixels() == pixels).all()
+    with pytest.raises(ConfigError, match=r"dataset\.parts\.idda: its classes sidewalk"):
+        JoinedDataset(parts, ["road"], str(idda))
+    Path(other.files[1][1]).unlink()
+    with pytest.raises(DataError, match="1 of 4 files are missing"):
+        JoinedDataset(parts, data_root=str(idda))
+
+
+@pytest.fixture
+def camvid_in(idda, save_image, make_picture) -> Path:
+    """CamVid below the root of IDDA."""
+    users = {}
+    for i in range(2):
+        x, y = f"train/0006R0_{i}.png", f"trainannot/0006R0_{i}.png"
+        save_image(idda / "camvid" / x, make_picture(i))
+        label = np.random.default_rng(i).integers(0, 12, (36, 64), np.uint8)
+        save_image(idda / "camvid" / y, label)
+        users[f"client_{i}"] = [(x, y)]
+    write_split(idda / "camvid/train", Split(users))
+    return idda / "camvid"
