@@ -262,6 +262,41 @@ def export(
         return module.export(predictor, format, place, size)
 
 
+def profile(
+    target: Run | Config | str | Path,
+    methods: Sequence[str] = (),
+    *,
+    size: tuple[int, int] | None = None,
+    batch_size: int = 1,
+    device: str | None = None,
+    amp: bool = False,
+    options: Sequence[str] = (),
+    trust: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Parameters, operations by part, latency, memory and bytes of a round, as plain values.
+
+    Args:
+        target: a run, its work dir, a config or the name of one.
+        methods: of a config that is named.
+        size: (height, width) of the network's input; default: of a prepared test image.
+        device, amp: default: the config's.
+        options: overrides of config fields.
+        trust: of a run, modules whose classes its recorded config may name.
+    """
+    from fedseg.inference.profile import profile_config, profile_run
+
+    target = target.folder if isinstance(target, Run) else target
+    options = [*options, *([f"device={device}"] if device else [])]
+    options += ["train_cfg.amp=True"] if amp else []
+    sizes = {"size": size, "batch_size": batch_size}
+    if not isinstance(target, Config) and Path(target).is_dir():
+        return profile_run(Path(target), options, trust, **sizes)
+    config = copy.deepcopy(target) if isinstance(target, Config) else load_config(target, methods)
+    experiment.override_fields(config, options)
+    with naming(config):
+        return profile_config(config, **sizes)
+
+
 def share(
     run: Run | str | Path,
     out: str | Path,

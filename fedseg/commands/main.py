@@ -14,6 +14,7 @@ COMMANDS = {
     "test": "evaluate a checkpoint on every domain",
     "predict": "label maps and classes of photographs, videos or a run's test images",
     "export": "a run's model as TorchScript, ONNX, a state dict or for MMSegmentation",
+    "profile": "parameters, operations, latency, memory and bytes of a round",
     "share": "a finished run as one archive, with a model card",
     "verify": "check such an archive without trusting it",
     "prepare": "verify or render a data set and write its splits",

@@ -1,0 +1,66 @@
+"""Profile: fedseg profile RUN|SETTING [--with METHOD ...] (see --help)."""
+
+import json
+
+from fedseg import cli
+from fedseg.commands.export import image_size
+
+DETAILS = """\
+FLOPs are per image, an addition and a product are two; of layers that PyTorch's FlopCounterMode
+knows (convolutions, matrix products, attention). Bytes of a round are those that a run counted, or
+for a setting those of a rehearsed client, if its data are there.
+
+examples:
+  fedseg profile work_dirs/demo_weather_fedavg
+  fedseg profile idda_rainy --with segformer --size 512x928 --batch-size 4
+"""
+
+
+def main() -> None:
+    parser = cli.parser("What a network costs, on this machine.", DETAILS)
+    parser.add_argument("target", type=cli.run_path, metavar="RUN|SETTING")
+    cli.add_methods(parser, "of a setting: methods to merge over it")
+    parser.add_argument(
+        "--size",
+        type=image_size,
+        metavar="HEIGHTxWIDTH",
+        help="what the network sees (default: a prepared test image's)",
+    )
+    parser.add_argument("--batch-size", type=int, default=1, metavar="N", help="default: 1")
+    parser.add_argument("--device", help="for example cpu or cuda:1")
+    parser.add_argument("--amp", action="store_true", help="bfloat16 arithmetic")
+    parser.add_argument("--json", action="store_true", help="print JSON")
+    cli.add_trust(parser)
+    cli.add_cfg_options(parser, "override config fields")
+    arguments = vars(parser.parse_args())
+    as_json, target = arguments.pop("json"), arguments.pop("target")
+    if arguments["batch_size"] < 1:
+        parser.error("--batch-size: must be at least 1")
+    from fedseg.api import profile
+
+    if target.is_dir():
+        cli.say_trust(arguments["trust"])
+    arguments["options"] = arguments.pop("cfg_options")
+    found = profile(target, **arguments)
+    if as_json:
+        print(json.dumps(found, indent=1))
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    from fedseg.units import format_bytes
+
+    table = Table("part", "parameters", "GFLOPs", title=f"{target}")
+    rows = {**found["parts"], "all": {name: found[name] for name in ("parameters", "flops")}}
+    for name, costs in rows.items():
+        table.add_row(name, f"{costs['parameters']:,}", f"{costs['flops'] / 1e9:.3f}")
+    Console().print(table)
+    height, width = found["size"]
+    print(f"input {height}x{width}, batches of {found['batch size']}, {found['device']}")
+    milliseconds = 1000 * found["seconds per batch"]
+    print(f"{milliseconds:.1f} ms a batch, {found['images per second']:.1f} images/s")
+    model, peak = (format_bytes(found[name]) for name in ("bytes of the model", "peak memory"))
+    print(f"model {model}, peak memory {peak}")
+    traffic = found["bytes per round"]
+    shown = traffic and ", ".join(f"{way} {format_bytes(n)}" for way, n in traffic.items())
+    print(f"a round: {shown or 'its bytes are not known: the training data are not there'}")

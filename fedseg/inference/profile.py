@@ -1,0 +1,152 @@
+"""What a model costs: parameters, operations, latency, memory, and the bytes of a round."""
+
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+import torch
+from mmengine.config import Config
+from mmengine.registry import init_default_scope
+from torch import nn
+from torch.utils.flop_counter import FlopCounterMode
+
+from fedseg.datasets.transforms import Pipeline
+from fedseg.errors import ConfigError, DataError, UserError
+from fedseg.runner.build import build_model, build_vectors, move_model
+from fedseg.runner.config import check_config, complete_config
+from fedseg.runner.plan import rehearse
+from fedseg.runner.recorded import recorded
+from fedseg.runner.runner import FederatedRunner
+from fedseg.runs.history import HISTORY, read_history
+from fedseg.units import peak_memory
+
+WARM, TIMED, PATIENCE = 2, 20, 2.0  # batches, batches, seconds
+
+
+def profile_config(
+    config: Config,
+    size: tuple[int, int] | None = None,
+    batch_size: int = 1,
+    traffic: Mapping[str, int] | None = None,
+) -> dict[str, Any]:
+    """Profile the network of a config, on its device and in its precision.
+
+    Args:
+        size: (height, width) of what the network sees; default: of a test image, else of a
+            training one after the pipeline.
+        traffic: of a round, if it is known; else a client rehearses one, if its data are there.
+    """
+    cfg = complete_config(config)
+    check_config(cfg)
+    init_default_scope(cfg.default_scope)
+    if "weights" in cfg.model:  # costs do not depend on them
+        cfg.model["weights"] = None
+    cfg["load_from"] = None
+    model = move_model(build_model(cfg), cfg)
+    flat = build_vectors(model, cfg)
+    model.eval()
+    height, width = size or _input_size(cfg, model)
+    channels = getattr(model, "in_channels", 3)
+    images = torch.zeros(batch_size, channels, height, width).to(flat.w)
+    amp = torch.autocast(images.device.type, torch.bfloat16, bool(cfg.train_cfg.get("amp")))
+    with torch.no_grad(), amp:
+        try:
+            with FlopCounterMode(display=False) as counter:
+                model(images, mode="tensor")
+        except UserError as error:
+            raise ConfigError(f"size: {height}x{width}: {error}") from error
+        if images.is_cuda:
+            torch.cuda.reset_peak_memory_stats()
+        seconds = _time(lambda: model(images, mode="tensor"), images.is_cuda)
+    memory = torch.cuda.max_memory_allocated() if images.is_cuda else peak_memory() or 0
+    flops = counter.get_flop_counts()
+    name = type(model).__name__
+    parts = {
+        part: {
+            "parameters": sum(p.numel() for p in inner.parameters()),
+            "flops": sum(flops.get(f"{name}.{part}", {}).values()) // batch_size,
+        }
+        for part, inner in _parts(model).items()
+    }
+    median = statistics.median(seconds)
+    return {
+        "size": [height, width],
+        "batch size": batch_size,
+        "device": str(images.device),
+        "parameters": flat.num_parameters,
+        "flops": counter.get_total_flops() // batch_size,  # an addition and a product are two
+        "parts": {part: costs for part, costs in parts.items() if any(costs.values())},
+        "seconds per batch": median,
+        "images per second": batch_size / median,
+        "bytes of the model": (flat.w.numel() + flat.buffers.numel()) * flat.w.element_size(),
+        "peak memory": memory,
+        "bytes per round": dict(traffic) if traffic is not None else _traffic(cfg),
+    }
+
+
+def _parts(model: nn.Module) -> dict[str, nn.Module]:
+    """The model's parts; of a wrapped network that network's."""
+    inside = dict(getattr(model, "network", model).named_children())
+    if not hasattr(model, "network"):
+        return inside
+    return {f"network.{name}": part for name, part in inside.items()}
+
+
+def _time(call: Any, cuda: bool) -> list[float]:
+    """Seconds of each of a few calls, the first ones apart."""
+    seconds, begin = [], time.perf_counter()
+    while len(seconds) < WARM + TIMED:
+        start = time.perf_counter()
+        call()
+        if cuda:
+            torch.cuda.synchronize()
+        seconds.append(time.perf_counter() - start)
+        if time.perf_counter() - begin > PATIENCE and len(seconds) > WARM:
+            break
+    return seconds[WARM:]
+
+
+def _input_size(cfg: Config, model: nn.Module) -> tuple[int, int]:
+    if getattr(model, "image_size", None):
+        return tuple(model.image_size)
+    image = np.zeros((2048, 3072, 3), np.uint8)  # larger than any crop
+    loaders = [*(cfg.get("test_dataloader") or {}).values(), cfg.train_dataloader]
+    for steps in (((loader or {}).get("dataset") or {}).get("pipeline") for loader in loaders):
+        if steps:
+            return Pipeline(steps)(image, image[..., 0], 0)[0].shape[:2]
+    return (32, 32) if cfg.train_dataloader.get("type") == "ResidentData" else (224, 224)
+
+
+def _traffic(cfg: Config) -> dict[str, int] | None:
+    """Bytes of a round from its messages; None where the training data are not there."""
+    with TemporaryDirectory() as place:
+        cfg.work_dir = place
+        runner = FederatedRunner.from_cfg(cfg)
+        runner.mute_console()
+        try:
+            runner.build_federation()
+        except DataError:
+            return None
+        if runner.batchnorm is not None:
+            runner.batchnorm.before_train(runner)
+        rehearsal = rehearse(runner.trainer, runner.server, 0, runner.compression)
+        rounds = range(1, runner.max_rounds + 1)
+        count = statistics.median(len(runner.client_sampler.participants(r)) for r in rounds)
+    return {"down": int(rehearsal.down * count), "up": int(rehearsal.up * count)}
+
+
+def profile_run(
+    folder: Path, options: Sequence[str] = (), trust: Sequence[str] = (), **sizes: Any
+) -> dict[str, Any]:
+    """Profile the network of a run; its bytes are the median of the rounds that it counted."""
+    history = read_history(folder / HISTORY, finished=False)
+    names = {"down": "bytes_down", "up": "bytes_up"}
+    traffic = {
+        n: int(statistics.median(r[k] for r in history)) for n, k in names.items() if history
+    }
+    with TemporaryDirectory() as place, recorded(folder, Path(place), options, trust) as (cfg, _):
+        return profile_config(cfg, traffic=traffic, **sizes)

@@ -1,0 +1,36 @@
+"""Costs of a network against closed forms, and the bytes of a round against a run's own."""
+
+import json
+
+import pytest
+
+import fedseg
+from fedseg.commands import main as command
+from fedseg.errors import ConfigError
+
+
+def test_costs_are_those_of_closed_forms(monkeypatch, tmp_path, capsys):
+    monkeypatch.chdir(tmp_path)
+    words = ["profile", "demo_shapes", "--batch-size", "3", "--device", "cpu", "--json"]
+    monkeypatch.setattr("sys.argv", ["fedseg", *words])
+    command.main()
+    found = json.loads(capsys.readouterr().out)
+    conv = 64 * 75 * 28**2 + 64 * 1600 * 10**2
+    dense = 1600 * 384 + 384 * 192 + 192 * 10
+    assert found["flops"] == 2 * (conv + dense) and found["parameters"] == 797_962
+    assert sum(part["flops"] for part in found["parts"].values()) == found["flops"]
+    assert found["parts"]["conv1"] == {"parameters": 64 * 76, "flops": 2 * 64 * 75 * 28**2}
+    assert found["size"] == [32, 32] and found["bytes per round"] is None
+    assert found["images per second"] == pytest.approx(3 / found["seconds per batch"])
+    with pytest.raises(ConfigError, match="size: 16x16"):
+        fedseg.profile("demo_shapes", size=(16, 16), device="cpu")
+
+
+def test_bytes_of_a_round_are_those_that_are_sent(small_run, small_config):
+    counted = fedseg.profile(small_run, trust=["small_network"], size=(36, 64))
+    rehearsed = fedseg.profile(small_config)
+    run = fedseg.read_run(small_run)
+    assert counted["bytes per round"]["up"] == run.history[0]["bytes_up"]
+    assert rehearsed["bytes per round"] == counted["bytes per round"]
+    convolutions = 8 * 27 + 16 * 8
+    assert counted["flops"] == 2 * convolutions * 36 * 64
