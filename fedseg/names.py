@@ -63,6 +63,7 @@ PREPARED_BY = {
     "SyntheticShapesDataset": "fedseg prepare cifar --synthetic",
 }
 
+ERASED = 254  # label of pixels whose class their client does not know: neither void nor padding
 FOLDER = "corrupted"  # for them, in the folder of the test set
 # how a split of labeled images is drawn, as prepare tools call it
 PIXEL_PARTITIONS = ("domain", "uniform", "dirichlet", "size")  # how label maps are divided

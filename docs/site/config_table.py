@@ -26,8 +26,8 @@ MARKS = {
 GROUPS = (
     ("CIFAR and MNIST", ("cifar", "mnist")),
     (
-        "Landmarks, ImageNet, IDDA, Cityscapes, CamVid, demos",
-        ("landmarks", "imagenet", "idda", "city", "camvid", "demo"),
+        "Landmarks, ImageNet, IDDA, Cityscapes, CamVid, VOC, ADE20K, demos",
+        ("landmarks", "imagenet", "idda", "city", "camvid", "voc", "ade20k", "demo"),
     ),
 )
 

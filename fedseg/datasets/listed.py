@@ -308,14 +308,14 @@ class JoinedDataset(SegmentationDataset):
             super(type(part), part).check_files()
 
     def class_pixels(self) -> np.ndarray:
-        counts = np.zeros((self._unmirrored, len(self.classes)), np.int64)
+        counts = np.zeros((self.unmirrored, len(self.classes)), np.int64)
         ends = np.cumsum([len(part) for part in self.parts.values()])
         for part, end in zip(self.parts.values(), ends, strict=True):
             columns = [self.classes.index(name) for name in part.classes]
             counts[end - len(part) : end, columns] = part.class_pixels()
-        return counts[np.arange(len(self)) % self._unmirrored]
+        return counts[np.arange(len(self)) % self.unmirrored]
 
     def _decode(self, index: int) -> tuple[np.ndarray, np.ndarray]:
-        part, at, table = self._places[index % self._unmirrored]
+        part, at, table = self._places[index % self.unmirrored]
         image, label = part.read(at)
         return image, cv2.LUT(label, table)

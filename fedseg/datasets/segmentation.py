@@ -4,7 +4,7 @@ import os
 import re
 import warnings
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar
@@ -19,7 +19,7 @@ from fedseg.datasets.style import build_style
 from fedseg.datasets.transforms import IGNORE, Pipeline
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer, digest
-from fedseg.names import made_by
+from fedseg.names import ERASED, made_by
 from fedseg.partition.split_files import read_split
 
 READERS = 4  # threads that read label maps
@@ -29,9 +29,9 @@ class SegmentationDataset(Dataset):
     """Samples of a split: image, label map, user and domain.
 
     ``dataset[i]`` or ``dataset[i, seed]`` is ``dict(inputs=..., data_samples=...)``: ``inputs``
-    uint8 [3, H, W] RGB, ``data_samples`` uint8 [H', W'] train ids, 255 = ignore. H', W' are H, W
-    unless ``test_mode``. ``seed`` fixes every random draw of the sample (style and pipeline), in
-    whatever process it is made; ``dataset[i]`` is seed 0.
+    uint8 [3, H, W] RGB, ``data_samples`` uint8 [H', W'] train ids, 255 = ignore, 254 = erased (see
+    ``erase``). H', W' are H, W unless ``test_mode``. ``seed`` fixes every random draw of the sample
+    (style and pipeline), in whatever process it is made; ``dataset[i]`` is seed 0.
 
     A subclass describes a data set by the class attributes below, or overrides ``label_of`` and
     ``domain_of`` where a pattern does not do.
@@ -55,6 +55,8 @@ class SegmentationDataset(Dataset):
         files: per sample, (image path, label path).
         metainfo: ``classes``, ``palette`` ([r, g, b] per class) and ``ignore_index``.
         split_checksum: SHA-256 of the whole split, all users.
+        known: sample -> the classes whose labels it keeps, if others are erased.
+        unmirrored: number of samples that are no mirrored ones; these follow in the same order.
     """
 
     seeded: ClassVar[bool] = True
@@ -76,6 +78,7 @@ class SegmentationDataset(Dataset):
     tool = "fedseg.partition.write_split"
     cache: str | None = None
     split = ""
+    known: Mapping[int, Collection[int]] | None = None
 
     def __init__(
         self,
@@ -118,7 +121,7 @@ class SegmentationDataset(Dataset):
         self._unknown[list(self.label_ids)] = 0
         images = [image for image, _ in self.files]
         self.style = build_style(style, images, self.domains, self.condition_of)
-        self._unmirrored = len(self.files)
+        self.unmirrored = len(self.files)
         if mirror:
             self.users, self.domains, self.files = 2 * self.users, 2 * self.domains, 2 * self.files
 
@@ -170,9 +173,14 @@ class SegmentationDataset(Dataset):
         index, seed = key if isinstance(key, tuple) else (key, 0)
         image, label = self.read(index)
         if self.style is not None:
-            position = self.positions[index % self._unmirrored]
+            position = self.positions[index % self.unmirrored]
             image = self.style(image, self.domains[index], seed, position)
-        if index >= self._unmirrored:
+        if self.known is not None and index in self.known:
+            table = np.full(256, ERASED, np.uint8)
+            kept = [*self.known[index], IGNORE]
+            table[kept] = kept
+            label = cv2.LUT(label, table)
+        if index >= self.unmirrored:
             image, label = cv2.flip(image, 1), cv2.flip(label, 1)
         image, label = self.pipeline(image, label, seed)
         if not self.test_mode and image.shape[:2] != label.shape:
@@ -184,6 +192,10 @@ class SegmentationDataset(Dataset):
             "inputs": torch.from_numpy(np.stack(cv2.split(image))),
             "data_samples": torch.from_numpy(np.ascontiguousarray(label)),
         }
+
+    def erase(self, known: Mapping[int, Collection[int]]) -> None:
+        """Erase, in samples by their index, the labels of all classes but these."""
+        self.known = known
 
     def read(self, index: int) -> tuple[np.ndarray, np.ndarray]:
         """One pair as on disk: image uint8 [H, W, 3] RGB, label uint8 [H, W] of train ids."""
@@ -237,25 +249,25 @@ class SegmentationDataset(Dataset):
 
         They are kept beside the split, with checksums of the files that they are of and their own.
         """
-        key = digest([self._cache_key(index) for index in range(self._unmirrored)])
+        key = digest([self._cache_key(index) for index in range(self.unmirrored)])
         folder = os.path.dirname(os.path.abspath(self.split)) if self.split else self.data_root
         path = Path(folder, f"class_pixels_{key[:16]}.npy")
         try:
             with open(path, "rb") as file:
                 counts, told = np.load(file), np.load(file)
             if digest([key, counts.tolist()]) == str(told):
-                return counts[np.arange(len(self)) % self._unmirrored]
+                return counts[np.arange(len(self)) % self.unmirrored]
         except Exception:  # not there yet, or damaged
             pass
         with ThreadPoolExecutor(READERS) as pool:
-            counts = np.stack([*pool.map(self._count, range(self._unmirrored))])
+            counts = np.stack([*pool.map(self._count, range(self.unmirrored))])
         try:
             with atomic_writer(path, "wb") as file:
                 np.save(file, counts)
                 np.save(file, np.array(digest([key, counts.tolist()])))
         except OSError as error:
             warnings.warn(f"{path}: pixels of classes are not kept ({error})", stacklevel=2)
-        return counts[np.arange(len(self)) % self._unmirrored]
+        return counts[np.arange(len(self)) % self.unmirrored]
 
     def _count(self, index: int) -> np.ndarray:
         label = cv2.LUT(self.read_raw(self.files[index][1]), self._train_ids)

@@ -15,4 +15,5 @@ from fedseg.partition.natural import (
     check_clients,
     divide,
 )
+from fedseg.partition.pixels import ClassHeterogeneous
 from fedseg.partition.split_files import Split, check_path, read_split, split_paths, write_split

@@ -233,4 +233,6 @@ def pixel_counts(view: View) -> np.ndarray:
             "segmentation data sets"
         )
     counts = dataset.class_pixels()
+    for sample, known in (dataset.known or {}).items():
+        counts[sample] *= np.isin(np.arange(counts.shape[1]), known)
     return np.stack([counts[samples].sum(axis=0) for samples in view.clients.values()])

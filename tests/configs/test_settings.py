@@ -128,7 +128,19 @@ def test_the_last_hundred_rounds_are_evaluated(load):
         assert train.max_rounds // train.val_interval >= 13, name
     for name in starting("idda", "cityscapes"):
         train = load(name).train_cfg
-        assert (train.val_last_rounds, train.val_last_interval) == (100, 5), name
+        last = (100, 20 if name.endswith("classes") else 5)
+        assert (train.val_last_rounds, train.val_last_interval) == last, name
+
+
+def test_clients_of_few_classes_are_as_many_as_published(load):
+    published = {"cityscapes": (152, 1500), "camvid": (22, 800), "voc": (60, 1200)}
+    for name, (clients, rounds) in (published | {"ade20k": (450, 800)}).items():
+        config = load(f"{name}_classes")
+        partition = config.train_dataloader.partition
+        assert partition.clients_per_class * config.model.num_classes == clients
+        assert (config.train_cfg.max_rounds, config.train_cfg.local_epochs) == (rounds, 2)
+        assert config.optim_wrapper.optimizer.lr == 0.05
+        assert (config.train_dataloader.batch_size, config.train_dataloader.drop_last) == (8, True)
 
 
 def value_of(config, key: str):

@@ -1,5 +1,6 @@
 """The data set contract, its checks, and the three data sets."""
 
+import json
 import os
 import pickle
 import shutil
@@ -18,6 +19,8 @@ from fedseg.datasets import (
     SegmentationDataset,
 )
 from fedseg.errors import ConfigError, DataError
+from fedseg.loaders.streaming import StreamingData
+from fedseg.partition.pixels import ClassHeterogeneous
 from fedseg.partition.split_files import Split, read_split, write_split
 from fedseg.registry import DATASETS, build
 
@@ -292,3 +295,46 @@ def test_the_released_style_alternates_within_a_client(idda: Path) -> None:
     ]
     starts = [plain.users.index(user) for user in plain.users]
     assert changed == [(i - start) % 2 == 0 for i, start in enumerate(starts) for _ in range(2)]
+
+
+@pytest.mark.parametrize(("known", "clients", "mirror"), [(1, 2, False), (3, 1, True)])
+def test_clients_know_few_classes(idda, known, clients, mirror):
+    options = {"type": "IDDADataset", "data_root": str(idda), "split": "train", "mirror": mirror}
+    whole = build(DATASETS, options, "dataset")
+    partition = ClassHeterogeneous(known, clients, seed=3)
+    # padding of the crop is ignored, not erased
+    crop = dict(type="RandomScaleCrop", scale=(0.5, 0.5), crop_size=(36, 64))
+    with pytest.warns(UserWarning, match=r"ClassHeterogeneous: \d+ of \d+ clients have no image"):
+        data = StreamingData({**options, "pipeline": [crop]}, partition, 1)
+    held = [i for samples in data.indices.values() for i in samples]
+    assert sorted(held) == list(range(len(whole)))
+    sizes = []
+    for client, samples in data.indices.items():
+        own = whole.classes.index(client.rpartition("_")[0])
+        sizes.append(len(samples))
+        for i in samples:
+            label = whole[i]["data_samples"].numpy()
+            kept = data.dataset.known[i]
+            assert len(kept) == known and own in kept and own in label
+            expected = np.where(np.isin(label, [*kept, 255]), label, 254)
+            data.dataset.pipeline = build(DATASETS, options, "dataset").pipeline
+            assert np.array_equal(data.dataset[i]["data_samples"], expected)
+            assert (i + 12) % 24 in samples or not mirror
+    assert max(sizes) <= 2 * (1 + mirror)  # twelve images of sixteen classes
+    of_class = [sum(3 in kept for kept in data.dataset.known.values())]
+    assert known == 1 or of_class[0] > 1  # more than one class's clients know a class
+    padded = build(DATASETS, {**options, "pipeline": [crop]}, "dataset")
+    padded.erase(data.dataset.known)
+    assert set(np.unique(padded[held[0]]["data_samples"])) >= {254, 255}
+    (file,) = (idda / "splits" / "class_heterogeneous").iterdir()
+    written = json.loads(file.read_text())
+    for client, samples in data.indices.items():
+        images = [str(idda / name) for name in written[client]["images"]]
+        assert images == [whole.files[i][0] for i in samples if i < 12]
+
+
+@pytest.mark.parametrize("classes", [0, 17])
+def test_clients_cannot_know_more_classes_than_there_are(idda, classes):
+    options = {"type": "ClassHeterogeneous", "classes_per_client": classes}
+    with pytest.raises(ConfigError, match=r"classes_per_client"):
+        StreamingData(IDDADataset(str(idda), "train"), options, 1)
