@@ -214,6 +214,7 @@ PARTITIONS = LazyRegistry(
         "partition.natural": [
             *("NaturalPartition", "SinglePartition", "FixedPartition", "ReleasedPartition"),
         ],
+        "partition.pixels": ["ClassHeterogeneous"],
     },
 )
 LOCAL_LOSSES = LazyRegistry(
@@ -222,6 +223,7 @@ LOCAL_LOSSES = LazyRegistry(
         "algorithms.fedalign": ["FedAlign"],
         "algorithms.gradaug": ["GradAug"],
         "algorithms.moon": ["MOON"],
+        "algorithms.pixels": ["FedSeg", "FedProtoPixels"],
     },
 )
 BATCH_TRANSFORMS = LazyRegistry(

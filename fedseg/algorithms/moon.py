@@ -15,15 +15,12 @@ changes the clients' loss and nothing else. Where the paper is silent:
   FedACG).
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 
-from fedseg.batchnorm import batch_statistics, batchnorm_layers
+from fedseg.algorithms.passes import at_rest
 from fedseg.config.schema import NonNegative, Positive
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
@@ -68,7 +65,7 @@ class MOON(LocalLoss):
         with record_calls(client.model.classifier) as calls:
             loss = client.model_loss()
         features = full_precision(calls[0].input)
-        with torch.no_grad(), _at_rest(client.model):
+        with torch.no_grad(), at_rest(client.model):
             positive = _features(client, client.start)
             negative = _features(client, previous)
         toward = F.cosine_similarity(features, positive, dim=1)
@@ -87,17 +84,3 @@ def _features(client: Client, w: Tensor) -> Tensor:
     with record_calls(client.model.classifier) as calls:
         functional_call(client.model, parameters, (images,), {"mode": "tensor"})
     return full_precision(calls[0].input)
-
-
-@contextmanager
-def _at_rest(model: nn.Module) -> Iterator[None]:
-    """Eval mode, but BatchNorm normalizes as it trains, and keeps its running statistics."""
-    training = [module for module in model.modules() if module.training]
-    layers = [layer for layer in batchnorm_layers(model).values() if layer.training]
-    model.eval()
-    try:
-        with batch_statistics(layers):
-            yield
-    finally:
-        for module in training:
-            module.training = True

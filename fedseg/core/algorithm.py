@@ -33,6 +33,7 @@ class Algorithm:
             weight.
         payloads: what is exchanged besides vectors like ``w``; ``finish`` puts it into the update.
         aggregate: the class that sums up the updates; a run may have another (``robust``).
+        data: the clients' data, for passes of its own.
         gradients: gradients that a local step takes; its forward-backward passes are that many
             times those of the local optimizer's gradient.
     """
@@ -46,6 +47,7 @@ class Algorithm:
     weightings: ClassVar[tuple[str, ...]] = ("samples",)
     payloads: Sequence[Payload] = ()
     aggregate: Any = Aggregate
+    data: Any = None
     gradients: ClassVar[int] = 1
 
     def bind(self, flat: FlatModel) -> None:

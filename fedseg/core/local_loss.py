@@ -1,6 +1,7 @@
 """Base of the local losses, which compose with every algorithm and local optimizer."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -19,9 +20,11 @@ class LocalLoss:
 
     Attributes:
         payloads: what it exchanges with the server besides the model; may be set in ``check``.
+        data: the clients' data, for passes of its own.
     """
 
     payloads: Sequence[Payload] = ()
+    data: Any = None
 
     def check(self, flat: FlatModel) -> None:
         """Raise ConfigError for a model that the loss does not apply to; called once."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from fedseg.config.schema import PositiveShare
 from fedseg.errors import DataError
+from fedseg.names import ERASED
 from fedseg.registry import MODELS
 
 # Base-2 logits below this would make a sum of exp2 lose precision (float32 ends at 2^-126).
@@ -25,6 +26,11 @@ LOWEST_EXPONENT = -100.0
 def compute_dtype(tensor: Tensor) -> torch.dtype:
     """float64 stays float64; every other float type is computed in float32."""
     return torch.float64 if tensor.dtype == torch.float64 else torch.float32
+
+
+def low(dtype: torch.dtype) -> float:
+    """A number whose exponential is 0, and that stays finite in sums of a few."""
+    return torch.finfo(dtype).min / 4
 
 
 class PixelLoss(nn.Module):
@@ -42,31 +48,45 @@ class PixelLoss(nn.Module):
         super().__init__()
         self.ignore_index = ignore_index
 
-    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def forward(self, logits: Tensor, labels: Tensor, unknown: Tensor | None = None) -> Tensor:
         """Scalar loss, float32 (float64 for float64 logits), whatever autocast says.
 
         Args:
             logits: float [B, C, h, w].
             labels: integer [B, H, W], class ids or ``ignore_index``; others are a DataError on the
                 CPU, elsewhere the check would stall the device.
+            unknown: bool [C], which classes a pixel may have whose label is erased
+                (:data:`fedseg.names.ERASED`): it costs the negative logarithm of their probability.
         """
         if labels.is_floating_point():
             raise DataError(f"data_samples: must be class ids, integers, not {labels.dtype}")
-        if logits.device.type == "cpu" and not torch.compiler.is_compiling():
+        if logits.device.type == "cpu" and unknown is None and not torch.compiler.is_compiling():
             return _FusedPixelLoss.apply(logits, labels, self)
-        return self.differentiable(logits, labels)
+        return self.differentiable(logits, labels, unknown)
 
-    def differentiable(self, logits: Tensor, labels: Tensor) -> Tensor:
+    def differentiable(
+        self, logits: Tensor, labels: Tensor, unknown: Tensor | None = None
+    ) -> Tensor:
         """The definition of this loss, differentiable any number of times."""
         with torch.autocast(logits.device.type, enabled=False):
             logits = logits.to(compute_dtype(logits))
             if logits.shape[-2:] != labels.shape[-2:]:
                 logits = F.interpolate(logits, labels.shape[-2:], mode="bilinear")
             labels = labels.long()
+            valid = labels != self.ignore_index
+            if unknown is not None:
+                erased = labels == ERASED
+                labels = labels.masked_fill(erased, self.ignore_index)
             losses = F.cross_entropy(
                 logits, labels, ignore_index=self.ignore_index, reduction="none"
             )
-            return self.reduce(losses.flatten(1), labels != self.ignore_index)
+            if unknown is not None:  # log(sum_c e^z / sum_unknown e^z) = log(1 + e^(known - other))
+                mask, least = unknown.view(-1, 1, 1), low(logits.dtype)
+                known = logits.masked_fill(mask, least).logsumexp(1)
+                other = logits.masked_fill(~mask, least).logsumexp(1)
+                cost = torch.logaddexp(known - other, torch.zeros_like(other))
+                losses = torch.where(erased, cost, losses)
+            return self.reduce(losses.flatten(1), valid)
 
     def reduce(self, losses: Tensor, valid: Tensor) -> Tensor:
         """Scalar from losses [B, H W], zero where ignored, and ``valid``, bool [B, H, W]."""

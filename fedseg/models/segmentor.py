@@ -16,6 +16,7 @@ from fedseg.memory import finite
 from fedseg.models.losses import compute_dtype
 from fedseg.models.mmsegmentation import EncoderDecoder
 from fedseg.models.weights import InitializedModel
+from fedseg.names import ERASED
 from fedseg.registry import MODELS, build
 
 
@@ -39,6 +40,12 @@ class Segmentor(InitializedModel):
         data_preprocessor: config or module.
         weights: a local file of weights to start from (see ``WeightsFile``): its path, or
             ``dict(path=..., module=..., ignore=...)``. Nothing is ever downloaded.
+        projection: widths of 1x1 convolutions, ReLU in between, that embed the decoder's features
+            for local losses which compare pixels; FedSeg's are (128, 256). None: no such layers.
+
+    Attributes:
+        embedding: a module, and 0 or 1: its input or output are the decoder's features.
+        embedding_width: channels of the features, or of ``projection``'s last layer.
     """
 
     def __init__(
@@ -51,6 +58,7 @@ class Segmentor(InitializedModel):
         data_preprocessor: dict | nn.Module | None = None,
         weights: str | dict | None = None,
         init_cfg: dict | None = None,
+        projection: Sequence[PositiveInt] | None = None,
     ) -> None:
         super().__init__(data_preprocessor or {"type": "ImagePreprocessor"}, weights, init_cfg)
         self.network_config = None
@@ -69,6 +77,12 @@ class Segmentor(InitializedModel):
             self._heads = [network.decode_head, *auxiliary]
             for head in self._heads:
                 _check_head(head)
+        self.embedding, width = _embedding(network)
+        layers: list[nn.Module] = []
+        for out in projection or ():
+            layers += [nn.ReLU(inplace=True)] * bool(layers) + [nn.Conv2d(width, out, 1)]
+            width = out
+        self.projection, self.embedding_width = nn.Sequential(*layers), width
 
     @property
     def weights_target(self) -> nn.Module:
@@ -108,13 +122,22 @@ class Segmentor(InitializedModel):
             return [head(features) for head in heads]
         return _outputs_of(self.network(inputs))
 
-    def losses(self, outputs: Sequence[Tensor], labels: Tensor) -> dict[str, Tensor]:
-        """The losses of :meth:`forward` from all outputs."""
+    def losses(
+        self, outputs: Sequence[Tensor], labels: Tensor, **options: Any
+    ) -> dict[str, Tensor]:
+        """The losses of :meth:`forward` from all outputs.
+
+        Erased labels (:data:`fedseg.names.ERASED`) are ignored, unless there are ``options`` of the
+        loss that says what they mean.
+        """
         losses = {}
+        if not options and outputs[0].shape[1] <= ERASED:
+            ignored = getattr(self.criterion, "ignore_index", None)
+            labels = labels.masked_fill(labels == ERASED, 255 if ignored is None else ignored)
         for index, logits in enumerate(outputs):
             if not getattr(self.criterion, "resizes", False):
                 logits = resize(logits, labels.shape[-2:])
-            loss = self.criterion(logits, labels)
+            loss = self.criterion(logits, labels, **options)
             if index:
                 losses[f"loss_aux{index}"] = loss * self.aux_weight
             else:
@@ -175,6 +198,16 @@ def _as_list(value: Any) -> list:
     if value is None:
         return []
     return list(value) if isinstance(value, (list, tuple, nn.ModuleList)) else [value]
+
+
+def _embedding(network: nn.Module) -> tuple[tuple[nn.Module, int], int]:
+    """The decoder's features: what comes out of BiSeNetV2's aggregation, or into the last layer."""
+    head = getattr(network, "decode_head", None)
+    if hasattr(getattr(network, "backbone", None), "bga"):
+        return (network.backbone.bga, 1), head.in_channels
+    layers = [m for n, m in network.named_modules() if isinstance(m, nn.Conv2d) and "aux" not in n]
+    last = getattr(head, "conv_seg", layers[-1] if layers else network)
+    return (last, 0), getattr(last, "in_channels", 0)
 
 
 def _check_head(head: nn.Module) -> None:

@@ -51,8 +51,8 @@ class ClassHeterogeneous:
         """Client id -> indices into ``dataset``, int64, ascending; the labels are erased in it."""
         if not hasattr(dataset, "erase"):
             raise ConfigError(
-                f"partition.type: ClassHeterogeneous needs label maps, which {type(dataset)} "
-                "lacks: use DirichletPartition with alpha 0"
+                f"partition.type: ClassHeterogeneous needs label maps, which "
+                f"{type(dataset).__name__} lacks: use DirichletPartition with alpha 0"
             )
         classes = dataset.classes
         if not self.classes_per_client <= len(classes) <= ERASED:

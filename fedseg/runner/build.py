@@ -301,6 +301,7 @@ def assemble_trainer(
     local_loss = LocalLoss()
     if cfg.get("local_loss") is not None:
         local_loss = build(LOCAL_LOSSES, cfg.local_loss, "local_loss", base=LocalLoss)
+    algorithm.data = local_loss.data = data
     local_loss.check(flat)
     return ClientTrainer(
         flat,

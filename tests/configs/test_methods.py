@@ -36,6 +36,8 @@ MAKES = {
     "moon": {"local_loss.type": "MOON", "model.projection": (256, 256)},
     "fedalign": {"local_loss.type": "FedAlign"},
     "gradaug": {"local_loss.type": "GradAug"},
+    "fedseg": {"local_loss.type": "FedSeg", "model.projection": (128, 256)},
+    "fedproto_pixels": {"local_loss.type": "FedProtoPixels"},
     "stochdepth": {"model.stochastic_depth": 0.9},
     "swa": {"averaging.type": "SWA"},
     "wima": {"averaging.type": "WIMA"},
@@ -77,7 +79,7 @@ MAKES = {
     "efficientnet_lite0": {},
 }
 SEGMENTATION = {"cfsi", "lab", "deeplabv3plus", "segformer", "feddrive_heads", "mmseg_heads"}
-SEGMENTATION |= {"paper", "released"}
+SEGMENTATION |= {"paper", "released", "fedseg", "fedproto_pixels"}
 CLASSIFICATION = {"mixup", "cutout", "resnet18", "resnet20", "resnet56"}
 CLASSIFICATION |= {"moon", "fedalign", "gradaug", "stochdepth", "eccv2022", "released_split"}
 OF_RESNETS = {"fedalign", "stochdepth", "silobn", "fedbn", "released_defects"}

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 import toyseg
-from algorithm_table import ENTRIES, LOSSES, LR, OPTIMIZERS, Entry
+from algorithm_table import ENTRIES, LOSSES, LR, OPTIMIZERS, PIXEL_LOSSES, Entry
 from minibatch import CLASSES, SIDE
 from pairwise import pairwise
 from torch import Tensor
@@ -40,7 +40,7 @@ def own(registry: Any) -> set[str]:
 
 def test_nothing_is_forgotten():
     assert set(ENTRIES) == own(ALGORITHMS)
-    assert set(LOSSES) == own(LOCAL_LOSSES)
+    assert {*LOSSES, *PIXEL_LOSSES} == own(LOCAL_LOSSES)
 
 
 # ---------------------------------------------------------------- data

@@ -67,3 +67,4 @@ LOSSES: dict[str, dict[str, Any]] = {
     "FedAlign": {"mu": 0.45, "relative": True},
     "GradAug": {"n": 1, "resolutions": [SIDE, SIDE - 2]},
 }
+PIXEL_LOSSES: dict[str, dict[str, Any]] = {"FedSeg": {}, "FedProtoPixels": {}}

@@ -1,0 +1,34 @@
+"""Passes over a client's data besides its local steps."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from fedseg.batchnorm import batch_statistics, batchnorm_layers
+from fedseg.core.client import Client
+from fedseg.core.forward import prepare_batch
+
+
+@contextmanager
+def at_rest(model: nn.Module) -> Iterator[None]:
+    """Eval mode, but BatchNorm normalizes as it trains, and keeps its running statistics."""
+    training = [module for module in model.modules() if module.training]
+    layers = [layer for layer in batchnorm_layers(model).values() if layer.training]
+    model.eval()
+    try:
+        with batch_statistics(layers):
+            yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def client_batches(client: Client, data: Any) -> Iterator[Any]:
+    """Each sample of a client once, as the model takes it; the same augmentation every time."""
+    ends = np.cumsum(data.full_sizes(client.index))[:-1]
+    held = np.split(data.indices[client.id], ends)
+    for batch in data.sample_batches([part.tolist() for part in held]):
+        yield prepare_batch(client.model, batch, client.w.dtype, training=True)

@@ -1,0 +1,292 @@
+"""Local losses for pixels of clients that know few classes: FedSeg, and prototypes on the server.
+
+Miao, Yang, Fan, Yang, "FedSeg: Class-Heterogeneous Federated Learning for Semantic Segmentation",
+CVPR 2023. A label is erased (:data:`fedseg.names.ERASED`) where the client does not know its class;
+void and padding are ignored everywhere. Embeddings of pixels are the decoder's features through
+``model.projection``, scaled to length 1, at the resolution of the features. Where the paper is
+silent or its code differs:
+
+- Fixed networks run in eval mode, and their BatchNorm normalizes by the batch, as in MOON.
+- Prototypes come from one augmented view of each image, the same in every round.
+- Pseudo-labels are those of erased pixels, for prototypes as for anchors.
+"""
+
+from typing import Any, Literal
+
+import torch
+import torch.nn.functional as F
+from pydantic import PositiveInt
+from torch import Tensor
+from torch.func import functional_call
+
+from fedseg.algorithms.passes import at_rest, client_batches
+from fedseg.config.schema import NonNegative, Positive, Share
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
+from fedseg.core.forward import forward, total_loss
+from fedseg.core.local_loss import LocalLoss, full_precision
+from fedseg.core.messages import Payload
+from fedseg.errors import ConfigError
+from fedseg.models.classifier import record_calls
+from fedseg.models.losses import PixelLoss, low
+from fedseg.models.segmentor import Segmentor, resize
+from fedseg.names import ERASED
+from fedseg.registry import LOCAL_LOSSES
+
+NONE = -1  # the label of pixels without one
+
+
+def contrast(
+    anchors: Tensor, labels: Tensor, prototypes: Tensor, classes: Tensor, temperature: float
+) -> Tensor:
+    """Mean over anchors of ``mean_p -log(e^(a.p/t) / (e^(a.p/t) + sum_n e^(a.n/t)))``.
+
+    p are the prototypes of the anchor's class, n those of others; anchors without p do not count.
+
+    Args:
+        anchors: [A, D]. labels: their classes [A]. prototypes: [P, D]. classes: theirs [P].
+    """
+    scores = anchors @ prototypes.T / temperature
+    same = labels[:, None] == classes
+    others = scores.masked_fill(same, low(scores.dtype)).logsumexp(1, keepdim=True)
+    losses = torch.logaddexp(others - scores, torch.zeros_like(scores))
+    count = same.sum(1)
+    each = (losses * same).sum(1) / count.clamp(min=1)
+    return each.sum() / (count > 0).sum().clamp(min=1)
+
+
+def choose_anchors(labels: Tensor, most: int) -> Tensor:
+    """Indices of up to ``most`` pixels, drawn at random, of each class up to the same number.
+
+    Drawn by torch's CPU generator, which SAM's second pass finds as the first one did.
+    """
+    classes = labels[labels != NONE].unique().tolist()
+    chosen = [labels.new_empty(0)]
+    for class_ in classes:
+        (own,) = torch.nonzero(labels == class_, as_tuple=True)
+        drawn = torch.randperm(len(own))[: max(1, most // len(classes))]
+        chosen.append(own[drawn.to(own.device)])
+    return torch.cat(chosen)
+
+
+class PixelContrast(LocalLoss):
+    """Base: the model's loss plus the contrast of pixels against prototypes.
+
+    Attributes:
+        prototypes, classes: for the present client; None: it has none.
+    """
+
+    prototypes: Tensor | None = None
+    classes: Tensor | None = None
+
+    def __init__(self, temperature: float, anchors: int) -> None:
+        self.temperature, self.anchors = temperature, anchors
+
+    def check(self, flat: FlatModel) -> None:
+        if not isinstance(flat.model, Segmentor):
+            raise ConfigError(
+                f"local_loss: {type(self).__name__} is for segmentation; use a model of type "
+                f"Segmentor, which {type(flat.model).__name__} is not, or another loss"
+            )
+
+    def term(self, client: Client, features: Tensor, labels: Tensor) -> Tensor:
+        """The contrast of a batch, from its features and labels at their size."""
+        flat = labels.flatten()
+        chosen = choose_anchors(flat, self.anchors)
+        vectors = embed(client, features).movedim(1, -1).flatten(0, 2)[chosen]
+        return contrast(vectors, flat[chosen], self.prototypes, self.classes, self.temperature)
+
+
+def embed(client: Client, features: Tensor) -> Tensor:
+    """Embeddings [B, D, h, w] of features, of length 1."""
+    return F.normalize(full_precision(client.model.projection(features)), dim=1)
+
+
+def small_labels(labels: Tensor, size: torch.Size, num_classes: int) -> Tensor:
+    """Labels at the size of features, int64 [B, h, w]; void and padding are ``NONE``."""
+    small = F.interpolate(labels[:, None].float(), size, mode="nearest-exact")[:, 0].long()
+    return small.masked_fill((small >= num_classes) & (small != ERASED), NONE)
+
+
+def image_means(client: Client, data: Any, threshold: float | None) -> list[tuple[Tensor, Tensor]]:
+    """For each batch of the client's images: sums [B, C, D] of embeddings by class, and counts.
+
+    Args:
+        threshold: probability above which the model's prediction labels an erased pixel.
+    """
+    found, model = [], client.model
+    layer, end = model.embedding
+    for batch in client_batches(client, data):
+        with torch.no_grad(), at_rest(model), record_calls(layer) as calls:
+            logits = forward(model, batch, "tensor")
+            vectors = embed(client, calls[0][end])
+        labels = small_labels(batch["data_samples"], vectors.shape[-2:], logits.shape[1])
+        if threshold is not None:
+            labels = pseudo_labels(logits, labels, threshold, own=True)
+        ids = torch.arange(logits.shape[1], device=labels.device)
+        one_hot = (labels[:, None] == ids.view(-1, 1, 1)).to(vectors.dtype).flatten(2)
+        found.append((one_hot @ vectors.flatten(2).mT, one_hot.sum(2)))
+    return found
+
+
+def pseudo_labels(logits: Tensor, labels: Tensor, threshold: float, own: bool) -> Tensor:
+    """Predictions of erased pixels with a probability above a threshold, else ``NONE``.
+
+    Args:
+        own: other pixels keep their labels; they get none otherwise.
+    """
+    best, classes = resize(logits, labels.shape[-2:]).softmax(1).max(1)
+    erased = labels == ERASED
+    predicted = torch.where(best > threshold, classes, NONE)
+    return torch.where(erased, predicted, labels if own else NONE)
+
+
+@LOCAL_LOSSES.register_module()
+class FedSeg(PixelContrast):
+    """Erased pixels are of any class that the client does not know; contrast to own prototypes.
+
+    The cost of a labelled pixel is the cross-entropy, that of an erased one the negative logarithm
+    of the probability of all classes outside F, whatever ``model.loss`` makes of pixels' losses. On
+    auxiliary outputs too.
+
+    To this comes the contrast of pixels with a label, and of erased ones by the pseudo-labels of
+    the received model. Prototypes are the mean embeddings of each class in each of the client's
+    images under the received model. A client passes over its images once more, and each step has
+    another forward pass.
+
+    Args:
+        background: whether erased pixels cost anything.
+        known: F is what the client knows (paper), or the classes in the batch's labels (code).
+        contrast: weight of the contrast by labels; 0: none.
+        pseudo: weight of the contrast by pseudo-labels; the paper's is 0.1 on Pascal VOC.
+        temperature: of the contrast.
+        threshold: probability above which a pseudo-label counts.
+        anchors: pixels of a batch in each contrast, at most.
+    """
+
+    def __init__(
+        self,
+        background: bool = True,
+        known: Literal["client", "batch"] = "client",
+        contrast: NonNegative = 1.0,
+        pseudo: NonNegative = 1.0,
+        temperature: Positive = 0.07,
+        threshold: Share = 0.8,
+        anchors: PositiveInt = 4096,
+    ) -> None:
+        super().__init__(temperature, anchors)
+        self.background, self.known, self.threshold = background, known, threshold
+        self.contrast, self.pseudo = contrast, pseudo
+
+    def check(self, flat: FlatModel) -> None:
+        super().check(flat)
+        if self.background and not isinstance(flat.model.criterion, PixelLoss):
+            raise ConfigError(
+                "local_loss.background: needs model.loss CrossEntropy or OHEMCrossEntropy, not "
+                f"{type(flat.model.criterion).__name__}: take one of them, or set it to False"
+            )
+
+    def receive(self, client: Client) -> None:
+        self.prototypes = self.unknown = None
+        known = getattr(self.data.dataset, "known", None)
+        if known is not None:
+            classes, held = range(len(self.data.dataset.classes)), self.data.indices[client.id]
+            own = {c for i in held for c in known.get(i, classes)}
+            if len(own) < len(classes):  # else nothing is erased
+                self.unknown = torch.tensor([c not in own for c in classes]).to(client.w.device)
+        if self.contrast or self.pseudo:
+            means = image_means(client, self.data, self.threshold)
+            sums, counts = (torch.cat(parts) for parts in zip(*means, strict=True))
+            images, self.classes = torch.nonzero(counts, as_tuple=True)
+            at = images, self.classes
+            self.prototypes = sums[at] / counts[at][:, None]
+
+    def loss(self, client: Client) -> Tensor:
+        model, labels = client.model, client.batch["data_samples"]
+        layer, end = model.embedding
+        with record_calls(layer) as calls:
+            outputs = model.outputs(client.batch["inputs"])
+        unknown = self._unknown(labels)
+        options = {} if unknown is None else {"unknown": unknown}
+        total = total_loss(model.losses(outputs, labels, **options))
+        if self.prototypes is None:
+            return total
+        features = calls[0][end]
+        small = small_labels(labels, features.shape[-2:], outputs[0].shape[1])
+        with torch.autocast(labels.device.type, enabled=False):
+            if self.contrast:
+                own = small.masked_fill(small == ERASED, NONE)
+                total = total + self.contrast * self.term(client, features, own)
+            if self.pseudo and self.unknown is not None:
+                with torch.no_grad(), at_rest(model):
+                    views, inputs = client.flat.views(client.start), client.batch["inputs"]
+                    logits = functional_call(model, views, (inputs,), {"mode": "tensor"})
+                guessed = pseudo_labels(logits, small, self.threshold, own=False)
+                total = total + self.pseudo * self.term(client, features, guessed)
+        return total
+
+    def _unknown(self, labels: Tensor) -> Tensor | None:
+        """Mask over the classes outside F; None: F is every class, or nothing is asked for."""
+        if not self.background or self.unknown is None:
+            return None
+        if self.known == "client":
+            return self.unknown
+        present = labels.new_zeros(256, dtype=torch.bool)
+        present[labels.flatten()] = True
+        unknown = ~present[: len(self.unknown)]
+        return unknown if unknown.any() else None
+
+
+@LOCAL_LOSSES.register_module()
+class FedProtoPixels(PixelContrast):
+    """The model's loss plus the contrast of labelled pixels to the classes' prototypes of all.
+
+    A prototype is the mean embedding of a class over the pixels of all clients that took part and
+    have it, under their trained models; the server keeps it until the class is sent again. Clients
+    send means by class and numbers of pixels, for which they pass over their images once more.
+
+    Args:
+        weight: of the contrast; 0: none.
+        temperature: of the contrast.
+        anchors: pixels of a batch in the contrast, at most.
+    """
+
+    def __init__(
+        self,
+        weight: NonNegative = 1.0,
+        temperature: Positive = 0.07,
+        anchors: PositiveInt = 4096,
+    ) -> None:
+        super().__init__(temperature, anchors)
+        self.weight = weight
+
+    def check(self, flat: FlatModel) -> None:
+        super().check(flat)
+        shape = ("classes", flat.model.embedding_width)
+        self.payloads = [Payload("pixel_prototypes", shape, "rows", broadcast=True)]
+
+    def receive(self, client: Client) -> None:
+        sent = client.payloads["pixel_prototypes"]
+        (self.classes,) = torch.nonzero(sent.any(1), as_tuple=True)  # nobody has sent the others
+        self.prototypes = full_precision(sent[self.classes])
+
+    def loss(self, client: Client) -> Tensor:
+        if not (self.weight and len(self.classes)):
+            return client.model_loss()
+        layer, end = client.model.embedding
+        with record_calls(layer) as calls:
+            total = client.model_loss()
+        features, labels = calls[0][end], client.batch["data_samples"]
+        small = small_labels(
+            labels, features.shape[-2:], client.payloads["pixel_prototypes"].shape[0]
+        )
+        with torch.autocast(labels.device.type, enabled=False):
+            own = small.masked_fill(small == ERASED, NONE)
+            return total + self.weight * self.term(client, features, own)
+
+    def finish(self, client: Client) -> dict[str, tuple[Tensor, Tensor]]:
+        sums, counts = (0, 0)
+        for of_images, pixels in image_means(client, self.data, None):
+            sums, counts = sums + of_images.double().sum(0), counts + pixels.double().sum(0)
+        means = sums / counts[:, None].clamp(min=1)
+        return {"pixel_prototypes": (means.to(client.w.dtype), counts.to(client.w.dtype))}

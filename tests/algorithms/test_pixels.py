@@ -1,0 +1,335 @@
+"""FedSeg and prototypes of pixels: losses against float64 transcriptions, and runs."""
+
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+import toyseg
+from algorithm_table import ENTRIES, PIXEL_LOSSES
+from mmengine.config import Config
+
+from fedseg.algorithms.pixels import choose_anchors, contrast, small_labels
+from fedseg.errors import ConfigError
+from fedseg.models import CrossEntropy, OHEMCrossEntropy
+from fedseg.runner.build import build_trainer
+from fedseg.runner.interrupt import InterruptGuard
+
+ERASED, IGNORED = 254, 255
+UNKNOWN = [False, True, True, False, True]
+
+
+def background_case(scale: float, dtype=torch.float64):
+    generator = torch.Generator().manual_seed(int(scale))
+    logits = scale * torch.randn(3, 5, 4, 6, generator=generator, dtype=torch.float64)
+    labels = torch.tensor([0, 3, ERASED, ERASED, IGNORED])
+    return logits.to(dtype), labels[torch.randint(5, (3, 4, 6), generator=generator)]
+
+
+def transcribed_background(logits, labels, ratio):
+    """The mean loss, and its gradient: softmax - onehot, or softmax - softmax over the unknown."""
+    z = logits.double().numpy().transpose(0, 2, 3, 1)
+    e = np.exp(z - z.max(-1, keepdims=True))
+    softmax = e / e.sum(-1, keepdims=True)
+    other = np.exp(np.where(UNKNOWN, z - z[..., UNKNOWN].max(-1, keepdims=True), -np.inf))
+    losses, gradient = np.zeros(labels.shape), np.zeros(z.shape)
+    for at, label in np.ndenumerate(labels.numpy()):
+        if label == ERASED:
+            lse = [np.logaddexp.reduce(z[at]), np.logaddexp.reduce(z[at][UNKNOWN])]
+            losses[at] = lse[0] - lse[1]
+            gradient[at] = softmax[at] - other[at] / other[at].sum()
+        elif label != IGNORED:
+            losses[at] = np.logaddexp.reduce(z[at]) - z[at][label]
+            gradient[at] = softmax[at] - np.eye(5)[label]
+    if ratio is None:
+        counted = (labels != IGNORED).numpy()
+        return losses.sum() / counted.sum(), gradient.transpose(0, 3, 1, 2) / counted.sum()
+    k = int(ratio * losses[0].size)
+    lowest = np.sort(losses.reshape(3, -1), 1)[:, -k].reshape(3, 1, 1)
+    hard = losses >= lowest
+    weighted = gradient * hard[..., None] / (3 * k)
+    return (losses * hard).sum() / (3 * k), weighted.transpose(0, 3, 1, 2)
+
+
+@pytest.mark.parametrize("ratio", [None, 0.25])
+@pytest.mark.parametrize("scale", [3, 300])
+def test_background_equals_its_transcription(ratio, scale):
+    loss = CrossEntropy() if ratio is None else OHEMCrossEntropy(ratio)
+    logits, labels = background_case(scale)
+    value, gradient = transcribed_background(logits, labels, ratio)
+    unknown = torch.tensor(UNKNOWN)
+    found = loss(logits.requires_grad_(), labels, unknown)
+    found.backward()
+    assert found.item() == pytest.approx(value, rel=1e-12)
+    np.testing.assert_allclose(logits.grad.numpy(), gradient, rtol=1e-9, atol=1e-13)
+    half, labels = background_case(scale, torch.bfloat16)
+    value, gradient = transcribed_background(half, labels, ratio)
+    found = loss(half.requires_grad_(), labels, unknown)
+    found.backward()
+    assert found.dtype == torch.float32 and found.item() == pytest.approx(value, rel=1e-5)
+    np.testing.assert_allclose(half.grad.double().numpy(), gradient, rtol=1e-2, atol=1e-6)
+
+
+def transcribed_contrast(a, la, p, lp, t):
+    total = []
+    for x, y in zip(a, la, strict=True):
+        score = [x @ q / t for q in p]
+        own = [s for s, c in zip(score, lp, strict=True) if c == y]
+        others = sum((torch.exp(s) for s, c in zip(score, lp, strict=True) if c != y), start=0.0)
+        if own:
+            terms = [-torch.log(torch.exp(s) / (torch.exp(s) + others)) for s in own]
+            total.append(sum(terms) / len(terms))
+    return sum(total) / max(1, len(total))
+
+
+@pytest.mark.parametrize("classes", [[0, 0, 1, 2, 2, 2], [1] * 6, [3] * 6])
+def test_contrast_equals_its_transcription(classes):
+    generator = torch.Generator().manual_seed(0)
+    a, p = (torch.randn(n, 3, generator=generator, dtype=torch.float64) for n in (7, 6))
+    a, p = F.normalize(a).requires_grad_(), F.normalize(p)
+    labels = torch.tensor([0, 0, 1, 1, 2, 4, 1])
+    found = contrast(a, labels, p, torch.tensor(classes), 0.07)
+    expected = transcribed_contrast(a, labels.tolist(), p, classes, 0.07)
+    assert found.item() == pytest.approx(float(expected), rel=1e-12)
+    (gradient,) = torch.autograd.grad(found, a)
+    if expected:
+        torch.testing.assert_close(gradient, torch.autograd.grad(expected, a)[0])
+    else:
+        assert not gradient.any()
+
+
+def test_anchors_are_as_many_of_each_class():
+    labels = torch.tensor([-1] * 50 + [0] * 3 + [2] * 100 + [5] * 100)
+    chosen = choose_anchors(labels, 60)
+    assert len(set(chosen.tolist())) == len(chosen) == 43
+    assert torch.bincount(labels[chosen]).tolist() == [3, 0, 20, 0, 0, 20]
+
+
+# ---------------------------------------------------------------- runs
+
+
+@pytest.fixture(autouse=True)
+def network(small_config, monkeypatch):
+    monkeypatch.syspath_prepend(str(small_config.parent))
+
+
+def changed(small_config: Path, work_dir: Path, **changes) -> dict:
+    """Three clients of a class each: sky, building, road; two of them in a round."""
+    config = Config.fromfile(small_config).to_dict()
+    base = {
+        "work_dir": str(work_dir / "run"),
+        "log_level": "ERROR",
+        "default_hooks": {"progress": None, "pictures": None, "checkpoint": {"interval": 1}},
+        "train_dataloader": {"partition": {"_delete_": True, "type": "ClassHeterogeneous"}},
+        "model": {"loss": {"_delete_": True, "type": "CrossEntropy"}, "projection": [6, 4]},
+        "train_cfg": {"max_rounds": 2},
+        "val_dataloader": None,
+        "val_evaluator": None,
+    }
+    return toyseg.merge(toyseg.merge(config, base), changes)
+
+
+@pytest.fixture
+def client(small_config, tmp_path):
+    """The received model, its trainer and the message of a first round, in float64."""
+    loss = {"type": "FedSeg", "threshold": 0.1}
+    with pytest.warns(UserWarning, match="have no image"):
+        config = changed(small_config, tmp_path, local_loss=loss, dtype="float64")
+        config["model"]["loss"] = {"type": "OHEMCrossEntropy", "ratio": 0.5}
+        trainer = build_trainer(config)
+    client = SimpleNamespace(
+        **{"id": "building_0", "index": 1, "model": trainer.model, "flat": trainer.flat},
+        **{"w": trainer.flat.w, "start": trainer.flat.w.clone()},
+    )
+    assert trainer.data.clients == ["road_0", "building_0", "sky_0"]
+    trainer.model.train()
+    return client, trainer.local_loss, trainer.data
+
+
+def test_fedseg_equals_its_transcription(client):
+    """Prototypes, both contrasts and the background together, at another model than received."""
+    client, loss, data = client
+    model, net = client.model, client.model.network
+    loss.receive(client)
+
+    def run(inputs):  # BatchNorm by the batch, as in training
+        hidden = net[0](inputs)
+        mean, var = hidden.mean((0, 2, 3)), hidden.var((0, 2, 3), unbiased=False)
+        scale = [v.view(-1, 1, 1) for v in (mean, (var + net[1].eps).sqrt(), *net[1].parameters())]
+        hidden = ((hidden - scale[0]) / scale[1] * scale[2] + scale[3]).relu()
+        return net[3](hidden), F.normalize(model.projection(hidden), dim=1)
+
+    batches = [*data.sample_batches([data.indices["building_0"][i : i + 2] for i in (0, 2)])]
+    batches = [model.data_preprocessor(batch) for batch in batches]
+    prototypes = []
+    guesses = []
+    with torch.no_grad():
+        for batch in batches:
+            logits, vectors = run(batch["inputs"])
+            best, guess = logits.softmax(1).max(1)
+            erased = batch["data_samples"] == ERASED
+            guess = torch.where(erased & (best > 0.1), guess, -1)
+            guesses.append(guess)
+            labels = torch.where(erased, guess, batch["data_samples"])
+            for vector, label in zip(vectors, labels, strict=True):
+                for c in range(16):
+                    if (label == c).any():
+                        prototypes.append((vector[:, label == c].mean(1), c))
+    p, classes = torch.stack([v for v, _ in prototypes]), [c for _, c in prototypes]
+    torch.testing.assert_close(loss.prototypes, p)
+    assert loss.classes.tolist() == classes and len(set(classes)) > 2
+
+    client.w.mul_(0.9)
+    client.batch, guess = batches[0], guesses[0]
+    loss.anchors = 10**6  # all
+    found = loss.loss(client)
+    logits, vectors = run(client.batch["inputs"])
+    labels = client.batch["data_samples"]
+    building, unknown = 2, [c for c in range(16) if c != 2]
+    z = logits.movedim(1, -1)
+    costs = torch.where(
+        labels == building,
+        z.logsumexp(-1) - z[..., building],
+        z.logsumexp(-1) - z[..., unknown].logsumexp(-1),
+    )
+    costs = torch.where(labels == IGNORED, 0.0, costs).flatten(1)
+    hard = costs.topk(costs.shape[1] // 2, 1).values.mean()
+    terms = []
+    for target in (torch.where(labels == building, building, -1), guess):
+        at = target != -1
+        anchors = vectors.movedim(1, -1)[at]
+        terms.append(transcribed_contrast(anchors, target[at].tolist(), p, classes, 0.07))
+    expected = hard + sum(terms)
+    assert found.item() == pytest.approx(float(expected), rel=1e-9)
+    parameters = [*model.parameters()]
+    for one, other in zip(
+        torch.autograd.grad(found, parameters),
+        torch.autograd.grad(expected, parameters),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-7, atol=1e-12)
+
+
+def test_classes_of_the_batch(client):
+    client, loss, _ = client
+    loss.known = "batch"
+    loss.receive(client)
+    labels = torch.tensor([[[0, 3, ERASED, IGNORED]]])
+    assert torch.nonzero(~loss._unknown(labels)).flatten().tolist() == [0, 3]
+    assert loss._unknown(torch.arange(16).view(1, 4, 4)) is None
+
+
+@pytest.mark.parametrize(
+    ("loss", "partition"),
+    [
+        # every client knows every class: nothing is erased
+        (
+            {"contrast": 0.0, "pseudo": 0.0},
+            {"type": "ClassHeterogeneous", "classes_per_client": 16},
+        ),
+        ({"background": False, "contrast": 0.0, "pseudo": 0.0}, {"type": "ClassHeterogeneous"}),
+        ({"type": "FedProtoPixels", "weight": 0.0}, {"type": "ClassHeterogeneous"}),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:partition")
+def test_without_weight_or_erased_labels_it_is_the_plain_loss(
+    small_config, tmp_path, loss, partition
+):
+    options = {"train_dataloader": {"partition": {"_delete_": True, **partition}}}
+    plain = changed(small_config, tmp_path / "plain", **options)
+    other = changed(
+        small_config, tmp_path / "other", local_loss={"type": "FedSeg", **loss}, **options
+    )
+    weights = [toyseg.train(config).server.w for config in (plain, other)]
+    assert torch.equal(*weights)
+
+
+@pytest.mark.filterwarnings("ignore:partition")
+def test_prototypes_are_the_mean_over_clients(small_config, tmp_path):
+    """Those of a class that nobody sends are zero, others stay until they are sent again."""
+    sampler = {"_delete_": True, "type": "FixedSampler"}
+    sampler["participants"] = [["road_0", "sky_0"], ["sky_0"]]
+    config = changed(
+        small_config,
+        tmp_path,
+        local_loss={"type": "FedProtoPixels"},
+        client_sampler=sampler,
+        averaging=None,
+    )
+    toyseg.train(config)
+    first, last = (
+        toyseg.checkpoint(config, r)["server"]["state"]["pixel_prototypes"] for r in (1, 2)
+    )
+    road, sky = 0, 10
+    for kept in (first, last):
+        assert torch.nonzero(kept.any(1)).flatten().tolist() == [road, sky]
+    assert torch.equal(first[road], last[road]) and not torch.equal(first[sky], last[sky])
+    assert 0 < last[sky].norm() <= 1.001
+    lines = toyseg.history(config)
+    plain = changed(small_config, tmp_path / "plain", client_sampler=sampler, averaging=None)
+    toyseg.train(plain)
+    for line, other in zip(lines, toyseg.history(plain), strict=True):
+        clients, floats = len(line["participants"]), 16 * 4
+        assert line["bytes_down"] - other["bytes_down"] == 4 * clients * floats
+        assert line["bytes_up"] - other["bytes_up"] == 4 * clients * (floats + 16)
+
+
+class StoppedError(BaseException):
+    """Nothing in the engine catches it."""
+
+
+@pytest.mark.filterwarnings("ignore:partition")
+@pytest.mark.parametrize("name", PIXEL_LOSSES)
+def test_resumed_bit_for_bit(small_config, tmp_path, monkeypatch, name):
+    """With SAM, SWA and SiloBN, stopped within a client."""
+    options = {"local_loss": {"type": name, **PIXEL_LOSSES[name]}, "train_cfg": {"max_rounds": 3}}
+    whole, stopped = (changed(small_config, tmp_path / f, **options) for f in ("one", "two"))
+    toyseg.train(whole)
+    left = iter(range(6))
+
+    def tick(*_):
+        if next(left, None) is None:
+            raise StoppedError
+
+    with monkeypatch.context() as patch, contextlib.suppress(StoppedError):
+        patch.setattr(InterruptGuard, "check", tick)
+        toyseg.train(stopped)
+    assert next(left, None) is None and toyseg.history(stopped)
+    toyseg.train(stopped, resume=True)
+    assert toyseg.run_differences(whole, stopped) == []
+
+
+@pytest.mark.filterwarnings("ignore:partition", "ignore:algorithm")
+@pytest.mark.parametrize("algorithm", ["SCAFFOLD", "FedGloSS", "FedSMOO"])
+def test_with_other_algorithms(small_config, tmp_path, algorithm):
+    sgd = {"_delete_": True, "type": "OptimWrapper", "optimizer": {"type": "SGD", "lr": 0.05}}
+    for name, options in PIXEL_LOSSES.items():
+        config = changed(
+            small_config,
+            tmp_path / name,
+            local_loss={"type": name, **options},
+            algorithm={"type": algorithm, **ENTRIES[algorithm].options},
+            optim_wrapper=sgd,
+        )
+        assert torch.isfinite(toyseg.train(config).server.w).all()
+        assert all(line["rejected"] == [] for line in toyseg.history(config))
+
+
+@pytest.mark.filterwarnings("ignore:partition")
+def test_losses_that_do_not_fit_are_refused(small_config, tmp_path):
+    loss = {"_delete_": True, "type": "FocalLoss"}
+    config = changed(small_config, tmp_path, local_loss={"type": "FedSeg"}, model={"loss": loss})
+    with pytest.raises(
+        ConfigError, match=r"local_loss\.background: needs model\.loss CrossEntropy"
+    ):
+        build_trainer(config)
+    with pytest.raises(ConfigError, match=r"local_loss: FedSeg is for segmentation"):
+        build_trainer(toyseg.settings(tmp_path, local_loss={"type": "FedSeg"}))
+
+
+def test_labels_of_features_keep_void_and_erased_apart():
+    labels = torch.tensor([[[1, 1, ERASED, ERASED, IGNORED, IGNORED]] * 2])
+    assert small_labels(labels, torch.Size([1, 3]), 5).tolist() == [[[1, ERASED, -1]]]
