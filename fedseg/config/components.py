@@ -135,7 +135,8 @@ def check_roots(config: Mapping[str, Any], *loaders: str) -> None:
     for _, loader in (one for pattern in loaders for one in find(config, pattern)):
         dataset = loader.get("dataset")
         options = dataset if isinstance(dataset, Mapping) else {}
-        root, kind = options.get("data_root"), options.get("type")
+        kind, source = options.get("type"), options.get("source")
+        root = (source if isinstance(source, Mapping) else options).get("data_root")
         known = isinstance(kind, str) and kind in fedseg.registry.DATASETS.modules
         if not known or not isinstance(root, str) or loader.get("optional"):
             continue
