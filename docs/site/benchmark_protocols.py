@@ -8,6 +8,7 @@ import json
 import sys
 from collections.abc import Iterator, Mapping
 from itertools import product
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT))
 
 from fedseg.config.keys import select  # noqa: E402
-from fedseg.leaderboard.benchmarks import DATASETS, MODELS  # noqa: E402
+from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Setting, records_of  # noqa: E402
 from fedseg.leaderboard.comparable import DECIDING, protocol_of  # noqa: E402
 from fedseg.leaderboard.reference import read_json  # noqa: E402
+from fedseg.metric_names import Metric  # noqa: E402
 from fedseg.runner.config import complete_config  # noqa: E402
 from fedseg.runner.experiment import load_config  # noqa: E402
 from fedseg.runs.config import config_json  # noqa: E402
@@ -115,10 +117,52 @@ def setting(facts: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
+def tables(setting: Setting) -> Iterator[dict[str, Any]]:
+    """The fields of a setting's benchmarks, the main one first."""
+    data = DATASETS[setting.dataset]
+    title, metric = data.get("group", data["title"]), data["metric"]
+    statistic = "final" if setting.window is None else "window"
+    columns = [
+        {
+            "key": key,
+            "label": label,
+            "metric": str(Metric.of(key, metric)),
+            "statistic": statistic,
+            "published": [key, metric.lower()],
+        }
+        for key, label in data["columns"].items()
+    ]
+    main = {"title": setting.title, "group": title, "columns": columns, "note": setting.note}
+    yield {"id": setting.id, "setting": setting.id, **main}
+    if data.get("corrupted"):
+        name = {"title": setting.title.replace(title, f"{title}-C"), "group": f"{title}-C"}
+        more = {"columns": FACTS["corrupted_columns"], "note": FACTS["corrupted_note"]}
+        yield {"id": f"{setting.id}_corrupted", "setting": setting.id, **name, **more}
+    if (target := target_of(setting)) is not None:
+        name = {"title": f"{setting.title}: until {target:g} %", "group": "Communication"}
+        more = {"columns": FACTS["target_columns"], "note": FACTS["target_note"], "target": target}
+        yield {"id": f"{setting.id}_traffic", "setting": setting.id, **name, **more}
+
+
+def target_of(setting: Setting) -> float | None:
+    """FedAvg's final accuracy, where a paper reports how long other methods take to reach it."""
+    cells = [r for r in records_of(setting) if r.variant is None and r.split is not None]
+    papers = {r.paper for r in cells if r.metric == FACTS["target_columns"][0]["published"][1]}
+    named = attrgetter("metric", "doubt", "algorithm", "averaging", "augmentation")
+    wanted = ("accuracy", None, "fedavg", None, None)
+    return next((r.value for r in cells if r.paper in papers and named(r) == wanted), None)
+
+
 def text() -> str:
-    """The file's content: a line for each setting."""
-    lines = ",\n".join(f" {json.dumps(setting(facts))}" for facts in setting_facts())
-    return f"[\n{lines}\n]\n"
+    """The file's content: a line for each setting and benchmark."""
+    settings = [setting(facts) for facts in setting_facts()]
+    benchmarks = [table for facts in settings for table in tables(Setting(**facts))]
+    groups = [benchmark["group"] for benchmark in benchmarks]
+    benchmarks.sort(key=lambda benchmark: groups.index(benchmark["group"]))
+    kinds = {"settings": settings, "benchmarks": benchmarks}
+    lines = {kind: ",\n".join(map(json.dumps, entries)) for kind, entries in kinds.items()}
+    parts = (f'"{kind}": [\n{entries}\n]' for kind, entries in lines.items())
+    return "{" + ",\n".join(parts) + "}\n"
 
 
 if __name__ == "__main__":

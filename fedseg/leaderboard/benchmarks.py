@@ -6,19 +6,16 @@ corruptions, traffic until a target. Names and the published splits are in
 ``reference/benchmarks.json``; ``reference/settings.json`` is composed of it and the configs.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
-from operator import attrgetter
 from typing import Any
 
 from fedseg.leaderboard.reference import Published, read_json, read_published
-from fedseg.metric_names import Metric
 
-_FACTS = read_json("benchmarks.json")
-MODELS: Mapping[str, str] = _FACTS["models"]
+MODELS: Mapping[str, str] = read_json("benchmarks.json")["models"]
 """Class of a model -> its name in the published records."""
-DATASETS: Mapping[str, Mapping[str, Any]] = _FACTS["datasets"]
+DATASETS: Mapping[str, Mapping[str, Any]] = read_json("benchmarks.json")["datasets"]
 """Data set of the published records -> facts; ``class`` is that of the training set."""
 
 UNNAMED = "mnist"  # data set of the course report, which does not name it
@@ -43,15 +40,12 @@ class Column:
     unit: str = "%"  # or "rounds", "of FedAvg's", "" where the label has it
 
 
-def _columns(facts: Iterable[dict[str, Any]], **usual: Any) -> tuple[Column, ...]:
-    columns = ({"metric": fact["key"], **usual, **fact} for fact in facts)
-    return tuple(Column(**fact | {"published": tuple(fact["published"])}) for fact in columns)
+def _columns(facts: Iterable[dict[str, Any]]) -> tuple[Column, ...]:
+    return tuple(Column(**{**fact, "published": tuple(fact["published"])}) for fact in facts)
 
 
-CORRUPTED_COLUMNS = _columns(_FACTS["corrupted_columns"])
-TARGET_COLUMNS = _columns(_FACTS["target_columns"])
 # what a setting's first table can show besides what it ranks
-FURTHER_COLUMNS = _columns(_FACTS["further_columns"], statistic="published", higher=False, unit="")
+FURTHER_COLUMNS = _columns(read_json("benchmarks.json")["further_columns"])
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,19 +106,12 @@ class Benchmark:
 
 
 @cache
-def _records() -> Mapping[tuple[str, str], Sequence[Published]]:
-    """The published cells by network and data set."""
-    records: dict[tuple[str, str], list[Published]] = {}
-    for record in read_published():
-        records.setdefault((record.model, record.dataset or UNNAMED), []).append(record)
-    return records
-
-
-@cache
 def records_of(setting: Setting) -> tuple[Published, ...]:
     """The published cells of a setting: also centralized ones, and points on the way."""
 
     def belongs(record: Published) -> bool:
+        if (record.model, record.dataset or UNNAMED) != (setting.model, setting.dataset):
+            return False
         on_the_way = (record.variant or "").startswith("at ")  # in any round
         names = SIZES[on_the_way:]
         return record.split is None or (
@@ -132,52 +119,23 @@ def records_of(setting: Setting) -> tuple[Published, ...]:
             and all(getattr(record, name) in (None, getattr(setting, name)) for name in names)
         )
 
-    return tuple(filter(belongs, _records().get((setting.model, setting.dataset), ())))
+    return tuple(filter(belongs, read_published()))
 
 
 @cache
 def settings() -> tuple[Setting, ...]:
     """Every setting, in the order in which a reader sees them."""
-    return tuple(Setting(**facts) for facts in read_json("settings.json"))
+    return tuple(Setting(**facts) for facts in read_json("settings.json")["settings"])
 
 
 @cache
 def benchmarks() -> tuple[Benchmark, ...]:
     """Every benchmark, in the order in which a reader sees them."""
-    tables = [benchmark for setting in settings() for benchmark in _tables(setting)]
-    groups = [benchmark.group for benchmark in tables]
-    return tuple(sorted(tables, key=lambda benchmark: groups.index(benchmark.group)))
-
-
-def _tables(setting: Setting) -> Iterator[Benchmark]:
-    """The benchmarks of a setting, the main one first."""
-    data = DATASETS[setting.dataset]
-    title, metric = data.get("group", data["title"]), data["metric"]
-    statistic = "final" if setting.window is None else "window"
-    columns = tuple(
-        Column(key, label, str(Metric.of(key, metric)), statistic, (key, metric.lower()))
-        for key, label in data["columns"].items()
-    )
-    yield Benchmark(
-        *(setting.id, setting.title, title, setting, columns, FURTHER_COLUMNS), note=setting.note
-    )
-    if data.get("corrupted"):
-        id_, group, note = f"{setting.id}_corrupted", f"{title}-C", _FACTS["corrupted_note"]
-        name = setting.title.replace(title, group)
-        yield Benchmark(id_, name, group, setting, CORRUPTED_COLUMNS, note=note)
-    if (target := _target(setting)) is not None:
-        id_, name = f"{setting.id}_traffic", f"{setting.title}: until {target:g} %"
-        yield Benchmark(
-            *(id_, name, "Communication", setting, TARGET_COLUMNS),
-            target=target,
-            note=_FACTS["target_note"],
+    known = {setting.id: setting for setting in settings()}
+    return tuple(
+        Benchmark(
+            **{**facts, "setting": known[facts["setting"]], "columns": _columns(facts["columns"])},
+            further=FURTHER_COLUMNS if facts["id"] == facts["setting"] else (),
         )
-
-
-def _target(setting: Setting) -> float | None:
-    """FedAvg's final accuracy, where a paper reports how long other methods take to reach it."""
-    cells = [r for r in records_of(setting) if r.variant is None and r.split is not None]
-    papers = {r.paper for r in cells if r.metric == TARGET_COLUMNS[0].published[1]}
-    named = attrgetter("metric", "doubt", "algorithm", "averaging", "augmentation")
-    wanted = ("accuracy", None, "fedavg", None, None)
-    return next((r.value for r in cells if r.paper in papers and named(r) == wanted), None)
+        for facts in read_json("settings.json")["benchmarks"]
+    )

@@ -2,6 +2,7 @@
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from operator import attrgetter
 
 from fedseg.cli import printable
@@ -123,14 +124,9 @@ def _ranking(benchmark: Benchmark, runs: Sequence[FoundRun]) -> Table:
     further = present_columns(benchmark.further, (*rows, *others))
     columns = (columns[0], *present_columns(columns[1:], (*rows, *others)))
     shown = (*columns, *further)
-    return Table(
-        benchmark.title,
-        columns,
-        fill_cells(rows, shown),
-        benchmark,
-        further_columns=further,
-        further_rows=order_rows(fill_cells(others, shown), columns[0]),
-    )
+    rows, others = fill_cells(rows, shown), order_rows(fill_cells(others, shown), columns[0])
+    more = {"further_columns": further, "further_rows": others}
+    return Table(benchmark.title, columns, rows, benchmark, **more)
 
 
 def _readable_places(run: FoundRun, messages: list[str]) -> list[Place]:
@@ -192,40 +188,34 @@ def _one_per_seed(
 def _apart_tables(places: Sequence[Place]) -> Iterator[Table]:
     """Tables of runs that are left out: those with the same data and rounds stand together."""
     order = {benchmark: number for number, benchmark in enumerate((*benchmarks(), None))}
-    tables: dict[tuple, list[Place]] = {}
-    for place in places:
+
+    def key(place: Place) -> tuple:
         results = place.run.results
         data = (results.train.dataset, results.synthetic, results.train.partition_sha256)
-        key = (order[place.benchmark], place.similarity, *data, results.rounds)
-        tables.setdefault(key, []).append(place)
-    for key in sorted(tables):
-        yield _apart_table(tables[key])
+        return order[place.benchmark], place.similarity, *data, results.rounds
+
+    for _, together in groupby(sorted(places, key=key), key):
+        yield _apart_table(list(together))
 
 
 def _apart_table(places: Sequence[Place]) -> Table:
     first, benchmark = places[0].run.results, places[0].benchmark
     runs = [place.run for place in places]
     columns = (benchmark and _present_columns(benchmark, runs)) or _own_columns(runs)
-    rows = []
+    rows, shown = [], (*columns, *FURTHER_COLUMNS)
     for reasons in dict.fromkeys(place.reasons for place in places):
         some = [place.run for place in places if place.reasons == reasons]
-        for group in group_seeds(some, RESULTS):
-            row = run_row(group, (*columns, *FURTHER_COLUMNS), benchmark)
-            rows.append(replace(row, reasons=reasons))
+        groups = group_seeds(some, RESULTS)
+        rows += [replace(run_row(group, shown, benchmark), reasons=reasons) for group in groups]
     rows = with_options(rows, {run.id: run.results for run in runs})
     further = present_columns(FURTHER_COLUMNS, rows)
     rows = fill_cells(rows, (*columns, *further))
     rendered = "rendered images, " if first.synthetic else ""
     sizes = f"({first.train.clients} clients, {first.rounds} rounds)"
-    return Table(
-        title=f"{rendered}{places[0].similarity} {sizes}",
-        columns=columns,
-        rows=order_rows(rows, columns[0]) if columns else rows,
-        benchmark=benchmark if places[0].same_split else None,
-        ranked=False,
-        synthetic=first.synthetic,
-        further_columns=further,
-    )
+    about = {"ranked": False, "synthetic": first.synthetic, "further_columns": further}
+    rows = order_rows(rows, columns[0]) if columns else rows
+    closest = benchmark if places[0].same_split else None
+    return Table(f"{rendered}{places[0].similarity} {sizes}", columns, rows, closest, **about)
 
 
 def _present_columns(benchmark: Benchmark, runs: Sequence[FoundRun]) -> tuple[Column, ...]:
@@ -262,10 +252,10 @@ def _own_benchmark(runs: Sequence[FoundRun]) -> Benchmark:
     first = runs[0].results
     train, most = first.train, clients_per_round(first).max
     rendered = "rendered images, " if first.synthetic else ""
+    title = f"{rendered}{train.dataset}, {model_name(first)}, {most} of {train.clients} clients"
     setting = Setting(
         id=f"own-{_own_key(first)[:8]}",
-        title=f"{rendered}{train.dataset}, {model_name(first)}, {most} of {train.clients} clients, "
-        f"{first.rounds:,} rounds",
+        title=f"{title}, {first.rounds:,} rounds",
         dataset=train.dataset,
         split={},
         model=model_name(first),
@@ -277,10 +267,9 @@ def _own_benchmark(runs: Sequence[FoundRun]) -> Benchmark:
         window=first.last_rounds.rounds,
         parameters=first.model.parameters,
     )
-    columns = _own_columns(runs)
-    return Benchmark(
-        setting.id, setting.title, "Own data", setting, columns, FURTHER_COLUMNS, note=OWN_NOTE
-    )
+    further = {"further": FURTHER_COLUMNS, "note": OWN_NOTE}
+    about = setting.id, setting.title, "Own data", setting
+    return Benchmark(*about, _own_columns(runs), **further)
 
 
 def _own_columns(runs: Sequence[FoundRun]) -> tuple[Column, ...]:

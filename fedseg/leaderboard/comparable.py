@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from fedseg.config.keys import PROTOCOL, select
-from fedseg.leaderboard.benchmarks import CORRUPTED_COLUMNS, DATASETS, MODELS, Benchmark, Setting
+from fedseg.leaderboard.benchmarks import DATASETS, MODELS, Benchmark, Setting
 from fedseg.leaderboard.methods import AUGMENTATIONS, component_type
 from fedseg.metric_names import Metric
 from fedseg.runs.history import Participation
@@ -133,7 +133,7 @@ class Match:
     def reasons_against_table(self, table: Benchmark) -> tuple[str, ...]:
         """Reasons against one of the further tables of a setting that the run fits."""
         test = self.results.tests.get(CORRUPTED)
-        if table.columns != CORRUPTED_COLUMNS or test is None:
+        if Metric.parse(table.columns[0].metric).set != CORRUPTED or test is None:
             return ()
         if test.samples != CORRUPTED_SAMPLES:
             return (f"other corruptions: {test.samples} images instead of {CORRUPTED_SAMPLES}",)

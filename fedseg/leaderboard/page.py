@@ -88,13 +88,9 @@ def render(
     for table in tables:
         groups.setdefault(table["group"], []).append(table)
     rows = [row for table in tables for row in (*table["rows"], *table["further_rows"])]
-    environment = Environment(
-        loader=PackageLoader("fedseg.leaderboard", ASSETS),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+    style = {"autoescape": True, "undefined": StrictUndefined}
+    style |= {"trim_blocks": True, "lstrip_blocks": True}
+    environment = Environment(loader=PackageLoader("fedseg.leaderboard", ASSETS), **style)
     environment.policies["json.dumps_kwargs"] = {"allow_nan": False}  # the order stays as it is
     text = environment.get_template("index.html").render(
         groups=groups,
@@ -137,11 +133,7 @@ def _table(table: Table, board: Board, runs: Mapping[str, Any]) -> dict[str, Any
         "trafficUnit": "share" if table.ranked else "bytes",
         "rows": rows,
         "further_rows": further,
-        "choices": {
-            key: sorted(names, key=lambda name: (name == "none", name))
-            for key, names in choices.items()
-            if len(names) > 1
-        },
+        "choices": {key: sorted(names) for key, names in choices.items() if len(names) > 1},
         "kinds": {row["kind"] for row in rows},
         "doubts": [
             (row["label"], row["source"], column.label, cell.doubt)

@@ -138,15 +138,15 @@ def _costs(title: str, comparison: Comparison) -> TextTable:
     """A row for each side: values, and in parentheses their ratios to the reference's."""
     head, columns = [""], [[side.label for side in comparison.sides]]
     for name, (word, text_of) in COSTS[title].items():
-        reference, *others = costs = comparison.costs(name)
-        if not any(costs):
-            continue
-        texts = [MISSING if reference is None else text_of(reference)]
-        for value in others:
-            ratio = f" ({value / reference:.2f})" if value is not None and reference else ""
+        costs, texts = comparison.costs(name), []
+        for number, value in enumerate(costs):
+            ratio = (
+                f" ({value / costs[0]:.2f})" if value is not None and number and costs[0] else ""
+            )
             texts.append(MISSING if value is None else f"{text_of(value)}{ratio}")
-        head.append(word)
-        columns.append(texts)
+        if any(costs):
+            head.append(word)
+            columns.append(texts)
     rows = list(zip(*columns, strict=True))
     return TextTable(title, tuple(head), rows, right=range(1, len(head)))
 
