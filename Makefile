@@ -29,13 +29,13 @@ help:
 	@echo "make clean        remove the environment and the caches"
 
 demo: $(STAMP)
-	$(BIN)/python tools/demo.py
+	$(BIN)/fedseg demo
 
 demo-cifar: $(STAMP)
-	$(BIN)/python tools/demo_cifar.py
+	$(BIN)/fedseg demo images
 
 leaderboard: $(STAMP)
-	$(BIN)/python tools/demo_leaderboard.py
+	$(BIN)/fedseg demo leaderboard
 
 # A process a core, four at most: each imports everything, and memory is for them all. A file's tests
 # stay together, so that what they share is made once; files with few tests, which are long ones, do

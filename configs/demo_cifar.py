@@ -1,5 +1,19 @@
-# FedAvgM + SWA on small images; SWA's cycle suits eighty rounds.
-_base_ = "settings/demo_shapes.py"
-methods = ["fedavgm", "swa"]
+# The demo's images as photographs, CIFAR-10: clients with more of them, and smaller steps.
+_base_ = "demo_images.py"
 
-averaging = dict(cycle=5, lr2=0.01)
+__root = "data/cifar10"
+__test = dict(
+    test=dict(dataset=dict(type="CIFAR10Dataset", data_root=__root)),
+    corrupted=dict(dataset=dict(data_root=__root)),
+)
+
+setting = "demo_cifar"
+train_dataloader = dict(
+    batch_size=32,
+    dataset=dict(type="CIFAR10Dataset", data_root=__root),
+    partition=dict(num_clients=125),
+)
+val_dataloader = __test
+test_dataloader = __test
+optim_wrapper = dict(optimizer=dict(lr=0.03))
+algorithm = dict(server_optim=dict(momentum=0.5))

@@ -6,8 +6,6 @@ from .segmentation import prepare_streets
 from .segmentation_sets import IDDA
 
 FOLDER = Path("data/demo_weather")
-# what configs/settings/demo_towns_centralized.py has trained, as an override of a config
-START = ("model.weights.path=tools/demo_towns.pth",)
 
 
 def prepare_demo_streets(root: Path = FOLDER) -> None:

@@ -1,12 +1,10 @@
 """What tests share: one thread, and a finished run on a data set that trains in a second."""
 
 import gc
-import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
 
 os.environ["OMP_NUM_THREADS"] = "1"  # before torch is imported; for what tests start, too
 
@@ -139,20 +137,6 @@ def small_run(small_config: Path) -> Path:
     work_dir = small_config.parent / "run"
     train(load_config(small_config, work_dir=work_dir))
     return work_dir
-
-
-@pytest.fixture(scope="session")
-def load_tool() -> Callable[[str], ModuleType]:
-    """Imports ``tools/<name>.py``, anew at every call."""
-
-    def load(name: str) -> ModuleType:
-        path = Path(__file__).parents[1] / "tools" / f"{name}.py"
-        spec = importlib.util.spec_from_file_location(f"tool_{name}", path)
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        return module
-
-    return load
 
 
 @pytest.fixture(autouse=True)

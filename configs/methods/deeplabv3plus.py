@@ -10,6 +10,7 @@ __norm = dict(type="BN")  # two underscores: stays in this file
 
 model = dict(
     type="Segmentor",
+    weights=None,  # those of a setting are for its own network
     network=dict(
         _delete_=True,
         type="EncoderDecoder",

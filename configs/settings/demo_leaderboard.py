@@ -1,5 +1,5 @@
 # The demo's streets in few rounds: three methods with two seeds each in minutes on two CPU cores
-# (tools/demo_leaderboard.py).
+# (fedseg demo leaderboard).
 _base_ = "demo_weather.py"
 
 setting = "demo_leaderboard"

@@ -1,5 +1,5 @@
 # Small images that no client has a fair share of: minutes on two CPU cores. The data are what
-# tools/demo_cifar.py renders, or CIFAR-10 where it finds it; the model is the published one, the
+# `fedseg demo images` renders; the model is the published one, the
 # rest is chosen for eighty rounds in place of ten thousand.
 _base_ = "../_base_/cifar10.py"
 

@@ -8,7 +8,7 @@ __size = (128, 256)  # height and width of the images
 setting = "demo_towns_centralized"
 # there is one client, and rounds and batches are the demo's own
 without = ["algorithm", "batchnorm", "style", "protocol", "defects"]
-model = dict(num_classes=19)
+model = dict(num_classes=19, weights=None)
 train_dataloader = dict(
     batch_size=8,
     dataset=dict(
@@ -32,7 +32,7 @@ val_dataloader = dict(
 test_dataloader = val_dataloader
 client_sampler = dict(clients_per_round=1)
 optim_wrapper = dict(optimizer=dict(lr=0.05, momentum=0.9))
-# tools/demo_towns.pth was made with this end, which leaves the last round a rate of 0; without an
+# weights/demo_towns.pth was made with this end, which leaves the last round a rate of 0; without an
 # end, a schedule of rounds reaches 0 after the last.
 param_scheduler = dict(type="PolyLR", power=0.9, end=60)
 train_cfg = dict(max_rounds=60, local_epochs=1, val_interval=10, val_last_rounds=1)

@@ -1,7 +1,7 @@
 # Rendered streets with the clients and domains of the rainy experiment, small enough for minutes on
-# two CPU cores. The data is what tools/demo.py renders; images, network, batches and rates are the
-# demo's own. The network is BiSeNetV2 at a quarter of its width, with one head; in the demos it
-# starts from what demo_towns_centralized.py has trained.
+# two CPU cores. The data is what `fedseg demo` renders; images, network, batches and rates are the
+# demo's own. The network is BiSeNetV2 at a quarter of its width, with one head; it starts from what
+# demo_towns_centralized.py has trained.
 _base_ = "idda_rainy.py"
 
 __root = "data/demo_weather"
@@ -16,6 +16,7 @@ model = dict(
     _delete_=True,
     type="Segmentor",
     num_classes=16,
+    weights="fedseg::weights/demo_towns.pth",
     network=dict(
         type="EncoderDecoder",
         backbone=dict(
@@ -54,4 +55,6 @@ val_dataloader = dict(
 )
 test_dataloader = val_dataloader
 optim_wrapper = dict(optimizer=dict(lr=0.02))
-train_cfg = dict(max_rounds=40, val_interval=20, val_last_rounds=20, val_last_interval=5)
+train_cfg = dict(
+    max_rounds=40, val_initial=True, val_interval=20, val_last_rounds=20, val_last_interval=5
+)

@@ -10,6 +10,7 @@ from fedseg.errors import ConfigError
 from fedseg.names import by_case, did_you_mean
 
 COMMANDS = {
+    "demo": "train something worth seeing within minutes, on rendered images",
     "train": "run a federated experiment",
     "test": "evaluate a checkpoint on every domain",
     "predict": "label maps and classes of photographs, videos or a run's test images",

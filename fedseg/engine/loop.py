@@ -34,6 +34,7 @@ class FederatedTrainLoop(BaseLoop):
         val_last_rounds: length of the window at the end in which it is evaluated more often, and
             over which the reported metric is the mean.
         val_last_interval: rounds between evaluations in that window.
+        val_initial: whether the model is evaluated before the first round, too.
         max_norm_ratio: how many times the last round's median norm a client's update may have, and
             the last model's norm the new one; None: any that is finite.
 
@@ -50,6 +51,7 @@ class FederatedTrainLoop(BaseLoop):
         val_interval: PositiveInt = 50,
         val_last_rounds: NonNegativeInt = 100,
         val_last_interval: PositiveInt = 5,
+        val_initial: bool = False,
         max_norm_ratio: Annotated[Float32, Ge(1)] | None = 1000.0,
     ) -> None:
         self._runner = runner
@@ -57,6 +59,7 @@ class FederatedTrainLoop(BaseLoop):
         self.max_norm_ratio = math.inf if max_norm_ratio is None else max_norm_ratio
         self.val_interval = val_interval
         self.val_last_rounds, self.val_last_interval = val_last_rounds, val_last_interval
+        self.val_initial = val_initial
         self.round = 0
         self.pending: dict[str, Any] | None = None
         self._rates: Sequence[float] = [math.inf]  # of the round before
@@ -101,7 +104,12 @@ class FederatedTrainLoop(BaseLoop):
 
     def _run_round(self, number: int) -> None:
         run, server, algorithm = self.runner, self.runner.server, self.runner.algorithm
+        initial = None
+        if number == 1 and self.val_initial and run.val_loop is not None:
+            initial = run.val_loop.run()
         record = self._begin_round(number)
+        if initial is not None:
+            record.line["initial_metrics"] = initial
         # 1. Choose the participants: a pure function of seed and round
         participants = run.client_sampler.participants(number)
         for server.exchange in range(algorithm.exchanges):

@@ -280,7 +280,7 @@ class _Account(Hook):
 
     def after_val_epoch(self, runner: Any, metrics: Any = None) -> None:
         pool, line = self._executor.pool, runner.train_loop.pending
-        if pool is not None and pool.restarts:
+        if pool is not None and pool.restarts and line is not None:  # None before the first round
             line["restarts"] = line.get("restarts", []) + pool.restarts
             pool.restarts = []
 

@@ -313,7 +313,7 @@ class FederatedCheckpointHook(FederatedHook):
         self.proved |= proved_rounds([record])
 
     def after_val_epoch(self, runner: Any, metrics: dict[str, float]) -> None:
-        self._metrics = metrics
+        self._metrics = metrics if runner.round else {}  # the initial model has no checkpoint
         if self.save_best is not None and self.save_best not in metrics:
             raise ConfigError(
                 f"default_hooks.checkpoint.save_best: {self.save_best!r} is not among the figures: "

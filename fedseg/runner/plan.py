@@ -47,7 +47,8 @@ def make_plan(runner: FederatedRunner) -> dict[str, Any]:
     rounds = range(1, runner.max_rounds + 1)
     participants = [runner.client_sampler.participants(r) for r in rounds]
     steps = [sum(data.num_steps(c) for c in chosen) for chosen in participants]
-    evaluations = sum(loop.evaluates(r) for r in rounds) if runner.val_loop is not None else 0
+    evaluations = loop.val_initial + sum(loop.evaluates(r) for r in rounds)
+    evaluations = evaluations if runner.val_loop is not None else 0
     longest = max(next(filter(None, participants), [0]), key=data.num_steps)
     console = Console(stderr=True)
     told = f"rehearsing up to {TIMED_STEPS + 1} local steps of client {data.clients[longest]!r}"

@@ -83,6 +83,9 @@ class Record(FilePart):
         None, description="with `privacy`, what the rounds so far have spent; null without noise"
     )
     metrics: dict[str, Number | None] = Field({}, description="in rounds that were evaluated")
+    initial_metrics: dict[str, Number | None] | None = Field(
+        None, description="in round 1, with `train_cfg.val_initial`: of the model before it"
+    )
     client_accuracy: Any = Field(
         None,
         description="in evaluated rounds of classification: for each client, in the partition's "
@@ -266,7 +269,7 @@ class Window(FilePart):
 class Curves(FilePart):
     """Metrics over the evaluated rounds, as lists of equal length."""
 
-    rounds: list[Positive]
+    rounds: list[Count]  # 0: before the first one
     bytes: list[Count]  # sent since the start of the run, both ways, all clients
     loss: list[Number | None]  # mean training loss since the previous evaluation
     figures: dict[str, list[Number | None]]  # by name of the metric; None if it has no value
@@ -295,7 +298,8 @@ class Curves(FilePart):
 
         Fields of :class:`Summary` of a run with so many ``rounds``.
         """
-        places = [n for n, round_ in enumerate(self.rounds) if round_ > rounds - length]
+        first = max(0, rounds - length)
+        places = [n for n, round_ in enumerate(self.rounds) if round_ > first]
         values = {
             name: [column[n] for n in places if column[n] is not None]
             for name, column in sorted(self.figures.items())
@@ -361,6 +365,8 @@ def draw_curves(history: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The fields of :class:`Curves`."""
     rounds, totals, losses, metrics = [], [], [], []
     total, recent = 0, []
+    if history and history[0].get("initial_metrics") is not None:
+        rounds, totals, losses, metrics = [0], [0], [None], [history[0]["initial_metrics"]]
     for record in history:
         total += record["bytes_down"] + record["bytes_up"]
         if record.get("loss") is not None:

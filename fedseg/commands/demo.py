@@ -1,0 +1,154 @@
+"""Train something worth seeing within minutes, on images that are rendered: fedseg demo [NAME]."""
+
+import argparse
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from fedseg import cli
+
+WORK_DIR = Path("work_dirs")
+HEAD = 48  # pixels above the predictions, for the methods' names
+CIFAR = "data/cifar10"
+CORRUPTED_IMAGES = 200  # of the test set, each under 19 corruptions x 5 severities
+STREETS = ("demo_weather", (("fedavg",), ("silobn", "fedasam", "swa")), (0,))
+BOARD = ("demo_leaderboard", (("fedavg",), ("scaffold",), ("silobn", "fedasam", "swa")), (0, 1))
+DEMOS = {
+    "streets": "FedAvg and FedASAM + SWA + SiloBN from clear weather to rain; the default",
+    "images": "a CNN on clients with few classes: CIFAR-10 if data/cifar10 is there, or shapes",
+    "leaderboard": "three methods with two seeds on the streets, compared on a page",
+}
+
+
+def main() -> int | None:
+    parser = argparse.ArgumentParser(
+        description="Train something worth seeing within minutes, on rendered images. Stopped "
+        "(Ctrl-C) and started again, it continues.",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="\n".join(f"  {name:<12} {text}" for name, text in DEMOS.items()),
+    )
+    parser.add_argument("name", nargs="?", choices=DEMOS, default="streets")
+    cli.add_cfg_options(parser, "override config fields, for example train_cfg.max_rounds=2")
+    arguments = parser.parse_args()
+    demo = {"streets": show_streets, "images": train_images, "leaderboard": make_board}
+    return demo[arguments.name](arguments.cfg_options)
+
+
+def train_on_streets(
+    setting: str, methods: Sequence[Sequence[str]], seeds: Sequence[int], options: Sequence[str]
+) -> tuple[int, list[Path]]:
+    """Render the streets, run a sweep on them; returns its exit code and the runs' folders."""
+    from fedseg.data_prep.demo_streets import FOLDER, prepare_demo_streets
+    from fedseg.leaderboard.sweep import show_sweep
+    from fedseg.runner.sweep import plan_sweep
+
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # two runs at a time have a core each
+    print(f"street scenes in {FOLDER}", file=sys.stderr, flush=True)
+    prepare_demo_streets()
+    jobs = plan_sweep(
+        [setting], methods, seeds, options=options, root=WORK_DIR / Path(setting).stem
+    )
+    print(f"training {len(jobs)} runs of {setting}", file=sys.stderr, flush=True)
+    return show_sweep(jobs, 2), [job.work_dir for job in jobs]
+
+
+def show_streets(options: Sequence[str]) -> int:
+    """What two methods lose in rain, and their predictions."""
+    code, runs = train_on_streets(*STREETS, options)
+    if code:
+        return code
+    print("\nfrom clear weather to rain, mean over the last evaluations:")
+    for run in runs:
+        print(f"  {gap(run)}")
+    fedseg, best = cli.program(), runs[-1]
+    print(f"\npredictions of both, in clear weather and in rain:\n  {draw_both(runs)}")
+    print("\na photograph of yours, as the second one sees it")
+    print(f"  {fedseg} predict {best} PHOTO.jpg --out predictions")
+    print(f"\nevery difference between the two\n  {fedseg} compare {runs[0]} {best}")
+    print(f"\nwith the real images in data/idda\n  {fedseg} prepare idda")
+    print(f"  {fedseg} train idda_rainy --with silobn fedasam swa")
+    return 0
+
+
+def make_board(options: Sequence[str]) -> int:
+    """Three methods on the leaderboard's page."""
+    code, _ = train_on_streets(*BOARD, options)
+    if code:
+        return code
+    from fedseg.leaderboard.board import build_board
+    from fedseg.leaderboard.page import write_board
+    from fedseg.runs.run_files import read_runs
+
+    folder = WORK_DIR / Path(BOARD[0]).stem
+    page = write_board(build_board(*read_runs([folder])), folder / "board")[-1]
+    print(f"\nopen this page in a browser: {page.resolve().as_uri()}")
+    return 0
+
+
+def train_images(options: Sequence[str]) -> None:
+    """A CNN, tested on clean and on corrupted images."""
+    from fedseg.data_prep.classification import prepare
+    from fedseg.data_prep.corrupted_sets import make_corrupted
+    from fedseg.data_prep.image_files import find_images
+    from fedseg.data_prep.image_sets import CIFAR10
+    from fedseg.datasets.arrays import INDEX, is_synthetic
+    from fedseg.names import SHAPES
+    from fedseg.report.summary import print_summary
+    from fedseg.runner.config import complete_config
+    from fedseg.runner.experiment import load_config, train, unfinished
+
+    prepared = Path(CIFAR, INDEX).is_file()
+    real = not is_synthetic(CIFAR) if prepared else bool(find_images(CIFAR10, Path(CIFAR)))
+    root = Path(CIFAR if real else SHAPES)
+    print(f"images in {root}", file=sys.stderr, flush=True)
+    prepare(CIFAR10, root, synthetic=not real)
+    config = load_config("demo_cifar" if real else "demo_images", options=options)
+    folder = config.val_dataloader.corrupted.dataset.folder
+    text = f"{CORRUPTED_IMAGES} test images under 19 corruptions in {root / folder}"
+    print(text, file=sys.stderr, flush=True)
+    make_corrupted(root, folder, limit=CORRUPTED_IMAGES)
+    config["resume"] = unfinished(complete_config(config))
+    again = ", continuing where it stopped" if config.resume else ""
+    print(f"training in {config.work_dir}{again}", file=sys.stderr, flush=True)
+    train(config)
+    print_summary(config.work_dir, config.filename, "cifar10_a005_fedasam_swa")
+
+
+def gap(run: Path) -> str:
+    """The loss of a run in rain, in words."""
+    from fedseg.runs.schema import FILE_NAME, read_results
+
+    results = read_results(run / FILE_NAME)
+    seen, unseen = (results.last_rounds.mean[f"{domain}/mIoU"] for domain in ("seen", "unseen"))
+    return f"{label(run)}: mIoU {seen:.1f} to {unseen:.1f}, a loss of {seen - unseen:.1f} points"
+
+
+def label(run: Path) -> str:
+    """The method of a run."""
+    from fedseg.leaderboard.methods import method_of_results
+    from fedseg.runs.schema import FILE_NAME, read_results
+
+    results = read_results(run / FILE_NAME)
+    return method_of_results(results, results.local_epochs).label
+
+
+def draw_both(runs: Sequence[Path]) -> Path:
+    """The runs' pictures of one clear and one rainy image, a column for each run."""
+    from PIL import Image, ImageDraw
+
+    cells = []
+    for domain in ("seen", "unseen"):
+        files = [sorted((run / "pictures" / domain).glob("*.png"))[0] for run in runs]
+        cells.append([Image.open(file).convert("RGB") for file in files])
+    width = max(cell.width for row in cells for cell in row)
+    heights = [max(cell.height for cell in row) for row in cells]
+    sheet = Image.new("RGB", (width * len(runs), HEAD + sum(heights)), "white")
+    for column, run in enumerate(runs):
+        ImageDraw.Draw(sheet).text((column * width + 20, 8), label(run), "black", font_size=30)
+    for number, row in enumerate(cells):
+        for column, cell in enumerate(row):
+            sheet.paste(cell, (column * width, HEAD + sum(heights[:number])))
+    path = runs[0].parents[1] / "predictions.png"
+    sheet.save(path)
+    return path
