@@ -35,7 +35,8 @@ small=(train_cfg.max_rounds=2 train_cfg.val_interval=2 train_dataloader.partitio
        client_sampler.clients_per_round=2)
 step fedseg --help
 step python -m fedseg --version
-# what the README's first screen says, with fewer rounds
+# what the README's quick start says, with fewer rounds
+step fedseg demo --cfg-options train_cfg.max_rounds=1 train_cfg.val_initial=False
 step fedseg list settings
 step fedseg prepare cifar --synthetic --partition none
 step fedseg train demo_shapes --with fedavgm --cfg-options "${small[@]}"

@@ -23,7 +23,8 @@ from fedseg.errors import ConfigError
 LOOP = re.compile(r"for (\w+) in ([\w ]+); do")
 TOOL = re.compile(r"(?:^|\s)(?:\S*python\s+)?(?:\.\./fedseg/)?(tools/[\w/]+\.py)((?:\s.*)?)$")
 COMMAND = re.compile(r"^(?:\S*bin/)?fedseg (.*)$")
-USERS = ("../own", "own", "CONFIG", "$@")  # configs that a reader writes
+# configs that a reader writes: files of the pages, and placeholders
+USERS = (*(block.name for block in all_blocks() if block.name), "even_shapes.py", "CONFIG", "$@")
 MODULE = re.compile(r"python -m (fedseg[\w.]*)")
 
 

@@ -136,12 +136,13 @@ def test_every_block_of_python_is_run_by_a_test_below():
 CONFIGS = [block for block in PYTHON if block.is_config and not block.name]
 SCRIPTS = [block for block in PYTHON if not block.is_config and not block.name]
 RUN = {  # file -> who runs it
+    *("clipped.py", "clipped_shapes.py"),
     "topk.py",
     "topk10.py",
-    "cifar10_topk.py",
+    "shapes_topk.py",
     *("prototypes.py", "cifar10_prototypes.py", "weather_prototypes.py"),
     "scaled.py",
-    "cifar10_scaled.py",
+    "shapes_scaled.py",
     "small_unet.py",
     "idda_rainy_small_unet.py",
     "patches.py",
@@ -152,7 +153,7 @@ RUN = {  # file -> who runs it
     "orchards_mmseg.py",
     "flowers_fedavg.py",
     "worst_class.py",
-    "cifar10_worst_class.py",
+    "shapes_worst_class.py",
     "weighted_iou.py",
     "idda_rainy_weighted_iou.py",
     "own.py",
@@ -188,14 +189,14 @@ def test_an_algorithm_is_one_short_file_and_one_config(own, cifar, tmp_path):
     """From outside the package, by the command line, as on the page."""
     files = named("own_algorithm.md")
     assert len(files["topk.py"].text.splitlines()) <= 40
-    assert len(files["cifar10_topk.py"].text.splitlines()) <= 5
+    assert len(files["shapes_topk.py"].text.splitlines()) <= 5
     options = ["train_cfg.max_rounds=2", "client_sampler.clients_per_round=2"]
     options += ["train_dataloader.partition.num_clients=10", "default_hooks.pictures=None"]
-    arguments = ["own/cifar10_topk.py", "--work-dir", tmp_path]
+    arguments = ["own/shapes_topk.py", "--work-dir", tmp_path]
     options = ["--cfg-options", f"data_root={cifar}", *options]
     done = command_line.run("train.py", *arguments, *options, cwd=own.parent)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith(f"cifar10_topk goes to {tmp_path}\n")
+    assert done.stderr.startswith(f"shapes_topk goes to {tmp_path}\n")
     results = read_results(tmp_path / "results.json")
     assert results.algorithm["type"] == "TopK" and results.algorithm["keep"] == 0.1
     assert results.completed_rounds == 2
@@ -220,14 +221,29 @@ def test_a_method_is_one_short_file_named_by_its_path(own, cifar, tmp_path):
     assert results.name == "cifar10_a005_topk10_swa"
 
 
+def test_the_readmes_algorithm_clips_what_clients_send(own, small, tmp_path):
+    moved = []
+    for norm in (1e-3, 2e-3, 1e9):
+        config = small(own / "clipped_shapes.py", tmp_path / str(norm))
+        config.algorithm.norm, config.train_cfg.max_rounds = norm, 1
+        toyed = FederatedRunner.from_cfg(config)
+        toyed.build_federation()
+        start = toyed.server.w.clone()
+        moved.append(float((trained(config) - start).norm()))
+    assert moved[0] <= 1e-3 * 1.001 and moved[1] == pytest.approx(2 * moved[0], rel=1e-3)
+    plain = small(own.parent / "fedseg" / "configs" / "settings" / "demo_shapes.py", tmp_path / "p")
+    plain.train_cfg.max_rounds = 1
+    assert moved[2] == float((trained(plain) - start).norm()) > 2e-3
+
+
 def test_top_k_of_all_entries_is_fedavg_and_of_few_changes_few(own, small, tmp_path):
-    every = small(own / "cifar10_topk.py", tmp_path / "every")
+    every = small(own / "shapes_topk.py", tmp_path / "every")
     every.algorithm.keep = 1.0
     plain = small(
-        own.parent / "fedseg" / "configs" / "settings" / "cifar10_a005.py", tmp_path / "plain"
+        own.parent / "fedseg" / "configs" / "settings" / "demo_shapes.py", tmp_path / "plain"
     )
     assert torch.equal(trained(every), trained(plain))
-    few = small(own / "cifar10_topk.py", tmp_path / "few")
+    few = small(own / "shapes_topk.py", tmp_path / "few")
     few.train_cfg.max_rounds = 1
     runner = FederatedRunner.from_cfg(few)
     runner.build_federation()
@@ -259,9 +275,9 @@ def test_prototypes_travel(config, own, small, tmp_path, monkeypatch):
 
 
 def test_a_server_rule_by_hand(own, small, tmp_path):
-    scaled = small(own / "cifar10_scaled.py", tmp_path / "scaled")
+    scaled = small(own / "shapes_scaled.py", tmp_path / "scaled")
     plain = small(
-        own.parent / "fedseg" / "configs" / "settings" / "cifar10_a005.py", tmp_path / "plain"
+        own.parent / "fedseg" / "configs" / "settings" / "demo_shapes.py", tmp_path / "plain"
     )
     plain.algorithm.server_optim = dict(type="SGD", lr=0.5)
     assert torch.equal(trained(scaled), trained(plain))
@@ -352,7 +368,7 @@ def test_photographs_in_class_folders(own, small, tmp_path):
 
 
 def test_worst_class(own, small, tmp_path):
-    config = small(own / "cifar10_worst_class.py", tmp_path)
+    config = small(own / "shapes_worst_class.py", tmp_path)
     train(config)
     final = results_of(config)["final"]["test"]
     by_class = list(final["accuracy_by_class"].values())

@@ -342,6 +342,25 @@ def test_when_it_is_evaluated_and_the_window_at_the_end(tmp_path, root):
     assert results["data"]["test:corrupted"]["samples"] == 10 * toycls.TEST
 
 
+def test_the_initial_model_is_evaluated_and_changes_nothing(tmp_path, root):
+    def train(name, initial=True, **changes):
+        loop = {"max_rounds": 2, "val_interval": 2, "val_initial": initial}
+        config = toycls.settings(tmp_path / name, root, train_cfg=loop, **changes)
+        return config, toyseg.train(config).server.w.clone()
+
+    config, w = train("with")
+    assert torch.equal(w, train("without", initial=False)[1])
+    resting, _ = train("resting", optim_wrapper={"optimizer": {"lr": 0.0}})
+    first, last = toyseg.history(config)
+    assert "metrics" not in first and first["initial_metrics"] != last["metrics"]
+    end = toyseg.history(resting)[-1]["metrics"]
+    assert first["initial_metrics"] == {name: end[name] for name in first["initial_metrics"]}
+    results = read_results(Path(config["work_dir"]) / "results.json")
+    assert results.curves.rounds == [0, 2] and results.curves.bytes[0] == 0
+    assert results.last_rounds.evaluations == 1  # of a window longer than the run
+    assert results.last_rounds.mean["test/accuracy"] == last["metrics"]["test/accuracy"]
+
+
 @pytest.mark.parametrize("name", ["cifar10_a005_fedasam_swa", "cifar100_pam_fedasam_swa"])
 def test_published_configs_are_evaluated_in_every_one_of_the_last_100_rounds(name):
     own = dict(load_config(CONFIGS / f"{name}.py").train_cfg)
