@@ -1,19 +1,6 @@
-# The demo's images as photographs, CIFAR-10: clients with more of them, and smaller steps.
-_base_ = "demo_images.py"
+# demo_images.py on photographs, with smaller steps of the server.
+_base_ = "settings/demo_photos.py"
+methods = ["fedavgm", "swa"]
 
-__root = "data/cifar10"
-__test = dict(
-    test=dict(dataset=dict(type="CIFAR10Dataset", data_root=__root)),
-    corrupted=dict(dataset=dict(data_root=__root)),
-)
-
-setting = "demo_cifar"
-train_dataloader = dict(
-    batch_size=32,
-    dataset=dict(type="CIFAR10Dataset", data_root=__root),
-    partition=dict(num_clients=125),
-)
-val_dataloader = __test
-test_dataloader = __test
-optim_wrapper = dict(optimizer=dict(lr=0.03))
 algorithm = dict(server_optim=dict(momentum=0.5))
+averaging = dict(cycle=5, lr2=0.01)

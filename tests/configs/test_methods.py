@@ -184,7 +184,7 @@ def test_named_experiments_are_short_and_named_after_their_composition(load):
     for path in paths:
         composition = Composition(path)
         assert len(path.read_text(encoding="utf-8").splitlines()) <= 6, path
-        named = path.stem not in ("demo", "demo_centralized", "demo_cifar")
+        named = path.stem not in ("demo", "demo_centralized", "demo_cifar", "demo_images")
         assert composition.is_canonical == named, path
         config = composition.compose()
         complete_config(config)
@@ -201,6 +201,7 @@ def test_nothing_else_is_at_the_top_and_every_file_is_used(slots):
         "_base_",
         "methods",
         "settings",
+        "weights",
         "__pycache__",
     }
     used = set()

@@ -215,7 +215,7 @@ def test_missing_fields_are_named(content, refused):
         ("last_rounds__evaluations", -1, "last_rounds.evaluations: "),
         ("seconds__wall", -5.0, "seconds.wall: "),
         ("data__test_seen__samples", -1, "data.test:seen.samples: "),
-        ("curves__rounds", [0, 1600], "curves.rounds[0]: "),
+        ("curves__rounds", [-1, 1600], "curves.rounds[0]: "),
         ("curves__rounds", [800, 800], "curves: rounds[1]: is 800, must be at least 801"),
         ("curves__bytes", [-1, 5], "curves.bytes[0]: "),
         ("curves__bytes", [6, 5], "curves: bytes[1]: is 5, must be at least 6"),
