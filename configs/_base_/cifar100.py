@@ -36,7 +36,7 @@ val_dataloader = dict(
     ),
 )
 test_dataloader = val_dataloader
-# The exponent of the weight decay is lost in the table of the ECCV 2022 paper; FedGloSS prints 4e-4
+# The exponent of the weight decay is not readable in the ECCV 2022 paper; FedGloSS prints 4e-4
 # for the same set-up.
 optim_wrapper = dict(
     type="OptimWrapper",

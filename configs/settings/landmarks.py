@@ -48,7 +48,7 @@ train_dataloader = dict(
 val_dataloader = dict(test=__test)
 test_dataloader = val_dataloader
 client_sampler = dict(clients_per_round=10)
-# The exponent of the weight decay is lost in the table of the ECCV 2022 paper; FedGloSS prints 4e-5
+# The exponent of the weight decay is not readable in the ECCV 2022 paper; FedGloSS prints 4e-5
 # for the same data set.
 optim_wrapper = dict(
     type="OptimWrapper",

@@ -46,7 +46,7 @@ def choose(usage: str, words: Sequence[str], known: Mapping[str, str]) -> str:
     """The known word that comes first; exits after printing those with a description for help."""
     if not words or words[0] in ("-h", "--help"):
         lines = (f"  {word:<12} {text}" for word, text in known.items() if text)
-        print(f"usage: {usage} ... (--help after it lists its options)\n", *lines, sep="\n")
+        print(f"usage: {usage} ... (COMMAND --help lists its options)\n", *lines, sep="\n")
         sys.exit(0 if words else ConfigError.exit_code)
     asked = words[0].replace("-", "_")
     name = by_case(asked, known)

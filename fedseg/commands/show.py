@@ -17,7 +17,7 @@ def main() -> None:
     parser.add_argument("config", type=Path, help=text)
     cli.add_methods(parser, "methods to merge over the config")
     cli.add_cfg_options(parser, "override config fields, as fedseg train does")
-    parser.add_argument("--only", metavar="KEY", default="", help="what is below a key")
+    parser.add_argument("--only", metavar="KEY", default="", help="show only this key")
     arguments = parser.parse_args()
     from fedseg.config.keys import select
     from fedseg.config.layers import CONFIGS, find_layer, layers_of

@@ -10,7 +10,8 @@ from fedseg import cli
 
 def main() -> int:
     parser = argparse.ArgumentParser(
-        description="Run a federated experiment. A config is a program: it runs with your rights."
+        description="Run a federated experiment. Configs are Python and are executed: run only "
+        "those you trust."
     )
     text = "a setting or experiment: its name (fedseg list) or its path"
     parser.add_argument("config", type=Path, help=text)
@@ -37,8 +38,8 @@ def main() -> int:
 
     config = load_config(name, **arguments, options=options)
     if not quiet:  # before the imports that take seconds
-        what = "is checked" if dry_run else f"goes to {config.work_dir}"
-        cli.say(f"{config.experiment_name} {what}", file=sys.stderr)
+        name = config.experiment_name
+        cli.say(f"checking {name}" if dry_run else f"{name} -> {config.work_dir}", file=sys.stderr)
     train(config, dry_run=dry_run, quiet=quiet)
     if not dry_run:
         from fedseg.report.summary import print_summary

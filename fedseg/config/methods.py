@@ -172,7 +172,7 @@ class Composition:
             with mistakes:
                 if slot in self.without:
                     raise ConfigError(
-                        f"methods: {method.name} makes no sense in {self.title}: no {decided} there"
+                        f"methods: {method.name} does not apply to {self.title}: no {decided} there"
                     )
                 if other is not method and slot not in SHARED:
                     raise ConfigError(
@@ -258,7 +258,7 @@ class Composition:
                 old = get(merged.values, key, None if "." in key else [])
                 if not isinstance(old, list):
                     raise ConfigError(
-                        f"methods: {method.name} makes no sense in {self.title}: there is no {key}"
+                        f"methods: {method.name} does not apply to {self.title}: there is no {key}"
                     )
                 merged = merged.add(Layer.of(str(method.path), {key: [*old, *entries]}))
         return merged
@@ -307,7 +307,7 @@ def setting_file(setting: str | Path) -> Path:
     name = by_case(str(setting), known)
     if name is None:
         hint = did_you_mean(Path(setting).stem, known)
-        raise ConfigError(f"{setting}: no such config or name{hint}; fedseg list shows names")
+        raise ConfigError(f"{setting}: no config of this name{hint}; run fedseg list")
     return known[name]
 
 

@@ -35,8 +35,8 @@ from fedseg.runs.tables import experiment_key, group_seeds
 
 RESULTS = attrgetter("results")
 OWN_NOTE = (
-    "runs with the same clients, test images, network, participation and rounds are ranked among "
-    "each other; nothing is published"
+    "runs with the same clients, test images, network, participation and rounds are ranked only "
+    "against each other; no published results exist"
 )
 
 

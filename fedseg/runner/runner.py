@@ -222,7 +222,7 @@ class FederatedRunner(Runner):
         self.held_out = getattr(self.data, "held_out", {})
         self.client_sampler: ClientSampler = build(SAMPLERS, cfg.client_sampler, "client_sampler")
         self.client_sampler.bind(self.data.clients, self.seed)
-        self.client_sampler.participants(self.max_rounds)  # a list too short fails now, not then
+        self.client_sampler.participants(self.max_rounds)  # a list that is too short fails here
         self.server = Server(self.flat, len(self.data.clients), self.algorithm.server_vectors)
         self.server.keep(self.trainer.payloads.values())
         self.executor: Executor = build(EXECUTORS, cfg.executor, "executor")

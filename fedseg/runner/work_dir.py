@@ -224,7 +224,7 @@ def explain_how_to_resume(cfg: Config) -> Iterator[None]:
         root = Path(cfg.work_dir)
         own = cfg.get("resume") or _read_mark(root).get("run") == cfg.experiment_name
         found = checkpoints(root / "checkpoints") if own else []  # or an earlier run's still
-        saved = "no round is saved: the same command starts again"
+        saved = "no round finished, nothing saved: rerun the command"
         if found:
             goes_on = f"Go on with: {resume_command(cfg)}"
             saved = f"rounds 1 to {found[-1][0]} are saved. {goes_on}"

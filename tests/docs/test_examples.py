@@ -196,7 +196,7 @@ def test_an_algorithm_is_one_short_file_and_one_config(own, cifar, tmp_path):
     options = ["--cfg-options", f"data_root={cifar}", *options]
     done = command_line.run("train.py", *arguments, *options, cwd=own.parent)
     assert done.returncode == 0, done.stderr
-    assert done.stderr.startswith(f"shapes_topk goes to {tmp_path}\n")
+    assert done.stderr.startswith(f"shapes_topk -> {tmp_path}\n")
     results = read_results(tmp_path / "results.json")
     assert results.algorithm["type"] == "TopK" and results.algorithm["keep"] == 0.1
     assert results.completed_rounds == 2

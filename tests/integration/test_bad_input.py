@@ -552,7 +552,7 @@ def command_lines(tmp_path_factory):
 @pytest.mark.parametrize("name", [*CLI, "missing"])
 def test_the_command_line_prints_a_message_and_no_traceback(command_lines, name):
     out, err, code = command_lines[name]
-    expected = CLI[name][2] if name in CLI else "nowhere.py: no such config or name"
+    expected = CLI[name][2] if name in CLI else "nowhere.py: no config of this name"
     assert code == 2, err
     assert expected in err and "error: " in err
     assert "Traceback" not in out + err

@@ -290,7 +290,7 @@ def test_what_an_earlier_run_saved_is_not_told_as_this_ones(tmp_path, monkeypatc
         raise MemoryError
 
     monkeypatch.setattr(FederatedRunner, "build_federation", build)
-    with pytest.raises(ResourceError, match="no round is saved: the same command starts again"):
+    with pytest.raises(ResourceError, match="no round finished, nothing saved: rerun the command"):
         toyseg.train(config)
     with pytest.raises(ResourceError, match="rounds 1 to 6 are saved"):
         toyseg.train(config, resume=True)
