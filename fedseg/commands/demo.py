@@ -9,7 +9,7 @@ from pathlib import Path
 from fedseg import cli
 
 WORK_DIR = Path("work_dirs")
-HEAD = 48  # pixels above the predictions, for the methods' names
+TRUST = ()  # modules that the runs' configs name
 CIFAR = "data/cifar10"
 CORRUPTED_IMAGES = 200  # of the test set, each under 19 corruptions x 5 severities
 STREETS = ("demo_weather", (("fedavg",), ("silobn", "fedasam", "swa")), (0,))
@@ -134,21 +134,20 @@ def label(run: Path) -> str:
 
 
 def draw_both(runs: Sequence[Path]) -> Path:
-    """The runs' pictures of one clear and one rainy image, a column for each run."""
-    from PIL import Image, ImageDraw
+    """One clear and one rainy image, and what each run predicts there."""
+    from fedseg.inference.predictor import opened
+    from fedseg.report.drawing import save_figure
+    from fedseg.report.pictures import draw_comparison, predict_examples
+    from fedseg.runner.build import build_evaluation
 
-    cells = []
-    for domain in ("seen", "unseen"):
-        files = [sorted((run / "pictures" / domain).glob("*.png"))[0] for run in runs]
-        cells.append([Image.open(file).convert("RGB") for file in files])
-    width = max(cell.width for row in cells for cell in row)
-    heights = [max(cell.height for cell in row) for row in cells]
-    sheet = Image.new("RGB", (width * len(runs), HEAD + sum(heights)), "white")
-    for column, run in enumerate(runs):
-        ImageDraw.Draw(sheet).text((column * width + 20, 8), label(run), "black", font_size=30)
-    for number, row in enumerate(cells):
-        for column, cell in enumerate(row):
-            sheet.paste(cell, (column * width, HEAD + sum(heights[:number])))
-    path = runs[0].parents[1] / "predictions.png"
-    sheet.save(path)
-    return path
+    rows: dict[str, list] = {"seen": [], "unseen": []}
+    for run in runs:
+        with opened(run, trust=TRUST) as model:
+            loop = build_evaluation(model.runner.cfg, "test", model.runner)
+            weights = model.runner.evaluated_model()
+            for _, view, _, example in predict_examples(loop.domains, *weights, count=1):
+                if view in rows:
+                    rows[view].append(example)
+            classes = model.classes
+    figure = draw_comparison([*rows.values()], [label(run) for run in runs], classes)
+    return save_figure(figure, runs[0].parents[1] / "predictions.png")

@@ -5,7 +5,7 @@ A prediction is shown beside image and ground truth, with a legend.
 
 import colorsys
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -73,10 +73,8 @@ def image_miou(truth: np.ndarray, prediction: np.ndarray, ignore_index: int = 25
 def draw_example(example: Example, classes: Classes) -> Figure:
     """Two by two panels, truth above prediction, with title and legend."""
     height, width = example.truth.shape
-    ids = np.union1d(example.truth, example.prediction).astype(int)
-    known = [i for i in ids if i < len(classes.names) and i != classes.ignore_index]
-    ids = known + [classes.ignore_index] * (classes.ignore_index in ids)
     columns = max(1, round(PANEL_WIDTH * 1.5))
+    ids = _ids(classes, example.truth, example.prediction)
     legend = 0.2 * -(-len(ids) // columns)
     figure = new_figure(2 * PANEL_WIDTH, 2 * PANEL_WIDTH * height / width + legend + 1)
     file = example.file
@@ -99,11 +97,47 @@ def draw_example(example: Example, classes: Classes) -> Figure:
     for axes, name in zip(figure.axes, names, strict=True):
         axes.set_title(name, fontsize=9, color="0.4", loc="left")
         axes.set_axis_off()
+    _add_legend(figure, classes, ids, columns)
+    return figure
+
+
+def draw_comparison(
+    rows: Sequence[Sequence[Example]], models: Sequence[str], classes: Classes
+) -> Figure:
+    """Image, ground truth and the prediction of each model, a row for each image, one legend."""
+    height, width = rows[0][0].truth.shape
+    ids = _ids(classes, *(m for row in rows for one in row for m in (one.truth, one.prediction)))
+    columns, panel = 8, PANEL_WIDTH / 1.6
+    legend = 0.2 * -(-len(ids) // columns)
+    size = panel * (2 + len(models)), panel * height / width * len(rows) + legend + 0.5
+    figure, colors = new_figure(*size), classes.table()
+    grid = figure.subplots(len(rows), 2 + len(models), squeeze=False)
+    for line, examples in zip(grid, rows, strict=True):
+        first, extent = examples[0], (0, width, height, 0)
+        maps = [first.truth, *(example.prediction for example in examples)]
+        panels = [first.image, *(colors[one] for one in maps)]
+        for axes, pixels in zip(line, panels, strict=True):
+            axes.imshow(pixels, extent=extent, interpolation="nearest")
+            axes.set_axis_off()
+    for axes, name in zip(grid[0], ("image", "ground truth", *models), strict=True):
+        axes.set_title(name, fontsize=10, loc="left")
+    _add_legend(figure, classes, ids, columns)
+    return figure
+
+
+def _ids(classes: Classes, *maps: np.ndarray) -> list[int]:
+    """The ids in maps that a legend names, the ignored one last."""
+    ids = set().union(*(np.unique(one).tolist() for one in maps))
+    known = sorted(i for i in ids if i < len(classes.names) and i != classes.ignore_index)
+    return known + [classes.ignore_index] * (classes.ignore_index in ids)
+
+
+def _add_legend(figure: Figure, classes: Classes, ids: Sequence[int], columns: int) -> None:
+    colors = classes.table()
     patches = [Patch(facecolor=colors[i] / 255, edgecolor="0.4") for i in ids]
     names = ["ignored" if i == classes.ignore_index else str(classes.names[i]) for i in ids]
     style = {"frameon": False, "handlelength": 1.2, "fontsize": 8.5}
     figure.legend(patches, names, loc="outside lower left", ncols=columns, **style)
-    return figure
 
 
 def write_charts(
@@ -151,15 +185,22 @@ def write_overlays(
     ``<domain>/<sample index>_<file>.png``. Test sets without label maps are left out. ``w`` and
     ``buffers`` are the model, flat.
     """
-    sets = filter(_is_segmentation, evaluator.sets)
-    chosen = {test.name: test.samples[spread(count, len(test.samples))].tolist() for test in sets}
     paths = []
-    for test, domain, index, prediction in evaluator.predict_some(w, buffers, chosen):
-        example = _example(test, index, prediction.cpu().numpy())
+    for test, domain, index, example in predict_examples(evaluator, w, buffers, count):
         stem = re.sub(r"[^\w.-]+", "_", Path(example.file).stem)
         figure = draw_example(example, classes_of(test))
         paths.append(save_figure(figure, folder / domain / f"{index:05d}_{stem}.png"))
     return paths
+
+
+def predict_examples(
+    evaluator: "DomainEvaluator", w: Tensor, buffers: Tensor, count: int
+) -> Iterator[tuple["EvaluationSet", str, int, Example]]:
+    """(set, view, sample index, example) of ``count`` images of every test set, in every view."""
+    sets = filter(_is_segmentation, evaluator.sets)
+    chosen = {test.name: test.samples[spread(count, len(test.samples))].tolist() for test in sets}
+    for test, domain, index, prediction in evaluator.predict_some(w, buffers, chosen):
+        yield test, domain, index, _example(test, index, prediction.cpu().numpy())
 
 
 def spread(count: int, total: int) -> list[int]:

@@ -77,6 +77,7 @@ def small_demo(small_config, tmp_path, monkeypatch, run_tool):
     def run(name, constant, methods, seeds):
         monkeypatch.setattr(demo, constant, (str(small_config), methods, seeds))
         monkeypatch.setattr(demo, "WORK_DIR", tmp_path / "runs")
+        monkeypatch.setattr(demo, "TRUST", ("small_network",))
         code, out, err = run_tool("demo", name)
         assert not code, err
         return out, sorted(path.parent for path in tmp_path.rglob("results.json"))
@@ -87,9 +88,8 @@ def small_demo(small_config, tmp_path, monkeypatch, run_tool):
 def test_two_runs_become_a_table_and_a_picture(small_demo):
     out, runs = small_demo("streets", "STREETS", ([], ["fedprox"]), [0])
     assert out.count("points") == 2 and "FedProx" in out
-    sizes = [Image.open(next(run.glob("pictures/seen/*.png"))).size for run in runs]
     with Image.open(runs[0].parents[1] / "predictions.png") as sheet:
-        assert sheet.width == 2 * max(width for width, _ in sizes)
+        assert sheet.width > 2 * sheet.height > 400  # four panels in each of two rows
 
 
 def test_runs_become_a_page_and_are_not_made_twice(small_demo):
