@@ -28,7 +28,6 @@ CORRUPTIONS = (
 )
 """The official names in the official order; the last four are the extra ones."""
 
-OURS = "fedseg::"  # before a path in the suite's configs, which may be named from anywhere
 SHAPES = "data/demo_shapes"  # where images are rendered that stand for CIFAR-10's
 _STREETS = "--synthetic --setting rainy --distribution heterogeneous --limit-per-user 8"
 # what makes the images of a setting; of others it is the command of their data set and the root

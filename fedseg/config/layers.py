@@ -23,9 +23,10 @@ from mmengine.utils import import_modules_from_strings
 import fedseg
 from fedseg.checks import shown
 from fedseg.errors import ConfigError
-from fedseg.names import OURS, did_you_mean
+from fedseg.names import did_you_mean
 
 CONFIGS = (Path(fedseg.__file__).parent / "configs").resolve()
+OURS = "fedseg::"  # before a path in CONFIGS, as a _base_ of a config that may lie anywhere
 BASE = "_base_"
 MISSING = object()
 

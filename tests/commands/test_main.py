@@ -79,7 +79,8 @@ for words in {lines!r}:
 
 def test_every_tool_of_the_repository_is_a_command():
     tools = {path.stem for path in (ROOT / "tools").glob("*.py")}
-    of_wheel = {"demo", 
+    of_wheel = {
+        "demo",
         "export",
         "list",
         "predict",
