@@ -8,15 +8,19 @@ from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 MAIN_METRICS = ("mIoU", "accuracy")
-STANDARD, BY_DOMAIN = "standard", "by_domain"
-GLOBAL, GLOBAL_BY_DOMAIN = "global standard", "global by_domain"
+STANDARD = "standard"
+BY_DOMAIN = "by_domain"  # with the BatchNorm statistics of each domain's clients
+PERSONAL = "personal"  # each client's model on its own test images
+FINE_TUNED = "fine_tuned"  # the same after a few local steps
+GLOBAL = "global standard"  # of the global model, where there is an average
+AFTER = {BY_DOMAIN: "_by_domain", PERSONAL: "_personal", FINE_TUNED: "_fine_tuned", STANDARD: ""}
 # view -> what stands before and after the name of the set
 VIEWS = {
-    GLOBAL_BY_DOMAIN: ("global:", "_by_domain"),  # of the global model, where there is an average
-    GLOBAL: ("global:", ""),
-    BY_DOMAIN: ("", "_by_domain"),  # with the BatchNorm statistics of each domain's clients
-    STANDARD: ("", ""),
+    **{f"global {view}": ("global:", after) for view, after in AFTER.items()},
+    **{view: ("", after) for view, after in AFTER.items()},
 }
+# after a metric's name -> what it is over groups: clients or domains
+SPREAD = {"_mean": "mean", "_std": "std", "_worst10": "worst 10 %", "_worst": "worst"}
 
 
 class Metric(NamedTuple):
@@ -49,7 +53,7 @@ class Metric(NamedTuple):
     @property
     def is_global(self) -> bool:
         """True for a metric of the global model although there is an average."""
-        return self.view in (GLOBAL, GLOBAL_BY_DOMAIN)
+        return self.view.startswith("global ")
 
     def __str__(self) -> str:
         return "/".join(filter(None, (self.domain, self.metric)))

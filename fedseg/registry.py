@@ -96,7 +96,6 @@ HOOKS = _child(
         "hooks.progress": ["ProgressHook"],
         "hooks.trackers": ["TrackersHook"],
         "runner.checkpoint": ["FederatedCheckpointHook"],
-        "evaluation.client_accuracy": ["ClientAccuracyHook"],
         "curvature.hook": ["CurvatureHook"],
         "report.pictures_hook": ["PicturesHook"],
     },

@@ -1,5 +1,7 @@
-# FedBABU, Oh et al., ICLR 2022: the head stays as it was drawn, clients train and share the body.
+# FedBABU, Oh et al., ICLR 2022: the head stays as it was drawn, clients train and share the body; at
+# the end each fine-tunes all of it (val_cfg.fine_tune_steps).
 slot = ("algorithm", "personal")
 
 algorithm = dict(_delete_=True, type="FedRep", personal_share=0.0)
 personal = "@head"
+val_cfg = dict(views=["by_domain", "fine_tuned"])

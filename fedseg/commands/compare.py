@@ -27,7 +27,7 @@ def main() -> None:
     )
     parser.add_argument("reference", type=Path, metavar="RUN_A", help="the reference")
     parser.add_argument("others", type=Path, nargs="+", metavar="RUN_B", help="one or more others")
-    text = "where compare.md and curves.png go (default: the folder 'compare' beside RUN_A)"
+    text = "where compare.md and the pictures go (default: the folder 'compare' beside RUN_A)"
     parser.add_argument("--out", type=cli.folder, help=text)
     text = "the round and the traffic at which each run's mIoU or accuracy first reached this value"
     parser.add_argument("--until", type=float, metavar="PERCENT", help=f"also {text}")

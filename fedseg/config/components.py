@@ -20,7 +20,6 @@ DEFAULT_HOOKS = {
     "checkpoint": {"type": "FederatedCheckpointHook"},
     "progress": {"type": "ProgressHook"},
     "trackers": {"type": "TrackersHook"},
-    "client_accuracy": {"type": "ClientAccuracyHook"},
     "pictures": {"type": "PicturesHook"},
 }
 LOADERS = ("train_dataloader", "val_dataloader.*", "test_dataloader.*")

@@ -17,12 +17,14 @@ class Job:
     """One client's pass over its data in one exchange of one round.
 
     ``full``: one pass over all its samples for the full-batch gradient, instead of local steps.
+    ``steps``: another number of local steps than the configured one.
     """
 
     round: int
     exchange: int
     client: int
     full: bool = False
+    steps: int | None = None
 
 
 class ClientData(ABC):

@@ -1,57 +1,44 @@
 """Evaluation by domain: images, BatchNorm statistics and metrics, and the loops that run it."""
 
+import json
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import reduce
-from operator import or_
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any, Literal, Protocol
 
 import numpy as np
 import torch
 from mmengine.runner import BaseLoop
+from pydantic import PositiveInt
 from torch import Tensor
 
 from fedseg.batchnorm import batch_statistics, batchnorm_layers
+from fedseg.config.schema import Positive
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import forward, prepare_batch
 from fedseg.core.hook import Run
 from fedseg.errors import ConfigError, DataError
-from fedseg.evaluation.sets import EvaluationSet, build_evaluation_set
+from fedseg.evaluation.clients import accuracy_in_mix, class_counts, deal_by_class, fine_tune
+from fedseg.evaluation.sets import EvaluationSet, Groups, build_evaluation_set
+from fedseg.files import write_text
 from fedseg.loaders.partitioned import PartitionedData, balanced_batches
-from fedseg.metric_names import BY_DOMAIN, Metric, global_name
+from fedseg.metric_names import BY_DOMAIN, FINE_TUNED, PERSONAL, STANDARD, Metric, global_name
 from fedseg.registry import LOOPS
 
 ESTIMATED = 512  # training images, at most, that BatchNorm's statistics are re-estimated from
 
 
 class EvaluatedRun(Run, Protocol):
-    """The run as the evaluation sees it.
+    """The run as the evaluation sees it."""
 
-    Attributes:
-        batchnorm: the BatchNorm policy, or None. averaging: the average, or None.
-        client_sizes: client -> samples. held_out: client -> its samples for tests.
-        domain_clients: domain -> its training clients.
-        interrupt: its ``check`` raises to stop early.
-    """
-
-    batchnorm: Any
-    averaging: Any
-    client_sizes: Mapping[str, int]
-    held_out: Mapping[str, np.ndarray]
-    domain_clients: Mapping[str, list[str]]
-    interrupt: Any
-
-
-def load_model(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> None:
-    """Give the runner's model these parameters and buffers, in evaluation mode.
-
-    What it held before needs no restoring: every client and every evaluation loads its own.
-    """
-    runner.flat.w.copy_(w)
-    runner.flat.buffers.copy_(buffers)
-    runner.model.eval()
+    batchnorm: Any  # the BatchNorm policy, or None
+    averaging: Any  # the average, or None
+    client_sizes: Mapping[str, int]  # samples
+    held_out: Mapping[str, np.ndarray]  # client -> its samples for tests
+    domain_clients: Mapping[str, list[str]]  # domain -> its training clients
+    interrupt: Any  # its ``check`` raises to stop early
 
 
 @dataclass(frozen=True)
@@ -63,6 +50,8 @@ class EvalTask:
         w, buffers: the model, flat.
         batch_statistics: BatchNorm normalizes by the batch, not by the statistics in ``buffers``.
         counted: the samples whose predictions count; the others only fill up batches. None: all.
+        client: whose test images these are; None: metrics count by the set's own groups.
+        tuning: that client's local steps before it predicts, and their learning rate.
     """
 
     plan: list[list[int]]
@@ -70,6 +59,8 @@ class EvalTask:
     buffers: Tensor
     batch_statistics: bool = False
     counted: frozenset[int] | None = None
+    client: str | None = None
+    tuning: tuple[int, float | None] | None = None
 
     def only(self, wanted: Collection[int]) -> "EvalTask":
         """The task for some of the samples; their predictions stay the same."""
@@ -83,25 +74,29 @@ class EvalTask:
 
 
 class DomainEvaluator:
-    """Evaluates a model on every domain, under every kind of BatchNorm statistics that applies.
+    """Evaluates a model on every test set, in every view that applies.
 
-    Without a BatchNorm policy a model is evaluated with the global running statistics. With SiloBN
-    or FedBN there are none: ``standard`` normalizes by the test batch, which mixes the domains of
-    its test set at random (always in the same way); and where every domain of a
-    test set has training clients of its own, ``by_domain`` repeats the evaluation with those
-    clients' statistics. Clients' own images are evaluated once, each client's with its own local
-    state, or as in ``standard`` if it has never trained. Metrics are named
-    ``<domain>/<metric>`` and ``<domain>_by_domain/<metric>``.
-
-    Args:
-        runner: gives model, server, BatchNorm policy and client states.
-        sets: the evaluation sets.
+    ``standard``: the global model. With SiloBN or FedBN it has no statistics and normalizes by the
+    test batch, which mixes the domains of its test set at random (always in the same way). Clients'
+    held-out images are evaluated with each client's own local state, or as in ``standard`` if it
+    has never trained. ``by_domain``: with a BatchNorm policy, if every domain of a test set has
+    training clients of its own, with those clients' statistics. ``personal``: every client's own
+    model on its test images. ``fine_tuned``: after local steps from the global model.
+    Metrics are named ``<domain>/<metric>`` and ``<domain>_<view>/<metric>``.
     """
 
-    def __init__(self, runner: EvaluatedRun, sets: list[EvaluationSet]) -> None:
-        self.runner = runner
-        self.sets = sets
+    def __init__(
+        self,
+        runner: EvaluatedRun,
+        sets: list[EvaluationSet],
+        views: Collection[str] = (BY_DOMAIN,),
+        spread: bool = False,
+        tuning: tuple[int, float | None] = (1, None),
+    ) -> None:
+        self.runner, self.sets = runner, sets
+        self.views, self.spread, self.tuning = views, spread, tuning
         self.details: dict[str, dict[str, Any]] = {}
+        self.tables: dict[str, dict[str, Any]] = {}  # by evaluated domain, of clients and all
         self._trained_domains = 0  # of the last evaluation by domain, those with own statistics
 
     def run(
@@ -110,27 +105,34 @@ class DomainEvaluator:
         buffers: Tensor,
         on_prediction: Callable[[EvaluationSet, str, list[int], Any], None] | None = None,
         sets: Iterable[EvaluationSet] | None = None,
+        final: bool = True,
     ) -> dict[str, float]:
         """All metrics of a model; :attr:`details` keeps what goes beyond (per-class IoU, coverage).
 
         Args:
-            w, buffers: the model, flat.
             on_prediction: called with (set, prefix, sample indices, predictions) for each batch.
-            sets: which of the sets; None: all.
+            sets: which of the sets; None: all. final: fine-tune the clients too.
         """
         metrics: dict[str, float] = {}
-        self.details = {}
+        self.details, self.tables = {}, {"sets": {}, "all": {}}
         for test in self.sets if sets is None else sets:
             self.runner.call_hook("before_val_domain", domain=test.name)
             if hasattr(test.dataset, "check_files"):
                 test.dataset.check_files()
-            for prefix, tasks in self._views(test, w, buffers):
+            of_clients = self.client_views(test, final)
+            for view, groups, tasks in self._views(test, w, buffers, of_clients):
+                prefix = Metric(test.name, view, "").domain
+                test.count_by(groups)
                 for samples in self._score(test, prefix, tasks, on_prediction):
                     self.runner.call_hook("after_val_batch", prefix=prefix, samples=samples)
                 for metric_prefix, values in test.details().items():
                     self.details[str(Metric.of(prefix, metric_prefix))] = values
                 metrics |= {str(Metric.of(prefix, k)): value for k, value in test.score().items()}
-                if prefix != test.name:
+                if each := test.table():
+                    self.tables["sets"][prefix] = each
+                    self.tables["all"][prefix] = {"images": len(test.samples)}
+                    self.tables["all"][prefix] |= self.details[prefix]
+                if view == BY_DOMAIN:
                     self.details[prefix]["domains_with_statistics"] = self._trained_domains
                     self.details[prefix]["domains"] = len(test.groups())
         return metrics
@@ -146,23 +148,28 @@ class DomainEvaluator:
                 yield samples
             return
         for task in tasks:
-            for chosen, data, predictions in self._predict(test, task):
-                test.process(chosen, data, predictions)
+            for chosen, predictions in self._count(test, task):
                 if on_prediction is not None:
                     on_prediction(test, prefix, chosen, predictions)
                 yield len(chosen)
 
+    def _count(self, test: EvaluationSet, task: EvalTask) -> Iterator[tuple[list[int], Any]]:
+        for chosen, data, predictions in self._predict(test, task):
+            test.process(chosen, data, predictions, task.client)
+            yield chosen, predictions
+
     def count(self, test: EvaluationSet, task: EvalTask) -> list[Any]:
         """The metrics' counts of a task, for :meth:`EvaluationSet.add` in another process."""
-        for chosen, data, predictions in self._predict(test, task):
-            test.process(chosen, data, predictions)
+        test.count_by(self.groups(test) if task.client is None else self.client_images(test))
+        for _ in self._count(test, task):
+            pass
         return test.take()
 
-    def num_predictions(self, sets: Iterable[EvaluationSet]) -> int:
+    def num_predictions(self, sets: Iterable[EvaluationSet], final: bool = True) -> int:
         """The number of predictions of :meth:`run`; sets with two views count twice."""
-        policy = self.runner.batchnorm
         return sum(
-            len(test.samples) * (2 if policy is not None and self.has_own_clients(test) else 1)
+            len(test.samples) * (1 + self.has_own_clients(test))
+            + sum(sum(map(len, own.values())) for own in self.client_views(test, final).values())
             for test in sets
         )
 
@@ -172,10 +179,9 @@ class DomainEvaluator:
         """The predictions of a few images, as :meth:`run` makes them; nothing is scored.
 
         Where a batch's own statistics normalize it, an image is predicted in the batch that it has
-        in the evaluation.
+        in the evaluation. Models of single clients are left out.
 
         Args:
-            w, buffers: the model, flat.
             chosen: sample indices by the name of the evaluation set.
 
         Yields:
@@ -183,38 +189,89 @@ class DomainEvaluator:
         """
         for test in self.sets:
             wanted = frozenset(chosen.get(test.name, ()))
-            for prefix, tasks in self._views(test, w, buffers):
+            for view, _, tasks in self._views(test, w, buffers, {}):
+                prefix = Metric(test.name, view, "").domain
                 for task in tasks:
                     for indices, _, predictions in self._predict(test, task.only(wanted)):
                         for index, prediction in zip(indices, predictions, strict=True):
                             yield test, prefix, index, prediction
 
+    def groups(self, test: EvaluationSet) -> Groups:
+        """The groups that metrics of a whole set count by: clients, or domains if asked for."""
+        return test.clients or (test.groups() if self.spread else {})
+
+    def client_images(self, test: EvaluationSet) -> Groups:
+        """Client -> its test images in a set.
+
+        They are the held-out ones; in a run without any those of the client's domain in a set whose
+        domains all have clients; of a set without domains a part in the client's mix of classes.
+        """
+        if any(other.clients for other in self.sets) or not test.counts():
+            return test.clients
+        if not test.groups():
+            return deal_by_class(getattr(self.runner, "data", None), test.dataset)
+        return {c: test.groups()[d] for d, own in self._owners(test).items() for c in own}
+
+    def _owners(self, test: EvaluationSet) -> dict[str, list[str]]:
+        """Domain -> its training clients, of a set whose domains all have some."""
+        owners = {d: self.runner.domain_clients.get(d) for d in test.groups()}
+        return owners if all(owners.values()) else {}
+
+    def client_views(self, test: EvaluationSet, final: bool) -> dict[str, Groups]:
+        """The views with a model for each client, with its images; the set itself may be one."""
+        tuned = final and FINE_TUNED in self.views
+        asked = [PERSONAL] * ((tuned or PERSONAL in self.views) and not test.clients)
+        asked += [FINE_TUNED] * tuned
+        own = self.client_images(test) if asked else {}
+        return dict.fromkeys(asked, own) if own else {}
+
     def _views(
-        self, test: EvaluationSet, w: Tensor, buffers: Tensor
-    ) -> Iterator[tuple[str, Iterable["EvalTask"]]]:
-        """The views of a test set, as prefixes of metrics, each with its tasks."""
+        self, test: EvaluationSet, w: Tensor, buffers: Tensor, of_clients: Mapping[str, Groups]
+    ) -> Iterator[tuple[str, Groups, Iterable[EvalTask]]]:
+        """Views, each with the groups that metrics count by."""
         policy = self.runner.batchnorm
-        if policy is None:
-            plan = test.plan(test.samples)
-            yield test.name, [EvalTask(plan, w, buffers)]
-            return
-        plan = test.shuffled_plan() if policy.layers else test.plan(test.samples)
-        standard = EvalTask(plan, *self.shared_model(w, buffers), bool(policy.layers))
-        if test.clients:
-            yield test.name, self._domain_tasks(test, w, buffers, standard)
-            return
-        yield test.name, [standard]
+        by_batch = policy is not None and bool(policy.layers)
+        plan = test.shuffled_plan() if by_batch else test.plan(test.samples)
+        standard = EvalTask(plan, *self.shared_model(w, buffers), by_batch)
+
+        def own_tasks(groups: Groups, view: str) -> Iterator[EvalTask]:
+            """One model at a time: all of them at once might not fit into memory.
+
+            Groups of which no client has trained yet are predicted as in ``standard``, in the
+            batches of the whole test set: alone, a domain may be a single image.
+            """
+            untrained: list[int] = []
+            self._trained_domains = 0
+            for group, indices in groups.items():
+                clients = self.runner.domain_clients[group] if view == BY_DOMAIN else [group]
+                model = self._own(w, buffers, clients, own_model=view != FINE_TUNED)
+                told = {"client": group} if view in (PERSONAL, FINE_TUNED) else {}
+                if view == FINE_TUNED:
+                    model, told["tuning"] = model or (w, buffers), self.tuning
+                if model is not None:
+                    self._trained_domains += 1
+                    yield EvalTask(test.plan(indices), *model, **told)
+                elif told:
+                    yield replace(standard.only(frozenset(indices.tolist())), **told)
+                else:
+                    untrained += indices.tolist()
+            if untrained:
+                yield standard.only(untrained)
+
+        own = policy is not None and test.clients
+        groups = self.groups(test)
+        yield STANDARD, groups, own_tasks(groups, STANDARD) if own else [standard]
         if self.has_own_clients(test):
-            domain = Metric(test.name, BY_DOMAIN, "").domain
-            yield domain, self._domain_tasks(test, w, buffers, standard)
+            yield BY_DOMAIN, groups, own_tasks(test.groups(), BY_DOMAIN)
+        for view, clients in of_clients.items():
+            yield view, clients, own_tasks(clients, view)
 
     def shared_model(self, w: Tensor, buffers: Tensor) -> tuple[Tensor, Tensor]:
         """The model of nobody in particular: parameters that clients keep are their mean."""
         if self.runner.batchnorm is None or not self.runner.batchnorm.has_parameters:
             return w, buffers
-        states = [self._state(client) for client in self.runner.client_sizes]
-        personal = self.runner.batchnorm.personal(w, buffers, states, own_model=False)
-        return (w if personal is None else personal[0]), buffers
+        mean = self._own(w, buffers, self.runner.client_sizes, own_model=False)
+        return (w if mean is None else mean[0]), buffers
 
     def model_of(self, name: str, w: Tensor, buffers: Tensor) -> tuple[Tensor, Tensor]:
         """The model with the local state of a domain's clients, or of one client."""
@@ -225,35 +282,20 @@ class DomainEvaluator:
         if name not in known:
             shown = ", ".join([*known][-20:])
             raise ConfigError(f"domain: {name!r} has no clients in this run: name one of {shown}")
-        personal = runner.batchnorm.personal(w, buffers, list(map(self._state, known[name])))
+        personal = self._own(w, buffers, known[name])
         if personal is None:
             raise DataError(f"domain: no client of {name!r} has trained: name another")
         return personal
 
-    def _domain_tasks(
-        self, test: EvaluationSet, w: Tensor, buffers: Tensor, standard: EvalTask
-    ) -> Iterator[EvalTask]:
-        """One domain's model at a time: all of them at once might not fit into memory.
-
-        Domains of which no client has trained yet are predicted as in ``standard``, in the batches
-        of the whole test set: alone, a domain may be a single image.
-        """
-        untrained: list[int] = []
-        self._trained_domains = 0
-        for domain, indices in test.groups().items():
-            clients = [domain] if test.clients else self.runner.domain_clients[domain]
-            states = [self._state(client) for client in clients]
-            personal = self.runner.batchnorm.personal(w, buffers, states)
-            if personal is None:
-                untrained += indices.tolist()
-            else:
-                self._trained_domains += 1
-                yield EvalTask(test.plan(indices), *personal)
-        if untrained:
-            yield standard.only(untrained)
-
-    def _state(self, client: str) -> tuple[int, Mapping[str, Tensor]]:
-        return self.runner.client_sizes[client], self.runner.store.get(client)
+    def _own(
+        self, w: Tensor, buffers: Tensor, clients: Iterable[str], own_model: bool = True
+    ) -> tuple[Tensor, Tensor] | None:
+        """The model with the clients' own parts; None if there are no such parts yet."""
+        run = self.runner
+        if run.batchnorm is None:
+            return None
+        states = [(run.client_sizes[client], run.store.get(client)) for client in clients]
+        return run.batchnorm.personal(w, buffers, states, own_model)
 
     def time_batches(self, test: EvaluationSet, w: Tensor, buffers: Tensor, batches: int) -> float:
         """Seconds a sample takes, from the first few batches; nothing is scored."""
@@ -266,11 +308,9 @@ class DomainEvaluator:
         return (time.perf_counter() - begin) / len(chosen)
 
     def has_own_clients(self, test: EvaluationSet) -> bool:
-        """True if every domain of a test set has training clients."""
-        groups = test.groups()
-        if test.clients:
-            return False  # each is evaluated once, with its own state
-        return bool(groups) and all(d in self.runner.domain_clients for d in groups)
+        """True if a set is evaluated by domain: clients are once, with their own state."""
+        applies = self.runner.batchnorm is not None and BY_DOMAIN in self.views
+        return applies and not test.clients and bool(self._owners(test))
 
     @torch.no_grad()
     def _predict(self, test: EvaluationSet, task: EvalTask) -> Iterator[tuple[list[int], Any, Any]]:
@@ -281,7 +321,12 @@ class DomainEvaluator:
             runner.model.train()  # layers that it leaves in eval mode never see a batch's
             layers = (batchnorm_layers(runner.model)[name] for name in runner.batchnorm.layers)
             statistics = batch_statistics([layer for layer in layers if layer.training])
-        load_model(runner, task.w, task.buffers)
+        # nothing needs restoring: every client and every evaluation loads its own
+        runner.flat.w.copy_(task.w)
+        runner.flat.buffers.copy_(task.buffers)
+        if task.tuning is not None:
+            fine_tune(runner, task.client, *task.tuning)
+        runner.model.eval()
         with statistics:
             for indices, batch in test.batches(task.plan, pin_memory=runner.flat.w.is_cuda):
                 runner.interrupt.check()
@@ -392,6 +437,10 @@ class FederatedValLoop(BaseLoop):
             loader configs.
         evaluate_global: with an averaged model, evaluate the global one too; its metrics are named
             ``global:<domain>/<metric>``.
+        views: besides the model itself; see :class:`DomainEvaluator`. The fine-tuned view is of the
+            last round, and brings the personal one as what was before.
+        spread: count by domain too: mean, deviation and worst ones of a set's domains.
+        fine_tune_steps, fine_tune_lr: of the fine-tuned view; None: the rate of ``optim_wrapper``.
     """
 
     kind = "val"
@@ -402,6 +451,10 @@ class FederatedValLoop(BaseLoop):
         dataloader: Mapping[str, Mapping[str, Any]],
         evaluator: Any,
         evaluate_global: bool = False,
+        views: Sequence[Literal["by_domain", "personal", "fine_tuned"]] = (BY_DOMAIN,),
+        spread: bool = False,
+        fine_tune_steps: PositiveInt = 10,
+        fine_tune_lr: Positive | None = None,
     ) -> None:
         self._runner = runner
         built = {
@@ -421,47 +474,87 @@ class FederatedValLoop(BaseLoop):
                 test.hold_out(runner.held_out)
         if not self.sets:
             raise ConfigError(f"{self.kind}_dataloader: the data of no domain are there")
-        self.domains = DomainEvaluator(runner, self.sets)
+        tuning = fine_tune_steps, fine_tune_lr
+        self.domains = DomainEvaluator(runner, self.sets, views, spread, tuning)
+        for test in self.sets:
+            test.count_by(self.domains.groups(test))  # what does not count is told now
+        of_clients = {PERSONAL, FINE_TUNED} & set(views)
+        if of_clients and not any(map(self.domains.client_images, self.sets)):
+            runner.logger.warning(
+                f"{self.kind}_cfg.views: no test set has images of clients for "
+                f"{', '.join(sorted(of_clients))}: hold some out with "
+                "train_dataloader.partition.holdout"
+            )
         self.evaluate_global = evaluate_global
         self.details: dict[str, Any] = {}
-        self.clients: dict[str, Any] = {}  # set -> client -> values
 
-    def _is_due(self, test: EvaluationSet, round_: int) -> bool:
-        return not test.final_only or round_ >= self.runner.max_rounds
+    def _is_final(self, round_: int) -> bool:
+        return round_ >= self.runner.max_rounds
+
+    def _due(self, round_: int) -> list[EvaluationSet]:
+        return [test for test in self.sets if not test.final_only or self._is_final(round_)]
 
     def num_predictions(self, round_: int) -> int:
         """The number of images that :meth:`run` predicts after a round."""
-        sets = [test for test in self.sets if self._is_due(test, round_)]
-        count = self.domains.num_predictions(sets)
+        sets, final = self._due(round_), self._is_final(round_)
+        count = self.domains.num_predictions(sets, final)
         if self.evaluate_global and self.runner.averaging is not None:
-            count += self.domains.num_predictions(test for test in sets if not test.final_only)
+            sets = [test for test in sets if not test.final_only]
+            count += self.domains.num_predictions(sets, final)
         return count
 
     def run(self, on_prediction: Any = None) -> dict[str, float]:
         """Evaluate; returns the metrics by name."""
-        runner = self.runner
+        runner, final = self.runner, self._is_final(self.runner.round)
         runner.call_hook(f"before_{self.kind}")
         w, buffers = runner.evaluated_model()
-        sets = [test for test in self.sets if self._is_due(test, runner.round)]
-        metrics = self.domains.run(w, buffers, on_prediction, sets)
-        details = self.domains.details
-        self.clients = {
-            test.name: {
-                client: reduce(or_, (metric.table[client] for metric in test.metrics))
-                for client in test.clients
-            }
-            for test in sets
-            if test.clients
-        }
+        sets = self._due(runner.round)
+        metrics = self.domains.run(w, buffers, on_prediction, sets, final)
+        details, tables = self.domains.details, self.domains.tables
         if self.evaluate_global and runner.averaging is not None:
             sets = [test for test in sets if not test.final_only]
-            others = self.domains.run(runner.server.w, runner.server.buffers, None, sets)
+            others = self.domains.run(runner.server.w, runner.server.buffers, None, sets, final)
             metrics |= {global_name(name): value for name, value in others.items()}
             details |= {global_name(name): entry for name, entry in self.domains.details.items()}
         self.details = details
+        if self.kind == "val" and runner.train_loop.pending is not None:
+            self._note_clients(runner.train_loop.pending, tables)
         runner.call_hook(f"after_{self.kind}_epoch", metrics=metrics)
         runner.call_hook(f"after_{self.kind}")
         return metrics
+
+    def _note_clients(self, record: dict[str, Any], tables: Mapping[str, Any]) -> None:
+        """Write ``clients.json``; add ``client_accuracy`` to a line of the history.
+
+        That is the accuracy of the global model on the first set that has one by class.
+        """
+        if tables["sets"]:
+            path = Path(self.runner.work_dir) / "clients.json"
+            content = {"round": record["round"], **tables}
+            write_text(path, json.dumps(content, indent=1) + "\n")
+        names = [test.name for test in self.sets]
+        for name in (*map(global_name, names), *names):
+            for key, entry in self.details.items():
+                if f"{key}/".startswith(f"{name}/") and entry.get("accuracy_by_class"):
+                    found = accuracy_in_mix(self.runner.data, entry["accuracy_by_class"])
+                    record |= {"client_accuracy": found} if found else {}
+                    return
+
+    def results(self, runner: EvaluatedRun, history: list[dict[str, Any]]) -> dict[str, Any]:
+        """``client_accuracy`` of ``results.json``."""
+        lines = [record for record in history if record.get("client_accuracy")]
+        if not lines:
+            return {}
+        return {
+            "client_accuracy": {
+                "images": "test",
+                "clients": list(runner.data.clients),
+                "classes": list(runner.data.dataset.metainfo["classes"]),
+                "main_class": class_counts(runner.data).argmax(axis=1).tolist(),
+                "rounds": [record["round"] for record in lines],
+                "accuracy": [record["client_accuracy"] for record in lines],
+            }
+        }
 
 
 @LOOPS.register_module()
@@ -470,5 +563,5 @@ class FederatedTestLoop(FederatedValLoop):
 
     kind = "test"
 
-    def _is_due(self, test: EvaluationSet, round_: int) -> bool:
+    def _is_final(self, round_: int) -> bool:
         return True

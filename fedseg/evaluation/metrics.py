@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fedseg.errors import ConfigError, DataError
 from fedseg.memory import finite
+from fedseg.metric_names import SPREAD
 from fedseg.registry import METRICS
 
 
@@ -151,27 +152,30 @@ class Accuracy(CountingMetric):
         return dict(zip(self.classes, shares, strict=False))
 
 
-class ByClient(CountingMetric):
-    """A metric for each client's own images, from one table of counts by client.
+class Grouped(CountingMetric):
+    """A metric of all images together and of groups of them, from one table of counts by group.
 
-    Its values: those of all images together (``mIoU``); mean, standard deviation, worst one and
-    mean of the worst tenth over the clients (``mIoU_mean``, ``_std``, ``_worst``, ``_worst10``).
+    Its values: those of all images (``mIoU``); mean, standard deviation, mean of the worst tenth
+    and worst one of the groups (``mIoU_mean``, ``_std``, ``_worst10``, ``_worst``).
 
     Args:
-        metric: counts. groups: client -> sample indices. size: of the data set.
+        metric: counts. groups: name -> sample indices. size: of the data set.
     """
 
-    def __init__(self, metric: CountingMetric, groups: Mapping[str, np.ndarray], size: int) -> None:
+    def __init__(self, metric: CountingMetric, groups: Mapping[Any, np.ndarray], size: int) -> None:
         super().__init__(prefix=metric.prefix)
         self.metric, self.groups = metric, groups
-        self.per_class_name = metric.per_class_name
         self.position = np.full(size, -1)
         for number, indices in enumerate(groups.values()):
             self.position[indices] = number
 
-    def process_samples(self, indices: Sequence[int], data: Any, predictions: Tensor) -> None:
-        """Count a batch of samples, each for its client."""
+    def process_samples(
+        self, indices: Sequence[int], data: Any, predictions: Tensor, group: Any = None
+    ) -> None:
+        """Count a batch of samples: all for a group, by default each for the one that has it."""
         labels, owners = labels_of(data), self.position[np.asarray(indices)]
+        if group is not None:
+            owners[:] = list(self.groups).index(group)
         for owner in np.unique(owners).tolist():
             rows = torch.from_numpy(np.flatnonzero(owners == owner)).to(labels.device)
             counts = self.metric.count(labels[rows], predictions[rows]).cpu()
@@ -182,20 +186,35 @@ class ByClient(CountingMetric):
     def count(self, labels: Tensor, predictions: Tensor) -> Tensor:
         raise NotImplementedError("samples are counted by process_samples")
 
-    def _pooled(self) -> CountingMetric:
-        self.metric.counts = self.counts.sum(0)
+    def _of(self, counts: Tensor) -> CountingMetric:
+        self.metric.counts = counts
         return self.metric
 
     def details(self) -> dict[str, Any]:
-        return {} if self.counts is None else self._pooled().details()
+        return {} if self.counts is None else self._of(self.counts.sum(0)).details()
 
-    def by_client(self) -> dict[str, dict[str, Any]]:
-        """Client -> its values and values by class; without values if nothing of it is labeled."""
+    def by_group(self) -> dict[Any, dict[str, Any]]:
+        """Group -> its values and values by class; without values if nothing of it is labeled."""
         table = {}
-        for (client, images), counts in zip(self.groups.items(), self.counts, strict=True):
-            self.metric.counts = counts
-            values = self.metric.compute_metrics([counts]) if counts.any() else {}
-            table[client] = {"images": len(images), **values, **self.metric.details()}
+        for (group, images), counts in zip(self.groups.items(), self.counts, strict=True):
+            values = self._of(counts).compute_metrics([counts]) if counts.any() else {}
+            table[group] = {"images": len(images), **values, **self.metric.details()}
+        return table
+
+    def costs(self) -> dict[Any, dict[str, Any]]:
+        """Group -> points that each class would gain over all images without those of the group."""
+        if not hasattr(self.metric, "per_class"):
+            return {}
+        everything, table = self.counts.sum(0), {}
+        values = self._of(everything).per_class()
+        for group, counts in zip(self.groups, self.counts, strict=True):
+            without = self._of(everything - counts).per_class()
+            table[group] = {
+                f"{self.metric.per_class_name}_cost": {
+                    name: None if None in (value, without[name]) else without[name] - value
+                    for name, value in values.items()
+                }
+            }
         return table
 
     def compute_metrics(self, results: list) -> dict[str, float]:
@@ -203,15 +222,37 @@ class ByClient(CountingMetric):
             raise DataError(
                 "no held-out image was counted: raise train_dataloader.partition.holdout"
             )
-        self.table = self.by_client()
-        metrics = dict(self._pooled().compute_metrics([self.metric.counts]))
+        self.table = self.by_group()
+        total = self.counts.sum(0)
+        metrics = dict(self._of(total).compute_metrics([total]))
         for name in list(metrics):
             values = np.sort([one[name] for one in self.table.values() if name in one])
-            metrics[f"{name}_mean"] = float(values.mean())
-            metrics[f"{name}_std"] = float(values.std())
-            metrics[f"{name}_worst10"] = float(values[: -(-len(values) // 10)].mean())
-            metrics[f"{name}_worst"] = float(values[0])
+            worst = values[: -(-len(values) // 10)]
+            over = values.mean(), values.std(), worst.mean(), values[0]
+            metrics |= {name + end: float(v) for end, v in zip(SPREAD, over, strict=True)}
         return metrics
+
+
+class ByCorruption(Grouped):
+    """Accuracy under corruptions of several severities, in PERCENT.
+
+    ``accuracy`` is the mean over all corruptions and severities, the groups, and
+    ``accuracy_severity_<n>`` that over the corruptions.
+    """
+
+    def compute_metrics(self, results: list) -> dict[str, float]:
+        severities: dict[str, list[float]] = {"accuracy": []}
+        for (_, severity), values in self.by_group().items():
+            for name in ("accuracy", f"accuracy_severity_{severity}"):
+                severities.setdefault(name, []).append(values.get("accuracy", 0.0))
+        return {name: float(np.mean(values)) for name, values in severities.items()}
+
+    def details(self) -> dict[str, Any]:
+        """``corruptions``: the accuracy of each at each of the ``severities``."""
+        table: dict[str, list[float]] = {}
+        for (corruption, _), values in self.by_group().items():
+            table.setdefault(corruption, []).append(values.get("accuracy", 0.0))
+        return {"corruptions": table, "severities": list(dict.fromkeys(s for _, s in self.groups))}
 
 
 @METRICS.register_module()

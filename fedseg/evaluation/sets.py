@@ -14,12 +14,19 @@ from torch import Tensor
 from fedseg.checks import shown
 from fedseg.core.seeds import generator_for, seed_for
 from fedseg.errors import ConfigError, MissingDataError
-from fedseg.evaluation.metrics import ByClient, CountingMetric, labels_of
+from fedseg.evaluation.metrics import (
+    Accuracy,
+    ByCorruption,
+    CountingMetric,
+    Grouped,
+    labels_of,
+)
 from fedseg.loaders.partitioned import balanced_batches, domains_of
 from fedseg.loaders.resident import resident_pipeline
 from fedseg.loaders.streaming import TIMEOUT, BatchLoader
-from fedseg.memory import finite
 from fedseg.registry import DATASETS, EVALUATION_SETS, METRICS, build
+
+Groups = Mapping[Any, np.ndarray]  # name -> sample indices
 
 
 def build_evaluation_set(
@@ -56,12 +63,8 @@ class EvaluationSet(ABC):
     """One domain's test images and its own metrics.
 
     Args:
-        name: the domain, for example ``"unseen"``.
-        field: where its config stands, for messages.
-        metrics: its metrics.
-        like: a tensor of the model.
-        dataset: a data set or its config.
-        batch_size: images in a batch, at most.
+        name: the domain, for example ``"unseen"``. field: where its config stands, for messages.
+        like: a tensor of the model. batch_size: images in a batch, at most.
         final_only: evaluate only when training has ended.
         drop_last: leave out a last, smaller batch where batch statistics normalize, as FedDrive's
             released code does.
@@ -89,7 +92,7 @@ class EvaluationSet(ABC):
         held_out: bool = False,
     ) -> None:
         self.name, self.field = name, field
-        self.metrics = metrics
+        self.metrics = self._ungrouped = metrics
         self.like = like
         self.dataset = build(DATASETS, dataset, f"{field}.dataset")
         if not len(self.dataset):
@@ -116,14 +119,26 @@ class EvaluationSet(ABC):
             )
         if max(map(max, clients.values())) >= len(self.dataset):
             raise ConfigError(f"{self.field}.dataset: must be that of train_dataloader")
-        for metric in self.metrics:
-            if not isinstance(metric, CountingMetric):
-                raise ConfigError(
-                    f"{self.field}.held_out: {type(metric).__name__} does not count by client: use "
-                    "Accuracy, IoUMetric or another CountingMetric"
-                )
         self.clients, self.samples = clients, np.concatenate(list(clients.values()))
-        self.metrics = [ByClient(one, clients, len(self.dataset)) for one in self.metrics]
+        self.count_by(clients)
+
+    def counts(self) -> bool:
+        """True if its metrics can count by group."""
+        return all(isinstance(metric, CountingMetric) for metric in self._ungrouped)
+
+    def count_by(self, groups: Groups) -> None:
+        """Count anew, for each of these groups too; none: for all samples together."""
+        for metric in self._ungrouped:
+            if isinstance(metric, CountingMetric):
+                metric.reset()  # a group's counts may be in it
+            elif groups:
+                raise ConfigError(
+                    f"{self.field}: {type(metric).__name__} does not count by client or domain: "
+                    "use Accuracy, IoUMetric or another CountingMetric"
+                )
+        self.metrics = self._ungrouped
+        if groups:
+            self.metrics = [Grouped(one, groups, len(self.dataset)) for one in self._ungrouped]
 
     def groups(self) -> dict[str, np.ndarray]:
         """Sample indices of each value of the data set's ``domains``, or of each client."""
@@ -149,15 +164,11 @@ class EvaluationSet(ABC):
     def batches(self, plan: list[list[int]], pin_memory: bool) -> Iterator[tuple[list[int], Any]]:
         """(sample indices, batch) of every batch of a plan."""
 
-    def process(self, indices: list[int], data: Any, predictions: Any) -> None:
-        """Count one batch of predictions.
-
-        Args:
-            indices: its samples. data: the preprocessed batch. predictions: the model's.
-        """
+    def process(self, indices: list[int], data: Any, predictions: Any, group: Any = None) -> None:
+        """Count one batch of predictions: for the group, or each sample for the one it is in."""
         for metric in self.metrics:
-            if isinstance(metric, ByClient):
-                metric.process_samples(indices, data, predictions)
+            if isinstance(metric, Grouped):
+                metric.process_samples(indices, data, predictions, group)
                 continue
             given = predictions
             if not isinstance(metric, CountingMetric):
@@ -166,14 +177,11 @@ class EvaluationSet(ABC):
 
     def take(self) -> list[Any]:
         """The metrics' counts so far; they start anew."""
-        taken = []
+        taken = [m.counts if isinstance(m, CountingMetric) else m.results for m in self.metrics]
         for metric in self.metrics:
+            metric.results = []
             if isinstance(metric, CountingMetric):
-                taken.append(metric.counts)
                 metric.reset()
-            else:
-                taken.append(metric.results)
-                metric.results = []
         return taken
 
     def add(self, taken: list[Any]) -> None:
@@ -209,11 +217,16 @@ class EvaluationSet(ABC):
                 scores[key] = value
         return scores
 
-    def details(self) -> dict[str, dict[str, Any]]:
-        """Details of the metrics, such as IoU per class (ask before ``score``).
+    def table(self) -> dict[str, dict[str, Any]]:
+        """Of metrics by client or domain, the values of each of them, with images and classes."""
+        table: dict[str, dict[str, Any]] = {}
+        for metric in self.metrics:
+            for group, values in getattr(metric, "table", {}).items():
+                table.setdefault(str(group), {}).update(values | metric.costs().get(group, {}))
+        return table
 
-        By the prefix of the metric, ``""`` without one.
-        """
+    def details(self) -> dict[str, dict[str, Any]]:
+        """Details such as IoU per class, by the prefix of the metric (ask before ``score``)."""
         details: dict[str, dict[str, Any]] = {"": {}}
         for metric in self.metrics:
             if isinstance(metric, CountingMetric):
@@ -239,7 +252,6 @@ class StreamedSet(EvaluationSet):
     Args:
         num_workers, collate_fn, prefetch_factor, timeout: see
             :class:`~fedseg.loaders.streaming.BatchLoader`.
-        name, field, metrics, like, dataset, batch_size, final_only: see :class:`EvaluationSet`.
     """
 
     def __init__(
@@ -272,7 +284,6 @@ class ResidentSet(EvaluationSet):
 
     Args:
         transforms: configs of batched transforms, none of them random.
-        name, field, metrics, like, dataset, batch_size, final_only: see :class:`EvaluationSet`.
     """
 
     def __init__(
@@ -294,54 +305,9 @@ class ResidentSet(EvaluationSet):
             yield chosen, self.pipeline.apply(images, labels, [{}] * len(self.pipeline.steps))
 
 
-class CorruptionAccuracy(CountingMetric):
-    """Accuracy under corruptions of several severities, in PERCENT.
-
-    ``accuracy`` is the mean over all corruptions and severities, ``accuracy_severity_<n>`` that
-    over the corruptions.
-
-    Args:
-        groups: (corruption, severity) of every group of images.
-    """
-
-    def __init__(self, groups: Sequence[tuple[str, int]]) -> None:
-        super().__init__()
-        self.groups = list(groups)
-
-    def count(self, labels: Tensor, predictions: Tensor) -> Tensor:
-        """int64 [groups, 2]: wrong and correct images.
-
-        Args:
-            labels: the group of each image. predictions: whether it is predicted right.
-        """
-        length = 2 * len(self.groups)
-        return torch.bincount(labels * 2 + predictions, minlength=length).view(-1, 2)
-
-    def compute_metrics(self, results: list) -> dict[str, float]:
-        cells = self._accuracies()
-        metrics = {"accuracy": float(np.mean(list(cells.values())))}
-        for severity in dict.fromkeys(severity for _, severity in self.groups):
-            values = [value for cell, value in cells.items() if cell[1] == severity]
-            metrics[f"accuracy_severity_{severity}"] = float(np.mean(values))
-        return metrics
-
-    def details(self) -> dict[str, Any]:
-        """``corruptions``: the accuracy of each at each of the ``severities``."""
-        table: dict[str, list[float]] = {}
-        for (corruption, _), value in self._accuracies().items():
-            table.setdefault(corruption, []).append(value)
-        severities = dict.fromkeys(severity for _, severity in self.groups)
-        return {"corruptions": table, "severities": list(severities)}
-
-    def _accuracies(self) -> dict[tuple[str, int], float]:
-        wrong, correct = self.counts.numpy().T
-        shares = 100 * correct / np.maximum(wrong + correct, 1)
-        return dict(zip(self.groups, shares.tolist(), strict=True))
-
-
 @EVALUATION_SETS.register_module(name="CorruptedData")
 class CorruptedSet(ResidentSet):
-    """Test images under corruptions (CIFAR-C); the metric is :class:`CorruptionAccuracy`.
+    """Test images under corruptions (CIFAR-C); the metric is :class:`ByCorruption`.
 
     The data set has ``groups``, the (corruption, severity) of every block of ``group_size`` images.
     """
@@ -354,11 +320,13 @@ class CorruptedSet(ResidentSet):
                 f"{field}.dataset: {type(self.dataset).__name__} has no corruptions; use a "
                 "CIFAR10CDataset or CIFAR100CDataset"
             )
-        self.metrics = [CorruptionAccuracy(groups)]
+        self.blocks = dict(zip(groups, self.samples.reshape(len(groups), -1), strict=True))
+        metric = Accuracy()
+        metric.dataset_meta = self.dataset.metainfo
+        self.metrics = [ByCorruption(metric, self.blocks, len(self.samples))]
 
-    def process(self, indices: list[int], data: Any, predictions: Any) -> None:
-        if predictions.is_floating_point():  # logits
-            predictions = finite(predictions).argmax(dim=1)
-        groups = torch.as_tensor(indices) // self.dataset.group_size
-        correct = (predictions == labels_of(data)).cpu()
-        super().process(indices, {"data_samples": groups}, correct)
+    def groups(self) -> Groups:
+        return self.blocks
+
+    def count_by(self, groups: Groups) -> None:
+        """Corruptions are its only groups."""

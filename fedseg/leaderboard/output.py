@@ -12,8 +12,9 @@ from fedseg.leaderboard.benchmarks import Column
 from fedseg.leaderboard.board import Board, Table
 from fedseg.leaderboard.reference import read_published
 from fedseg.leaderboard.rows import Row
+from fedseg.metric_names import flatten
 from fedseg.runs.run_files import FoundRun
-from fedseg.runs.tables import Cell, TextTable, csv_text, markdown_text
+from fedseg.runs.tables import Cell, TextTable, csv_text, markdown_text, spread_table
 from fedseg.units import format_bytes
 
 BOARD_SCHEMA_VERSION = 4  # of leaderboard.json
@@ -102,6 +103,13 @@ def _notes(table: Table, further: bool) -> list[str]:
     return ["; ".join(filter(None, (table.benchmark.note, LEGEND if doubtful else "")))]
 
 
+def _spread(board: Board, table: Table) -> list[TextTable]:
+    """What the runs of a table reach over clients or domains."""
+    finals = {id_: flatten(run.results.final) for id_, run in board.runs.items()}
+    runs = {f"{row.method.label}, {row.name}": [finals[i] for i in row.runs] for row in table.runs}
+    return spread_table(runs)
+
+
 def print_board(
     board: Board, console: Console | None = None, everything: bool = False, further: bool = False
 ) -> None:
@@ -113,6 +121,8 @@ def print_board(
         console.print(text_table(table, further).to_rich())
         for note in _notes(table, further):
             console.print(Text(note, style="dim"))
+        for spread in _spread(board, table):
+            console.print(spread.to_rich())
         console.print()
     if not tables:
         console.print("There are no rows.")
@@ -126,6 +136,7 @@ def to_markdown(board: Board, everything: bool = False, further: bool = False) -
     for table in board.shown(everything):
         parts += [f"## {markdown_text(table.title)}", text_table(table, further).to_markdown()]
         parts += map(markdown_text, _notes(table, further))
+        parts += (f"{one.title}:\n\n{one.to_markdown()}" for one in _spread(board, table))
     parts += ["## Not comparable with published numbers"] * bool(board.apart)
     for table in board.apart:
         title = markdown_text(f"{table.title[0].upper()}{table.title[1:]}")

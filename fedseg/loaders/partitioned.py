@@ -141,7 +141,7 @@ class PartitionedData(ClientData):
         if job.full:
             yield 0, indices, self.full_sizes(job.client)
             return
-        remaining = self.num_steps(job.client)
+        remaining = job.steps or self.num_steps(job.client)
         epoch = 0
         while remaining:
             order = indices
@@ -165,6 +165,10 @@ class PartitionedData(ClientData):
             if len(held) == 1:
                 clients.setdefault(held.pop(), []).append(client)
         return clients
+
+    def batches_alone(self, job: Job) -> Iterator[Any]:
+        """The batches of a job that is not in the stream."""
+        return self.batches(job)
 
     @abstractmethod
     def sample_batches(self, batches: list[list[int]]) -> Iterator[Any]:

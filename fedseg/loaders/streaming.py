@@ -386,6 +386,9 @@ class StreamingData(PartitionedData):
         self._batches = None
         self._expected = None
 
+    def batches_alone(self, job: Job) -> Iterator[Any]:
+        return self._loader.start(self.batch_keys(job), workers=0)
+
     def sample_batches(self, batches: list[list[int]]) -> Iterator[Any]:
         keys = [[(i, seed_for(0, "statistics", i)) for i in map(int, batch)] for batch in batches]
         return self._loader.start(keys, workers=0)

@@ -55,6 +55,7 @@ class OptimWrapper(MMEngineOptimWrapper):
         _check_clipping(clip_grad)
         super().__init__(*args, clip_grad=clip_grad, **kwargs)
         self._ordinary_rates: list[float] | None = None
+        self.rates = [group["lr"] for group in self.optimizer.param_groups]  # the config's
         # Adagrad begins with a state
         self._fresh = {p: copy.deepcopy(state) for p, state in self.optimizer.state.items()}
 

@@ -214,7 +214,10 @@ class RayExecutor(Executor):
             for part in parts:
                 model = self._ray.put((part.w, part.buffers))
                 per_worker = -(-len(part.plan) // self.num_workers)
-                for number, batches in enumerate(cut(part.plan, per_worker)):
+                first = 0
+                if part.tuning:  # once, by one worker in turn
+                    per_worker, first = len(part.plan), len(sizes) % self.num_workers
+                for number, batches in enumerate(cut(part.plan, per_worker), first):
                     slice_ = replace(part, plan=list(batches), w=None, buffers=None)
                     images = [i for batch in batches for i in batch]
                     counted = part.counted

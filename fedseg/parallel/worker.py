@@ -194,6 +194,7 @@ class Worker:
             )
         run.flat, run.model, run.data = trainer.flat, trainer.model, trainer.data
         run.held_out = getattr(trainer.data, "held_out", {})
+        run.domain_clients, run.trainer = trainer.data.clients_by_domain(), trainer
         run.algorithm, run.optim_wrapper = trainer.algorithm, trainer.local
         run.autocast, run.max_rounds = trainer.autocast, self.cfg.train_cfg.max_rounds
         run.batchnorm = next((h for h in run.hooks if isinstance(h, LocalState)), None)

@@ -10,12 +10,20 @@ from matplotlib.lines import Line2D
 from rich.console import Console
 from rich.markup import escape
 
+from fedseg.checks import is_number
 from fedseg.cli import widen_console
 from fedseg.files import write_text
-from fedseg.metric_names import Metric, domain_label, main_metric
+from fedseg.metric_names import MAIN_METRICS, SPREAD, Metric, domain_label, main_metric
 from fedseg.report.compare import Comparison, Side
-from fedseg.report.drawing import COLORS, draw_losses, new_figure, round_axes, save_figure
-from fedseg.runs.tables import MISSING, Cell, TextTable, markdown_text
+from fedseg.report.drawing import (
+    COLORS,
+    draw_losses,
+    new_figure,
+    plain_axes,
+    round_axes,
+    save_figure,
+)
+from fedseg.runs.tables import MISSING, Cell, TextTable, markdown_text, number_text, spread_table
 from fedseg.units import format_bytes, format_duration
 
 MANY = 4  # sides, from which on each has a row: columns for all would not fit
@@ -59,6 +67,7 @@ def tables(comparison: Comparison) -> Iterator[TextTable]:
         yield _values("versions, hardware and data: what differs", labels, comparison.conditions)
     if comparison.metrics:
         yield _metrics(comparison)
+    yield from spread_table({side.label: [run.last for run in side.runs] for side in sides})
     yield from (table for title in COSTS if len((table := _costs(title, comparison)).head) > 1)
 
 
@@ -92,10 +101,13 @@ def _metrics(comparison: Comparison) -> TextTable:
     sides, until = comparison.sides, comparison.until
     windows = {run.window.rounds for side in sides for run in side.runs}
     last = f"last {windows.pop()} rounds" if len(windows) == 1 else "last rounds"
-    metrics = [Metric.parse(name) for name in comparison.metrics]
+    grouped = [name for name in comparison.metrics if f"{name}_worst10" in comparison.metrics]
+    spread = {name + end for name in grouped for end in SPREAD}
+    shown = {n: row for n, row in comparison.metrics.items() if n not in spread}
+    metrics = [Metric.parse(name) for name in shown]
     domains = [metric.domain for metric in metrics]
     rows = []
-    for metric, row_figures in zip(metrics, comparison.metrics.values(), strict=True):
+    for metric, row_figures in zip(metrics, shown.values(), strict=True):
         label = f"{metric.metric}, {domain_label(metric.domain, domains)}"
         for number, (side, figures) in enumerate(zip(sides, row_figures, strict=True)):
             seeds = max(len(side.runs), len(sides[0].runs))
@@ -123,12 +135,8 @@ def _reached(reached: tuple[Cell, Cell | None] | None, side: Side) -> tuple[str,
 
 
 def _number(cell: Cell | None, sign: str = "", count: bool = False) -> str:
-    if cell is None:
-        return MISSING
-    text = f"{cell.value:{sign}.2f}"
-    if cell.std is not None:
-        text += f" ± {cell.std:.2f}"
-    if not count:
+    text = number_text(cell, sign)
+    if cell is None or not count:
         return text
     over = cell.over.removesuffix("s") if cell.count == 1 else cell.over
     return f"{text} (unpaired)" if over == "unpaired" else f"{text} ({cell.count} {over})"
@@ -195,21 +203,46 @@ def draw_curves(sides: Sequence[Side], metrics: Iterable[str]) -> Figure:
         round_axes(axes, rounds, title, label)
     for axes in charts[len(panels) :]:
         axes.set_axis_off()
-    handles = []
-    for number, side in enumerate(sides):
-        # beyond six runs, colors meet other dashes than before
-        dashes = DASHES[(number + number // len(COLORS)) % len(DASHES)]
-        style = {"color": COLORS[number % len(COLORS)], "linestyle": dashes}
-        seeds = f", seed {', '.join(map(str, side.seeds))}" if side.seeds else ""
-        label = f"{side.label}  {side.first.name}{seeds}".strip()
-        handles.append(Line2D([], [], **style, linewidth=2, label=label))
+    for side, style in _legend(figure, sides):
         for run in side.runs:
             draw_losses(loss, run.losses, **style)
             for axes, (*_, name) in zip(charts, panels, strict=False):
                 points = run.series(name) if name else run.norms
                 marker = "o" if name and len(points) == 1 else None
                 axes.plot(list(points), list(points.values()), marker=marker, **style)
+    return figure
+
+
+def _legend(figure: Figure, sides: Sequence[Side]) -> list[tuple[Side, dict[str, Any]]]:
+    """Color and dashes of each side, explained above the charts."""
+    styles, handles = [], []
+    for number, side in enumerate(sides):
+        # beyond six runs, colors meet other dashes than before
+        dashes = DASHES[(number + number // len(COLORS)) % len(DASHES)]
+        styles.append({"color": COLORS[number % len(COLORS)], "linestyle": dashes})
+        seeds = f", seed {', '.join(map(str, side.seeds))}" if side.seeds else ""
+        label = f"{side.label}  {side.first.name}{seeds}".strip()
+        handles.append(Line2D([], [], **styles[-1], linewidth=2, label=label))
     figure.legend(handles=handles, loc="outside upper left", frameon=False, fontsize=10)
+    return list(zip(sides, styles, strict=True))
+
+
+def draw_clients(sides: Sequence[Side]) -> Figure | None:
+    """Share of clients (or domains) up to each mIoU or accuracy, by evaluated domain and side."""
+    names = list(dict.fromkeys(n for side in sides for run in side.runs for n in run.clients))
+    if not names:
+        return None
+    figure = new_figure(max(5 * len(names), 7), 3.7 + 0.25 * len(sides))
+    charts = figure.subplots(1, len(names), squeeze=False)[0]
+    styles = _legend(figure, sides)
+    for axes, name in zip(charts, names, strict=True):
+        axes.set(title=name, xlabel="mIoU or accuracy (%)", ylabel="share of them", ylim=(0, 1.02))
+        plain_axes(axes)
+        for side, style in styles:
+            groups = [one for run in side.runs for one in run.clients.get(name, {}).values()]
+            values = sorted(one[m] for one in groups for m in MAIN_METRICS if is_number(one.get(m)))
+            if values:
+                axes.ecdf(values, **style)
     return figure
 
 
@@ -236,8 +269,10 @@ def to_markdown(comparison: Comparison, picture: str) -> str:
 
 
 def write_comparison(comparison: Comparison, folder: str | Path) -> list[Path]:
-    """Write ``compare.md`` and ``curves.png``, in place of earlier ones."""
+    """Write ``compare.md``, ``curves.png`` and ``clients.png``, in place of earlier ones."""
     path, picture = Path(folder) / "compare.md", Path(folder) / "curves.png"
-    save_figure(draw_curves(comparison.sides, comparison.metrics), picture)
+    pictures = [save_figure(draw_curves(comparison.sides, comparison.metrics), picture)]
+    if (clients := draw_clients(comparison.sides)) is not None:
+        pictures.append(save_figure(clients, Path(folder) / "clients.png"))
     write_text(path, to_markdown(comparison, picture.name))
-    return [path, picture]
+    return [path, *pictures]

@@ -76,7 +76,7 @@ from fedseg.registry import (
     find_class,
 )
 from fedseg.runner.checkpoint import load_checkpoint
-from fedseg.runner.config import check_config, complete_config
+from fedseg.runner.config import check_config, complete_config, trains_clients
 
 # schedules that reach their last value one round before their end: without an ``end`` of its own
 # that is the round after the run, and the last round still has a learning rate
@@ -409,6 +409,9 @@ def _trains_on(flat: FlatModel, batch: Any) -> bool:
 
 def build_evaluation(cfg: Config, kind: str, run: Any) -> Any:
     """The loop that evaluates a run on the config's ``"val"`` or ``"test"`` sets."""
+    if trains_clients(cfg, kind) and not hasattr(run, "trainer"):  # a test
+        run.trainer = assemble_trainer(cfg, run.flat, call_hook=run.call_hook)
+        run.data = run.trainer.data
     parts = {name: cfg[f"{kind}_{name}"] for name in ("dataloader", "evaluator")}
     return build(LOOPS, dict(cfg[f"{kind}_cfg"]), f"{kind}_cfg", {"runner": run, **parts})
 

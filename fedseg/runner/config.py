@@ -16,7 +16,7 @@ from fedseg.checks import shown
 from fedseg.config.components import LOADERS, check_components, find
 from fedseg.config.schema import check_values
 from fedseg.errors import ConfigError, Mistakes
-from fedseg.metric_names import Metric
+from fedseg.metric_names import FINE_TUNED, PERSONAL, Metric
 from fedseg.names import did_you_mean
 from fedseg.registry import (
     ALGORITHMS,
@@ -100,6 +100,7 @@ DEFAULTS: Mapping[str, Any] = {
     "randomness": {},
     "dtype": "float32",
 }
+VIEWS = ("views", "spread", "fine_tune_steps", "fine_tune_lr")  # of val_cfg, and so of test_cfg
 PREPARATION = ("pipeline", "test_mode", "style")  # of data sets: how samples are prepared
 REQUIRED_KEYS = ("model", "train_dataloader", "train_cfg", "optim_wrapper", "client_sampler")
 
@@ -135,7 +136,15 @@ def complete_config(config: Config) -> Config:
     of_val = {f"test_{name}": config.get(f"val_{name}") for name in ("dataloader", "evaluator")}
     _set_defaults(config, of_val)
     _complete_evaluation(config, "test", "FederatedTestLoop")
+    if config.test_cfg is not None:
+        views = {key: value for key, value in (config.val_cfg or {}).items() if key in VIEWS}
+        _set_defaults(config.test_cfg, views)
     return config
+
+
+def trains_clients(config: Mapping[str, Any], kind: str) -> bool:
+    """True if an evaluation needs the training data: of each client's own model."""
+    return bool({PERSONAL, FINE_TUNED} & set((config.get(f"{kind}_cfg") or {}).get("views") or ()))
 
 
 def _add_clients(config: Config) -> None:

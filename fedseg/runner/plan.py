@@ -205,9 +205,7 @@ def _time_evaluation(runner: FederatedRunner, console: Console) -> tuple[float, 
         times = time_batches(1)
         if times * test.batch_size < PATIENCE / 2:  # the first one warms up
             times = time_batches(2)
-        seconds = times * len(test.samples)
-        if runner.batchnorm is not None and runner.val_loop.domains.has_own_clients(test):
-            seconds *= 2
+        seconds = times * runner.val_loop.domains.num_predictions([test], final=False)
         if test.final_only:
             final += seconds
         else:

@@ -24,7 +24,7 @@ from fedseg.datasets.transforms import is_foreign_transform
 from fedseg.errors import DEBUG, ConfigError, DataError, UserError, resource_error
 from fedseg.files import own_path
 from fedseg.runner.checkpoint import checkpoints
-from fedseg.runner.config import complete_config
+from fedseg.runner.config import complete_config, trains_clients
 from fedseg.runner.experiment import override
 from fedseg.runs.config import CONFIG_FILE, recorded_config
 
@@ -114,6 +114,7 @@ def evaluated(
         trusted: modules whose registered classes are allowed besides; see :func:`recorded`.
         besides: more keys that are needed.
     """
+    besides = (*besides, *(("train_dataloader",) if trains_clients(config, "test") else ()))
     values = {key: copy.deepcopy(config[key]) for key in (*EVALUATED, *besides) if key in config}
     kept = Config(values, filename=config.filename)
     _check_model(kept.model, "model")

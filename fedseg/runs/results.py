@@ -115,9 +115,9 @@ def write_results(runner: FinishedRun) -> dict[str, Any]:
         "final": nest(final, {} if loop is None else loop.details),
         "history_sha256": digest(timeless(history)),
     }
-    for hook in runner.hooks:
-        if hasattr(hook, "results"):
-            results |= hook.results(runner, history)
+    for part in (*runner.hooks, loop):
+        if hasattr(part, "results"):
+            results |= part.results(runner, history)
     results = plain(results)
     results[OWN_DIGEST] = own_digest(results)
     write_text(Path(runner.work_dir) / FILE_NAME, json.dumps(results, indent=2) + "\n")

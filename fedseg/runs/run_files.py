@@ -7,10 +7,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel
+
 from fedseg.checks import is_number
-from fedseg.config.schema import read_model
+from fedseg.config.schema import STRICT, read_model
 from fedseg.errors import DataError
-from fedseg.files import digest
+from fedseg.files import digest, own_path, read_json
 from fedseg.metric_names import flatten
 from fedseg.runs.config import WINDOW, recorded_config
 from fedseg.runs.curvature_files import with_curvature
@@ -27,7 +29,16 @@ from fedseg.runs.history import (
 )
 from fedseg.runs.schema import FILE_NAME, Results, read_results
 
+CLIENTS = "clients.json"
 ASIDE = "previous"  # where a new run moves an earlier one of its folder
+
+
+class ClientsFile(BaseModel):
+    """``clients.json``."""
+
+    model_config = STRICT
+
+    sets: Mapping[str, Mapping[str, Mapping[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -93,6 +104,13 @@ class RunFiles:
     def curves(self) -> Curves:
         """Metrics, loss and bytes over the evaluated rounds."""
         return self.summary.curves
+
+    @cached_property
+    def clients(self) -> Mapping[str, Mapping[str, Mapping[str, Any]]]:
+        """Evaluated domain -> client or domain -> its values, of the last evaluation by client."""
+        path = own_path(self.folder, CLIENTS)
+        there = self.results is not None and path.is_file()
+        return read_model(ClientsFile, read_json(path), path).sets if there else {}
 
     @cached_property
     def losses(self) -> dict[int, float]:

@@ -13,8 +13,10 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
+from fedseg.checks import is_number
 from fedseg.cli import printable
 from fedseg.files import csv_cell
+from fedseg.metric_names import MAIN_METRICS, SPREAD, Metric
 from fedseg.runs.schema import Results
 
 MISSING = "—"  # in place of a value that there is not
@@ -73,6 +75,29 @@ def differing(entries: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]
     keys = sorted({key for entry in entries for key in entry})
     values = {key: tuple(entry.get(key, MISSING) for entry in entries) for key in keys}
     return {key: row for key, row in values.items() if any(v != row[0] for v in row[1:])}
+
+
+def number_text(cell: Cell | None, sign: str = "") -> str:
+    """``50.03 ± 0.41``."""
+    if cell is None:
+        return MISSING
+    return f"{cell.value:{sign}.2f}" + ("" if cell.std is None else f" ± {cell.std:.2f}")
+
+
+def spread_table(runs: Mapping[str, Sequence[Mapping[str, Any]]]) -> list["TextTable"]:
+    """mIoU or accuracy over clients or domains, if any is; ``runs``: label -> metrics by seed."""
+    known = [metrics for seeds in runs.values() for metrics in seeds]
+    names = dict.fromkeys(n for metrics in known for n in metrics if f"{n}_worst10" in metrics)
+    names = [name for name in names if Metric.parse(name).metric in MAIN_METRICS]
+    rows, ends = [], {"": "all images", **SPREAD}
+    for name in names:
+        for label, seeds in runs.items():
+            columns = ([metrics.get(name + end) for metrics in seeds] for end in ends)
+            cells = [mean_cell([v for v in column if is_number(v)]) for column in columns]
+            rows.append((name, label, *map(number_text, cells)))
+    head = ("metric", "", *ends.values())
+    title = "over clients or domains"
+    return [TextTable(title, head, rows, range(2, len(head)), len(runs))] if rows else []
 
 
 # ---------------------------------------------------------------- text

@@ -1,5 +1,6 @@
-"""Accuracy by client: that of the classes, weighted by the client's class mix."""
+"""Clients in the evaluation: accuracy in their class mix, own test images, fine-tuned models."""
 
+import copy
 import json
 from pathlib import Path
 
@@ -9,21 +10,22 @@ import torch
 import toycls
 import toyseg
 
+from fedseg.core.seeds import generator_for
 from fedseg.datasets.arrays import StoredImages
 from fedseg.errors import ConfigError
+from fedseg.leaderboard.verify import verify
 from fedseg.loaders.streaming import StreamingData
 from fedseg.partition import divide
 from fedseg.registry import DATASETS
 
 
 def train(tmp_path, **training):
-    """A run with the hook; ``training`` changes the config of its training images."""
+    """A run; ``training`` changes the config of its training images."""
     root = toycls.write_data(tmp_path / "data")
     config = toycls.settings(
         tmp_path,
         root,
         train_dataloader={"dataset": training},
-        default_hooks={"client_accuracy": {"type": "ClientAccuracyHook"}},
         averaging=None,
         train_cfg={"max_rounds": 2, "val_interval": 1},
     )
@@ -186,3 +188,130 @@ def test_metrics_that_do_not_count_are_refused(tmp_path):
     config = toyseg.settings(tmp_path, **HOLDOUT)
     with pytest.raises(ConfigError, match="PixelAccuracy does not count by client"):
         toyseg.train(config)
+
+
+# ---------------------------------------------------------------- fine-tuned clients
+
+VIEWS = {"views": ["by_domain", "fine_tuned"], "fine_tune_steps": 5}
+
+
+def normalized(images):
+    images = (np.asarray(images) / 255 - np.array(toycls.MEAN)) / np.array(toycls.STD)
+    return torch.from_numpy(images.transpose(0, 3, 1, 2)).float()
+
+
+def sgd_steps(model, dataset, own, client, steps, lr):
+    """A copy of the model after plain SGD on a client's images, in batches of eight."""
+    model, epoch, done = copy.deepcopy(model).train(), 0, 0
+    while done < steps:
+        order = own[generator_for(0, "shuffle", 0, client, epoch).permutation(len(own))]
+        for batch in np.split(order, range(8, len(own), 8))[: steps - done]:
+            logits = model(normalized(np.asarray(dataset.images)[batch]))
+            labels = torch.from_numpy(np.asarray(dataset.labels)[batch])
+            gradients = torch.autograd.grad(
+                torch.nn.functional.cross_entropy(logits, labels), list(model.parameters())
+            )
+            with torch.no_grad():
+                for parameter, gradient in zip(model.parameters(), gradients, strict=True):
+                    parameter -= lr * gradient
+            done += 1
+        epoch += 1
+    return model.eval()
+
+
+@pytest.mark.parametrize("held_out", [True, False])
+@pytest.mark.parametrize("lr", [None, 0.3])
+def test_fine_tuned_clients(tmp_path, held_out, lr):
+    """On their held-out images, else on test images that are dealt in their mix of classes."""
+    optimizer = {"type": "OptimWrapper", "optimizer": {"type": "SGD", "lr": 0.2}, "_delete_": True}
+    config = classification(
+        tmp_path,
+        optim_wrapper=optimizer,
+        param_scheduler={"type": "ExponentialLR", "gamma": 0.5},  # which fine-tuning does not see
+        train_dataloader={"transforms": [toycls.NORMALIZE]},
+        val_cfg={**VIEWS, "fine_tune_lr": lr},
+    )
+    if not held_out:
+        del config["train_dataloader"]["partition"]["holdout"]
+    runner = toyseg.train(config)
+    w, data, name = runner.server.w.clone(), runner.data, "clients" if held_out else "test"
+    test = next(test for test in runner.val_loop.sets if test.name == name)
+    groups, tables = runner.val_loop.domains.client_images(test), clients_file(runner)["sets"]
+    before = tables["clients" if held_out else "test_personal"]
+    assert {c: one["images"] for c, one in before.items()} == {c: len(i) for c, i in groups.items()}
+    for client, images in groups.items():
+        start = copy.deepcopy(runner.model)
+        own, number = data.indices[client], data.clients.index(client)
+        tuned = sgd_steps(start, data.dataset, own, number, 5, lr or 0.2)
+        labels = torch.from_numpy(np.asarray(test.dataset.labels)[images])
+        for model, table in ((start.eval(), before), (tuned, tables[f"{name}_fine_tuned"])):
+            with torch.no_grad():
+                right = model(normalized(np.asarray(test.dataset.images)[images])).argmax(1)
+            expected = 100 * (right == labels).double().mean().item()
+            assert table[client]["accuracy"] == pytest.approx(expected)
+    check_spread(
+        runner.results["final"][f"{name}_fine_tuned"],
+        "accuracy",
+        [one["accuracy"] for one in tables[f"{name}_fine_tuned"].values()],
+    )
+    if not held_out:
+        dealt = np.concatenate(list(groups.values()))
+        assert len(dealt) == len(set(dealt)) == toycls.TEST, "every image once"
+    # only the last evaluation has them, nothing of them stays, and a test finds them again
+    assert torch.equal(runner.server.w, w)
+    assert f"{name}_fine_tuned/accuracy" not in runner.history.read()[0].get("metrics", {})
+    assert verify(runner.work_dir, trusted=["toyseg", "toycls"]).passed
+
+
+def test_domains_in_every_view(tmp_path):
+    """Mean, deviation and worst ones over domains; clients of a domain on all of its images."""
+    config = toyseg.settings(
+        tmp_path,
+        val_evaluator={"type": "IoUMetric"},
+        averaging=None,
+        train_cfg={"max_rounds": 2},
+        val_cfg={**VIEWS, "spread": True},
+    )
+    runner = toyseg.train(config)
+    tables, final = clients_file(runner), runner.results["final"]
+    assert set(tables["sets"]) == {"unseen", "seen", *(f"seen_{v}" for v in VIEWS_OF_SEEN)}
+    for name in tables["sets"]:
+        check_spread(final[name], "mIoU", [one["mIoU"] for one in tables["sets"][name].values()])
+        assert tables["all"][name]["IoU"] == final[name]["IoU"]
+    seen = next(test for test in runner.val_loop.sets if test.name == "seen")
+    assert set(tables["sets"]["seen_by_domain"]) == set(seen.domains)
+    images = {c: one["images"] for c, one in tables["sets"]["seen_fine_tuned"].items()}
+    assert images == {c: seen.domains.count(toyseg.DOMAIN_OF[c]) for c in images}
+    assert set(images) == set(toyseg.USERS)
+
+
+VIEWS_OF_SEEN = ("by_domain", "personal", "fine_tuned")
+
+
+def test_what_a_client_costs_a_class(tmp_path):
+    runner = toyseg.train(segmentation(tmp_path, batchnorm=None, averaging=None))
+    test = next(test for test in runner.val_loop.sets if test.clients)
+    runner.val_loop.domains.run(runner.server.w, runner.server.buffers, None, [test])
+    (metric,) = test.metrics
+    counts, table = metric.counts.double(), test.table()
+    for number, client in enumerate(test.clients):
+        everyone, without = (
+            100 * c.diag() / (c.sum(0) + c.sum(1) - c.diag())
+            for c in (counts.sum(0), counts.sum(0) - counts[number])
+        )
+        assert list(table[client]["IoU_cost"].values()) == pytest.approx(
+            (without - everyone).tolist()
+        )
+
+
+def test_a_view_without_images_of_clients_is_told(tmp_path):
+    mixed = {"type": "HomogeneousPartition", "num_clients": 3, "_delete_": True}
+    unnamed = {"type": "Unnamed"}
+    root = toycls.write_data(tmp_path / "data")
+    config = toycls.settings(
+        tmp_path, root, train_dataloader={"partition": mixed, "dataset": unnamed}, val_cfg=VIEWS
+    )
+    runner = toyseg.runner(config)
+    runner.build_federation()
+    (log,) = tmp_path.rglob("*.log")
+    assert "val_cfg.views: no test set has images of clients for fine_tuned" in log.read_text()

@@ -213,10 +213,7 @@ BAD = {
         {**NO_TEST, "default_hooks": {"checkpoint": {"save_best": "seen/accuracy"}}},
         r"save_best: 'seen/accuracy' is of no test set: .*val_dataloader",
     ),
-    "accuracies of clients on no test set": (
-        {"default_hooks": {"client_accuracy": {"type": "ClientAccuracyHook", "domain": "sen"}}},
-        r"client_accuracy\.domain: 'sen' is no test set; there is .*seen",
-    ),
+    "a view that there is not": ({"val_cfg": {"views": ["tuned"]}}, r"val_cfg\.views\[0\]"),
 }
 
 

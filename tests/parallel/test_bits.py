@@ -192,14 +192,20 @@ def test_saved_stopped_and_resumed_with_another_number_of_workers(tmp_path):
     assert toyseg.run_differences(alone, shared) == []
 
 
-@pytest.mark.parametrize("batchnorm", [None, {"type": "SiloBN"}])
-def test_clients_own_test_images(tmp_path, batchnorm):
+@pytest.mark.parametrize(
+    ("batchnorm", "partition"),
+    [(None, {"holdout": 0.3}), ({"type": "SiloBN"}, {"holdout": 0.3}), ({"type": "SiloBN"}, {})],
+)
+def test_clients_own_test_images(tmp_path, batchnorm, partition):
+    """Trained, and after local steps that each client does once more, on some worker."""
     changes = {**SMALL, "batchnorm": batchnorm, "val_evaluator": {"type": "IoUMetric"}}
-    changes = toyseg.merge(changes, {"train_dataloader": {"partition": {"holdout": 0.3}}})
+    views = {"views": ["by_domain", "fine_tuned"], "spread": True}
+    more = {"train_dataloader": {"partition": partition}, "val_cfg": views}
+    changes = toyseg.merge(changes, more)
     files = []
     for number in (1, 2):
         config = toyseg.settings(tmp_path / str(number), **changes)
         toyseg.train(config | ({"executor": parallel(2)} if number == 2 else {}))
         files.append((Path(config["work_dir"]) / "clients.json").read_bytes())
     assert files[0] == files[1]
-    assert b'"mIoU"' in files[0]
+    assert b'"mIoU"' in files[0] and b"_fine_tuned" in files[0]

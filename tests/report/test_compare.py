@@ -10,13 +10,17 @@ from PIL import Image
 from toyhistory import METRIC, record, write_history
 
 from fedseg.errors import DataError
+from fedseg.leaderboard.board import build_board
+from fedseg.leaderboard.output import to_markdown
 from fedseg.report.compare import compare, read_sides
-from fedseg.report.compare_output import draw_curves
+from fedseg.report.compare_output import draw_clients, draw_curves, tables, write_comparison
 from fedseg.report.drawing import save_figure
+from fedseg.runs.run_files import read_runs
 from fedseg.runs.schema import read_results
 from fedseg.runs.tables import MISSING, Cell, differing
 
 RAINY = "idda_rainy_heterogeneous"
+SPREAD_TITLE = "over clients or domains"
 NOT_REACHED = (Cell(status="not reached"), None)
 
 
@@ -197,6 +201,50 @@ def test_metrics_are_grouped(tmp_path):
     folder = write_history(tmp_path, [record(1, metrics=dict.fromkeys(order, 1.0))])
     metrics = compare(read_sides([folder, folder])).metrics
     assert list(metrics) == ["b/mIoU", "a/mIoU", "b/aAcc", "a/aAcc", "b/mAcc"]
+
+
+def over_clients(values):
+    """A metric and what it is over clients."""
+    spread = {"": values[0] + 1, "_mean": np.mean(values), "_std": np.std(values)}
+    spread |= {"_worst10": values[0], "_worst": values[0]}
+    return {f"clients/mIoU{end}": float(value) for end, value in spread.items()}
+
+
+@pytest.fixture
+def two_methods(tmp_path):
+    """Two seeds of one method and one of another, with accuracies of three clients."""
+    clients = {"fedavg/0": [20.0, 40.0, 60.0], "fedavg/1": [22.0, 40.0, 60.0], "ditto": [30.0] * 3}
+    for number, (name, values) in enumerate(clients.items()):
+        seed = number % 2
+        changes = {"experiment_sha256": "d" * 64} if name == "ditto" else {}
+        content = toyresults.results(RAINY, {METRIC: 50.0} | over_clients(values), seed, **changes)
+        toyresults.write(tmp_path / name, content | {"name": name.partition("/")[0]})
+        each = {str(number): {"images": 2, "mIoU": value} for number, value in enumerate(values)}
+        file = {"round": 1, "sets": {"clients": each}, "all": {}}
+        (tmp_path / name / "clients.json").write_text(json.dumps(file))
+    return [tmp_path / "fedavg", tmp_path / "ditto"]
+
+
+def test_a_table_and_a_picture_of_the_clients(two_methods, tmp_path):
+    comparison = compare(read_sides(two_methods))
+    metrics, spread = (t for t in tables(comparison) if t.title in ("metrics", SPREAD_TITLE))
+    assert not any("worst" in row[0] or "_std" in row[0] for row in metrics.rows)
+    assert spread.head[2:] == ("all images", "mean", "std", "worst 10 %", "worst")
+    (_, _, *first), (_, _, *second) = spread.rows
+    assert first[1] == "40.33 ± 0.47" and first[3:] == ["21.00 ± 1.41"] * 2
+    assert second == ["31.00", "30.00", "0.00", "30.00", "30.00"]
+    (axes,) = draw_clients(comparison.sides).axes
+    one, other = (line.get_xdata()[1:].tolist() for line in axes.lines)
+    assert one == [20.0, 22.0, 40.0, 40.0, 60.0, 60.0] and other == [30.0] * 3
+    written = write_comparison(comparison, tmp_path / "compare")
+    assert [path.name for path in written] == ["compare.md", "curves.png", "clients.png"]
+    board = build_board(*read_runs([tmp_path]))
+    text = to_markdown(board)
+    assert SPREAD_TITLE in text and text.count("21.00 ± 1.41") >= 2
+    file = two_methods[1] / "clients.json"
+    file.write_text(file.read_text().replace('"clients"', '"clients": 3, "x"'))
+    with pytest.raises(DataError, match=r"clients\.json"):
+        draw_clients(read_sides(two_methods))
 
 
 def test_a_real_run_equals_itself(small_run):
