@@ -94,3 +94,4 @@ def fine_tune(run: Any, client: str, steps: int, lr: float | None) -> None:
     trainer.local_loss = own_loss
     local.restore_rates()
     local.start_round(max(run.round, 1))
+    run.model.eval()

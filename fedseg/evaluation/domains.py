@@ -41,6 +41,16 @@ class EvaluatedRun(Run, Protocol):
     interrupt: Any  # its ``check`` raises to stop early
 
 
+def load_model(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> None:
+    """Give the runner's model these parameters and buffers, in evaluation mode.
+
+    What it held before needs no restoring: every client and every evaluation loads its own.
+    """
+    runner.flat.w.copy_(w)
+    runner.flat.buffers.copy_(buffers)
+    runner.model.eval()
+
+
 @dataclass(frozen=True)
 class EvalTask:
     """Samples of a test set that one model predicts; workers are dealt slices of its batches.
@@ -321,12 +331,9 @@ class DomainEvaluator:
             runner.model.train()  # layers that it leaves in eval mode never see a batch's
             layers = (batchnorm_layers(runner.model)[name] for name in runner.batchnorm.layers)
             statistics = batch_statistics([layer for layer in layers if layer.training])
-        # nothing needs restoring: every client and every evaluation loads its own
-        runner.flat.w.copy_(task.w)
-        runner.flat.buffers.copy_(task.buffers)
+        load_model(runner, task.w, task.buffers)
         if task.tuning is not None:
             fine_tune(runner, task.client, *task.tuning)
-        runner.model.eval()
         with statistics:
             for indices, batch in test.batches(task.plan, pin_memory=runner.flat.w.is_cuda):
                 runner.interrupt.check()
@@ -476,7 +483,7 @@ class FederatedValLoop(BaseLoop):
             raise ConfigError(f"{self.kind}_dataloader: the data of no domain are there")
         tuning = fine_tune_steps, fine_tune_lr
         self.domains = DomainEvaluator(runner, self.sets, views, spread, tuning)
-        for test in self.sets:
+        for test in self.sets if spread else ():
             test.count_by(self.domains.groups(test))  # what does not count is told now
         of_clients = {PERSONAL, FINE_TUNED} & set(views)
         if of_clients and not any(map(self.domains.client_images, self.sets)):
@@ -488,15 +495,14 @@ class FederatedValLoop(BaseLoop):
         self.evaluate_global = evaluate_global
         self.details: dict[str, Any] = {}
 
-    def _is_final(self, round_: int) -> bool:
-        return round_ >= self.runner.max_rounds
-
-    def _due(self, round_: int) -> list[EvaluationSet]:
-        return [test for test in self.sets if not test.final_only or self._is_final(round_)]
+    def _due(self, round_: int) -> tuple[list[EvaluationSet], bool]:
+        """The sets to evaluate after a round, and whether it is the last one."""
+        final = self.kind == "test" or round_ >= self.runner.max_rounds
+        return [test for test in self.sets if not test.final_only or final], final
 
     def num_predictions(self, round_: int) -> int:
         """The number of images that :meth:`run` predicts after a round."""
-        sets, final = self._due(round_), self._is_final(round_)
+        sets, final = self._due(round_)
         count = self.domains.num_predictions(sets, final)
         if self.evaluate_global and self.runner.averaging is not None:
             sets = [test for test in sets if not test.final_only]
@@ -505,10 +511,10 @@ class FederatedValLoop(BaseLoop):
 
     def run(self, on_prediction: Any = None) -> dict[str, float]:
         """Evaluate; returns the metrics by name."""
-        runner, final = self.runner, self._is_final(self.runner.round)
+        runner = self.runner
         runner.call_hook(f"before_{self.kind}")
         w, buffers = runner.evaluated_model()
-        sets = self._due(runner.round)
+        sets, final = self._due(runner.round)
         metrics = self.domains.run(w, buffers, on_prediction, sets, final)
         details, tables = self.domains.details, self.domains.tables
         if self.evaluate_global and runner.averaging is not None:
@@ -562,6 +568,3 @@ class FederatedTestLoop(FederatedValLoop):
     """As :class:`FederatedValLoop`, for ``fedseg test``: every set, whatever the round."""
 
     kind = "test"
-
-    def _is_final(self, round_: int) -> bool:
-        return True

@@ -409,7 +409,7 @@ def _trains_on(flat: FlatModel, batch: Any) -> bool:
 
 def build_evaluation(cfg: Config, kind: str, run: Any) -> Any:
     """The loop that evaluates a run on the config's ``"val"`` or ``"test"`` sets."""
-    if trains_clients(cfg, kind) and not hasattr(run, "trainer"):  # a test
+    if not hasattr(run, "trainer") and trains_clients(cfg, kind):  # a test
         run.trainer = assemble_trainer(cfg, run.flat, call_hook=run.call_hook)
         run.data = run.trainer.data
     parts = {name: cfg[f"{kind}_{name}"] for name in ("dataloader", "evaluator")}
