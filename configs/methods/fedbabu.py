@@ -1,5 +1,5 @@
-# FedBABU, Oh et al., ICLR 2022: the head stays as it was drawn, clients train and share the body; at
-# the end each fine-tunes all of it (val_cfg.fine_tune_steps).
+# FedBABU, Oh et al., ICLR 2022: the head stays as it was drawn, clients train and share the body,
+# and each fine-tunes all of it at the end (val_cfg.fine_tune_steps).
 slot = ("algorithm", "personal")
 
 algorithm = dict(_delete_=True, type="FedRep", personal_share=0.0)
