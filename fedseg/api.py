@@ -297,6 +297,13 @@ def profile(
         return profile_config(config, **sizes)
 
 
+def new(kind: str, name: str, folder: str | Path | None = None) -> list[Path]:
+    """Write the beginning of an algorithm, method, dataset or loss; see ``fedseg new``."""
+    from fedseg.templates import write_new
+
+    return write_new(kind, name, Path(folder or name))
+
+
 def share(
     run: Run | str | Path,
     out: str | Path,

@@ -48,6 +48,12 @@ step fedseg train demo_shapes --with FedAvgM --dry-run --cfg-options "${small[@]
 printf '_base_ = "fedseg::settings/demo_shapes.py"\nmethods = ["swa"]\n' > own.py
 step fedseg train own.py --quiet --cfg-options "${small[@]}"
 step fedseg compare work_dirs/demo_shapes_fedavgm/seed0 work_dirs/own/seed0
+step fedseg predict work_dirs/demo_shapes_fedavgm - --out predictions
+step fedseg export work_dirs/demo_shapes_fedavgm --format onnx --out shapes.onnx
+step fedseg share work_dirs/demo_shapes_fedavgm --out run.zip
+step fedseg verify run.zip --out shared
+step fedseg profile shared
+step fedseg new algorithm halfway
 step fedseg prepare idda --synthetic --setting rainy --distribution heterogeneous \
   --limit-per-user 2 --limit-test 1 --size 64x48
 step fedseg splits idda_rainy

@@ -25,6 +25,7 @@ COMMANDS = {
     "landscape": "losses along lines and planes through checkpoints",
     "splits": "tables and pictures of who holds what",
     "leaderboard": "finished runs next to published numbers; verify a run",
+    "new": "begin an algorithm, method, data set or loss of your own",
     "list": "settings, methods, algorithms, data sets and models",
     "show": "a composed config, each value with the file that it comes from",
 }

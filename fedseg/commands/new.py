@@ -1,0 +1,23 @@
+"""Begin something of one's own: fedseg new KIND NAME (see --help)."""
+
+from fedseg import cli
+
+DETAILS = """\
+The folder has a runnable file, a config and a test. docs/own_algorithm.md, own_data_set.md and
+own_local_loss.md go on from there.
+
+examples:
+  fedseg new algorithm halfway
+  fedseg new dataset orchards --out my_orchards
+"""
+
+
+def main() -> None:
+    parser = cli.parser("Write the beginning of an algorithm, method, data set or loss.", DETAILS)
+    parser.add_argument("kind", choices=("algorithm", "method", "dataset", "loss"))
+    parser.add_argument("name", help="of the module, such as halfway")
+    parser.add_argument("--out", type=cli.folder, help="a new folder (default: ./NAME)")
+    arguments = parser.parse_args()
+    from fedseg.api import new
+
+    cli.say(*new(arguments.kind, arguments.name, arguments.out))
