@@ -150,8 +150,12 @@ def run_path(text: str) -> Path:
     """The type of an option that names a run: its folder, or that of an experiment's only seed."""
     if Path(text).name == "results.json" and Path(text).is_file():
         return Path(text).parent
-    seeds = [file.parent for file in Path(text).glob("seed*/history.jsonl")]
-    return seeds[0] if len(seeds) == 1 else Path(text)
+    seeds = sorted(file.parent for file in Path(text).glob("seed*/history.jsonl"))
+    if len(seeds) > 1:
+        raise argparse.ArgumentTypeError(
+            f"{text} holds {len(seeds)} runs, one a seed: name one, such as {seeds[0]}"
+        )
+    return seeds[0] if seeds else Path(text)
 
 
 def _short(line: str) -> str:

@@ -34,12 +34,16 @@ def main() -> int:
     dry_run, quiet = arguments.pop("dry_run"), arguments.pop("quiet")
     if dry_run:
         gc.disable()  # many objects and little garbage: looking for it is a tenth of the time
+    from fedseg.config.keys import select
+    from fedseg.leaderboard.reference import far_from_published
     from fedseg.runner.experiment import load_config, train
 
     config = load_config(name, **arguments, options=options)
     if not quiet:  # before the imports that take seconds
         name = config.experiment_name
         cli.say(f"checking {name}" if dry_run else f"{name} -> {config.work_dir}", file=sys.stderr)
+        for message in far_from_published(select(config.to_dict())):
+            cli.say(f"warning: {message}", file=sys.stderr)
     train(config, dry_run=dry_run, quiet=quiet)
     if not dry_run:
         from fedseg.report.summary import print_summary

@@ -93,7 +93,7 @@ def read_file(path: str | Path, below: Below | None = None) -> Merged:
     if imports:
         if not isinstance(imports, Mapping):
             raise ConfigError(f"{path}: custom_imports: must be a dict, not {shown(imports)}")
-        with _telling(path):
+        with _telling(path, f": put it into {Path(path).resolve().parent} or install it"):
             import_modules_from_strings(**copy.deepcopy(imports))
     return merged
 
@@ -130,15 +130,16 @@ def _read(file: str, below: Below | None, above: tuple[str, ...] = ()) -> Merged
 
 
 @contextmanager
-def _telling(file: str | Path) -> Iterator[None]:
-    """Whatever goes wrong in a user's file is a ConfigError."""
+def _telling(file: str | Path, fix: str = "") -> Iterator[None]:
+    """Whatever goes wrong in a user's file is a ConfigError; ``fix``: of an import."""
     try:
         yield
     except ConfigError:
         raise
     except (Exception, SystemExit) as error:
         kind = type(error).__name__
-        raise ConfigError(f"{file}: cannot be read as a config: {kind}: {error}") from error
+        fix = fix if isinstance(error, ImportError) else ""
+        raise ConfigError(f"{file}: cannot be read as a config: {kind}: {error}{fix}") from error
 
 
 def _substituted(file: str) -> str:

@@ -148,6 +148,9 @@ class Composition:
                     return path.resolve()
             raise ConfigError(f"methods: {method}: no such file")
         name = by_case(SYNONYMS.get(method.lower(), method), self.known)
+        beside = self.path.parent / f"{method}.py"
+        if name is None and beside.is_file():  # of a config of one's own
+            return self.find(beside.name)
         if name is None:
             hint, known = did_you_mean(method, self.known), ", ".join(self.known)
             raise ConfigError(f"methods: {self.title}: unknown {method!r}{hint}; known: {known}")

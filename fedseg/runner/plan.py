@@ -217,7 +217,7 @@ def print_plan(plan: dict[str, Any]) -> None:
     """Show a plan as a table."""
     table = Table(title="plan", show_header=False)
     for name, value in plan.items():
-        table.add_row(name, _text(name, value))
+        table.add_row(name.replace("estimated seconds", "estimated time"), _text(name, value))
     Console().print(table)
 
 

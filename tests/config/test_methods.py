@@ -139,6 +139,8 @@ def test_a_method_of_ones_own_in_ten_lines(mine, write, tmp_path, monkeypatch):
     assert compose(mine, ["topk"]).algorithm.keep == 0.1
     write("elsewhere/topk.py", 'slot = "algorithm"\nalgorithm = dict(keep=0.2)\n')
     assert compose(mine, ["elsewhere/topk.py"]).algorithm.keep == 0.2
+    write("beside.py", 'slot = "algorithm"\nalgorithm = dict(keep=0.3)\n')
+    assert compose(mine, ["beside"]).algorithm.keep == 0.3
     monkeypatch.chdir(tmp_path / "elsewhere")
     other = setting_file("cifar10_a0")
     assert compose(other, ["topk.py"]).algorithm.keep == 0.2
@@ -227,6 +229,9 @@ def test_wrong_names_are_said_with_what_there_is(mine, write):
         assert all(word in str(caught.value) for word in expected), caught.value
     with pytest.raises(ConfigError, match=r"cifar10_a01: .*'cifar10_a0"):
         name_of("cifar10_a01", [])
+    path = write("lacking.py", SETTING + 'custom_imports = dict(imports=["no_such"])\n')
+    with pytest.raises(ConfigError, match=rf"lacking.py: .*no_such.*: put it into {path.parent}"):
+        compose(path)
     path = write("lonely.py", SETTING + 'methods = ["swa"]\n')
     with pytest.raises(ConfigError, match=r"methods: .*_base_"):
         compose(path)

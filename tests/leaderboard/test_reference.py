@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from fedseg.leaderboard.reference import PAPERS, read_json, read_published
+from fedseg.leaderboard.reference import PAPERS, far_from_published, read_json, read_published
 
 CONTENT = {  # paper -> records, sum of their values, records in doubt
     "FedDrive": (175, 9120.95, 0),
@@ -109,3 +109,10 @@ def test_known_data_have_the_published_counts():
             assert counts[f"idda_{shift}_{kind}"] == idda
     assert known["idda_rainy_uniform"]["test"]["unseen"]["samples"] == 2100
     assert len({e["train"]["partition_sha256"][0] for n, e in known.items() if "_" in n}) == 12
+
+
+def test_values_far_from_every_published_one_are_told():
+    near = {"optim_wrapper.rho": 0.1, "algorithm.mu": 0, "train_cfg.max_rounds": 10**8}
+    assert not list(far_from_published(near))
+    (message,) = far_from_published({**near, "optim_wrapper.rho": 1000.0})
+    assert message == "optim_wrapper.rho: 1000 is far outside the published 0.01 to 0.7"

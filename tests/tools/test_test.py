@@ -110,3 +110,11 @@ def test_a_checkpoint_that_a_run_deletes_meanwhile_gives_way_to_the_newest(
     pruned.unlink(missing_ok=True)
     code, _, err = run_tool("test", copy, "--pictures", 0, "--trust", "small_network")
     assert code == 0 and (copy / "test" / "round_000006" / "test_results.json").is_file(), err
+
+
+def test_a_folder_of_several_seeds_asks_for_one(run_tool, small_run, tmp_path):
+    for seed in (0, 1):
+        (tmp_path / f"seed{seed}").mkdir()
+        shutil.copy(small_run / "history.jsonl", tmp_path / f"seed{seed}")
+    code, _, err = run_tool("test", tmp_path)
+    assert code == 2 and f"holds 2 runs, one a seed: name one, such as {tmp_path}/seed0" in err
