@@ -13,6 +13,7 @@ from annotated_types import MinLen
 from PIL import Image
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
+from fedseg import cli
 from fedseg.config.schema import Pattern
 from fedseg.core.seeds import generator_for
 from fedseg.datasets.images import existing_files, read_image, read_label
@@ -87,7 +88,7 @@ def prepare_folder(
     root: Path,
     *,
     images: Annotated[Sequence[str], MinLen(1)] | None = None,
-    labels: str | None = None,
+    labels: Annotated[Sequence[str], MinLen(1)] | None = None,
     classes: Path | None = None,
     ids: Literal[tuple(TO_CITYSCAPES)] | None = None,
     ignore: Sequence[str] = (),
@@ -136,7 +137,7 @@ def prepare_folder(
         raise ConfigError("--clients: is missing: how many clients, or give --domain PATTERN")
     pairs = _find_pairs(root, layout)
     findings = Findings(f"{root}: not all files can be used", "Repair them, or take them away")
-    if layout.labels.endswith(".json"):
+    if pairs[0][1].endswith(".json"):
         pairs = _draw(root, layout, pairs, ignore, findings, overwrite)
     elif colors and _mode(root / pairs[0][1]) not in ("RGB", "RGBA"):
         colors = ()  # label files have ids, and these are their palette
@@ -171,7 +172,7 @@ def prepare_folder(
         usual = Path("data", published.partition("_")[0])
         return Outcome([root / "splits"], closing=next_command(published, usual, root))
     config = _write_config(root, layout, colors, ids, sizes, made, overwrite)
-    return Outcome([root / "splits"], closing=f"Next: fedseg train {config}")
+    return Outcome([root / "splits"], closing=f"Next: {cli.program()} train {config}")
 
 
 def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
@@ -212,7 +213,7 @@ def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
 def _describe(
     root: Path,
     images: Sequence[str] | None,
-    labels: str | None,
+    labels: Sequence[str] | None,
     classes: Path | None,
     ids: str | None,
 ) -> tuple[Layout, Sequence[Sequence[int]]]:
@@ -222,7 +223,7 @@ def _describe(
             "--images, --labels: give globs below the root, such as --images 'JPEGImages/*.jpg' "
             "--labels 'SegmentationClass/*.png'"
         )
-    layout = Layout(tuple(images), labels, ids=ids)
+    layout = Layout(images, labels, ids=ids)
     if ids is not None:
         if classes is not None:
             raise ConfigError("--classes: are Cityscapes' with --ids: give one of them")
@@ -267,16 +268,18 @@ def _files(root: Path) -> Iterator[str]:
 
 def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
     """Images and labels whose wildcards match the same, by path; those without are counted."""
-    for option, globs in (("--images", layout.images), ("--labels", (layout.labels,))):
+    first = layout.labels[0]
+    for option, globs in (("--images", layout.images), ("--labels", layout.labels)):
         for glob in globs:
             if fault := check_path(glob):
                 raise ConfigError(f"{option}: {glob!r} {fault}: write it relative to {root}")
-            if _regex(glob).groups != _regex(layout.labels).groups or "*" not in glob:
+            if _regex(glob).groups != _regex(first).groups or "*" not in glob:
                 raise ConfigError(
-                    f"{option}: {glob!r} must have the wildcards of {layout.labels!r}: what they "
+                    f"{option}: {glob!r} must have the wildcards of {first!r}: what they "
                     "match in an image's path is what they match in its label's"
                 )
-    patterns = [(_regex(glob), 0) for glob in layout.images] + [(_regex(layout.labels), 1)]
+    globs = enumerate((layout.images, layout.labels))
+    patterns = [(_regex(glob), which) for which, of in globs for glob in of]
     found: tuple[dict, dict] = ({}, {})
     for path in _files(root):
         for pattern, which in patterns:
@@ -299,7 +302,7 @@ def _find_pairs(root: Path, layout: Layout) -> list[Sample]:
     if len(both) < 2:
         raise DataError(
             f"{root}: {len(images)} files match {', '.join(layout.images)}, {len(labels)} match "
-            f"{layout.labels}, and {len(both)} of them are pairs: change --images and --labels"
+            f"{', '.join(layout.labels)}, and {len(both)} of them are pairs: change these globs"
         )
     return sorted((images[key], labels[key]) for key in both)
 

@@ -213,7 +213,9 @@ examples:
                 help="a published layout instead of the options below (default: %(default)s)",
             ),
             "--images": dict(action="extend", nargs="+", metavar="GLOB", help="images below ROOT"),
-            "--labels": dict(metavar="GLOB", help="label maps or polygons below ROOT"),
+            "--labels": dict(
+                action="extend", nargs="+", metavar="GLOB", help="label maps or polygons below ROOT"
+            ),
             "--classes": dict(
                 type=Path,
                 metavar="FILE",

@@ -26,8 +26,12 @@ MARKS = {
 GROUPS = (
     ("CIFAR and MNIST", ("cifar", "mnist")),
     (
-        "Landmarks, ImageNet, IDDA, Cityscapes, CamVid, VOC, ADE20K, demos",
-        ("landmarks", "imagenet", "idda", "city", "camvid", "voc", "ade20k", "demo"),
+        "Landmarks, ImageNet, IDDA, IDD, Cityscapes, CamVid, VOC, ADE20K, demos",
+        ("landmarks", "imagenet", "idd", "city", "camvid", "voc", "ade20k", "demo"),
+    ),
+    (
+        "Other label maps, and images of your own",
+        ("acdc", "bdd", "gta5", "mapillary", "segm", "streets", "synthia"),
     ),
 )
 

@@ -29,7 +29,7 @@ class Layout:
     """
 
     images: Sequence[str]
-    labels: str
+    labels: Sequence[str]
     classes: Sequence[str] = tuple(COLORS)
     palette: Sequence[Sequence[int]] = tuple(COLORS.values())
     ids: str | None = None  # of TO_CITYSCAPES
@@ -55,8 +55,8 @@ IDD_NAMES = (
 )
 
 _MAPILLARY = dict(
-    images=("training/images/*.jpg", "validation/images/*.jpg"),
-    labels="*/labels/*.png",
+    images=("*/images/*.jpg",),
+    labels=("*/labels/*.png", "*/v1.2/labels/*.png"),
     test=("validation/images/*",),
     clients=180,
     counts={"training/images/*": 18000, "validation/images/*": 2000},
@@ -64,7 +64,7 @@ _MAPILLARY = dict(
 LAYOUTS = {
     "acdc": Layout(
         images=("rgb_anon/*/*/*/*_rgb_anon.png",),
-        labels="gt/*/*/*/*_gt_labelTrainIds.png",
+        labels=("gt/*/*/*/*_gt_labelTrainIds.png",),
         ids="train_ids",
         domain="rgb_anon/([^/]+)/",
         test=("rgb_anon/*/val/*/*",),
@@ -73,7 +73,7 @@ LAYOUTS = {
     ),
     "bdd100k": Layout(
         images=("images/10k/*/*.jpg",),
-        labels="labels/sem_seg/masks/*/*.png",
+        labels=("labels/sem_seg/masks/*/*.png",),
         ids="train_ids",
         test=("images/10k/val/*",),
         clients=70,
@@ -83,7 +83,7 @@ LAYOUTS = {
     "mapillary_b": Layout(ids="mapillary_v1_b", **_MAPILLARY),
     "idd": Layout(
         images=("leftImg8bit/*/*/*_leftImg8bit.png", "leftImg8bit/*/*/*_leftImg8bit.jpg"),
-        labels="gtFine/*/*/*_gtFine_polygons.json",
+        labels=("gtFine/*/*/*_gtFine_polygons.json",),
         ids="idd",
         names=IDD_NAMES,
         domain="leftImg8bit/[^/]+/([^/]+)/",
@@ -92,7 +92,7 @@ LAYOUTS = {
     ),
     "gta5": Layout(
         images=("images/*.png",),
-        labels="labels/*.png",
+        labels=("labels/*.png",),
         ids="gta5",
         test=("0.1",),
         clients=100,
@@ -100,7 +100,7 @@ LAYOUTS = {
     ),
     "synthia": Layout(
         images=("RGB/*.png",),
-        labels="GT/LABELS/*.png",
+        labels=("GT/LABELS/*.png",),
         ids="synthia",
         first_channel=True,
         test=("0.1",),
@@ -109,7 +109,7 @@ LAYOUTS = {
     ),
     "voc": Layout(
         images=("JPEGImages/*.jpg",),
-        labels="SegmentationClass/*.png",
+        labels=("SegmentationClass/*.png",),
         classes=tuple(voc_classes()),
         palette=voc_palette(),
         test=("ImageSets/Segmentation/val.txt",),
@@ -120,7 +120,7 @@ LAYOUTS = {
     ),
     "ade20k": Layout(
         images=("images/*/*.jpg",),
-        labels="annotations/*/*.png",
+        labels=("annotations/*/*.png",),
         classes=tuple(ade_classes()),
         palette=ade_palette(),
         reduce_zero_label=True,

@@ -1,0 +1,14 @@
+# SYNTHIA-RAND-CITYSCAPES: rendered streets with 16 of Cityscapes' classes.
+_base_ = "../_base_/listed.py"
+
+__data = dict(type="ListedDataset", data_root="data/synthia", layout="synthia")
+__test = dict(split="splits/test", test_mode=True, **__data)
+
+setting = "synthia"
+lookup = ["cityscapes", "feddrive", "momentum"]
+without = ["protocol", "defects"]  # FedDrive's
+train_dataloader = dict(dataset=__data)
+val_dataloader = dict(
+    seen=dict(batch_size=4, num_workers=2, dataset=dict(**__test)),
+)
+test_dataloader = val_dataloader
