@@ -229,5 +229,6 @@ def test_a_run_is_tested_from_its_folder(small_run, run_tool, tmp_path):
     trained = json.loads((small_run / "results.json").read_text())
     assert tested["domains"]["seen"]["mIoU"] == trained["final"]["seen"]["mIoU"]
     assert tested["config_sha256"] == trained["config_sha256"] and tested["name"] == "small"
+    assert not (tmp_path / "out" / "pictures").exists()
     code, _, err = run_tool("test", small_run / "small.py")
     assert code == 2 and "checkpoint: is missing" in err

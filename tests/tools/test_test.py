@@ -56,18 +56,6 @@ def test_figures_equal_those_of_training_without_its_data(
     assert rows[2] == ["sidewalk", "", "", ""]  # in no image
 
 
-def test_digest_is_that_of_training_for_the_same_config(
-    run_tool, small_config, small_run, tmp_path
-):
-    out = tmp_path / "out"
-    path = small_run / "checkpoints" / "round_000006.pth"
-    assert run_tool("test", small_config, path, "--out", out, "--pictures", 0)[0] == 0
-    tested = json.loads((out / "test_results.json").read_text())
-    trained = json.loads((small_run / "results.json").read_text())
-    assert tested["config_sha256"] == tested["trained_config_sha256"] == trained["config_sha256"]
-    assert not (out / "pictures").exists()
-
-
 NO_TESTS = [f"{key}=None" for key in ("val_dataloader", "val_evaluator")]
 
 
