@@ -188,8 +188,7 @@ def _compare_config(outcome: Verification, results: ResultsFile, config: Config)
         derived = derive(results, values, results.name)
         computed |= {k: v for k, v in derived.items() if k != "config"}
         computed["model"] |= {"parameters": outcome.runner.flat.num_parameters}
-    recorded = results.model_dump(include=set(computed))
-    outcome.compare(recorded, plain(computed), "", "config")
+    outcome.compare(results.model_dump(include=set(computed)), plain(computed), "", "config")
 
 
 def _compare_history(
