@@ -182,6 +182,7 @@ ALGORITHMS = LazyRegistry(
         "algorithms.fedacg": ["FedACG"],
         "algorithms.fedavg": ["FedAvg"],
         "algorithms.fedcm": ["FedCM"],
+        "algorithms.feddg_ga": ["FedDGGA"],
         "algorithms.feddyn": ["FedDyn"],
         "algorithms.fedgamma": ["FedGamma"],
         "algorithms.fedgloss": ["FedGloSS", "NaiveFedGloSS"],
@@ -223,6 +224,7 @@ LOCAL_LOSSES = LazyRegistry(
         "algorithms.gradaug": ["GradAug"],
         "algorithms.moon": ["MOON"],
         "algorithms.pixels": ["FedSeg", "FedProtoPixels"],
+        "algorithms.self_training": ["SelfTraining"],
     },
 )
 BATCH_TRANSFORMS = LazyRegistry(

@@ -85,7 +85,7 @@ PLACES: dict[str, Place] = {
     "val_cfg": Place("LOOPS", "FederatedValLoop", given=_EVALUATION),
     "test_cfg": Place("LOOPS", "FederatedTestLoop", given=_EVALUATION),
     "train_dataloader": Place("CLIENT_DATA", "StreamingData", given=_RUN),
-    "train_dataloader.partition": Place("PARTITIONS", keys=("holdout",)),
+    "train_dataloader.partition": Place("PARTITIONS", keys=("holdout", "unlabelled")),
     **dict.fromkeys(
         (VAL, TEST),
         Place("EVALUATION_SETS", "StreamingData", given=("name", "field", "metrics", "like")),

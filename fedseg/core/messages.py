@@ -13,8 +13,8 @@ class Payload:
 
     Attributes:
         name: in ``Update.payloads``, ``Message.payloads`` and ``Server.state``.
-        shape: of the tensor; ``"classes"`` in it is the data set's number of classes; None: that of
-            ``w``.
+        shape: of the tensor; ``"classes"`` in it is the data set's number of classes, ``"clients"``
+            that of all clients; None: that of ``w``.
         weighting: of the mean over clients: ``"samples"``, ``"uniform"``, the name of a weight that
             updates bring, or ``"rows"``. Then each row of the first dimension has its own weight,
             and (rows, weights [R]) is sent: class means with counts give the means over all

@@ -177,7 +177,7 @@ class SegmentationDataset(Dataset):
             image = self.style(image, self.domains[index], seed, position)
         if self.known is not None and index in self.known:
             table = np.full(256, ERASED, np.uint8)
-            kept = [*self.known[index], IGNORE]
+            kept = [*self.known[index], IGNORE] if self.known[index] else []  # void is a label too
             table[kept] = kept
             label = cv2.LUT(label, table)
         if index >= self.unmirrored:

@@ -10,7 +10,7 @@ from annotated_types import MinLen
 from pydantic import NonNegativeFloat, PositiveInt, RootModel
 
 from fedseg.checks import is_number, shown
-from fedseg.config.schema import STRICT, read_model
+from fedseg.config.schema import STRICT, check_value, read_model
 from fedseg.core.seeds import generator_for
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import read_json
@@ -185,20 +185,30 @@ def divide(recipe: Any, dataset: Any) -> tuple[Clients, Clients]:
     """Every client's training samples, and those that ``holdout`` keeps from its training.
 
     A share ``holdout`` of each client's samples, drawn with the partition's seed (0 if it has
-    none), is held out: at least one of two or more, and never the last one.
+    none), is held out: at least one of two or more, and never the last one. ``unlabelled``: all
+    labels of label maps are erased, void too.
 
     Args:
-        recipe: a partition or its config, of which ``holdout`` is an option whatever its type.
+        recipe: a partition or its config, of which these are options whatever its type.
         dataset: the data set.
     """
-    share, seed = None, 0
+    share, seed, unlabelled = None, 0, False
     if isinstance(recipe, Mapping):
         recipe = dict(recipe)
         share, seed = recipe.pop("holdout", None), recipe.get("seed")
+        unlabelled = recipe.pop("unlabelled", False)
     where = "train_dataloader.partition"
+    check_value(f"{where}.unlabelled", unlabelled, bool)
+    if unlabelled and not hasattr(dataset, "erase"):
+        raise ConfigError(
+            f"{where}.unlabelled: is for label maps, which {type(dataset).__name__} lacks: set it "
+            "to False"
+        )
     if share is not None and (not is_number(share) or not 0 < share < 1):
         raise ConfigError(f"{where}.holdout: must be above 0 and below 1, not {shown(share)}")
     clients = check_clients(build(PARTITIONS, recipe, where)(dataset), len(dataset))
+    if unlabelled:
+        dataset.erase({index: () for index in range(len(dataset))})
     held: Clients = {}
     for position, (client, indices) in enumerate(clients.items() if share is not None else ()):
         size = min(max(1, round(share * len(indices))), len(indices) - 1)

@@ -310,7 +310,7 @@ def assemble_trainer(
         data,
         seed=cfg.randomness.seed,
         local_loss=local_loss,
-        payloads=_payloads([algorithm, local_loss, *hooks], getattr(data, "dataset", None), flat),
+        payloads=_payloads([algorithm, local_loss, *hooks], data, flat),
         amp=train.get("amp", False),
         call_hook=call_hook,
         check=check,
@@ -318,9 +318,11 @@ def assemble_trainer(
     )
 
 
-def _payloads(parts: Iterable[Any], dataset: Any, flat: FlatModel) -> list[Payload]:
+def _payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) -> list[Payload]:
     """What these declare to exchange, in numbers; ConfigError for two of one name."""
-    classes = len(_classes(dataset)) or getattr(flat.model, "num_classes", None)
+    classes = len(_classes(getattr(data, "dataset", None)))
+    classes = classes or getattr(flat.model, "num_classes", None)
+    sizes = {"classes": classes, "clients": len(data.clients)}
     owners: dict[str, str] = {"delta": "every algorithm", "buffers": "every run"}
     payloads = []
     for part in parts:
@@ -338,7 +340,7 @@ def _payloads(parts: Iterable[Any], dataset: Any, flat: FlatModel) -> list[Paylo
                     raise ConfigError(
                         f"{kind}: {payload.name!r} is by class, the data set has none"
                     )
-                shape = tuple(classes if size == "classes" else size for size in shape)
+                shape = tuple(sizes.get(size, size) for size in shape)
             payloads.append(replace(payload, shape=shape))
     return payloads
 

@@ -86,6 +86,7 @@ LIMITS = {
         FIRST,
     ),
     "AdaBest, mu = beta = 0": ({**ADABEST, "mu": 0.0, "beta": 0.0}, FEDAVG, {**EQUAL_SIZES, **SWA}),
+    "FedDGGA, step size 0": ({"type": "FedDGGA", "step_size": 0.0}, FEDAVG, EQUAL_SIZES),
     "FedCM, alpha = 1": ({"type": "FedCM", "alpha": 1.0}, FEDAVG, EQUAL_SIZES),
     "FedCM by samples, alpha = 1": (
         {"type": "FedCM", "alpha": 1.0, "weigh_samples": True, **ADAM},

@@ -13,6 +13,7 @@ from algorithm_table import ENTRIES, PIXEL_LOSSES
 from mmengine.config import Config
 
 from fedseg.algorithms.pixels import choose_anchors, contrast, small_labels
+from fedseg.algorithms.self_training import confident
 from fedseg.errors import ConfigError
 from fedseg.models import CrossEntropy, OHEMCrossEntropy
 from fedseg.runner.build import build_trainer
@@ -106,6 +107,23 @@ def test_anchors_are_as_many_of_each_class():
     chosen = choose_anchors(labels, 60)
     assert len(set(chosen.tolist())) == len(chosen) == 43
     assert torch.bincount(labels[chosen]).tolist() == [3, 0, 20, 0, 0, 20]
+
+
+@pytest.mark.parametrize(("threshold", "share"), [(0.9, 0.66), (0.4, 0.0), (1.0, 0.5)])
+def test_confident_pixels_equal_their_transcription(threshold, share):
+    generator = torch.Generator().manual_seed(1)
+    logits = 2 * torch.randn(2, 3, 6, 7, generator=generator, dtype=torch.float64)
+    erased = torch.rand(2, 6, 7, generator=generator) < 0.7
+    found = confident(logits, erased, threshold, share)
+    probability = logits.softmax(1).numpy()
+    for image in range(2):
+        best, guess = probability[image].max(0), probability[image].argmax(0)
+        for at in np.ndindex(6, 7):
+            rivals = best[(guess == guess[at]) & erased[image].numpy()]
+            rank = (rivals > best[at]).sum()
+            counts = best[at] > threshold or rank < np.ceil(share * len(rivals))
+            expected = guess[at] if counts and erased[image][at] else -1
+            assert int(found[image][at]) == expected, (image, at)
 
 
 # ---------------------------------------------------------------- runs
@@ -333,3 +351,34 @@ def test_losses_that_do_not_fit_are_refused(small_config, tmp_path):
 def test_labels_of_features_keep_void_and_erased_apart():
     labels = torch.tensor([[[1, 1, ERASED, ERASED, IGNORED, IGNORED]] * 2])
     assert small_labels(labels, torch.Size([1, 3]), 5).tolist() == [[[1, ERASED, -1]]]
+
+
+def test_the_teacher_is_the_initial_model_then_an_average(small_config, tmp_path):
+    """Clients without labels: nothing of their label maps reaches the loss."""
+    loss = {"type": "SelfTraining", "every": 2, "average_from": 4, "share": 0.5}
+    partition = {"_delete_": True, "type": "NaturalPartition", "unlabelled": True}
+    config = changed(
+        small_config,
+        tmp_path,
+        local_loss=loss,
+        train_dataloader={"partition": partition},
+        train_cfg={"max_rounds": 6},
+        averaging=None,
+        default_hooks={"checkpoint": {"keep_last": 10}},
+    )
+    trainer = build_trainer(config)
+    initial = trainer.flat.w.double()
+    (batch,) = trainer.data.sample_batches([[0, 1]])
+    assert set(batch["data_samples"].unique().tolist()) == {ERASED}
+    toyseg.train(config)
+    slots = {slot.name: slot for slot in trainer.flat.slots}
+    states = [toyseg.checkpoint(config, r) for r in range(1, 7)]
+    teachers = [state["server"]["state"]["teacher"] for state in states]
+    assert torch.equal(teachers[0], initial)
+    for name, slot in slots.items():
+        w = [state["state_dict"][name].double() for state in states]
+        kept = [slot.view(teacher) for teacher in teachers]
+        assert torch.equal(kept[1], w[1]) and torch.equal(kept[2], w[1])
+        assert torch.equal(kept[3], w[3])
+        torch.testing.assert_close(kept[5], (w[3] + w[5]) / 2)
+    assert all(line["loss"] > 0 for line in toyseg.history(config))

@@ -39,6 +39,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "FedSMOO": {"rho": 0.05, "beta": 10.0},
     "MIME": {"momentum": 0.5},
     "MIMELite": {"momentum": 0.5},
+    "FedDGGA": {},
     "FedRep": {},
     "Ditto": {"lam": 0.1},
 }

@@ -37,6 +37,8 @@ MAKES = {
     "fedalign": {"local_loss.type": "FedAlign"},
     "gradaug": {"local_loss.type": "GradAug"},
     "fedseg": {"local_loss.type": "FedSeg", "model.projection": (128, 256)},
+    "self_training": {"local_loss.type": "SelfTraining"},
+    "feddg_ga": {"algorithm.type": "FedDGGA"},
     "fedproto_pixels": {"local_loss.type": "FedProtoPixels"},
     "stochdepth": {"model.stochastic_depth": 0.9},
     "swa": {"averaging.type": "SWA"},
@@ -79,7 +81,7 @@ MAKES = {
     "efficientnet_lite0": {},
 }
 SEGMENTATION = {"cfsi", "lab", "deeplabv3plus", "segformer", "feddrive_heads", "mmseg_heads"}
-SEGMENTATION |= {"paper", "released", "fedseg", "fedproto_pixels"}
+SEGMENTATION |= {"paper", "released", "fedseg", "fedproto_pixels", "self_training"}
 CLASSIFICATION = {"mixup", "cutout", "resnet18", "resnet20", "resnet56"}
 CLASSIFICATION |= {"moon", "fedalign", "gradaug", "stochdepth", "eccv2022", "released_split"}
 OF_RESNETS = {"fedalign", "stochdepth", "silobn", "fedbn", "released_defects"}

@@ -201,7 +201,8 @@ def check_run(config: dict[str, Any], down: int, up: int) -> None:
         statistics = (4 * flat.num_buffers + counters) * len(sampled)
         # BatchNorm's statistics go with the model, once or in every exchange
         for sent, vectors in ((line["bytes_down"], down), (line["bytes_up"], up)):
-            assert vectors * model + statistics <= sent <= vectors * (model + statistics)
+            few = 100 * len(sampled)  # bytes of further numbers
+            assert vectors * model + statistics <= sent <= vectors * (model + statistics) + few
     # a float32 norm of millions of entries on one thread
     assert lines[-1]["norm_w"] == pytest.approx(float(w.double().norm()), rel=2e-3)
 

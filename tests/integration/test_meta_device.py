@@ -174,7 +174,8 @@ def test_segmentation(name):
     train(build_trainer(parts, optim_wrapper=OPTIMIZERS["ASAM"]), rounds=1)
 
 
-@pytest.mark.parametrize("name", ENTRIES)
+# FedDGGA's weights are numbers: it waits between a client's steps and the next client's
+@pytest.mark.parametrize("name", [name for name in ENTRIES if name != "FedDGGA"])
 def test_algorithms(name):
     entry = ENTRIES[name]
     optimizer = next(o for o in ("SAM", "SGD") if o not in entry.refused)

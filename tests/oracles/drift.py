@@ -335,3 +335,35 @@ def fedsmoo(
         w = mean(models) - beta * sigma
         history.append(Round(w, {"s": s, "sigma": sigma}, by_client(mu=mus, sigma=sigmas)))
     return history
+
+
+# ---------------------------------------------------------------- weights by generalization gap
+
+
+def feddg_ga(
+    fed: Federation, local: Local, loss: Callable[[Vector, str], float], step_size: float
+) -> list[Round]:
+    """FedDG-GA (Zhang 2023): a_k + s gap_k / max |gap|, clipped, scaled; s falls linearly.
+
+    ``loss``: of a model on all samples of a client.
+    """
+    w, history, last = fed.initial.copy(), [], {}
+    a = dict.fromkeys(fed.batches, 1 / fed.num_clients)
+    for i, sampled in enumerate(fed.participants, start=1):
+        gaps = {k: loss(w, k) - last[k] for k in sampled if k in last}
+        largest = max(map(abs, gaps.values()), default=0)
+        s = step_size * (1 - (i - 1) / len(fed.participants))
+        a |= {k: min(1, max(0, a[k] + s * gap / largest)) for k, gap in gaps.items() if largest}
+        a = {k: share / sum(a.values()) for k, share in a.items()}
+        models = {}
+        for k in sampled:
+
+            def step(w_k: Vector, batch: np.ndarray, i=i) -> Vector:
+                return local_gradient(fed, w_k, batch, local, i)
+
+            models[k] = walk(fed, k, w, local, step, local.lr)
+        total = sum(a[k] for k in sampled)
+        w = sum(a[k] / total * models[k] for k in sampled)
+        last |= {k: loss(models[k], k) for k in sampled}
+        history.append(Round(w, {"shares": np.array([a[k] for k in fed.batches])}))
+    return history

@@ -16,6 +16,7 @@ from drift import (
     adabest,
     fedacg,
     fedcm,
+    feddg_ga,
     fedprox,
     fedsmoo,
     fedspeed,
@@ -216,3 +217,22 @@ def test_algorithm_with_full_batches_and_a_falling_learning_rate(name, tmp_path)
     rates = [line["lr"] for line in trace.history]
     assert rates == pytest.approx([0.1 * 0.8**i for i in range(8)])
     compare(trace, case.transcribed(federation("full"), local, decayed(local.lr, 0.8)), case)
+
+
+@pytest.mark.parametrize(("kind", "step_size"), [("SGD", 0.2), ("SAM", 1.0)])
+def test_shares_by_generalization_gap(tmp_path, kind, step_size):
+    """With a step size of 1 a share is clipped; the model and the shares after every round."""
+    fed, (x, y) = federation(), problem.make_data()
+
+    def loss(w, client):
+        samples = np.concatenate(fed.batches[client])
+        return problem.loss(w, x[samples], y[samples])
+
+    expected = feddg_ga(fed, KINDS[kind], loss, step_size)
+    algorithm = {"type": "FedDGGA", "step_size": step_size}
+    trace = run_engine(tmp_path, algorithm, local=KINDS[kind])
+    assert relative_error(trace.weights, [state.w for state in expected]) <= TOLERANCE
+    shares = [state.server["shares"] for state in expected]
+    for own, other in zip(trace.server, shares, strict=True):
+        assert close(own["shares"], other)
+    assert len(np.unique(shares[-1])) > 4 and (step_size < 1 or any(0 in s for s in shares))

@@ -59,6 +59,7 @@ ENTRIES = {
     "FedSMOO": Entry({"rho": 0.05, "beta": 10.0}, down=2, up=2, refused=TWICE),
     "MIME": Entry({"momentum": 0.5}, down=2, up=2, momentum=0.0),
     "MIMELite": Entry({"momentum": 0.5}, down=2, up=2, momentum=0.0),
+    "FedDGGA": Entry({}),
     "FedRep": Entry({}, more={"personal": "@head"}),
     "Ditto": Entry({"lam": 0.1}),
 }
@@ -67,4 +68,7 @@ LOSSES: dict[str, dict[str, Any]] = {
     "FedAlign": {"mu": 0.45, "relative": True},
     "GradAug": {"n": 1, "resolutions": [SIDE, SIDE - 2]},
 }
-PIXEL_LOSSES: dict[str, dict[str, Any]] = {"FedSeg": {}, "FedProtoPixels": {}}
+PIXEL_LOSSES: dict[str, dict[str, Any]] = {
+    **{"FedSeg": {}, "FedProtoPixels": {}},
+    "SelfTraining": {"threshold": 0.5, "every": 2, "average_from": 2},
+}

@@ -1,0 +1,4 @@
+# FedDG-GA, Zhang et al., CVPR 2023; the step size is ours, untuned.
+slot = "algorithm"
+
+algorithm = dict(_delete_=True, type="FedDGGA", step_size=0.2)

@@ -1,0 +1,113 @@
+"""Self-training on erased labels: pseudo-labels of a teacher that the server keeps.
+
+Shenaj et al., "Learning Across Domains and Devices: Style-Driven Source-Free Domain Adaptation in
+Clustered Federated Learning" (LADD), WACV 2023, without its clusters and style transfer. The
+teacher is the initial model (pretrained on the server: ``load_from`` or ``model.weights``); every
+few rounds it is renewed, by the global model at first and from a round on by the mean of the global
+models at these rounds (SWA). It runs in eval mode, and its BatchNorm normalizes by the batch.
+"""
+
+import math
+
+import torch
+from pydantic import NonNegativeInt, PositiveInt
+from torch import Tensor
+from torch.func import functional_call
+
+from fedseg.algorithms.passes import at_rest
+from fedseg.config.schema import Share
+from fedseg.core.client import Client
+from fedseg.core.flat import FlatModel
+from fedseg.core.forward import total_loss
+from fedseg.core.local_loss import LocalLoss
+from fedseg.core.messages import Payload
+from fedseg.core.server import Aggregate, Server
+from fedseg.errors import ConfigError
+from fedseg.models.losses import CrossEntropy, PixelLoss
+from fedseg.models.segmentor import Segmentor
+from fedseg.names import ERASED
+from fedseg.registry import LOCAL_LOSSES
+
+TEACHER, COUNT = "teacher", "teacher_models"
+
+
+@LOCAL_LOSSES.register_module()
+class SelfTraining(LocalLoss):
+    """The model's loss with the teacher's labels in place of erased ones; others stay.
+
+    A prediction counts if its probability is above ``threshold``, or if it is among the ``share``
+    most confident ones of its class in its image. The loss is a mean over all pixels but void and
+    padding. The teacher travels to the clients in every round.
+
+    Args:
+        threshold: probability above which a pseudo-label counts.
+        share: of the pixels of a class in an image that count in any case.
+        every: rounds between two renewals of the teacher; 0: it stays the initial model.
+        average_from: round from which the teacher is an average; before it is the global model.
+    """
+
+    payloads = (Payload(TEACHER, None, broadcast=True),)
+
+    def __init__(
+        self,
+        threshold: Share = 0.9,
+        share: Share = 0.66,
+        every: NonNegativeInt = 5,
+        average_from: PositiveInt = 1,
+    ) -> None:
+        self.threshold, self.share = threshold, share
+        self.every, self.average_from = every, average_from
+
+    def check(self, flat: FlatModel) -> None:
+        if not isinstance(flat.model, Segmentor) or not isinstance(flat.model.criterion, PixelLoss):
+            raise ConfigError(
+                "local_loss: SelfTraining needs a model of type Segmentor whose loss is "
+                f"CrossEntropy or OHEMCrossEntropy, not {type(flat.model).__name__}"
+            )
+        self.initial = flat.w.clone()
+
+    def receive(self, client: Client) -> None:
+        teacher = client.payloads[TEACHER]
+        self.teacher = teacher if teacher.any() else self.initial
+
+    def loss(self, client: Client) -> Tensor:
+        model, labels = client.model, client.batch["data_samples"]
+        with torch.no_grad(), at_rest(model):
+            views, inputs = client.flat.views(self.teacher), client.batch["inputs"]
+            logits = functional_call(model, views, (inputs,), {"mode": "tensor"})
+            guessed = confident(logits, labels == ERASED, self.threshold, self.share)
+        targets = torch.where(guessed >= 0, guessed, labels)
+        total = total_loss(model.losses(model.outputs(inputs), targets))
+        if not isinstance(model.criterion, CrossEntropy):  # OHEM's mean is over all pixels already
+            return total
+        left, valid = (targets == ERASED).sum(), (labels != model.criterion.ignore_index).sum()
+        return total * (1 - left / valid.clamp(min=1))
+
+    def step(self, server: Server, updates: Aggregate) -> None:
+        if not server.state[TEACHER].any():
+            server.state[TEACHER] = self.initial.to(server.state[TEACHER])
+        if not self.every or server.round % self.every:
+            return
+        w = server.w.to(server.state[TEACHER].dtype)
+        count = server.state.get(COUNT, torch.zeros_like(w[0]))
+        if server.round < self.average_from:
+            server.state[TEACHER] = w
+            return
+        server.state[TEACHER] = (server.state[TEACHER] * count + w) / (count + 1)
+        server.state[COUNT] = count + 1
+
+
+def confident(logits: Tensor, erased: Tensor, threshold: float, share: float) -> Tensor:
+    """The most probable class where it counts and the label is erased, else -1, int64 [B, H, W].
+
+    Of n erased pixels of an image that are predicted as a class ``ceil(share n)`` count.
+    """
+    best, classes = logits.softmax(1).max(1)
+    counts = best > threshold
+    for image, chosen, guess, where in zip(best, counts, classes, erased, strict=True):
+        for class_ in guess[where].unique():
+            own = where & (guess == class_)
+            most = math.ceil(share * int(own.sum()))
+            if most:
+                chosen |= own & (image >= image[own].topk(most).values[-1])
+    return torch.where(counts & erased, classes, -1)
