@@ -1,7 +1,7 @@
 # ADE20K with three clients a class, 450 in all, each of which knows that class only.
 _base_ = ["../_base_/classes.py"]
 
-__source = dict(type="ADE20KDataset", data_root="data/ade")
+__source = dict(type="ADE20KDataset", data_root="data/ade20k")
 __train = dict(img_path="images/training", seg_map_path="annotations/training")
 __test = dict(img_path="images/validation", seg_map_path="annotations/validation")
 
