@@ -12,7 +12,7 @@ os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
 __version__ = "0.1.0"
 __all__ = (
     *("Evaluation", "Predictions", "Prepared", "Run"),
-    *("evaluate", "export", "load_config", "new", "predict", "prepare", "profile"),
+    *("browse", "evaluate", "export", "load_config", "new", "predict", "prepare", "profile"),
     *("read_run", "share", "train", "verify"),
 )
 

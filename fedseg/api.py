@@ -304,6 +304,31 @@ def new(kind: str, name: str, folder: str | Path | None = None) -> list[Path]:
     return write_new(kind, name, Path(folder or name))
 
 
+def browse(
+    config: Config | str | Path,
+    methods: Sequence[str] = (),
+    *,
+    out: str | Path = "browse.html",
+    clients: int = 10,
+    images: int = 6,
+    round: int = 1,
+    options: Options = (),
+) -> Path:
+    """Write an HTML page of what clients see in a round: augmented images with their labels.
+
+    Args:
+        config, methods, options: as in :func:`train`.
+        clients: so many, spread over all; ``images``: of each, at most.
+    """
+    config = copy.deepcopy(config) if isinstance(config, Config) else load_config(config, methods)
+    experiment.override_fields(config, options)
+    complete = experiment.check(config, "train_dataloader")
+    from fedseg.report.browse import write_page
+
+    with naming(complete):
+        return write_page(complete, Path(out), clients, images, round)
+
+
 def share(
     run: Run | str | Path,
     out: str | Path,

@@ -23,6 +23,7 @@ COMMANDS = {
     "compare": "compare runs side by side",
     "curvature": "Hessian eigenvalues, trace and sharpness of checkpoints",
     "landscape": "losses along lines and planes through checkpoints",
+    "browse": "a page of what clients see after augmentation",
     "splits": "tables and pictures of who holds what",
     "leaderboard": "finished runs next to published numbers; verify a run",
     "new": "begin an algorithm, method, data set or loss of your own",

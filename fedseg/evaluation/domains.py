@@ -21,6 +21,7 @@ from fedseg.core.forward import forward, prepare_batch
 from fedseg.core.hook import Run
 from fedseg.errors import ConfigError, DataError
 from fedseg.evaluation.clients import accuracy_in_mix, class_counts, deal_by_class, fine_tune
+from fedseg.evaluation.metrics import IoUMetric
 from fedseg.evaluation.sets import EvaluationSet, Groups, build_evaluation_set
 from fedseg.files import write_text
 from fedseg.loaders.partitioned import PartitionedData, balanced_batches
@@ -107,6 +108,7 @@ class DomainEvaluator:
         self.views, self.spread, self.tuning = views, spread, tuning
         self.details: dict[str, dict[str, Any]] = {}
         self.tables: dict[str, dict[str, Any]] = {}  # by evaluated domain, of clients and all
+        self.confusions: dict[str, Any] | None = None  # by evaluated domain, kept if it is a dict
         self._trained_domains = 0  # of the last evaluation by domain, those with own statistics
 
     def run(
@@ -137,6 +139,11 @@ class DomainEvaluator:
                     self.runner.call_hook("after_val_batch", prefix=prefix, samples=samples)
                 for metric_prefix, values in test.details().items():
                     self.details[str(Metric.of(prefix, metric_prefix))] = values
+                for metric in test.metrics if self.confusions is not None else ():
+                    of_all = getattr(metric, "metric", metric)  # of groups: as for the details
+                    if isinstance(of_all, IoUMetric):
+                        names, pixels = list(of_all.classes), of_all.confusion.tolist()
+                        self.confusions[prefix] = {"classes": names, "pixels": pixels}
                 metrics |= {str(Metric.of(prefix, k)): value for k, value in test.score().items()}
                 if each := test.table():
                     self.tables["sets"][prefix] = each
@@ -515,13 +522,17 @@ class FederatedValLoop(BaseLoop):
         runner.call_hook(f"before_{self.kind}")
         w, buffers = runner.evaluated_model()
         sets, final = self._due(runner.round)
+        self.domains.confusions = {} if self.kind == "test" else None
         metrics = self.domains.run(w, buffers, on_prediction, sets, final)
+        confusions, self.domains.confusions = self.domains.confusions, None
         details, tables = self.domains.details, self.domains.tables
         if self.evaluate_global and runner.averaging is not None:
             sets = [test for test in sets if not test.final_only]
             others = self.domains.run(runner.server.w, runner.server.buffers, None, sets, final)
             metrics |= {global_name(name): value for name, value in others.items()}
             details |= {global_name(name): entry for name, entry in self.domains.details.items()}
+        for domain, confusion in (confusions or {}).items():
+            details[domain]["confusion"] = confusion
         self.details = details
         if self.kind == "val" and runner.train_loop.pending is not None:
             self._note_clients(runner.train_loop.pending, tables)

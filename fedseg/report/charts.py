@@ -8,7 +8,7 @@ from matplotlib.figure import Figure
 
 from fedseg.checks import is_number
 from fedseg.metric_names import domain_label
-from fedseg.report.drawing import draw_percentages, new_figure
+from fedseg.report.drawing import SHADES, draw_percentages, new_figure
 
 
 def draw_iou_by_class(
@@ -24,6 +24,31 @@ def draw_iou_by_class(
     rows["mIoU"] = [domains[d].get("mIoU") for d in columns]
     labels = [domain_label(d, columns).replace(" ", "\n", 1) for d in columns]
     return draw_percentages(rows, labels, "IoU by class (%)", palette)
+
+
+def draw_confusion(entry: Mapping[str, Any], title: str = "") -> Figure:
+    """Heat map of a confusion matrix: of each class's pixels (rows) the share that is predicted so.
+
+    ``entry``: ``confusion`` of a domain in ``test_results.json``. Classes that neither truth nor
+    prediction has are left out.
+    """
+    pixels = np.array(entry["pixels"], dtype=float)
+    kept = np.flatnonzero(pixels.sum(0) + pixels.sum(1))
+    names = [entry["classes"][c] for c in kept]
+    pixels = pixels[np.ix_(kept, kept)]
+    total = pixels.sum(1, keepdims=True)
+    shares = np.divide(100 * pixels, total, out=np.full_like(pixels, np.nan), where=total > 0)
+    figure = new_figure(2.5 + 0.5 * len(kept), 1.8 + 0.42 * len(kept))
+    axes = figure.add_subplot()
+    axes.imshow(shares, cmap=SHADES, vmin=0, vmax=100, aspect="auto")
+    for (y, x), value in np.ndenumerate(shares):
+        if value >= 0.5:
+            style = {"ha": "center", "va": "center", "fontsize": 8}
+            axes.text(x, y, f"{value:.0f}", color="white" if value > 58 else "0.1", **style)
+    axes.set_xticks(range(len(kept)), names, rotation=45, ha="right")
+    axes.set_yticks(range(len(kept)), names)
+    axes.set(xlabel="predicted", ylabel="truth", title=f"{title} (% of the true class)".strip())
+    return figure
 
 
 def draw_client_accuracy(entry: Mapping[str, Any], title: str = "") -> Figure:

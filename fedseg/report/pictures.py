@@ -17,7 +17,7 @@ from matplotlib.patches import Patch
 from torch import Tensor
 
 from fedseg.evaluation import IoUMetric
-from fedseg.report.charts import draw_client_accuracy, draw_iou_by_class
+from fedseg.report.charts import draw_client_accuracy, draw_confusion, draw_iou_by_class
 from fedseg.report.compare import Side
 from fedseg.report.compare_output import draw_curves
 from fedseg.report.corruptions import corruption_table, draw_corruptions
@@ -162,6 +162,10 @@ def _write_domains(
     paths = []
     if (by_class := draw_iou_by_class(domains, palette)) is not None:
         paths.append(save_figure(by_class, folder / "iou_by_class.png"))
+    for domain, entry in domains.items():
+        if entry.get("confusion"):
+            figure = draw_confusion(entry["confusion"], domain)
+            paths.append(save_figure(figure, folder / f"confusion_{domain}.png"))
     if (corrupted := corruption_table(domains)) is not None:
         figure = draw_corruptions(corrupted, title)
         paths.append(save_figure(figure, folder / "corruptions.png"))
@@ -244,7 +248,7 @@ def _example(test: "EvaluationSet", index: int, prediction: np.ndarray) -> Examp
     image, label = _sample(test.dataset, index)
     files, domains = getattr(test.dataset, "files", None), test.domains
     return Example(
-        image=_as_picture(np.asarray(image)),
+        image=as_picture(np.asarray(image)),
         truth=np.asarray(label),
         prediction=prediction,
         domain=domains[index] if domains is not None else test.name,
@@ -252,7 +256,7 @@ def _example(test: "EvaluationSet", index: int, prediction: np.ndarray) -> Examp
     )
 
 
-def _as_picture(image: np.ndarray) -> np.ndarray:
+def as_picture(image: np.ndarray) -> np.ndarray:
     """[3, H, W] of any type as uint8 [H, W, 3]; floats are stretched to their own range."""
     image = np.ascontiguousarray(image.transpose(1, 2, 0))
     if image.dtype == np.uint8:

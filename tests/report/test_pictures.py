@@ -1,5 +1,8 @@
 """The pictures of a whole run, and that predictions in them are the evaluation's."""
 
+import base64
+import io
+import re
 import shutil
 from pathlib import Path
 
@@ -9,7 +12,12 @@ import torch
 import toyseg
 from PIL import Image
 
+import fedseg
+from fedseg.core.client_data import Job
+from fedseg.datasets.arrays import write_images
 from fedseg.report import pictures
+from fedseg.report.charts import draw_confusion
+from fedseg.report.drawing import save_figure
 from fedseg.report.pictures import (
     OPACITY,
     Classes,
@@ -19,6 +27,7 @@ from fedseg.report.pictures import (
     write_charts,
     write_overlays,
 )
+from fedseg.runner.build import build_trainer
 from fedseg.runner.experiment import load_config
 from fedseg.runner.runner import FederatedRunner
 
@@ -51,6 +60,40 @@ def test_some_predictions_are_those_of_the_evaluation(tested):
     assert set(found) == {("unseen", 0), ("unseen", 3), ("seen", 2), ("seen_by_domain", 2)}
     for key, prediction in found.items():
         assert torch.equal(prediction, predictions[key])
+
+
+def test_confusion_matrices_are_those_of_the_metrics(tested, tmp_path):
+    runner, _ = tested
+    details = runner.test_loop.details
+    for domain in ("unseen", "seen", "seen_by_domain"):
+        entry = details[domain]["confusion"]
+        pixels = np.array(entry["pixels"])
+        union = pixels.sum(0) + pixels.sum(1) - pixels.diagonal()
+        for number, name in enumerate(entry["classes"]):
+            if pixels[number].sum():
+                iou = 100 * pixels[number, number] / union[number]
+                assert iou == pytest.approx(details[domain]["IoU"][name])
+    assert save_figure(draw_confusion(entry, "seen"), tmp_path / "c.png").stat().st_size > 1000
+    assert runner.test_loop.domains.confusions is None
+
+
+def test_what_clients_see_is_a_page(small_config, tmp_path):
+    config = load_config(small_config)
+    page = fedseg.browse(config, out=tmp_path / "page.html", clients=1, images=3).read_text()
+    assert page.count("<h2>") == 1 and page.count("<img") == 6 and "> road</span>" in page
+    source = re.search(r"base64,([^\"]+)", page)[1]
+    shown = np.array(Image.open(io.BytesIO(base64.b64decode(source))))
+    trainer = build_trainer(config)
+    trainer.data.start([job := Job(1, 0, 1)])
+    batch = next(trainer.data.batches(job))
+    assert (shown == batch["inputs"][0].numpy().transpose(1, 2, 0)).all()
+    rng, labels = np.random.default_rng(0), np.arange(120) % 10
+    images = rng.integers(0, 256, (120, 32, 32, 3), dtype=np.uint8), labels
+    write_images(tmp_path / "data", "shapes", list("<bcdefghij"), images, images, allow_shared=True)
+    options = {"data_root": str(tmp_path / "data"), "train_dataloader.partition.num_clients": 3}
+    words = {"out": tmp_path / "mix.html", "options": options}
+    page = fedseg.browse("demo_shapes", ["mixup"], **words).read_text()
+    assert page.count("<h2>") == 3 and "&lt; 0." in page and "<b" not in page.split("<h1>")[1][:400]
 
 
 def test_overlays_of_every_domain(tested, tmp_path, monkeypatch):

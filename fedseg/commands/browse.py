@@ -1,0 +1,40 @@
+"""Browse: fedseg browse SETTING [--with METHOD ...] (see --help)."""
+
+from pathlib import Path
+
+from fedseg import cli
+
+EXAMPLES = """\
+examples:
+  fedseg browse demo_shapes --with cutout
+  fedseg browse idda_rainy --with lab --clients 4 --images 8 --out lab.html
+"""
+
+
+def main() -> None:
+    parser = cli.parser(
+        "Write a page of what clients see: training images after augmentation, with their labels, "
+        "as the first local steps of a round take them.",
+        EXAMPLES,
+    )
+    parser.add_argument("config", type=Path, help="a setting or experiment: name or path")
+    cli.add_methods(parser, "methods to merge over it, for example lab")
+    for name, number, text in (
+        ("--clients", 10, "spread over all"),
+        ("--images", 6, "of each client, at most"),
+        ("--round", 1, "whose images are shown"),
+    ):
+        text = f"{text} (default: %(default)s)"
+        parser.add_argument(name, type=int, default=number, metavar="N", help=text)
+    out = Path("browse.html")
+    parser.add_argument(
+        "--out", type=Path, default=out, metavar="FILE", help="default: %(default)s"
+    )
+    cli.add_cfg_options(parser, "override config fields")
+    arguments = vars(parser.parse_args())
+    if min(arguments[name] for name in ("clients", "images", "round")) < 1:
+        parser.error("--clients, --images, --round: must be at least 1")
+    from fedseg.api import browse
+
+    arguments["options"] = arguments.pop("cfg_options")
+    cli.say(browse(arguments.pop("config"), arguments.pop("methods"), **arguments))
