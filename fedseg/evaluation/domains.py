@@ -524,15 +524,13 @@ class FederatedValLoop(BaseLoop):
         sets, final = self._due(runner.round)
         self.domains.confusions = {} if self.kind == "test" else None
         metrics = self.domains.run(w, buffers, on_prediction, sets, final)
-        confusions, self.domains.confusions = self.domains.confusions, None
+        self.confusions, self.domains.confusions = self.domains.confusions, None
         details, tables = self.domains.details, self.domains.tables
         if self.evaluate_global and runner.averaging is not None:
             sets = [test for test in sets if not test.final_only]
             others = self.domains.run(runner.server.w, runner.server.buffers, None, sets, final)
             metrics |= {global_name(name): value for name, value in others.items()}
             details |= {global_name(name): entry for name, entry in self.domains.details.items()}
-        for domain, confusion in (confusions or {}).items():
-            details[domain]["confusion"] = confusion
         self.details = details
         if self.kind == "val" and runner.train_loop.pending is not None:
             self._note_clients(runner.train_loop.pending, tables)

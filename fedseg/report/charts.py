@@ -29,7 +29,7 @@ def draw_iou_by_class(
 def draw_confusion(entry: Mapping[str, Any], title: str = "") -> Figure:
     """Heat map of a confusion matrix: of each class's pixels (rows) the share that is predicted so.
 
-    ``entry``: ``confusion`` of a domain in ``test_results.json``. Classes that neither truth nor
+    ``entry``: of a domain in ``confusion`` of ``test_results.json``. Classes that neither truth nor
     prediction has are left out.
     """
     pixels = np.array(entry["pixels"], dtype=float)

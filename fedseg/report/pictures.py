@@ -162,10 +162,6 @@ def _write_domains(
     paths = []
     if (by_class := draw_iou_by_class(domains, palette)) is not None:
         paths.append(save_figure(by_class, folder / "iou_by_class.png"))
-    for domain, entry in domains.items():
-        if entry.get("confusion"):
-            figure = draw_confusion(entry["confusion"], domain)
-            paths.append(save_figure(figure, folder / f"confusion_{domain}.png"))
     if (corrupted := corruption_table(domains)) is not None:
         figure = draw_corruptions(corrupted, title)
         paths.append(save_figure(figure, folder / "corruptions.png"))
@@ -177,6 +173,8 @@ def write_test_pictures(
 ) -> list[Path]:
     """The pictures of an evaluation: IoU by class of ``domains``, a few predictions of each."""
     paths = _write_domains(domains, folder, classes_of(loop.sets[0]).palette)
+    for domain, entry in (loop.confusions or {}).items():
+        paths.append(save_figure(draw_confusion(entry, domain), folder / f"confusion_{domain}.png"))
     return paths + write_overlays(loop.domains, *loop.runner.evaluated_model(), folder, count)
 
 

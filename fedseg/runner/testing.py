@@ -75,6 +75,7 @@ def evaluate_checkpoint(
         "device": str(runner.flat.w.device),
         "versions": package_versions(),
         "domains": domains,
+        **({"confusion": loop.confusions} if loop.confusions else {}),
     }
     return runner, plain(results)
 

@@ -66,7 +66,7 @@ def test_confusion_matrices_are_those_of_the_metrics(tested, tmp_path):
     runner, _ = tested
     details = runner.test_loop.details
     for domain in ("unseen", "seen", "seen_by_domain"):
-        entry = details[domain]["confusion"]
+        entry = runner.test_loop.confusions[domain]
         pixels = np.array(entry["pixels"])
         union = pixels.sum(0) + pixels.sum(1) - pixels.diagonal()
         for number, name in enumerate(entry["classes"]):
