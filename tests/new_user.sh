@@ -52,8 +52,6 @@ step fedseg predict work_dirs/demo_shapes_fedavgm - --out predictions
 step fedseg export work_dirs/demo_shapes_fedavgm --format onnx --out shapes.onnx
 step fedseg share work_dirs/demo_shapes_fedavgm --out run.zip
 step fedseg verify run.zip --out shared
-step fedseg profile shared
-step fedseg new algorithm halfway
 step fedseg prepare idda --synthetic --setting rainy --distribution heterogeneous \
   --limit-per-user 2 --limit-test 1 --size 64x48
 step fedseg splits idda_rainy
