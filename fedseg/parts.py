@@ -1,5 +1,6 @@
 """Parts of a model, by the names of their parameters and buffers."""
 
+import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
@@ -51,5 +52,6 @@ def _prefixes(name: str) -> list[str]:
 def _head(model: nn.Module) -> tuple[str, ...]:
     """Prefixes of the layers that give the logits; without one of their names the last layer."""
     layers = [n for n, m in model.named_modules() if n and any(True for _ in m.parameters(False))]
+    layers = list(dict.fromkeys(re.sub(r"\.(base_layer|lora_[AB]\.\w+)$", "", n) for n in layers))
     named = [name for name in layers if name.rpartition(".")[2] in HEADS]
     return tuple(f"{name}." for name in named or layers[-1:])

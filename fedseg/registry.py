@@ -189,6 +189,7 @@ ALGORITHMS = LazyRegistry(
         "algorithms.fedprox": ["FedProx"],
         "algorithms.fedsmoo": ["FedSMOO"],
         "algorithms.fedspeed": ["FedSpeed"],
+        "algorithms.flexlora": ["FlexLoRA"],
         "algorithms.mime": ["MIMELite", "MIME"],
         "algorithms.personal": ["FedRep", "Ditto"],
         "algorithms.scaffold": ["SCAFFOLD"],

@@ -84,6 +84,7 @@ TABLE = (
     Key("custom_imports", METHOD, True),
     Key("default_scope", METHOD, True),
     Key("model.freeze", METHOD),
+    Key("model.lora", METHOD),
     Key("model.stochastic_depth", METHOD),
     Key("model.projection", METHOD),
     # the protocol

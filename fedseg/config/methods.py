@@ -49,6 +49,7 @@ SLOTS += (
     "augmentation",
     "style",
     "network",
+    "adapter",
     "protocol",
     "split",
     "defects",

@@ -102,7 +102,7 @@ class DPFedAvg(FederatedHook):
             ),
             (
                 algorithm.aggregate not in (Aggregate, PrivateSum),
-                "robust sums have no bound on what one client changes: leave robust out",
+                "sums of robust or FlexLoRA have no bound on what one client changes: drop them",
             ),
             (
                 runner.trainer.payloads,

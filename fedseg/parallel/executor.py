@@ -212,7 +212,8 @@ class RayExecutor(Executor):
 
         def works() -> Iterator[Work]:
             for part in parts:
-                model = self._ray.put((part.w, part.buffers))
+                payloads = self._run.server.message(part.w).payloads
+                model = self._ray.put((part.w, part.buffers, payloads))
                 per_worker = -(-len(part.plan) // self.num_workers)
                 first = 0
                 if part.tuning:  # once, by one worker in turn

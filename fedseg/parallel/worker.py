@@ -24,6 +24,7 @@ import torch
 from mmengine.config import Config
 from torch import Tensor
 
+from fedseg.algorithms.flexlora import FlexLoRA
 from fedseg.core.client_data import Job, JobStream
 from fedseg.core.forward import map_tensors
 from fedseg.core.messages import ClientResult, Message, Outcome, Task
@@ -263,12 +264,17 @@ class Worker:
         return [blocks[i] for i in assign(costs, self.workers)[self.number]]
 
     @_naming_lacks
-    def count(self, name: str, part: EvalTask, model: tuple[Tensor, Tensor]) -> Report:
+    def count(
+        self, name: str, part: EvalTask, model: tuple[Tensor, Tensor, Mapping[str, Tensor]]
+    ) -> Report:
         """Predict a part of a test set of the evaluation between rounds; what its metrics count.
 
-        ``model`` has the parameters and buffers, which the part lacks.
+        ``model`` has the parameters and buffers, which the part lacks, and the payloads of the
+        next message.
         """
         begin = time.perf_counter()
+        if isinstance(self.trainer.algorithm, FlexLoRA):
+            self.trainer.algorithm.receive(model[2])
         if self._loop is None:
             self._loop = build_evaluation(self.cfg, "val", self.run)
         test = next(test for test in self._loop.sets if test.name == name)

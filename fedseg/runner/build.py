@@ -37,7 +37,7 @@ from torch import nn
 
 from fedseg.batchnorm import batchnorm_layers, frozen_running_statistics
 from fedseg.checks import shown
-from fedseg.config.components import DEFAULT_HOOKS
+from fedseg.config.components import DEFAULT_HOOKS, PLACES
 from fedseg.config.schema import check_value
 from fedseg.core.algorithm import Algorithm
 from fedseg.core.client_data import ClientData
@@ -56,6 +56,7 @@ from fedseg.hooks.averaging import ModelAverage
 from fedseg.hooks.local_state import LocalState
 from fedseg.loaders.partitioned import PartitionedData
 from fedseg.loaders.streaming import temporary_seed
+from fedseg.models.lora import LoRA, with_adapters
 from fedseg.optim import OptimWrapper, build_local_optimizer
 from fedseg.parts import part_names
 from fedseg.registry import (
@@ -192,7 +193,7 @@ def build_model(cfg: Config) -> nn.Module:
     """The network in its dtype, on the CPU; its weights are drawn by :func:`build_vectors`."""
     torch.manual_seed(seed_for(cfg.randomness.seed, "build"))
     with _offline():
-        options = {key: value for key, value in cfg.model.items() if key != "freeze"}
+        options = {k: v for k, v in cfg.model.items() if k not in PLACES["model"].keys}
         model = build(MODELS, options, "model", base=nn.Module)
     return model.to(getattr(torch, cfg.get("dtype", "float32")))
 
@@ -232,6 +233,8 @@ def build_vectors(model: nn.Module, cfg: Config) -> FlatModel:
     freeze = cfg.model.get("freeze") or ()
     check_value("model.freeze", freeze, str | Sequence[str])
     frozen = part_names(model, freeze, "model.freeze") if freeze else ()
+    if cfg.model.get("lora") is not None:
+        LoRA.from_config(cfg.model.lora).add_to(model, frozen)
     flat = FlatModel(model, cfg.get("channels_last", True), frozen)
     if cfg.get("load_from") is not None:
         load_weights(flat, cfg.load_from)
@@ -250,7 +253,7 @@ def load_weights(
     try:
         for key in ("averaged_state_dict", "state_dict"):
             if key in payload:
-                flat.load_state_dict(payload[key])
+                flat.load_state_dict(with_adapters(payload[key], flat.model))
     except RuntimeError as error:
         _, *reasons = map(str.strip, str(error).split("\n"))
         more = f" and {len(reasons) - 3} more" if len(reasons) > 3 else ""
@@ -285,7 +288,13 @@ def assemble_trainer(
         algorithm.aggregate = build(AGGREGATES, cfg.robust, "robust")
     _check_rounds(algorithm)
     lacks = getattr(flat.model, "lacks", None)
-    if lacks is not None and cfg.get("load_from") is None:
+    random = cfg.get("load_from") is None
+    if random and cfg.model.get("lora") is not None and cfg.model.get("weights") is None:
+        warn(
+            "model.lora: the adapters are those of random weights, which stay as they are: give "
+            "weights as model.weights or load_from"
+        )
+    elif lacks is not None and random:
         warn(
             f"model.weights: published runs start from {lacks} weights, this one from random ones: "
             "give a file of them"
@@ -294,6 +303,11 @@ def assemble_trainer(
     local = build_local_optimizer(cfg.optim_wrapper, flat)
     if not any(group["lr"] for group in local.optimizer.param_groups):
         warn("optim_wrapper.optimizer.lr: is 0: no client learns anything")
+    if getattr(algorithm, "fedex", False) and cfg.get("averaging") is not None:
+        raise ConfigError(
+            "algorithm.fedex: changes frozen weights from round to round, of which there is no "
+            "average: set it to False, or averaging=None"
+        )
     algorithm.check_rounds(train.max_rounds)
     local.check_rounds(train.max_rounds)
     algorithm.check(local, flat)

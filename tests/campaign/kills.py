@@ -42,6 +42,7 @@ ALGORITHMS: dict[str, dict[str, Any]] = {
     "FedDGGA": {},
     "FedRep": {},
     "Ditto": {"lam": 0.1},
+    "FlexLoRA": {"fedex": True},
 }
 SAM = {**SGD, "type": "SAMOptimWrapper", "rho": 0.05}
 OPTIMIZERS = {"FedGamma": SAM, "FedAvg": MOMENTUM}  # what these need or allow; others: SGD
@@ -95,6 +96,8 @@ def draw_runs(seed: int, rounds: int = 4) -> list[Run]:
         }
         if name == "FedRep":
             changes["personal"] = "@head"
+        if name == "FlexLoRA":
+            changes |= {"model": {"lora": {"r": 2}}, "averaging": None}
         if name == "FedAvg":
             changes["custom_hooks"] = [{"type": "KeptMomentum"}]
         resident = name in PLAIN and rng.random() < 0.5

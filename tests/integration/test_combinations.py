@@ -266,11 +266,10 @@ def test_every_pair(algorithm, images, tmp_path):
             parts = cnn(images) if row["network"] == "cnn" else bisenetv2()
         config = settings(
             tmp_path / str(number),
-            parts,
+            toyseg.merge(parts, entry.more),
             algorithm={"type": algorithm, **entry.options},
             optim_wrapper=entry.local(row["optimizer"]),
             averaging=AVERAGES[row["average"]],
-            **entry.more,
         )
         print(f"seed {SEED}: {row}")  # shown when it fails
         check(config, entry, row["optimizer"])

@@ -37,6 +37,11 @@ RUNS = {
     },
     "FedBN": {"batchnorm": {"_delete_": True, "type": "FedBN"}},
     "SiloBN, a personal head, a frozen layer": {"personal": "@head", "model": {"freeze": "conv1"}},
+    "FedEx-LoRA": {
+        "algorithm": {"_delete_": True, "type": "FlexLoRA", "fedex": True},
+        "averaging": None,
+        "model": {"lora": {"r": 2}},
+    },
     "Ditto": {"algorithm": {"_delete_": True, "type": "Ditto"}},
     "FedRep": {"algorithm": {"_delete_": True, "type": "FedRep"}, "personal": "@head"},
     "FedDyn on disk, blocks": {"algorithm": DYN, "state_store": {"keep": "disk"}},
@@ -176,10 +181,15 @@ class SendSignals:
             os.kill(os.getpid(), number)
 
 
-def test_saved_stopped_and_resumed_with_another_number_of_workers(tmp_path):
-    alone = toyseg.settings(tmp_path / "alone", **SMALL)
+@pytest.mark.parametrize(
+    "name",
+    ["FedASAM, SWA, SiloBN", "SiloBN, a personal head, a frozen layer", "FedEx-LoRA"],
+)
+def test_saved_stopped_and_resumed_with_another_number_of_workers(tmp_path, name):
+    small = toyseg.merge(SMALL, RUNS[name])
+    alone = toyseg.settings(tmp_path / "alone", **small)
     toyseg.train(alone)
-    rare = toyseg.merge(SMALL, {"default_hooks": {"checkpoint": {"interval": 100}}})
+    rare = toyseg.merge(small, {"default_hooks": {"checkpoint": {"interval": 100}}})
     shared = toyseg.settings(tmp_path / "shared", **rare, executor=parallel(2))
     stopped = toyseg.runner(shared)
     stopped._hooks.append(SendSignals())

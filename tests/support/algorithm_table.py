@@ -62,6 +62,7 @@ ENTRIES = {
     "FedDGGA": Entry({}),
     "FedRep": Entry({}, more={"personal": "@head"}),
     "Ditto": Entry({"lam": 0.1}),
+    "FlexLoRA": Entry({}, more={"model": {"lora": {"r": 2}}}),
 }
 LOSSES: dict[str, dict[str, Any]] = {
     "MOON": {"mu": 1.0, "tau": 0.5},

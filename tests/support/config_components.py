@@ -20,7 +20,7 @@ SETTINGS = sorted(path.stem for path in (ROOT / "configs" / "settings").glob("*.
 def build_once(place: str, component_json: str) -> None:
     component = json.loads(component_json)
     if place == "model":
-        component.pop("freeze", None)
+        component = {k: v for k, v in component.items() if k not in ("freeze", "lora")}
         with torch.device("meta" if "encoder" in component_json else "cpu"):  # these are large
             build(MODELS, component, place)
     else:

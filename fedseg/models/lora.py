@@ -1,0 +1,118 @@
+"""Low-rank adapters (LoRA) in any network, by ``peft``: what is trained beside frozen weights.
+
+Hu et al., "LoRA: Low-Rank Adaptation of Large Language Models", ICLR 2022: a layer's weight is
+``W0 + (alpha / r) B A``; A is drawn, B begins at zero. A convolution's A has its kernel, its B is
+1x1, so that ``B A`` of the flattened weights is the change of its weight.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import PositiveInt
+from torch import Tensor, nn
+
+from fedseg.config.schema import Positive
+from fedseg.errors import ConfigError
+from fedseg.parts import HEAD, part_names
+from fedseg.registry import check_arguments
+
+ADAPTER = re.compile(r"\.lora_[AB]\.\w+\.")
+
+
+@dataclass(frozen=True)
+class LoRA:
+    """Adapters of a model's linear and convolution layers.
+
+    Args:
+        r: rank. alpha: the change of a weight is scaled by ``alpha / r``.
+        targets: names of layers, or patterns of names as ``personal`` takes; None: every layer that
+            fits, besides the head. Layers that do not fit have groups, dilation or another padding
+            than zeros, or belong to torch's attention.
+        fixed_A: A stays as it was drawn, for everybody the same, and only B is trained and sent.
+    """
+
+    r: PositiveInt = 8
+    alpha: Positive = 16.0
+    targets: str | Sequence[str] | None = None
+    fixed_A: bool = False
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> "LoRA":
+        """Build from a config's ``model.lora``."""
+        check_arguments(cls, config, "model.lora")
+        return cls(**config)
+
+    def add_to(self, model: nn.Module, frozen: Collection[str] = ()) -> None:
+        """Add the adapters in place, and freeze all other parameters but those of the head.
+
+        A head that is a target has adapters as well, and its own weights are frozen. BatchNorm's
+        statistics go on being collected where ``frozen``, names of the config's, does not say else.
+        """
+        try:
+            from peft import LoraConfig, inject_adapter_in_model
+        except ImportError as error:
+            raise ConfigError(
+                "model.lora: needs the extra 'lora' (pip install -c constraints.txt -e '.[lora]')"
+            ) from error
+        head = part_names(model, HEAD, "model.lora")
+        trained = {name for name, p in model.named_parameters() if p.requires_grad} - {*frozen}
+        targets = self._targets(model, head)
+        config = LoraConfig(
+            r=self.r,
+            lora_alpha=self.alpha,
+            target_modules="|".join(map(re.escape, targets)),  # a list would match ends of names
+        )
+        inject_adapter_in_model(config, model)
+        for name, parameter in model.named_parameters():
+            if ADAPTER.search(name):
+                parameter.requires_grad_(".lora_B." in name or not self.fixed_A)
+            else:
+                parameter.requires_grad_(name in head & trained)
+
+    def _targets(self, model: nn.Module, head: Collection[str]) -> list[str]:
+        attention = [n for n, m in model.named_modules() if isinstance(m, nn.MultiheadAttention)]
+        fitting = [
+            name
+            for name, layer in model.named_modules()
+            if _fits(layer) and name.rpartition(".")[0] not in attention
+        ]
+        if self.targets is None:
+            chosen = [name for name in fitting if f"{name}.weight" not in head]
+            if not chosen:
+                raise ConfigError(
+                    f"model.lora: {type(model).__name__} has no layer besides its head that fits: "
+                    "name linear or convolution layers in model.lora.targets"
+                )
+            return chosen
+        chosen = []
+        for pattern in [self.targets] if isinstance(self.targets, str) else self.targets:
+            names = part_names(model, pattern, "model.lora.targets")
+            found = [name for name in fitting if f"{name}.weight" in names]
+            if not found:
+                raise ConfigError(
+                    f"model.lora.targets: {pattern!r} is no linear layer or convolution without "
+                    "groups, dilation and padding of its own, nor has it one: name other layers"
+                )
+            chosen += found
+        if not chosen:
+            raise ConfigError("model.lora.targets: is empty: name layers, or leave it out")
+        return list(dict.fromkeys(chosen))
+
+
+def _fits(layer: nn.Module) -> bool:
+    if isinstance(layer, nn.Linear):
+        return True
+    plain = isinstance(layer, nn.Conv2d) and layer.groups == 1 and layer.padding_mode == "zeros"
+    return plain and set(layer.dilation) == {1}
+
+
+def with_adapters(state: Mapping[str, Tensor], model: nn.Module) -> Mapping[str, Tensor]:
+    """The state dict of a network without adapters for one that has them, as they are there."""
+    own = model.state_dict()
+    adapters = {name: tensor for name, tensor in own.items() if ADAPTER.search(name)}
+    if not adapters or adapters.keys() & state.keys():
+        return state
+    names = {name.replace(".base_layer.", "."): name for name in own}
+    return {names.get(name, name): tensor for name, tensor in state.items()} | adapters
