@@ -33,10 +33,7 @@ def class_labels(dataset: Any) -> np.ndarray | None:
 
 
 def deal_by_class(data: Any, dataset: Any) -> dict[str, np.ndarray]:
-    """Client -> test images, dealt in the clients' mix of classes; always the same.
-
-    An image of a class goes to a client with the client's share of that class's training images.
-    """
+    """Client -> test images: one of a class goes to a client with its share of that class."""
     counts, labels = class_counts(data), class_labels(dataset)
     if counts is None or labels is None or labels.max() >= counts.shape[1]:
         return {}
@@ -69,8 +66,7 @@ def accuracy_in_mix(data: Any, by_class: dict[str, float | None]) -> list[float 
 def fine_tune(run: Any, client: str, steps: int, lr: float | None) -> None:
     """Take plain local steps from the model that ``run.flat`` holds; no state is kept.
 
-    The local optimizer's own steps on the model's loss, without the algorithm's and the local
-    loss's terms, at ``lr`` or the config's rate: a function of model, seed and client.
+    Without the algorithm's and the local loss's terms: a function of model, seed and client.
     """
     trainer, data, flat, local = run.trainer, run.data, run.flat, run.trainer.local
     index = data.clients.index(client)

@@ -43,10 +43,7 @@ class EvaluatedRun(Run, Protocol):
 
 
 def load_model(runner: EvaluatedRun, w: Tensor, buffers: Tensor) -> None:
-    """Give the runner's model these parameters and buffers, in evaluation mode.
-
-    What it held before needs no restoring: every client and every evaluation loads its own.
-    """
+    """Evaluate these; nothing needs restoring: every client and every evaluation loads its own."""
     runner.flat.w.copy_(w)
     runner.flat.buffers.copy_(buffers)
     runner.model.eval()
@@ -121,9 +118,8 @@ class DomainEvaluator:
     ) -> dict[str, float]:
         """All metrics of a model; :attr:`details` keeps what goes beyond (per-class IoU, coverage).
 
-        Args:
-            on_prediction: called with (set, prefix, sample indices, predictions) for each batch.
-            sets: which of the sets; None: all. final: fine-tune the clients too.
+        ``on_prediction`` is called with (set, prefix, sample indices, predictions) of each batch;
+        ``final``: fine-tune the clients too.
         """
         metrics: dict[str, float] = {}
         self.details, self.tables = {}, {"sets": {}, "all": {}}
@@ -147,8 +143,7 @@ class DomainEvaluator:
                 metrics |= {str(Metric.of(prefix, k)): value for k, value in test.score().items()}
                 if each := test.table():
                     self.tables["sets"][prefix] = each
-                    self.tables["all"][prefix] = {"images": len(test.samples)}
-                    self.tables["all"][prefix] |= self.details[prefix]
+                    self.tables["all"][prefix] = dict(self.details[prefix])
                 if view == BY_DOMAIN:
                     self.details[prefix]["domains_with_statistics"] = self._trained_domains
                     self.details[prefix]["domains"] = len(test.groups())
@@ -165,21 +160,17 @@ class DomainEvaluator:
                 yield samples
             return
         for task in tasks:
-            for chosen, predictions in self._count(test, task):
+            for chosen, data, predictions in self._predict(test, task):
+                test.process(chosen, data, predictions, task.client)
                 if on_prediction is not None:
                     on_prediction(test, prefix, chosen, predictions)
                 yield len(chosen)
 
-    def _count(self, test: EvaluationSet, task: EvalTask) -> Iterator[tuple[list[int], Any]]:
-        for chosen, data, predictions in self._predict(test, task):
-            test.process(chosen, data, predictions, task.client)
-            yield chosen, predictions
-
     def count(self, test: EvaluationSet, task: EvalTask) -> list[Any]:
         """The metrics' counts of a task, for :meth:`EvaluationSet.add` in another process."""
         test.count_by(self.groups(test) if task.client is None else self.client_images(test))
-        for _ in self._count(test, task):
-            pass
+        for chosen, data, predictions in self._predict(test, task):
+            test.process(chosen, data, predictions, task.client)
         return test.take()
 
     def num_predictions(self, sets: Iterable[EvaluationSet], final: bool = True) -> int:
@@ -193,16 +184,9 @@ class DomainEvaluator:
     def predict_some(
         self, w: Tensor, buffers: Tensor, chosen: Mapping[str, Collection[int]]
     ) -> Iterator[tuple[EvaluationSet, str, int, Any]]:
-        """The predictions of a few images, as :meth:`run` makes them; nothing is scored.
+        """(set, prefix, sample index, prediction) of a few images, as :meth:`run` makes them.
 
-        Where a batch's own statistics normalize it, an image is predicted in the batch that it has
-        in the evaluation. Models of single clients are left out.
-
-        Args:
-            chosen: sample indices by the name of the evaluation set.
-
-        Yields:
-            (set, prefix, sample index, prediction).
+        ``chosen``: sample indices by set. Models of single clients are left out.
         """
         for test in self.sets:
             wanted = frozenset(chosen.get(test.name, ()))
@@ -218,11 +202,7 @@ class DomainEvaluator:
         return test.clients or (test.groups() if self.spread else {})
 
     def client_images(self, test: EvaluationSet) -> Groups:
-        """Client -> its test images in a set.
-
-        They are the held-out ones; in a run without any those of the client's domain in a set whose
-        domains all have clients; of a set without domains a part in the client's mix of classes.
-        """
+        """Client -> its test images in a set: held out, else of its domain or mix of classes."""
         if any(other.clients for other in self.sets) or not test.counts():
             return test.clients
         if not test.groups():
@@ -235,7 +215,7 @@ class DomainEvaluator:
         return owners if all(owners.values()) else {}
 
     def client_views(self, test: EvaluationSet, final: bool) -> dict[str, Groups]:
-        """The views with a model for each client, with its images; the set itself may be one."""
+        """The views with a model for each client, with its images."""
         tuned = final and FINE_TUNED in self.views
         asked = [PERSONAL] * ((tuned or PERSONAL in self.views) and not test.clients)
         asked += [FINE_TUNED] * tuned
@@ -369,9 +349,7 @@ class DomainEvaluator:
 def _select(batch: Any, rows: list[int], size: int, fields: bool = True) -> Any:
     """Rows of the tensors and items of the lists of a batch of ``size`` samples.
 
-    Args:
-        fields: whether a sequence is one of fields, such as ``(inputs, labels)``, or one of
-            samples.
+    ``fields``: a sequence is one of fields, such as ``(inputs, labels)``, not of samples.
     """
     if isinstance(batch, Mapping):
         return {name: _select(value, rows, size, False) for name, value in batch.items()}
@@ -398,10 +376,7 @@ def reestimate_statistics(
     """Float buffers with BatchNorm statistics re-estimated for ``w``.
 
     Cumulative averages over training images (evenly spaced over the whole training set, in their
-    training augmentation with a fixed seed), as is usual for averaged weights.
-
-    Args:
-        check: called before each batch; raises to stop.
+    training augmentation with a fixed seed); ``check`` raises before a batch to stop.
     """
     everything = np.concatenate(list(data.indices.values()))
     chosen = everything[np.linspace(0, len(everything) - 1, ESTIMATED).round().astype(int)]
@@ -539,10 +514,7 @@ class FederatedValLoop(BaseLoop):
         return metrics
 
     def _note_clients(self, record: dict[str, Any], tables: Mapping[str, Any]) -> None:
-        """Write ``clients.json``; add ``client_accuracy`` to a line of the history.
-
-        That is the accuracy of the global model on the first set that has one by class.
-        """
+        """Write ``clients.json``; add ``client_accuracy`` (of the global model) to a line."""
         if tables["sets"]:
             path = Path(self.runner.work_dir) / "clients.json"
             content = {"round": record["round"], **tables}
@@ -560,16 +532,15 @@ class FederatedValLoop(BaseLoop):
         lines = [record for record in history if record.get("client_accuracy")]
         if not lines:
             return {}
-        return {
-            "client_accuracy": {
-                "images": "test",
-                "clients": list(runner.data.clients),
-                "classes": list(runner.data.dataset.metainfo["classes"]),
-                "main_class": class_counts(runner.data).argmax(axis=1).tolist(),
-                "rounds": [record["round"] for record in lines],
-                "accuracy": [record["client_accuracy"] for record in lines],
-            }
+        found = {
+            "images": "test",
+            "clients": list(runner.data.clients),
+            "classes": list(runner.data.dataset.metainfo["classes"]),
+            "main_class": class_counts(runner.data).argmax(axis=1).tolist(),
+            "rounds": [record["round"] for record in lines],
+            "accuracy": [record["client_accuracy"] for record in lines],
         }
+        return {"client_accuracy": found}
 
 
 @LOOPS.register_module()

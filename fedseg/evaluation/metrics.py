@@ -74,11 +74,7 @@ class CountingMetric(BaseMetric):
         self.counts = counts if self.counts is None else self.counts + counts
 
     def evaluate(self, size: int) -> dict[str, float]:
-        """The metrics as Python floats, with the prefix before their names.
-
-        Args:
-            size: number of images; unused, every processed image counts.
-        """
+        """The metrics as Python floats, with the prefix before their names (``size`` is unused)."""
         self._evaluated = True
         metrics = self.compute_metrics([self.counts])
         return {f"{self.prefix}/{k}" if self.prefix else k: v for k, v in metrics.items()}
@@ -157,9 +153,6 @@ class Grouped(CountingMetric):
 
     Its values: those of all images (``mIoU``); mean, standard deviation, mean of the worst tenth
     and worst one of the groups (``mIoU_mean``, ``_std``, ``_worst10``, ``_worst``).
-
-    Args:
-        metric: counts. groups: name -> sample indices. size: of the data set.
     """
 
     def __init__(self, metric: CountingMetric, groups: Mapping[Any, np.ndarray], size: int) -> None:
@@ -205,17 +198,13 @@ class Grouped(CountingMetric):
         """Group -> points that each class would gain over all images without those of the group."""
         if not hasattr(self.metric, "per_class"):
             return {}
-        everything, table = self.counts.sum(0), {}
-        values = self._of(everything).per_class()
+        everything, costs = self.counts.sum(0), {}
+        values = self._of(everything).per_class().items()
         for group, counts in zip(self.groups, self.counts, strict=True):
-            without = self._of(everything - counts).per_class()
-            table[group] = {
-                f"{self.metric.per_class_name}_cost": {
-                    name: None if None in (value, without[name]) else without[name] - value
-                    for name, value in values.items()
-                }
-            }
-        return table
+            rest = self._of(everything - counts).per_class()
+            gain = {name: None if None in (v, rest[name]) else rest[name] - v for name, v in values}
+            costs[group] = {f"{self.metric.per_class_name}_cost": gain}
+        return costs
 
     def compute_metrics(self, results: list) -> dict[str, float]:
         if self.counts is None:
@@ -234,10 +223,9 @@ class Grouped(CountingMetric):
 
 
 class ByCorruption(Grouped):
-    """Accuracy under corruptions of several severities, in PERCENT.
+    """``accuracy`` is the mean over the (corruption, severity) groups, in PERCENT.
 
-    ``accuracy`` is the mean over all corruptions and severities, the groups, and
-    ``accuracy_severity_<n>`` that over the corruptions.
+    ``accuracy_severity_<n>`` is that over the corruptions.
     """
 
     def compute_metrics(self, results: list) -> dict[str, float]:

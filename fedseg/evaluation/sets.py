@@ -32,16 +32,11 @@ Groups = Mapping[Any, np.ndarray]  # name -> sample indices
 def build_evaluation_set(
     name: str, config: Mapping[str, Any], evaluator: Any, kind: str, like: Tensor
 ) -> "EvaluationSet | None":
-    """Build one entry of ``val_dataloader`` or ``test_dataloader``.
+    """One entry of ``val_dataloader`` or ``test_dataloader``; None if optional data are missing.
 
     Args:
-        name: the domain. config: its loader config.
-        evaluator: config of the metrics.
-        kind: ``"val"`` or ``"test"``.
-        like: a tensor of the model, whose device and dtype images are to have.
-
-    Returns:
-        The set; None for an ``optional`` one whose data are missing.
+        name: the domain. config: its loader config. evaluator: config of the metrics.
+        kind: ``"val"`` or ``"test"``. like: a tensor of the model, for device and dtype.
     """
     field, evaluator_field = f"{kind}_dataloader.{name}", f"{kind}_evaluator"
     config = {"type": "StreamingData", **config}
@@ -69,12 +64,10 @@ class EvaluationSet(ABC):
         drop_last: leave out a last, smaller batch where batch statistics normalize, as FedDrive's
             released code does.
         optional: leave the set out where its data are missing.
-        held_out: of the training images in ``dataset``, only those that the partition's ``holdout``
-            keeps from training, by client; see :meth:`hold_out`.
+        held_out: of the training images only those that the partition holds out, by client.
 
     Attributes:
-        samples: indices of those that are evaluated.
-        clients: of ``held_out``, client -> its samples.
+        samples: indices of what is evaluated. clients: of ``held_out``, client -> its samples.
     """
 
     def __init__(
