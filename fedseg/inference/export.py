@@ -4,6 +4,7 @@ import io
 import json
 import warnings
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from pprint import pformat
 from typing import Any
@@ -116,9 +117,10 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
     deployed = Deployed(runner.model, mean, std, size, task.w.dtype).to(task.w.device).eval()
     images = torch.from_numpy(prepared)[None].to(task.w.device)
     if kind == "torch":
+        model = {k: v for k, v in runner.cfg.model.to_dict().items() if k != "freeze"}
+        _check_names(model, weights)
         with atomic_writer(out / "weights.pth", "wb") as file:
             torch.save(weights, file)
-        model = {k: v for k, v in runner.cfg.model.to_dict().items() if k != "freeze"}
         write_text(out / "model.json", json.dumps({**facts, "model": model}, indent=2) + "\n")
         write_text(out / "load.py", LOAD)
         return out
@@ -180,6 +182,15 @@ def _check_equal(logits: Tensor, found: Tensor, out: Path) -> None:
         )
 
 
+def _check_names(config: Mapping[str, Any], weights: Mapping[str, Tensor]) -> None:
+    """Raise ConfigError unless a model that others build from the config has these weights."""
+    if build(MODELS, deepcopy(dict(config)), "model").state_dict().keys() != weights.keys():
+        raise ConfigError(
+            "format: this run's model has other layers than its config alone builds, such as "
+            "adapters: take torchscript or onnx"
+        )
+
+
 def _normalization(predictor: Predictor) -> tuple[list[float], list[float]]:
     """Mean and deviation of each channel, of images in 0..1."""
     steps = list(predictor.loader.get("transforms") or ())
@@ -231,6 +242,12 @@ def _write_mmseg(
     config = getattr(model, "network_config", None)
     if not isinstance(network, EncoderDecoder) or config is None:
         raise ConfigError("format: mmseg is for models whose network is an EncoderDecoder's config")
+    state = {
+        name.removeprefix("network."): value
+        for name, value in weights.items()
+        if name.startswith("network.") and not name.startswith("network.auxiliary_head.")
+    }
+    _check_names({**config, "auxiliary_head": None}, state)
     config = _scoped({**config, "auxiliary_head": None, "test_cfg": {"mode": "whole"}})
     head = config["decode_head"]
     if model.align_corners and not head["type"].endswith(("PixelShuffleHead", "FCNHead")):
@@ -257,11 +274,6 @@ def _write_mmseg(
         }.items()
         if name != "custom_imports" or "fedseg." in str(config)
     )
-    state = {
-        name.removeprefix("network."): value
-        for name, value in weights.items()
-        if name.startswith("network.") and not name.startswith("network.auxiliary_head.")
-    }
     classes = predictor.classes
     meta = {"classes": tuple(classes.names), "palette": [list(c) for c in classes.palette]}
     write_text(out / "config.py", text)

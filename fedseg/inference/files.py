@@ -28,7 +28,8 @@ def find_images(paths: Sequence[str | Path]) -> dict[str, Path]:
         if not given.exists():
             raise DataError(f"{given}: does not exist: name an image, a video or a folder of them")
         kinds = (*SUFFIXES, *IMG_EXTENSIONS, *VIDEOS)
-        inside = sorted(p for p in given.rglob("*") if p.suffix.lower() in kinds and p.is_file())
+        inside = sorted(p for p in given.rglob("[!.]*") if p.suffix.lower() in kinds)
+        inside = [path for path in inside if path.is_file()]
         if given.is_dir() and not inside:
             raise DataError(f"{given}: has no image: they end in {', '.join(sorted(set(kinds)))}")
         for path in inside if given.is_dir() else [given]:
