@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from os import walk
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -123,6 +124,7 @@ def prepare_folder(
     given = {"domain": domain, "test": test, "clients": clients, "partition": partition}
     given = {name: value for name, value in given.items() if value is not None}
     given |= {} if alpha is None else {"alpha": alpha}
+    given |= {"clients": clients} if partition == "domain" else {}  # not the layout's
     if published is None:
         layout, colors = _describe(root, images, labels, classes, ids)
         if reduce_zero_label and ids:
@@ -172,7 +174,7 @@ def prepare_folder(
         usual = Path("data", published.partition("_")[0])
         return Outcome([root / "splits"], closing=next_command(published, usual, root))
     config = _write_config(root, layout, colors, ids, sizes, made, overwrite)
-    return Outcome([root / "splits"], closing=f"Next: {cli.program()} train {config}")
+    return Outcome([root / "splits"], closing=f"Next: {cli.program()} train {quote(str(config))}")
 
 
 def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:

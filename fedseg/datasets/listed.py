@@ -266,14 +266,14 @@ class JoinedDataset(SegmentationDataset):
         test_mode: bool = False,
     ) -> None:
         self.data_root = data_root
-        self.parts = {name: self._build(name, part) for name, part in parts.items()}
-        first = next(iter(self.parts.values()))
+        self.joined = {name: self._build(name, part) for name, part in parts.items()}
+        first = next(iter(self.joined.values()))
         self.classes = tuple(classes or first.classes)
-        palettes = [zip(p.classes, p.palette, strict=True) for p in self.parts.values()]
+        palettes = [zip(p.classes, p.palette, strict=True) for p in self.joined.values()]
         colors = {name: color for pairs in reversed(palettes) for name, color in pairs}
         self.palette = [colors.get(name, color_of(i)) for i, name in enumerate(self.classes)]
         self.users, self.domains, self.files, self.positions, self._places = [], [], [], [], []
-        for name, part in self.parts.items():
+        for name, part in self.joined.items():
             if unknown := [of for of in part.classes if of not in self.classes]:
                 raise ConfigError(
                     f"dataset.parts.{name}: its classes {', '.join(unknown[:5])} are not in "
@@ -286,7 +286,7 @@ class JoinedDataset(SegmentationDataset):
             self.files += part.files
             self.positions += part.positions
             self._places += [(part, at, table) for at in range(len(part))]
-        self.split_checksum = digest([[n, p.split_checksum] for n, p in self.parts.items()])
+        self.split_checksum = digest([[n, p.split_checksum] for n, p in self.joined.items()])
         self.check_files()
         self._set_up(pipeline, style, mirror, test_mode)
 
@@ -304,13 +304,13 @@ class JoinedDataset(SegmentationDataset):
 
     def check_files(self) -> None:
         """Raise DataError if an image or label of a part is not there."""
-        for part in self.parts.values():
+        for part in self.joined.values():
             super(type(part), part).check_files()
 
     def class_pixels(self) -> np.ndarray:
         counts = np.zeros((self.unmirrored, len(self.classes)), np.int64)
-        ends = np.cumsum([len(part) for part in self.parts.values()])
-        for part, end in zip(self.parts.values(), ends, strict=True):
+        ends = np.cumsum([len(part) for part in self.joined.values()])
+        for part, end in zip(self.joined.values(), ends, strict=True):
             columns = [self.classes.index(name) for name in part.classes]
             counts[end - len(part) : end, columns] = part.class_pixels()
         return counts[np.arange(len(self)) % self.unmirrored]

@@ -517,6 +517,7 @@ def check_origins(parts: Iterable[Any]) -> None:
     ``parts`` are training data and evaluation sets; their data sets may have a root.
     """
     for part in parts:
-        root = getattr(getattr(part, "dataset", None), "data_root", None)
-        if root:
-            is_synthetic(root, strict=True)
+        dataset = getattr(part, "dataset", None)
+        for one in getattr(dataset, "joined", {"": dataset}).values():
+            if root := getattr(one, "data_root", None):
+                is_synthetic(root, strict=True)

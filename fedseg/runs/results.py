@@ -66,11 +66,12 @@ def environment(device: torch.device) -> dict[str, Any]:
 
 def dataset_facts(dataset: Any) -> dict[str, Any]:
     """The fields of :class:`fedseg.runs.schema.DataFacts` that every data set has."""
-    root = getattr(dataset, "data_root", None)
+    joined = getattr(dataset, "joined", {"": dataset}).values()
+    roots = [getattr(one, "data_root", None) for one in joined]
     facts = {
         "dataset": type(dataset).__name__,
         "samples": len(dataset),
-        "synthetic": bool(root) and is_synthetic(root, strict=True),
+        "synthetic": any(is_synthetic(root, strict=True) for root in roots if root),
         "split_checksum": getattr(dataset, "split_checksum", None),
         "content_sha256": None,
         "generated": list(getattr(dataset, "generated", ())),

@@ -14,6 +14,7 @@ from fedseg.names import LAYOUTS as NAMES
 from fedseg.partition import read_split
 from fedseg.registry import DATASETS, build
 from fedseg.runner.experiment import load_config
+from fedseg.runs.results import dataset_facts
 
 # where images and label maps of two training and two test images are, and how maps are stored
 FILES = {
@@ -181,6 +182,9 @@ def test_streets_dg_joins_roots(tmp_path, prepare, monkeypatch):
     assert isinstance(joined, JoinedDataset) and len(joined.classes) == 19
     assert joined.domains == ["bdd100k"] * 2 + ["mapillary_a"] * 2 + ["idd"] * 2
     assert joined.users[-2:] == ["idd/0", "idd/5"] and joined.users[0].startswith("bdd100k/")
+    assert not dataset_facts(joined)["synthetic"]
+    (tmp_path / "idd/dataset.json").write_text('{"synthetic": true}')
+    assert dataset_facts(joined)["synthetic"]
     single = ListedDataset(str(tmp_path / "idd"), "splits/train", layout="idd")
     assert (joined[4]["data_samples"] == single[0]["data_samples"]).all()
     test = config.val_dataloader.unseen_night.dataset
