@@ -2,3 +2,4 @@
 slot = "algorithm"
 
 algorithm = dict(_delete_=True, type="Ditto", lam=0.1)
+val_cfg = dict(views=["by_domain", "personal"])

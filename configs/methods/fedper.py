@@ -2,3 +2,4 @@
 slot = "personal"
 
 personal = "@head"
+val_cfg = dict(views=["by_domain", "personal"])

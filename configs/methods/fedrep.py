@@ -4,3 +4,4 @@ slot = ("algorithm", "personal")
 
 algorithm = dict(_delete_=True, type="FedRep", personal_share=0.5)
 personal = "@head"
+val_cfg = dict(views=["by_domain", "personal"])

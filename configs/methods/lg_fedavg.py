@@ -2,3 +2,4 @@
 slot = "personal"
 
 personal = "@body"
+val_cfg = dict(views=["by_domain", "personal"])
