@@ -9,7 +9,9 @@ setting = "cifar100_c16"
 lookup = ["c16", "momentum", "cifar100"]
 model = dict(type="ResNet56")
 train_dataloader = dict(
-    partition=dict(_delete_=True, type="DirichletClassPartition", num_clients=16, alpha=0.5),
+    partition=dict(
+        _delete_=True, type="DirichletClassPartition", num_clients=16, alpha=0.5, balanced=True
+    ),
 )
 client_sampler = dict(clients_per_round=16)
 optim_wrapper = dict(optimizer=dict(momentum=0.9, nesterov=True, weight_decay=1e-4))

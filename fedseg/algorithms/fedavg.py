@@ -19,10 +19,14 @@ class FedAvg(Algorithm):
     Args:
         server_optim: the server optimizer. ``SGD`` with lr 1 is FedAvg, with momentum FedAvgM;
             ``Adam``, ``Adagrad``, ``Yogi`` are FedAdam, FedAdagrad, FedYogi.
+        uniform: clients weigh alike in Delta, whatever their N_k.
     """
 
-    def __init__(self, server_optim: Mapping | None = None) -> None:
-        self.server_optim = build_server_optimizer(server_optim)
+    def __init__(self, server_optim: Mapping | None = None, uniform: bool = False) -> None:
+        self.server_optim, self.uniform = build_server_optimizer(server_optim), uniform
+        if uniform:
+            self.weightings = ("samples", "uniform")
 
     def step(self, server: Server, updates: Aggregate) -> None:
-        self.server_optim.step(server, updates.mean("delta"))
+        delta = updates.uniform_mean("delta") if self.uniform else updates.mean("delta")
+        self.server_optim.step(server, delta)

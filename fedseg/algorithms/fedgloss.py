@@ -9,6 +9,9 @@ lengthens the list of the server's radii it reads the end of the clients' list, 
 radius: in rounds 2 to T_s + 1 (T_s > 1) the server's radius is ``rho_client + (rho_server -
 rho0)/T_s``.
 
+Algorithm 1, line 22, moves the server's dual by ``w_k - w``, from the unperturbed model, which is
+``dual_from_w``; elsewhere the paper and the code have ``w_k - w~``, from what the clients received.
+
 The schedule of rho itself is the released one: it begins at rho_0. Appendix C, with rounds from 1,
 is one of its T_s steps ahead.
 """
@@ -40,6 +43,7 @@ class FedGloSS(FedDyn):
         rho0: start of the server's rho schedule.
         rho_rounds: rounds T_s over which it grows linearly to ``rho_server``; 0: none.
         released_rules: the released code's server rules, see above, instead of the paper's.
+        dual_from_w: the server's dual by ``w_k - w``, see above.
     """
 
     server_vectors = ("previous_delta", "sigma")
@@ -53,6 +57,7 @@ class FedGloSS(FedDyn):
         rho0: NonNegative | None = None,
         rho_rounds: NonNegativeInt = 0,
         released_rules: bool = False,
+        dual_from_w: bool = False,
     ) -> None:
         check_warmup(rho0, rho_rounds)
         if admm:
@@ -62,7 +67,7 @@ class FedGloSS(FedDyn):
         self.rho_server = rho_server
         self.admm = admm
         self.rho0, self.rho_rounds = rho0, rho_rounds
-        self.released_rules = released_rules
+        self.released_rules, self.dual_from_w = released_rules, dual_from_w
         self.client_vectors = ("sigma",) if admm else ()
 
     def check(self, local: LocalOptimizer, flat: FlatModel) -> None:
@@ -89,8 +94,12 @@ class FedGloSS(FedDyn):
         epsilon = self.perturbation(server, direction)
         return server.message((server.w.to(epsilon.dtype) + epsilon).to(server.w.dtype))
 
+    def direction(self, server: Server) -> Tensor:
+        """The direction of this round's perturbation."""
+        return server.state["previous_delta"]
+
     def broadcast(self, server: Server) -> Message:
-        return self.perturbed_message(server, server.state["previous_delta"])
+        return self.perturbed_message(server, self.direction(server))
 
     def correct(self, client: Client) -> None:
         if self.admm:
@@ -101,10 +110,15 @@ class FedGloSS(FedDyn):
 
     def add_drift(self, server: Server, updates: Aggregate) -> Tensor:
         """FedDyn's; with the released rules ``sigma <- sigma - 1/(beta K) mean_S (w_k - wt)``."""
-        if not self.released_rules:
-            return super().add_drift(server, updates)
-        scale = 1 / (self.beta * server.num_clients)
-        return server.state["sigma"].add_(updates.uniform_mean("delta"), alpha=scale)
+        scale, count = 1 / (self.beta * server.num_clients), updates.num_clients
+        if self.released_rules:
+            count = 1
+            sigma = server.state["sigma"].add_(updates.uniform_mean("delta"), alpha=scale)
+        else:
+            sigma = super().add_drift(server, updates)
+        if self.dual_from_w:  # w_k - w is w_k - w~ and the perturbation
+            sigma.sub_(self.perturbation(server, self.direction(server)), alpha=scale * count)
+        return sigma
 
     def step(self, server: Server, updates: Aggregate) -> None:
         """``w <- w - Delta - beta sigma`` from the unperturbed ``w``; keeps Delta without sigma."""
@@ -132,7 +146,10 @@ class NaiveFedGloSS(FedGloSS):
     def broadcast(self, server: Server) -> Message:
         if server.exchange == 0:
             return server.message(server.w)
-        return self.perturbed_message(server, server.scratch["delta"])
+        return self.perturbed_message(server, self.direction(server))
+
+    def direction(self, server: Server) -> Tensor:
+        return server.scratch["delta"]
 
     def finish(self, client: Client) -> Update:
         if client.exchange == 0:

@@ -9,6 +9,7 @@ perturbation out of what it averages (``s <- rho m/||m||`` with the mean of ``mu
 """
 
 import torch
+from pydantic import NonNegativeInt
 
 from fedseg.algorithms.feddyn import FedDyn
 from fedseg.algorithms.perturbation import WeightPerturbation
@@ -17,7 +18,7 @@ from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.messages import Message, Update
 from fedseg.core.server import Aggregate, Server
-from fedseg.optim.local import scale_to_norm
+from fedseg.optim.local import check_warmup, check_warmup_end, linear_warmup, scale_to_norm
 from fedseg.registry import ALGORITHMS
 
 
@@ -32,15 +33,32 @@ class FedSMOO(WeightPerturbation, FedDyn):
         rho: radius of the perturbation, of the clients' and of the server's; 0 is FedDyn.
         beta: inverse strength of the quadratic term, as in FedDyn.
         freeze_statistics: see :class:`~fedseg.algorithms.perturbation.WeightPerturbation`.
+        rho0: first radius of a schedule that grows linearly to ``rho``, as FedGloSS's.
+        rho_rounds: rounds over which it grows; 0: none.
     """
 
     client_vectors = ("mu", "sigma")
     server_vectors = ("s", "sigma")
 
-    def __init__(self, rho: NonNegative, beta: Positive, freeze_statistics: bool = False) -> None:
+    def __init__(
+        self,
+        rho: NonNegative,
+        beta: Positive,
+        freeze_statistics: bool = False,
+        rho0: NonNegative | None = None,
+        rho_rounds: NonNegativeInt = 0,
+    ) -> None:
+        check_warmup(rho0, rho_rounds)
         WeightPerturbation.__init__(self, freeze_statistics)
         FedDyn.__init__(self, beta)
-        self.rho = rho
+        self.rho, self.rho0, self.rho_rounds = rho, rho0, rho_rounds
+
+    def check_rounds(self, max_rounds: int) -> None:
+        check_warmup_end("algorithm", self.rho_rounds, max_rounds)
+
+    def radius(self, round_: int) -> float:
+        """The radius in a round (from 1)."""
+        return linear_warmup(self.rho0, self.rho, self.rho_rounds, round_)
 
     def bind(self, flat: FlatModel) -> None:
         super().bind(flat)
@@ -53,7 +71,7 @@ class FedSMOO(WeightPerturbation, FedDyn):
         """``d = g - mu_k - s``, ``e = rho d/||d||``, ``mu_k <- mu_k + (e - s)``."""
         mu, s = client.state["mu"], client.extras["s"]
         direction = client.grad.sub_(mu).sub_(s)
-        scale = scale_to_norm(self.rho, direction.norm())
+        scale = scale_to_norm(self.radius(client.round), direction.norm())
         epsilon = torch.mul(direction, scale, out=self._epsilon)
         mu.add_(epsilon).sub_(s)
         client.w.add_(epsilon)
@@ -67,5 +85,5 @@ class FedSMOO(WeightPerturbation, FedDyn):
     def step(self, server: Server, updates: Aggregate) -> None:
         """``s <- rho m/||m||`` with ``m = mean_S (mu_k - e)``; then FedDyn's step."""
         mean = updates.uniform_mean("mu")
-        server.state["s"] = mean * scale_to_norm(self.rho, mean.norm())
+        server.state["s"] = mean * scale_to_norm(self.radius(server.round), mean.norm())
         super().step(server, updates)

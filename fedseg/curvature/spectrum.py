@@ -34,29 +34,61 @@ class Spectrum:
 def largest(products: Any, k: int, rng: np.random.Generator, tolerance: float = 0.01) -> Spectrum:
     """The k largest eigenvalues (algebraically) by Lanczos with implicit restarts (ARPACK).
 
+    One start vector sees a single copy of a repeated eigenvalue, and others by rounding alone: so
+    the largest of the rest, with what was found deflated, is sought until it is none of the k.
+
     ``tolerance`` bounds residuals relative to the eigenvalue, whose own error is of its square.
     """
     n = products.n
     if not 0 < k < n:
         raise ConfigError(f"--top: must be from 1 to {n - 1}, not {k}")
-    operator = LinearOperator((n, n), matvec=products, dtype=np.float64)
     start = rng.standard_normal(n)
-    basis = min(n, max(2 * k + 1, 20) if k < 20 else k + 20)  # ARPACK's 2 k + 1 needs more memory
     try:
-        values, vectors = eigsh(operator, k, which="LA", tol=tolerance, v0=start, ncv=basis)
+        values, vectors = _search(products, k, start, tolerance)
+        for number in range(k if k + 1 < n else 0):
+            start = np.random.default_rng(number).standard_normal(n)  # the caller's draws stay
+            rest = _deflated(products, values, vectors)
+            value, vector = _search(rest, 1, start, tolerance)
+            if value[0] <= values[-1] + tolerance * abs(values[-1]):
+                break
+            values, vectors = np.append(values[:-1], value), np.c_[vectors[:, :-1], vector]
+            order = np.argsort(-values, kind="stable")
+            values, vectors = values[order], vectors[:, order]
     except ArpackNoConvergence as error:
         raise TrainingError(
             f"--top: {len(error.eigenvalues)} of {k} eigenvalues converged: ask for "
             "fewer, or for a larger tolerance"
         ) from error
     except ArpackError as error:
-        if operator.matvec(start).any():
+        if np.any(products(start)):
             raise TrainingError(f"no eigenvalues: is the loss finite? ({error})") from error
         return Spectrum(np.zeros(k), np.eye(n, k), np.zeros(k))  # H is 0
-    values, vectors = values[::-1], vectors[:, ::-1]  # ARPACK's are ascending
     pairs = zip(values, vectors.T, strict=True)
     residuals = [np.linalg.norm(products(v) - value * v) for value, v in pairs]
     return Spectrum(values, vectors, np.array(residuals))
+
+
+def _search(
+    products: Any, k: int, start: np.ndarray, tolerance: float
+) -> tuple[np.ndarray, np.ndarray]:
+    """ARPACK's k largest eigenvalues and their vectors, the largest first."""
+    n = len(start)
+    operator = LinearOperator((n, n), matvec=products, dtype=np.float64)
+    basis = min(n, max(2 * k + 1, 20) if k < 20 else k + 20)  # ARPACK's 2 k + 1 needs more memory
+    values, vectors = eigsh(operator, k, which="LA", tol=tolerance, v0=start, ncv=basis)
+    return values[::-1], vectors[:, ::-1]
+
+
+def _deflated(products: Any, values: np.ndarray, vectors: np.ndarray) -> Any:
+    """Products with the matrix on the rest of the space, and below all of it on some vectors."""
+    below = 2 * np.abs(values).max() + 1
+
+    def product(v: np.ndarray) -> np.ndarray:
+        inside = vectors.T @ v.ravel()
+        image = products(v.ravel() - vectors @ inside)
+        return image - vectors @ (vectors.T @ image) - below * (vectors @ inside)
+
+    return product
 
 
 def signs(n: int, rng: np.random.Generator) -> np.ndarray:

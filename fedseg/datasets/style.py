@@ -5,6 +5,9 @@ Styles come from a bank: a few training images of each domain, chosen by the ban
 is computed when it is first drawn, and kept as long as ``BANK_BYTES`` are not exceeded; it depends
 on its image only, so every loader worker and every run has the same bank without sharing anything.
 
+In a federation the clients would send their entries once, before the first round; the history's
+traffic leaves that out.
+
 The sample's seed decides whether an image is transferred, and from which image of the bank.
 """
 

@@ -2,8 +2,9 @@
 
 SWA: Izmailov et al., "Averaging Weights Leads to Wider Optima and Better Generalization", UAI
 2018, on the server as in Caldarola et al., "Improving Generalization in Federated Learning by
-Seeking Flat Minima", ECCV 2022, equation 4. WIMA: Caldarola et al., "Window-based Model Averaging
-Improves Generalization in Heterogeneous Federated Learning", ICCV Workshops 2023, equation 3.
+Seeking Flat Minima", ECCV 2022, equations 7 and 8. WIMA: Caldarola et al., "Window-based Model
+Averaging Improves Generalization in Heterogeneous Federated Learning", ICCV Workshops 2023,
+equation 4.
 """
 
 import math

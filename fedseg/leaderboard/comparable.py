@@ -39,6 +39,7 @@ DEFAULTS: Mapping[str, Any] = {  # what a config may omit, besides empty lists
     "train_dataloader.drop_last": False,
     "train_dataloader.shuffle": True,
     "train_dataloader.partition.alpha": 0.1,
+    "train_dataloader.partition.balanced": False,
     "train_dataloader.partition.beta": 10.0,
     "train_dataloader.partition.min_samples": 10,
     "val_dataloader.*.drop_last": False,

@@ -78,6 +78,7 @@ def method_of_results(results: Results, local_epochs: int | None) -> Method:
         extra = f"{results.local_steps} local steps"
     released = results.train.partition.get("type") == RELEASED
     extra = _join(extra, "released split" if released else None)
+    extra = _join(extra, "1/N" if results.algorithm.get("uniform") else None)
     for key in BESIDES:
         extra = _join(extra, component_type((results.config or {}).get(key)))
     algorithm = _with_local_optimizer(algorithm, component_type(results.optim_wrapper))

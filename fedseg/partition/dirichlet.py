@@ -158,7 +158,7 @@ class DirichletClassPartition(RandomPartition):
     p_k of its images, to the nearest image. Everything is redrawn until every client has
     ``min_samples``. This is the convention of FedAlign (Mendieta et al., CVPR 2022) and NIID-Bench
     (Li et al., ICDE 2022). Their released code also gives no further class to a client that already
-    has the mean size; the papers do not say so, and it is not done here.
+    has the mean size, which the papers do not say: ``balanced``.
 
     Args:
         num_clients: K; clients are ``"0"`` to ``"K-1"``.
@@ -166,6 +166,8 @@ class DirichletClassPartition(RandomPartition):
             ``DirichletPartition`` with alpha 0.
         seed: of the draws; labels, options and seed determine the partition.
         min_samples: the least size of a client.
+        balanced: class by class, a client that has its share of all images, 1/K, gets no more, and
+            the others get what it would have had, in proportion.
     """
 
     def __init__(
@@ -174,9 +176,10 @@ class DirichletClassPartition(RandomPartition):
         alpha: PositiveFloat,
         seed: NonNegativeInt = 0,
         min_samples: PositiveInt = 10,
+        balanced: bool = False,
     ) -> None:
         super().__init__(num_clients, seed)
-        self.alpha, self.min_samples = float(alpha), min_samples
+        self.alpha, self.min_samples, self.balanced = float(alpha), min_samples, balanced
 
     def __call__(self, dataset: Any) -> Clients:
         """Client id -> indices into ``dataset``, int64, ascending."""
@@ -199,9 +202,16 @@ class DirichletClassPartition(RandomPartition):
         """The first image of each class for the second and later clients, int64 [C, K-1]."""
         for _ in range(MOST_DRAWS):
             shares = proportions(log_gammas(rng, self.alpha, (len(counts), self.num_clients)))
-            ends = np.rint(np.cumsum(shares, axis=1) * counts[:, None]).astype(np.int64)
-            ends[:, -1] = counts
-            sizes = np.diff(ends, axis=1, prepend=0).sum(axis=0)
+            ends = np.empty(shares.shape, np.int64)
+            sizes = np.zeros(self.num_clients, np.int64)
+            for share, count, end in zip(shares, counts, ends, strict=True):
+                if self.balanced:
+                    room = sizes < counts.sum() / self.num_clients
+                    share = share * room if share[room].any() else room
+                    share = share / share.sum()
+                end[:] = np.rint(np.cumsum(share) * count)
+                end[-1] = count
+                sizes += np.diff(end, prepend=0)
             if sizes.min() >= self.min_samples:
                 return ends[:, :-1]
         raise ConfigError(

@@ -73,6 +73,7 @@ def test_clients_of_small_images_are_those_of_the_name(load):
         elif split in ("c16", "c64"):
             clients = int(split[1:])
             expected = dict(type="DirichletClassPartition", num_clients=clients, alpha=0.5)
+            expected["balanced"] = True
         elif name == "mnist_a0":
             expected = dict(type="DirichletPartition", num_clients=10, alpha=0)
         elif name.startswith("mnist"):

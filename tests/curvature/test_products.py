@@ -133,6 +133,22 @@ def test_hessian_is_the_dense_one(loss, norm, statistics):
     assert torch.equal(of.flat.buffers, buffers)  # statistics are read, not updated
 
 
+@pytest.mark.parametrize("tolerance", [0.01, 1e-10])
+@pytest.mark.parametrize("k", [1, 5, 10])
+def test_repeated_eigenvalues_are_all_found(k, tolerance):
+    """Softmax regression on ten classes at zero weights has each of its eigenvalues nine times."""
+    rng = np.random.default_rng(0)
+    images = rng.standard_normal((50, 20))
+    matrix = np.kron(np.eye(10) / 10 - 0.01, images.T @ images / 50)
+    products = lambda v: matrix @ v  # noqa: E731
+    products.n = len(matrix)
+    found = spectrum.largest(products, k, rng, tolerance)
+    expected = np.linalg.eigvalsh(matrix)[::-1][:k]
+    np.testing.assert_allclose(found.values, expected, rtol=max(tolerance, 1e-8))
+    np.testing.assert_allclose(found.vectors.T @ found.vectors, np.eye(k), atol=1e-2)
+    assert (found.residuals <= 1.01 * tolerance * found.values + 1e-9).all()
+
+
 @pytest.mark.parametrize("loss", [CrossEntropy(), OHEMCrossEntropy(0.5)], ids=["ce", "ohem"])
 def test_gauss_newton_is_the_jacobian_around_the_loss(loss):
     of = surface(Segmentor(Network(nn.GroupNorm(2, 4)), loss))

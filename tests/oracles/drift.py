@@ -20,6 +20,7 @@ from transcriptions import (
     local_gradient,
     pseudo_gradient,
     sam_perturbation,
+    scheduled_rho,
 )
 
 Step = Callable[[Vector, np.ndarray], Vector]  # (w_k, batch) -> direction of a local step
@@ -305,7 +306,13 @@ def fedspeed(
 
 
 def fedsmoo(
-    fed: Federation, local: Local, rho: float, beta: float, rate: Rate | None = None
+    fed: Federation,
+    local: Local,
+    rho: float,
+    beta: float,
+    rate: Rate | None = None,
+    rho0: float | None = None,
+    rho_rounds: int = 0,
 ) -> list[Round]:
     """FedSMOO (Sun 2023a): FedDyn, and the same idea for the perturbation of SAM.
 
@@ -316,13 +323,15 @@ def fedsmoo(
     w, s, sigma = fed.initial.copy(), np.zeros_like(fed.initial), np.zeros_like(fed.initial)
     sigmas, mus, history = zeros(fed), zeros(fed), []
     for i, sampled in enumerate(fed.participants, start=1):
-        eta = rate_of(local, rate, i)
+        eta, radius = rate_of(local, rate, i), scheduled_rho(rho, rho0, rho_rounds, i)
         models, sent = {}, {}
         for k in sampled:
             seen = {"mu": mus[k], "e": None}
 
-            def step(w_k: Vector, batch: np.ndarray, w=w, s=s, dual=sigmas[k], seen=seen) -> Vector:
-                e = sam_perturbation(fed.gradient(w_k, batch) - seen["mu"] - s, rho)
+            def step(
+                w_k: Vector, batch: np.ndarray, w=w, s=s, dual=sigmas[k], seen=seen, radius=radius
+            ) -> Vector:
+                e = sam_perturbation(fed.gradient(w_k, batch) - seen["mu"] - s, radius)
                 seen.update(mu=seen["mu"] + (e - s), e=e)
                 return fed.gradient(w_k + e, batch) - dual + (w_k - w) / beta
 
@@ -330,7 +339,7 @@ def fedsmoo(
             mus = mus | {k: seen["mu"]}
             sigmas = sigmas | {k: sigmas[k] - (models[k] - w) / beta}
             sent[k] = seen["mu"] - seen["e"]
-        s = sam_perturbation(mean(sent), rho)
+        s = sam_perturbation(mean(sent), radius)
         sigma = sigma - sum(w_k - w for w_k in models.values()) / (beta * fed.num_clients)
         w = mean(models) - beta * sigma
         history.append(Round(w, {"s": s, "sigma": sigma}, by_client(mu=mus, sigma=sigmas)))

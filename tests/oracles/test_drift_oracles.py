@@ -170,6 +170,15 @@ CASES = {
         down=2,
         up=2,
     ),
+    "FedSMOO, its radius growing": Case(
+        {"type": "FedSMOO", "rho": 0.1, "beta": 2.0, "rho0": 0.01, "rho_rounds": 2},
+        lambda fed, local, rate: fedsmoo(fed, local, 0.1, 2.0, rate, 0.01, 2),
+        OWN_PERTURBATION,
+        server={"s": "s", "sigma": "sigma"},
+        clients={"mu": "mu", "sigma": "sigma"},
+        down=2,
+        up=2,
+    ),
 }
 RUNS = [(name, kind) for name, case in CASES.items() for kind in case.locals]
 

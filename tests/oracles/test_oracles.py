@@ -45,6 +45,11 @@ def adam() -> ServerAdam:
 # name: (algorithm's config, local training, the transcription's trace from the federation)
 CASES = {
     "FedAvg": (FEDAVG, LOCAL, lambda fed: fedavg(fed, LOCAL, ServerSGD())),
+    "FedAvg, uniform": (
+        FEDAVGM | {"uniform": True},
+        SAM,
+        lambda fed: fedavg(fed, SAM, ServerSGD(0.7, 0.9), uniform=True),
+    ),
     "FedAvgM": (FEDAVGM, LOCAL, lambda fed: fedavg(fed, LOCAL, ServerSGD(0.7, 0.9))),
     "FedAdam": (FEDADAM, LOCAL, lambda fed: fedavg(fed, LOCAL, adam())),
     "FedYogi": (
@@ -77,6 +82,16 @@ CASES = {
         FEDGLOSS | {"released_rules": True},
         LOCAL,
         lambda fed: fedgloss(fed, LOCAL, 0.1, 2.0, released=True),
+    ),
+    "FedGloSS, dual from w": (
+        FEDGLOSS | RAMP | {"dual_from_w": True},
+        SAM_RAMP,
+        lambda fed: fedgloss(fed, SAM_RAMP, 0.1, 2.0, **RAMP, dual_from_w=True),
+    ),
+    "NaiveFedGloSS, released rules, dual from w": (
+        FEDGLOSS | {"type": "NaiveFedGloSS", "released_rules": True, "dual_from_w": True},
+        LOCAL,
+        lambda fed: fedgloss(fed, LOCAL, 0.1, 2.0, naive=True, released=True, dual_from_w=True),
     ),
     "FedGloSS without ADMM": (
         FEDGLOSS | {"admm": False},

@@ -171,13 +171,18 @@ def fedavg(
     local: Local,
     server: ServerSGD | ServerAdam,
     lr_of_round: Callable[[int], float] | None = None,
+    uniform: bool = False,
 ) -> list[Vector]:
-    """FedAvg and FedOpt: w <- ServerOpt(w, delta). The global model after every round."""
+    """FedAvg and FedOpt: w <- ServerOpt(w, delta). The global model after every round.
+
+    ``uniform``: delta is the mean over the clients, whatever their sizes.
+    """
     w, history = fed.initial.copy(), []
     for i, sampled in enumerate(fed.participants, start=1):
         lr = None if lr_of_round is None else lr_of_round(i)
         models = {k: train_client(fed, k, w, local, i, lr=lr) for k in sampled}
-        w = server.step(w, pseudo_gradient(fed, w, models))
+        mean = np.mean([w - w_k for w_k in models.values()], axis=0)
+        w = server.step(w, mean if uniform else pseudo_gradient(fed, w, models))
         history.append(w)
     return history
 
@@ -238,6 +243,7 @@ def fedgloss(
     rho_rounds: int = 0,
     naive: bool = False,
     released: bool = False,
+    dual_from_w: bool = False,
 ) -> list[Vector]:
     """FedGloSS (Caldarola 2025): SAM on the server, its perturbation from the last round's delta.
 
@@ -271,7 +277,8 @@ def fedgloss(
         if admm:
             for k, w_k in models.items():
                 sigmas[k] = sigmas[k] - (w_k - w_tilde) / beta
-            moved = sum(w_k - w_tilde for w_k in models.values())
+            origin = w if dual_from_w else w_tilde  # algorithm 1, line 22
+            moved = sum(w_k - origin for w_k in models.values())
             sigma = sigma - moved / (beta * fed.num_clients * (len(models) if released else 1))
         w = w - delta - (beta * sigma if admm else 0.0)
         previous = delta  # without the sigma term

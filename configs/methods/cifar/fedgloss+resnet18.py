@@ -1,0 +1,1 @@
+_base_ = "fedgloss_sgd+resnet18.py"

@@ -1,0 +1,4 @@
+# The course report averages by 1/N, whatever the clients' sizes; with fedsam it is its FedSAM.
+slot = "algorithm"
+
+algorithm = dict(_delete_=True, type="FedAvg", uniform=True)
