@@ -143,7 +143,7 @@ MODELS = _child(
         ],
         "models.cnn": ["CNN", "MNISTCNN"],
         "models.encoders": ["TimmClassifier", "TimmSegmentation"],
-        "models.losses": ["CrossEntropy", "OHEMCrossEntropy"],
+        "models.losses": ["CrossEntropy", "OHEMCrossEntropy", "Focal", "Dice", "LovaszSoftmax"],
         "models.mobilenet": ["MobileNetV2GN"],
         "models.preprocessor": ["ImagePreprocessor"],
         "models.resnet": ["ResNet18GN", "ResNet20GN", "ResNet56"],

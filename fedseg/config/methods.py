@@ -50,6 +50,7 @@ SLOTS += (
     "style",
     "network",
     "adapter",
+    "loss",
     "protocol",
     "split",
     "defects",

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from fedseg.config.schema import PositiveShare
+from fedseg.config.schema import NonNegative, PositiveShare
 from fedseg.errors import DataError
 from fedseg.names import ERASED
 from fedseg.registry import MODELS
@@ -178,6 +178,91 @@ class OHEMCrossEntropy(PixelLoss):
                 row[ties] = (k - (at_least - num_ties)) / num_ties
         weights.mul_(1 / (k * num_images))
         return torch.from_numpy(hard.mean(axis=1)) / num_images, weights
+
+
+@MODELS.register_module()
+class Focal(PixelLoss):
+    """Mean over the labeled pixels of ``(1 - p)^gamma (-log p)`` (Lin et al., ICCV 2017).
+
+    Of the softmax; MMSegmentation's ``FocalLoss`` is of sigmoids.
+
+    Args:
+        gamma: 0 is cross-entropy.
+        ignore_index: label of pixels without a loss.
+    """
+
+    def __init__(self, gamma: NonNegative = 2.0, ignore_index: int = 255) -> None:
+        super().__init__(ignore_index)
+        self.gamma = gamma
+
+    def reduce(self, losses: Tensor, valid: Tensor) -> Tensor:
+        wrong = -torch.expm1(-losses)
+        return (wrong**self.gamma * losses).sum() / valid.sum().clamp(min=1)
+
+    def weight(self, labels: Tensor) -> int:
+        return int((labels != self.ignore_index).sum())
+
+    def value_and_weights(
+        self, losses: Tensor, num_images: int, num_valid: int
+    ) -> tuple[Tensor, Tensor]:
+        wrong, count = -torch.expm1(-losses), max(1, num_valid)
+        # at p = 1 the power of 0 would be infinite for a gamma below 1, times a loss of 0
+        inner = self.gamma * wrong.clamp(min=1e-30) ** (self.gamma - 1) * torch.exp(-losses)
+        weights = (inner * losses + wrong**self.gamma) / count
+        return (wrong**self.gamma * losses).sum(1) / count, weights
+
+
+class RegionLoss(nn.Module):
+    """Base of losses by the labeled pixels of the whole batch and their probabilities.
+
+    Args:
+        ignore_index: label of pixels without a loss.
+    """
+
+    def __init__(self, ignore_index: int = 255) -> None:
+        super().__init__()
+        self.ignore_index = ignore_index
+
+    def forward(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Scalar loss, at least float32: logits [B, C, H, W], labels [B, H, W]."""
+        with torch.autocast(logits.device.type, enabled=False):
+            shares = logits.to(compute_dtype(logits)).softmax(1).movedim(1, -1).flatten(0, 2)
+            valid = (labels != self.ignore_index).flatten()
+            labels = labels.flatten().long().masked_fill(~valid, 0)
+            one_hot = F.one_hot(labels, shares.shape[1]).to(shares.dtype) * valid[:, None]
+            return self.of_regions(shares * valid[:, None], one_hot)
+
+    def of_regions(self, shares: Tensor, one_hot: Tensor) -> Tensor:
+        """Scalar from probabilities and labels, both [pixels, C] and zero where ignored."""
+        raise NotImplementedError
+
+
+@MODELS.register_module()
+class Dice(RegionLoss):
+    """Mean over the classes of the batch of ``1 - 2 sum p y / (sum p^2 + sum y)``.
+
+    Milletari et al., 3DV 2016. Ignored pixels count nowhere, unlike in MMSegmentation's
+    ``DiceLoss``.
+    """
+
+    def of_regions(self, shares: Tensor, one_hot: Tensor) -> Tensor:
+        pixels = one_hot.sum(0)
+        both, sums = (shares * one_hot).sum(0), shares.square().sum(0) + pixels
+        losses = (1 - 2 * both / sums.clamp(min=1e-12)) * (pixels > 0)
+        return losses.sum() / (pixels > 0).sum().clamp(min=1)
+
+
+@MODELS.register_module()
+class LovaszSoftmax(RegionLoss):
+    """Lovasz extension of 1 - IoU, the mean over the classes of the batch (Berman, CVPR 2018)."""
+
+    def of_regions(self, shares: Tensor, one_hot: Tensor) -> Tensor:
+        errors, order = (one_hot - shares).abs().sort(dim=0, descending=True)  # ignored: 0
+        truth, pixels = one_hot.gather(0, order), one_hot.sum(0)
+        union = pixels + (1 - truth).cumsum(0)
+        jaccard = 1 - (pixels - truth.cumsum(0)) / union
+        steps = jaccard.diff(dim=0, prepend=jaccard.new_zeros(1, jaccard.shape[1]))
+        return (errors * steps).sum(0)[pixels > 0].sum() / (pixels > 0).sum().clamp(min=1)
 
 
 class _FusedPixelLoss(torch.autograd.Function):

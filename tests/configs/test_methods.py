@@ -43,6 +43,12 @@ MAKES = {
     "gradaug": {"local_loss.type": "GradAug"},
     "fedseg": {"local_loss.type": "FedSeg", "model.projection": (128, 256)},
     "self_training": {"local_loss.type": "SelfTraining"},
+    "cross_entropy": {"model.loss.type": "CrossEntropy"},
+    "ohem": {"model.loss.ratio": 0.25},
+    "ohem_mmseg": {"model.loss.thres": 0.7},
+    "dice": {"model.loss.type": "Dice"},
+    "lovasz": {"model.loss.type": "LovaszSoftmax"},
+    "focal": {"model.loss.gamma": 2.0},
     "feddg_ga": {"algorithm.type": "FedDGGA"},
     "fedproto_pixels": {"local_loss.type": "FedProtoPixels"},
     "stochdepth": {"model.stochastic_depth": 0.9},
@@ -91,6 +97,7 @@ MAKES = {
 }
 SEGMENTATION = {"cfsi", "lab", "deeplabv3plus", "segformer", "feddrive_heads", "mmseg_heads"}
 SEGMENTATION |= {"paper", "released", "fedseg", "fedproto_pixels", "self_training"}
+SEGMENTATION |= {"cross_entropy", "ohem", "ohem_mmseg", "dice", "lovasz", "focal"}
 CLASSIFICATION = {"mixup", "cutout", "resnet18", "resnet20", "resnet56"}
 CLASSIFICATION |= {"moon", "fedalign", "gradaug", "stochdepth", "eccv2022", "released_split"}
 OF_RESNETS = {"fedalign", "stochdepth", "silobn", "fedbn", "released_defects"}

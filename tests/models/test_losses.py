@@ -9,6 +9,7 @@ import torch.nn.functional as F
 
 from fedseg.errors import DataError
 from fedseg.models import CrossEntropy, OHEMCrossEntropy
+from fedseg.models.losses import Dice, Focal, LovaszSoftmax
 
 IGNORE = 255
 LOSSES = (OHEMCrossEntropy(0.25), CrossEntropy())
@@ -225,3 +226,41 @@ def test_result_does_not_depend_on_how_images_are_grouped(monkeypatch):
             results.append((loss(logits, labels), gradient_of(loss, logits, labels)))
         for result in results[1:]:
             torch.testing.assert_close(result, results[0], rtol=1e-13, atol=1e-15)
+
+
+def transcribed(loss, z, y):
+    """Dice, Lovasz and focal loss over the labeled pixels, differentiable."""
+    p, y = z.softmax(1).movedim(1, -1)[y != IGNORE], y[y != IGNORE]
+    own = p[torch.arange(len(y)), y]
+    if isinstance(loss, Focal):
+        return (-((1 - own) ** loss.gamma) * own.log()).mean()
+    of_classes = []
+    for c in y.unique():
+        truth = (y == c).to(p.dtype)
+        if isinstance(loss, Dice):
+            of_classes.append(1 - 2 * own[y == c].sum() / (p[:, c] ** 2 + truth).sum())
+            continue
+        errors, order = (truth - p[:, c]).abs().sort(descending=True)
+        total, before = 0.0, 0.0
+        for k in range(1, len(y) + 1):  # 1 - IoU if the k largest errors are errors
+            wrong = torch.zeros(len(y))
+            wrong[order[:k]] = 1
+            missed, added = (wrong * truth).sum(), (wrong * (1 - truth)).sum()
+            jaccard = 1 - (truth.sum() - missed) / (truth.sum() + added)
+            total, before = total + errors[k - 1] * (jaccard - before), jaccard
+        of_classes.append(total)
+    return sum(of_classes) / len(of_classes)
+
+
+@pytest.mark.parametrize("loss", [Focal(), Focal(0.5), Dice(), LovaszSoftmax()], ids=repr)
+def test_losses_of_regions_equal_their_transcriptions(loss):
+    logits, labels = random_case(3, low=(7, 5), size=(7, 5))
+    labels[labels == 3] = 2  # a class that is not there
+    found, expected = logits.clone().requires_grad_(), logits.clone().requires_grad_()
+    value, other = loss(found, labels), transcribed(loss, expected, labels)
+    assert value.item() == pytest.approx(other.item(), rel=1e-10)
+    value.backward()
+    other.backward()
+    torch.testing.assert_close(found.grad, expected.grad, rtol=1e-7, atol=1e-12)
+    assert loss(logits.bfloat16(), labels).dtype == torch.float32
+    assert loss(logits, torch.full_like(labels, IGNORE)).item() == 0
