@@ -467,6 +467,11 @@ class FederatedValLoop(BaseLoop):
         self.domains = DomainEvaluator(runner, self.sets, views, spread, tuning)
         for test in self.sets if spread else ():
             test.count_by(self.domains.groups(test))  # what does not count is told now
+        if FINE_TUNED in views and not isinstance(runner.data, PartitionedData):
+            raise ConfigError(
+                f"{self.kind}_cfg.views: fine_tuned needs train_dataloader.type of StreamingData, "
+                f"ResidentData or another PartitionedData, not {type(runner.data).__name__}"
+            )
         of_clients = {PERSONAL, FINE_TUNED} & set(views)
         if of_clients and not any(map(self.domains.client_images, self.sets)):
             runner.logger.warning(
