@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from fedseg.config.components import PLACES
 from fedseg.datasets.images import read_image, read_size
 from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.evaluation.domains import load_model
@@ -117,7 +118,8 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
     deployed = Deployed(runner.model, mean, std, size, task.w.dtype).to(task.w.device).eval()
     images = torch.from_numpy(prepared)[None].to(task.w.device)
     if kind == "torch":
-        model = {k: v for k, v in runner.cfg.model.to_dict().items() if k != "freeze"}
+        model = runner.cfg.model.to_dict()
+        model = {key: value for key, value in model.items() if key not in PLACES["model"].keys}
         _check_names(model, weights)
         with atomic_writer(out / "weights.pth", "wb") as file:
             torch.save(weights, file)
