@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from argparse import ArgumentTypeError
 
 import pytest
 from command_line import ROOT
@@ -89,15 +90,17 @@ def test_functions_that_data_sets_name_exist():
 
 
 def test_the_folder_of_an_experiments_only_seed_is_its_run(tmp_path):
-    for number in (0, 1):
-        folder = tmp_path / "experiment" / f"seed{number}"
+    folders = [tmp_path / "experiment" / f"seed{number}" for number in (0, 1)]
+    for folder in folders:
         folder.mkdir(parents=True)
-        (folder / "history.jsonl").touch()
-        only = folder if number == 0 else folder.parent  # of two seeds one must be named
-        assert cli.run_path(str(folder.parent)) == only
-        assert cli.run_path(str(folder)) == folder
-        (folder / "results.json").touch()
-        assert cli.run_path(str(folder / "results.json")) == folder
+    (folders[0] / "history.jsonl").touch()
+    assert cli.run_path(str(tmp_path / "experiment")) == folders[0]
+    (folders[0] / "results.json").touch()
+    assert cli.run_path(str(folders[0] / "results.json")) == folders[0]
+    (folders[1] / "history.jsonl").touch()
+    assert cli.run_path(str(folders[1])) == folders[1]
+    with pytest.raises(ArgumentTypeError, match="holds 2 runs"):
+        cli.run_path(str(tmp_path / "experiment"))
 
 
 def test_an_unknown_command_is_told_with_the_nearest(fedseg):
