@@ -5,6 +5,7 @@ refuses = {"val_evaluator.type": "Accuracy"}  # for segmentation
 
 model = dict(
     type="Segmentor",
+    weights=None,  # those of a setting are for its own network
     network=dict(
         _delete_=True,
         type="TimmSegmentation",
