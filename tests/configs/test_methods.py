@@ -45,7 +45,7 @@ MAKES = {
     "self_training": {"local_loss.type": "SelfTraining"},
     "cross_entropy": {"model.loss.type": "CrossEntropy"},
     "ohem": {"model.loss.ratio": 0.25},
-    "ohem_mmseg": {"model.loss.thres": 0.7},
+    "ohem_mmseg": {"model.loss.type": "mmseg.OhemCrossEntropy"},
     "dice": {"model.loss.type": "Dice"},
     "lovasz": {"model.loss.type": "LovaszSoftmax"},
     "focal": {"model.loss.gamma": 2.0},
