@@ -130,7 +130,9 @@ class Composition:
         """The files for this setting by name: of methods, and of several together."""
         files: dict[str, Path] = {}
         roots = dict.fromkeys((*self.path.resolve().parents[:2], CONFIGS))
-        for place in (self.title, *_as_list(self.plain.values.get("lookup")), ""):
+        pixels = get(self.plain.values, "val_evaluator.type") == "IoUMetric"
+        task = ["segmentation"] * pixels  # methods that have another model there
+        for place in (self.title, *_as_list(self.plain.values.get("lookup")), *task, ""):
             for root in roots:
                 for path in (root / "methods" / place).glob("*.py"):
                     files.setdefault(path.stem, path)
