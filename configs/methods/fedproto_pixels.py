@@ -3,5 +3,5 @@
 slot = "regularizer"
 refuses = {"val_evaluator.type": "Accuracy"}  # for segmentation
 
-local_loss = dict(type="FedProtoPixels", weight=0.1)
+local_loss = dict(_delete_=True, type="FedProtoPixels", weight=0.1)
 model = dict(projection=(128, 256))

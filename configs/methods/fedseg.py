@@ -2,5 +2,5 @@
 slot = "regularizer"
 refuses = {"val_evaluator.type": "Accuracy"}  # for segmentation
 
-local_loss = dict(type="FedSeg")
+local_loss = dict(_delete_=True, type="FedSeg")
 model = dict(projection=(128, 256))

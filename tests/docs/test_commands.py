@@ -24,7 +24,7 @@ LOOP = re.compile(r"for (\w+) in ([\w ]+); do")
 TOOL = re.compile(r"(?:^|\s)(?:\S*python\s+)?(?:\.\./fedseg/)?(tools/[\w/]+\.py)((?:\s.*)?)$")
 COMMAND = re.compile(r"^(?:\S*bin/)?fedseg (.*)$")
 # configs that a reader writes: files of the pages, and placeholders
-USERS = (*(block.name for block in all_blocks() if block.name), "even_shapes.py", "CONFIG", "$@")
+USERS = (*(b.name for b in all_blocks() if b.name), "even_shapes.py", "data/", "CONFIG", "$@")
 USERS += ("data/pets/own_pets.py",)  # what a command writes
 MODULE = re.compile(r"python -m (fedseg[\w.]*)")
 
