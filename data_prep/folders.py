@@ -140,6 +140,11 @@ def prepare_folder(
     pairs = _find_pairs(root, layout)
     findings = Findings(f"{root}: not all files can be used", "Repair them, or take them away")
     if pairs[0][1].endswith(".json"):
+        if layout.ids not in (None, "train_ids") or reduce_zero_label or first_channel:
+            raise ConfigError(
+                "--ids, --reduce-zero-label, --first-channel: polygons are drawn with the ids of "
+                "the classes: leave these options out"
+            )
         pairs = _draw(root, layout, pairs, ignore, findings, overwrite)
     elif colors and _mode(root / pairs[0][1]) not in ("RGB", "RGBA"):
         colors = ()  # label files have ids, and these are their palette
@@ -430,10 +435,10 @@ def _choose_tests(
     tests: dict[str, set[int]] = {}
     share = None
     for word in words:
-        if re.fullmatch(r"[\d.]+(e-?\d+)?", word):
-            share = float(word)
-            if not 0 < share < 1:
-                raise ConfigError(f"--test: a share must be above 0 and below 1, not {word}")
+        if word not in domains and re.fullmatch(r"\d*\.?\d+(e-?\d+)?", word):
+            twice, share = share is not None, float(word)
+            if twice or not 0 < share < 1:
+                raise ConfigError(f"--test: one share, above 0 and below 1, not {word}")
             continue
         name, listed = "test", root / word
         if word.endswith(".txt"):

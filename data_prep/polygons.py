@@ -66,7 +66,7 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
                 raise ValueError(f"is a {kind}, which covers no area: make it a polygon")
             else:
                 DRAWN[kind](draw, points, value, "polygon" in shape)
-    except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, OSError, ArithmeticError) as error:
         reason = f"has no {error}" if isinstance(error, KeyError) else error
         raise DataError(f"{path}: {key}: {reason}") from error
     return np.array(canvas)

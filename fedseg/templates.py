@@ -170,7 +170,7 @@ _base_ = "fedseg::settings/demo_weather.py"
 custom_imports = dict(imports=["@name"], allow_failed_imports=False)
 __root = "data/@name"
 __test = dict(_delete_=True, type="@class", data_root=__root, split="splits/test")
-model = dict(num_classes=2)
+model = dict(num_classes=2, weights=None)
 train_dataloader = dict(
     dataset=dict(
         _delete_=True,

@@ -28,6 +28,6 @@ def test_other_names_are_refused(kind, name, tmp_path):
 
 
 def test_nothing_is_written_over(tmp_path):
-    (tmp_path / "mine.py").touch()
+    (tmp_path / "my_own_loss.py").touch()
     with pytest.raises(ConfigError, match="is there"):
-        fedseg.new("loss", "mine", tmp_path)
+        fedseg.new("loss", "my_own_loss", tmp_path)

@@ -2,4 +2,4 @@
 slot = "loss"
 refuses = {"val_evaluator.type": "Accuracy"}  # for segmentation
 
-model = dict(loss=dict(_delete_=True, type="mmseg.OhemCrossEntropy", thres=0.7, min_kept=100000))
+model = dict(loss=dict(_delete_=True, type="OhemCrossEntropy", thres=0.7, min_kept=100000))

@@ -5,6 +5,7 @@ of a client is the loss of the received model on its images minus that of its ow
 of its last round, before it was averaged. With partial participation:
 
 - a client without an earlier round has no gap, and its share stays;
+- shares that would all be 0 stay what they are;
 - shares are scaled to sum 1 over all clients; those of the participants weigh the sum;
 - BatchNorm's statistics are averaged by samples.
 """
@@ -77,6 +78,8 @@ class FedDGGA(FedAvg):
     def _loss(self, client: Client) -> Tensor:
         """The mean loss of the client's images at ``client.w``, in the model's dtype."""
         total, sizes = torch.zeros_like(client.w[0]), self.data.full_sizes(client.index)
+        if not sizes:  # a rehearsal of what is sent
+            return total
         with torch.no_grad(), at_rest(client.model):
             batches = client_batches(client, self.data)
             for size, batch in zip(sizes, batches, strict=True):
@@ -91,7 +94,8 @@ class FedDGGA(FedAvg):
             step_size = self.step_size * (1 - (server.round - 1) / self.max_rounds)
             changed = shares + step_size * gaps / gaps.abs().max().clamp(min=1e-300)
             changed = changed.clamp(0, 1)
-            server.state["shares"] = changed / changed.sum()
+            if changed.any():  # else they stay: none is better than another
+                server.state["shares"] = changed / changed.sum()
             return
         weight = updates.weights["shares"]
         delta = (

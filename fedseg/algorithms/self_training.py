@@ -23,7 +23,7 @@ from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Payload
 from fedseg.core.server import Aggregate, Server
 from fedseg.errors import ConfigError
-from fedseg.models.losses import CrossEntropy, PixelLoss
+from fedseg.models.losses import CrossEntropy, OHEMCrossEntropy
 from fedseg.models.segmentor import Segmentor
 from fedseg.names import ERASED
 from fedseg.registry import LOCAL_LOSSES
@@ -59,7 +59,9 @@ class SelfTraining(LocalLoss):
         self.every, self.average_from = every, average_from
 
     def check(self, flat: FlatModel) -> None:
-        if not isinstance(flat.model, Segmentor) or not isinstance(flat.model.criterion, PixelLoss):
+        if not isinstance(flat.model, Segmentor) or not isinstance(
+            flat.model.criterion, CrossEntropy | OHEMCrossEntropy
+        ):
             raise ConfigError(
                 "local_loss: SelfTraining needs a model of type Segmentor whose loss is "
                 f"CrossEntropy or OHEMCrossEntropy, not {type(flat.model).__name__}"

@@ -40,8 +40,8 @@ def main() -> int:
 
     config = load_config(name, **arguments, options=options)
     if not quiet:  # before the imports that take seconds
-        name = config.experiment_name
-        cli.say(f"checking {name}" if dry_run else f"{name} -> {config.work_dir}", file=sys.stderr)
+        run = config.experiment_name
+        cli.say(f"checking {run}" if dry_run else f"{run} -> {config.work_dir}", file=sys.stderr)
         for message in far_from_published(select(config.to_dict())):
             cli.say(f"warning: {message}", file=sys.stderr)
     train(config, dry_run=dry_run, quiet=quiet)

@@ -152,9 +152,10 @@ class Composition:
                     return path.resolve()
             raise ConfigError(f"methods: {method}: no such file")
         name = by_case(SYNONYMS.get(method.lower(), method), self.known)
-        beside = self.path.parent / f"{method}.py"
-        if name is None and beside.is_file():  # of a config of one's own
-            return self.find(beside.name)
+        beside = self.path.resolve().parent / f"{method}.py"
+        if name is None and beside.is_file() and not beside.is_relative_to(CONFIGS):
+            make_importable(beside.parent)
+            return beside
         if name is None:
             hint, known = did_you_mean(method, self.known), ", ".join(self.known)
             raise ConfigError(f"methods: {self.title}: unknown {method!r}{hint}; known: {known}")
@@ -172,7 +173,8 @@ class Composition:
         protocol = self._protocol(methods)
         if protocol and not any("protocol" in method.slots for method in methods):
             methods.append(read_method(self.find(protocol)))
-        methods.sort(key=lambda one: "protocol" not in one.slots)
+        # a network has a loss of its own, which a loss by name replaces
+        methods.sort(key=lambda one: ("protocol" not in one.slots, "loss" in one.slots))
         deciding: dict[str, Method] = {}
         for method, slot in [(one, slot) for one in methods for slot in one.slots]:
             decided, other = slot.replace("_", " "), deciding.setdefault(slot, method)

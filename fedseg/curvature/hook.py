@@ -85,7 +85,8 @@ class CurvatureHook(FederatedHook):
             self._run.statistics = {c: state for c, state in states.items() if state}
         for name in self.quantities:
             try:
-                record[name] = getattr(self, f"_{name}")(runner)
+                nobody = name in OF_PARTICIPANTS and not self._trained
+                record[name] = None if nobody else getattr(self, f"_{name}")(runner)
             except (TrainingError, ArithmeticError, ValueError) as error:  # the run goes on
                 record[name] = None
                 runner.logger.warning(f"CurvatureHook: round {runner.round}: {name}: {error}")

@@ -210,6 +210,10 @@ class ListedDataset(SegmentationDataset):
             classes, palette = tuple(COLORS), tuple(COLORS.values())
         if not classes:
             raise ConfigError("dataset.classes: is empty: name the classes, or a layout")
+        if len(set(classes)) < len(classes):
+            raise ConfigError("dataset.classes: a name is there twice")
+        if palette and len(palette) < len(classes):
+            raise ConfigError("dataset.palette: has fewer colors than there are classes")
         self.classes = tuple(classes)
         self.palette = [*map(list, palette)] or [color_of(i) for i in range(len(classes))]
         self.domain, self.reduce_zero_label = domain, reduce_zero_label

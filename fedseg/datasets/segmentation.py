@@ -249,7 +249,8 @@ class SegmentationDataset(Dataset):
 
         They are kept beside the split, with checksums of the files that they are of and their own.
         """
-        key = digest([self._cache_key(index) for index in range(self.unmirrored)])
+        files = [self._cache_key(index) for index in range(self.unmirrored)]
+        key = digest([len(self.classes), *files])
         folder = os.path.dirname(os.path.abspath(self.split)) if self.split else self.data_root
         path = Path(folder, f"class_pixels_{key[:16]}.npy")
         try:

@@ -11,6 +11,7 @@ from torch import Tensor
 from fedseg.config.schema import Positive, Share
 from fedseg.core.client import Client
 from fedseg.core.hook import FederatedHook, Run
+from fedseg.core.local_loss import LocalLoss
 from fedseg.core.messages import Update
 from fedseg.errors import ConfigError
 from fedseg.registry import HOOKS
@@ -76,6 +77,14 @@ class LabelSwap(Attack):
         super().__init__(share, seed)
         self.classes = classes
         self._handle: Any = None
+
+    def before_train(self, runner: Any) -> None:
+        kind = type(runner.trainer.local_loss)
+        if kind is not LocalLoss:  # many take the labels of a batch themselves
+            raise ConfigError(
+                f"custom_hooks: LabelSwap swaps the labels that the model is given, and not those "
+                f"of local_loss {kind.__name__}: leave one out"
+            )
 
     def before_client(self, runner: Run, client: Client) -> None:
         if self.attacks(runner, client):

@@ -85,12 +85,8 @@ class DPFedAvg(FederatedHook):
         algorithm, sampler = runner.algorithm, runner.client_sampler
         kind, hooks = type(algorithm).__name__, {type(hook).__name__ for hook in runner.hooks}
         style = getattr(runner.data.dataset, "style", None)
+        self.count(sampler)
         for leaks, reason in (
-            (
-                not hasattr(sampler, "rate"),
-                f"the budget counts on clients drawn one by one, not as {type(sampler).__name__} "
-                "does: set client_sampler.type='PoissonSampler'",
-            ),
             (
                 not math.isinf(runner.train_loop.max_norm_ratio),
                 "whether an update counts must not depend on those of others: set "
@@ -119,11 +115,15 @@ class DPFedAvg(FederatedHook):
         ):
             if leaks:
                 raise ConfigError(f"privacy: {reason}")
-        self.count(sampler)
         algorithm.aggregate = PrivateSum
 
     def count(self, sampler: Any) -> None:
         """Take the clients and their rate from the run's sampler, a ``PoissonSampler``."""
+        if not hasattr(sampler, "rate"):
+            raise ConfigError(
+                "privacy: the budget counts on clients drawn one by one, not as "
+                f"{type(sampler).__name__} does: set client_sampler.type='PoissonSampler'"
+            )
         if self.noise and find_spec("opacus") is None:
             raise ConfigError(
                 "privacy: epsilon is counted by Opacus, which is not installed: pip install -c "

@@ -137,6 +137,8 @@ class TrackersHook(FederatedHook):
 
     def _add(self, field: str, tracker: BaseVisBackend, record: Mapping[str, Any]) -> None:
         if record["round"] > self._last[field]:
+            if record.get("initial_metrics"):
+                tracker.add_scalars(dict(record["initial_metrics"]), step=0)
             tracker.add_scalars(scalars(record), step=record["round"])
             self._last[field] = record["round"]
 

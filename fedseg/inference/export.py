@@ -19,7 +19,7 @@ from fedseg.datasets.images import read_image, read_size
 from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.evaluation.domains import load_model
 from fedseg.files import atomic_writer, write_text
-from fedseg.inference.predictor import Predictor
+from fedseg.inference.predictor import RESIZES, Predictor
 from fedseg.models.mmsegmentation import EncoderDecoder
 from fedseg.models.preprocessor import ImagePreprocessor
 from fedseg.registry import DATASETS, MODELS, build
@@ -94,6 +94,12 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
         raise ConfigError(
             "domain: is missing: BatchNorm's statistics stay with the clients of this run: say "
             f"whose, such as {next(iter(runner.domain_clients), 'a client')}"
+        )
+    others = {step["type"] for step in predictor.pipeline.steps} - RESIZES
+    if predictor.maps and others:
+        raise ConfigError(
+            f"test_dataloader: its pipeline has {', '.join(sorted(others))}, and only models whose "
+            "images are resized at most can be exported: leave it out (--cfg-options)"
         )
     weights = run_state.state_dict(runner, task.w, task.buffers)
     load_model(runner, task.w, task.buffers)

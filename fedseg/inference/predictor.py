@@ -21,6 +21,7 @@ from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import ConfigError, DataError, UserError
 from fedseg.evaluation.domains import DomainEvaluator, EvalTask, statistics_of
 from fedseg.evaluation.sets import EvaluationSet, build_evaluation_set
+from fedseg.files import own_path
 from fedseg.loaders.partitioned import balanced_batches
 from fedseg.registry import DATASETS, build, find_class
 from fedseg.report.pictures import Classes, read_classes
@@ -288,7 +289,7 @@ def _classes(kind: type, loader: Mapping[str, Any], folder: Path, count: int | N
         except UserError:  # it is not there: images are predicted without it
             names = None
     if names is None and (folder / FILE_NAME).is_file():
-        for entry in read_results_file(folder / FILE_NAME).final.values():
+        for entry in read_results_file(own_path(folder, FILE_NAME)).final.values():
             names = names or entry.get("IoU") or entry.get("accuracy_by_class")
     meta = {"classes": list(names) if names else [str(i) for i in range(count or 256)]}
     return read_classes(meta if palette is None else {**meta, "palette": palette})

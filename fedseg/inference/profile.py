@@ -16,6 +16,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from fedseg.datasets.transforms import Pipeline
 from fedseg.errors import ConfigError, DataError, UserError
+from fedseg.files import own_path
 from fedseg.runner.build import build_model, build_vectors, move_model
 from fedseg.runner.config import check_config, complete_config
 from fedseg.runner.plan import rehearse
@@ -143,7 +144,7 @@ def profile_run(
     folder: Path, options: Sequence[str] = (), trust: Sequence[str] = (), **sizes: Any
 ) -> dict[str, Any]:
     """Profile the network of a run; its bytes are the median of the rounds that it counted."""
-    history = read_history(folder / HISTORY, finished=False)
+    history = read_history(own_path(folder, HISTORY), finished=False)
     names = {"down": "bytes_down", "up": "bytes_up"}
     traffic = {
         n: int(statistics.median(r[k] for r in history)) for n, k in names.items() if history

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 import stat
 import zipfile
 from collections.abc import Iterator, Mapping
@@ -17,7 +18,7 @@ from fedseg.metric_names import flatten
 from fedseg.runner.checkpoint import Facts, load_checkpoint, save_checkpoint
 from fedseg.runner.recorded import newest_checkpoint
 from fedseg.runs.config import CONFIG_FILE
-from fedseg.runs.history import HISTORY
+from fedseg.runs.history import HISTORY, History, plain, summarize
 from fedseg.runs.run_files import RunFiles, read_run
 from fedseg.runs.schema import FILE_NAME
 from fedseg.units import format_bytes
@@ -43,7 +44,7 @@ def share(run: Path, out: Path, license: str = "other", upload: str | None = Non
         raise DataError(f"{run}: the run is not finished: fedseg train --resume continues it")
     round_, checkpoint = newest_checkpoint(run)
     payload = load_checkpoint(checkpoint)
-    with TemporaryDirectory() as place:
+    with TemporaryDirectory() as place, TemporaryDirectory() as other:
         folder = Path(place)
         for name in (CONFIG_FILE, FILE_NAME, HISTORY):
             (folder / name).write_bytes(own_path(run, name).read_bytes())
@@ -53,13 +54,18 @@ def share(run: Path, out: Path, license: str = "other", upload: str | None = Non
         names = [CONFIG_FILE, FILE_NAME, HISTORY, CARD, f"checkpoints/{checkpoint.name}"]
         sums = {name: sha256(folder / name) for name in names}
         write_text(folder / SUMS, json.dumps(sums, indent=1) + "\n")
-        with atomic_writer(out, "wb") as file, zipfile.ZipFile(file, "w") as archive:
+        packed = Path(other) / "run.zip"
+        with zipfile.ZipFile(packed, "w") as archive:
             for name in [*names, SUMS]:
                 # the same run gives the same bytes: no time of the files
                 entry = zipfile.ZipInfo(name)
                 entry.compress_type = zipfile.ZIP_DEFLATED
                 with archive.open(entry, "w", force_zip64=True) as target:
                     target.write((folder / name).read_bytes())
+        with opened(packed):  # nobody could take what is refused here
+            pass
+        with atomic_writer(out, "wb") as file, open(packed, "rb") as source:
+            shutil.copyfileobj(source, file)
         if upload is not None:
             _upload(folder, upload)
     return out
@@ -183,8 +189,15 @@ def opened(path: Path) -> Iterator[tuple[Path, RunFiles, int]]:
             payload = load_checkpoint(checkpoint)
             meant = run.results.completed_rounds, run.results.config_sha256
             meta = payload.get("meta", {})
-            if (payload.get("round"), meta.get("config_sha256", meant[1])) != meant:
+            if (payload.get("round"), meta.get("config_sha256")) != meant:
                 raise DataError(f"{checkpoint.name}: is not the last checkpoint of this run")
+            lines = payload.get("history", ())
+            if len(lines) != meant[0] or History(folder / HISTORY).changed(lines) is not None:
+                raise DataError(f"{HISTORY}: is not what {checkpoint.name} was made with")
+            computed = plain(summarize(run.history))
+            del computed["seconds"]
+            if run.results.model_dump(include=set(computed)) != computed:
+                raise DataError(f"{FILE_NAME}: does not follow from {HISTORY}")
         except DataError as error:
             text = str(error).replace(f"{folder}/", "")
             raise DataError(f"{path}: {text}") from error

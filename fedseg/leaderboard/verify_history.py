@@ -8,15 +8,17 @@ from mmengine.config import Config
 
 from fedseg.core.client import Client
 from fedseg.core.client_data import ClientData, Job
+from fedseg.core.local_loss import LocalLoss
 from fedseg.core.server import Server
 from fedseg.engine.loop import FederatedTrainLoop
 from fedseg.engine.trainer import ClientTrainer
 from fedseg.metric_names import Metric
 from fedseg.optim import build_local_optimizer
-from fedseg.registry import ALGORITHMS, SAMPLERS, build
+from fedseg.registry import ALGORITHMS, LOCAL_LOSSES, SAMPLERS, build
+from fedseg.runner.build import declare_payloads
 from fedseg.runner.plan import rehearse
 
-SCHEDULE = ("max_rounds", "val_interval", "val_last_rounds", "val_last_interval")
+SCHEDULE = ("max_rounds", "val_interval", "val_last_rounds", "val_last_interval", "val_initial")
 
 
 class _IdleTrainer(ClientTrainer):
@@ -52,8 +54,14 @@ def client_traffic(config: Config, runner: Any, client_sizes: Mapping[str, int])
     if runner.batchnorm is not None:
         runner.batchnorm.before_train(SimpleNamespace(server=server, algorithm=algorithm))
     options = {"seed": config.randomness.seed, "call_hook": lambda *_, **__: None}
-    data = _NoBatches(client_sizes)
-    trainer = _IdleTrainer(runner.flat, algorithm, local, data, **options)
+    data = algorithm.data = _NoBatches(client_sizes)
+    loss = LocalLoss()
+    if config.get("local_loss") is not None:
+        loss = build(LOCAL_LOSSES, config.local_loss, "local_loss")
+        loss.data = data
+        loss.check(runner.flat)
+    options |= {"payloads": declare_payloads([algorithm, loss], data, runner.flat)}
+    trainer = _IdleTrainer(runner.flat, algorithm, local, data, local_loss=loss, **options)
     return rehearse(trainer, server, 0, getattr(runner, "compression", None))
 
 
@@ -94,6 +102,7 @@ def check_rounds(
             "bytes_down": record["bytes_down"],
             "bytes_up": record["bytes_up"],
             "evaluated": evaluated,
+            "initial": bool(record.get("initial_metrics")),
             "missing metrics": sorted(metrics - record["metrics"].keys()) if evaluated else [],
         }
         expected[f"round {number}"] = {
@@ -102,6 +111,7 @@ def check_rounds(
             "bytes_down": sent.down * len(clients),
             "bytes_up": sent.up * len(clients),
             "evaluated": (has_tests and loop.evaluates(number)) or prolonged,
+            "initial": number == 1 and has_tests and loop.val_initial,
             "missing metrics": [],
         }
         if privacy is not None:

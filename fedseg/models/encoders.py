@@ -37,6 +37,8 @@ class TimmEncoder:
             raise ConfigError(
                 f"model: timm has no encoder {encoder!r}: timm.list_models() names them"
             )
+        if "checkpoint_path" in (options or {}):
+            raise ConfigError("model.options: weights are named by model.weights")
         self.backbone = timm.create_model(
             encoder, pretrained=False, num_classes=0, **(options or {})
         )

@@ -120,7 +120,7 @@ class CrossEntropy(PixelLoss):
         return losses.sum() / valid.sum().clamp(min=1)
 
     def weight(self, labels: Tensor) -> int:
-        return int((labels != self.ignore_index).sum())
+        return int(((labels != self.ignore_index) & (labels != ERASED)).sum())
 
     def value_and_weights(
         self, losses: Tensor, num_images: int, num_valid: int
@@ -196,11 +196,12 @@ class Focal(PixelLoss):
         self.gamma = gamma
 
     def reduce(self, losses: Tensor, valid: Tensor) -> Tensor:
-        wrong = -torch.expm1(-losses)
+        # at p = 1 the power of 0 would have no finite derivative for a gamma below 1
+        wrong = (-torch.expm1(-losses)).clamp(min=1e-30)
         return (wrong**self.gamma * losses).sum() / valid.sum().clamp(min=1)
 
     def weight(self, labels: Tensor) -> int:
-        return int((labels != self.ignore_index).sum())
+        return int(((labels != self.ignore_index) & (labels != ERASED)).sum())
 
     def value_and_weights(
         self, losses: Tensor, num_images: int, num_valid: int

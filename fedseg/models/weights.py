@@ -46,7 +46,7 @@ class WeightsFile:
         check_arguments(cls, options, "model.weights")
         package, _, name = options["path"].removeprefix("package:").partition("/")
         if package != options["path"].partition("/")[0]:
-            spec = find_spec(package)
+            spec = find_spec(package) if package.isidentifier() else None
             if spec is None or not spec.submodule_search_locations:
                 raise ConfigError(
                     f"model.weights: the package {package} is not installed: install the extra "

@@ -324,7 +324,7 @@ def assemble_trainer(
         data,
         seed=cfg.randomness.seed,
         local_loss=local_loss,
-        payloads=_payloads([algorithm, local_loss, *hooks], data, flat),
+        payloads=declare_payloads([algorithm, local_loss, *hooks], data, flat),
         amp=train.get("amp", False),
         call_hook=call_hook,
         check=check,
@@ -332,7 +332,7 @@ def assemble_trainer(
     )
 
 
-def _payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) -> list[Payload]:
+def declare_payloads(parts: Iterable[Any], data: ClientData, flat: FlatModel) -> list[Payload]:
     """What these declare to exchange, in numbers; ConfigError for two of one name."""
     classes = len(_classes(getattr(data, "dataset", None)))
     classes = classes or getattr(flat.model, "num_classes", None)

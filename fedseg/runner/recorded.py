@@ -43,7 +43,7 @@ OWNERS = ("fedseg", "torch.nn", "torch.optim", "mmcv.cnn")
 # Networks of MMSegmentation that the suite's methods use.
 LIBRARIES = (
     *("EncoderDecoder", "FCNHead", "DepthwiseSeparableASPPHead", "SegformerHead"),
-    *("BiSeNetV2", "MixVisionTransformer", "TIMMBackbone"),
+    *("BiSeNetV2", "MixVisionTransformer", "TIMMBackbone", "OhemCrossEntropy"),
 )
 # Options that name a file or an address of initial weights: the checkpoint has all of them.
 INITIAL = {"init_cfg", "pretrained", "pretrained_cfg", "checkpoint_path", "checkpoint", "weights"}

@@ -161,7 +161,7 @@ def damage(root: Path, what: str) -> None:
         ("", ["--domain", "(x)"], r"--domain: '\(x\)' finds no group"),
         ("", ["--domain", "("], r"--domain: "),
         ("", ["--partition", "domain"], r"--partition: domain needs --domain"),
-        ("", ["--test", "1.5"], r"--test: a share must be above 0"),
+        ("", ["--test", "1.5"], r"--test: one share, above 0"),
         ("", ["--test", "JPEGImages/*"], r"every image is a test image"),
         ("", ["--clients", "20"], r"partition\.num_clients: 20 clients"),
         ("", ["--ids", "gta5"], r"--classes: are Cityscapes' with --ids"),

@@ -434,9 +434,9 @@ def test_the_last_evaluation_is_made_once(tmp_path, root, monkeypatch):
     seen = []
     run = DomainEvaluator.run
 
-    def counting(evaluator, w, buffers, on_prediction=None, sets=None):
+    def counting(evaluator, w, buffers, on_prediction, sets, final):
         seen.append([test.name for test in sets])
-        return run(evaluator, w, buffers, on_prediction, sets)
+        return run(evaluator, w, buffers, on_prediction, sets, final)
 
     monkeypatch.setattr(DomainEvaluator, "run", counting)
     toyseg.train(toycls.settings(tmp_path, root, train_cfg={"max_rounds": 2, "val_interval": 1}))

@@ -135,7 +135,10 @@ def test_the_settings_are_those_of_benchmarks(tool):
 
 ENCODERS = {"convnext_tiny", "dinov2_small", "efficientnet_lite0", "tiny_vit"}
 OTHER_PROTOCOL = {  # networks of other benchmarks, and what the released code does wrong
-    "idda_rainy": {"deeplabv3plus", "mmseg_heads", "released_defects", "segformer"},
+    "idda_rainy": {
+        *("deeplabv3plus", "mmseg_heads", "released_defects", "segformer"),
+        *("cross_entropy", "dice", "focal", "lovasz", "ohem_mmseg"),
+    },
     "cifar10_a005": {"resnet18", "resnet20", "resnet56"},
     "cifar100_c16": {"eccv2022", "resnet18", "resnet20"},
 }
