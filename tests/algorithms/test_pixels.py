@@ -12,6 +12,7 @@ import toyseg
 from algorithm_table import ENTRIES, PIXEL_LOSSES
 from mmengine.config import Config
 
+from fedseg.algorithms.feddg_ga import FedDGGA
 from fedseg.algorithms.pixels import choose_anchors, contrast, small_labels
 from fedseg.algorithms.self_training import confident
 from fedseg.errors import ConfigError
@@ -382,3 +383,15 @@ def test_the_teacher_is_the_initial_model_then_an_average(small_config, tmp_path
         assert torch.equal(kept[3], w[3])
         torch.testing.assert_close(kept[5], (w[3] + w[5]) / 2)
     assert all(line["loss"] > 0 for line in toyseg.history(config))
+
+
+def test_shares_that_would_all_vanish_stay():
+    """Where averaging helps every client, all gaps are negative."""
+    shares, gaps = (torch.full((10,), x, dtype=torch.float64) for x in (0.1, -0.3))
+    algorithm = FedDGGA(step_size=0.2)
+    algorithm.check_rounds(4)
+    server = SimpleNamespace(
+        state={"shares": shares.clone()}, exchange=0, round=1, num_clients=10, w=torch.zeros(1)
+    )
+    algorithm.step(server, SimpleNamespace(mean={"gaps": gaps}.get))
+    assert torch.equal(server.state["shares"], shares)

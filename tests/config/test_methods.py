@@ -142,7 +142,11 @@ def test_a_method_of_ones_own_in_ten_lines(mine, write, tmp_path, monkeypatch):
     write("beside.py", 'slot = "algorithm"\nalgorithm = dict(keep=0.3)\n')
     assert compose(mine, ["beside"]).algorithm.keep == 0.3
     monkeypatch.chdir(tmp_path / "elsewhere")
+    write("elsewhere/beside.py", 'slot = "algorithm"\nalgorithm = dict(keep=0.4)\n')
+    assert compose(mine, ["beside"]).algorithm.keep == 0.3  # not the current folder's
     other = setting_file("cifar10_a0")
+    with pytest.raises(ConfigError, match="unknown 'camvid'"):  # a setting is no method
+        compose(other, ["camvid"])
     assert compose(other, ["topk.py"]).algorithm.keep == 0.2
     assert name_of(other, ["topk.py"]) == "cifar10_a0_topk"
     # in a config of one's own, found beside it

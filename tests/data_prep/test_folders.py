@@ -165,6 +165,8 @@ def damage(root: Path, what: str) -> None:
         ("", ["--test", "JPEGImages/*"], r"every image is a test image"),
         ("", ["--clients", "20"], r"partition\.num_clients: 20 clients"),
         ("", ["--ids", "gta5"], r"--classes: are Cityscapes' with --ids"),
+        ("", ["--test", "0.1", "0.2"], r"--test: one share, above 0"),
+        ("", ["--test", "0.1.2"], r"--test: '0\.1\.2' is no share, no domain"),
         ("", ["--ids", "gta"], r"--ids: must be 'cityscapes'"),
     ],
 )
@@ -273,6 +275,7 @@ def test_polygons_of_cityscapes(tmp_path):
         ({"shapes": [{"label": "cat", "points": SQUARE[:2]}]}, r"shapes\[0\]: has too few points"),
         ({"shapes": [{"label": "cat", "points": [["a", 1]]}]}, r"shapes\[0\]: could not convert"),
         ({"shapes": [{"label": "cat", "points": [[1e300, 1]] * 3}]}, "has a point far away"),
+        ({"shapes": [{"label": "cat", "points": [[10**400, 1]] * 3}]}, r"shapes\[0\]: "),
         ({"shapes": [{"label": "cat"}]}, r"shapes\[0\]: has no 'points'"),
         ({"shapes": [{"label": ["cat"], "points": SQUARE}]}, r"shapes\[0\]: "),
         ({"shapes": [{"label": "cat", "points": SQUARE, "shape_type": "line"}]}, "is a line"),
