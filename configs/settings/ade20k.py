@@ -1,23 +1,10 @@
 # ADE20K with 150 classes; clients differ in their mix of pixels.
-_base_ = "../_base_/listed.py"
+_base_ = "voc.py"
 
-__data = dict(type="ListedDataset", data_root="data/ade20k", layout="ade20k")
-__test = dict(split="splits/test", test_mode=True, **__data)
+__data = dict(dataset=dict(data_root="data/ade20k", layout="ade20k"))
 
 setting = "ade20k"
-lookup = ["cityscapes", "feddrive", "momentum"]
-without = ["protocol", "defects"]  # FedDrive's
 model = dict(num_classes=150)
-train_dataloader = dict(
-    dataset=dict(
-        pipeline=[
-            dict(type="RandomScaleCrop", scale=(0.5, 2.0), crop_size=(480, 480)),
-            dict(type="HorizontalFlip", p=0.5),
-        ],
-        **__data,
-    ),
-)
-val_dataloader = dict(
-    test=dict(batch_size=1, num_workers=2, dataset=dict(**__test)),
-)
+train_dataloader = __data
+val_dataloader = dict(test=__data)
 test_dataloader = val_dataloader

@@ -1,23 +1,9 @@
 # Mapillary Vistas with RobustNet's map to the 19 classes of Cityscapes; clients are alike.
-_base_ = "../_base_/listed.py"
+_base_ = "mapillary_a.py"
 
-__data = dict(type="ListedDataset", data_root="data/mapillary", layout="mapillary_b")
-__test = dict(split="splits/test", test_mode=True, **__data)
+__layout = dict(dataset=dict(layout="mapillary_b"))
 
 setting = "mapillary_b"
-lookup = ["cityscapes", "feddrive", "momentum"]
-without = ["protocol", "defects"]  # FedDrive's
-train_dataloader = dict(
-    dataset=dict(
-        pipeline=[
-            dict(type="SmallestMaxSize", max_size=1024),
-            dict(type="RandomScaleCrop", scale=(0.5, 1.5), crop_size=(512, 1024)),
-            dict(type="HorizontalFlip", p=0.5),
-        ],
-        **__data,
-    ),
-)
-val_dataloader = dict(
-    test=dict(batch_size=1, num_workers=2, dataset=dict(**__test)),
-)
+train_dataloader = __layout
+val_dataloader = dict(test=__layout)
 test_dataloader = val_dataloader
