@@ -13,7 +13,7 @@ import pytest
 import fedseg.opencv
 from fedseg.commands.main import COMMANDS
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="module")
