@@ -140,7 +140,8 @@ def prepare_folder(
     pairs = _find_pairs(root, layout)
     findings = Findings(f"{root}: not all files can be used", "Repair them, or take them away")
     if pairs[0][1].endswith(".json"):
-        if layout.ids not in (None, "train_ids") or reduce_zero_label or first_channel:
+        own = published is None and ids not in (None, "train_ids")
+        if own or reduce_zero_label or first_channel:
             raise ConfigError(
                 "--ids, --reduce-zero-label, --first-channel: polygons are drawn with the ids of "
                 "the classes: leave these options out"
