@@ -1,5 +1,6 @@
 """Every method does what its name says, with every other method that it goes with."""
 
+import contextlib
 import itertools
 import random
 from pathlib import Path
@@ -101,12 +102,16 @@ SEGMENTATION |= {"cross_entropy", "ohem", "ohem_mmseg", "dice", "lovasz", "focal
 CLASSIFICATION = {"mixup", "cutout", "resnet18", "resnet20", "resnet56"}
 CLASSIFICATION |= {"moon", "fedalign", "gradaug", "stochdepth", "eccv2022", "released_split"}
 OF_RESNETS = {"fedalign", "stochdepth", "silobn", "fedbn", "released_defects"}
+ENCODERS = {"tiny_vit", "dinov2_small", "convnext_tiny", "efficientnet_lite0"}
+WITHOUT_BOUND = {"median", "trimmed_mean", "krum", "scaffold", "fedgamma", "fedcm", "fedsmoo"}
+WITHOUT_BOUND |= {"fedsmoo_wp", "mime", "mimelite"}  # on what one client changes
 # as the papers have it: each of these with each
 MOMENTUM = ("scaffold", "fedgamma", "fedcm")
 
 
-def check(config, names) -> None:
-    check_components(config)
+def check(config, names, components=True) -> None:
+    if components:
+        check_components(config)
     for name in names:
         for key, expected in MAKES[name].items():
             if key == "custom_hooks.*.type":
@@ -124,26 +129,21 @@ def test_every_method_is_known(slots):
 
 
 def test_every_method_in_every_setting_works_or_is_refused_with_both_names(load, slots):
-    refused, tried = set(), 0
-    named = {"cifar10_a0", "idda_rainy", "cifar10_centralized", "demo_shapes", "demo_weather"}
-    pairs = itertools.product(SETTINGS, enumerate(slots))
-    for number, (setting, (index, method)) in enumerate(pairs):
-        if setting not in named and (number + index) % 3:  # a third of the others
-            continue
-        tried += 1
+    refused = set()
+    for number, (setting, method) in enumerate(itertools.product(SETTINGS, slots)):
         try:
             config = load(setting, method)
         except ConfigError as error:
             assert method in str(error) and setting in str(error)
             refused.add((setting, method))
             continue
-        check(config, [method])
+        check(config, [method], components=number % 4 == 0)  # they take most of the time
         momentum = config.optim_wrapper.optimizer.momentum
         if method in MOMENTUM:
             counted = config.algorithm.get("count_momentum", False)
             assert counted == (momentum > 0), f"{setting} {method}"
         assert not (method in ("mime", "mimelite") and momentum), f"{setting} {method}"
-    assert 0.2 < len(refused) / tried < 0.6
+    assert 0.2 < len(refused) / (len(SETTINGS) * len(slots)) < 0.6
     federated = [name for name in SETTINGS if "centralized" not in name]
     assert not {(s, m) for s in federated for m in ("scaffold", "fedasam", "swa")} & refused
     assert {("cifar10_a0", "silobn"), ("cifar10_a0", "fedalign")} < refused
@@ -155,15 +155,17 @@ def test_every_pair_of_methods_works_somewhere_in_any_order_or_contradicts(load,
     seed = 0
     random_ = random.Random(seed)
     pairs = {frozenset(pair) for pair in itertools.combinations(slots, 2)}
-    todo = sorted(map(sorted, pairs))[::4]  # a quarter of them leads to most others
-    compositions, contradictions = 0, set()
+    todo, compositions, contradictions = sorted(map(sorted, pairs)), 0, set()
+    works = {name: {s for s in SETTINGS if composes(load, s, name)} for name in slots}
     covered: set[frozenset] = set()
     for pair in todo:
         if frozenset(pair) in covered:
             continue
         shared = set(slots[pair[0]]) & set(slots[pair[1]]) - {"augmentation"}
-        few = 2 if shared else len(SETTINGS)  # of one slot they contradict each other anywhere
-        for setting in random_.sample(SETTINGS, few):
+        both = sorted(works[pair[0]] & works[pair[1]])
+        # of one slot, or without a setting for both, they contradict each other anywhere
+        settings = SETTINGS if shared or not both else both
+        for setting in random_.sample(settings, 2 if settings is SETTINGS else len(both)):
             try:
                 load(setting, *pair)
             except ConfigError as error:
@@ -178,7 +180,8 @@ def test_every_pair_of_methods_works_somewhere_in_any_order_or_contradicts(load,
         for name in random_.sample(sorted(slots), len(slots)):
             new = {frozenset((name, other)) for other in chosen} - covered
             taken = {slot for other in chosen for slot in slots[other]} - {"augmentation"}
-            if name not in chosen and new and not taken & set(slots[name]):
+            fits = setting in works[name] and not taken & set(slots[name])
+            if name not in chosen and new and fits:
                 try:
                     load(setting, *chosen, name)
                 except ConfigError:
@@ -193,7 +196,27 @@ def test_every_pair_of_methods_works_somewhere_in_any_order_or_contradicts(load,
         # of several augmentations only one is the last
         check(config, [name for name in chosen if name != "cutout" or "mixup" not in chosen])
         compositions += 1
-    assert compositions < 250 and covered | contradictions >= set(map(frozenset, todo))
+    # nine pairs a composition, at least
+    assert compositions < len(pairs) / 9 and covered | contradictions == pairs
+    unexplained = set()
+    for pair in contradictions:
+        one, other = sorted(pair)
+        same = set(slots[one]) & set(slots[other]) - {"augmentation"}
+        no_setting = not works[one] & works[other]
+        no_batchnorm = pair & {"silobn", "fedbn"} and pair & {"resnet18", "resnet20"}
+        # settings with released splits have the CNN, and FedAlign's have none
+        no_split = "released_split" in pair and pair & OF_RESNETS
+        no_resnet = pair & (OF_RESNETS | {"gradaug"}) and pair & ENCODERS
+        no_bound = "dp_fedavg" in pair and pair & WITHOUT_BOUND
+        if not (same or no_setting or no_batchnorm or no_split or no_resnet or no_bound):
+            unexplained.add((one, other))
+    assert not unexplained, "; ".join(map(str, sorted(unexplained)))
+
+
+def composes(load, *names) -> bool:
+    with contextlib.suppress(ConfigError):
+        return bool(load(*names))
+    return False
 
 
 def test_named_experiments_are_short_and_named_after_their_composition(load):
