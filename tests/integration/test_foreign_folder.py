@@ -66,6 +66,7 @@ def run(call):
     [
         "test run",
         "curvature run --samples 20 --top 1",
+        "landscape random run --points 3 --samples 20",
         "compare run run",
         "leaderboard run",
         "leaderboard verify run",

@@ -4,10 +4,12 @@ import pytest
 import torch
 import toycls
 import toyseg
+from algorithm_table import ENTRIES
 
 from fedseg.core.client_data import ClientData
 from fedseg.errors import ConfigError
 from fedseg.loaders.streaming import StreamingData
+from fedseg.registry import ALGORITHMS
 from fedseg.runner.plan import make_plan
 
 # what an algorithm takes to be built
@@ -33,18 +35,25 @@ PLAIN = toyseg.PLAIN["optim_wrapper"]
 SAM = {"type": "SAMOptimWrapper", "rho": 0.1, "optimizer": {"type": "SGD", "lr": 0.1}}
 
 
+def registered() -> list[str]:
+    ALGORITHMS.import_from_location()
+    modules = {name: kind.__module__ for name, kind in ALGORITHMS.module_dict.items()}
+    return sorted(name for name, module in modules.items() if module.startswith("fedseg."))
+
+
 def settings(folder, name, wrapper=None, batchnorm="SiloBN"):
     """One round on the toy. wrapper: the local optimizer, if it is not SGD."""
     if name == "FedGamma":  # SCAFFOLD's rule with SAM
         wrapper = SAM
     return toyseg.settings(
         folder,
-        algorithm={"_delete_": True, "type": name, **SETTINGS[name]},
+        algorithm={"_delete_": True, "type": name, **SETTINGS.get(name, {})},
         optim_wrapper={"_delete_": True, **wrapper} if wrapper else PLAIN,
         batchnorm=None if batchnorm is None else {"_delete_": True, "type": batchnorm},
         train_cfg={"max_rounds": 1},
         val_dataloader=None,
         val_evaluator=None,
+        **(ENTRIES[name].more if name in ENTRIES else {}),
     )
 
 
@@ -61,7 +70,7 @@ def same_as_a_real_round(config):
 @pytest.mark.parametrize(
     ("name", "batchnorm"),
     [
-        *((name, "SiloBN") for name in SETTINGS),
+        *((name, "SiloBN") for name in registered()),
         *((name, None) for name in ("FedAvg", "FedSMOO", "MIME")),
         *((name, "FedBN") for name in ("FedAvg", "FedProx", "FedACG")),
     ],
