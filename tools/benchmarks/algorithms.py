@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-from benchmarks import engine
-from benchmarks.classification import SETTING, adapt
-from benchmarks.engine import EngineRounds, measure_seconds
 from torch import Tensor
 from torch.utils.flop_counter import FlopCounterMode
 
+from benchmarks import engine
+from benchmarks.classification import SETTING, adapt
+from benchmarks.engine import EngineRounds, measure_seconds
 from fedseg.core.client import Client
 from fedseg.core.messages import Update
 from fedseg.errors import ConfigError

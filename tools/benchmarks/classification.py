@@ -14,11 +14,11 @@ from typing import Annotated, Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from benchmarks import engine
-from benchmarks.engine import CONFIGS, EngineRounds, measure_seconds
 from mmengine.config import Config
 from torch import Tensor, nn
 
+from benchmarks import engine
+from benchmarks.engine import CONFIGS, EngineRounds, measure_seconds
 from fedseg.core.seeds import generator_for
 from fedseg.datasets.arrays import write_images
 from fedseg.models.classifier import Classifier

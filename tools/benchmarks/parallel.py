@@ -8,14 +8,14 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from benchmarks import engine
-from benchmarks.classification import SETTING, adapt
-from benchmarks.engine import in_own_process, measure_seconds
 from mmengine.config import Config
 from mmengine.model import BaseModel
 from torch import Tensor, nn
 from torch.utils.data import Dataset
 
+from benchmarks import engine
+from benchmarks.classification import SETTING, adapt
+from benchmarks.engine import in_own_process, measure_seconds
 from fedseg.algorithms import FedAvg
 from fedseg.core.arithmetic import accumulate, finite_norm
 from fedseg.core.client_data import JobStream

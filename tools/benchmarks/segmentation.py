@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import torch
-from benchmarks import engine
-from benchmarks.engine import CONFIGS, EngineRounds, in_own_process
 from mmengine.config import Config
 from mmengine.utils import import_modules_from_strings
 
+from benchmarks import engine
+from benchmarks.engine import CONFIGS, EngineRounds, in_own_process
 from fedseg.core.client_data import ClientData, Job, JobStream
 from fedseg.runner.experiment import load_config, naming
 from fedseg.runner.runner import FederatedRunner

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated
 
 from benchmarks.engine import CONFIGS
-
 from fedseg.commands.main import COMMANDS
 from fedseg.data_prep.data_sets import DATA_SETS
 from fedseg.data_prep.demo_streets import prepare_demo_streets

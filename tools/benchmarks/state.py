@@ -4,8 +4,8 @@ from pathlib import Path
 from typing import Annotated
 
 import torch
-from benchmarks.engine import measure_seconds, peak
 
+from benchmarks.engine import measure_seconds, peak
 from fedseg.errors import DataError
 from fedseg.runner.state_store import StateStore
 
