@@ -11,7 +11,6 @@ import json
 import logging
 import math
 import os
-import textwrap
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -21,13 +20,9 @@ from unittest import mock
 from uuid import uuid4
 
 import numpy as np
-from mmengine.visualization import (
-    BaseVisBackend,
-    MLflowVisBackend,
-    TensorboardVisBackend,
-    Visualizer,
-    WandbVisBackend,
-)
+from mmengine import Config
+from mmengine import visualization as mm
+from PIL import Image
 
 from fedseg.config.keys import select
 from fedseg.config.schema import check_value
@@ -59,7 +54,7 @@ def scalars(record: Mapping[str, Any]) -> dict[str, float]:
 
 
 @VISUALIZERS.register_module()
-class LazyVisualizer(Visualizer):
+class LazyVisualizer(mm.Visualizer):
     """MMEngine's, but its figure, for which matplotlib is imported, is made for the first image."""
 
     def _initialize_fig(self, fig_cfg: Mapping[str, Any]) -> tuple:
@@ -74,14 +69,13 @@ class LazyVisualizer(Visualizer):
         super().set_image(image)
 
 
-def build_visualizer(config: Any, name: str) -> Visualizer:
+def build_visualizer(config: Any, name: str) -> mm.Visualizer:
     """The visualizer of a config, without its backends: they start with training."""
-    options = DEFAULT if config is None else config
-    options = {"type": "LazyVisualizer", **options, "name": name, "vis_backends": []}
+    options = {"type": "LazyVisualizer", **(config or {}), "name": name, "vis_backends": []}
     return build(VISUALIZERS, options, "visualizer")
 
 
-def build_trackers(config: Any, work_dir: str | Path, name: str) -> dict[str, BaseVisBackend]:
+def build_trackers(config: Any, work_dir: str | Path, name: str) -> dict[str, mm.BaseVisBackend]:
     """The backends of a config's ``visualizer``, by config field; none is started."""
     options = (DEFAULT if config is None else config).get("vis_backends") or []
     options = [options] if isinstance(options, Mapping) else options
@@ -89,58 +83,52 @@ def build_trackers(config: Any, work_dir: str | Path, name: str) -> dict[str, Ba
     work_dir, trackers = Path(work_dir).absolute(), {}
     for number, backend in enumerate(options):
         field = f"visualizer.vis_backends[{number}]"
-        cls = find_class(VISBACKENDS, backend, field)
-        folder = str(work_dir / getattr(cls, "folder", "vis_data"))
-        tracker = build(VISBACKENDS, backend, field, base=BaseVisBackend, save_dir=folder)
+        kind = find_class(VISBACKENDS, backend, field)
+        folder = str(work_dir / getattr(kind, "folder", "vis_data"))
+        tracker = build(VISBACKENDS, backend, field, base=mm.BaseVisBackend, save_dir=folder)
         tracker.run_name, tracker.work_dir = name, work_dir
         trackers[field] = tracker
     return trackers
+
+
+def add_round(tracker: mm.BaseVisBackend, record: Mapping[str, Any]) -> None:
+    """Give a tracker a line of the history that it does not have yet."""
+    if record["round"] > tracker.newest:
+        if record.get("initial_metrics"):
+            tracker.add_scalars(dict(record["initial_metrics"]), step=0)
+        tracker.add_scalars(scalars(record), step=record["round"])
+        tracker.newest = record["round"]
 
 
 @HOOKS.register_module()
 class TrackersHook(FederatedHook):
     """Starts the trackers with training, gives them every round, and closes them."""
 
-    def __init__(self) -> None:
-        self._last: dict[str, int] = {}  # field -> newest round that the tracker has
-        self._record: dict[str, Any] | None = None
+    _record: dict[str, Any] | None = None
 
     def before_run(self, runner: Any) -> None:
         """Refuse a tracker that is not installed, before an earlier run is moved aside."""
         for field, tracker in runner.trackers.items():
-            package = getattr(tracker, "package", None)
-            if package is not None and importlib.util.find_spec(package) is None:
-                raise ConfigError(
-                    f"{field}: {package} is not installed; install the extra 'trackers', or leave "
-                    "this tracker out"
-                )
+            package = getattr(tracker, "package", "mmengine")
+            if importlib.util.find_spec(package) is None:
+                extra = f"{field}: {package} is not installed: install the extra 'trackers'"
+                raise ConfigError(f"{extra}, or leave this tracker out")
 
     def before_train(self, runner: Any) -> None:
         config, history = runner.cfg.copy(), runner.history.read()
         config["experiment_name"] = runner.name
         for field, tracker in runner.trackers.items():
-            self._last[field] = len(history)
-            try:
-                if isinstance(tracker, Tracker):
-                    plain = json.loads(json.dumps(config.to_dict(), default=str))
-                    self._last[field] = tracker.start(plain)
-                else:  # it may have earlier rounds or not
-                    tracker.add_config(config)
-                for record in history:
-                    self._add(field, tracker, record)
-            except Exception as error:  # whatever a tracker's package raises
-                raise ConfigError(
-                    f"{field}: cannot start ({type(error).__name__}: {error}); correct its options,"
-                    " or leave it out"
-                ) from error
             runner.visualizer._vis_backends[field] = tracker
-
-    def _add(self, field: str, tracker: BaseVisBackend, record: Mapping[str, Any]) -> None:
-        if record["round"] > self._last[field]:
-            if record.get("initial_metrics"):
-                tracker.add_scalars(dict(record["initial_metrics"]), step=0)
-            tracker.add_scalars(scalars(record), step=record["round"])
-            self._last[field] = record["round"]
+            tracker.newest = len(history)  # a backend of the user's own may have earlier rounds
+            try:
+                tracker.add_config(config)
+                for record in history:
+                    add_round(tracker, record)
+            except Exception as error:  # whatever a tracker's package raises
+                reason = f"cannot start ({type(error).__name__}: {error})"
+                raise ConfigError(
+                    f"{field}: {reason}; correct its options, or leave it out"
+                ) from error
 
     def after_round(self, runner: Any, record: dict[str, Any]) -> None:
         self._record = record  # an evaluation adds its metrics to it
@@ -148,45 +136,43 @@ class TrackersHook(FederatedHook):
     def after_train_epoch(self, runner: Any) -> None:
         # a run that was stopped between a round and its evaluation resumes with the latter
         record = self._record or runner.history.read()[-1]
-        for field in list(self._last):
+        for field, tracker in list(runner.visualizer._vis_backends.items()):
             try:
-                self._add(field, runner.trackers[field], record)
+                add_round(tracker, record)
             except Exception as error:  # a tracker is never worth a run
                 runner.logger.warning(f"{field}: failed and is left out: {error!r}")
-                self._drop(field, runner)
+                del runner.visualizer._vis_backends[field]
 
     def after_stop(self, runner: Any) -> None:
-        for field in list(self._last):
-            tracker = runner.trackers[field]
+        while runner.visualizer._vis_backends:
+            field, tracker = runner.visualizer._vis_backends.popitem()
             tracker.finished = runner.train_loop.round == runner.max_rounds
             try:
                 tracker.close()
             except Exception as error:
                 runner.logger.warning(f"{field}: not closed: {error!r}")
-            self._drop(field, runner)
-
-    def _drop(self, field: str, runner: Any) -> None:
-        del self._last[field]
-        runner.visualizer._vis_backends.pop(field, None)
 
 
-class Tracker(BaseVisBackend):
-    """Base of the three that continue the curves of a resumed run."""
+class Tracker(mm.BaseVisBackend):
+    """Base of the three that continue the curves of a resumed run: ``newest`` says from where."""
 
-    package = folder = run_name = ""  # what must be installed; where it writes in the work dir
-    work_dir = Path()
-    finished = False  # whether the run is complete when the tracker is closed
+    package = folder = ""  # what must be installed; where it writes in the work dir
 
-    def start(self, config: Mapping[str, Any]) -> int:
-        """Log the config's plain values; the newest round that the tracker has, or 0."""
-        raise NotImplementedError
+    @property
+    def id_file(self) -> Path:
+        """Where a run's id is kept, so that a resumed run finds it."""
+        return self.work_dir / self.package / "run_id"
 
     def add_scalar(self, name: str, value: float, step: int = 0, **_: Any) -> None:
         self.add_scalars({name: float(value)}, step)
 
 
+def _plain(config: Config) -> dict[str, Any]:
+    return json.loads(json.dumps(config.to_dict(), default=str))
+
+
 @VISBACKENDS.register_module(name="TensorboardVisBackend")
-class TensorBoardTracker(Tracker, TensorboardVisBackend):
+class TensorBoardTracker(Tracker, mm.TensorboardVisBackend):
     """Event files in ``tensorboard``; TensorBoard drops what a resumed run has written anew.
 
     Besides scalars: the config as text, hyper-parameters with the metrics, predictions as images.
@@ -195,66 +181,55 @@ class TensorBoardTracker(Tracker, TensorboardVisBackend):
 
     package = folder = "tensorboard"
 
-    def start(self, config: Mapping[str, Any]) -> int:
+    def add_config(self, config: Config, **_: Any) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
         self._tensorboard = SummaryWriter(self._save_dir, purge_step=0, flush_secs=10)
-        self._env_initialized = True
-        code = textwrap.indent(json.dumps(config, indent=1), "    ")
-        self._tensorboard.add_text("config", f"{code}\n")
+        self._env_initialized, self.newest, self._names = True, 0, set()
+        config = _plain(config)
+        code = "\n".join(f"    {line}" for line in json.dumps(config, indent=1).splitlines())
+        self._tensorboard.add_text("config", code)
         options = select(config, "identity", "method", "protocol").items()
         self._options = {k: v if isinstance(v, int | float | str) else str(v) for k, v in options}
-        self._metrics: dict[str, float] = {}
-        return 0
 
     def add_scalars(self, scalars: Mapping[str, float], step: int = 0, *_: Any, **__: Any) -> None:
-        from torch.utils.tensorboard.summary import Summary
-
-        groups = "train/", "norm/", "seconds/", "traffic/"
-        self._metrics |= dict.fromkeys((n for n in scalars if not n.startswith(groups)), 0.0)
-        values = [Summary.Value(tag=n, simple_value=v) for n, v in scalars.items()]  # one event
-        self._tensorboard.file_writer.add_summary(Summary(value=values), step)
+        self._names |= scalars.keys()
+        for name, value in scalars.items():
+            self._tensorboard.add_scalar(name, value, step)
 
     def close(self) -> None:
-        if hasattr(self, "_tensorboard"):
-            from torch.utils.tensorboard.summary import hparams
+        from torch.utils.tensorboard.summary import hparams
 
-            for part in hparams(self._options, self._metrics):
-                self._tensorboard.file_writer.add_summary(part)
+        others = "train/", "norm/", "seconds/", "traffic/"
+        metrics = {name: 0.0 for name in self._names if not name.startswith(others)}
+        for part in hparams(self._options, metrics):
+            self._tensorboard.file_writer.add_summary(part)
         super().close()
 
     def add_pictures(self, paths: Iterable[Path], step: int) -> None:
         """Predictions, ``<domain>/<image>.png``, of a run that has ended and closed its tracker."""
-        from PIL import Image
-        from torch.utils.tensorboard import SummaryWriter
-
-        with SummaryWriter(self._save_dir) as writer:
-            for path in paths:
-                pixels = np.asarray(Image.open(path).convert("RGB"))
-                writer.add_image(f"{path.parent.name}/{path.stem}", pixels, step, dataformats="HWC")
+        for path in paths:
+            pixels = np.asarray(Image.open(path).convert("RGB"))
+            self.add_image(f"{path.parent.name}/{path.stem}", pixels, step)
+        super().close()
 
 
 @VISBACKENDS.register_module(name="WandbVisBackend")
-class WandbTracker(Tracker, WandbVisBackend):
+class WandbTracker(Tracker, mm.WandbVisBackend):
     """A run of Weights & Biases; offline unless ``init_kwargs.mode`` or ``WANDB_MODE`` is set.
 
-    The options are MMEngine's. Of ``init_kwargs``, ``project`` is ``"fedseg"`` by default, and
-    ``id`` is kept in the work dir, so that a resumed run finds it.
+    The options are MMEngine's. Of ``init_kwargs``, ``project`` is ``"fedseg"`` by default.
     """
 
     package = "wandb"  # makes a folder of this name
 
-    def start(self, config: Mapping[str, Any]) -> int:
-        folder = self.work_dir / "wandb"
-        id_file = folder / "run_id"
+    def add_config(self, config: Config, **_: Any) -> None:
+        known = self.id_file.read_text().strip() if self.id_file.is_file() else uuid4().hex[:8]
         options = self._init_kwargs = {
-            "project": "fedseg",
-            "name": self.run_name,
-            "mode": os.environ.get("WANDB_MODE", "offline"),
-            "resume": "allow",
-            "id": id_file.read_text().strip() if id_file.is_file() else uuid4().hex[:8],
-            **(self._init_kwargs or {}),
+            **{"project": "fedseg", "name": self.run_name, "resume": "allow", "id": known},
+            **{"mode": os.environ.get("WANDB_MODE", "offline"), **(self._init_kwargs or {})},
         }
+        folder = self.id_file.parent
         places = {f"WANDB_{n.upper()}_DIR": str(folder / n) for n in ("cache", "config", "data")}
         places["WANDB_ERROR_REPORTING"] = "false"
         with mock.patch.dict(os.environ, {**places, **os.environ}):
@@ -264,12 +239,11 @@ class WandbTracker(Tracker, WandbVisBackend):
             settings = wandb.Settings(console="off", disable_git=True, save_code=False, **quiet)
             options.setdefault("settings", settings)
             self._init_env()
-        self._env_initialized = True
-        write_text(id_file, options["id"] + "\n")
-        wandb.config.update(config, allow_val_change=True)
+        write_text(self.id_file, options["id"] + "\n")
+        wandb.config.update(_plain(config), allow_val_change=True)
         if self._log_code_name is not None:
             wandb.run.log_code(name=self._log_code_name)
-        return max(0, wandb.run.step - 1)
+        self._env_initialized, self.newest = True, max(0, wandb.run.step - 1)
 
     def add_image(self, name: str, image: np.ndarray, step: int = 0, **_: Any) -> None:
         self._wandb.log({name: self._wandb.Image(image)}, step=step)
@@ -278,12 +252,11 @@ class WandbTracker(Tracker, WandbVisBackend):
         self._wandb.log(dict(scalars), step=step)
 
     def close(self) -> None:
-        if hasattr(self, "_wandb"):
-            self._wandb.finish(exit_code=0 if self.finished else 1)
+        self._wandb.finish(exit_code=0 if self.finished else 1)
 
 
 @VISBACKENDS.register_module(name="MLflowVisBackend")
-class MLflowTracker(Tracker, MLflowVisBackend):
+class MLflowTracker(Tracker, mm.MLflowVisBackend):
     """A run of MLflow, in a database of the work dir unless ``tracking_uri`` names a server.
 
     The options are MMEngine's, but the files stay in the work dir, whatever ``artifact_suffix``.
@@ -292,41 +265,38 @@ class MLflowTracker(Tracker, MLflowVisBackend):
 
     package = folder = "mlflow"
 
-    def start(self, config: Mapping[str, Any]) -> int:
+    def add_config(self, config: Config, **_: Any) -> None:
         with mock.patch.dict(os.environ, {"MLFLOW_DISABLE_TELEMETRY": "true", **os.environ}):
             # a client, not MLflow's functions: they keep one run and one server for the process
             from mlflow import MlflowClient
             from mlflow.entities import Param
             from mlflow.exceptions import MlflowException
 
-            logging.getLogger("mlflow").setLevel(logging.WARNING)
-            uri = self._tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
-            if not uri:
-                folder = Path(self._save_dir)
-                folder.mkdir(parents=True, exist_ok=True)
-                uri = f"sqlite:///{folder / 'mlflow.db'}"
-                self._artifact_location = self._artifact_location or (folder / "artifacts").as_uri()
-            client = self._mlflow = MlflowClient(tracking_uri=uri, registry_uri=uri)
-            id_file = self.work_dir / "mlflow" / "run_id"
-            try:
-                self._run = id_file.read_text().strip()
-                client.update_run(self._run, status="RUNNING")
-            except (FileNotFoundError, MlflowException):  # a new run, or not in this store
-                name = self._exp_name or "fedseg"
-                experiment = client.get_experiment_by_name(name)
-                number = experiment and experiment.experiment_id
-                number = number or client.create_experiment(name, self._artifact_location)
-                about = {"run_name": self._run_name or self.run_name, "tags": self._tags}
-                self._run = client.create_run(number, **about).info.run_id
-        self._env_initialized = True
-        write_text(id_file, self._run + "\n")
-        keys = config if self._tracked_config_keys is None else self._tracked_config_keys
-        fields = self._flatten({key: config[key] for key in keys if key in config})
+        logging.getLogger("mlflow").setLevel(logging.WARNING)
+        folder = self.id_file.parent
+        uri = self._tracking_uri or os.environ.get("MLFLOW_TRACKING_URI")
+        if not uri:
+            folder.mkdir(parents=True, exist_ok=True)
+            uri = f"sqlite:///{folder / 'mlflow.db'}"
+            self._artifact_location = self._artifact_location or (folder / "artifacts").as_uri()
+        client = self._mlflow = MlflowClient(tracking_uri=uri, registry_uri=uri)
+        try:
+            self._run = self.id_file.read_text().strip()
+            client.update_run(self._run, status="RUNNING")
+        except (FileNotFoundError, MlflowException):  # a new run, or not in this store
+            experiment = client.get_experiment_by_name(name := self._exp_name or "fedseg")
+            number = experiment and experiment.experiment_id
+            number = number or client.create_experiment(name, self._artifact_location)
+            about = {"run_name": self._run_name or self.run_name, "tags": self._tags}
+            self._run = client.create_run(number, **about).info.run_id
+        write_text(self.id_file, self._run + "\n")
+        config = _plain(config)
+        fields = self._flatten({k: config[k] for k in self._tracked_config_keys or config})
         logged = client.get_run(self._run).data.params  # these stay what they were
         new = {k: v for k, v in {**fields, **(self._params or {})}.items() if k not in logged}
         client.log_batch(self._run, params=[Param(k, str(v)) for k, v in new.items()])
         history = client.get_metric_history(self._run, "train/lr")
-        return max((metric.step for metric in history), default=0)
+        self._env_initialized, self.newest = True, max((m.step for m in history), default=0)
 
     def add_image(self, name: str, image: np.ndarray, step: int = 0, **_: Any) -> None:
         self._mlflow.log_image(self._run, image, key=name, step=step)
@@ -339,5 +309,4 @@ class MLflowTracker(Tracker, MLflowVisBackend):
         self._mlflow.log_batch(self._run, metrics=metrics)
 
     def close(self) -> None:
-        if hasattr(self, "_run"):
-            self._mlflow.set_terminated(self._run, "FINISHED" if self.finished else "KILLED")
+        self._mlflow.set_terminated(self._run, "FINISHED" if self.finished else "KILLED")
