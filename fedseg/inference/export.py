@@ -28,35 +28,7 @@ from fedseg.runner import run_state
 FORMATS = {"torchscript": "model.pt", "onnx": "model.onnx", "torch": "torch", "mmseg": "mmseg"}
 FACTS = "fedseg.json"  # a TorchScript file's entry, and the key of ONNX metadata
 TIE = 1e-3  # between logits, of their largest: rounding decides
-LOAD = '''\
-"""The model with its weights: python load.py, or import it."""
-
-import json
-from pathlib import Path
-
-import torch
-from mmengine.registry import init_default_scope
-
-from fedseg.registry import MODELS
-
-here = Path(__file__).parent
-facts = json.loads((here / "model.json").read_text(encoding="utf-8"))
-init_default_scope("fedseg")
-model = MODELS.build(facts["model"])
-model.load_state_dict(torch.load(here / "weights.pth", weights_only=True))
-model.eval()
-mean, std = (torch.tensor(facts[name]).view(-1, 1, 1) for name in ("mean", "std"))
-
-
-def predict(images: torch.Tensor, size: tuple[int, ...] = tuple(facts["output_size"])):
-    """Class ids of uint8 [N, C, H, W], prepared as facts["steps"] and facts["input_size"] say.
-
-    Class maps get a size (height, width); of classes it is ().
-    """
-    labels = torch.zeros(len(images), *size, dtype=torch.int64)
-    with torch.inference_mode():
-        return model((images / 255 - mean) / std, labels, mode="predict")
-'''
+LOAD = Path(__file__).with_name("load.py.txt")
 
 
 class Deployed(nn.Module):
@@ -130,7 +102,7 @@ def export(predictor: Predictor, kind: str, out: Path, size: tuple[int, int] | N
         with atomic_writer(out / "weights.pth", "wb") as file:
             torch.save(weights, file)
         write_text(out / "model.json", json.dumps({**facts, "model": model}, indent=2) + "\n")
-        write_text(out / "load.py", LOAD)
+        write_text(out / "load.py", LOAD.read_text(encoding="utf-8"))
         return out
     with torch.no_grad():
         logits = deployed.logits(images)

@@ -11,6 +11,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader
+
 import fedseg
 from fedseg.errors import ConfigError, DataError, resource_error
 from fedseg.files import LARGEST, atomic_writer, own_path, read_json, sha256, write_text
@@ -85,14 +87,16 @@ def _upload(folder: Path, repository: str) -> None:
 
 def model_card(run: RunFiles, license: str, round_: int) -> str:
     """The card of a finished run in the Hugging Face hub's format."""
-    results = run.results
-    figures = [(name, value) for name, value in flatten(results.final).items() if name in run.last]
-    segmentation = any(name.endswith("mIoU") for name, _ in figures)
+    results, sets = run.results, dict(run.results.data)
+    parts = [
+        (*name.rpartition("/")[::2], value)
+        for name, value in flatten(results.final).items()
+        if name in run.last
+    ]
+    segmentation = any(metric == "mIoU" for _, metric, _ in parts)
     task = "image-segmentation" if segmentation else "image-classification"
-    sets = dict(results.data)
     entries = []
-    for name, value in figures:
-        domain, _, metric = name.rpartition("/")
+    for domain, metric, value in parts:
         data = sets.get(f"test:{domain}", results.train).dataset
         entries.append(
             {
@@ -107,49 +111,13 @@ def model_card(run: RunFiles, license: str, round_: int) -> str:
         "pipeline_tag": task,
         "tags": ["federated-learning", task, results.algorithm["type"]],
         "datasets": sorted({entry.dataset for entry in sets.values()}),
-        "metrics": sorted({name.rpartition("/")[2] for name, _ in figures}),
+        "metrics": sorted({metric for _, metric, _ in parts}),
         "model-index": [{"name": results.name, "results": entries}],
     }
-    lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in head.items()), "---"]
-    lines += ["", f"# {_cell(results.name)}", ""]
-    lines += [
-        f"{_cell(results.model.network or results.model.type)} with {results.parameters:,} "
-        f"parameters, trained with {_cell(results.algorithm['type'])} for {round_} rounds on "
-        f"{results.train.clients} clients, seed {results.seed}, by fedseg "
-        f"{_cell(results.versions.get('fedseg', fedseg.__version__))}.",
-        "",
-        "## Metrics",
-        "",
-        "| domain | metric | percent |",
-        "|---|---|---|",
-    ]
-    for name, value in figures:
-        domain, _, metric = name.rpartition("/")
-        lines.append(f"| {_cell(domain)} | {_cell(metric)} | {value:.2f} |")
-    lines += [
-        "",
-        "## Data",
-        "",
-        "| set | data set | images | rendered | split |",
-        "|---|---|---|---|---|",
-    ]
-    for name, entry in sets.items():
-        made = "yes" if entry.synthetic else "no"
-        sum_ = (entry.split_checksum or "")[:12]
-        row = f"| {_cell(name)} | {_cell(entry.dataset)} | {entry.samples} | {made} | {sum_} |"
-        lines.append(row)
-    lines += [
-        "",
-        "The license above is that of the weights. The licenses of the data sets apply besides.",
-        "",
-        "## Use",
-        "",
-        "```",
-        "fedseg verify FILE.zip --out run",
-        "fedseg predict run photo.jpg --out predictions",
-        "```",
-    ]
-    return "\n".join(lines) + "\n"
+    templates = Environment(loader=FileSystemLoader(Path(__file__).parent), trim_blocks=True)
+    templates.filters.update(cell=_cell, json=json.dumps)
+    facts = {"round": round_, "figures": parts, "sets": sets, "version": fedseg.__version__}
+    return templates.get_template("card.md.jinja").render(head=head, results=results, **facts)
 
 
 def _cell(text: Any) -> str:

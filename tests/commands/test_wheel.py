@@ -41,7 +41,7 @@ def test_the_wheel_is_complete_and_claims_one_name(wheel):
         assert "fedseg = fedseg.commands.main:run" in archive.read(entry).decode()
     tops = {name.split("/")[0] for name in names}
     assert {top for top in tops if not top.endswith(".dist-info")} == {"fedseg"}
-    kinds = ("*.py", "*.pyi", "*.json", "*.yaml", "py.typed")
+    kinds = ("*.py", "*.pyi", "*.json", "*.yaml", "*.jinja", "*.txt", "py.typed")
     for folder in ("fedseg", "fedseg/data_prep", "fedseg/configs"):
         files = {p for kind in kinds for p in (ROOT / folder).resolve().rglob(kind)}
         wanted = {f"{folder}/{p.relative_to((ROOT / folder).resolve())}" for p in files}

@@ -1,0 +1,40 @@
+"""Beginnings of one's own algorithm, method, data set or local loss: runnable files and a test."""
+
+import keyword
+import re
+from importlib.util import find_spec
+from pathlib import Path
+
+from jinja2 import Environment, FileSystemLoader
+
+from fedseg.errors import ConfigError
+from fedseg.files import write_text
+from fedseg.names import did_you_mean
+
+HERE = Path(__file__).parent
+KINDS = sorted(path.parent.name for path in HERE.glob("*/test_NAME.py.jinja"))
+
+
+def write_new(kind: str, name: str, folder: Path) -> list[Path]:
+    """Write a file, a config and a test to a new folder.
+
+    Raises:
+        ConfigError: the kind is unknown, the name is no new module's, or the folder has files.
+    """
+    if kind not in KINDS:
+        raise ConfigError(f"new: unknown {kind!r}{did_you_mean(kind, KINDS)}: {', '.join(KINDS)}")
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise ConfigError(f"new: {name!r} is no name of a module: use small letters, digits and _")
+    if find_spec(name) is not None:
+        raise ConfigError(f"new: {name!r} is an installed module: take another name")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ConfigError(f"{folder}: is there: name a new or empty folder with --out")
+    title, paths = "".join(part.title() for part in name.split("_")), []
+    templates = Environment(loader=FileSystemLoader(HERE), keep_trailing_newline=True)
+    for file in sorted((HERE / kind).rglob("*.jinja")):
+        inside = file.relative_to(HERE / kind).with_suffix("")
+        path = folder / str(inside).replace("NAME", name)
+        template = templates.get_template(file.relative_to(HERE).as_posix())
+        write_text(path, template.render(name=name, title=title))
+        paths.append(path)
+    return paths
