@@ -11,7 +11,6 @@ import io
 import json
 import os
 import shutil
-from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from functools import partial
@@ -19,17 +18,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from pydantic import NonNegativeInt, PositiveInt
 
 from fedseg.datasets.arrays import StoredImages
 from fedseg.datasets.corrupted import (
     CORRUPTIONS,
-    FOLDER,
     LABELS,
     RECORD,
     SEVERITIES,
     CorruptedImages,
-    Corruption,
     chosen_corruptions,
     read_corruption,
     read_labels,
@@ -42,6 +38,7 @@ from fedseg.units import format_bytes
 from .corruption_parts import SIZE
 from .corruptions import VERSION, corrupt
 from .description import Outcome
+from .image_sets import CorruptionOptions
 from .parallel import in_processes, track
 
 FIX = "put the official file there, or delete it and run this again"
@@ -60,18 +57,9 @@ class CorruptedFiles:
     replaced: list[str] = field(default_factory=list)  # of other images, deleted
 
 
-def prepare(
-    _: None,
-    root: Path,
-    *,
-    folder: str = FOLDER,
-    corruptions: Sequence[Corruption] | None = None,
-    limit: PositiveInt | None = None,
-    seed: NonNegativeInt = 0,
-    workers: NonNegativeInt | None = None,
-) -> Outcome:
-    """Make or verify the corrupted test set, and say what was done; see :func:`make_corrupted`."""
-    files = make_corrupted(root, folder, corruptions, limit, seed, workers)
+def prepare(_: None, root: Path, options: CorruptionOptions) -> Outcome:
+    """Make or verify the corrupted test set of a prepared folder, and say what was done."""
+    files = make_corrupted(root, options)
     for names, action in (
         (files.replaced, "made from other images or with other options, deleted"),
         (files.official, "official, verified"),
@@ -81,7 +69,7 @@ def prepare(
         if names:
             print(f"{len(names)} {action}: {', '.join(names)}")
     print(f"{files.folder}: 5 severities of {files.images} images each")
-    dataset = CorruptedImages(root, folder, corruptions)
+    dataset = CorruptedImages(root, options.folder, options.corruptions)
     sheet = files.folder / "contact_sheet.png"
     note = (
         "\nImages that were made here have their own noise, and frost is drawn: for published "
@@ -90,24 +78,11 @@ def prepare(
     return Outcome(charts=[(dataset, sheet)], closing=f"{sheet}{note if dataset.generated else ''}")
 
 
-def make_corrupted(
-    root: str | Path,
-    folder: str = FOLDER,
-    corruptions: Sequence[str] | None = None,
-    limit: int | None = None,
-    seed: int = 0,
-    workers: int | None = None,
-) -> CorruptedFiles:
+def make_corrupted(root: Path, options: CorruptionOptions) -> CorruptedFiles:
     """Verify the corrupted test set of a prepared folder, and make what it lacks.
 
-    Args:
-        root: the prepared folder; its test images must be 32x32 RGB.
-        folder: for the files, in ``root``.
-        corruptions: which; None for all 19.
-        limit: corrupt only so many test images, of each class its share. None for all.
-        workers: processes; below 2 everything runs in this one. None: one per core, at most 8.
+    The test images must be 32x32 RGB.
     """
-    root = Path(root)
     test = StoredImages(root, "test")
     shape = test.images.shape[1:]
     if shape != (SIZE, SIZE, 3):
@@ -115,15 +90,15 @@ def make_corrupted(
             f"{root / 'test_images.npy'}: images of shape {list(shape)}: the corruptions' "
             f"parameters are for {SIZE}x{SIZE} RGB, such as CIFAR-10 and CIFAR-100"
         )
-    indices = _choose_indices(test.labels, limit)
-    place = root / folder
+    indices = _choose_indices(test.labels, options.limit)
+    place = root / options.folder
     place.mkdir(parents=True, exist_ok=True)
     remove_temporaries(place)
     files = CorruptedFiles(place, len(indices))
     record = {
         "tool": "tools/prepare_cifar_c.py",  # a mark: files of every version have it
         "version": VERSION,
-        "seed": seed,
+        "seed": options.seed,
         "test_sha256": test.split_checksum,
         "images": len(indices),
         "files": {},
@@ -132,7 +107,7 @@ def make_corrupted(
     labels = np.tile(test.labels[indices], len(SEVERITIES))
     _check_labels(place / LABELS, labels, len(test.classes), record)
     missing = []
-    for name in chosen_corruptions(corruptions):
+    for name in chosen_corruptions(options.corruptions):
         path = place / f"{name}.npy"
         if not path.is_file():
             missing.append(name)
@@ -149,9 +124,10 @@ def make_corrupted(
             f"{place}: needs {format_bytes(needed)}, but the disk has {format_bytes(free)} left: "
             "make room, or choose fewer with --corruptions or --limit"
         )
-    work = partial(_corrupt_some, root / "test_images.npy", seed)
+    work = partial(_corrupt_some, root / "test_images.npy", options.seed)
     some = np.split(indices, range(CHUNK, len(indices), CHUNK))
     jobs = [(name, severity, part) for name in missing for severity in SEVERITIES for part in some]
+    workers = options.workers
     workers = min(os.cpu_count() or 1, 8) if workers is None else workers
     results = in_processes(work, jobs, workers)
     with closing(track(results, len(jobs), "corrupting images", bool(jobs))) as images:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from .segmentation import prepare_streets
-from .segmentation_sets import IDDA
+from .segmentation_sets import IDDA, IddaOptions
 
 FOLDER = Path("data/demo_weather")
 
@@ -13,11 +13,13 @@ def prepare_demo_streets(root: Path = FOLDER) -> None:
     prepare_streets(
         IDDA,
         root,
-        distribution=["heterogeneous"],
-        setting=["rainy"],
-        synthetic=True,
-        size=(232, 128),  # width, height in pixels
-        limit_per_user=8,
-        limit_test=1,  # of each of the 69 seen and 35 unseen domains
-        overwrite=True,  # of splits: the folder is the demo's own
+        IddaOptions(
+            distribution=["heterogeneous"],
+            setting=["rainy"],
+            synthetic=True,
+            size=(232, 128),  # width, height in pixels
+            limit_per_user=8,
+            limit_test=1,  # of each of the 69 seen and 35 unseen domains
+            overwrite=True,  # of splits: the folder is the demo's own
+        ),
     )

@@ -7,22 +7,38 @@ members hold what that function verifies: an :class:`ImageSet` of small labeled 
 
 import argparse
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+import types
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from importlib import import_module
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from annotated_types import Ge, Gt
 
 from fedseg import cli
 from fedseg.errors import ConfigError
-from fedseg.names import DISTRIBUTIONS, OVERLAP, PARTITIONS, SHAPES, did_you_mean
+from fedseg.names import SHAPES, did_you_mean
 
-NO_SPLIT = "none"
-SMALLEST = 32  # side of a rendered street scene, pixels
 PACHINKO = {"clients": 500, "alpha": 0.1, "beta": 10.0}  # of Reddi et al. (2021)
 
-Options = Mapping[str, Mapping[str, Any]]  # flag -> arguments of add_argument
 Place = tuple[str, ...]  # a split's folder below <root>/splits: (distribution,), or with a setting
+
+
+OVERWRITE = "replace existing files that differ"
+PositiveInt = Annotated[int, Gt(0)]
+NonNegativeInt = Annotated[int, Ge(0)]
+
+
+def option(
+    help: str,
+    default: Any = None,
+    metavar: str | None = None,
+    flag: str = "",
+    parse: Callable[[str], Any] | None = None,
+) -> Any:
+    """A field of options: what --help says, and the flag if it is not called like the field."""
+    return field(default=default, metadata=dict(help=help, metavar=metavar, flag=flag, parse=parse))
 
 
 @dataclass(frozen=True)
@@ -33,26 +49,55 @@ class DataSet:
     title: str  # in the list of data sets
     purpose: str  # first sentence of the help
     help: str  # layout and examples
-    options: Options
+    options: type  # a dataclass whose fields have an Option each
     prepare: str  # "module:function" of fedseg, called with a member, the root and the options
     fix: str  # what to do if the root does not exist
     members: Mapping[str, Any]  # what is prepared, by its name in the Python API
     show: str = ""  # "module:function" that draws the function's charts
+    usual_root: str = ""  # "": data/MEMBER
+    positional: bool = False  # whether the root is given without --root
+    defaults: Mapping[str, Any] = field(default_factory=dict)  # of the command line alone
 
-    def root_of(self, member: str, root: Path | None, synthetic: bool = False) -> Path:
+    @property
+    def flags(self) -> dict[str, str]:
+        """The flag of each field of the options."""
+        return {
+            one.name: one.metadata["flag"] or f"--{one.name.replace('_', '-')}"
+            for one in fields(self.options)
+        }
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add root, member and options to the parser of the command."""
+        first, *others = self.members
+        usual = f"data/{'DATASET' if others else self.root_of(first).name}"
+        usual += f", of rendered images {SHAPES}" * ("synthetic" in self.flags and bool(others))
+        place = {"type": Path, "help": f"the data root (default: {usual})"}
+        if self.positional:
+            parser.add_argument("root", nargs="?", metavar="ROOT", **place)
+        else:
+            parser.add_argument("--root", **place)
+        if others:
+            which = {"choices": [first, *others], "help": "which of them (default: %(default)s)"}
+            parser.add_argument("--dataset", type=str.lower, default=first, **which)
+        hints = get_type_hints(self.options, include_extras=True)
+        for one in fields(self.options):
+            about, default = one.metadata, self.defaults.get(one.name, one.default)
+            given = {"type": about["parse"]} if about["parse"] else _read_type(hints[one.name])
+            given |= {"metavar": about["metavar"]} if about["metavar"] else {}
+            shown = "" if default is None or default is False else " (default: %(default)s)"
+            given |= {"dest": one.name, "default": default, "help": about["help"] + shown}
+            parser.add_argument(self.flags[one.name], **given)
+
+    def root_of(self, member: str, root: Path | None = None, synthetic: bool = False) -> Path:
         """The given root, or the usual one of a member."""
-        return root or Path(
-            SHAPES if synthetic and "--dataset" in self.options else f"data/{member}"
-        )
+        rendered = synthetic and isinstance(self.members[member], ImageSet)
+        return root or Path(SHAPES if rendered else self.usual_root or f"data/{member}")
 
     def run(self, member: str, root: Path | None = None, **options: Any) -> "Outcome":
         """Prepare one of the members; without a root in its usual folder."""
         from fedseg.config.schema import check_values
 
-        prepare = resolve(self.prepare)
-        hints, flags = get_type_hints(prepare, include_extras=True), {}
-        for flag, keywords in self.options.items():
-            flags[keywords.get("dest", flag.removeprefix("--").replace("-", "_"))] = flag
+        hints, flags = get_type_hints(self.options, include_extras=True), self.flags
         for name in options:
             if name not in flags:
                 hint = did_you_mean(name, flags)
@@ -60,10 +105,22 @@ class DataSet:
         given = {flags[name]: value for name, value in options.items() if value is not None}
         check_values(given, {flags[name]: hints[name] for name in options})
         for name, value in options.items():
-            if isinstance(value, str) and hints[name] in (Path, Path | None):
+            if isinstance(value, str) and _read_type(hints[name]).get("type") is Path:
                 options[name] = Path(value)
         root = self.root_of(member, root, options.get("synthetic", False))
-        return prepare(self.members[member], root, **options)
+        return resolve(self.prepare)(self.members[member], root, self.options(**options))
+
+
+def _read_type(hint: Any) -> dict[str, Any]:
+    """The arguments of ``add_argument`` for values of a type."""
+    kind, inner = get_origin(hint) or hint, get_args(hint)
+    if kind in (Annotated, Union, types.UnionType):  # or None
+        return _read_type(inner[0])
+    if kind is Sequence:
+        return {"action": "extend", "nargs": "+", **_read_type(inner[0])}
+    if kind is Literal:
+        return {"type": str.lower, "choices": inner}
+    return {"action": "store_true"} if kind is bool else {"type": kind}
 
 
 @dataclass(frozen=True)
@@ -150,126 +207,3 @@ def next_command(experiment: str, usual: Path, root: Path) -> str:
     if root != usual:
         command += f" --cfg-options {shlex.quote(f'data_root={root}')}"
     return f"Next: {command}"
-
-
-# ---- options that data sets share
-
-OVERWRITE: Options = {
-    "--overwrite": dict(action="store_true", help="replace existing files that differ")
-}
-
-
-def root_option(default: str | None = None) -> Options:
-    """``--root``; without a default ``data/DATASET``, and of rendered images SHAPES."""
-    shown = default or f"data/DATASET, of rendered images {SHAPES}"
-    root = None if default is None else Path(default)
-    return {"--root": dict(type=Path, default=root, help=f"the data root (default: {shown})")}
-
-
-def street_options(size: str) -> Options:
-    """Options of a data set with FedDrive's splits; ``size`` is that of rendered images."""
-    return {
-        "--distribution": dict(
-            action="append",
-            type=str.lower,
-            choices=DISTRIBUTIONS,
-            help="how clients differ; can be repeated (default: all)",
-        ),
-        "--seed": dict(type=int, default=0, help="of the splits (default: %(default)s)"),
-        "--from": dict(
-            dest="source",
-            type=Path,
-            metavar="DIR",
-            help="use the published split files in DIR instead of making splits; they are checked "
-            "and copied, and files missing on disk are reported",
-        ),
-        "--synthetic": dict(
-            action="store_true",
-            help="render street scenes instead of real images (all that the splits need)",
-        ),
-        "--size": dict(type=_size, metavar="WxH", help=f"of rendered images (default: {size})"),
-        "--limit-per-user": dict(
-            type=int,
-            metavar="N",
-            help="for a quick trial: keep the first N images of each client",
-        ),
-        "--limit-test": dict(
-            type=int,
-            metavar="M",
-            help="for a quick trial: keep the first M test images of each domain and test user",
-        ),
-    }
-
-
-def image_options(source: str) -> Options:
-    """Options that choose and verify labeled images; ``source`` is what it may be."""
-    return {
-        "--source": dict(
-            type=Path, metavar="PATH", help=f"{source} (default: what is in the root)"
-        ),
-        "--download": dict(
-            action="store_true", help="download the official files if they are not there"
-        ),
-        "--unofficial": dict(
-            action="store_true",
-            help="accept other images than the published ones: a subset, a cleaned version",
-        ),
-        "--shared": dict(
-            dest="overlap",
-            type=str.lower,
-            choices=OVERLAP,
-            default=OVERLAP[0],
-            help="what to do with images that are in train and in test: refuse them (unless the "
-            "official files have them), keep them, or drop them from train (default: %(default)s)",
-        ),
-    }
-
-
-def split_options(partition: str, clients: int) -> Options:
-    """Options of the splits of labeled images, with the default partition and clients."""
-    return {
-        "--partition": dict(
-            type=str.lower,
-            choices=[*PARTITIONS, NO_SPLIT],
-            default=partition,
-            help="of the splits in ROOT/splits. dirichlet: clients of equal size, each with a "
-            "class mix drawn from Dir(alpha/classes for each class); alpha 0: one class per "
-            "client. dirichlet-class: each class is divided by Dir(alpha), sizes differ. pachinko: "
-            "superclasses, then classes (CIFAR-100). homogeneous: all alike. natural: by a column "
-            "of user ids (default: %(default)s)",
-        ),
-        "--alpha": dict(
-            type=float,
-            action="extend",
-            nargs="+",
-            metavar="A",
-            help="one split for each (default: those of the configs)",
-        ),
-        "--beta": dict(
-            type=float, default=PACHINKO["beta"], help="pachinko only (default: %(default)g)"
-        ),
-        "--num-clients": dict(
-            type=int,
-            metavar="K",
-            help=f"(default: {clients}; pachinko: {PACHINKO['clients']})",
-        ),
-        "--seed": dict(type=int, default=0, help="of the splits (default: %(default)s)"),
-        "--users": dict(
-            type=Path,
-            metavar="CSV",
-            help="natural only: the client of each training image, columns user_id and image_id "
-            "(default: the users of the .npz file)",
-        ),
-    }
-
-
-def _size(text: str) -> tuple[int, int]:
-    try:
-        width, height = map(int, text.lower().split("x"))
-    except ValueError:
-        width = height = 0
-    if width < SMALLEST or height < SMALLEST:
-        raise argparse.ArgumentTypeError(
-            f"must be WIDTHxHEIGHT of at least {SMALLEST}, such as 464x256, not {text!r}"
-        )
-    return width, height

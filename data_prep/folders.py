@@ -7,15 +7,13 @@ from dataclasses import replace
 from os import walk
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
-from annotated_types import MinLen
 from PIL import Image
-from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
 
 from fedseg import cli
-from fedseg.config.schema import Pattern
+from fedseg.config.schema import Pattern, check_value
 from fedseg.core.seeds import generator_for
 from fedseg.datasets.images import existing_files, read_image, read_label
 from fedseg.datasets.listed import LAYOUTS, Layout, color_of, find_domain, ids_of
@@ -23,7 +21,6 @@ from fedseg.datasets.scenes import TO_CITYSCAPES
 from fedseg.datasets.segmentation import IGNORE
 from fedseg.errors import ConfigError, DataError
 from fedseg.files import atomic_writer, read_bytes, read_json, write_text
-from fedseg.names import PIXEL_PARTITIONS
 from fedseg.partition import (
     DirichletPartition,
     HomogeneousPartition,
@@ -38,6 +35,7 @@ from .disk import SHOWN, Findings, Sample
 from .parallel import in_threads
 from .polygons import draw_polygons
 from .segmentation import print_splits
+from .segmentation_sets import FolderOptions
 from .split_folders import PreparedSplit, check_free, save
 
 DRAWN = "drawn"  # below the root: label maps that were polygons
@@ -84,53 +82,26 @@ class Pool:
         return self._pixels
 
 
-def prepare_folder(
-    published: str | None,
-    root: Path,
-    *,
-    images: Annotated[Sequence[str], MinLen(1)] | None = None,
-    labels: Annotated[Sequence[str], MinLen(1)] | None = None,
-    classes: Path | None = None,
-    ids: Literal[tuple(TO_CITYSCAPES)] | None = None,
-    ignore: Sequence[str] = (),
-    reduce_zero_label: bool = False,
-    first_channel: bool = False,
-    domain: Pattern | None = None,
-    test: Sequence[str] | None = None,
-    clients: PositiveInt | None = None,
-    partition: Literal[PIXEL_PARTITIONS] | None = None,
-    alpha: PositiveFloat | None = None,
-    seed: NonNegativeInt = 0,
-    unofficial: bool = False,
-    overwrite: bool = False,
-) -> Outcome:
+def prepare_folder(published: str | None, root: Path, options: FolderOptions) -> Outcome:
     """Look at a folder, say what is in it, and write a split and, of one's own images, a config.
 
     Args:
         published: the name of a layout of :mod:`fedseg.datasets.listed`; None: the options say it.
-        images, labels: globs below the root, with equal wildcards.
-        classes: a file of names, one a line (colors behind them if label maps have colors), or
-            JSON.
-        ids: of label files, a map to Cityscapes.
-        ignore: labels of polygons that are ignored.
-        reduce_zero_label, first_channel: see :class:`fedseg.datasets.ListedDataset`.
-        domain: a regular expression with a group, searched in an image's path.
-        test: shares, domains, globs of images, or files that list names.
-        clients: how many; None: the domains.
-        partition, alpha, seed: who holds what.
-        unofficial: accept other counts than the published ones.
-        overwrite: replace files that differ.
     """
-    given = {"domain": domain, "test": test, "clients": clients, "partition": partition}
+    ids, seed = options.ids, options.seed
+    check_value("--ids", ids, Literal[tuple(TO_CITYSCAPES)] | None)
+    check_value("--domain", options.domain, Pattern | None)
+    given = {name: getattr(options, name) for name in ("domain", "test", "partition", "alpha")}
     given = {name: value for name, value in given.items() if value is not None}
-    given |= {} if alpha is None else {"alpha": alpha}
-    given |= {"clients": clients} if partition == "domain" else {}  # not the layout's
+    if options.clients is not None or options.partition == "domain":  # not the layout's
+        given["clients"] = options.clients
+    own = {"reduce_zero_label": options.reduce_zero_label, "first_channel": options.first_channel}
     if published is None:
-        layout, colors = _describe(root, images, labels, classes, ids)
-        if reduce_zero_label and ids:
+        layout, colors = _describe(root, options)
+        if options.reduce_zero_label and ids:
             raise ConfigError("--ids: has an entry for id 0 already, without --reduce-zero-label")
-        given |= {"reduce_zero_label": reduce_zero_label, "first_channel": first_channel}
-    elif images or labels or classes or ids:
+        given |= own
+    elif options.images or options.labels or options.classes or ids:
         raise ConfigError(f"--images, --labels, --classes, --ids: {published} has its own")
     else:
         layout, colors = LAYOUTS[published], ()
@@ -140,13 +111,13 @@ def prepare_folder(
     pairs = _find_pairs(root, layout)
     findings = Findings(f"{root}: not all files can be used", "Repair them, or take them away")
     if pairs[0][1].endswith(".json"):
-        own = published is None and ids not in (None, "train_ids")
-        if own or reduce_zero_label or first_channel:
+        others = published is None and ids not in (None, "train_ids")
+        if others or any(own.values()):
             raise ConfigError(
                 "--ids, --reduce-zero-label, --first-channel: polygons are drawn with the ids of "
                 "the classes: leave these options out"
             )
-        pairs = _draw(root, layout, pairs, ignore, findings, overwrite)
+        pairs = _draw(root, layout, pairs, findings, options)
     elif colors and _mode(root / pairs[0][1]) not in ("RGB", "RGBA"):
         colors = ()  # label files have ids, and these are their palette
     existing_files([str(root / path) for pair in pairs for path in pair], root)
@@ -154,7 +125,7 @@ def prepare_folder(
     sizes, pixels = _inspect(root, layout, pairs, table, colors, findings)
     for glob, count in layout.counts.items():
         found = sum(bool(_regex(glob).fullmatch(image)) for image, _ in pairs)
-        if found != count and not unofficial:
+        if found != count and not options.unofficial:
             wrong = f"{glob} ({found} instead of {count}; --unofficial takes them as they are)"
             findings.add("counts that are not the published ones", [wrong])
     findings.raise_any()
@@ -173,13 +144,13 @@ def prepare_folder(
     about = {"dataset": published or "segmentation", "source": "own rule", "rule": kind}
     about |= {"seed": seed, "test_images": list(layout.test or ["0.2"])}
     made = PreparedSplit((), train, split, about)
-    check_free(root, [made], overwrite)
+    check_free(root, [made], options.overwrite)
     save(root, made)
     print_splits([made], root)
     if published is not None:
         usual = Path("data", published.partition("_")[0])
         return Outcome([root / "splits"], closing=next_command(published, usual, root))
-    config = _write_config(root, layout, colors, ids, sizes, made, overwrite)
+    config = _write_config(root, layout, colors, sizes, made, options)
     return Outcome([root / "splits"], closing=f"Next: {cli.program()} train {quote(str(config))}")
 
 
@@ -218,21 +189,16 @@ def read_classes(path: Path) -> tuple[list[str], list[list[int]]]:
     return names, colors if len(colors) == len(names) else []
 
 
-def _describe(
-    root: Path,
-    images: Sequence[str] | None,
-    labels: Sequence[str] | None,
-    classes: Path | None,
-    ids: str | None,
-) -> tuple[Layout, Sequence[Sequence[int]]]:
+def _describe(root: Path, options: FolderOptions) -> tuple[Layout, Sequence[Sequence[int]]]:
     """The layout that the options say, and the colors of label maps."""
-    if not images or not labels:
+    classes = options.classes
+    if not options.images or not options.labels:
         raise ConfigError(
             "--images, --labels: give globs below the root, such as --images 'JPEGImages/*.jpg' "
             "--labels 'SegmentationClass/*.png'"
         )
-    layout = Layout(images, labels, ids=ids)
-    if ids is not None:
+    layout = Layout(options.images, options.labels, ids=options.ids)
+    if options.ids is not None:
         if classes is not None:
             raise ConfigError("--classes: are Cityscapes' with --ids: give one of them")
         return layout, ()
@@ -319,13 +285,12 @@ def _draw(
     root: Path,
     layout: Layout,
     pairs: Sequence[Sample],
-    ignore: Sequence[str],
     findings: Findings,
-    overwrite: bool,
+    options: FolderOptions,
 ) -> list[Sample]:
     """Pairs with label maps that are drawn from polygons."""
     ids = {name: number for number, name in enumerate(layout.names or layout.classes)}
-    ids |= dict.fromkeys(("__ignore__", *ignore), IGNORE)
+    ids |= dict.fromkeys(("__ignore__", *(options.ignore or ())), IGNORE)
     palette = [] if layout.names else [*layout.palette]
     palette += [color_of(i) for i in range(len(palette), 256)]  # of fewer, fewer bits are stored
     colors = np.array(palette, np.uint8).tobytes()
@@ -335,7 +300,7 @@ def _draw(
         try:
             size = read_image(str(root / pair[0])).shape[:2]
             label = draw_polygons(root / pair[1], ids, size)
-            if target.exists() and not overwrite:
+            if target.exists() and not options.overwrite:
                 if np.array_equal(read_label(str(target)), label):
                     return None
                 return f"{target}: differs from {pair[1]}: give --overwrite to draw it again"
@@ -493,16 +458,16 @@ def _write_config(
     root: Path,
     layout: Layout,
     colors: Sequence[Sequence[int]],
-    ids: str | None,
     sizes: Sequence[tuple[int, int]],
     split: PreparedSplit,
-    overwrite: bool,
+    given: FolderOptions,
 ) -> Path:
     """Write a config that trains on the split, unless it is there; returns its path."""
     name = "own_" + re.sub(r"\W+", "_", root.resolve().name)  # no setting of the suite
-    options = {"domain": layout.domain, "ids": ids, "reduce_zero_label": layout.reduce_zero_label}
+    options = {"domain": layout.domain, "ids": given.ids}
+    options |= {"reduce_zero_label": layout.reduce_zero_label}
     options |= {"first_channel": layout.first_channel, "label_colors": colors}
-    if ids is None:
+    if given.ids is None:
         options |= {"classes": list(layout.classes), "palette": [*map(list, layout.palette)]}
     side = (np.median(axis) for axis in zip(*sizes, strict=True))
     batch = 4 if len(set(sizes)) == 1 else 1  # images of a test batch are of one size
@@ -519,7 +484,7 @@ def _write_config(
         ),
     )
     path = root / f"{name}.py"
-    if path.exists() and path.read_text() != text and not overwrite:
+    if path.exists() and path.read_text() != text and not given.overwrite:
         raise DataError(f"{path}: is another config: give --overwrite to replace it")
     write_text(path, text)
     return path

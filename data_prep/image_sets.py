@@ -1,18 +1,22 @@
 """Labeled images: CIFAR, its corrupted test sets, MNIST, Landmarks. Nothing slow is imported."""
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
-from fedseg.names import CORRUPTIONS, FOLDER, LANDMARKS_SOURCES
+from fedseg.names import CORRUPTIONS, FOLDER, LANDMARKS_SOURCES, NO_SPLIT, OVERLAP, PARTITIONS
 
 from .description import (
     OVERWRITE,
+    PACHINKO,
     DataSet,
     ImageSet,
+    NonNegativeInt,
+    PositiveInt,
     ReleasedFiles,
     Selection,
-    image_options,
-    root_option,
-    split_options,
+    option,
 )
 
 CIFAR10 = ImageSet(
@@ -113,6 +117,93 @@ LANDMARKS = {  # by the name of the training file
     ),
 }
 
+
+@dataclass(frozen=True)
+class ImageOptions:
+    """Where labeled images come from, which are right, and their splits."""
+
+    source: Path | None = option(
+        "an official archive or its files, the folder they unpack to, a folder with "
+        "{train,test}/<class>/*.png, or one with train.npz and test.npz (default: what is in "
+        "the root)",
+        metavar="PATH",
+    )
+    download: bool = option("download the official files if they are not there", False)
+    unofficial: bool = option(
+        "accept other images than the published ones: a subset, a cleaned version", False
+    )
+    overlap: Literal[OVERLAP] = option(
+        "what to do with images that are in train and in test: refuse them (unless the "
+        "official files have them), keep them, or drop them from train",
+        OVERLAP[0],
+        flag="--shared",
+    )
+    overwrite: bool = option(OVERWRITE, False)
+    partition: Literal[(*PARTITIONS, NO_SPLIT)] = option(
+        "of the splits in ROOT/splits. dirichlet: clients of equal size, each with a class mix "
+        "drawn from Dir(alpha/classes for each class); alpha 0: one class per client. "
+        "dirichlet-class: each class is divided by Dir(alpha), sizes differ. pachinko: "
+        "superclasses, then classes (CIFAR-100). homogeneous: all alike. natural: by a column "
+        "of user ids",
+        NO_SPLIT,
+    )
+    alpha: Sequence[float] | None = option(
+        "one split for each (default: those of the configs)", metavar="A"
+    )
+    beta: float = option("pachinko only", PACHINKO["beta"])
+    num_clients: int | None = option(
+        f"(default: 100; MNIST: 5; pachinko: {PACHINKO['clients']})", metavar="K"
+    )
+    seed: int = option("of the splits", 0)
+    users: Path | None = option(
+        "natural only: the client of each training image, columns user_id and image_id "
+        "(default: the users of the .npz file)",
+        metavar="CSV",
+    )
+    synthetic: bool = option("render images of 10 classes instead of CIFAR-10", False)
+    released: Path | None = option(
+        "instead of drawing splits, write those of the released split files in DIR to "
+        "ROOT/splits/released, checked against the archive's images (CIFAR)",
+        metavar="DIR",
+        flag="--from",
+    )
+
+
+@dataclass(frozen=True)
+class CorruptionOptions:
+    """Which corrupted images are made, and how."""
+
+    folder: str = option("for the files, in ROOT", FOLDER)
+    corruptions: Sequence[Literal[CORRUPTIONS]] | None = option(
+        f"which: {', '.join(CORRUPTIONS)} (default: all)", metavar="NAME"
+    )
+    limit: PositiveInt | None = option(
+        "corrupt N test images, of each class its share; not for published results", metavar="N"
+    )
+    seed: NonNegativeInt = option("of the noise", 0)
+    workers: NonNegativeInt | None = option(
+        "processes; below 2 everything runs in this one (default: all cores, at most 8)"
+    )
+
+
+@dataclass(frozen=True)
+class LandmarksOptions:
+    """Where photographs are, and how closely they are looked at."""
+
+    images: Path = option(
+        "folder of the images, absolute or below the root", Path("images"), metavar="DIR"
+    )
+    unofficial: bool = option(
+        "accept other numbers of users, images and classes than the published ones", False
+    )
+    decode: bool = option(
+        "decode every image, which is slow; else its header and its end are looked at", False
+    )
+    missing: Path | None = option(
+        "write the names of missing images to FILE, one a line", metavar="FILE"
+    )
+
+
 PREPARED = """\
 The images become memory-mapped arrays in ROOT, with a checksum: run again, the tool verifies them.
 Splits go to ROOT/splits/<name>.json, with a chart and a note of how they were made."""
@@ -137,35 +228,12 @@ examples:
     fedseg prepare cifar --synthetic
 
 {PREPARED}""",
-        {
-            **root_option(),
-            **OVERWRITE,
-            **image_options(
-                "an official archive, the folder it unpacks to, a folder with "
-                "{train,test}/<class>/*.png, or one with train.npz and test.npz"
-            ),
-            "--dataset": dict(
-                choices=["cifar10", "cifar100"],
-                type=str.lower,
-                default="cifar10",
-                help="(default: %(default)s)",
-            ),
-            "--synthetic": dict(
-                action="store_true", help="render images of 10 classes instead of CIFAR-10"
-            ),
-            **split_options("dirichlet", 100),
-            "--from": dict(
-                dest="released",
-                type=Path,
-                metavar="DIR",
-                help="instead of drawing splits, write those of the released split files in DIR to "
-                "ROOT/splits/released, checked against the archive's images",
-            ),
-        },
+        ImageOptions,
         "data_prep.classification:prepare",
         "put cifar-10-python.tar.gz (cifar-100-python.tar.gz), folders or .npz files there",
         {"cifar10": CIFAR10, "cifar100": CIFAR100},
         show="report.partition_charts:show_partition",
+        defaults={"partition": "dirichlet"},
     ),
     DataSet(
         "cifar_c",
@@ -183,35 +251,13 @@ examples:
 
 It can be interrupted, and continues where it stopped. contact_sheet.png next to the files shows one
 image under each of them.""",
-        {
-            "root": dict(
-                type=Path,
-                nargs="?",
-                default=Path("data/cifar10"),
-                metavar="ROOT",
-                help="the prepared folder (default: %(default)s)",
-            ),
-            "--folder": dict(default=FOLDER, help="for the files, in ROOT (default: %(default)s)"),
-            "--corruptions": dict(
-                action="extend",
-                nargs="+",
-                type=str.lower,
-                choices=CORRUPTIONS,
-                metavar="NAME",
-                help=f"which: {', '.join(CORRUPTIONS)} (default: all)",
-            ),
-            "--limit": dict(
-                type=int,
-                metavar="N",
-                help="corrupt N test images, of each class its share; not for published results",
-            ),
-            "--seed": dict(type=int, default=0, help="of the noise (default: 0)"),
-            "--workers": dict(type=int, metavar="N", help="processes (default: all cores)"),
-        },
+        CorruptionOptions,
         "data_prep.corrupted_sets:prepare",
         "make it with fedseg prepare cifar",
         {"cifar_c": None},
         show="commands.prepare:show_contact_sheet",
+        usual_root="data/cifar10",
+        positional=True,
     ),
     DataSet(
         "mnist",
@@ -226,16 +272,12 @@ examples:
   fedseg prepare mnist --download --partition dirichlet-class --alpha 0.1 --num-clients 5
 
 {PREPARED}""",
-        {
-            **root_option("data/mnist"),
-            **OVERWRITE,
-            **image_options("a folder with MNIST's idx files"),
-            **split_options("dirichlet-class", 5),
-        },
+        ImageOptions,
         "data_prep.classification:prepare",
         "put its four idx files there",
         {"mnist": MNIST},
         show="report.partition_charts:show_partition",
+        defaults={"partition": "dirichlet-class"},
     ),
     DataSet(
         "landmarks",
@@ -250,23 +292,7 @@ example:
   fedseg prepare landmarks --missing missing.txt
 
 Nothing is converted. A chart of the clients goes to ROOT/splits/natural_users.png.""",
-        {
-            **root_option("data/landmarks"),
-            "--images": dict(
-                type=Path,
-                default=Path("images"),
-                metavar="DIR",
-                help="folder of the images, absolute or below the root (default: %(default)s)",
-            ),
-            "--unofficial": dict(
-                action="store_true",
-                help="accept other numbers of users, images and classes than the published ones",
-            ),
-            "--decode": dict(action="store_true", help="decode every image, which is slow"),
-            "--missing": dict(
-                type=Path, metavar="FILE", help="write the names of missing images to FILE"
-            ),
-        },
+        LandmarksOptions,
         "data_prep.landmarks:prepare",
         "put its split files and images there",
         {"landmarks": LANDMARKS},

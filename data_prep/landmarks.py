@@ -27,56 +27,17 @@ from fedseg.partition import NaturalPartition
 
 from .description import Outcome, Selection, next_command
 from .disk import Findings, read_header
+from .image_sets import LandmarksOptions
 from .parallel import in_threads
 
 JPEG = ("JPEG", "MPO")  # some phones put further pictures into a JPEG file
 
 
-def prepare(
-    selections: Mapping[str, Selection],
-    root: Path,
-    *,
-    images: Path = Path("images"),
-    unofficial: bool = False,
-    decode: bool = False,
-    missing: Path | None = None,
-) -> Outcome:
-    """Verify annotations and images; see :func:`verify` for the options."""
-    photos = verify(selections, root, images, unofficial, decode, missing)
-    classes = 1 + max(photo.label for rows in photos.values() for photo in rows)
-    dataset = LandmarksDataset(root, image_root=images, num_classes=classes)
-    clients = NaturalPartition("users")(dataset)
-    print(
-        f"{root}: verified: {len(photos['train'])} + {len(photos['test'])} images "
-        f"of {classes} classes, {len(clients)} users, none in both splits"
-    )
-    chart = root / "splits" / "natural_users.png"
-    return Outcome(
-        charts=[(clients, dataset.labels, dataset.metainfo["classes"], chart)],
-        closing=next_command("landmarks", Path("data/landmarks"), root),
-    )
-
-
-def verify(
-    selections: Mapping[str, Selection],
-    root: Path,
-    image_root: str | Path = "images",
-    unofficial: bool = False,
-    decode: bool = False,
-    listing: Path | None = None,
-) -> dict[str, list[Photo]]:
-    """The rows of each split of a root, whose annotations and images are checked.
-
-    Args:
-        selections: published ones, by the name of the training file.
-        image_root: the folder with the images, below the root or absolute.
-        unofficial: accept other numbers of users, images and classes.
-        decode: decode each image. Otherwise its header and its end are looked at, which finds
-            files that are no images or were cut short.
-        listing: a file for the names of all images that are missing, one a line.
-    """
+def prepare(selections: Mapping[str, Selection], root: Path, options: LandmarksOptions) -> Outcome:
+    """Verify annotations and images; published selections are named by their training file."""
+    image_root, decode = root / options.images, options.decode
     files = {split: find_annotations(root, split) for split in SPLITS}
-    selection = None if unofficial else selections.get(files["train"].name)
+    selection = None if options.unofficial else selections.get(files["train"].name)
     # Without a published number, what the training images show: at most all of Landmarks v2.
     limit = 203_094 if selection is None else selection.classes
     photos = {split: read_annotations(files[split], split == "train", limit) for split in SPLITS}
@@ -97,12 +58,12 @@ def verify(
         (f"{p.image} (class {p.label})" for p in photos["test"] if p.label not in known),
     )
     ids = [photo.image for split in SPLITS for photo in photos[split]]
-    paths = find_images(root / image_root, ids)
+    paths = find_images(image_root, ids)
     present = [path for path in paths if path is not None]
     missing = [i + SUFFIX for i, path in zip(ids, paths, strict=True) if path is None]
-    findings.add(f"of {len(ids)} images missing below {root / image_root}", missing)
-    if listing is not None:
-        write_text(listing, "".join(f"{name}\n" for name in missing))
+    findings.add(f"of {len(ids)} images missing below {image_root}", missing)
+    if options.missing is not None:
+        write_text(options.missing, "".join(f"{name}\n" for name in missing))
 
     def is_faulty(path: str) -> bool:
         try:
@@ -113,7 +74,18 @@ def verify(
     faulty = in_threads(is_faulty, present, "decoding images" if decode else "checking images")
     findings.add("images unreadable or truncated", compress(present, faulty))
     findings.raise_any()
-    return photos
+    classes = 1 + max(known)
+    dataset = LandmarksDataset(root, image_root=options.images, num_classes=classes)
+    clients = NaturalPartition("users")(dataset)
+    print(
+        f"{root}: verified: {len(photos['train'])} + {len(photos['test'])} images "
+        f"of {classes} classes, {len(clients)} users, none in both splits"
+    )
+    chart = root / "splits" / "natural_users.png"
+    return Outcome(
+        charts=[(clients, dataset.labels, dataset.metainfo["classes"], chart)],
+        closing=next_command("landmarks", Path("data/landmarks"), root),
+    )
 
 
 def _check_counts(

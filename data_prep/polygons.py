@@ -3,7 +3,7 @@
 import base64
 import io
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -44,7 +44,8 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
     try:
         if not isinstance(content[key], list):
             raise ValueError("is no list")
-        height, width = ("imgHeight", "imgWidth") if key == "objects" else SIZE
+        names = ("imgHeight", "imgWidth") if key == "objects" else ("imageHeight", "imageWidth")
+        height, width = names
         if (content.get(height) or size[0], content.get(width) or size[1]) != size:
             raise ValueError(
                 f"its {height} and {width} are {content.get(height)} and {content.get(width)}, "
@@ -60,19 +61,29 @@ def draw_polygons(path: Path, ids: Mapping[str, int], size: tuple[int, int]) -> 
             if not all(abs(place) <= FARTHEST for point in points for place in point):
                 raise ValueError("has a point far away from the image")
             kind = shape.get("shape_type") or "polygon"
-            if kind == "mask":
-                canvas.paste(value, *_mask(shape, points))
-            elif kind not in DRAWN:
-                raise ValueError(f"is a {kind}, which covers no area: make it a polygon")
+            if kind == "mask":  # where labelme's brush has painted
+                picture = Image.open(io.BytesIO(base64.b64decode(shape["mask"]))).convert("L")
+                painted = picture.point(lambda pixel: 255 * (pixel > 0))
+                canvas.paste(value, (int(points[0][0]), int(points[0][1])), painted)
+            elif kind == "polygon":
+                edge = {} if "polygon" in shape else {"outline": value}
+                if len(points) < 2 + len(edge):
+                    raise ValueError("has too few points for a polygon")
+                draw.polygon(points, fill=value, **edge)
+            elif kind == "rectangle":
+                (x0, y0), (x1, y1) = points
+                corners = [min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)]
+                draw.rectangle(corners, value, value)
+            elif kind == "circle":
+                (x, y), rim = points
+                r = math.dist((x, y), rim)
+                draw.ellipse([x - r, y - r, x + r, y + r], value, value)
             else:
-                DRAWN[kind](draw, points, value, "polygon" in shape)
+                raise ValueError(f"is a {kind}, which covers no area: make it a polygon")
     except (LookupError, TypeError, ValueError, AttributeError, OSError, ArithmeticError) as error:
         reason = f"has no {error}" if isinstance(error, KeyError) else error
         raise DataError(f"{path}: {key}: {reason}") from error
     return np.array(canvas)
-
-
-SIZE = ("imageHeight", "imageWidth")  # of labelme
 
 
 def _id_of(label: Any, ids: Mapping[str, int]) -> int:
@@ -82,29 +93,3 @@ def _id_of(label: Any, ids: Mapping[str, int]) -> int:
         hint = did_you_mean(str(label), ids)
         raise ValueError(f"unknown label {label!r}{hint}: name it in --classes or --ignore")
     return ids[label]
-
-
-def _polygon(draw: Any, points: list, value: int, plain: bool) -> None:
-    if len(points) < (2 if plain else 3):
-        raise ValueError("has too few points for a polygon")
-    draw.polygon(points, fill=value, **({} if plain else {"outline": value}))
-
-
-def _rectangle(draw: Any, points: list, value: int, _: bool) -> None:
-    (x0, y0), (x1, y1) = points
-    draw.rectangle([min(x0, x1), min(y0, y1), max(x0, x1), max(y0, y1)], value, value)
-
-
-def _circle(draw: Any, points: list, value: int, _: bool) -> None:
-    (x, y), edge = points
-    r = math.dist((x, y), edge)
-    draw.ellipse([x - r, y - r, x + r, y + r], value, value)
-
-
-DRAWN: Mapping[str, Callable] = {"polygon": _polygon, "rectangle": _rectangle, "circle": _circle}
-
-
-def _mask(shape: Mapping[str, Any], points: list) -> tuple[tuple[int, int], Image.Image]:
-    """Where labelme's brush has painted: upper left corner and a binary picture."""
-    picture = Image.open(io.BytesIO(base64.b64decode(shape["mask"]))).convert("L")
-    return (int(points[0][0]), int(points[0][1])), picture.point(lambda pixel: 255 * (pixel > 0))

@@ -25,6 +25,7 @@ from fedseg.partition.split_files import Sample, check_content
 from .description import ImageSet
 from .image_files import VERIFIED, find_source, official_files
 from .image_partitions import summarize, write_clients
+from .image_sets import ImageOptions
 
 TRAIN = "federated_train_alpha_"
 Clients = dict[str, list[int]]
@@ -64,14 +65,13 @@ def write_released(
     train: StoredImages,
     test: StoredImages,
     files: tuple[Mapping[float, Path], Path],
-    source: Path | None = None,
-    overwrite: bool = False,
+    options: ImageOptions,
 ) -> list[Path]:
     """Write every released split for prepared images, below ``splits/released``.
 
     Args:
         files: those of :func:`find_released`.
-        source: the archive, if it is not in the root.
+        options: where the archive is, and whether other splits are replaced.
     """
     root, known, (train_files, test_file) = Path(train.data_root), published.released, files
     origin = read_index(root / INDEX).get("source")
@@ -83,7 +83,7 @@ def write_released(
         )
     archive = {}
     if known.archive_names:
-        archive = official_files(published).read(find_source(published, root, source)).parts
+        archive = official_files(published).read(find_source(published, root, options.source)).parts
     places: dict[str, Places] = {}
     for images in (train, test):
         names = [f"img_{i}" for i in range(len(images))]
@@ -138,7 +138,7 @@ def write_released(
         notes[released_file(alpha)] = {**note, "classes_per_client": summarize(classes)}
         trained |= names
     for name, clients in splits.items():
-        write_clients(root / RELEASED / name, clients, overwrite)
+        write_clients(root / RELEASED / name, clients, options.overwrite)
     about = {
         "made": "from the released split files: tools/prepare_cifar.py --from",
         "dataset": published.name,

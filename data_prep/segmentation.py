@@ -5,9 +5,6 @@ import shutil
 from collections.abc import Sequence
 from itertools import product
 from pathlib import Path
-from typing import Literal
-
-from pydantic import NonNegativeInt, PositiveInt
 
 import fedseg.datasets
 from fedseg.datasets import SegmentationDataset
@@ -19,6 +16,7 @@ from fedseg.names import DISTRIBUTIONS
 from . import split_rules, synthetic_streets
 from .description import Outcome, PairedSet, next_command
 from .disk import Findings, Images, check_files, find_pairs
+from .segmentation_sets import CopyOptions, StreetOptions
 from .split_folders import (
     PreparedSplit,
     check_free,
@@ -30,35 +28,14 @@ from .split_folders import (
 )
 
 
-def prepare_streets(
-    data_set: PairedSet,
-    root: Path,
-    *,
-    distribution: Sequence[Literal[DISTRIBUTIONS]] | None = None,
-    setting: Sequence[str] | None = None,
-    seed: NonNegativeInt = 0,
-    source: Path | None = None,
-    synthetic: bool = False,
-    size: tuple[int, int] | None = None,
-    limit_per_user: PositiveInt | None = None,
-    limit_test: PositiveInt | None = None,
-    overwrite: bool = False,
-) -> Outcome:
+def prepare_streets(data_set: PairedSet, root: Path, options: StreetOptions) -> Outcome:
     """Prepare a data set with FedDrive's splits, on disk afterwards.
 
     Without ``synthetic`` the images on disk are verified; those that published splits name are
     after the splits have been copied.
-
-    Args:
-        distribution, setting: which splits; None: all.
-        seed: of the splits; rendered images do not depend on it.
-        source: published split files instead of splits by our own rules.
-        synthetic: render the images first.
-        size: width and height of rendered images; None: the default.
-        limit_per_user: keep so many images of each client.
-        limit_test: keep so many test images of each domain and test user.
-        overwrite: replace splits that differ.
     """
+    size, synthetic, source = options.size, options.synthetic, options.source
+    distribution, setting = options.distribution, getattr(options, "setting", None)
     if size is not None and not synthetic:
         raise ConfigError("--size: is the size of rendered images, it needs --synthetic")
     kind, roots = _dataset(data_set), _roots(data_set, root)
@@ -76,16 +53,17 @@ def prepare_streets(
             everything = [sample for group in images.values() for sample in group]
             synthetic_streets.write_streets(data_set, root, everything, size)
         presence = split_rules.read_presence(roots[1], kind.label_ids)
-    limits = {"per_user": limit_per_user, "test_per_domain": limit_test}
+    limits = {"per_user": options.limit_per_user, "test_per_domain": options.limit_test}
     limited = any(limits.values())
     splits = []
     for place, folder in folders.items():
         about = {"dataset": data_set.name}
         about |= dict(zip(("distribution", "setting"), place, strict=False))
         if folder is None:
-            about |= {"source": "own rule", "rule": data_set.rules[place[0]], "seed": seed}
+            about |= {"source": "own rule", "rule": data_set.rules[place[0]]}
+            about["seed"] = options.seed
             build = getattr(split_rules, data_set.build)
-            train, test = build(images, place, seed, presence)
+            train, test = build(images, place, options.seed, presence)
         else:
             about["source"] = "published files"
             train, test = read_published(folder, roots, data_set.test_users)
@@ -94,7 +72,7 @@ def prepare_streets(
             about["limit"], folder = limits, None
             train, test = limit(train, test, *limits.values(), kind.domain_of)
         splits.append(PreparedSplit(place, train, test, about, folder))
-    check_free(root, splits, overwrite)
+    check_free(root, splits, options.overwrite)
     samples = sorted({s for split in splits for part in split.parts for s in part.samples})
     if synthetic:
         synthetic_streets.write_streets(data_set, root, samples, size)
@@ -110,22 +88,15 @@ def prepare_streets(
     return _outcome(splits, root)
 
 
-def prepare_copied(
-    data_set: PairedSet, root: Path, *, source: Path | None = None, overwrite: bool = False
-) -> Outcome:
-    """Prepare a data set with one split by our own rule.
-
-    Args:
-        source: copy the images from this folder first.
-        overwrite: replace images and splits that differ.
-    """
-    if source is not None and source.resolve() != root.resolve():
-        copy_images(data_set, source, root, overwrite)
+def prepare_copied(data_set: PairedSet, root: Path, options: CopyOptions) -> Outcome:
+    """Prepare a data set with one split by our own rule."""
+    if options.source is not None and options.source.resolve() != root.resolve():
+        copy_images(data_set, options.source, root, options.overwrite)
     train, test = getattr(split_rules, data_set.build)(verify(data_set, root))
     (rule,) = data_set.rules.values()
     about = {"dataset": data_set.name, "source": "own rule", "rule": rule}
     split = PreparedSplit((), train, test, about)
-    check_free(root, [split], overwrite)
+    check_free(root, [split], options.overwrite)
     save(root, split)
     return _outcome([split], root)
 

@@ -1,11 +1,19 @@
 """Photographs with label maps: Cityscapes, IDDA, CamVid. Nothing slow is imported."""
 
+import argparse
 import re
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Literal
 
-from fedseg.names import IDDA_SETTINGS, LAYOUTS, PIXEL_PARTITIONS
+from annotated_types import Gt
 
-from .description import OVERWRITE, DataSet, PairedSet, root_option, street_options
+from fedseg.names import DISTRIBUTIONS, IDDA_SETTINGS, LAYOUTS, PIXEL_PARTITIONS
+
+from .description import OVERWRITE, DataSet, NonNegativeInt, PairedSet, PositiveInt, option
+
+SMALLEST = 32  # side of a rendered street scene, pixels
 
 # City -> images, 2975 and 500 in all.
 CITIES = {
@@ -102,6 +110,108 @@ CAMVID = PairedSet(
     published_size=(480, 360),
 )
 
+
+def _read_size(text: str) -> tuple[int, int]:
+    try:
+        width, height = map(int, text.lower().split("x"))
+    except ValueError:
+        width = height = 0
+    if width < SMALLEST or height < SMALLEST:
+        raise argparse.ArgumentTypeError(
+            f"must be WIDTHxHEIGHT of at least {SMALLEST}, such as 464x256, not {text!r}"
+        )
+    return width, height
+
+
+@dataclass(frozen=True)
+class StreetOptions:
+    """Which of FedDrive's splits are made, of which images."""
+
+    distribution: Sequence[Literal[DISTRIBUTIONS]] | None = option(
+        "how clients differ (default: all)"
+    )
+    seed: NonNegativeInt = option("of the splits; rendered images do not depend on it", 0)
+    source: Path | None = option(
+        "use the published split files in DIR instead of making splits; they are checked and "
+        "copied, and files missing on disk are reported",
+        metavar="DIR",
+        flag="--from",
+    )
+    synthetic: bool = option(
+        "render street scenes instead of real images (all that the splits need)", False
+    )
+    size: tuple[int, int] | None = option(
+        "of rendered images (default: idda 464x256, cityscapes 512x256)",
+        metavar="WxH",
+        parse=_read_size,
+    )
+    limit_per_user: PositiveInt | None = option(
+        "for a quick trial: keep the first N images of each client", metavar="N"
+    )
+    limit_test: PositiveInt | None = option(
+        "for a quick trial: keep the first M test images of each domain and test user", metavar="M"
+    )
+    overwrite: bool = option(OVERWRITE, False)
+
+
+@dataclass(frozen=True)
+class IddaOptions(StreetOptions):
+    """IDDA has three choices of unseen domains too."""
+
+    setting: Sequence[Literal[tuple(IDDA_SETTINGS)]] | None = option(
+        "which domains are unseen: T07 (country), hard rain (rainy), viewpoint B (bus) "
+        "(default: all)"
+    )
+
+
+@dataclass(frozen=True)
+class CopyOptions:
+    """Where images on disk come from."""
+
+    source: Path | None = option("copy CamVid from DIR to the root first", metavar="DIR")
+    overwrite: bool = option(OVERWRITE, False)
+
+
+Words = Sequence[str] | None
+
+
+@dataclass(frozen=True)
+class FolderOptions:
+    """What a folder of images and label maps has, and how it is split."""
+
+    images: Words = option("images below ROOT", metavar="GLOB")
+    labels: Words = option(
+        "label maps or polygons below ROOT, with the wildcards of --images", metavar="GLOB"
+    )
+    classes: Path | None = option(
+        "names, one a line, with r g b behind each if label maps have colors; or JSON",
+        metavar="FILE",
+    )
+    ids: str | None = option("label ids are those of cityscapes, gta5, ...", metavar="MAP")
+    ignore: Words = option("labels of polygons that are ignored", metavar="LABEL")
+    reduce_zero_label: bool = option("label id 0 is ignored, and classes begin at 1", False)
+    first_channel: bool = option("of label maps with three channels, the first has the ids", False)
+    domain: str | None = option(
+        "a regular expression whose group, in a path, is the domain", metavar="PATTERN"
+    )
+    test: Words = option(
+        "test images: a share of each domain, a domain, a glob of images, or a .txt file of "
+        "names; can be repeated (default: 0.2)",
+        metavar="TEST",
+    )
+    clients: PositiveInt | None = option("how many (default: the domains)", metavar="K")
+    partition: Literal[PIXEL_PARTITIONS] | None = option(
+        "domain: a client is a domain; uniform: all alike; dirichlet: mixes of pixels by "
+        "Dir(alpha); size: sizes by Dir(alpha) (default: uniform, or domain without --clients)"
+    )
+    alpha: Annotated[float, Gt(0)] | None = option(
+        "of dirichlet and size (default: 1)", metavar="A"
+    )
+    seed: NonNegativeInt = option("of the split", 0)
+    unofficial: bool = option("published layouts: accept other numbers of images", False)
+    overwrite: bool = option(OVERWRITE, False)
+
+
 SPLIT_NOTE = "split.json next to them says how they were made."
 
 SEGMENTATION_SETS = (
@@ -121,7 +231,7 @@ examples:
 
 Splits go to ROOT/splits/<distribution>/{{train,test}};
 {SPLIT_NOTE}""",
-        {**root_option("data/cityscapes"), **OVERWRITE, **street_options("512x256")},
+        StreetOptions,
         "data_prep.segmentation:prepare_streets",
         "put leftImg8bit_trainvaltest.zip and gtFine_trainvaltest.zip, unpacked, there",
         {"cityscapes": CITYSCAPES},
@@ -142,18 +252,7 @@ examples:
 
 Splits go to ROOT/splits/<distribution>/<setting>/{{train,test}};
 {SPLIT_NOTE}""",
-        {
-            **root_option("data/idda"),
-            **OVERWRITE,
-            "--setting": dict(
-                action="append",
-                type=str.lower,
-                choices=list(IDDA_SETTINGS),
-                help="which domains are unseen: T07 (country), hard rain (rainy), viewpoint B "
-                "(bus); can be repeated (default: all)",
-            ),
-            **street_options("464x256"),
-        },
+        IddaOptions,
         "data_prep.segmentation:prepare_streets",
         "put IDDA (IDDAsmall/<domain>/{RGB,Semantic}) there",
         {"idda": IDDA},
@@ -171,13 +270,7 @@ example:
 
 The split goes to ROOT/splits/{{train,test}};
 {SPLIT_NOTE}""",
-        {
-            **root_option("data/camvid"),
-            **OVERWRITE,
-            "--source": dict(
-                type=Path, metavar="DIR", help="copy CamVid from DIR to the root first"
-            ),
-        },
+        CopyOptions,
         "data_prep.segmentation:prepare_copied",
         "put CamVid (train, trainannot, val, ...) there",
         {"camvid": CAMVID},
@@ -203,65 +296,10 @@ examples:
     fedseg prepare acdc
 
 {SPLIT_NOTE}""",
-        {
-            "root": dict(
-                type=Path, nargs="?", metavar="ROOT", help="the data root (default: data/DATASET)"
-            ),
-            "--dataset": dict(
-                choices=["segmentation", *LAYOUTS],
-                default="segmentation",
-                help="a published layout instead of the options below (default: %(default)s)",
-            ),
-            "--images": dict(action="extend", nargs="+", metavar="GLOB", help="images below ROOT"),
-            "--labels": dict(
-                action="extend", nargs="+", metavar="GLOB", help="label maps or polygons below ROOT"
-            ),
-            "--classes": dict(
-                type=Path,
-                metavar="FILE",
-                help="names, one a line, with r g b behind each if label maps have colors; or JSON",
-            ),
-            "--ids": dict(metavar="MAP", help="label ids are those of cityscapes, gta5, ..."),
-            "--ignore": dict(
-                action="extend",
-                nargs="+",
-                default=[],
-                metavar="LABEL",
-                help="labels of polygons that are ignored",
-            ),
-            "--reduce-zero-label": dict(
-                action="store_true", help="label id 0 is ignored, and classes begin at 1"
-            ),
-            "--first-channel": dict(
-                action="store_true", help="of label maps with three channels, the first has the ids"
-            ),
-            "--domain": dict(
-                metavar="PATTERN", help="a regular expression whose group, in a path, is the domain"
-            ),
-            "--test": dict(
-                action="extend",
-                nargs="+",
-                metavar="TEST",
-                help="test images: a share of each domain, a domain, a glob of images, or a .txt "
-                "file of names; can be repeated (default: 0.2)",
-            ),
-            "--clients": dict(type=int, metavar="K", help="how many (default: the domains)"),
-            "--partition": dict(
-                type=str.lower,
-                choices=PIXEL_PARTITIONS,
-                help="domain: a client is a domain; uniform: all alike; dirichlet: mixes of "
-                "pixels by Dir(alpha); size: sizes by Dir(alpha) (default: uniform, or domain "
-                "without --clients)",
-            ),
-            "--alpha": dict(type=float, metavar="A", help="of dirichlet and size (default: 1)"),
-            "--seed": dict(type=int, default=0, help="of the split (default: %(default)s)"),
-            "--unofficial": dict(
-                action="store_true", help="published layouts: accept other numbers of images"
-            ),
-            **OVERWRITE,
-        },
+        FolderOptions,
         "data_prep.folders:prepare_folder",
         "name the folder with the images",
         {"segmentation": None, **{name: name for name in LAYOUTS}},
+        positional=True,
     ),
 )

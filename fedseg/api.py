@@ -361,10 +361,10 @@ def prepare(data_set: str, root: str | Path | None = None, **options: Any) -> Pr
             segmentation or a published layout, such as acdc.
         root: where it is; default: ``data/<data_set>``, of images rendered in CIFAR's place
             ``data/demo_shapes``.
-        options: those of the function that prepares it, for example of
-            :func:`fedseg.data_prep.segmentation.prepare_streets` or
-            :func:`fedseg.data_prep.classification.prepare`. No split of labeled images is written
-            unless ``partition`` says how.
+        options: those of ``fedseg prepare DATA_SET --help``, which are the fields of
+            :class:`fedseg.data_prep.segmentation_sets.IddaOptions`, ``FolderOptions`` and
+            :class:`fedseg.data_prep.image_sets.ImageOptions`, for example. No split of labeled
+            images is written unless ``partition`` says how.
     """
     known = [member for description in DATA_SETS.values() for member in description.members]
     name = by_case(data_set, known)

@@ -68,6 +68,7 @@ FOLDER = "corrupted"  # for them, in the folder of the test set
 # how a split of labeled images is drawn, as prepare tools call it
 PIXEL_PARTITIONS = ("domain", "uniform", "dirichlet", "size")  # how label maps are divided
 PARTITIONS = ("dirichlet", "dirichlet-class", "pachinko", "homogeneous", "natural")
+NO_SPLIT = "none"
 OVERLAP = ("refuse", "keep", "drop")  # images that are in train and in test
 DISTRIBUTIONS = ("uniform", "heterogeneous", "class_imbalance")  # FedDrive's
 # FedDrive's settings of IDDA: which part of a domain's name is unseen where it has which value

@@ -9,7 +9,7 @@ from fedseg.commands.main import choose
 from fedseg.data_prep.data_sets import DATA_SETS, owner_of
 from fedseg.data_prep.description import resolve
 
-WAYS = ("--source", "--download", "--synthetic")  # options that need no root
+WAYS = ("source", "download", "synthetic")  # options that need no root
 
 
 def main() -> None:
@@ -22,12 +22,12 @@ def main() -> None:
         words = [data_set.name, "--dataset", name, *words[1:]]
     parser = cli.parser(data_set.purpose, data_set.help)
     parser.prog = f"fedseg prepare {data_set.name}"
-    for flag, keywords in data_set.options.items():
-        parser.add_argument(flag, **keywords)
+    data_set.add_arguments(parser)
     options = vars(parser.parse_args(words[1:]))
     member, root = options.pop("dataset", data_set.name), options.pop("root")
-    if not any(options.get(way.removeprefix("--")) for way in WAYS):
-        flags = [flag for flag in ("--root", *WAYS) if flag in data_set.options]
+    if not any(options.get(way) for way in WAYS):
+        flags = [] if data_set.positional else ["--root"]
+        flags += [data_set.flags[way] for way in WAYS if way in data_set.flags]
         fix = f"{data_set.fix}{', or give ' if flags else ''}{' or '.join(flags)}"
         cli.check_there([data_set.root_of(member, root)], fix)
     outcome = data_set.run(member, root, **options)

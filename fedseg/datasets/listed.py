@@ -231,17 +231,7 @@ class ListedDataset(SegmentationDataset):
 
     def _read_split(self, wanted: str | Sequence[str] | None) -> None:
         super()._read_split(wanted)
-        domains = {self.wanted} if isinstance(self.wanted, str) else self.wanted
-        if domains is None:
-            return
-        if (unknown := sorted({*domains} - {*self.domains})) or not domains:
-            raise ConfigError(
-                f"dataset.domains: has {unknown}, but the domains of {self.split} are "
-                f"{', '.join(sorted({*self.domains})[:8])}"
-            )
-        kept = [n for n, domain in enumerate(self.domains) if domain in domains]
-        for name in ("files", "users", "domains", "positions"):
-            setattr(self, name, [getattr(self, name)[n] for n in kept])
+        self._keep_domains(self.wanted)
 
 
 @DATASETS.register_module()

@@ -85,18 +85,11 @@ class MMSegDataset(SegmentationDataset):
         self.data_root = source.get("data_root") or os.path.commonpath(folders)
         below = [tuple(os.path.relpath(path, self.data_root) for path in pair) for pair in files]
         self.split_checksum = rows_checksum(below)
-        of = [find_domain(domain, image) for image, _ in below]
-        wanted = {domains} if isinstance(domains, str) else set(of if domains is None else domains)
-        if not wanted or (unknown := sorted(wanted - set(of))):
-            raise ConfigError(
-                f"dataset.domains: has {unknown if wanted else 'none'}, but the images' domains "
-                f"are {', '.join(sorted(set(of))[:8])}{', ...' * (len(set(of)) > 8)}"
-            )
-        kept = [n for n, name in enumerate(of) if name in wanted]
-        self.files, self.domains = [files[n] for n in kept], [of[n] for n in kept]
+        self.files, self.domains = files, [find_domain(domain, image) for image, _ in below]
         self.users = self.domains
-        counters = {name: count() for name in wanted}
+        counters = {name: count() for name in self.domains}
         self.positions = [next(counters[name]) for name in self.domains]
+        self._keep_domains(domains)
         self.check_files()
         self._set_up(pipeline, style, mirror, test_mode)
 

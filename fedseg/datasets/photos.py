@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from pydantic import PositiveInt
 from torch.utils.data import Dataset
-from torchvision.datasets.folder import IMG_EXTENSIONS, make_dataset
+from torchvision.datasets.folder import IMG_EXTENSIONS
 
 from fedseg.datasets.images import check_exist, read_image
 from fedseg.datasets.transforms import Pipeline
@@ -114,7 +114,11 @@ class ImageFolderDataset(PhotoDataset):
         if unknown := sorted(set(held) - set(classes)):
             raise DataError(f"{folder / unknown[0]}: is no class of {training}: move it away")
         numbers = {name: number for number, name in enumerate(classes) if name in held}
-        others = sorted(p for name in held for p in _files(folder / name) if not _is_photo(p))
+        listed = [
+            (path, number) for name, number in numbers.items() for path in _files(folder / name)
+        ]
+        samples = [(path, number) for path, number in listed if path.lower().endswith(SUFFIXES)]
+        others = sorted({path for path, _ in listed} - {path for path, _ in samples})
         if others:
             warnings.warn(
                 f"{folder}: {len(others)} files are skipped, they are no images "
@@ -122,9 +126,6 @@ class ImageFolderDataset(PhotoDataset):
                 f"{', '.join(sorted(SUFFIXES))}",
                 stacklevel=2,
             )
-        samples = []
-        if numbers:
-            samples = make_dataset(folder, numbers, is_valid_file=_is_photo, allow_empty=True)
         empty = sorted(set(numbers) - {classes[label] for _, label in samples})
         if not samples or (empty and split == "train"):
             raise DataError(
@@ -148,10 +149,5 @@ def _classes(folder: Path) -> list[str]:
 
 
 def _files(folder: Path) -> Iterator[str]:
-    for place, _, names in os.walk(folder, followlinks=True):  # as make_dataset
-        yield from (os.path.join(place, name) for name in names if name[0] != ".")
-
-
-def _is_photo(path: str) -> bool:
-    name = os.path.basename(path).lower()
-    return name.endswith(SUFFIXES) and not name.startswith(".")
+    for place, _, names in sorted(os.walk(folder, followlinks=True)):  # torchvision's order
+        yield from (os.path.join(place, name) for name in sorted(names) if name[0] != ".")

@@ -166,6 +166,19 @@ class SegmentationDataset(Dataset):
         """The group of domains that ``exclude="condition"`` leaves out; the domain itself here."""
         return domain
 
+    def _keep_domains(self, wanted: str | Sequence[str] | None) -> None:
+        """Keep the samples of some domains, before anything else knows how many there are."""
+        there = sorted({*self.domains})
+        wanted = {wanted} if isinstance(wanted, str) else {*(there if wanted is None else wanted)}
+        if not wanted or (unknown := sorted(wanted - {*there})):
+            raise ConfigError(
+                f"dataset.domains: has {unknown if wanted else 'none'}, but the images' domains "
+                f"are {', '.join(there[:8])}{', ...' * (len(there) > 8)}"
+            )
+        kept = [n for n, domain in enumerate(self.domains) if domain in wanted]
+        for name in ("files", "users", "domains", "positions"):
+            setattr(self, name, [getattr(self, name)[n] for n in kept])
+
     def __len__(self) -> int:
         return len(self.files)
 

@@ -21,6 +21,7 @@ import cv2
 import numpy as np
 from annotated_types import Interval
 from pydantic import PositiveInt
+from scipy.fft import fft, ifft, irfft, rfft
 
 from fedseg.config.schema import Float32, Share
 from fedseg.datasets.images import read_image
@@ -180,7 +181,7 @@ class CFSIStyle(StyleTransfer):
         self.window, self.clip = window, clip
 
     def extract(self, image: np.ndarray) -> np.ndarray:
-        """Amplitudes per pixel, float32 [3, 2 h + 1, w + 1]: frequencies -h..h and 0..w."""
+        """Amplitudes per pixel, float32 [2 h + 1, w + 1, 3]: frequencies -h..h and 0..w."""
         return np.abs(self._spectrum(image))
 
     def transfer(
@@ -188,22 +189,29 @@ class CFSIStyle(StyleTransfer):
     ) -> np.ndarray:
         spectrum = self._spectrum(image)
         amplitude = np.abs(spectrum)
-        h = min(amplitude.shape[1], style.shape[1]) // 2
-        w = min(amplitude.shape[2], style.shape[2])
+        h = min(len(amplitude), len(style)) // 2
+        w = min(amplitude.shape[1], style.shape[1])
         spectrum, amplitude, other = (
-            array[:, array.shape[1] // 2 - h : array.shape[1] // 2 + h + 1, :w]
+            array[len(array) // 2 - h : len(array) // 2 + h + 1, :w]
             for array in (spectrum, amplitude, style)
         )
         phase = np.divide(spectrum, amplitude, out=np.ones_like(spectrum), where=amplitude > 0)
         change = np.float32(rng.uniform()) * (other - amplitude) * phase
-        change = _image_of(change, *image.shape[:2])
+        height, width = image.shape[:2]
+        columns = np.zeros((height, w, 3), np.complex64)
+        columns[np.arange(-h, h + 1)] = change * np.float32(height * width)
+        change = irfft(ifft(columns, axis=0), width, axis=1)  # all higher frequencies are zero
         if not self.clip:
             return (np.abs(image + change).astype(np.int32) & 255).astype(np.uint8)
         return cv2.add(image, change, dtype=cv2.CV_8U)  # adds, rounds and clips at once
 
     def _spectrum(self, image: np.ndarray) -> np.ndarray:
+        """Fourier coefficients per pixel, complex64; the other half is the complex conjugate."""
         height, width = image.shape[:2]
-        return _low_frequencies(image, int(self.window * height), int(self.window * width))
+        h, w = int(self.window * height), int(self.window * width)
+        # rows first: nearly all columns of that are not needed, and are not transformed further
+        half = rfft(image.astype(np.float32), axis=1)[:, : w + 1]
+        return fft(half, axis=0)[np.arange(-h, h + 1)] / np.float32(height * width)
 
 
 def build_style(
@@ -218,38 +226,6 @@ def build_style(
     style = build(TRANSFORMS, config, "dataset.style", base=StyleTransfer)
     style.bind(images, domains, condition_of)
     return style
-
-
-def _low_frequencies(image: np.ndarray, h: int, w: int) -> np.ndarray:
-    """Fourier coefficients per pixel of vertical frequencies -h..h and horizontal ones 0..w.
-
-    complex64 [3, 2 h + 1, w + 1]; the other half is the complex conjugate.
-    """
-    height, width = image.shape[:2]
-    rows = np.stack(cv2.split(image)).astype(np.float32)
-    # Row by row first: nearly all columns of that are not needed, and are not transformed further.
-    # A row comes packed as Re 0, Re 1, Im 1, Re 2, Im 2, ...
-    packed = cv2.dft(rows.reshape(3 * height, width), flags=cv2.DFT_ROWS)
-    half = np.empty((3, height, w + 1), np.complex64)
-    half[..., 0] = packed[:, 0].reshape(3, height)
-    half[..., 1:] = (
-        np.ascontiguousarray(packed[:, 1 : 2 * w + 1]).view(np.complex64).reshape(3, height, w)
-    )
-    columns = np.fft.fft(half, axis=1)[:, np.arange(-h, h + 1)]
-    return (columns / (height * width)).astype(np.complex64)
-
-
-def _image_of(coefficients: np.ndarray, height: int, width: int) -> np.ndarray:
-    """The real float32 [H, W, 3] whose low frequencies are these, all others being zero."""
-    h, w = coefficients.shape[1] // 2, coefficients.shape[2] - 1
-    columns = np.zeros((3, height, w + 1), np.complex64)
-    columns[:, np.arange(-h, h + 1)] = coefficients
-    half = (np.fft.ifft(columns, axis=1) * height).astype(np.complex64)
-    packed = np.zeros((3 * height, width), np.float32)
-    packed[:, 0] = half[..., 0].real.reshape(-1)
-    packed[:, 1 : 2 * w + 1] = half[..., 1:].reshape(3 * height, w).view(np.float32)
-    planes = cv2.idft(packed, flags=cv2.DFT_ROWS).reshape(3, height, width)
-    return cv2.merge(list(planes))
 
 
 def _generator(seed: int, stream: int) -> np.random.Generator:

@@ -23,7 +23,7 @@ import toyseg
 from fedseg.config.layers import CONFIGS
 from fedseg.config.methods import compose
 from fedseg.data_prep.segmentation import prepare_streets
-from fedseg.data_prep.segmentation_sets import IDDA
+from fedseg.data_prep.segmentation_sets import IDDA, IddaOptions
 from fedseg.parallel.cluster import connected
 from tests.campaign.sound import QUIET
 
@@ -71,12 +71,14 @@ def configs(folder: Path, names: list[str]) -> dict[str, dict[str, Any]]:
     prepare_streets(
         IDDA,
         folder / "streets",
-        distribution=["heterogeneous"],
-        setting=["rainy"],
-        synthetic=True,
-        size=(464, 256),
-        limit_per_user=4,
-        limit_test=1,
+        IddaOptions(
+            distribution=["heterogeneous"],
+            setting=["rainy"],
+            synthetic=True,
+            size=(464, 256),
+            limit_per_user=4,
+            limit_test=1,
+        ),
     )
     found |= {name: streets(folder, *run) for name, run in RUNS.items()}
     return {name: found[name] for name in names}

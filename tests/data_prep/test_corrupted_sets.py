@@ -10,16 +10,16 @@ import pytest
 from prepare_tools import tool
 
 from fedseg.data_prep import corrupted_sets
-from fedseg.data_prep.corrupted_sets import make_corrupted
+from fedseg.data_prep.corrupted_sets import CorruptedFiles, make_corrupted
 from fedseg.data_prep.corruptions import corrupt
+from fedseg.data_prep.image_sets import CorruptionOptions
 from fedseg.data_prep.synthetic_shapes import CLASSES, labels_of, render_images
 from fedseg.datasets import CIFAR10CDataset
 from fedseg.datasets.arrays import write_images
-from fedseg.datasets.corrupted import CORRUPTIONS, SEVERITIES
+from fedseg.datasets.corrupted import CORRUPTIONS, FOLDER, SEVERITIES
 from fedseg.errors import DataError
 
 N = 7
-QUIET = {"workers": 1}
 FEW = ["brightness", "gaussian_noise", "fog"]
 FILES = ["gaussian_noise.npy", "fog.npy", "brightness.npy"]  # in the official order
 
@@ -29,6 +29,10 @@ def write_root(root: Path, seed: int = 0, classes=CLASSES) -> None:
     train, test = (render_images(indices, split, seed) for split in ("train", "test"))
     labels = labels_of(indices)
     write_images(root, "CIFAR10", classes, (train, labels), (test, labels[::-1]))
+
+
+def make(root: Path, folder=FOLDER, corruptions=None, workers=1, **more) -> CorruptedFiles:
+    return make_corrupted(root, CorruptionOptions(folder, corruptions, workers=workers, **more))
 
 
 @pytest.fixture
@@ -42,7 +46,7 @@ def content(folder: Path) -> dict[str, bytes]:
 
 
 def test_official_layout(root):
-    outcome = make_corrupted(root, **QUIET)
+    outcome = make(root)
     place = root / "corrupted"
     assert outcome.folder == place and outcome.images == N
     assert outcome.made == list(CORRUPTIONS) and not outcome.kept and not outcome.official
@@ -63,27 +67,27 @@ def test_official_layout(root):
 
 
 def test_neither_processes_nor_chunks_change_a_byte(root, monkeypatch):
-    make_corrupted(root, "one", FEW, **QUIET)
-    make_corrupted(root, "two", FEW, workers=2)
+    make(root, "one", FEW)
+    make(root, "two", FEW, workers=2)
     monkeypatch.setattr(corrupted_sets, "CHUNK", 3)
-    make_corrupted(root, "three", FEW, **QUIET)
+    make(root, "three", FEW)
     assert content(root / "one") == content(root / "two") == content(root / "three")
-    make_corrupted(root, "seed", FEW, seed=1, **QUIET)
+    make(root, "seed", FEW, seed=1)
     assert content(root / "seed")["fog.npy"] != content(root / "one")["fog.npy"]
 
 
 def test_what_is_there_is_kept_and_more_is_added(root):
-    make_corrupted(root, corruptions=["fog"], **QUIET)
+    make(root, corruptions=["fog"])
     before = (root / "corrupted" / "fog.npy").stat().st_mtime_ns
-    outcome = make_corrupted(root, corruptions=FEW, **QUIET)
+    outcome = make(root, corruptions=FEW)
     assert (outcome.kept, outcome.made) == (["fog"], ["gaussian_noise", "brightness"])
     assert (root / "corrupted" / "fog.npy").stat().st_mtime_ns == before
-    assert make_corrupted(root, corruptions=FEW, **QUIET).made == []
+    assert make(root, corruptions=FEW).made == []
 
 
 @pytest.mark.parametrize("workers", [1, 2])
 def test_interrupted_it_leaves_whole_files_only_and_goes_on(root, workers, monkeypatch):
-    make_corrupted(root, "whole", FEW, **QUIET)
+    make(root, "whole", FEW)
     real = corrupted_sets.write_text
 
     def write_text(path, text, **options):
@@ -93,7 +97,7 @@ def test_interrupted_it_leaves_whole_files_only_and_goes_on(root, workers, monke
 
     monkeypatch.setattr(corrupted_sets, "write_text", write_text)
     with pytest.raises(KeyboardInterrupt):
-        make_corrupted(root, corruptions=FEW, workers=workers)
+        make(root, corruptions=FEW, workers=workers)
     place = root / "corrupted"
     assert {path.name for path in place.iterdir()} == {
         "labels.npy",
@@ -101,13 +105,13 @@ def test_interrupted_it_leaves_whole_files_only_and_goes_on(root, workers, monke
         "gaussian_noise.npy",
     }
     monkeypatch.undo()
-    outcome = make_corrupted(root, corruptions=FEW, **QUIET)
+    outcome = make(root, corruptions=FEW)
     assert (outcome.kept, outcome.made) == (["gaussian_noise"], ["fog", "brightness"])
     assert content(place) == content(root / "whole")
 
 
 def test_killed_between_any_two_writes_it_goes_on(root):
-    make_corrupted(root, "whole", FEW, **QUIET)
+    make(root, "whole", FEW)
     place = root / "corrupted"
     place.mkdir()
     (place / "fog.npy.0a1b2c3d.tmp").write_bytes(b"half a file")
@@ -115,7 +119,7 @@ def test_killed_between_any_two_writes_it_goes_on(root):
     whole = root / "whole"
     shutil.copy(whole / "made.json", place)
     shutil.copy(whole / "labels.npy", place)
-    outcome = make_corrupted(root, corruptions=FEW, **QUIET)
+    outcome = make(root, corruptions=FEW)
     assert outcome.made == ["gaussian_noise", "fog", "brightness"]
     assert content(place) == content(whole)
 
@@ -126,28 +130,28 @@ def test_official_files_are_verified_and_never_touched(root):
     np.save(place / "labels.npy", np.tile(np.load(root / "test_labels.npy"), 5).astype(np.uint8))
     np.save(place / "fog.npy", np.full((5 * N, 32, 32, 3), 7, np.uint8))
     before = content(place)
-    outcome = make_corrupted(root, corruptions=FEW, **QUIET)
+    outcome = make(root, corruptions=FEW)
     assert outcome.official == ["fog"] and outcome.made == ["gaussian_noise", "brightness"]
     after = content(place)
     assert all(after[name] == data for name, data in before.items())
     assert CIFAR10CDataset(root, corruptions=FEW).generated == ("gaussian_noise", "brightness")
     # other images: ours go, official ones stay
-    outcome = make_corrupted(root, corruptions=FEW, seed=1, **QUIET)
+    outcome = make(root, corruptions=FEW, seed=1)
     assert outcome.replaced == ["gaussian_noise.npy", "brightness.npy"]
     assert content(place)["fog.npy"] == before["fog.npy"]
 
 
 def test_official_files_of_the_wrong_length_or_dtype(root):
-    make_corrupted(root, corruptions=["snow"], **QUIET)
+    make(root, corruptions=["snow"])
     path = root / "corrupted" / "fog.npy"
     for length in (5 * N - 1, 5 * N + 1, N):
         np.save(path, np.zeros((length, 32, 32, 3), np.uint8))
         with pytest.raises(DataError, match=rf"fog\.npy: .*{length}"):
-            make_corrupted(root, **QUIET)
+            make(root)
         assert path.is_file()
     np.save(path, np.zeros((5 * N, 32, 32, 3), np.float64))
     with pytest.raises(DataError, match=r"fog\.npy: .*uint8"):
-        make_corrupted(root, **QUIET)
+        make(root)
 
 
 def test_labels_that_are_not_the_test_sets(root):
@@ -156,7 +160,7 @@ def test_labels_that_are_not_the_test_sets(root):
     labels = np.tile(np.load(root / "test_labels.npy")[::-1], 5)
     np.save(place / "labels.npy", labels)
     with pytest.raises(DataError, match=r"labels\.npy: .*test set"):
-        make_corrupted(root, **QUIET)
+        make(root)
 
 
 def test_official_files_without_their_labels(root):
@@ -164,43 +168,43 @@ def test_official_files_without_their_labels(root):
     place.mkdir()
     np.save(place / "fog.npy", np.zeros((5 * N, 32, 32, 3), np.uint8))
     with pytest.raises(DataError, match=r"labels\.npy: .*fog\.npy"):
-        make_corrupted(root, **QUIET)
+        make(root)
 
 
 def test_a_file_that_was_changed_since(root):
-    make_corrupted(root, corruptions=["fog"], **QUIET)
+    make(root, corruptions=["fog"])
     path = root / "corrupted" / "fog.npy"
     images = np.load(path)
     images[3, 4, 5] ^= 1
     np.save(path, images)
     with pytest.raises(DataError, match=r"fog\.npy: .*made\.json"):
-        make_corrupted(root, corruptions=["fog"], **QUIET)
+        make(root, corruptions=["fog"])
     path.unlink()
-    assert make_corrupted(root, corruptions=["fog"], **QUIET).made == ["fog"]
+    assert make(root, corruptions=["fog"]).made == ["fog"]
 
 
 def test_official_files_put_over_made_ones_are_not_deleted(root):
-    make_corrupted(root, corruptions=FEW, **QUIET)
+    make(root, corruptions=FEW)
     path = root / "corrupted" / "fog.npy"
     np.save(path, np.full((5 * N, 32, 32, 3), 7, np.uint8))
     before = content(path.parent)
     with pytest.raises(DataError, match=r"fog\.npy: .*made\.json"):
-        make_corrupted(root, corruptions=FEW, seed=1, **QUIET)
+        make(root, corruptions=FEW, seed=1)
     assert content(path.parent) == before
 
 
 def test_another_test_set_has_its_files_made_again(root):
-    make_corrupted(root, corruptions=FEW, **QUIET)
+    make(root, corruptions=FEW)
     before = content(root / "corrupted")
     write_root(root, seed=5)
-    outcome = make_corrupted(root, corruptions=FEW, **QUIET)
+    outcome = make(root, corruptions=FEW)
     assert outcome.replaced == FILES and len(outcome.made) == 3
     assert content(root / "corrupted")["fog.npy"] != before["fog.npy"]
 
 
 def test_a_limit_takes_its_share_of_every_class(root):
-    make_corrupted(root, "all", ["fog"], **QUIET)
-    outcome = make_corrupted(root, corruptions=["fog"], limit=3, **QUIET)
+    make(root, "all", ["fog"])
+    outcome = make(root, corruptions=["fog"], limit=3)
     assert outcome.images == 3
     everything = np.load(root / "all" / "fog.npy").reshape(5, N, 32, 32, 3)
     few = np.load(root / "corrupted" / "fog.npy").reshape(5, 3, 32, 32, 3)
@@ -212,30 +216,30 @@ def test_a_limit_takes_its_share_of_every_class(root):
     assert np.array_equal(np.load(root / "corrupted" / "labels.npy"), np.tile(labels, 5))
     assert CIFAR10CDataset(root, corruptions=["fog"]).group_size == 3
     # without a limit, everything is made anew
-    outcome = make_corrupted(root, corruptions=["fog"], **QUIET)
+    outcome = make(root, corruptions=["fog"])
     assert outcome.replaced == ["fog.npy"] and outcome.images == N
     assert content(root / "corrupted") == content(root / "all")
-    assert make_corrupted(root, "more", ["fog"], limit=100, **QUIET).images == N
+    assert make(root, "more", ["fog"], limit=100).images == N
 
 
 def test_what_cannot_be_corrupted(root, tmp_path, monkeypatch):
     with pytest.raises(DataError, match=r"dataset\.json"):
-        make_corrupted(tmp_path / "nowhere", **QUIET)
+        make(tmp_path / "nowhere")
     images = np.random.default_rng(0).integers(0, 256, (4, 28, 28, 1), np.uint8)
     labels = np.zeros(2, np.int64)
     other = tmp_path / "mnist"
     write_images(other, "MNIST", ["a"], (images[:2], labels), (images[2:], labels))
     with pytest.raises(DataError, match=r"test_images\.npy: .*\[28, 28, 1\]"):
-        make_corrupted(other, **QUIET)
+        make(other)
     # a full disk is reported before the work
     usage = namedtuple("usage", "total used free")
     monkeypatch.setattr(shutil, "disk_usage", lambda path: usage(10, 10, 1000))
     with pytest.raises(DataError, match=r"corrupted: .*1,000 B"):
-        make_corrupted(root, **QUIET)
+        make(root)
 
 
 def test_the_record_names_what_was_made(root):
-    make_corrupted(root, corruptions=["fog"], **QUIET)
+    make(root, corruptions=["fog"])
     record = json.loads((root / "corrupted" / "made.json").read_text())
     assert record["tool"] == "tools/prepare_cifar_c.py"
     assert record["images"] == N and record["seed"] == 0

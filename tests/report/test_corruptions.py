@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from fedseg.data_prep.corrupted_sets import make_corrupted
+from fedseg.data_prep.image_sets import CorruptionOptions
 from fedseg.data_prep.synthetic_shapes import CLASSES, labels_of, render_images
 from fedseg.datasets import CIFAR10CDataset
 from fedseg.datasets.arrays import write_images
@@ -32,7 +33,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     train, test = (render_images(indices, split) for split in ("train", "test"))
     labels = labels_of(indices)
     write_images(folder, "CIFAR10", CLASSES, (train, labels), (test, labels))
-    make_corrupted(folder, workers=1)
+    make_corrupted(folder, CorruptionOptions(workers=1))
     return folder
 
 
