@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
@@ -34,6 +34,14 @@ def num_bytes(tensors: Iterable[Tensor]) -> int:
     return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
+class Size(NamedTuple):
+    """What is sent besides buffers: vectors like ``w`` (or the bytes they take), other bytes."""
+
+    vectors: int = 0
+    vector_bytes: int | None = None
+    more_bytes: int = 0
+
+
 @dataclass
 class Message:
     """Sent to every participant of an exchange.
@@ -58,16 +66,12 @@ class Message:
     payloads: Mapping[str, Tensor] = field(default_factory=dict)
 
     @property
-    def num_vectors(self) -> int:
-        """Vectors like ``w`` that are sent."""
-        return sum(t.shape == self.w.shape for t in self.extras.values()) + (not self.known)
-
-    @property
-    def more_bytes(self) -> int:
-        """Bytes of what is sent besides these and the buffers."""
-        payloads = {} if self.known else self.payloads
+    def size(self) -> Size:
+        """What is sent."""
         others = [t for t in self.extras.values() if t.shape != self.w.shape]
-        return num_bytes([*others, *payloads.values()])
+        vectors = len(self.extras) - len(others) + (not self.known)
+        payloads = {} if self.known else self.payloads
+        return Size(vectors, None, num_bytes([*others, *payloads.values()]))
 
 
 @dataclass
@@ -92,10 +96,11 @@ class Update:
     payloads: dict[str, Tensor | tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     @property
-    def more_bytes(self) -> int:
-        """Bytes of the payloads."""
+    def size(self) -> Size:
+        """What is sent."""
         sent = self.payloads.values()
-        return num_bytes(t for one in sent for t in (one if isinstance(one, tuple) else (one,)))
+        more = num_bytes(t for one in sent for t in (one if isinstance(one, tuple) else (one,)))
+        return Size(len(self.vectors), self.num_bytes, more)
 
 
 @dataclass(frozen=True)
@@ -142,7 +147,7 @@ class Outcome:
     """The part of a result that the server needs.
 
     Attributes:
-        num_vectors, num_bytes, more_bytes: of the update. norms: of what is sent, by name.
+        size: of the update. norms: of what is sent, by name.
         reason: why the update is rejected, or None.
         sums: what the server adds up now, in order: results of single clients
             (:class:`ClientResult`) or sums of blocks of them (``Aggregate``).
@@ -151,9 +156,7 @@ class Outcome:
     task: Task
     state: Mapping[str, Tensor]
     loss: float
-    num_vectors: int
-    num_bytes: int | None
-    more_bytes: int
+    size: Size
     norms: Mapping[str, float]
     reason: str | None
     sums: list[Any]

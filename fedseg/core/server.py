@@ -9,7 +9,7 @@ from torch import Tensor
 
 from fedseg.core.arithmetic import accumulate
 from fedseg.core.flat import FlatModel
-from fedseg.core.messages import ClientResult, Message, Payload
+from fedseg.core.messages import ClientResult, Message, Payload, Size, num_bytes
 from fedseg.memory import empty_like
 
 
@@ -215,27 +215,16 @@ class Server:
         self._num_buffers -= int(buffers.sum())
         self._num_parameters -= int(parameters.sum())
 
-    def traffic(
-        self,
-        num_vectors: int,
-        buffers: bool = True,
-        num_bytes: int | None = None,
-        more_bytes: int = 0,
-    ) -> int:
-        """Bytes of a message or update.
-
-        Args:
-            num_vectors: its vectors like ``w``, unless ``num_bytes`` says what they take.
-            buffers: whether the float and integer buffers travel with them.
-            more_bytes: of what else is sent.
-        """
-        size = self.w.element_size()
-        sent = num_vectors * self._num_parameters * size if num_bytes is None else num_bytes
-        sent += more_bytes
+    def traffic(self, size: Size, buffers: bool = True) -> int:
+        """Bytes of a message or update; ``buffers``: float and integer buffers travel with it."""
+        element, sent = self.w.element_size(), size.vector_bytes
+        if sent is None:
+            sent = size.vectors * self._num_parameters * element
+        sent += size.more_bytes
         if not buffers:
             return sent
         shared = [c for n, c in self.counters.items() if n not in self._local_counters]
-        return sent + self._num_buffers * size + sum(c.numel() * c.element_size() for c in shared)
+        return sent + self._num_buffers * element + num_bytes(shared)
 
     def take_buffers(self, updates: Aggregate) -> None:
         """Average the participants' buffers into the global ones, except those kept local."""

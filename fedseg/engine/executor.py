@@ -38,9 +38,8 @@ def train_block(trainer: ClientTrainer, tasks: list[Task], message: Message) -> 
         if len(tasks) > 1:
             sums.add(*parts)
             parts = [sums] if task is tasks[-1] and sums.num_clients else []
-        update = result.update
-        sent = len(update.vectors), update.num_bytes, update.more_bytes
-        yield Outcome(task, result.state, result.loss, *sent, result.norms, reason, parts)
+        size, norms = result.update.size, result.norms
+        yield Outcome(task, result.state, result.loss, size, norms, reason, parts)
 
 
 class Executor(ABC):

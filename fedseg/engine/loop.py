@@ -3,7 +3,9 @@
 import math
 import statistics
 import time
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 from annotated_types import Ge
@@ -16,11 +18,43 @@ from fedseg.core.client_data import JobStream
 from fedseg.core.hook import Run
 from fedseg.core.messages import Message, Outcome, Task
 from fedseg.core.server import Aggregate, accumulation_dtype
-from fedseg.engine.record import RoundRecord
 from fedseg.engine.updates import longest_norms
 from fedseg.errors import Interrupted, LoadingError, TrainingError, WorkersLost
 from fedseg.memory import norm
 from fedseg.registry import LOOPS
+
+
+class RoundRecord:
+    """A round's line in the history in the making.
+
+    Attributes:
+        line: plain values; hooks and evaluation add to it. seconds: by phase.
+        norms: of what accepted clients sent, by name.
+    """
+
+    def __init__(self, round_: int, lr: float) -> None:
+        self.seconds = dict.fromkeys(("train", "aggregate", "evaluate", "data_wait"), 0.0)
+        self.norms: defaultdict[str, list[float]] = defaultdict(list)
+        self.line: dict[str, Any] = {"round": round_, "participants": [], "lr": lr, "loss": None}
+        self.line |= {"rejected": [], "bytes_down": 0, "bytes_up": 0}
+
+    @contextmanager
+    def timed(self, phase: str) -> Iterator[None]:
+        """Count the time inside as a phase's."""
+        begin = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[phase] += time.perf_counter() - begin
+
+    def close(self) -> dict[str, Any]:
+        """The line, with the loss of the round: the mean over the accepted clients by N_k."""
+        accepted = [p for p in self.line["participants"] if p["loss"] is not None]
+        samples = sum(p["samples"] for p in accepted)
+        if samples:
+            self.line["loss"] = sum(p["loss"] * p["samples"] for p in accepted) / samples
+        self.line["seconds"] = self.seconds
+        return self.line
 
 
 @LOOPS.register_module()
@@ -157,8 +191,7 @@ class FederatedTrainLoop(BaseLoop):
         self, outcomes: Iterator[Outcome], message: Message, record: RoundRecord
     ) -> Aggregate:
         run = self.runner
-        sent = {"buffers": not message.known, "more_bytes": message.more_bytes}
-        down = run.server.traffic(message.num_vectors, **sent)
+        down = run.server.traffic(message.size, buffers=not message.known)
         updates = run.algorithm.aggregate(run.algorithm.weightings)
         while True:
             with record.timed("train"):
@@ -180,21 +213,23 @@ class FederatedTrainLoop(BaseLoop):
     def _take(self, outcome: Outcome, updates: Aggregate, record: RoundRecord, down: int) -> None:
         """Sum up; stage the client's state, or record that its update is rejected."""
         run, task, reason = self.runner, outcome.task, outcome.reason
-        record.line["bytes_down"] += down
-        buffers = run.algorithm.trains(task.exchange)
-        sent = outcome.num_vectors, buffers, outcome.num_bytes, outcome.more_bytes
-        record.line["bytes_up"] += run.server.traffic(*sent)
+        line, buffers = record.line, run.algorithm.trains(task.exchange)
+        line["bytes_down"] += down
+        line["bytes_up"] += run.server.traffic(outcome.size, buffers)
         updates.add(*outcome.sums)
         if reason is None:
             for name, norm in outcome.norms.items():
                 record.norms[name].append(norm)
         else:
-            record.reject(task, reason)
+            entry = {"client": task.name, "exchange": task.exchange, "reason": reason}
+            line["rejected"].append(entry)
             run.logger.warning(
                 f"round {task.round}: the update of client {task.name!r} is rejected: {reason}"
             )
         if task.exchange == run.algorithm.exchanges - 1:
-            record.add_participant(task, outcome.loss if reason is None else None)
+            entry = {"client": task.name, "samples": task.num_samples, "steps": task.num_steps}
+            loss = outcome.loss if reason is None else None
+            line["participants"].append({**entry, "loss": loss})
             if reason is None and outcome.state:
                 run.store.stage(task.name, outcome.state)
 

@@ -1,7 +1,8 @@
 """The client trainer: one model, one optimizer, and every client's local steps in turn."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any
 
 import torch
@@ -15,59 +16,49 @@ from fedseg.core.client_data import ClientData, Job
 from fedseg.core.flat import FlatModel
 from fedseg.core.forward import explain_forward, prepare_batch
 from fedseg.core.local_loss import LocalLoss
-from fedseg.core.messages import ClientResult, Message, Payload, Task
+from fedseg.core.messages import ClientResult, Message, Task
 from fedseg.core.seeds import seed_for, seed_model
 from fedseg.errors import ConfigError
 from fedseg.registry import MISTAKES
 
 
+@dataclass(eq=False)
 class ClientTrainer:
     """Trains one client after another in the same model.
 
-    Args:
+    Attributes:
         flat: the model as flat vectors.
         algorithm: client and server rule.
         local: the local optimizer.
         data: the clients' batches.
         seed: the run's seed.
-        local_loss: what a minibatch costs.
-        payloads: what clients may send besides vectors like ``w``.
-        amp: compute in bfloat16 under autocast; parameters and updates stay in the model's dtype.
         call_hook: called as ``call_hook(stage, **arguments)``.
+        local_loss: what a minibatch costs.
+        payloads: what clients may send besides vectors like ``w``; afterwards by name.
+        amp: compute in bfloat16 under autocast; parameters and updates stay in the model's dtype.
         check: called before every local step; raises to stop early.
         hook_interval: local steps between two calls of ``after_local_steps``.
     """
 
-    def __init__(
-        self,
-        flat: FlatModel,
-        algorithm: Algorithm,
-        local: LocalOptimizer,
-        data: ClientData,
-        *,
-        seed: int,
-        local_loss: LocalLoss | None = None,
-        payloads: Iterable[Payload] = (),
-        amp: bool = False,
-        call_hook: Callable[..., None],
-        check: Callable[[], None] = lambda: None,
-        hook_interval: int = 50,
-    ) -> None:
-        self.flat = flat
-        self.model = flat.model
-        self.algorithm = algorithm
-        self.local = local
-        self.data = data
-        self.seed = seed
-        self.local_loss = local_loss or LocalLoss()
-        self.payloads = {payload.name: payload for payload in payloads}
-        self.amp = amp
-        self.call_hook = call_hook
-        self.check = check
-        self.hook_interval = hook_interval
-        self.delta_scratch = torch.empty_like(flat.w)
-        steps_more = type(algorithm).after_step is not Algorithm.after_step
-        self._after_step = algorithm.after_step if steps_more else None
+    flat: FlatModel
+    algorithm: Algorithm
+    local: LocalOptimizer
+    data: ClientData
+    _: KW_ONLY
+    seed: int
+    call_hook: Callable[..., None]
+    local_loss: LocalLoss = field(default_factory=LocalLoss)
+    payloads: Any = ()
+    amp: bool = False
+    check: Callable[[], None] = lambda: None
+    hook_interval: int = 50
+
+    def __post_init__(self) -> None:
+        self.model = self.flat.model
+        self.payloads = {payload.name: payload for payload in self.payloads}
+        self.delta_scratch = torch.empty_like(self.flat.w)
+        steps_more = type(self.algorithm).after_step is not Algorithm.after_step
+        self._after_step = self.algorithm.after_step if steps_more else None
         self._shielded: Tensor | None = None  # mask of parameters that no correction reaches
         self._has_loss = False  # until the first batch went through the model
         self._modules = list(self.model.modules())

@@ -27,7 +27,7 @@ from fedseg.config.schema import NonNegative, Positive
 from fedseg.core.client import Client
 from fedseg.core.flat import FlatModel
 from fedseg.core.hook import FederatedHook, Run
-from fedseg.core.messages import Update
+from fedseg.core.messages import Size, Update
 from fedseg.core.seeds import generator_for
 from fedseg.core.server import Aggregate, accumulation_dtype
 from fedseg.errors import ConfigError
@@ -106,7 +106,7 @@ class DPFedAvg(FederatedHook):
                 "out what declares them",
             ),
             (
-                runner.server.traffic(0),
+                runner.server.traffic(Size()),
                 "BatchNorm statistics are averaged without noise: let them stay with the clients "
                 "(batchnorm=dict(type='SiloBN')) or freeze them (model.freeze)",
             ),

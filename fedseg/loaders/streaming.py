@@ -6,19 +6,19 @@ while one trains.
 """
 
 import functools
-import json
 import random
 import time
 import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pickle import PicklingError
 from typing import Any
 
 import numpy as np
 import torch
 from pydantic import NonNegativeInt, PositiveFloat, PositiveInt
-from torch.utils.data import DataLoader, Dataset, default_collate
+from torch.utils.data import DataLoader, Dataset, default_collate, get_worker_info
 
 from fedseg.core.client_data import Job, JobStream
 from fedseg.core.seeds import seed_for
@@ -82,20 +82,23 @@ class SeededDataset(Dataset):
         return len(self.dataset)
 
     def __getitem__(self, key: tuple[int, int]) -> Any:
-        self.places.enter(key[0])
+        index, seed = key
+        self.places.enter(index)
         try:
-            return self._sample(*key)
-        except Exception as error:
-            if lacks_memory(error):
-                raise
-            foreign = not type(self.dataset).__module__.startswith("fedseg.")
-            raise SampleError.of(error, key[0], foreign=foreign) from error
+            if self.seeded:
+                return self.dataset[index, seed]
+            with temporary_seed(seed):
+                return self.dataset[index]
         finally:
             self.places.enter(IDLE)
 
     def __getitems__(self, keys: list[tuple[int, int]]) -> Any:
-        samples = [self[key] for key in keys]
+        what, foreign = "", not type(self.dataset).__module__.startswith("fedseg.")
+        samples: list[Any] = []
         try:
+            for index, seed in keys:
+                samples.append(self[index, seed])
+            index, what, foreign = keys[0][0], "its batch, which it begins: ", True
             if self.collate is default_collate:  # draws nothing
                 return self.collate(samples)
             with temporary_seed(seed_for(keys[0][1], "collate")):
@@ -103,32 +106,35 @@ class SeededDataset(Dataset):
         except Exception as error:
             if lacks_memory(error):
                 raise
-            if self.collate is default_collate and "equal size" in str(error):
-                error = ConfigError(f"samples differ in size: {SAME_SIZE}")
-            if self.collate is default_collate and isinstance(error, TypeError):
-                error = DataError(  # default_collate's own names neither option
+            cause: Exception = error
+            if what and self.collate is default_collate and "equal size" in str(error):
+                cause = ConfigError(f"samples differ in size: {SAME_SIZE}")
+            elif what and self.collate is default_collate and isinstance(error, TypeError):
+                cause = DataError(  # default_collate's own names neither option
                     f"a sample must consist of tensors, arrays or numbers ({error}): return "
                     "dict(inputs=image, data_samples=labels), or set collate_fn="
                     "dict(type='pseudo_collate') for a model that takes lists of samples"
                 )
-            raise SampleError.of(error, keys[0][0], "its batch, which it begins: ") from error
-
-    def _sample(self, index: int, seed: int) -> Any:
-        if self.seeded:
-            return self.dataset[index, seed]
-        with temporary_seed(seed):
-            return self.dataset[index]
+            return Failure.of(cause, index, what, foreign)
 
 
-class SampleError(Exception):
-    """A data set failed; its text is JSON, the only part that comes out of a loader process."""
+@dataclass(frozen=True)
+class Failure:
+    """What comes in the place of a batch: the sample at which a data set failed, and why.
 
-    @staticmethod
-    def of(error: Exception, index: int, what: str = "", foreign: bool = True) -> "SampleError":
-        """An error with the sample at which it was raised.
+    Torch passes on an error of another process as text, this as it is.
+    """
+
+    index: int
+    text: str
+    details: str
+    cause: Exception | None  # within this process
+
+    @classmethod
+    def of(cls, error: Exception, index: int, what: str, foreign: bool) -> "Failure":
+        """The failure of an error.
 
         Args:
-            error, index: the error and the sample.
             what: failed besides the sample.
             foreign: whether it came out of a class of the user's own, whose traceback is kept.
         """
@@ -139,7 +145,7 @@ class SampleError(Exception):
             details = "".join(traceback.format_exception(error))
         else:
             text = f"cannot be read: {error}"
-        return SampleError(json.dumps({"index": index, "text": what + text, "details": details}))
+        return cls(index, what + text, details, None if get_worker_info() else error)
 
 
 def _pass_on(batch: Any) -> Any:
@@ -297,18 +303,17 @@ class BatchLoader:
     def _explain_errors(self, batches: Iterator[Any]) -> Iterator[Any]:
         """Batches; an error says which sample, without torch's traceback inside its text."""
         try:
-            yield from batches
+            for batch in batches:
+                if isinstance(batch, Failure):
+                    where = f"{type(self.dataset).__name__}, {self._describe(batch.index)}"
+                    text = f"{self.field}: {where}: {batch.text}"
+                    raise LoadingError(text, batch.details) from batch.cause
+                yield batch
         except WorkerError as error:
             samples = [self._describe(index) for index in error.samples if index != IDLE]
             where = f" at {', '.join(samples)}" if samples else ""
             kind = LoaderKilled if error.killed else LoadingError
             raise kind(f"{self.field}: {error}{where}") from error
-        except SampleError as error:
-            name = f"{SampleError.__module__}.{SampleError.__qualname__}: "
-            failure = json.loads(str(error).rpartition(name)[2])
-            where = f"{type(self.dataset).__name__}, {self._describe(failure['index'])}"
-            text = f"{self.field}: {where}: {failure['text']}"
-            raise LoadingError(text, failure["details"]) from error
 
 
 @CLIENT_DATA.register_module()

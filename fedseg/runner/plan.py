@@ -178,11 +178,8 @@ def rehearse(
             task = Task(1, exchange, client, name, samples, few.num_steps(client), {})
             message = algorithm.broadcast(server)
             result = trainer.train(task, message)
-            heard = message.num_vectors, not message.known, None, message.more_bytes
-            down += server.traffic(*heard)
-            update, buffers = result.update, algorithm.trains(exchange)
-            sent = len(update.vectors), buffers, update.num_bytes, update.more_bytes
-            up += server.traffic(*sent)
+            down += server.traffic(message.size, not message.known)
+            up += server.traffic(result.update.size, algorithm.trains(exchange))
             if exchange < algorithm.exchanges - 1:  # the last one would change the server
                 updates = Aggregate(algorithm.weightings)
                 updates.add(result)

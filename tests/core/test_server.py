@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from fedseg.core.flat import FlatModel
-from fedseg.core.messages import ClientResult, Task, Update
+from fedseg.core.messages import ClientResult, Size, Task, Update
 from fedseg.core.server import Aggregate, Server
 
 
@@ -111,16 +111,16 @@ def test_buffers_and_counters_are_averaged_by_samples():
 def test_local_buffers_are_left_alone_and_cost_nothing():
     flat, server = make_server()
     # fc 9 and norm 6 parameters; mean 3, var 3, shift 2 floats; one counter of 8 bytes
-    assert server.traffic(1) == 4 * (15 + 8) + 8
-    assert server.traffic(2) == 4 * (2 * 15 + 8) + 8
-    assert server.traffic(2, num_bytes=7) == 7 + 4 * 8 + 8
-    assert server.traffic(2, buffers=False, num_bytes=7) == 7
+    assert server.traffic(Size(1)) == 4 * (15 + 8) + 8
+    assert server.traffic(Size(2)) == 4 * (2 * 15 + 8) + 8
+    assert server.traffic(Size(2, 7)) == 7 + 4 * 8 + 8
+    assert server.traffic(Size(2, 7), buffers=False) == 7
     mask = torch.zeros_like(flat.buffers, dtype=torch.bool)
     for slot in flat.buffer_slots:
         if slot.name.startswith("norm"):
             mask[slot.span] = True
     server.keep_local(mask, ["norm.num_batches_tracked"], torch.zeros_like(flat.w).bool())
-    assert server.traffic(1) == 4 * (15 + 2)
+    assert server.traffic(Size(1)) == 4 * (15 + 2)
     initial = server.buffers.clone()
     updates = Aggregate()
     counters = {"norm.num_batches_tracked": torch.tensor(5)}

@@ -17,7 +17,7 @@ from fedseg.datasets import ImageFolderDataset
 from fedseg.errors import ConfigError
 from fedseg.evaluation.sets import StreamedSet
 from fedseg.loaders.partitioned import balanced_batches
-from fedseg.loaders.streaming import SampleError, SeededDataset, StreamingData, build_collate
+from fedseg.loaders.streaming import SeededDataset, StreamingData, build_collate
 from fedseg.partition import NaturalPartition
 from fedseg.registry import FUNCTIONS
 
@@ -244,7 +244,7 @@ def test_global_generators_are_put_back():
     before = global_states()
     SeededDataset(toyseg.UnseededScenes())[(0, 5)]
     assert global_states() == before
-    with pytest.raises(SampleError, match="broken image"):
+    with pytest.raises(OSError, match="broken image"):
         SeededDataset(Failing())[(0, 5)]
     assert global_states() == before, "also after an error"
     data = stream()
